@@ -1,0 +1,73 @@
+"""Text that may contain variables which only the compute node knows.
+
+Plain classes instead of dataclasses or NamedTuple, because programs that start on every node import
+this module and `typing` alone costs them several milliseconds.
+"""
+
+from __future__ import annotations
+
+
+class DeferredVar:
+    """`${NAME}` or `${NAME<op>word}`, to be looked up later.
+
+    `op` is one of "", ":-", "-", ":+", "+", ":?", "?". `word` is already expanded as far as it can be.
+    A name that begins with "image:" means the environment of the image, any other the node's.
+    """
+
+    __slots__ = ("name", "op", "word")
+
+    def __init__(self, name: str, op: str = "", word: Text = "") -> None:
+        self.name = name
+        self.op = op
+        self.word = word
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DeferredVar) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return f"DeferredVar({self.name!r}, {self.op!r}, {self.word!r})"
+
+    def _key(self) -> tuple[str, str, Text]:
+        return (self.name, self.op, self.word)
+
+
+class DeferredText:
+    """A string of which some parts are known and at least one is a variable of the node."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: tuple[str | DeferredVar, ...]) -> None:
+        self.parts = parts
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DeferredText) and self.parts == other.parts
+
+    def __hash__(self) -> int:
+        return hash(self.parts)
+
+    def __repr__(self) -> str:
+        return f"DeferredText({self.parts!r})"
+
+
+# A plain string is expanded and literal: nothing may look for variables in it again.
+Text = str | DeferredText
+
+
+def join(parts: list[str | DeferredVar]) -> Text:
+    """The parts as one text: neighbouring strings merged, a plain string if nothing is deferred."""
+    merged: list[str | DeferredVar] = []
+    run: list[str] = []
+    for part in parts:
+        if isinstance(part, str):
+            run.append(part)
+            continue
+        merged.extend(filter(None, ["".join(run)]))
+        run = []
+        merged.append(part)
+    tail = "".join(run)
+    if not merged:
+        return tail
+    return DeferredText((*merged, tail) if tail else tuple(merged))

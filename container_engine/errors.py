@@ -1,0 +1,33 @@
+"""The errors that reach a person, split by who can put them right.
+
+Library code raises them, only the command line prints them and chooses an exit code. This module is
+imported by every program that must start quickly, so it imports nothing.
+"""
+
+
+class CeError(Exception):
+    """A failure with one line for the person who reads it.
+
+    `message` says where, what and why ("file:line: key: what, why"), in lower case and without a full
+    stop; `hint` says what to do about it. Nobody may match on either text.
+    """
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class UserError(CeError):
+    """What the user wrote or asked for is at fault."""
+
+
+class SiteError(CeError):
+    """The site's installation or configuration is at fault: an administrator must act."""
+
+
+class InternalError(CeError):
+    """The Container Engine is at fault."""
