@@ -1,0 +1,20 @@
+"""What every command of the sandbox does around its own work: find the directory, report errors."""
+
+import os
+import sys
+from collections.abc import Callable
+
+from ce_sandbox.layout import Layout, SandboxError, from_environment
+
+
+def execute(main: Callable[[list[str], Layout], int]) -> int:
+    """Run one command with this process's arguments and environment; returns its exit code."""
+    try:
+        return main(sys.argv[1:], from_environment(os.environ))
+    except SandboxError as error:
+        print(f"sandbox: error: {error}", file=sys.stderr)
+        if error.hint:
+            print(f"sandbox: hint: {error.hint}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130

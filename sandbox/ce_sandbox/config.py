@@ -1,0 +1,93 @@
+"""The text of the cluster's configuration files; pure."""
+
+from dataclasses import dataclass
+
+from ce_sandbox.layout import Layout
+
+CONTROLLER_PORT = 16817
+FIRST_NODE_PORT = 16901
+
+# More than the machine has, so that 64 tasks on a node and twenty steps at once need no
+# overcommitting. `config_overrides` makes slurmd believe it.
+CPUS_PER_NODE = 128
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What of the engine is installed: the parts that the configuration refers to."""
+
+    plugin_id: str | None
+    has_epilog: bool
+
+
+def node_name(index: int) -> str:
+    """The name of the node with this index, counted from 1."""
+    return f"n{index}"
+
+
+def node_names(count: int) -> list[str]:
+    return [node_name(index) for index in range(1, count + 1)]
+
+
+def slurm_conf(layout: Layout, nodes: int, host: str, engine: Engine) -> str:
+    """Slurm's configuration for `nodes` nodes that all live on `host` (its short name)."""
+    epilog = f"Epilog={layout.epilog}\n" if engine.has_epilog else ""
+    return f"""\
+# Written by sandbox/up: changes are lost.
+ClusterName=ce-sandbox
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={CONTROLLER_PORT}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={layout.munge_socket}
+PlugStackConfig={layout.plugstack}
+{epilog}\
+StateSaveLocation={layout.state}
+SlurmdSpoolDir={layout.spool}/%n
+TmpFS={layout.tmp}/%n
+SlurmctldPidFile={layout.run}/slurmctld.pid
+SlurmdPidFile={layout.run}/slurmd-%n.pid
+SlurmctldLogFile={layout.log}/slurmctld.log
+SlurmdLogFile={layout.log}/slurmd-%n.log
+
+# One kernel plays all nodes, on machines whose cgroups Slurm cannot use.
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/affinity
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SlurmdParameters=config_overrides
+PropagateResourceLimits=ALL
+
+# Everything is near and nothing is precious: give up early, come back by oneself.
+ReturnToService=2
+KillWait=2
+MessageTimeout=30
+SlurmctldTimeout=30
+SlurmdTimeout=60
+UnkillableStepTimeout=20
+MinJobAge=60
+InactiveLimit=0
+JobRequeue=0
+SchedulerParameters=sched_min_interval=10000,batch_sched_delay=0
+
+NodeName=DEFAULT CPUs={CPUS_PER_NODE} RealMemory=1024 State=UNKNOWN
+NodeName=n[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port={_ports(nodes)}
+PartitionName=sandbox Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=60 State=UP
+"""
+
+
+def _ports(nodes: int) -> str:
+    if nodes == 1:
+        return str(FIRST_NODE_PORT)
+    return f"[{FIRST_NODE_PORT}-{FIRST_NODE_PORT + nodes - 1}]"
+
+
+def plugstack_conf(layout: Layout, engine: Engine) -> str:
+    """The plugin's line, with the plugin's identity, so that another build is another file."""
+    if engine.plugin_id is None:
+        return "# The engine's plugin is not installed.\n"
+    return f"# {engine.plugin_id}\nrequired {layout.plugin} prefix={layout.prefix}\n"

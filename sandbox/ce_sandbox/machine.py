@@ -1,0 +1,138 @@
+"""What `up` changes on the machine outside its own directory: each change can describe itself."""
+
+import grp
+import os
+import pwd
+import stat
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ce_sandbox.layout import PROJECT_GROUP, PROJECT_MEMBERS, USERS, Layout, SandboxError
+
+FUSE = Path("/dev/fuse")
+MQUEUE = Path("/dev/mqueue")
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One step that is needed on this machine: what a person reads, and what is run."""
+
+    describe: str
+    execute: Callable[[], None]
+
+
+def needed_changes(layout: Layout) -> list[Change]:
+    """What is missing on this machine, in the order in which to do it; empty when all is set."""
+    return [*_fuse(), *_cgroups(CGROUPS), *_shared_root(), *_mqueue(), *_group(), *_users(layout)]
+
+
+def _command(*argv: str) -> Change:
+    def execute() -> None:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if done.returncode:
+            reason = done.stderr.strip() or f"exit status {done.returncode}"
+            raise SandboxError(f"{' '.join(argv)}: {reason}")
+
+    return Change(" ".join(argv), execute)
+
+
+def _fuse() -> list[Change]:
+    """Ordinary users open /dev/fuse to mount their images."""
+    if not FUSE.exists():
+        return [
+            _command("mknod", str(FUSE), "c", "10", "229"),
+            _command("chmod", "0666", str(FUSE)),
+        ]
+    if stat.S_IMODE(FUSE.stat().st_mode) & 0o666 != 0o666:
+        return [_command("chmod", "0666", str(FUSE))]
+    return []
+
+
+def _cgroups(root: Path) -> list[Change]:
+    """Where cgroups are hybrid, crun refuses to run while the unified tree has a controller."""
+    try:
+        controllers = (root / "unified" / "cgroup.controllers").read_text().split()
+    except OSError:
+        return []
+    changes = []
+    for name in controllers:
+        target = root / name
+        if not target.is_dir():
+            changes.append(_command("mkdir", str(target)))
+        changes.append(_command("mount", "-t", "cgroup", "-o", name, "cgroup", str(target)))
+    return changes
+
+
+def _shared_root() -> list[Change]:
+    """Podman wants `/` to be a shared mount, as systemd makes it."""
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        fields = line.split()
+        if fields[4] == "/" and not any(field.startswith("shared:") for field in fields[6:9]):
+            return [_command("mount", "--make-rshared", "/")]
+    return []
+
+
+def _mqueue() -> list[Change]:
+    """A container in the host's ipc namespace gets the host's message queues."""
+    if MQUEUE.is_mount():
+        return []
+    changes = [] if MQUEUE.is_dir() else [_command("mkdir", str(MQUEUE))]
+    return [*changes, _command("mount", "-t", "mqueue", "mqueue", str(MQUEUE))]
+
+
+def _group() -> list[Change]:
+    try:
+        grp.getgrnam(PROJECT_GROUP)
+    except KeyError:
+        return [_command("groupadd", PROJECT_GROUP)]
+    return []
+
+
+def _users(layout: Layout) -> list[Change]:
+    changes = []
+    for user in USERS:
+        groups = [PROJECT_GROUP] if user in PROJECT_MEMBERS else []
+        try:
+            entry = pwd.getpwnam(user)
+        except KeyError:
+            changes.append(_useradd(user, layout.home(user), groups))
+            continue
+        if entry.pw_dir != str(layout.home(user)):
+            raise SandboxError(
+                f"user {user}: home is {entry.pw_dir}, not {layout.home(user)}",
+                "another sandbox made this user; remove that one with CE_SANDBOX_DIR=… "
+                "sandbox/down --purge",
+            )
+        if groups and grp.getgrnam(PROJECT_GROUP).gr_gid not in os.getgrouplist(user, entry.pw_gid):
+            changes.append(_command("usermod", "-aG", ",".join(groups), user))
+    return changes
+
+
+def _useradd(user: str, home: Path, groups: list[str]) -> Change:
+    """An ordinary user, without the subordinate ids that Debian would add: the engine needs none."""
+    no_subids = ("-K", "SUB_UID_COUNT=0", "-K", "SUB_GID_COUNT=0")
+    more = ("-G", ",".join(groups)) if groups else ()
+    home_options = ("-m", "-d", str(home), "-s", "/bin/bash")
+    return _command("useradd", "-U", *home_options, *no_subids, *more, user)
+
+
+def removals(layout: Layout) -> list[Change]:
+    """How to remove the users and their group again (the settings of the machine stay)."""
+    changes = []
+    for user in USERS:
+        try:
+            entry = pwd.getpwnam(user)
+        except KeyError:
+            continue
+        if entry.pw_dir == str(layout.home(user)):
+            changes.append(_command("userdel", user))
+    try:
+        members = grp.getgrnam(PROJECT_GROUP).gr_mem
+    except KeyError:
+        return changes
+    if set(members) <= set(PROJECT_MEMBERS):
+        changes.append(_command("groupdel", PROJECT_GROUP))
+    return changes

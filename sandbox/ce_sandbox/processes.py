@@ -1,0 +1,148 @@
+"""Which processes belong to the sandbox, found in /proc: no pid file can be stale."""
+
+import os
+import pwd
+import select
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from ce_sandbox.layout import USERS, Layout
+
+
+def _all_pids() -> Iterator[int]:
+    return (int(name) for name in os.listdir("/proc") if name.isdecimal())
+
+
+def _argv(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
+    except OSError:
+        return []
+
+
+def running(argv: list[str]) -> list[int]:
+    """The processes that run exactly this command line."""
+    return [pid for pid in _all_pids() if _argv(pid) == argv]
+
+
+def belonging_to(layout: Layout) -> set[int]:
+    """Every process of the sandbox but our own and the shells that lead to it.
+
+    A process belongs when it is a daemon of Slurm or munge with a file of the sandbox open (all
+    have their log), when it runs as one of the sandbox's users, when it was started with the
+    cluster's configuration in its environment, or when its parent belongs.
+    """
+    uids = _sandbox_uids(layout)
+    marker = b"SLURM_CONF=" + os.fsencode(layout.slurm_conf)
+    parents = {pid: _parent(pid) for pid in _all_pids()}
+    ours = _ancestors(os.getpid(), parents)
+    found = {
+        pid
+        for pid in parents
+        if pid not in ours
+        and (_uid(pid) in uids or _is_daemon(pid, layout.dir) or marker in _environment(pid))
+    }
+    for pid in sorted(parents):
+        if pid not in ours and not found.isdisjoint(_ancestors(pid, parents) - {pid}):
+            found.add(pid)
+    return found
+
+
+def _sandbox_uids(layout: Layout) -> set[int]:
+    return {
+        entry.pw_uid
+        for entry in pwd.getpwall()
+        if entry.pw_name in USERS and entry.pw_dir == str(layout.home(entry.pw_name))
+    }
+
+
+def _ancestors(pid: int, parents: dict[int, int]) -> set[int]:
+    """`pid` and every process above it, but not init."""
+    line: set[int] = set()
+    while pid > 1 and pid not in line:
+        line.add(pid)
+        pid = parents.get(pid, 0)
+    return line
+
+
+def _parent(pid: int) -> int:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return 0
+    return int(stat.rpartition(")")[2].split()[1])
+
+
+def _uid(pid: int) -> int:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return -1
+
+
+def _environment(pid: int) -> set[bytes]:
+    try:
+        return set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
+    except OSError:
+        return set()
+
+
+def _is_daemon(pid: int, directory: Path) -> bool:
+    fds = f"/proc/{pid}/fd"
+    try:
+        if not Path(f"/proc/{pid}/comm").read_text().startswith(("slurm", "munged")):
+            return False
+        names = os.listdir(fds)
+    except OSError:
+        return False
+    return any(_link(f"{fds}/{name}").startswith(f"{directory}/") for name in names)
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def stop(pids: Iterable[int], signum: signal.Signals, timeout_s: float) -> None:
+    """Signal the processes and wait until they are gone, at most `timeout_s` seconds.
+
+    Pids that are gone already are no error. A zombie whose parent does not wait for it counts
+    as gone.
+    """
+    waiting: dict[int, int] = {}
+    for pid in pids:
+        try:
+            fd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        waiting[fd] = pid
+    try:
+        for fd in waiting:
+            _signal(fd, signum)
+        _wait(waiting, timeout_s)
+    finally:
+        for fd in waiting:
+            os.close(fd)
+
+
+def _signal(pidfd: int, signum: signal.Signals) -> None:
+    try:
+        signal.pidfd_send_signal(pidfd, signum)
+    except ProcessLookupError:
+        return
+
+
+def _wait(pidfds: Iterable[int], timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    poll = select.poll()
+    left = set(pidfds)
+    for fd in left:
+        poll.register(fd, select.POLLIN)
+    while left and (remaining := deadline - time.monotonic()) > 0:
+        for fd, _ in poll.poll(remaining * 1000):
+            poll.unregister(fd)
+            left.discard(fd)

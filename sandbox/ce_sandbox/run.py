@@ -1,0 +1,88 @@
+"""`sandbox/run`: run a command as an ordinary user of the cluster."""
+
+import argparse
+import errno
+import os
+import pwd
+import sys
+from collections.abc import Mapping
+
+from ce_sandbox.layout import USERS, Layout, SandboxError
+
+# What a terminal and a caller's own settings of Slurm and the engine need; nothing else of the
+# caller reaches the user.
+_KEPT = {"TERM", "COLORTERM", "LANG", "LANGUAGE", "TZ", "SCRATCH", "EDF_PATH", "EDF_IMAGESTORE"}
+_KEPT_PREFIXES = ("LC_", "SLURM_", "SBATCH_", "SALLOC_", "SQUEUE_", "CE_")
+
+
+def arguments(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="sandbox/run",
+        description="Run a command as an ordinary user with the sandbox's cluster.",
+        epilog="example: sandbox/run srun -N2 --environment=demo hostname",
+    )
+    parser.add_argument("-u", "--user", default=USERS[0], help="default: %(default)s")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="cmd …")
+    args = parser.parse_args(argv)
+    if args.command[:1] == ["--"]:
+        del args.command[0]
+    if not args.command:
+        parser.error("no command given")
+    return args
+
+
+def environment(layout: Layout, user: pwd.struct_passwd, env: Mapping[str, str]) -> dict[str, str]:
+    """A login's environment for `user`, with the cluster's configuration."""
+    kept = {k: v for k, v in env.items() if k in _KEPT or k.startswith(_KEPT_PREFIXES)}
+    return kept | {
+        "HOME": user.pw_dir,
+        "USER": user.pw_name,
+        "LOGNAME": user.pw_name,
+        "SHELL": user.pw_shell or "/bin/sh",
+        "PATH": f"{layout.prefix}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+        "SLURM_CONF": str(layout.slurm_conf),
+    }
+
+
+def become(user: pwd.struct_passwd) -> None:
+    """Turn this process into one of `user`, for good."""
+    if os.geteuid() != 0:
+        if os.geteuid() != user.pw_uid:
+            raise SandboxError(f"user {user.pw_name}: only root can become another user")
+        return
+    os.initgroups(user.pw_name, user.pw_gid)
+    os.setgid(user.pw_gid)
+    os.setuid(user.pw_uid)
+
+
+def enter_directory(user: pwd.struct_passwd) -> None:
+    """Stay where the caller is if the user may; else go home."""
+    try:
+        here = os.getcwd()
+        os.chdir(here)
+        readable = os.access(here, os.R_OK | os.X_OK)
+    except OSError:
+        readable = False
+    if not readable:
+        os.chdir(user.pw_dir)
+
+
+def main(argv: list[str], layout: Layout) -> int:
+    """Replaces this process; comes back only with an exit code as the shell's: 126 or 127."""
+    args = arguments(argv)
+    if not layout.slurm_conf.exists():
+        raise SandboxError(f"{layout.dir}: no sandbox here", "sandbox/up")
+    try:
+        user = pwd.getpwnam(args.user)
+    except KeyError:
+        raise SandboxError(f"user {args.user}: unknown; there are {', '.join(USERS)}") from None
+    env = environment(layout, user, os.environ)
+    become(user)
+    enter_directory(user)
+    os.umask(0o022)
+    try:
+        os.execvpe(args.command[0], args.command, env)
+    except OSError as error:
+        reason = error.strerror or "cannot be run"
+        print(f"sandbox: error: {args.command[0]}: {reason}", file=sys.stderr)
+        return 127 if error.errno == errno.ENOENT else 126

@@ -1,0 +1,119 @@
+"""`sandbox/up`: bring the cluster up, or make the running one what is asked for."""
+
+import argparse
+import hashlib
+import os
+import socket
+
+from ce_sandbox import config, daemons, demo, machine
+from ce_sandbox.layout import MAX_NODES, USERS, Layout, SandboxError
+
+
+def node_count(text: str) -> int:
+    """A number of nodes from a command line."""
+    count = int(text)
+    if not 1 <= count <= MAX_NODES:
+        raise argparse.ArgumentTypeError(f"{count} is not from 1 to {MAX_NODES}")
+    return count
+
+
+def arguments(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="sandbox/up",
+        description="Start a Slurm cluster on this machine, or change the running one.",
+        epilog="CE_SANDBOX_DIR names its directory (default: /var/lib/ce-sandbox).",
+    )
+    parser.add_argument(
+        "-n", "--nodes", type=node_count, metavar="N", help="nodes, 1 to 64 (default: as now, or 2)"
+    )
+    return parser.parse_args(argv)
+
+
+def bring_up(layout: Layout, nodes: int | None) -> None:
+    """Make the cluster run with this many nodes; as many as now, or 2, when not said.
+
+    Needs root. What is right already is left alone, so that a second call costs little.
+    """
+    if os.geteuid() != 0:
+        raise SandboxError("sandbox/up: needs root: slurmd starts tasks as other users")
+    before = configured_nodes(layout)
+    count = nodes or before or 2
+    make_directories(layout, count)
+    for change in machine.needed_changes(layout):
+        print(f"sandbox: changes this machine: {change.describe}", flush=True)
+        change.execute()
+    demo.provide(layout)
+    if write_configuration(layout, count):
+        restart(layout, before)
+    daemons.make_munge_key(layout)
+    start(layout, count)
+
+
+def configured_nodes(layout: Layout) -> int:
+    """The number of nodes of the last `up`, 0 when there was none."""
+    try:
+        text = layout.slurm_conf.read_text()
+    except OSError:
+        return 0
+    count = text.partition("NodeName=n[1-")[2].partition("]")[0]
+    return int(count) if count.isdecimal() else 0
+
+
+def make_directories(layout: Layout, nodes: int) -> None:
+    layout.dir.mkdir(parents=True, exist_ok=True)
+    layout.dir.chmod(0o755)
+    plain = [layout.etc, layout.run, layout.log, layout.state, layout.spool, layout.tmp]
+    for path in [*plain, layout.images, layout.cache, layout.dir / "home"]:
+        path.mkdir(mode=0o755, exist_ok=True)
+    for name in config.node_names(nodes):
+        (layout.spool / name).mkdir(mode=0o755, exist_ok=True)
+        (layout.tmp / name).mkdir(exist_ok=True)
+        (layout.tmp / name).chmod(0o1777)
+
+
+def write_configuration(layout: Layout, nodes: int) -> bool:
+    """Write the files; whether one of them is other than it was."""
+    engine = installed_engine(layout)
+    host = socket.gethostname().partition(".")[0]
+    files = {
+        layout.slurm_conf: config.slurm_conf(layout, nodes, host, engine),
+        layout.plugstack: config.plugstack_conf(layout, engine),
+    }
+    changed = False
+    for path, text in files.items():
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+            changed = True
+    return changed
+
+
+def installed_engine(layout: Layout) -> config.Engine:
+    if not layout.plugin.exists():
+        return config.Engine(plugin_id=None, has_epilog=False)
+    digest = hashlib.sha256(layout.plugin.read_bytes()).hexdigest()
+    return config.Engine(plugin_id=digest, has_epilog=layout.epilog.exists())
+
+
+def restart(layout: Layout, nodes_before: int) -> None:
+    """Stop what runs with another configuration; jobs end, for their nodes may be gone."""
+    if nodes_before:
+        daemons.cancel_jobs(layout)
+        daemons.stop(daemons.all_daemons(layout, MAX_NODES)[1:])
+
+
+def start(layout: Layout, nodes: int) -> None:
+    everything = daemons.all_daemons(layout, nodes)
+    daemons.start(layout, everything[0])
+    daemons.wait_for_munged(layout)
+    for daemon in everything[1:]:
+        daemons.start(layout, daemon)
+    daemons.wait_for_nodes(layout, nodes)
+
+
+def main(argv: list[str], layout: Layout) -> int:
+    args = arguments(argv)
+    bring_up(layout, args.nodes)
+    count = configured_nodes(layout)
+    user = USERS[0]
+    print(f"sandbox: {count} nodes are up in {layout.dir}; commands run as {user}")
+    return 0
