@@ -1,0 +1,104 @@
+"""What only this node can tell about a plan: its files, its devices, its own variables."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from container_engine.launch.failure import LaunchFailure
+from container_engine.launch.podman import Bind
+from container_engine.launch.text import resolve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+_SQUASHFS_MAGIC = b"hsqs"
+_SUPERBLOCK_SIZE = 96
+
+
+def check_image(path: str) -> None:
+    """Refuses what is not a whole SquashFS file; later it would only show as ENOTCONN in a task."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            superblock = file.read(_SUPERBLOCK_SIZE) or b""
+            size = os.fstat(file.fileno()).st_size
+    except OSError as error:
+        raise LaunchFailure(f"image '{path}': {error.strerror}") from None
+    if len(superblock) < _SUPERBLOCK_SIZE or not superblock.startswith(_SQUASHFS_MAGIC):
+        raise LaunchFailure(f"image '{path}': is not a SquashFS file")
+    used = int.from_bytes(superblock[40:48], "little")
+    if used > size:
+        raise LaunchFailure(
+            f"image '{path}': is cut short: it has {size} bytes and should have {used}"
+        )
+
+
+def resolve_mounts(plan: Mapping[str, Any], environment: Mapping[str, str]) -> list[Bind]:
+    """The plan's mounts with literal strings; all sources that are missing are named at once."""
+    mounts = [_literal(mount, environment) for mount in plan["mounts"]]
+    problems = [
+        f"{origin['from']}: mount source '{mount.source}': {problem}"
+        for mount, origin in zip(mounts, plan["mounts"], strict=True)
+        if (problem := _source_problem(mount))
+    ]
+    _refuse(problems)
+    return mounts
+
+
+def _literal(mount: Mapping[str, Any], environment: Mapping[str, str]) -> Bind:
+    return Bind(
+        mount["kind"],
+        resolve(mount["source"], environment, mount["from"]),
+        resolve(mount["target"], environment, mount["from"]),
+        mount["options"],
+    )
+
+
+def _source_problem(mount: Bind) -> str:
+    if mount.kind == "tmpfs":
+        return ""
+    if mount.kind == "squashfs":
+        try:
+            check_image(mount.source)
+        except LaunchFailure as failure:
+            return str(failure).rpartition("': ")[2]
+        return ""
+    try:
+        os.stat(mount.source)
+    except OSError as error:
+        return _reason(error)
+    return ""
+
+
+def resolve_devices(plan: Mapping[str, Any], environment: Mapping[str, str]) -> list[str]:
+    """Device paths, checked on this node, and CDI names, which Podman resolves."""
+    names = [resolve(device["name"], environment, device["from"]) for device in plan["devices"]]
+    problems = [
+        f"{device['from']}: device '{name}': {problem}"
+        for name, device in zip(names, plan["devices"], strict=True)
+        if not device["cdi"] and (problem := _device_problem(name))
+    ]
+    _refuse(problems)
+    return names
+
+
+def _device_problem(path: str) -> str:
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        return _reason(error)
+    if not (stat.S_ISCHR(mode) or stat.S_ISBLK(mode)):
+        return "is not a device"
+    return ""
+
+
+def _reason(error: OSError) -> str:
+    # "No such file or directory" is true of a link's target too; users look for the name they wrote
+    return "does not exist" if isinstance(error, FileNotFoundError) else str(error.strerror)
+
+
+def _refuse(problems: Sequence[str]) -> None:
+    if problems:
+        raise LaunchFailure("; ".join(problems))

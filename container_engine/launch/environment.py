@@ -1,0 +1,76 @@
+"""The environment of the tasks: EDF over hooks over image over the job's own. Pure."""
+
+from __future__ import annotations
+
+from container_engine.launch.text import resolve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+# Podman's own additions to every container; they say nothing about this one.
+_PODMANS_OWN = frozenset(["TERM", "HOSTNAME", "HOME", "container"])
+# The host's locale names mean nothing in another image's /usr/share/locale (ASKS: perl, R).
+_HOST_LOCALE = ("LANG", "LANGUAGE", "LC_ALL")
+# What Slurm says is true in the container too, whatever an image was built with.
+_SLURMS = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "PALS_")
+
+
+def edf_settings(plan: Mapping[str, Any], node: Mapping[str, str]) -> dict[str, str | None]:
+    """The EDF's [env] with literal values; None removes the variable whatever its source."""
+    return {
+        entry["name"]: None
+        if entry["value"] is None
+        else resolve(entry["value"], node, entry["from"])
+        for entry in plan["env"]
+    }
+
+
+def for_container(plan: Mapping[str, Any], edf: Mapping[str, str | None]) -> dict[str, str]:
+    """What the container itself is started with, for hooks and entrypoint to see."""
+    merged: dict[str, str | None] = {**plan["image"]["env"], **edf}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def for_tasks(
+    plan: Mapping[str, Any],
+    edf: Mapping[str, str | None],
+    given: Mapping[str, str],
+    found: Mapping[str, str],
+) -> dict[str, str | None]:
+    """What a task changes in the environment Slurm gave it; None removes.
+
+    `given` is what the container was started with, `found` what its first process has: the
+    difference was made by CDI, hooks or the entrypoint.
+    """
+    made = {
+        name: value
+        for name, value in found.items()
+        if given.get(name) != value and name not in _PODMANS_OWN
+    }
+    if not plan["entrypoint"]:
+        made = {name: value for name, value in made.items() if name not in edf}
+    changes: dict[str, str | None] = dict.fromkeys(_HOST_LOCALE)
+    changes.update(plan["image"]["env"])
+    changes.update(edf)
+    changes.update(made)
+    return {name: value for name, value in changes.items() if not name.startswith(_SLURMS)}
+
+
+def parse_block(block: bytes) -> dict[str, str]:
+    """NUL-separated NAME=value, as in /proc/PID/environ."""
+    pairs = (
+        entry.decode("utf-8", "surrogateescape").partition("=")
+        for entry in block.split(b"\0")
+        if entry
+    )
+    return {name: value for name, _equals, value in pairs}
+
+
+def encode_records(changes: Mapping[str, str | None]) -> bytes:
+    """The record format of spank_plugin/join.h."""
+    records: Sequence[str] = [
+        name if value is None else f"{name}={value}" for name, value in changes.items()
+    ]
+    return b"".join(record.encode("utf-8", "surrogateescape") + b"\0" for record in records)

@@ -1,0 +1,222 @@
+"""The node launcher: starts the container that a plan describes. Runs as the user.
+
+Standard library only, and of it only what is cheap to import: this is run once per node and step,
+with ``python -I -S -E``. The plugin hands over descriptors and gets one packet as the answer.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import sys
+
+from _socket import AF_UNIX, CMSG_SPACE, SCM_RIGHTS, SOCK_SEQPACKET, SOL_SOCKET, socket, socketpair
+
+from container_engine.launch import environment as env
+from container_engine.launch.checks import check_image, resolve_devices, resolve_mounts
+from container_engine.launch.failure import LaunchFailure, explain
+from container_engine.launch.podman import Container, Paths
+from container_engine.launch.specification import Person, encode, operations
+from container_engine.launch.text import parse_json, resolve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+PLAN_VERSION = 1
+_MAX_PACKET = 64 * 1024
+_FD_SIZE = 4
+
+
+class Session:
+    """A container that runs. The descriptors belong to the caller.
+
+    `fds` are the user namespace, the mount namespace, the records of the tasks' environment
+    (spank_plugin/join.h) and a pidfd of the guard, readable when nothing of the session is left.
+    Unless `go_on` is called, the session ends with this process.
+    """
+
+    def __init__(self, fds: Sequence[int], workdir: str, go_on: Callable[[], None]) -> None:
+        self.fds = fds
+        self.workdir = workdir
+        self.go_on = go_on
+
+
+class Watch:
+    """What a session lives for: a pidfd whose end is its own, and a socket (or -1) to the plugin."""
+
+    def __init__(self, process: int, life: int = -1) -> None:
+        self.process = process
+        self.life = life
+
+
+def start(
+    plan: Mapping[str, Any], node: Mapping[str, str], watch: Watch, libexec: str
+) -> Session:
+    """Starts the container and waits until its first process runs.
+
+    `node` is the step's environment for the plan's deferred strings. Raises LaunchFailure.
+    """
+    if plan.get("version") != PLAN_VERSION:
+        raise LaunchFailure(
+            f"this node understands plans of version {PLAN_VERSION}, not {plan.get('version')!r}:"
+            " submit host and node have different versions of the container engine"
+        )
+    paths = Paths(session=f"{libexec}/session", init=f"{libexec}/ce-init")
+    workdir = resolve(plan["workdir"], node, plan["workdir_from"])
+    edf = env.edf_settings(plan, node)
+    given = env.for_container(plan, edf)
+    check_image(plan["image"]["path"])
+    steps = operations(
+        paths,
+        plan["image"]["path"],
+        _container(plan, node),
+        given,
+        _person(edf),
+        plan["settings"]["tmpfs_size"],
+    )
+    control = _start_guard(libexec, watch, encode(steps))
+    fds = _await_report(control, plan["settings"]["start_timeout_s"])
+    found = env.parse_block(_read_all(fds[2]))
+    records = _memory_file("ce-env", env.encode_records(env.for_tasks(plan, edf, given, found)))
+
+    def go_on() -> None:
+        control.send(b"K")
+        control.close()
+
+    os.close(fds[2])
+    return Session((fds[0], fds[1], records, fds[3]), workdir, go_on)
+
+
+def _container(plan: Mapping[str, Any], node: Mapping[str, str]) -> Container:
+    return Container(
+        # root inside is an option of the site; outside it is the same user
+        ids=(0, 0) if plan["settings"]["root_remap"] else (os.getuid(), os.getgid()),
+        writable=plan["writable"],
+        entrypoint=plan["entrypoint"],
+        mounts=resolve_mounts(plan, node),
+        devices=resolve_devices(plan, node),
+        annotations=plan["annotations"],
+        hooks_dirs=plan["settings"]["hooks_dirs"],
+    )
+
+
+def _person(edf: Mapping[str, str | None]) -> Person:
+    uid, gid = os.getuid(), os.getgid()
+    try:
+        entry = pwd.getpwuid(uid)
+        name, gecos, home, shell = entry.pw_name, entry.pw_gecos, entry.pw_dir, entry.pw_shell
+    except KeyError:
+        # a node may run jobs of users it has no name for
+        name, gecos, home, shell = f"user{uid}", "", "/", "/bin/sh"
+    line = f"{name}:x:{uid}:{gid}:{gecos}:{home}:{shell or '/bin/sh'}"
+    return Person(uid, gid, line, f"{_group_name(gid, name)}:x:{gid}:", edf.get("HOME") or home)
+
+
+def _group_name(gid: int, otherwise: str) -> str:
+    import grp
+
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return otherwise
+
+
+def _start_guard(libexec: str, watch: Watch, specification: bytes) -> socket:
+    ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
+    spec = _memory_file("ce-specification", specification)
+    passed = [theirs.fileno(), watch.process, watch.life, spec]
+    for fd in passed:
+        if fd >= 0:
+            os.set_inheritable(fd, True)
+    program = f"{libexec}/ce-guard"
+    try:
+        pid = os.posix_spawn(
+            program,
+            [program, *map(str, passed)],
+            {},
+            file_actions=[(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)],
+        )
+    except OSError as error:
+        raise LaunchFailure(f"cannot start {program}: {error.strerror}") from None
+    finally:
+        theirs.close()
+        os.close(spec)
+    os.waitpid(pid, 0)  # it ends as soon as it has made process 1 of the session
+    return ours
+
+
+def _await_report(control: socket, timeout_s: float) -> Sequence[int]:
+    control.settimeout(timeout_s)
+    try:
+        data, ancillary, _flags, _address = control.recvmsg(
+            _MAX_PACKET, CMSG_SPACE(4 * _FD_SIZE)
+        )
+    except TimeoutError:
+        raise LaunchFailure(f"the container did not start within {timeout_s:g} s") from None
+    if data[:1] == b"R":
+        return _received(ancillary)
+    if not data:
+        raise LaunchFailure("the process that guards the container ended while it started")
+    raise LaunchFailure(explain(data[1:].decode("utf-8", "replace")))
+
+
+def _received(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
+    fds = []
+    for level, kind, data in ancillary:
+        if level == SOL_SOCKET and kind == SCM_RIGHTS:
+            fds += [
+                int.from_bytes(data[i : i + _FD_SIZE], sys.byteorder)
+                for i in range(0, len(data), _FD_SIZE)
+            ]
+    for fd in fds:
+        os.set_inheritable(fd, False)
+    return fds
+
+
+def _memory_file(name: str, content: bytes) -> int:
+    fd = os.memfd_create(name)
+    view = memoryview(content)
+    while view:
+        view = view[os.write(fd, view) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _read_all(fd: int) -> bytes:
+    with open(fd, "rb", closefd=False) as file:
+        return file.read()
+
+
+# ---- called by the plugin --------------------------------------------------------------------
+
+
+def _answer(reply: socket, text: str, fds: Sequence[int] = ()) -> None:
+    rights = b"".join(fd.to_bytes(_FD_SIZE, sys.byteorder) for fd in fds)
+    ancillary = [(SOL_SOCKET, SCM_RIGHTS, rights)] if fds else []
+    reply.sendmsg([text.encode("utf-8", "surrogateescape")[: _MAX_PACKET - 1]], ancillary)
+
+
+def _launch(plan_fd: int, environment_fd: int, watch: Watch, libexec: str) -> Session:
+    plan = parse_json(_read_all(plan_fd).decode("utf-8", "surrogateescape"))
+    return start(plan, env.parse_block(_read_all(environment_fd)), watch, libexec)
+
+
+def main(argv: Sequence[str], libexec: str) -> int:
+    """node REPLY PLAN ENVIRONMENT WATCH LIFE: open descriptors, in the order of launcher.c."""
+    reply_fd, plan_fd, environment_fd, process, life = map(int, argv)
+    for fd in (reply_fd, process, life):
+        os.set_inheritable(fd, False)
+    reply = socket(fileno=reply_fd)
+    try:
+        session = _launch(plan_fd, environment_fd, Watch(process, life), libexec)
+        _answer(reply, "R" + session.workdir, session.fds)
+        session.go_on()
+    except LaunchFailure as failure:
+        _answer(reply, f"F{failure.code}\n{failure}")
+        return failure.code
+    except Exception as error:  # the plugin must hear of every end, also of a mistake of ours
+        _answer(reply, f"F125\ninternal error of the launcher: {type(error).__name__}: {error}")
+        return 125
+    return 0

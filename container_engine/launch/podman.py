@@ -1,0 +1,230 @@
+"""A plan as Podman's command line: the only module that knows Podman. Pure.
+
+No value of the environment appears on the command line, which every user of the node can read: the
+environment goes through a containers.conf of the session's own. That file also keeps the user's and
+the machine's container configuration out.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+INIT_NAME = ".ce-init"
+_INIT_PATH = "/dev/" + INIT_NAME
+_PROPAGATIONS = frozenset(
+    ["private", "rprivate", "slave", "rslave", "shared", "rshared", "unbindable", "runbindable"]
+)
+_PASSED_OPTIONS = frozenset(["ro", "rw", "nosuid", "nodev", "noexec", "suid", "dev", "exec"])
+
+
+class Paths:
+    """Where things are in the session's private mount namespace."""
+
+    __slots__ = ("init", "session")
+
+    def __init__(self, session: str, init: str) -> None:
+        self.session = session
+        self.init = init
+
+    def at(self, name: str) -> str:
+        return f"{self.session}/{name}"
+
+
+class Bind:
+    """A mount of the container, all its strings literal."""
+
+    __slots__ = ("kind", "options", "source", "target")
+
+    def __init__(self, kind: str, source: str, target: str, options: Sequence[str]) -> None:
+        self.kind = kind
+        self.source = source
+        self.target = target
+        self.options = options
+
+
+class Container:
+    """What one container is made of, after everything the node alone knows has been filled in."""
+
+    def __init__(
+        self,
+        *,
+        ids: tuple[int, int],
+        writable: bool,
+        entrypoint: Sequence[str],
+        mounts: Sequence[Bind],
+        devices: Sequence[str],
+        annotations: Mapping[str, str],
+        hooks_dirs: Sequence[str],
+    ) -> None:
+        self.uid, self.gid = ids
+        self.writable = writable
+        self.entrypoint = entrypoint
+        self.mounts = mounts
+        self.devices = devices
+        self.annotations = annotations
+        self.hooks_dirs = hooks_dirs
+
+
+def arguments(paths: Paths, container: Container) -> list[str]:
+    """The whole command line, `podman` first."""
+    return [
+        "podman",
+        *_engine(paths, container),
+        "run",
+        *_isolation(container),
+        *_system_mounts(paths),
+        *(argument for bind in container.mounts for argument in ("--mount", _mount(bind))),
+        *(argument for device in container.devices for argument in ("--device", device)),
+        *_annotations(container.annotations),
+        "--pidfile",
+        paths.at("init.pid"),
+        "--rootfs",
+        paths.at("root"),
+        *container.entrypoint,
+        _INIT_PATH,
+    ]
+
+
+def _engine(paths: Paths, container: Container) -> list[str]:
+    """Options of Podman itself: a store of its own, below the session, with nothing in it."""
+    return [
+        f"--root={paths.at('store')}",
+        f"--runroot={paths.at('run')}",
+        f"--tmpdir={paths.at('tmp')}",
+        "--storage-driver=vfs",
+        "--events-backend=none",
+        "--cgroup-manager=cgroupfs",
+        "--runtime=crun",
+        "--log-level=error",
+        *(f"--hooks-dir={directory}" for directory in container.hooks_dirs),
+    ]
+
+
+def _isolation(container: Container) -> list[str]:
+    uid, gid = container.uid, container.gid
+    return [
+        "--detach",
+        # no cgroups: the processes are Slurm's; a PID namespace is what Podman asks for in exchange
+        "--cgroups=disabled",
+        "--cgroupns=host",
+        "--network=host",
+        "--ipc=host",
+        "--uts=host",
+        f"--uidmap={uid}:0:1",
+        f"--gidmap={gid}:0:1",
+        f"--user={uid}:{gid}",
+        "--no-hosts",
+        "--passwd=false",
+        "--log-driver=none",
+        # a filter on the idle init protects nothing: the tasks that join don't have it
+        "--security-opt=seccomp=unconfined",
+        "--security-opt=label=disable",
+        "--security-opt=apparmor=unconfined",
+        "--security-opt=unmask=ALL",
+        "--workdir=/",
+        *([] if container.writable else ["--read-only"]),
+    ]
+
+
+def _system_mounts(paths: Paths) -> list[str]:
+    """The host's /proc instead of one with the session's process numbers; terminals; names."""
+    binds = [
+        Bind("bind", paths.at("proc"), "/proc", ("rslave",)),
+        Bind("bind", "/dev/pts", "/dev/pts", ("rslave",)),
+        Bind("bind", "/dev/ptmx", "/dev/ptmx", ()),
+        Bind("bind", paths.init, _INIT_PATH, ("ro",)),
+        Bind("bind", "/etc/hosts", "/etc/hosts", ()),
+        Bind("bind", "/etc/resolv.conf", "/etc/resolv.conf", ()),
+    ]
+    return [argument for bind in binds for argument in ("--mount", _mount(bind))]
+
+
+def _mount(bind: Bind) -> str:
+    if bind.kind == "tmpfs":
+        fields = ["type=tmpfs", f"destination={bind.target}", *_tmpfs_options(bind.options)]
+    else:
+        fields = ["type=bind", f"source={bind.source}", f"destination={bind.target}"]
+        fields += _bind_options(bind)
+    return ",".join(_csv(field) for field in fields)
+
+
+def _bind_options(bind: Bind) -> list[str]:
+    options = [option for option in bind.options if option in _PASSED_OPTIONS]
+    propagation = [option for option in bind.options if option in _PROPAGATIONS]
+    # rslave: what the host mounts below the source later (autofs, a file system) appears inside
+    options.append(f"bind-propagation={propagation[-1] if propagation else 'rslave'}")
+    if "bind" in bind.options and "rbind" not in bind.options:
+        options.append("bind-nonrecursive=true")
+    if bind.kind == "squashfs" and "ro" not in options:
+        options.append("ro")
+    return options
+
+
+def _tmpfs_options(options: Sequence[str]) -> list[str]:
+    named = {"size": "tmpfs-size", "mode": "tmpfs-mode"}
+    result = []
+    for option in options:
+        key, equals, value = option.partition("=")
+        if key in named and equals:
+            result.append(f"{named[key]}={value}")
+        elif option in _PASSED_OPTIONS:
+            result.append(option)
+    return result
+
+
+def _csv(field: str) -> str:
+    """A field of the comma-separated list that --mount takes."""
+    if '"' in field or "," in field or "\n" in field:
+        return '"' + field.replace('"', '""') + '"'
+    return field
+
+
+def _annotations(annotations: Mapping[str, str]) -> list[str]:
+    return [f"--annotation={key}={value}" for key, value in sorted(annotations.items())]
+
+
+def environment(paths: Paths, uid: int, gid: int) -> dict[str, str]:
+    """The environment of the Podman process.
+
+    The `_CONTAINERS_*` variables tell it that it already is in its user namespace; they are internal
+    to Podman and pinned by a test with each version.
+    """
+    return {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": paths.at("home"),
+        "XDG_RUNTIME_DIR": paths.at("xdg"),
+        "TMPDIR": paths.at("home"),
+        "CONTAINERS_CONF": paths.at("containers.conf"),
+        "CONTAINERS_STORAGE_CONF": paths.at("storage.conf"),
+        "_CONTAINERS_USERNS_CONFIGURED": "done",
+        "_CONTAINERS_ROOTLESS_UID": str(uid),
+        "_CONTAINERS_ROOTLESS_GID": str(gid),
+    }
+
+
+def configuration(container_environment: Mapping[str, str]) -> str:
+    """The session's containers.conf."""
+    entries = ",\n".join(
+        _toml_string(f"{name}={value}") for name, value in sorted(container_environment.items())
+    )
+    return (
+        "[containers]\n"
+        f"env = [\n{entries}\n]\n"
+        "default_sysctls = []\n"
+        "keyring = false\n"
+        # Locks in shared memory would outlive the session.
+        '[engine]\nlock_type = "file"\nservice_timeout = 0\n'
+    )
+
+
+STORAGE_CONFIGURATION = '[storage]\ndriver = "vfs"\n'
+
+
+def _toml_string(text: str) -> str:
+    escaped = "".join(
+        f"\\u{ord(c):04x}" if c < " " or c == "\x7f" else "\\" + c if c in '"\\' else c
+        for c in text
+    )
+    return f'"{escaped}"'

@@ -1,0 +1,30 @@
+"""`ce run`: the same launch without Slurm. This process becomes the command."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from container_engine.errors import CeError, UserError
+from container_engine.launch.failure import LaunchFailure
+from container_engine.launch.node import Watch, start
+
+
+def run_in_container(plan: Mapping[str, Any], argv: Sequence[str], libexec: str) -> NoReturn:
+    """Starts the container and becomes the command in it; terminal, signals and exit code are its own.
+
+    The session ends with this process. Raises UserError when the container cannot be had; nothing has
+    run then.
+    """
+    try:
+        session = start(plan, os.environ, Watch(os.pidfd_open(os.getpid())), libexec)
+    except LaunchFailure as failure:
+        raise UserError(str(failure)) from None
+    session.go_on()
+    program = f"{libexec}/ce-exec"
+    fds = session.fds[:3]
+    for fd in fds:
+        os.set_inheritable(fd, True)
+    try:
+        os.execv(program, [program, *map(str, fds), session.workdir, *argv])
+    except OSError as error:
+        raise CeError(f"cannot start {program}: {error.strerror}") from None

@@ -1,0 +1,88 @@
+"""The guard's specification: which operations, in which order, make one container. Pure.
+
+ce-guard executes what stands here and knows nothing else. The format is its own: NUL-terminated
+strings, for each operation the name, the number of arguments in decimal, the arguments.
+"""
+
+from __future__ import annotations
+
+from container_engine.launch import podman
+from container_engine.launch.podman import Bind, Container, Paths
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Operation = tuple[str, Sequence[str]]
+
+
+class Person:
+    """The user as the container's /etc/passwd and /etc/group shall know them."""
+
+    def __init__(self, uid: int, gid: int, passwd: str, group: str, home: str) -> None:
+        self.uid = uid
+        self.gid = gid
+        self.passwd = passwd
+        self.group = group
+        self.home = home
+
+
+def operations(
+    paths: Paths,
+    image: str,
+    container: Container,
+    container_environment: Mapping[str, str],
+    person: Person,
+    tmpfs_size: str,
+) -> list[Operation]:
+    served, container.mounts = _served_mounts(paths, container.mounts)
+    engine_environment = podman.environment(paths, person.uid, person.gid)
+    return [
+        ("session", [tmpfs_size, paths.session]),
+        # the servers of all files start before the first one is waited for
+        ("fuse", [image, paths.at("image")]),
+        *(("fuse", [source, directory]) for source, directory in served),
+        *(("environment", pair) for pair in engine_environment.items()),
+        ("dir", [paths.at("home")]),
+        ("dir", [paths.at("xdg")]),
+        ("file", [paths.at("containers.conf"), podman.configuration(container_environment)]),
+        ("file", [paths.at("storage.conf"), podman.STORAGE_CONFIGURATION]),
+        ("overlay", [paths.at(d) for d in ("image", "changes", "work", "root")]),
+        *(("served", [directory]) for _source, directory in served),
+        *_person(paths, person),
+        ("podman", podman.arguments(paths, container)),
+        ("container", [paths.at("init.pid"), podman.INIT_NAME]),
+    ]
+
+
+def _served_mounts(
+    paths: Paths, mounts: Sequence[Bind]
+) -> tuple[list[tuple[str, str]], list[Bind]]:
+    """SquashFS mounts become a server's directory and a bind mount of it."""
+    served: list[tuple[str, str]] = []
+    binds = []
+    for mount in mounts:
+        if mount.kind == "squashfs":
+            directory = paths.at(f"squashfs{len(served)}")
+            served.append((mount.source, directory))
+            mount = Bind(mount.kind, directory, mount.target, mount.options)
+        binds.append(mount)
+    return served, binds
+
+
+def _person(paths: Paths, person: Person) -> list[Operation]:
+    root = paths.at("root")
+    entries: list[Operation] = [
+        ("root-entry", [root, "/etc/passwd", str(person.uid), person.passwd]),
+        ("root-entry", [root, "/etc/group", str(person.gid), person.group]),
+    ]
+    if person.home.startswith("/"):
+        entries.append(("root-dir", [root, person.home]))
+    return entries
+
+
+def encode(steps: Sequence[Operation]) -> bytes:
+    strings = []
+    for name, arguments in steps:
+        strings += [name, str(len(arguments)), *arguments]
+    return b"".join(string.encode("utf-8", "surrogateescape") + b"\0" for string in strings)

@@ -1,0 +1,54 @@
+#define _GNU_SOURCE
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef CE_DEFAULT_PREFIX
+#define CE_DEFAULT_PREFIX "/opt/container-engine"
+#endif
+
+#define LIBEXEC "/libexec/container-engine/"
+
+static int read_timeout(const char *text, int *seconds, struct ce_error *err)
+{
+	char *end;
+	long value = strtol(text, &end, 10);
+
+	if (*text == '\0' || *end != '\0' || value < 1 || value > 86400)
+		return ce_fail(err, "plugstack.conf: start_timeout=%s: must be 1 to 86400 seconds",
+			       text);
+	*seconds = (int)value;
+	return 0;
+}
+
+int ce_config_read(struct ce_config *config, int argc, char **argv, struct ce_error *err)
+{
+	const char *prefix = CE_DEFAULT_PREFIX;
+
+	config->start_timeout_s = 300;
+	for (int i = 0; i < argc; i++) {
+		if (strncmp(argv[i], "prefix=", 7) == 0)
+			prefix = argv[i] + 7;
+		else if (strncmp(argv[i], "start_timeout=", 14) == 0) {
+			if (read_timeout(argv[i] + 14, &config->start_timeout_s, err) < 0)
+				return -1;
+		} else
+			return ce_fail(err, "plugstack.conf: unknown argument '%s'", argv[i]);
+	}
+	if (prefix[0] != '/')
+		return ce_fail(err, "plugstack.conf: prefix=%s: must be an absolute path", prefix);
+	if (asprintf(&config->plan, "%s" LIBEXEC "plan", prefix) < 0)
+		config->plan = NULL;
+	if (asprintf(&config->node, "%s" LIBEXEC "node", prefix) < 0)
+		config->node = NULL;
+	return config->plan != NULL && config->node != NULL ? 0 : ce_fail(err, "out of memory");
+}
+
+void ce_config_clear(struct ce_config *config)
+{
+	free(config->plan);
+	free(config->node);
+	*config = (struct ce_config){ NULL, NULL, 0 };
+}

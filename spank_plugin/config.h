@@ -1,0 +1,19 @@
+/* What plugstack.conf says: a root-owned file, the only source of paths that the plugin uses. */
+#ifndef CE_CONFIG_H
+#define CE_CONFIG_H
+
+#include "error.h"
+
+struct ce_config {
+	char *plan;	     /* PREFIX/libexec/container-engine/plan, heap */
+	char *node;	     /* PREFIX/libexec/container-engine/node, heap */
+	int start_timeout_s; /* what a task waits for its container at most, in seconds */
+};
+
+/* Arguments: prefix=DIR (absolute), start_timeout=SECONDS (1 to 86400; default 300). An argument that
+ * is not known is an error: a misspelt setting must not be ignored. */
+int ce_config_read(struct ce_config *config, int argc, char **argv, struct ce_error *err);
+
+void ce_config_clear(struct ce_config *config);
+
+#endif

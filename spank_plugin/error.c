@@ -1,0 +1,47 @@
+#define _GNU_SOURCE
+#include "error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static int set_message(struct ce_error *err, int exit_code, const char *format, va_list args)
+{
+	if (err->message != NULL)
+		return -1;
+	err->exit_code = exit_code;
+	if (vasprintf(&err->message, format, args) < 0)
+		err->message = NULL;
+	return -1;
+}
+
+int ce_fail(struct ce_error *err, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	int rc = set_message(err, CE_EXIT_ENGINE, format, args);
+	va_end(args);
+	return rc;
+}
+
+int ce_fail_code(struct ce_error *err, int exit_code, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	int rc = set_message(err, exit_code, format, args);
+	va_end(args);
+	return rc;
+}
+
+const char *ce_error_text(const struct ce_error *err)
+{
+	return err->message != NULL ? err->message : "out of memory while reporting an error";
+}
+
+void ce_error_clear(struct ce_error *err)
+{
+	free(err->message);
+	*err = (struct ce_error)CE_ERROR_INIT;
+}

@@ -1,0 +1,71 @@
+/*
+ * ce-exec: `ce run` becomes this program, which joins the container and becomes the command, so that
+ * terminal, signals and exit code are the command's own.
+ *
+ * ce-exec USER_NS MOUNT_NS ENVIRONMENT WORKDIR COMMAND [ARG…]     (three open descriptors)
+ * Runs as the user. Exit codes: 125 ours, 126 and 127 as in the shell.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io.h"
+#include "join.h"
+
+static int set_variable(void *context, const char *name, const char *value)
+{
+	(void)context;
+	return value != NULL ? setenv(name, value, 1) : unsetenv(name);
+}
+
+static int descriptor(const char *text)
+{
+	char *end;
+	long value = strtol(text, &end, 10);
+
+	if (*text == '\0' || *end != '\0' || value < 0 || value > 1 << 20)
+		return -1;
+	if (fcntl((int)value, F_SETFD, FD_CLOEXEC) < 0)
+		return -1;
+	return (int)value;
+}
+
+static int become(struct ce_container *container, char **command, struct ce_error *err)
+{
+	CE_AUTO_FREE char *program = NULL;
+
+	if (ce_join(container, err) < 0 ||
+	    ce_apply_environment(container->environment, set_variable, NULL, err) < 0 ||
+	    ce_find_command(getenv("PATH"), command[0], &program, err) < 0)
+		return -1;
+	execv(program, command);
+	int code = errno == ENOENT ? CE_EXIT_NOT_FOUND : CE_EXIT_NOT_EXECUTABLE;
+	return ce_fail_code(err, code, "%s: cannot be executed in the container: %s", program,
+			    strerror(errno));
+}
+
+int main(int argc, char **argv)
+{
+	struct ce_error err = CE_ERROR_INIT;
+	struct ce_container container = CE_CONTAINER_INIT;
+
+	if (argc < 6) {
+		fprintf(stderr, "ce: error: ce-exec is started by `ce run`\n");
+		return CE_EXIT_ENGINE;
+	}
+	container.user_ns = descriptor(argv[1]);
+	container.mount_ns = descriptor(argv[2]);
+	container.environment = descriptor(argv[3]);
+	container.workdir = argv[4];
+	if (container.user_ns < 0 || container.mount_ns < 0 || container.environment < 0) {
+		fprintf(stderr, "ce: error: ce-exec: bad descriptors\n");
+		return CE_EXIT_ENGINE;
+	}
+	become(&container, argv + 5, &err);
+	fprintf(stderr, "ce: error: %s\n", ce_error_text(&err));
+	return err.exit_code;
+}

@@ -1,0 +1,57 @@
+/*
+ * ce-guard, internal: the process that owns everything a container needs on a node.
+ * guard.c        life: namespaces, events, reports, the end
+ * guard_ops.c    the operations of the specification, in the order the launcher wrote them
+ * guard_root.c   files inside the image's root that a start must make sure of
+ */
+#ifndef CE_GUARD_H
+#define CE_GUARD_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "error.h"
+
+enum { GUARD_MAX_FUSE = 64 };
+
+struct guard {
+	int control;	   /* to the launcher: one report from us, then its word to go on */
+	int watch;	   /* pidfd of slurmstepd (or of `ce run`); its end is ours */
+	int life;	   /* to the plugin: closed means end, and the cause of an early death is sent */
+	int signals;	   /* signalfd for SIGCHLD */
+	int log;	   /* memory file with what our children print */
+	int init;	   /* pidfd of the container's first process, -1 before there is one */
+	pid_t fuse[GUARD_MAX_FUSE];
+	size_t fuse_count;
+	const char *session; /* directory that our private tmpfs covers */
+	const char *stage;   /* the operation under way, for the report */
+	int stage_errno;
+	struct ce_error err;
+};
+
+/* Fails with the kernel's reason kept beside the text, so that the launcher can translate it. */
+int guard_fail(struct guard *guard, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Starts a program with stdin from /dev/null and its output in the log. `keep` is one descriptor the
+ * program inherits (-1: none). Its pid, or -1 after guard_fail. */
+pid_t guard_spawn(struct guard *guard, const char *const argv[], int keep);
+
+/* Waits for a child while the session is being watched; ends the process when the session ended. */
+int guard_wait(struct guard *guard, pid_t pid, int *status);
+
+/* Waits at most `milliseconds` for any event. Returns -1 after guard_fail when a part of the session
+ * died. Ends the process, and with it the session, when nobody wants it any more. */
+int guard_events(struct guard *guard, int milliseconds);
+
+/* Runs the whole specification: NUL-terminated strings, for each operation its name, the number of
+ * its arguments in decimal, the arguments. */
+int guard_run_operations(struct guard *guard, char *specification, size_t size);
+
+/* Sends the ready report: descriptors of the namespaces, the environment, ourselves. */
+int guard_report_ready(struct guard *guard, int process_dir);
+
+int guard_make_root_dir(struct guard *guard, const char *root, const char *path);
+int guard_make_root_entry(struct guard *guard, const char *root, const char *path, const char *id,
+			  const char *line);
+
+#endif

@@ -1,0 +1,105 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "guard.h"
+#include "io.h"
+
+/* Opens `path` as a process whose root is `root` would: links of the image, absolute ones and those
+ * with too many `..`, stay inside. */
+static int open_in_root(int root, const char *path, int flags, mode_t mode)
+{
+	struct open_how how = { .flags = (unsigned)flags | O_CLOEXEC,
+				.mode = (flags & O_CREAT) != 0 ? mode : 0,
+				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
+
+	return (int)syscall(SYS_openat2, root, path, &how, sizeof how);
+}
+
+static int make_one(int root, const char *parent, const char *name)
+{
+	CE_AUTO_FD dir = open_in_root(root, parent[0] != '\0' ? parent : "/", O_PATH | O_DIRECTORY, 0);
+
+	if (dir < 0)
+		return -1;
+	return mkdirat(dir, name, 0755) < 0 && errno != EEXIST ? -1 : 0;
+}
+
+static int make_path(int root, const char *path)
+{
+	CE_AUTO_FREE char *copy = strdup(path);
+
+	if (copy == NULL)
+		return -1;
+	for (char *slash = copy; slash != NULL;) {
+		char *name = slash + 1;
+		char *next = strchr(name, '/');
+		*slash = '\0';
+		if (next != NULL)
+			*next = '\0';
+		if (*name != '\0' && make_one(root, copy, name) < 0)
+			return -1;
+		*slash = '/';
+		if (next != NULL)
+			*next = '/';
+		slash = next;
+	}
+	return 0;
+}
+
+int guard_make_root_dir(struct guard *guard, const char *root, const char *path)
+{
+	CE_AUTO_FD root_fd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (root_fd < 0 || path[0] != '/' || make_path(root_fd, path) < 0)
+		return guard_fail(guard, "cannot make the directory '%s' in the image", path);
+	return 0;
+}
+
+/* Whether a line `name:x:ID:…` with this id stands in the text. */
+static int has_id(const char *text, const char *id)
+{
+	size_t length = strlen(id);
+
+	for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		const char *end = line + strcspn(line, "\n");
+		const char *colon = memchr(line, ':', (size_t)(end - line));
+		if (colon == NULL)
+			continue;
+		colon = memchr(colon + 1, ':', (size_t)(end - colon - 1));
+		if (colon != NULL && strncmp(colon + 1, id, length) == 0 &&
+		    (colon[1 + length] == ':' || colon[1 + length] == '\n' ||
+		     colon[1 + length] == '\0'))
+			return 1;
+	}
+	return 0;
+}
+
+int guard_make_root_entry(struct guard *guard, const char *root, const char *path, const char *id,
+			  const char *line)
+{
+	size_t size = 0;
+	CE_AUTO_FD root_fd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	CE_AUTO_FD file = -1;
+
+	if (root_fd < 0 || make_path(root_fd, "/etc") < 0)
+		return guard_fail(guard, "cannot make '/etc' in the image");
+	file = open_in_root(root_fd, path, O_RDWR | O_CREAT | O_APPEND, 0644);
+	if (file < 0)
+		return guard_fail(guard, "cannot open '%s' in the image", path);
+	CE_AUTO_FREE char *text = ce_read_all(file, 16 << 20, &size);
+	if (text == NULL)
+		return guard_fail(guard, "cannot read '%s' in the image", path);
+	if (has_id(text, id))
+		return 0;
+	if ((size > 0 && text[size - 1] != '\n' && ce_write_all(file, "\n", 1) < 0) ||
+	    ce_write_all(file, line, strlen(line)) < 0 || ce_write_all(file, "\n", 1) < 0)
+		return guard_fail(guard, "cannot add an entry to '%s' in the image", path);
+	return 0;
+}

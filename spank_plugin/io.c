@@ -1,0 +1,182 @@
+#define _GNU_SOURCE
+#include "io.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+int ce_write_all(int fd, const void *data, size_t size)
+{
+	const char *next = data;
+
+	while (size > 0) {
+		ssize_t n = write(fd, next, size);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -1;
+		next += n;
+		size -= (size_t)n;
+	}
+	return 0;
+}
+
+static int grow(char **buffer, size_t *capacity, size_t limit)
+{
+	if (*capacity > limit) {
+		errno = EFBIG;
+		return -1;
+	}
+	size_t larger = *capacity == 0 ? 16384 : *capacity * 2;
+	char *moved = realloc(*buffer, larger + 1);
+	if (moved == NULL)
+		return -1;
+	*buffer = moved;
+	*capacity = larger;
+	return 0;
+}
+
+static char *read_from(int fd, int seekable, size_t limit, size_t *size)
+{
+	CE_AUTO_FREE char *buffer = NULL;
+	size_t capacity = 0, used = 0;
+
+	for (;;) {
+		if (used == capacity && grow(&buffer, &capacity, limit) < 0)
+			return NULL;
+		ssize_t n = seekable ? pread(fd, buffer + used, capacity - used, (off_t)used)
+				     : read(fd, buffer + used, capacity - used);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return NULL;
+		if (n == 0)
+			break;
+		used += (size_t)n;
+	}
+	if (used > limit) {
+		errno = EFBIG;
+		return NULL;
+	}
+	buffer[used] = '\0';
+	*size = used;
+	char *result = buffer;
+	buffer = NULL;
+	return result;
+}
+
+char *ce_read_all(int fd, size_t limit, size_t *size)
+{
+	return read_from(fd, 0, limit, size);
+}
+
+char *ce_read_file_at(int fd, size_t limit, size_t *size)
+{
+	return read_from(fd, 1, limit, size);
+}
+
+int ce_memory_file(const char *name, const void *data, size_t size)
+{
+	CE_AUTO_FD fd = memfd_create(name, MFD_CLOEXEC);
+
+	if (fd < 0 || ce_write_all(fd, data, size) < 0 || lseek(fd, 0, SEEK_SET) < 0)
+		return -1;
+	int result = fd;
+	fd = -1;
+	return result;
+}
+
+int ce_pidfd_open(pid_t pid)
+{
+	return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+int ce_pidfd_kill(int pidfd, int signal)
+{
+	return (int)syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0);
+}
+
+/* Takes the descriptors out of one control message, closing what does not fit. */
+static int take_fds(const struct cmsghdr *message, int fds[CE_MAX_FDS])
+{
+	size_t count = (message->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+	int fits = 1;
+
+	for (size_t i = 0; i < count; i++) {
+		int fd;
+		memcpy(&fd, CMSG_DATA(message) + i * sizeof(int), sizeof fd);
+		if (i < CE_MAX_FDS && fds[i] < 0) {
+			fds[i] = fd;
+		} else {
+			close(fd);
+			fits = 0;
+		}
+	}
+	return fits;
+}
+
+ssize_t ce_receive(int socket, int flags, void *data, size_t size, int fds[CE_MAX_FDS])
+{
+	union {
+		char bytes[CMSG_SPACE(sizeof(int) * CE_MAX_FDS)];
+		struct cmsghdr align;
+	} control;
+	struct iovec part = { .iov_base = data, .iov_len = size };
+	struct msghdr message = { .msg_iov = &part,
+				  .msg_iovlen = 1,
+				  .msg_control = control.bytes,
+				  .msg_controllen = sizeof control.bytes };
+	ssize_t n;
+	int whole = 1;
+
+	for (size_t i = 0; i < CE_MAX_FDS; i++)
+		fds[i] = -1;
+	do {
+		n = recvmsg(socket, &message, flags | MSG_CMSG_CLOEXEC);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -1;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c != NULL; c = CMSG_NXTHDR(&message, c)) {
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+			whole = take_fds(c, fds) && whole;
+	}
+	if (!whole || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+		for (size_t i = 0; i < CE_MAX_FDS; i++)
+			ce_close_fd(&fds[i]);
+		errno = EBADMSG;
+		return -1;
+	}
+	return n;
+}
+
+int ce_send(int socket, const void *data, size_t size, const int *fds, size_t count)
+{
+	union {
+		char bytes[CMSG_SPACE(sizeof(int) * CE_MAX_FDS)];
+		struct cmsghdr align;
+	} control = { .bytes = { 0 } };
+	struct iovec part = { .iov_base = (void *)data, .iov_len = size };
+	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+	ssize_t n;
+
+	if (count > CE_MAX_FDS) {
+		errno = EINVAL;
+		return -1;
+	}
+	if (count > 0) {
+		message.msg_control = control.bytes;
+		message.msg_controllen = CMSG_SPACE(sizeof(int) * count);
+		struct cmsghdr *c = &control.align;
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int) * count);
+		memcpy(CMSG_DATA(c), fds, sizeof(int) * count);
+	}
+	do {
+		n = sendmsg(socket, &message, MSG_NOSIGNAL);
+	} while (n < 0 && errno == EINTR);
+	return n < 0 ? -1 : 0;
+}

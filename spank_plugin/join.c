@@ -1,0 +1,139 @@
+#define _GNU_SOURCE
+#include "join.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "io.h"
+
+static const char default_path[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/* An environment larger than this cannot be given to execve on any Linux (a quarter of the stack
+ * limit, at most 6 MiB), so a larger record file is a mistake of ours or a broken peer. */
+enum { MAX_RECORDS = 16 * 1024 * 1024 };
+
+void ce_container_close(struct ce_container *container)
+{
+	ce_close_fd(&container->user_ns);
+	ce_close_fd(&container->mount_ns);
+	ce_close_fd(&container->environment);
+	ce_close_fd(&container->guard);
+	free(container->workdir);
+	container->workdir = NULL;
+}
+
+int ce_join(const struct ce_container *container, struct ce_error *err)
+{
+	/* The user namespace first: it gives the capabilities over itself that the mount namespace,
+	 * which it owns, asks for. execve takes them away again, because the user is not root in it. */
+	if (setns(container->user_ns, CLONE_NEWUSER) < 0)
+		return ce_fail(err, "cannot enter the container's user namespace: %s",
+			       strerror(errno));
+	if (setns(container->mount_ns, CLONE_NEWNS) < 0)
+		return ce_fail(err, "cannot enter the container's mount namespace: %s",
+			       strerror(errno));
+	if (chdir(container->workdir) < 0)
+		return ce_fail(err, "workdir '%s': cannot change to it in the container: %s",
+			       container->workdir, strerror(errno));
+	return 0;
+}
+
+static int apply_record(char *record, ce_set_env_fn *set, void *context, struct ce_error *err)
+{
+	char *equals = strchr(record, '=');
+
+	if (equals != NULL)
+		*equals = '\0';
+	if (set(context, record, equals != NULL ? equals + 1 : NULL) < 0)
+		return ce_fail(err, "cannot set the environment variable '%s'", record);
+	return 0;
+}
+
+int ce_apply_environment(int records_fd, ce_set_env_fn *set, void *context, struct ce_error *err)
+{
+	size_t size = 0;
+	CE_AUTO_FREE char *records = ce_read_file_at(records_fd, MAX_RECORDS, &size);
+
+	if (records == NULL)
+		return ce_fail(err, "cannot read the container's environment: %s", strerror(errno));
+	for (char *next = records; next < records + size;) {
+		size_t length = strlen(next);
+		if (apply_record(next, set, context, err) < 0)
+			return -1;
+		next += length + 1;
+	}
+	return 0;
+}
+
+/* 0: can be executed; EACCES: is there, but cannot; else the reason why it is not there. */
+static int try_command(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st) < 0)
+		return errno;
+	if (S_ISDIR(st.st_mode) || faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) < 0)
+		return EACCES;
+	return 0;
+}
+
+static int refuse(const char *command, int reason, struct ce_error *err)
+{
+	if (reason == EACCES)
+		return ce_fail_code(err, CE_EXIT_NOT_EXECUTABLE,
+				    "%s: cannot be executed in the container: %s", command,
+				    strerror(EACCES));
+	return ce_fail_code(err, CE_EXIT_NOT_FOUND, "%s: command not found in the container",
+			    command);
+}
+
+static int search_path(const char *path, const char *command, char **found, int *reason)
+{
+	*reason = ENOENT;
+	for (const char *dir = path; dir != NULL;) {
+		const char *colon = strchr(dir, ':');
+		size_t length = colon != NULL ? (size_t)(colon - dir) : strlen(dir);
+		CE_AUTO_FREE char *candidate = NULL;
+
+		/* an empty element of PATH is the current directory */
+		if (asprintf(&candidate, "%.*s%s%s", (int)length, dir, length > 0 ? "/" : "./",
+			     command) < 0) {
+			candidate = NULL;
+			return -1;
+		}
+		int rc = try_command(candidate);
+		if (rc == 0) {
+			*found = candidate;
+			candidate = NULL;
+			return 0;
+		}
+		if (rc == EACCES)
+			*reason = EACCES;
+		dir = colon != NULL ? colon + 1 : NULL;
+	}
+	return 1;
+}
+
+int ce_find_command(const char *path, const char *command, char **found, struct ce_error *err)
+{
+	int reason;
+
+	*found = NULL;
+	if (command[0] == '\0')
+		return refuse("''", ENOENT, err);
+	if (strchr(command, '/') != NULL) {
+		reason = try_command(command);
+		if (reason != 0)
+			return refuse(command, reason, err);
+		*found = strdup(command);
+		return *found != NULL ? 0 : ce_fail(err, "out of memory");
+	}
+	int rc = search_path(path != NULL ? path : default_path, command, found, &reason);
+	if (rc < 0)
+		return ce_fail(err, "out of memory");
+	return rc == 0 ? 0 : refuse(command, reason, err);
+}

@@ -1,0 +1,38 @@
+/*
+ * Entering a running container: namespaces, environment, working directory, command.
+ * Used by the plugin in every task and by ce-exec (`ce run`). All of it runs as the user, in a
+ * process with one thread; nothing here needs or keeps a privilege.
+ */
+#ifndef CE_JOIN_H
+#define CE_JOIN_H
+
+#include <stddef.h>
+
+#include "error.h"
+
+struct ce_container {
+	int user_ns;	/* descriptors, owned; -1 when absent */
+	int mount_ns;
+	int environment; /* records: `NAME=value` sets, `NAME` alone unsets, each ends with NUL */
+	int guard;	/* pidfd of the guard, readable when all of the session is gone */
+	char *workdir;	/* heap, owned */
+};
+
+#define CE_CONTAINER_INIT { -1, -1, -1, -1, NULL }
+
+void ce_container_close(struct ce_container *container);
+
+/* Joins the user namespace, then the mount namespace, and changes to the working directory.
+ * After a failure the process may be in between: it must not go on to run anything. */
+int ce_join(const struct ce_container *container, struct ce_error *err);
+
+/* Calls set(context, name, value) for each record in order, value NULL to unset. `set` returns 0 or
+ * a negative number, which ends the walk with an error that names the variable. */
+typedef int ce_set_env_fn(void *context, const char *name, const char *value);
+int ce_apply_environment(int records_fd, ce_set_env_fn *set, void *context, struct ce_error *err);
+
+/* Finds `command` as execvp would, with the PATH given (NULL: the usual default). On success *found
+ * is a heap string. Not found is exit code 127, found but not executable 126. */
+int ce_find_command(const char *path, const char *command, char **found, struct ce_error *err);
+
+#endif

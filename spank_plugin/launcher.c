@@ -1,0 +1,142 @@
+#define _GNU_SOURCE
+#include "launcher.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <limits.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io.h"
+
+/* The descriptors that the launcher gets, in the order of its arguments. */
+enum { PASS_REPLY, PASS_PLAN, PASS_ENVIRONMENT, PASS_WATCH, PASS_LIFE, PASS_COUNT };
+
+static void die(const char *what)
+{
+	dprintf(2, "container_engine: launcher: %s: %s\n", what, strerror(errno));
+	_exit(CE_EXIT_ENGINE);
+}
+
+/* Real, effective and saved ids and the groups become the user's, and that is verified by trying to
+ * go back. slurmstepd has set the supplementary groups already (initgroups): they are taken as they
+ * are, so that this needs no look-up of names. */
+static void become_user(uid_t uid, gid_t gid)
+{
+	gid_t groups[NGROUPS_MAX > 65536 ? 65536 : NGROUPS_MAX];
+	uid_t r, e, s;
+
+	int count = getgroups(sizeof groups / sizeof groups[0], groups);
+	if (count < 0)
+		die("getgroups");
+	if (getuid() == 0 || geteuid() == 0) {
+		if (seteuid(0) < 0 || setgroups((size_t)count, groups) < 0 ||
+		    setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
+			die("cannot become the user");
+	}
+	if (getresuid(&r, &e, &s) < 0 || r != uid || e != uid || s != uid || getgid() != gid ||
+	    getegid() != gid)
+		die("not the user after dropping privileges");
+	if (uid != 0 && (setuid(0) == 0 || seteuid(0) == 0)) {
+		errno = EPERM;
+		die("privileges could be regained");
+	}
+}
+
+static void reset_signals(void)
+{
+	sigset_t none;
+
+	for (int number = 1; number < NSIG; number++)
+		signal(number, SIG_DFL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* Never returns. Between fork and execve in a process with threads only async-signal-safe calls are
+ * sound; snprintf with %d and the calls below are so in glibc, and nothing here allocates. */
+static void become_launcher(const struct ce_config *config, uid_t uid, gid_t gid,
+			    const int pass[PASS_COUNT])
+{
+	char numbers[PASS_COUNT][16];
+	const char *argv[PASS_COUNT + 2] = { config->node };
+	const char *const environment[] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8",
+					    NULL };
+
+	become_user(uid, gid);
+	reset_signals();
+	umask(022);
+	if (chdir("/") < 0)
+		die("chdir /");
+	/* slurmstepd's own descriptors are none of the launcher's business */
+	if (close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
+		die("close_range");
+	for (int i = 0; i < PASS_COUNT; i++) {
+		if (fcntl(pass[i], F_SETFD, 0) < 0)
+			die("fcntl");
+		snprintf(numbers[i], sizeof numbers[i], "%d", pass[i]);
+		argv[i + 1] = numbers[i];
+	}
+	argv[PASS_COUNT + 1] = NULL;
+	execve(config->node, (char *const *)argv, (char *const *)environment);
+	die(config->node);
+}
+
+static int environment_file(char **environment)
+{
+	CE_AUTO_FD fd = ce_memory_file("ce-job-environment", "", 0);
+
+	for (char **entry = environment; fd >= 0 && entry != NULL && *entry != NULL; entry++) {
+		if (ce_write_all(fd, *entry, strlen(*entry) + 1) < 0)
+			return -1;
+	}
+	if (fd < 0 || lseek(fd, 0, SEEK_SET) < 0)
+		return -1;
+	int result = fd;
+	fd = -1;
+	return result;
+}
+
+static int fork_launcher(struct ce_launcher *launcher, const struct ce_config *config, uid_t uid,
+			 gid_t gid, const int pass[PASS_COUNT], struct ce_error *err)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		return ce_fail(err, "cannot start the launcher: %s", strerror(errno));
+	if (pid == 0)
+		become_launcher(config, uid, gid, pass);
+	/* the child cannot have been waited for yet, so the number still is its own */
+	launcher->process = ce_pidfd_open(pid);
+	return 0;
+}
+
+int ce_launcher_start(struct ce_launcher *launcher, const struct ce_config *config,
+		      const char *plan, char **environment, uid_t uid, gid_t gid,
+		      struct ce_error *err)
+{
+	int reply[2] = { -1, -1 }, life[2] = { -1, -1 };
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, reply) < 0)
+		return ce_fail(err, "cannot make a socket: %s", strerror(errno));
+	launcher->reply = reply[0];
+	CE_AUTO_FD their_reply = reply[1];
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, life) < 0)
+		return ce_fail(err, "cannot make a socket: %s", strerror(errno));
+	launcher->life = life[0];
+	CE_AUTO_FD their_life = life[1];
+	CE_AUTO_FD plan_fd = ce_memory_file("ce-plan", plan, strlen(plan));
+	CE_AUTO_FD environment_fd = environment_file(environment);
+	CE_AUTO_FD watch = ce_pidfd_open(getpid());
+	if (plan_fd < 0 || environment_fd < 0 || watch < 0)
+		return ce_fail(err, "cannot hand over the plan: %s", strerror(errno));
+	const int pass[PASS_COUNT] = { their_reply, plan_fd, environment_fd, watch, their_life };
+	return fork_launcher(launcher, config, uid, gid, pass, err);
+}

@@ -1,0 +1,26 @@
+/*
+ * Starting the node launcher from slurmstepd's user_init: the one place where a privilege is dropped.
+ */
+#ifndef CE_LAUNCHER_H
+#define CE_LAUNCHER_H
+
+#include <sys/types.h>
+
+#include "config.h"
+
+struct ce_launcher {
+	int reply;   /* socket: one packet, which every task peeks at; -1 before a start */
+	int life;    /* socket to the guard; -1 before a start */
+	int process; /* pidfd of the launcher */
+};
+
+#define CE_LAUNCHER_INIT { -1, -1, -1 }
+
+/* Forks a child that becomes the user for good (groups, gid, uid, verified) and executes the node
+ * launcher with the plan and the step's environment in memory files. Does not wait for it.
+ * Runs as root or with the user as effective id; this process keeps its identity. */
+int ce_launcher_start(struct ce_launcher *launcher, const struct ce_config *config,
+		      const char *plan, char **environment, uid_t uid, gid_t gid,
+		      struct ce_error *err);
+
+#endif

@@ -1,0 +1,271 @@
+/*
+ * The SPANK plugin: carries the plan to the nodes and lets every task join the container.
+ *
+ * callback              context               runs as            may do
+ * --------------------  --------------------  -----------------  ------------------------------------
+ * init                  all                   user / root        read plugstack.conf's arguments,
+ *                                                                register the options
+ * init_post_opt         srun, salloc, sbatch  user               run `ce plan`; srun: put the plan into
+ *                                                                the step's environment
+ * user_init             slurmstepd            root, euid user    fork a child that becomes the user for
+ *                                                                good and executes the launcher
+ * task_init             the task              user               wait for the container, join it
+ * task_post_fork        slurmstepd            root               note the task's pid (a pidfd)
+ * exit                  slurmstepd            root               end the session by its pidfd
+ *
+ * Root never parses the plan or anything else of the user's: it copies bytes into a memory file. A
+ * step that asked for a container and cannot have it fails; nothing here ever lets its command run
+ * outside. Without --environment every callback returns at once.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <slurm/slurm.h>
+#include <slurm/spank.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "config.h"
+#include "io.h"
+#include "launcher.h"
+#include "options.h"
+#include "session.h"
+#include "submit.h"
+
+SPANK_PLUGIN(container_engine, 1)
+
+static struct ce_config config;
+static struct ce_launcher launcher = CE_LAUNCHER_INIT;
+
+/* Why the container cannot be had, known before the tasks exist. user_init must not fail: srun 22.05
+ * then ends with exit code 0. The tasks fail instead. */
+static struct ce_error start_error = CE_ERROR_INIT;
+static int session_wanted;
+
+int slurm_spank_init(spank_t spank, int argc, char **argv);
+int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv);
+int slurm_spank_user_init(spank_t spank, int argc, char **argv);
+int slurm_spank_task_init(spank_t spank, int argc, char **argv);
+int slurm_spank_task_post_fork(spank_t spank, int argc, char **argv);
+int slurm_spank_exit(spank_t spank, int argc, char **argv);
+
+int slurm_spank_init(spank_t spank, int argc, char **argv)
+{
+	struct ce_error err = CE_ERROR_INIT;
+	spank_context_t context = spank_context();
+
+	if (context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR && context != S_CTX_REMOTE)
+		return SLURM_SUCCESS;
+	if (ce_config_read(&config, argc, argv, &err) < 0) {
+		slurm_error("container_engine: %s", ce_error_text(&err));
+		ce_error_clear(&err);
+		return SLURM_ERROR;
+	}
+	return ce_options_register(spank);
+}
+
+/* ---- submit side ------------------------------------------------------------------------------- */
+
+static int plan_and_carry(spank_context_t context, struct ce_error *err)
+{
+	CE_AUTO_FREE char *plan = NULL;
+	int is_srun = context == S_CTX_LOCAL;
+
+	if (ce_submit_plan(&config, is_srun ? "srun" : "allocation", ce_options_environment(), &plan,
+			   err) < 0)
+		return -1;
+	/* salloc and sbatch only check: each srun inside inherits the option and plans for itself, so
+	 * that it sees the environment of its own time and place */
+	return is_srun ? ce_carry_put(plan, err) : 0;
+}
+
+int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
+{
+	struct ce_error err = CE_ERROR_INIT;
+	spank_context_t context = spank_context();
+
+	(void)spank, (void)argc, (void)argv;
+	if ((context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR) || ce_options_environment() == NULL)
+		return SLURM_SUCCESS;
+	if (plan_and_carry(context, &err) == 0)
+		return SLURM_SUCCESS;
+	slurm_error("container_engine: %s", ce_error_text(&err));
+	ce_error_clear(&err);
+	return SLURM_ERROR;
+}
+
+/* ---- node side: slurmstepd --------------------------------------------------------------------- */
+
+/* The batch script, the interactive step of salloc and the extern step run on the host; the sruns
+ * inside inherit the option. */
+static int is_ordinary_step(spank_t spank)
+{
+	uint32_t step = SLURM_BATCH_SCRIPT;
+
+	if (spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS)
+		return 1;
+	return step != SLURM_BATCH_SCRIPT && step != SLURM_EXTERN_CONT &&
+	       step != SLURM_INTERACTIVE_STEP && step != SLURM_PENDING_STEP;
+}
+
+static void forget_carried(spank_t spank, size_t size)
+{
+	char name[64];
+
+	for (size_t i = 0; i * CE_CARRY_PIECE < size; i++) {
+		snprintf(name, sizeof name, CE_CARRY_PART "%zu", i);
+		spank_unsetenv(spank, name);
+	}
+	spank_unsetenv(spank, CE_CARRY_COUNT);
+}
+
+static int start_session(spank_t spank, struct ce_error *err)
+{
+	char **environment = NULL;
+	uid_t uid;
+	gid_t gid;
+
+	if (spank_get_item(spank, S_JOB_UID, &uid) != ESPANK_SUCCESS ||
+	    spank_get_item(spank, S_JOB_GID, &gid) != ESPANK_SUCCESS ||
+	    spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
+		return ce_fail(err, "cannot learn whose job this is");
+	CE_AUTO_FREE char *plan = ce_carry_get(environment);
+	if (plan == NULL)
+		return ce_fail(err, "the plan of the environment did not arrive on this node");
+	forget_carried(spank, strlen(plan));
+	if (plan[0] == '\0') {
+		session_wanted = 0; /* image = "": on purpose no container */
+		return 0;
+	}
+	if (spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
+		return ce_fail(err, "cannot read the job's environment");
+	return ce_launcher_start(&launcher, &config, plan, environment, uid, gid, err);
+}
+
+int slurm_spank_user_init(spank_t spank, int argc, char **argv)
+{
+	(void)argc, (void)argv;
+	if (!spank_remote(spank) || ce_options_environment() == NULL || !is_ordinary_step(spank))
+		return SLURM_SUCCESS;
+	session_wanted = 1;
+	(void)start_session(spank, &start_error);
+	return SLURM_SUCCESS;
+}
+
+static void report_death(const char *cause)
+{
+	slurm_error("ce: error: %s; the tasks of this node are killed", cause);
+}
+
+int slurm_spank_task_post_fork(spank_t spank, int argc, char **argv)
+{
+	pid_t pid;
+
+	(void)argc, (void)argv;
+	if (launcher.life >= 0 && spank_get_item(spank, S_TASK_PID, &pid) == ESPANK_SUCCESS)
+		ce_session_guard_task(&launcher, pid, report_death);
+	return SLURM_SUCCESS;
+}
+
+int slurm_spank_exit(spank_t spank, int argc, char **argv)
+{
+	(void)argc, (void)argv;
+	if (spank_remote(spank) && launcher.life >= 0)
+		ce_session_end(&launcher);
+	ce_options_clear();
+	ce_error_clear(&start_error);
+	ce_config_clear(&config);
+	session_wanted = 0;
+	return SLURM_SUCCESS;
+}
+
+/* ---- node side: in the task -------------------------------------------------------------------- */
+
+static int set_task_variable(void *context, const char *name, const char *value)
+{
+	spank_t spank = context;
+
+	if (value == NULL) {
+		spank_unsetenv(spank, name);
+		return 0;
+	}
+	return spank_setenv(spank, name, value, 1) == ESPANK_SUCCESS ? 0 : -1;
+}
+
+static const char *task_variable(spank_t spank, const char *name)
+{
+	char **environment = NULL;
+	size_t length = strlen(name);
+
+	if (spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
+		return NULL;
+	for (; *environment != NULL; environment++) {
+		if (strncmp(*environment, name, length) == 0 && (*environment)[length] == '=')
+			return *environment + length + 1;
+	}
+	return NULL;
+}
+
+/* Slurm itself looks the command up later, with the same PATH; this is for the error and its code. */
+static int check_command(spank_t spank, struct ce_error *err)
+{
+	int argc = 0;
+	char **argv = NULL;
+	CE_AUTO_FREE char *found = NULL;
+
+	if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1)
+		return 0;
+	return ce_find_command(task_variable(spank, "PATH"), argv[0], &found, err);
+}
+
+static int join(spank_t spank, struct ce_error *err)
+{
+	struct ce_container container = CE_CONTAINER_INIT;
+	int rc = -1;
+
+	if (start_error.message != NULL)
+		return ce_fail_code(err, start_error.exit_code, "%s", start_error.message);
+	if (ce_session_wait(&launcher, config.start_timeout_s, &container, err) == 0 &&
+	    ce_join(&container, err) == 0 &&
+	    ce_apply_environment(container.environment, set_task_variable, spank, err) == 0)
+		rc = check_command(spank, err);
+	ce_container_close(&container);
+	/* After the join, which would clear it: a task must not outlive the slurmstepd that guards its
+	 * container. */
+	if (rc == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+		rc = ce_fail(err, "cannot tie the task to slurmstepd: %s", strerror(errno));
+	return rc;
+}
+
+/* One line for the node, from its first task, straight to the user's stderr. */
+static void report(spank_t spank, const struct ce_error *err)
+{
+	int task = 0;
+	char node[HOST_NAME_MAX + 1] = "this node";
+	const char *slurm_name = task_variable(spank, "SLURMD_NODENAME");
+
+	if (spank_get_item(spank, S_TASK_ID, &task) == ESPANK_SUCCESS && task != 0)
+		return;
+	if (slurm_name == NULL && gethostname(node, sizeof node) == 0)
+		node[sizeof node - 1] = '\0';
+	dprintf(STDERR_FILENO, "ce: error: %s: %s\n", slurm_name != NULL ? slurm_name : node,
+		ce_error_text(err));
+}
+
+int slurm_spank_task_init(spank_t spank, int argc, char **argv)
+{
+	struct ce_error err = CE_ERROR_INIT;
+
+	(void)argc, (void)argv;
+	if (!spank_remote(spank) || !session_wanted)
+		return SLURM_SUCCESS;
+	if (join(spank, &err) == 0)
+		return SLURM_SUCCESS;
+	report(spank, &err);
+	/* Not `return SLURM_ERROR`: Slurm would add lines of its own that hide the cause, and the exit
+	 * code would be 1. This process is the task and has nothing to clean up. */
+	_exit(err.exit_code);
+}

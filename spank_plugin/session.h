@@ -1,0 +1,25 @@
+/*
+ * The container's session as slurmstepd sees it: waiting for it in a task, noticing its early death,
+ * ending it.
+ */
+#ifndef CE_SESSION_H
+#define CE_SESSION_H
+
+#include "join.h"
+#include "launcher.h"
+
+/* Waits at most `timeout_s` seconds for the launcher's answer, without taking it: every task of the
+ * node looks at the same packet and gets descriptors of its own. Runs as the user, in a task. */
+int ce_session_wait(const struct ce_launcher *launcher, int timeout_s,
+		    struct ce_container *container, struct ce_error *err);
+
+/* Notes a task, so that it is killed when the container dies under it. In slurmstepd, as root. The
+ * first call starts the thread that watches; `report` is called from it once, with the cause. */
+typedef void ce_report_fn(const char *cause);
+void ce_session_guard_task(const struct ce_launcher *launcher, pid_t pid, ce_report_fn *report);
+
+/* Ends the session and waits, at most two seconds, until nothing of it is left. Always closes
+ * everything. In slurmstepd, as root. */
+void ce_session_end(struct ce_launcher *launcher);
+
+#endif

@@ -1,0 +1,148 @@
+#define _GNU_SOURCE
+#include "submit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "io.h"
+
+extern char **environ;
+
+enum { MAX_PLAN = CE_CARRY_PIECE * CE_CARRY_MAX_PARTS };
+
+/* srun blocks signals while it starts; the planner must hear Ctrl-C during a long import. */
+static int spawn_attributes(posix_spawnattr_t *attributes)
+{
+	sigset_t none, all;
+
+	sigemptyset(&none);
+	sigfillset(&all);
+	return posix_spawnattr_setsigmask(attributes, &none) != 0 ||
+			       posix_spawnattr_setsigdefault(attributes, &all) != 0 ||
+			       posix_spawnattr_setflags(attributes,
+							POSIX_SPAWN_SETSIGMASK |
+								POSIX_SPAWN_SETSIGDEF) != 0
+		       ? -1
+		       : 0;
+}
+
+static int spawn_planner(const struct ce_config *config, const char *caller,
+			 const char *environment, int output, pid_t *pid)
+{
+	const char *const argv[] = { config->plan, "--for", caller, "--", environment, NULL };
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
+	int rc = ENOMEM;
+
+	if (posix_spawn_file_actions_init(&actions) != 0)
+		return ENOMEM;
+	if (posix_spawnattr_init(&attributes) == 0) {
+		if (spawn_attributes(&attributes) == 0 &&
+		    posix_spawn_file_actions_adddup2(&actions, output, 1) == 0)
+			/* posix_spawn does not change the strings of argv */
+			rc = posix_spawn(pid, config->plan, &actions, &attributes,
+					 (char *const *)argv, environ);
+		posix_spawnattr_destroy(&attributes);
+	}
+	posix_spawn_file_actions_destroy(&actions);
+	return rc;
+}
+
+static int planner_status(pid_t pid)
+{
+	int status = -1;
+
+	while (waitpid(pid, &status, 0) < 0) {
+		if (errno != EINTR)
+			return -1;
+	}
+	return status;
+}
+
+int ce_submit_plan(const struct ce_config *config, const char *caller, const char *environment,
+		   char **plan, struct ce_error *err)
+{
+	int ends[2];
+	pid_t pid = -1;
+	size_t size = 0;
+
+	*plan = NULL;
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return ce_fail(err, "cannot start the planner: %s", strerror(errno));
+	CE_AUTO_FD output = ends[0];
+	int rc = spawn_planner(config, caller, environment, ends[1], &pid);
+	close(ends[1]);
+	if (rc != 0)
+		return ce_fail(err, "cannot start %s: %s", config->plan, strerror(rc));
+	CE_AUTO_FREE char *text = ce_read_all(output, MAX_PLAN, &size);
+	int read_errno = errno;
+	ce_close_fd(&output);
+	int status = planner_status(pid);
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+		return ce_fail(err, "environment '%s' cannot be used; nothing was started",
+			       environment);
+	if (text == NULL)
+		return ce_fail(err, "cannot read the plan: %s", strerror(read_errno));
+	*plan = text;
+	text = NULL;
+	return 0;
+}
+
+int ce_carry_put(const char *plan, struct ce_error *err)
+{
+	char name[64], count[16];
+	size_t size = strlen(plan), parts = (size + CE_CARRY_PIECE - 1) / CE_CARRY_PIECE;
+
+	for (size_t i = 0; i < parts; i++) {
+		CE_AUTO_FREE char *piece = strndup(plan + i * CE_CARRY_PIECE, CE_CARRY_PIECE);
+		snprintf(name, sizeof name, CE_CARRY_PART "%zu", i);
+		if (piece == NULL || setenv(name, piece, 1) < 0)
+			return ce_fail(err, "out of memory");
+	}
+	snprintf(count, sizeof count, "%zu", parts);
+	return setenv(CE_CARRY_COUNT, count, 1) < 0 ? ce_fail(err, "out of memory") : 0;
+}
+
+static const char *look_up(char **environment, const char *name)
+{
+	size_t length = strlen(name);
+
+	for (char **entry = environment; entry != NULL && *entry != NULL; entry++) {
+		if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=')
+			return *entry + length + 1;
+	}
+	return NULL;
+}
+
+char *ce_carry_get(char **environment)
+{
+	const char *count_text = look_up(environment, CE_CARRY_COUNT);
+	char *end, name[64];
+	long parts = count_text != NULL ? strtol(count_text, &end, 10) : -1;
+
+	if (parts < 0 || parts > CE_CARRY_MAX_PARTS || *count_text == '\0' || *end != '\0')
+		return NULL;
+	CE_AUTO_FREE char *plan = malloc((size_t)parts * CE_CARRY_PIECE + 1);
+	size_t used = 0;
+	for (long i = 0; plan != NULL && i < parts; i++) {
+		snprintf(name, sizeof name, CE_CARRY_PART "%ld", i);
+		const char *piece = look_up(environment, name);
+		size_t length = piece != NULL ? strlen(piece) : 0;
+		if (length == 0 || length > CE_CARRY_PIECE)
+			return NULL;
+		memcpy(plan + used, piece, length);
+		used += length;
+	}
+	if (plan == NULL)
+		return NULL;
+	plan[used] = '\0';
+	char *result = plan;
+	plan = NULL;
+	return result;
+}

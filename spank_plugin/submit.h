@@ -1,0 +1,30 @@
+/*
+ * The submit side: plan once, let Slurm carry the plan in the environment of the step.
+ * Runs in srun, salloc and sbatch, as the user.
+ */
+#ifndef CE_SUBMIT_H
+#define CE_SUBMIT_H
+
+#include "config.h"
+
+/* The variables that carry a plan: CE_CARRY_COUNT holds their number, CE_CARRY_PART followed by a
+ * decimal index the pieces. The names begin with SLURM_ because nothing else survives `srun
+ * --export=NONE`; pieces, because one string of an environment may not be longer than 128 KiB. */
+#define CE_CARRY_COUNT "SLURM_CE_PLAN_PARTS"
+#define CE_CARRY_PART "SLURM_CE_PLAN_"
+enum { CE_CARRY_PIECE = 64 * 1024, CE_CARRY_MAX_PARTS = 256 };
+
+/* Runs `ce plan` for this environment. Its warnings and progress go to the user's terminal. On
+ * success *plan is a heap string, empty when the user asked for no container. On failure the reason
+ * has been printed already and err says only that. */
+int ce_submit_plan(const struct ce_config *config, const char *caller, const char *environment,
+		   char **plan, struct ce_error *err);
+
+/* Puts the plan into this process's environment. */
+int ce_carry_put(const char *plan, struct ce_error *err);
+
+/* Takes the plan out of a step's environment: a heap string, NULL when there is none or it is not
+ * whole. Does not change `environment`. */
+char *ce_carry_get(char **environment);
+
+#endif
