@@ -1,0 +1,14 @@
+"""`python -m container_engine.plan.schema [DIRECTORY]` writes plan.json and site.json."""
+
+from __future__ import annotations
+
+import sys
+
+from container_engine.plan.model import LaunchPlan
+from container_engine.schemas import write
+from container_engine.site import SiteConfig
+
+MODELS = {"plan.json": LaunchPlan, "site.json": SiteConfig}
+
+if __name__ == "__main__":
+    write(MODELS, sys.argv[1:])

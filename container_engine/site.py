@@ -1,0 +1,92 @@
+"""The site's configuration: what an administrator decides for all users, in one TOML file."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tomllib
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from container_engine.errors import SiteError
+
+SYSTEM_FILE = "/etc/container-engine/site.toml"
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+class SiteConfig(BaseModel):
+    """Defaults for everything, so that a site without a file works."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: Literal[1] = Field(1, description="version of this format")
+    edf_dir: str = Field("/etc/edf", description="where EDFs of the site lie")
+    image_store: str | None = Field(
+        None, description="imported images, where neither EDF_IMAGESTORE nor SCRATCH is set"
+    )
+    entrypoint: bool = Field(False, description="run an image's entrypoint if no EDF decides")
+    deferred_variables: tuple[str, ...] = Field(
+        ("SLURM_*", "SLURMD_*", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
+        description="names that only exist on compute nodes; a trailing * stands for any rest",
+    )
+    start_timeout_s: float = Field(120, gt=0, description="a container that starts later failed")
+    import_timeout_s: float = Field(3600, gt=0, description="limit for the import of one image")
+    tmpfs_size: str = Field("50%", description="limit of what a container may write")
+    hooks_dirs: tuple[str, ...] = Field((), description="OCI hook directories")
+    root_remap: bool = Field(False, description="users are root in their containers")
+
+    def is_deferred(self, name: str) -> bool:
+        """Whether a variable that is undefined at submit exists on the node."""
+        return any(
+            name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
+            for pattern in self.deferred_variables
+        )
+
+
+def candidates(prefix: str) -> tuple[str, ...]:
+    """Where the file may be for an installation below `prefix`; the first that exists counts."""
+    return (f"{prefix}/etc/container-engine/site.toml", SYSTEM_FILE)
+
+
+def find(prefix: str) -> str | None:
+    return next((path for path in candidates(prefix) if os.path.lexists(path)), None)
+
+
+def load(path: str, uid: int) -> SiteConfig:
+    """The configuration in `path`, which root or `uid` must own and nobody else may write.
+
+    Raises SiteError with one line that names the file and, where one is at fault, the key.
+    """
+    try:
+        with open(path, "rb") as file:
+            _check_owner(path, os.fstat(file.fileno()), uid)
+            content = tomllib.load(file)
+    except OSError as error:
+        raise SiteError(f"{path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SiteError(f"{path}: not valid TOML: {error}") from None
+    try:
+        return SiteConfig.model_validate(content)
+    except ValidationError as error:
+        raise SiteError("; ".join(_lines(path, error))) from None
+
+
+def _check_owner(path: str, status: os.stat_result, uid: int) -> None:
+    if status.st_uid not in (0, uid):
+        raise SiteError(
+            f"{path}: owned by user {status.st_uid}, not by root", f"chown root {path}"
+        )
+    if status.st_mode & _OTHERS_MAY_WRITE:
+        raise SiteError(f"{path}: others than its owner may write it", f"chmod go-w {path}")
+
+
+def _lines(path: str, error: ValidationError) -> list[str]:
+    lines = []
+    for problem in error.errors():
+        key = ".".join(str(part) for part in problem["loc"])
+        if problem["type"] == "extra_forbidden":
+            lines.append(f"{path}: unknown key '{key}'")
+        else:
+            lines.append(f"{path}: {key}: {problem['msg'].lower()}")
+    return lines
