@@ -9,6 +9,7 @@ from ce_sandbox.layout import Layout, SandboxError, from_environment
 
 def execute(main: Callable[[list[str], Layout], int]) -> int:
     """Run one command with this process's arguments and environment; returns its exit code."""
+    os.umask(0o022)
     try:
         return main(sys.argv[1:], from_environment(os.environ))
     except SandboxError as error:

@@ -8,8 +8,10 @@ CONTROLLER_PORT = 16817
 FIRST_NODE_PORT = 16901
 
 # More than the machine has, so that 64 tasks on a node and twenty steps at once need no
-# overcommitting. `config_overrides` makes slurmd believe it.
-CPUS_PER_NODE = 128
+# overcommitting. `config_overrides` makes slurmd believe it. Jobs get whole nodes, which balances
+# tasks as a large cluster does and lets --cpu-bind=cores work with the untrue number (with
+# cons_tres it fails); OverSubscribe lets them share the nodes, so that no job waits for another.
+CPUS_PER_NODE = 64
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,7 @@ TaskPlugin=task/affinity
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 MpiDefault=none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
+SelectType=select/linear
 SlurmdParameters=config_overrides
 PropagateResourceLimits=ALL
 
@@ -76,7 +77,7 @@ SchedulerParameters=sched_min_interval=10000,batch_sched_delay=0
 
 NodeName=DEFAULT CPUs={CPUS_PER_NODE} RealMemory=1024 State=UNKNOWN
 NodeName=n[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port={_ports(nodes)}
-PartitionName=sandbox Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=60 State=UP
+PartitionName=sandbox Nodes=ALL Default=YES OverSubscribe=FORCE:64 DefaultTime=60 State=UP
 """
 
 

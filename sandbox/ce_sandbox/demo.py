@@ -3,11 +3,13 @@
 import os
 import pwd
 
+from ce_sandbox import images
 from ce_sandbox.layout import USERS, Layout
 
 
 def provide(layout: Layout) -> None:
-    """Give every user `~/.edf/demo.toml`, unless there is one: it is theirs to change."""
+    """Make the image and give every user `~/.edf/demo.toml`; one that exists is theirs."""
+    image = images.provide(layout, "demo")
     for user in USERS:
         entry = pwd.getpwnam(user)
         folder = layout.home(user) / ".edf"
@@ -15,6 +17,6 @@ def provide(layout: Layout) -> None:
         if file.exists():
             continue
         folder.mkdir(mode=0o755, exist_ok=True)
-        file.write_text(f'image = "{layout.images}/demo.sqsh"\n')
+        file.write_text(f'image = "{image}"\n')
         for path in (folder, file):
             os.chown(path, entry.pw_uid, entry.pw_gid)

@@ -112,7 +112,7 @@ def _users(layout: Layout) -> list[Change]:
 
 
 def _useradd(user: str, home: Path, groups: list[str]) -> Change:
-    """An ordinary user, without the subordinate ids that Debian would add: the engine needs none."""
+    """An ordinary user, without the subordinate ids that Debian would add."""
     no_subids = ("-K", "SUB_UID_COUNT=0", "-K", "SUB_GID_COUNT=0")
     more = ("-G", ",".join(groups)) if groups else ()
     home_options = ("-m", "-d", str(home), "-s", "/bin/bash")

@@ -79,7 +79,6 @@ def main(argv: list[str], layout: Layout) -> int:
     env = environment(layout, user, os.environ)
     become(user)
     enter_directory(user)
-    os.umask(0o022)
     try:
         os.execvpe(args.command[0], args.command, env)
     except OSError as error:

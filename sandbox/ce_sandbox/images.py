@@ -1,0 +1,159 @@
+"""Small images made from distribution packages, as SquashFS files; no registry is needed."""
+
+import hashlib
+import os
+import platform
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ce_sandbox import packages
+from ce_sandbox.layout import USERS, Layout, SandboxError
+
+_PROBE = Path(__file__).resolve().parent.parent / "images" / "probe.c"
+_DEMO_PACKAGES = [
+    *("bash", "coreutils", "findutils", "grep", "hostname", "mawk", "ncurses-base", "procps"),
+    *("python3", "sed", "util-linux"),
+]
+_PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"
+_GROUP = "root:x:0:\nnogroup:x:65534:\n"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one image is made: `fill` writes its tree; files keep their owners only if `owners`."""
+
+    what: str
+    fill: Callable[[Layout, Path], None]
+    owners: bool = False
+    built_by: str | None = None
+
+
+def provide(layout: Layout, name: str) -> Path:
+    """The image of this name, made now unless this recipe has made it already."""
+    recipe = RECIPES[name]
+    image = layout.images / f"{name}.sqsh"
+    mark = layout.images / f".{name}.recipe"
+    identity = _identity()
+    if image.exists() and mark.exists() and mark.read_text() == identity:
+        return image
+    with tempfile.TemporaryDirectory(dir=layout.cache) as work:
+        root = Path(work) / "root"
+        root.mkdir(mode=0o755)
+        recipe.fill(layout, root)
+        new = Path(work) / "new.sqsh"
+        _squash(root, new, recipe)
+        new.rename(image)
+    mark.write_text(identity)
+    return image
+
+
+def _identity() -> str:
+    """Changes with everything that could change an image, but for newer packages."""
+    sources = [Path(__file__), Path(packages.__file__), _PROBE]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest() + "\n"
+
+
+def _squash(root: Path, image: Path, recipe: Recipe) -> None:
+    squash = ["mksquashfs", str(root), str(image), "-noappend", "-quiet", "-no-progress"]
+    compress = ["-comp", "zstd", "-Xcompression-level", "3"]
+    owners = [] if recipe.owners else ["-all-root"]
+    _checked([*squash, *compress, *owners])
+    image.chmod(0o644)
+    if recipe.built_by is not None:
+        owner = pwd.getpwnam(recipe.built_by)
+        os.chown(image, owner.pw_uid, owner.pw_gid)
+
+
+def _demo(layout: Layout, root: Path) -> None:
+    packages.unpack(_DEMO_PACKAGES, layout.cache / "packages", root)
+    (root / "usr/bin/awk").symlink_to("mawk")
+    _identify(root, "demo", f"Container Engine demo ({_host_name()} packages)")
+    with (root / "etc/bash.bashrc").open("a") as bashrc:
+        bashrc.write("PS1='[demo] \\u@\\h:\\w\\$ '\n")
+    _checked(["ldconfig", "-r", str(root)])
+
+
+def _busybox(layout: Layout, root: Path) -> None:
+    """Only busybox, with a link for each of its commands."""
+    with tempfile.TemporaryDirectory(dir=layout.cache) as work:
+        packages.unpack(["busybox-static"], layout.cache / "packages", Path(work))
+        busybox = Path(work) / "usr/bin/busybox"
+        _skeleton(root)
+        shutil.copy(busybox, root / "bin/busybox")
+    for command in _checked([str(root / "bin/busybox"), "--list"]).split():
+        if command != "busybox":
+            (root / "bin" / command).symlink_to("busybox")
+    _identify(root, "busybox", "Container Engine test (busybox)")
+
+
+def _static(layout: Layout, root: Path) -> None:
+    """One static program and no shell."""
+    del layout
+    _skeleton(root)
+    _checked(["gcc", "-O1", "-static", "-o", str(root / "bin/probe"), str(_PROBE)])
+    _identify(root, "static", "Container Engine test (no shell)")
+
+
+def _setuid(layout: Layout, root: Path) -> None:
+    """Files that would give root or a group to whoever runs them, were it allowed."""
+    _busybox(layout, root)
+    for name, mode in (("id-setuid", 0o4755), ("id-setgid", 0o2755)):
+        shutil.copy(root / "bin/busybox", root / "bin" / name)
+        (root / "bin" / name).chmod(mode)
+
+
+def _foreign(layout: Layout, root: Path) -> None:
+    """Files of other owners, some of which only their owners may read."""
+    _busybox(layout, root)
+    for name, uid, mode in (("readable", 12345, 0o644), ("private", 12345, 0o640)):
+        file = root / name
+        file.write_text(f"{name}\n")
+        file.chmod(mode)
+        os.chown(file, uid, uid)
+
+
+RECIPES = {
+    "demo": Recipe("bash, coreutils, Python and their like", _demo),
+    "busybox": Recipe("busybox only", _busybox),
+    "static": Recipe("one static program (/bin/probe), no shell, no libc", _static),
+    "setuid": Recipe("busybox, with setuid and setgid files owned by root", _setuid),
+    "foreign": Recipe(
+        "files of other owners, image file of the second user",
+        _foreign,
+        owners=True,
+        built_by=USERS[1],
+    ),
+}
+
+
+def _skeleton(root: Path) -> None:
+    for name in ("bin", "dev", "etc", "proc", "root", "run", "sys", "tmp", "usr", "var"):
+        (root / name).mkdir(exist_ok=True)
+    (root / "tmp").chmod(0o1777)
+
+
+def _identify(root: Path, ident: str, pretty: str) -> None:
+    """Say which image this is, so that nobody takes it for the host."""
+    release = root / "etc/os-release"
+    release.unlink(missing_ok=True)
+    release.write_text(f'PRETTY_NAME="{pretty}"\nNAME="Container Engine"\nID=ce-{ident}\n')
+    (root / "etc/passwd").write_text(_PASSWD)
+    (root / "etc/group").write_text(_GROUP)
+
+
+def _host_name() -> str:
+    release = platform.freedesktop_os_release()
+    return f"{release['NAME'].removesuffix(' GNU/Linux')} {release.get('VERSION_ID', '')}".strip()
+
+
+def _checked(argv: list[str]) -> str:
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        raise SandboxError(f"{argv[0]}: {lines[-1]}", f"by hand: {' '.join(argv)}")
+    return done.stdout

@@ -1,0 +1,83 @@
+"""Unpacks distribution packages into a directory, without touching what is installed."""
+
+import subprocess
+from pathlib import Path
+
+from ce_sandbox.layout import SandboxError
+
+# What a small image does not need.
+_LEFT_OUT = (
+    "./usr/share/doc",
+    "./usr/share/info",
+    "./usr/share/locale",
+    "./usr/share/man",
+    "./usr/share/perl*",
+    "./usr/lib/*/gconv",
+    "./usr/lib/*/perl*",
+)
+
+
+def unpack(names: list[str], cache: Path, root: Path) -> None:
+    """Unpack the named packages and all they depend on below `root`; no script of theirs runs.
+
+    `cache` keeps the downloaded packages. `/bin` and its like become links into `/usr` first, as
+    on every current system.
+    """
+    for name in ("bin", "sbin", "lib", "lib64"):
+        (root / "usr" / name).mkdir(parents=True, exist_ok=True)
+        (root / name).symlink_to(f"usr/{name}")
+    for package in _download(names, cache):
+        _extract(package, root)
+
+
+def _download(names: list[str], cache: Path) -> list[Path]:
+    """The package files of this closure, downloaded when not in the cache already."""
+    install = ["--download-only", "install", "-y", "usr-is-merged", *names]
+    apt = _apt(cache, cache)
+    if _run([*apt, *install]).returncode:
+        print("sandbox: apt-get update", flush=True)
+        _checked(["apt-get", "-qq", "update"])
+        _checked([*apt, *install])
+    # Only what is not in the archive directory is listed, so look from an empty one.
+    listed = _checked([*_apt(cache, cache / "empty"), "--print-uris", *install])
+    return [cache / line.split()[1] for line in listed.splitlines()]
+
+
+def _apt(cache: Path, archives: Path) -> list[str]:
+    """apt-get with an empty status file: it resolves as if nothing were installed."""
+    (archives / "partial").mkdir(parents=True, exist_ok=True)
+    status = cache / "status"
+    status.touch()
+    options = {
+        "Dir::State::status": status,
+        "Dir::State::extended_states": cache / "extended_states",
+        "Dir::Cache::archives": archives,
+        "Debug::NoLocking": "1",
+        "APT::Install-Recommends": "0",
+        "APT::Sandbox::User": "root",
+    }
+    return ["apt-get", "-qq", *(f"-o{key}={value}" for key, value in options.items())]
+
+
+def _extract(package: Path, root: Path) -> None:
+    archive = subprocess.run(
+        ["dpkg-deb", "--fsys-tarfile", str(package)], capture_output=True, stdin=subprocess.DEVNULL
+    )
+    tar = ["tar", "-x", "-C", str(root), "--keep-directory-symlink"]
+    excludes = [f"--exclude={pattern}" for pattern in _LEFT_OUT]
+    done = subprocess.run([*tar, *excludes], input=archive.stdout, capture_output=True)
+    if archive.returncode or done.returncode:
+        reason = (archive.stderr or done.stderr).decode(errors="replace").strip()
+        raise SandboxError(f"{package}: cannot be unpacked: {reason}")
+
+
+def _run(argv: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+
+
+def _checked(argv: list[str]) -> str:
+    done = _run(argv)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        raise SandboxError(f"{argv[0]}: {lines[-1]}", f"by hand: {' '.join(argv)}")
+    return done.stdout
