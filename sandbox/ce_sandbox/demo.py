@@ -1,22 +1,23 @@
-"""The demo environment: a small image, and for each user an EDF that names it."""
+"""The demo environment of the cluster's site: a small image and the EDF that names it."""
 
-import os
-import pwd
+from pathlib import Path
 
 from ce_sandbox import images
-from ce_sandbox.layout import USERS, Layout
+from ce_sandbox.layout import Layout
 
 
 def provide(layout: Layout) -> None:
-    """Make the image and give every user `~/.edf/demo.toml`; one that exists is theirs."""
+    """Make the image and the EDF `demo`, and point an installed engine to the site's EDFs.
+
+    Files that exist stay: whoever tries the sandbox may change them.
+    """
     image = images.provide(layout, "demo")
-    for user in USERS:
-        entry = pwd.getpwnam(user)
-        folder = layout.home(user) / ".edf"
-        file = folder / "demo.toml"
-        if file.exists():
-            continue
-        folder.mkdir(mode=0o755, exist_ok=True)
-        file.write_text(f'image = "{image}"\n')
-        for path in (folder, file):
-            os.chown(path, entry.pw_uid, entry.pw_gid)
+    _write(layout.site_edfs / "demo.toml", f'image = "{image}"\n')
+    if layout.plugin.exists():
+        _write(layout.site_config, f'version = 1\nedf_dir = "{layout.site_edfs}"\n')
+
+
+def _write(path: Path, text: str) -> None:
+    if not path.exists():
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        path.write_text(text)

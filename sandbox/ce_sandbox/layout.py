@@ -38,6 +38,11 @@ class Layout:
         return self.etc / "plugstack.conf"
 
     @property
+    def site_edfs(self) -> Path:
+        """EDFs that every user finds by name."""
+        return self.etc / "edf"
+
+    @property
     def munge_key(self) -> Path:
         return self.etc / "munge.key"
 
@@ -85,6 +90,10 @@ class Layout:
     @property
     def epilog(self) -> Path:
         return self.prefix / "libexec" / "container-engine" / "epilog"
+
+    @property
+    def site_config(self) -> Path:
+        return self.prefix / "etc" / "container-engine" / "site.toml"
 
     def home(self, user: str) -> Path:
         return self.dir / "home" / user

@@ -26,27 +26,39 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "-n", "--nodes", type=node_count, metavar="N", help="nodes, 1 to 64 (default: as now, or 2)"
     )
+    parser.add_argument(
+        "--prepare", action="store_true", help="make users and the demo image, start nothing"
+    )
     return parser.parse_args(argv)
 
 
-def bring_up(layout: Layout, nodes: int | None) -> None:
-    """Make the cluster run with this many nodes; as many as now, or 2, when not said.
+def prepare(layout: Layout) -> None:
+    """Make what the cluster needs on this machine: directories, users, settings, the demo image.
 
-    Needs root. What is right already is left alone, so that a second call costs little.
+    Needs root. What is there already is left alone, so that a second call costs little.
     """
     if os.geteuid() != 0:
         raise SandboxError("sandbox/up: needs root: slurmd starts tasks as other users")
-    before = configured_nodes(layout)
-    count = nodes or before or 2
-    make_directories(layout, count)
+    make_directories(layout)
     for change in machine.needed_changes(layout):
         print(f"sandbox: changes this machine: {change.describe}", flush=True)
         change.execute()
     demo.provide(layout)
-    if write_configuration(layout, count):
-        restart(layout, before)
+
+
+def bring_up(layout: Layout, nodes: int | None) -> int:
+    """Make the prepared cluster run with this many nodes; as many as now, or 2, when not said.
+
+    Returns the number of nodes. Daemons that run as they should are left alone.
+    """
+    before = configured_nodes(layout)
+    count = nodes or before or 2
+    make_node_directories(layout, count)
+    if write_configuration(layout, count) and before:
+        restart(layout)
     daemons.make_munge_key(layout)
     start(layout, count)
+    return count
 
 
 def configured_nodes(layout: Layout) -> int:
@@ -59,12 +71,15 @@ def configured_nodes(layout: Layout) -> int:
     return int(count) if count.isdecimal() else 0
 
 
-def make_directories(layout: Layout, nodes: int) -> None:
+def make_directories(layout: Layout) -> None:
     layout.dir.mkdir(parents=True, exist_ok=True)
     layout.dir.chmod(0o755)
     plain = [layout.etc, layout.run, layout.log, layout.state, layout.spool, layout.tmp]
     for path in [*plain, layout.images, layout.cache, layout.dir / "home"]:
         path.mkdir(mode=0o755, exist_ok=True)
+
+
+def make_node_directories(layout: Layout, nodes: int) -> None:
     for name in config.node_names(nodes):
         (layout.spool / name).mkdir(mode=0o755, exist_ok=True)
         (layout.tmp / name).mkdir(exist_ok=True)
@@ -94,11 +109,10 @@ def installed_engine(layout: Layout) -> config.Engine:
     return config.Engine(plugin_id=digest, has_epilog=layout.epilog.exists())
 
 
-def restart(layout: Layout, nodes_before: int) -> None:
+def restart(layout: Layout) -> None:
     """Stop what runs with another configuration; jobs end, for their nodes may be gone."""
-    if nodes_before:
-        daemons.cancel_jobs(layout)
-        daemons.stop(daemons.all_daemons(layout, MAX_NODES)[1:])
+    daemons.cancel_jobs(layout)
+    daemons.stop(daemons.all_daemons(layout, MAX_NODES)[1:])
 
 
 def start(layout: Layout, nodes: int) -> None:
@@ -112,8 +126,10 @@ def start(layout: Layout, nodes: int) -> None:
 
 def main(argv: list[str], layout: Layout) -> int:
     args = arguments(argv)
-    bring_up(layout, args.nodes)
-    count = configured_nodes(layout)
-    user = USERS[0]
-    print(f"sandbox: {count} nodes are up in {layout.dir}; commands run as {user}")
+    prepare(layout)
+    if args.prepare:
+        return 0
+    count = bring_up(layout, args.nodes)
+    nodes = "1 node is" if count == 1 else f"{count} nodes are"
+    print(f"sandbox: {nodes} up in {layout.dir}; commands run as {USERS[0]}")
     return 0

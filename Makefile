@@ -1,0 +1,107 @@
+# `make help` says what there is. Everything runs from the root of the repository.
+PREFIX ?= /opt/container-engine
+PYTHON ?= /usr/bin/python3
+CE_SANDBOX_DIR ?= /var/lib/ce-sandbox
+export CE_SANDBOX_DIR
+
+VENV := .venv
+PIP := $(VENV)/bin/pip
+PYTEST := $(VENV)/bin/pytest -q
+SOURCES := $(shell find container_engine -name '*.py' -o -name '*.py.in' -o -name py.typed)
+SCRIPTS := $(shell find container_engine -name '*_script.py.in')
+CHECKED := container_engine sandbox/ce_sandbox tests
+# One source of the requirements: pyproject.toml. $(call requirements,dev) adds that extra's.
+requirements = $(shell $(PYTHON) sandbox/requirements $(1))
+
+.PHONY: help deps packages demo check format lint types unit c-tests test-integration test-slurm \
+	bench fuzz soak install sandbox-engine clean distclean
+
+help: ## show this text
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | column -t -s @
+
+demo: ## install what is missing, start a two-node cluster, run a job in a container
+	@sandbox/demo
+
+check: ## everything that CI checks, quick things first
+	@tests/check
+
+deps: packages $(VENV)/.dev ## install what is missing (distribution packages, .venv)
+
+packages:
+	@sandbox/packages
+
+$(VENV)/.build: sandbox/requirements | packages
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install -qq 'setuptools>=77' wheel
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml $(VENV)/.build
+	@$(PIP) install -qq $(call requirements,dev)
+	@touch $@
+
+install: $(PREFIX)/.package ## build and install below PREFIX (default /opt/container-engine)
+	@$(MAKE) -s -C spank_plugin install PREFIX=$(PREFIX)
+	@set -e; for script in $(SCRIPTS); do \
+		name=$$(basename $$script _script.py.in); \
+		packages=$$($(PREFIX)/bin/python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+		sed -e 's|@PREFIX@|$(PREFIX)|g' -e "s|@PACKAGES@|$$packages|g" $$script \
+			> $(PREFIX)/libexec/container-engine/.$$name; \
+		chmod 0755 $(PREFIX)/libexec/container-engine/.$$name; \
+		mv $(PREFIX)/libexec/container-engine/.$$name $(PREFIX)/libexec/container-engine/$$name; \
+	done
+
+$(PREFIX)/.python: $(VENV)/.build
+	@$(PYTHON) -m venv --without-pip $(PREFIX)
+	@touch $@
+
+$(PREFIX)/.requirements: pyproject.toml $(PREFIX)/.python
+	@$(PIP) --python $(PREFIX)/bin/python3 install -qq $(call requirements)
+	@touch $@
+
+# A copy is built, so that neither the sources nor a parallel build are in the way.
+$(PREFIX)/.package: $(SOURCES) pyproject.toml LICENSE $(PREFIX)/.requirements
+	@rm -rf build/package && mkdir -p build/package
+	@cp -r container_engine pyproject.toml LICENSE build/package/
+	@if [ -f README.md ]; then cp README.md build/package/; else : > build/package/README.md; fi
+	@$(PIP) wheel -qq --no-deps --no-build-isolation -w build/package/wheel build/package
+	@$(PIP) --python $(PREFIX)/bin/python3 install -qq --no-deps --force-reinstall \
+		build/package/wheel/*.whl
+	@touch $@
+
+sandbox-engine:
+	@$(MAKE) -s install PREFIX=$(CE_SANDBOX_DIR)/prefix
+
+format: $(VENV)/.dev ## put the Python sources into their form
+	@$(VENV)/bin/ruff format -q . && $(VENV)/bin/ruff check -q --fix .
+
+lint: $(VENV)/.dev ## form, lint and types of the Python sources
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/mypy $(CHECKED)
+
+unit: $(VENV)/.dev ## unit tests, without Slurm and Podman
+	@$(PYTEST) tests/unit
+
+c-tests: | packages ## build, analyse and test the plugin's C sources
+	@$(MAKE) -s -C spank_plugin check
+
+test-integration: $(VENV)/.dev sandbox-engine ## tests with real Podman
+	@$(PYTEST) tests/integration
+
+test-slurm: $(VENV)/.dev sandbox-engine ## tests on a real cluster of two nodes
+	@$(PYTEST) tests/slurm
+
+bench: $(VENV)/.dev sandbox-engine ## measure against other ways to start a container
+	@sandbox/up -n 2 && $(VENV)/bin/python -m tests.bench
+
+fuzz: $(VENV)/.dev ## random input, for longer than the unit tests do
+	@$(PYTEST) tests/fuzz
+
+soak: $(VENV)/.dev sandbox-engine ## many starts in a row, looking for what is left behind
+	@$(PYTEST) tests/soak
+
+clean: ## remove what was built (not the virtual environment)
+	@rm -rf build *.egg-info .mypy_cache .ruff_cache .hypothesis
+
+distclean: clean ## also remove the virtual environment
+	@rm -rf $(VENV)
