@@ -8,10 +8,11 @@ CONTROLLER_PORT = 16817
 FIRST_NODE_PORT = 16901
 
 # More than the machine has, so that 64 tasks on a node and twenty steps at once need no
-# overcommitting. `config_overrides` makes slurmd believe it. Jobs get whole nodes, which balances
-# tasks as a large cluster does and lets --cpu-bind=cores work with the untrue number (with
-# cons_tres it fails); OverSubscribe lets them share the nodes, so that no job waits for another.
-CPUS_PER_NODE = 64
+# overcommitting; `config_overrides` makes slurmd believe it. A node is one socket and sockets are
+# what jobs get, so a job has whole nodes with its tasks spread evenly, as on a large cluster;
+# OverSubscribe lets jobs share them. As many tasks as CPUs would be bound to one each, which
+# fails where they do not exist, so the number is out of the way.
+CPUS_PER_NODE = 256
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ TaskPlugin=task/affinity
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 MpiDefault=none
-SelectType=select/linear
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Socket
 SlurmdParameters=config_overrides
 PropagateResourceLimits=ALL
 
@@ -75,7 +77,7 @@ InactiveLimit=0
 JobRequeue=0
 SchedulerParameters=sched_min_interval=10000,batch_sched_delay=0
 
-NodeName=DEFAULT CPUs={CPUS_PER_NODE} RealMemory=1024 State=UNKNOWN
+NodeName=DEFAULT Sockets=1 CoresPerSocket={CPUS_PER_NODE} RealMemory=1024 State=UNKNOWN
 NodeName=n[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port={_ports(nodes)}
 PartitionName=sandbox Nodes=ALL Default=YES OverSubscribe=FORCE:64 DefaultTime=60 State=UP
 """

@@ -26,7 +26,14 @@ class Change:
 
 def needed_changes(layout: Layout) -> list[Change]:
     """What is missing on this machine, in the order in which to do it; empty when all is set."""
-    return [*_fuse(), *_cgroups(CGROUPS), *_shared_root(), *_mqueue(), *_group(), *_users(layout)]
+    return [
+        *_fuse(),
+        *cgroup_changes(CGROUPS),
+        *_shared_root(),
+        *_mqueue(),
+        *_group(),
+        *_users(layout),
+    ]
 
 
 def _command(*argv: str) -> Change:
@@ -51,7 +58,7 @@ def _fuse() -> list[Change]:
     return []
 
 
-def _cgroups(root: Path) -> list[Change]:
+def cgroup_changes(root: Path) -> list[Change]:
     """Where cgroups are hybrid, crun refuses to run while the unified tree has a controller."""
     try:
         controllers = (root / "unified" / "cgroup.controllers").read_text().split()

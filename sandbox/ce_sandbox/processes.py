@@ -36,7 +36,7 @@ def belonging_to(layout: Layout) -> set[int]:
     """
     uids = _sandbox_uids(layout)
     marker = b"SLURM_CONF=" + os.fsencode(layout.slurm_conf)
-    parents = {pid: _parent(pid) for pid in _all_pids()}
+    parents = {pid: parent for pid in _all_pids() if (parent := _parent(pid)) is not None}
     ours = _ancestors(os.getpid(), parents)
     found = {
         pid
@@ -67,12 +67,14 @@ def _ancestors(pid: int, parents: dict[int, int]) -> set[int]:
     return line
 
 
-def _parent(pid: int) -> int:
+def _parent(pid: int) -> int | None:
+    """The parent of a process that lives; None for one that is gone or a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
-        return 0
-    return int(stat.rpartition(")")[2].split()[1])
+        return None
+    state, parent = stat.rpartition(")")[2].split()[:2]
+    return None if state in "ZX" else int(parent)
 
 
 def _uid(pid: int) -> int:

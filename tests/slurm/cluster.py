@@ -1,0 +1,124 @@
+"""The handle that cluster tests get: runs commands as users of the sandbox."""
+
+import os
+import pwd
+import subprocess
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+ALICE = "ce-alice"
+BOB = "ce-bob"
+Completed = subprocess.CompletedProcess[str]
+
+
+def sandbox(*argv: str, timeout: float = 120) -> Completed:
+    """Run one of the sandbox's own commands: `sandbox("up", "-n", "2")`."""
+    return subprocess.run(
+        [str(ROOT / "sandbox" / argv[0]), *argv[1:]],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A running cluster. `scratch` is a directory that every user can read."""
+
+    dir: Path
+    nodes: int
+    scratch: Path
+
+    @property
+    def prefix(self) -> Path:
+        return self.dir / "prefix"
+
+    def home(self, user: str = ALICE) -> Path:
+        return Path(pwd.getpwnam(user).pw_dir)
+
+    def image(self, name: str) -> Path:
+        """The image file of this name, made when it is not there (see sandbox/make-image -h)."""
+        done = sandbox("make-image", name)
+        assert done.returncode == 0, done.stderr
+        return Path(done.stdout.splitlines()[-1])
+
+    def argv(
+        self, argv: Sequence[str], user: str = ALICE, env: Mapping[str, str] | None = None
+    ) -> list[str]:
+        """The command line that runs `argv` as `user`; its process becomes the command's."""
+        more = ["env", *(f"{k}={v}" for k, v in env.items())] if env else []
+        return [str(ROOT / "sandbox" / "run"), "-u", user, "--", *more, *argv]
+
+    def popen(
+        self,
+        argv: Sequence[str],
+        user: str = ALICE,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> subprocess.Popen[str]:
+        """Start a command with pipes, for tests that send signals; the pid is the command's."""
+        return subprocess.Popen(
+            self.argv(argv, user, env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self._environment(),
+            cwd=cwd or self.home(user),
+            start_new_session=True,
+        )
+
+    def run(
+        self,
+        argv: Sequence[str],
+        user: str = ALICE,
+        env: Mapping[str, str] | None = None,
+        input: str | None = None,  # noqa: A002  # as subprocess.run calls it
+        timeout: float = 60,
+        cwd: Path | None = None,
+    ) -> Completed:
+        """Run a command as `user`, in the user's home. One that hangs fails the test."""
+        with self.popen(argv, user, env, cwd) as process:
+            try:
+                out, err = process.communicate(input or "", timeout)
+            except subprocess.TimeoutExpired:
+                self._cancel_all(user)
+                process.kill()
+                out, err = process.communicate()
+                raise AssertionError(f"{argv} hung for {timeout} s: {out}{err}") from None
+        return subprocess.CompletedProcess(list(argv), process.returncode, out, err)
+
+    def srun(
+        self,
+        *args: str,
+        user: str = ALICE,
+        env: Mapping[str, str] | None = None,
+        input: str | None = None,  # noqa: A002  # as subprocess.run calls it
+        timeout: float = 60,
+    ) -> Completed:
+        return self.run(["srun", *args], user, env, input, timeout)
+
+    def write(self, text: str, name: str = "", mode: int = 0o644, owner: str | None = None) -> Path:
+        """A new file in the scratch directory (of root if no owner is given)."""
+        path = self.scratch / (name or uuid.uuid4().hex)
+        path.write_text(text)
+        path.chmod(mode)
+        if owner is not None:
+            entry = pwd.getpwnam(owner)
+            os.chown(path, entry.pw_uid, entry.pw_gid)
+        return path
+
+    def edf(self, text: str = "", image: str | None = "demo", name: str = "") -> str:
+        """The path of a new EDF, for `--environment=`; `image` names one of the sandbox's."""
+        first = f'image = "{self.image(image)}"\n' if image is not None else ""
+        return str(self.write(first + text, f"{name or uuid.uuid4().hex}.toml"))
+
+    def _cancel_all(self, user: str) -> None:
+        subprocess.run(self.argv(["scancel", "-u", user]), env=self._environment(), check=False)
+
+    def _environment(self) -> dict[str, str]:
+        return {"PATH": "/usr/bin:/bin", "CE_SANDBOX_DIR": str(self.dir), "LANG": "C.UTF-8"}

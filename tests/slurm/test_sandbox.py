@@ -1,0 +1,141 @@
+"""The sandbox itself, before anything is said about the engine."""
+
+import os
+import pwd
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.cluster import ALICE, BOB, ROOT, Cluster, sandbox
+
+
+def _daemons() -> dict[str, int]:
+    """What runs, by name, with its process."""
+    lines = [line.split() for line in sandbox("status").stdout.splitlines() if " pid " in line]
+    return {words[0]: int(words[-1]) for words in lines}
+
+
+def test_both_nodes_run_native_tasks(cluster: Cluster) -> None:
+    done = cluster.srun("-N2", "-n4", "printenv", "SLURMD_NODENAME")
+    assert sorted(done.stdout.split()) == ["n1", "n1", "n2", "n2"]
+
+
+@pytest.mark.parametrize("code", [0, 3, 125])
+def test_a_native_exit_code_reaches_the_caller(cluster: Cluster, code: int) -> None:
+    assert cluster.srun("sh", "-c", f"exit {code}").returncode == code
+
+
+def test_a_command_that_does_not_exist_is_127_as_in_the_shell(cluster: Cluster) -> None:
+    done = cluster.run(["no-such-command"])
+    assert (done.returncode, done.stderr) == (
+        127,
+        "sandbox: error: no-such-command: No such file or directory\n",
+    )
+
+
+@pytest.mark.usefixtures("cluster")
+def test_up_again_keeps_the_daemons() -> None:
+    before = _daemons()
+    assert set(before) == {"munged", "slurmctld", "slurmd-n1", "slurmd-n2"}
+    assert sandbox("up").returncode == 0
+    assert _daemons() == before
+
+
+def test_a_daemon_that_died_comes_back_with_the_next_up(cluster: Cluster) -> None:
+    os.kill(_daemons()["slurmd-n2"], 9)
+    assert sandbox("status").returncode == 1
+    assert sandbox("up").returncode == 0
+    assert sandbox("status").returncode == 0
+    assert cluster.srun("-N2", "true").returncode == 0
+
+
+def test_users_are_ordinary_and_have_no_subordinate_ids(cluster: Cluster) -> None:
+    for user in (ALICE, BOB):
+        assert pwd.getpwnam(user).pw_uid >= 1000
+        assert cluster.home(user).parent == cluster.dir / "home"
+        for file in (Path("/etc/subuid"), Path("/etc/subgid")):
+            assert user not in file.read_text() if file.exists() else True
+    assert "ce-project" in cluster.run(["id", "-nG"]).stdout.split()
+    assert "ce-project" not in cluster.run(["id", "-nG"], user=BOB).stdout.split()
+
+
+def test_tasks_run_as_the_user_with_all_groups(cluster: Cluster) -> None:
+    here = cluster.run(["id"]).stdout
+    assert f"({ALICE})" in here
+    assert cluster.srun("id").stdout == here
+
+
+def test_nothing_of_the_callers_environment_reaches_the_user(cluster: Cluster) -> None:
+    done = subprocess.run(
+        [ROOT / "sandbox" / "run", "env"],
+        env={"PATH": os.environ["PATH"], "SECRET": "x", "CE_SANDBOX_DIR": str(cluster.dir)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    variables = dict(line.split("=", 1) for line in done.stdout.splitlines())
+    assert "SECRET" not in variables
+    assert variables["HOME"] == str(cluster.home())
+    assert variables["SLURM_CONF"] == str(cluster.dir / "etc" / "slurm.conf")
+
+
+def test_jobs_of_two_users_share_the_nodes(cluster: Cluster) -> None:
+    with cluster.popen(["srun", "-N2", "sh", "-c", "echo up; cat"]) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "up\n"
+        assert cluster.srun("-N2", "true", user=BOB).returncode == 0
+        first.communicate("")
+        assert first.returncode == 0
+
+
+def test_tasks_can_be_bound_to_cpus(cluster: Cluster) -> None:
+    show = ["grep", "Cpus_allowed_list", "/proc/self/status"]
+    assert cluster.srun("--cpu-bind=map_cpu:0", *show).stdout.split() == ["Cpus_allowed_list:", "0"]
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("count", ["0", "65"])
+def test_a_wrong_number_of_nodes_is_refused(count: str) -> None:
+    before = _daemons()
+    done = sandbox("up", "-n", count)
+    assert done.returncode == 2
+    assert f"{count} is not from 1 to 64" in done.stderr
+    assert _daemons() == before
+
+
+def _processes_of_users() -> list[str]:
+    done = subprocess.run(
+        ["ps", "-o", "stat=,pid=,args=", "-u", f"{ALICE},{BOB}"], capture_output=True, text=True
+    )
+    # one that ended but whose parent, here pytest, has not waited for it yet is a zombie
+    return [line for line in done.stdout.splitlines() if not line.startswith("Z")]
+
+
+def test_down_leaves_no_process_even_when_the_controller_was_killed(cluster: Cluster) -> None:
+    """Also a task's child that left its session stays natively; the sandbox ends it."""
+    task = "setsid -f sleep 1000; echo up; exec sleep 1000"
+    with cluster.popen(["srun", "-N2", "sh", "-c", task]) as job:
+        assert job.stdout is not None
+        assert job.stdout.readline() == "up\n"
+        os.kill(_daemons()["slurmctld"], 9)
+        try:
+            assert sandbox("down").returncode == 0
+            assert _processes_of_users() == []
+            assert sandbox("status").returncode == 3
+            assert list((cluster.dir / "spool").iterdir()) == []
+        finally:
+            assert sandbox("up", "-n", str(cluster.nodes)).returncode == 0
+    assert cluster.srun("-N2", "true").returncode == 0
+
+
+def test_another_number_of_nodes_reconfigures_the_cluster(cluster: Cluster) -> None:
+    try:
+        assert sandbox("up", "-n", "3").returncode == 0
+        done = cluster.srun("-N3", "printenv", "SLURMD_NODENAME")
+        assert sorted(done.stdout.split()) == ["n1", "n2", "n3"]
+    finally:
+        assert sandbox("up", "-n", str(cluster.nodes)).returncode == 0
+    assert "slurmd-n3" not in _daemons()
+    assert cluster.srun("-N2", "true").returncode == 0

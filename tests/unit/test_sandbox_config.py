@@ -1,0 +1,62 @@
+"""The sandbox's configuration files and what it would change on a machine."""
+
+from pathlib import Path
+
+import pytest
+from ce_sandbox import config, machine
+from ce_sandbox.layout import Layout, from_environment
+from ce_sandbox.up import configured_nodes
+
+WITHOUT = config.Engine(plugin_id=None, has_epilog=False)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 64])
+def test_the_configuration_tells_how_many_nodes_it_is_for(tmp_path: Path, nodes: int) -> None:
+    layout = Layout(tmp_path)
+    layout.etc.mkdir()
+    layout.slurm_conf.write_text(config.slurm_conf(layout, nodes, "host", WITHOUT))
+    assert configured_nodes(layout) == nodes
+
+
+def test_no_port_of_the_sandbox_is_one_of_a_system_slurm(tmp_path: Path) -> None:
+    text = config.slurm_conf(Layout(tmp_path), 64, "host", WITHOUT)
+    assert "SlurmctldPort=16817\n" in text
+    assert "Port=[16901-16964]\n" in text
+
+
+def test_without_the_engine_the_cluster_has_no_plugin_and_no_epilog(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    assert "required" not in config.plugstack_conf(layout, WITHOUT)
+    assert "Epilog" not in config.slurm_conf(layout, 2, "host", WITHOUT)
+
+
+def test_another_build_of_the_plugin_is_another_configuration(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    first, second = (
+        config.plugstack_conf(layout, config.Engine(plugin_id=name, has_epilog=True))
+        for name in ("a", "b")
+    )
+    assert first != second
+    assert first.splitlines()[-1] == f"required {layout.plugin} prefix={layout.prefix}"
+
+
+def test_the_directory_comes_from_the_environment_or_is_the_default(tmp_path: Path) -> None:
+    assert from_environment({"CE_SANDBOX_DIR": str(tmp_path)}).dir == tmp_path.resolve()
+    assert from_environment({}).dir == Path("/var/lib/ce-sandbox")
+
+
+def test_controllers_of_the_unified_tree_get_a_hierarchy_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "unified").mkdir()
+    (tmp_path / "unified" / "cgroup.controllers").write_text("hugetlb\n")
+    assert [change.describe for change in machine.cgroup_changes(tmp_path)] == [
+        f"mkdir {tmp_path}/hugetlb",
+        f"mount -t cgroup -o hugetlb cgroup {tmp_path}/hugetlb",
+    ]
+
+
+@pytest.mark.parametrize("controllers", [None, "\n"])
+def test_cgroups_that_are_right_stay(tmp_path: Path, controllers: str | None) -> None:
+    if controllers is not None:
+        (tmp_path / "unified").mkdir()
+        (tmp_path / "unified" / "cgroup.controllers").write_text(controllers)
+    assert machine.cgroup_changes(tmp_path) == []
