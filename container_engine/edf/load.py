@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from container_engine.edf.model import Loaded, Problem
+from container_engine.edf.expand import Scope, deferred_names, expand
+from container_engine.edf.file import Setting
+from container_engine.edf.inherit import Family
+from container_engine.edf.locate import search_path
+from container_engine.edf.model import Edf, Loaded, Problem
+from container_engine.errors import UserError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
-def search_path(env: Mapping[str, str], site_dir: str) -> tuple[str, ...]:
-    """The directories in which a plain name is looked for: the user's, then the site's."""
-    own = env.get("EDF_PATH")
-    if own:
-        return (*filter(None, own.split(":")), site_dir)
-    home = env.get("HOME")
-    return (f"{home}/.edf", site_dir) if home else (site_dir,)
+    from container_engine.edf.layer import Layer
+
+__all__ = ["load", "search_path"]
 
 
 def load(
@@ -27,7 +30,48 @@ def load(
     """The effective EDF `name`, and every problem of every file that it is made of.
 
     `env` is only asked for single names, never walked through, so that the caller can record which
-    variables mattered. `deferred` tells whether a variable that is undefined here exists on the node.
-    Never raises for a bad EDF, whatever its bytes.
+    variables mattered; `cwd` is absolute. `deferred` tells whether a variable that is undefined
+    here exists on the node. Never raises for a bad EDF, whatever its bytes.
     """
-    raise NotImplementedError
+    family = Family(Setting(env, cwd, deferred), search)
+    try:
+        path = family.find(_expanded(name, Scope(env, {}, deferred)))
+    except UserError as error:
+        problem = Problem("error", name, 0, "", error.message, error.hint)
+        return Loaded(None, (problem,), tuple(family.probed))
+    layer = family.merged(path)
+    # a mount can be hidden in the same way on two paths through the bases
+    problems = tuple(dict.fromkeys(family.problems))
+    if any(problem.severity == "error" for problem in problems):
+        return Loaded(None, problems, tuple(family.probed))
+    return Loaded(_edf(name, tuple(family.files), layer), problems, tuple(family.probed))
+
+
+def _expanded(name: str, scope: Scope) -> str:
+    text = expand(name, scope)
+    if isinstance(text, str):
+        return text
+    unknown = ", ".join(f"'{variable}'" for variable in deferred_names(text))
+    raise UserError(f"the name of an environment cannot depend on {unknown}")
+
+
+def _edf(name: str, files: tuple[str, ...], layer: Layer) -> Edf:
+    image, workdir = layer.image, layer.workdir
+    writable, entrypoint = layer.writable, layer.entrypoint
+    return Edf(
+        name=name,
+        files=files,
+        image=image.value if image else None,
+        image_origin=image.origin if image else None,
+        workdir=workdir.value if workdir else None,
+        workdir_origin=workdir.origin if workdir else None,
+        writable=writable.value if writable else True,
+        writable_origin=writable.origin if writable else None,
+        entrypoint=entrypoint.value if entrypoint else None,
+        entrypoint_origin=entrypoint.origin if entrypoint else None,
+        mounts=tuple(layer.mounts.values()),
+        devices=tuple(layer.devices.values()),
+        env=tuple(entry for _, entry in sorted(layer.env.items())),
+        annotations=tuple(entry for _, entry in sorted(layer.annotations.items())),
+        startup=tuple(layer.startup.items()),
+    )

@@ -46,8 +46,8 @@ class Origin:
 class Mount:
     """One mount. `source` and `target` are absolute unless their first part is deferred.
 
-    The target of a text without deferred parts is normalised: no "..", no doubled or trailing slash.
-    A squashfs mount shows the content of the file `source`; of a tmpfs the source is "tmpfs".
+    A target without deferred parts is normalised: no "..", no doubled or trailing slash. A squashfs
+    mount shows the content of the file `source`; the source of a tmpfs is "tmpfs".
     """
 
     kind: MountKind
@@ -88,9 +88,9 @@ class Annotation:
 class Edf:
     """What a launch needs to know of the user's files.
 
-    `name` is what the user asked for; `files` are absolute, in the order of evaluation, the user's own
-    last. `image` is None when no file has the key and "" where a file asks for no container at all.
-    `env` and `annotations` are sorted; `mounts`, `devices` and `startup` are in the order of evaluation.
+    `name` is what the user asked for; `files` are absolute, in the order of evaluation, the user's
+    own last. `image` is None when no file has the key and "" where a file asks for no container at
+    all. `env` and `annotations` are sorted, the others are in the order of evaluation.
     """
 
     name: str

@@ -10,7 +10,7 @@ from __future__ import annotations
 class DeferredVar:
     """`${NAME}` or `${NAME<op>word}`, to be looked up later.
 
-    `op` is one of "", ":-", "-", ":+", "+", ":?", "?". `word` is already expanded as far as it can be.
+    `op` is one of "", ":-", "-", ":+", "+", ":?", "?"; `word` is expanded as far as it can be.
     A name that begins with "image:" means the environment of the image, any other the node's.
     """
 

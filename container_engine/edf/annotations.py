@@ -1,0 +1,72 @@
+"""Annotations in all spellings, flattened to dotted names, and the slips in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from container_engine.edf.check import describe, misplaced, scalar_text
+from container_engine.edf.document import KEYS
+from container_engine.edf.known import HOOK_PARAMETERS
+from container_engine.edf.nearest import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from container_engine.edf.positions import Path
+    from container_engine.edf.report import Report
+
+_HOOKS = "com.hooks."
+_LOOKS_TRUE = ("true", "yes", "on", "1", "enabled")
+
+
+def flatten(table: Mapping[str, object], report: Report) -> dict[str, tuple[str, Path]]:
+    """Each dotted key with its text, not yet expanded, and the path where it was written."""
+    flat: dict[str, tuple[str, Path]] = {}
+    for path, value in _leaves(("annotations",), table):
+        key = ".".join(str(part) for part in path[1:])
+        text = value if isinstance(value, str) else scalar_text(value)
+        if text is None:
+            wanted = "a string, boolean, integer or float"
+            hint = misplaced(key, "annotations")[1] if key in KEYS else None
+            report.error(path, f"expected {wanted}, found {describe(value)}", hint)
+        elif key in flat:
+            first = report.origin(flat[key][1]).line
+            report.error(path, f"the same annotation is written in another form on line {first}")
+        else:
+            flat[key] = (text, path)
+    return flat
+
+
+def _leaves(path: Path, table: Mapping[str, object]) -> Iterator[tuple[Path, object]]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _leaves((*path, name), value)
+        else:
+            yield (*path, name), value
+
+
+def check_names(flat: Mapping[str, tuple[str, Path]], report: Report) -> None:
+    """Warns of names and values that no hook will react to."""
+    for key, (text, path) in flat.items():
+        if key.startswith("hooks."):
+            report.unknown(path, f"unknown annotation '{key}', did you mean 'com.{key}'?")
+        elif key.startswith(_HOOKS):
+            _check_hook(key, text, path, report)
+
+
+def _check_hook(key: str, text: str, path: Path, report: Report) -> None:
+    hook, _, parameter = key.removeprefix(_HOOKS).partition(".")
+    known = HOOK_PARAMETERS.get(hook)
+    if known is None:
+        meant = nearest(hook, HOOK_PARAMETERS)
+        if meant:
+            right = f"{_HOOKS}{meant}.{parameter}"
+            report.unknown(path, f"unknown annotation '{key}', did you mean '{right}'?")
+    elif parameter not in known:
+        meant = nearest(parameter, known)
+        suggestion = f", did you mean '{_HOOKS}{hook}.{meant}'?" if meant else ""
+        hint = f"the hook '{hook}' knows {', '.join(known)}"
+        report.unknown(path, f"unknown annotation '{key}'{suggestion}", hint)
+    elif parameter == "enabled" and text != "true" and text.lower() in _LOOKS_TRUE:
+        message = f"'{text}' does not enable the hook, only the exact word 'true' does"
+        report.warning(path, message, f'write {key} = "true"')

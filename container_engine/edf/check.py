@@ -1,0 +1,182 @@
+"""The types of one file's values: what is wrong is reported, the rest goes on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import ValidationError
+
+from container_engine.edf.document import KEYS, Document
+from container_engine.edf.known import FOREIGN_KEYS
+from container_engine.edf.nearest import nearest
+
+if TYPE_CHECKING:
+    from container_engine.edf.positions import Path
+    from container_engine.edf.report import Report
+
+_SWITCHES = ("entrypoint", "writable")
+_ARRAYS = ("base_environment", "mounts", "devices", "startup")
+_TABLES = ("env", "annotations")
+_LOOKS_LIKE_SWITCH = {"true": "true", "yes": "true", "on": "true", "1": "true"} | {
+    "false": "false",
+    "no": "false",
+    "off": "false",
+    "0": "false",
+}
+
+
+class Checked:
+    """The part of a file whose types are right; `indexes` are the places of array items in it."""
+
+    def __init__(self, document: Document, indexes: dict[str, list[int]]) -> None:
+        self.document = document
+        self._indexes = indexes
+
+    def paths(self, key: str, count: int) -> list[Path]:
+        """Where the `count` items that are left of an array stand in the file."""
+        return [(key, index) for index in self._indexes.get(key, range(count))]
+
+
+def check(data: dict[str, Any], report: Report) -> Checked:
+    """The values of a file that have the right types; every other one is reported."""
+    _check_places(data, report)
+    try:
+        return Checked(Document.model_validate(data), {})
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_context=False)
+    bad: set[Path] = set()
+    for fault in faults:
+        bad.add(fault["loc"])
+        if fault["type"] == "extra_forbidden":
+            _unknown_key(str(fault["loc"][0]), report)
+        else:
+            _wrong_type(fault["loc"], fault["input"], report)
+    return _without(data, bad)
+
+
+def _without(data: dict[str, Any], bad: set[Path]) -> Checked:
+    indexes: dict[str, list[int]] = {}
+    good: dict[str, Any] = {}
+    for key, value in data.items():
+        if (key,) in bad:
+            continue
+        good[key] = value
+        if isinstance(value, list):
+            indexes[key] = [i for i in range(len(value)) if (key, i) not in bad]
+            good[key] = [value[i] for i in indexes[key]]
+        elif isinstance(value, dict):
+            good[key] = {name: v for name, v in value.items() if (key, name) not in bad}
+    return Checked(Document.model_validate(good), indexes)
+
+
+def _unknown_key(key: str, report: Report) -> None:
+    meant = FOREIGN_KEYS.get(key.lower()) or nearest(key, KEYS)
+    suggestion = f", did you mean '{meant}'?" if meant else ""
+    report.unknown((key,), f"unknown key '{key}'{suggestion}")
+
+
+def _check_places(data: dict[str, Any], report: Report) -> None:
+    """A key that was written below a table belongs to the table, which TOML finds right."""
+    for table in _TABLES:
+        inner = data.get(table)
+        if not isinstance(inner, dict):
+            continue
+        for name in KEYS:
+            if name not in data and isinstance(inner.get(name), str | bool):
+                report.warning((table, name), *misplaced(name, table))
+
+
+def misplaced(name: str, table: str) -> tuple[str, str]:
+    """What to say of a key that stands below a table, and what to do about it."""
+    return (
+        f"'{name}' stands below [{table}] and so belongs to it",
+        f"move the line above the first [table] if you mean the key '{name}'",
+    )
+
+
+def _wrong_type(path: Path, value: object, report: Report) -> None:
+    key = str(path[0])
+    if len(path) > 1:
+        wanted = "a string"
+    elif key in _SWITCHES:
+        wanted = "true or false"
+    elif key in _TABLES:
+        wanted = "a table"
+    else:
+        wanted = "an array of strings" if key in _ARRAYS else "a string"
+    report.error(path, f"expected {wanted}, found {describe(value)}", _type_hint(path, value))
+
+
+def _type_hint(path: Path, value: object) -> str | None:
+    key = str(path[0])
+    name = str(path[-1])
+    if key == "env" and len(path) > 1:
+        return _env_hint(name, value)
+    if key in _SWITCHES and isinstance(value, str):
+        switch = _LOOKS_LIKE_SWITCH.get(value.lower())
+        return f"write {key} = {switch}, without quotes" if switch else None
+    if key in _ARRAYS and len(path) == 1 and isinstance(value, str):
+        return f'write {key} = ["{_short(value)}"]'
+    if key == "env":
+        return 'write [env] on a line of its own and below it NAME = "value"'
+    if key == "annotations":
+        return (
+            'write [annotations] on a line of its own and below it com.hooks.NAME.enabled = "true"'
+        )
+    return _quote_hint(key, value) if len(path) == 1 else None
+
+
+def _env_hint(name: str, value: object) -> str | None:
+    if name in KEYS:
+        return misplaced(name, "env")[1]
+    if isinstance(value, dict):
+        return "a name that contains a dot must be quoted"
+    return _quote_hint(name, value)
+
+
+def _quote_hint(name: str, value: object) -> str | None:
+    text = scalar_text(value)
+    return None if text is None else f'write {name} = "{text}"'
+
+
+class TomlFloat(float):
+    """A float that remembers how it was written: 26.10 must not become 26.1 in an annotation."""
+
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        number = super().__new__(cls, text)
+        number.text = text.replace("_", "")
+        return number
+
+
+def scalar_text(value: object) -> str | None:
+    """A boolean, an integer or a float as TOML writes it; None for everything else."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, TomlFloat):
+        return value.text
+    # Python refuses to print integers of thousands of digits, TOML has 64 bits
+    if isinstance(value, int) and value.bit_length() <= 64:
+        return str(value)
+    return None
+
+
+def describe(value: object) -> str:
+    """The value as a reader knows it: `the integer 5`, `an array`."""
+    if isinstance(value, str):
+        return f'the string "{_short(value)}"'
+    if isinstance(value, list):
+        return "an array"
+    if isinstance(value, dict):
+        return "a table"
+    text = scalar_text(value)
+    if text is None:
+        return "an integer of more than 64 bits" if isinstance(value, int) else "a date or time"
+    if isinstance(value, bool):
+        return text
+    return f"the {'integer' if isinstance(value, int) else 'float'} {_short(text)}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,0 +1,44 @@
+"""One entry of `devices`: the path of a device or a CDI name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from container_engine.edf.model import Device
+from container_engine.edf.text import DeferredVar, Text
+from container_engine.errors import UserError
+
+if TYPE_CHECKING:
+    from container_engine.edf.model import Origin
+
+
+class DeviceError(UserError):
+    """An entry of `devices` that is neither a path nor a CDI name."""
+
+
+def parse_device(text: Text, origin: Origin) -> Device:
+    """The device that an expanded entry names; raises DeviceError."""
+    first = text if isinstance(text, str) else text.parts[0]
+    if isinstance(first, DeferredVar):
+        # A CDI name has a literal "=" in any sensible spelling, the path of a device has none.
+        return Device(text, is_cdi="=" in _literal(text), origin=origin)
+    if first.startswith("/"):
+        return Device(text, is_cdi=False, origin=origin)
+    literal = _literal(text)
+    vendor, slash, rest = literal.partition("/")
+    kind, equals, name = rest.partition("=")
+    if isinstance(text, str) and not (vendor and slash and kind and equals and name):
+        hint = f"did you mean '/{text}'?" if text.startswith("dev/") else _hint(literal)
+        raise DeviceError(f"'{text}' is neither the path of a device nor a CDI name", hint)
+    return Device(text, is_cdi=True, origin=origin)
+
+
+def _hint(text: str) -> str:
+    if "/" in text and "=" not in text:
+        return f"a CDI name ends in '=' and a device, for example '{text}=all'"
+    return "write for example '/dev/fuse' or 'nvidia.com/gpu=all'"
+
+
+def _literal(text: Text) -> str:
+    parts = (text,) if isinstance(text, str) else text.parts
+    return "".join(part for part in parts if isinstance(part, str))

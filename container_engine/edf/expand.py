@@ -1,0 +1,155 @@
+"""Variables in the strings of an EDF. No shell is ever involved, nothing is ever executed.
+
+Two steps: a scanner turns the string into nodes and refuses what is not supported, wherever it
+stands; then the nodes are evaluated, so that the word of a `${NAME:-word}` that is not needed may
+name variables that don't exist. What came out of a variable is *protected*: it is never scanned
+again, and a mount is not split at a colon in it.
+"""
+
+from __future__ import annotations
+
+from container_engine.edf.scan import ExpandError, Fault, Variable, scan
+from container_engine.edf.text import DeferredVar, Text, join
+
+TYPE_CHECKING = False  # spares the import of typing; type checkers take the name at its word
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+# A piece of an evaluated string, and whether it is protected.
+Piece = tuple["str | DeferredVar", bool]
+
+MAX_EXPANDED = 1 << 20
+
+
+class Scope:
+    """What the names in a string mean: `env` of the caller, `own` on top of it (EDF_DIR).
+
+    `deferred` tells whether a name that is defined in neither exists on the compute node.
+    """
+
+    __slots__ = ("deferred", "env", "own")
+
+    def __init__(
+        self, env: Mapping[str, str], own: Mapping[str, str], deferred: Callable[[str], bool]
+    ) -> None:
+        self.env = env
+        self.own = own
+        self.deferred = deferred
+
+    def get(self, name: str) -> str | None:
+        value = self.own.get(name)
+        return self.env.get(name) if value is None else value
+
+
+def expand(text: str, scope: Scope) -> Text:
+    """The text with every variable replaced; raises ExpandError with all faults."""
+    if "$" not in text and "`" not in text:
+        return text
+    return join([part for part, _ in pieces(text, scope)])
+
+
+def pieces(text: str, scope: Scope) -> list[Piece]:
+    """Like `expand`, but tells the text as written from the values of variables."""
+    evaluation = _Evaluation(scope)
+    result = evaluation.evaluate(scan(text))
+    if evaluation.faults:
+        raise ExpandError(evaluation.faults)
+    return result
+
+
+def escape(text: Text) -> str:
+    """The string that expands to `text` again, its deferred variables still deferred."""
+    if isinstance(text, str):
+        return text.replace("$", "$$").replace("`", "$`")
+    return "".join(
+        escape(part) if isinstance(part, str) else escape_variable(part) for part in text.parts
+    )
+
+
+def escape_variable(var: DeferredVar) -> str:
+    """The spelling of a deferred variable in an EDF."""
+    return f"${{{var.name}{var.op}{_escape_word(var.word)}}}"
+
+
+def deferred_names(text: Text) -> list[str]:
+    """The names of all deferred variables in the text, those in words included."""
+    if isinstance(text, str):
+        return []
+    names: list[str] = []
+    for part in text.parts:
+        if isinstance(part, DeferredVar):
+            names.append(part.name)
+            names.extend(deferred_names(part.word))
+    return names
+
+
+def _escape_word(word: Text) -> str:
+    parts = (word,) if isinstance(word, str) else word.parts
+    return "".join(
+        escape(part.replace("\\", "\\\\").replace("}", "\\}"))
+        if isinstance(part, str)
+        else escape_variable(part)
+        for part in parts
+    )
+
+
+class _Evaluation:
+    """From nodes to pieces; faults are collected so that one run names them all."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.faults: list[Fault] = []
+        self.size = 0
+
+    def evaluate(self, nodes: list[str | Variable], *, protected: bool = False) -> list[Piece]:
+        result: list[Piece] = []
+        for node in nodes:
+            if isinstance(node, str):
+                result.append((node, protected))
+                self._grow(node)
+            else:
+                result.extend(self._variable(node))
+        return result
+
+    def _variable(self, var: Variable) -> list[Piece]:
+        value = self.scope.get(var.name)
+        if var.name.startswith("image:") or (value is None and self.scope.deferred(var.name)):
+            return [(DeferredVar(var.name, var.op, self._word(var)), True)]
+        present = bool(value) if var.op.startswith(":") else value is not None
+        operator = var.op[-1:]
+        if operator == "+":
+            return self.evaluate(var.word, protected=True) if present else []
+        if present and value is not None:
+            return [(self._value(var.name, value), True)]
+        if operator == "-":
+            return self.evaluate(var.word, protected=True)
+        self._missing(var)
+        return []
+
+    def _word(self, var: Variable) -> Text:
+        return join([part for part, _ in self.evaluate(var.word)])
+
+    def _value(self, name: str, value: str) -> str:
+        self._grow(value)
+        if not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError:  # the interpreter's stand-ins for undecodable bytes
+                self.faults.append((f"the value of variable '{name}' is not valid UTF-8", None))
+        return value
+
+    def _missing(self, var: Variable) -> None:
+        if not var.op:
+            hint = f"export {var.name} before the launch, or write ${{{var.name}:-default}}"
+            self.faults.append((f"variable '{var.name}' is not defined", hint))
+            return
+        state = "unset or empty" if var.op == ":?" else "not set"
+        word = self._word(var)
+        reason = word if isinstance(word, str) else escape(word)
+        said = f": {reason}" if reason else ""
+        self.faults.append((f"variable '{var.name}' is {state}{said}", None))
+
+    def _grow(self, text: str) -> None:
+        self.size += len(text)
+        if self.size > MAX_EXPANDED:
+            raise ExpandError([(f"expands to more than {MAX_EXPANDED >> 20} MiB", None)])

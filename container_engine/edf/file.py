@@ -1,0 +1,88 @@
+"""One file: from its path to a layer and its bases, with every problem in it."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from container_engine.edf.check import TomlFloat, check
+from container_engine.edf.expand import Scope
+from container_engine.edf.layer import Layer
+from container_engine.edf.model import Problem
+from container_engine.edf.positions import TooDeepError, find_positions
+from container_engine.edf.reading import Reader
+from container_engine.edf.report import Report
+from container_engine.edf.source import SourceError, read_source
+from container_engine.edf.syntax import syntax_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from container_engine.edf.layer import Base
+    from container_engine.edf.positions import Positions
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a file is read against: the environment and the directory of the calling process."""
+
+    env: Mapping[str, str]
+    cwd: str
+    deferred: Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class EdfFile:
+    """What one file says by itself."""
+
+    layer: Layer
+    bases: tuple[Base, ...]
+    problems: tuple[Problem, ...]
+
+
+def read_file(path: str, setting: Setting) -> EdfFile:
+    """Reads, checks and expands one file; never raises for what is in it."""
+    try:
+        text = read_source(path)
+        positions = find_positions(text)
+    except (SourceError, TooDeepError) as error:
+        return _broken(Problem("error", path, error.line, "", error.message, error.hint))
+    data = _parse(path, text)
+    if isinstance(data, Problem):
+        return _broken(data)
+    return _interpret(path, data, positions, setting)
+
+
+def _broken(problem: Problem) -> EdfFile:
+    return EdfFile(Layer(), (), (problem,))
+
+
+def _parse(path: str, text: str) -> dict[str, Any] | Problem:
+    try:
+        return tomllib.loads(text, parse_float=TomlFloat)
+    except tomllib.TOMLDecodeError as error:
+        return syntax_problem(path, text, error)
+    except (ValueError, RecursionError) as error:  # an integer of thousands of digits
+        return Problem("error", path, 0, "", f"is not valid TOML: {error}")
+
+
+def _interpret(path: str, data: dict[str, Any], positions: Positions, setting: Setting) -> EdfFile:
+    report = Report(path, positions)
+    checked = check(data, report)
+    scope = Scope(setting.env, {"EDF_DIR": os.path.dirname(path)}, setting.deferred)
+    reader = Reader(checked, report, scope, setting.cwd)
+    layer = Layer(
+        image=reader.image(),
+        workdir=reader.workdir(),
+        writable=reader.switch("writable", checked.document.writable),
+        entrypoint=reader.switch("entrypoint", checked.document.entrypoint),
+        mounts=reader.mounts(),
+        devices=reader.devices(),
+        env=reader.env(),
+        annotations=reader.annotations(),
+        startup=reader.startup(),
+    )
+    bases = reader.bases()
+    return EdfFile(layer, bases, tuple(report.problems))

@@ -1,0 +1,99 @@
+"""`base_environment`: the chain of files behind one EDF, merged into one layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from container_engine.edf.file import read_file
+from container_engine.edf.layer import Layer, merge
+from container_engine.edf.locate import locate
+from container_engine.edf.model import Problem
+from container_engine.errors import UserError
+
+if TYPE_CHECKING:
+    from container_engine.edf.file import Setting
+    from container_engine.edf.layer import Base
+
+MAX_LEVELS = 10
+MAX_FILES = 100
+
+
+class InheritError(UserError):
+    """A base that would make the family endless or too large."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Merged:
+    """A file with all its bases; `chain` is the longest line of files that begins with it."""
+
+    layer: Layer
+    chain: tuple[str, ...]
+
+
+class Family:
+    """All files of one EDF. Each is read and checked once, however often it is inherited."""
+
+    def __init__(self, setting: Setting, search: tuple[str, ...]) -> None:
+        self.problems: list[Problem] = []
+        self.probed: dict[str, None] = {}
+        self.files: list[str] = []
+        self._setting = setting
+        self._search = search
+        self._merged: dict[str, _Merged] = {}
+
+    def merged(self, path: str) -> Layer:
+        """The layer of a file and all its bases; what is wrong is added to `problems`."""
+        return self._visit(path, ()).layer
+
+    def find(self, name: str) -> str:
+        """The path for a name; raises NotFoundError."""
+        return locate(name, self._setting.cwd, self._search, self.probed)
+
+    def _visit(self, path: str, above: tuple[str, ...]) -> _Merged:
+        known = self._merged.get(path)
+        if known is not None:
+            return known
+        self.probed.setdefault(path)
+        own = read_file(path, self._setting)
+        self.problems.extend(own.problems)
+        line = (*above, path)
+        layer = Layer()
+        chain: tuple[str, ...] = ()
+        for base in own.bases:
+            inherited = self._base(base, line)
+            if inherited is not None:
+                layer = merge(layer, inherited.layer, self.problems)
+                chain = max(chain, inherited.chain, key=len)
+        result = _Merged(merge(layer, own.layer, self.problems), (path, *chain))
+        self._merged[path] = result
+        self.files.append(path)
+        return result
+
+    def _base(self, base: Base, line: tuple[str, ...]) -> _Merged | None:
+        try:
+            path = self.find(base.name)
+            self._check_limits(path, line)
+        except UserError as error:
+            origin = base.origin
+            self.problems.append(
+                Problem("error", origin.file, origin.line, base.key, error.message, error.hint)
+            )
+            return None
+        return self._visit(path, line)
+
+    def _check_limits(self, path: str, line: tuple[str, ...]) -> None:
+        if path in line:
+            circle = _arrows((*line[line.index(path) :], path))
+            raise InheritError(f"inherits from itself: {circle}")
+        known = self._merged.get(path)
+        # every file of `line` is still being read and so not yet counted in `_merged`
+        if known is None and len(self._merged) + len(line) >= MAX_FILES:
+            raise InheritError(f"more than {MAX_FILES} files")
+        below = known.chain if known is not None else (path,)
+        if len(line) + len(below) > MAX_LEVELS:
+            raise InheritError(f"more than {MAX_LEVELS} levels: {_arrows((*line, *below))}")
+
+
+def _arrows(files: tuple[str, ...]) -> str:
+    return " -> ".join(files)

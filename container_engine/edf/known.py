@@ -1,0 +1,38 @@
+"""Names that users misspell, misplace or bring along from other tools."""
+
+from __future__ import annotations
+
+# What a hook accepts below `com.hooks.<name>.`
+HOOK_PARAMETERS: dict[str, tuple[str, ...]] = {
+    "aws_ofi_nccl": ("enabled", "variant"),
+    "cxi": ("enabled",),
+    "dcgm": ("enabled",),
+    "netstack": ("name", "source", "version"),
+    "nvidia_cuda_mps": ("enabled",),
+    "pmix": ("enabled",),
+    "slurm": ("enabled",),
+    "ssh": ("authorize_ssh_key", "enabled", "port"),
+}
+
+# Keys of container tools and job launchers that mean one of ours but don't look like it.
+FOREIGN_KEYS: dict[str, str] = {
+    "base": "base_environment",
+    "bind": "mounts",
+    "binds": "mounts",
+    "com": "annotations.com",
+    "container_image": "image",
+    "container_mounts": "mounts",
+    "container_workdir": "workdir",
+    "container_writable": "writable",
+    "cwd": "workdir",
+    "environment": "env",
+    "extends": "base_environment",
+    "from": "image",
+    "hooks": "annotations.com.hooks",
+    "inherit": "base_environment",
+    "inherits": "base_environment",
+    "variables": "env",
+    "volume": "mounts",
+    "volumes": "mounts",
+    "working_dir": "workdir",
+}

@@ -1,0 +1,103 @@
+"""One file of an EDF: checked, expanded, every value with its origin. And how two of them merge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from container_engine.edf.model import Annotation, Device, EnvEntry, Mount, Origin, Problem
+    from container_engine.edf.text import Text
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Sourced(Generic[T]):
+    """A single value and where it was written."""
+
+    value: T
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """An entry of `base_environment`; `key` is how a message names it."""
+
+    name: str
+    origin: Origin
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """The values of one file, or of several after a merge; None and empty mean: not said.
+
+    The mappings keep the order of writing. `mounts` has one entry per destination.
+    """
+
+    image: Sourced[str] | None = None
+    workdir: Sourced[Text] | None = None
+    writable: Sourced[bool] | None = None
+    entrypoint: Sourced[bool] | None = None
+    mounts: dict[Text, Mount] = field(default_factory=dict)
+    devices: dict[Text, Device] = field(default_factory=dict)
+    env: dict[str, EnvEntry] = field(default_factory=dict)
+    annotations: dict[str, Annotation] = field(default_factory=dict)
+    startup: dict[Text, Origin] = field(default_factory=dict)
+
+
+def merge(lower: Layer, upper: Layer, problems: list[Problem]) -> Layer:
+    """Both layers as one, `upper` winning; a mount that hides another one adds a warning."""
+    mounts = dict(lower.mounts)
+    for mount in upper.mounts.values():
+        add_mount(mounts, mount, problems)
+    return Layer(
+        image=upper.image or lower.image,
+        workdir=upper.workdir or lower.workdir,
+        writable=upper.writable or lower.writable,
+        entrypoint=upper.entrypoint or lower.entrypoint,
+        mounts=mounts,
+        devices=_appended(lower.devices, upper.devices),
+        env=lower.env | upper.env,
+        annotations=lower.annotations | upper.annotations,
+        startup=_appended(lower.startup, upper.startup),
+    )
+
+
+def _appended(lower: dict[Text, T], upper: dict[Text, T]) -> dict[Text, T]:
+    """The items of both; one that both have stays where and what it was first."""
+    return lower | {item: value for item, value in upper.items() if item not in lower}
+
+
+def add_mount(mounts: dict[Text, Mount], mount: Mount, problems: list[Problem]) -> None:
+    """Puts a mount in the place of another one with its destination; drops an exact repetition."""
+    other = mounts.get(mount.target)
+    if other is not None:
+        if _same(other, mount):
+            return
+        if other.source != mount.source:
+            problems.append(_hidden(other, mount))
+    mounts[mount.target] = mount
+
+
+def _same(one: Mount, other: Mount) -> bool:
+    return (one.kind, one.source, one.options) == (other.kind, other.source, other.options)
+
+
+def _hidden(loser: Mount, winner: Mount) -> Problem:
+    from container_engine.edf.expand import escape
+    from container_engine.edf.model import Problem
+
+    target, source, hidden = (
+        text if isinstance(text, str) else escape(text)
+        for text in (winner.target, winner.source, loser.source)
+    )
+    return Problem(
+        "warning",
+        winner.origin.file,
+        winner.origin.line,
+        "mounts",
+        f"'{target}' is mounted from '{source}' here and from '{hidden}' in {loser.origin}; "
+        "this one counts",
+    )

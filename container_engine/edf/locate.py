@@ -1,0 +1,119 @@
+"""From the name of an environment to the path of its file."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from container_engine.edf.nearest import nearest
+from container_engine.edf.source import reason
+from container_engine.errors import UserError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SITE_DIRECTORY = "/etc/edf"
+_MAX_LISTED = 2000
+
+
+class NotFoundError(UserError):
+    """No file for a name; the message lists where it was looked for."""
+
+
+def search_path(env: Mapping[str, str], site_dir: str = SITE_DIRECTORY) -> tuple[str, ...]:
+    """The directories in which a plain name is looked for: the user's, then the site's."""
+    own = env.get("EDF_PATH")
+    if own:
+        return (*filter(None, own.split(":")), site_dir)
+    home = env.get("HOME")
+    return (os.path.join(home, ".edf"), site_dir) if home else (site_dir,)
+
+
+def is_path(name: str) -> bool:
+    """Whether a name is a path by itself and not looked for in the search path."""
+    return name.startswith(("/", "./", "../")) or name.endswith(".toml")
+
+
+def locate(name: str, cwd: str, search: tuple[str, ...], probed: dict[str, None]) -> str:
+    """The absolute path for a name that is already expanded; raises NotFoundError.
+
+    Every path that is looked at is added to `probed`.
+    """
+    if not name:
+        raise NotFoundError("the name of the environment is empty")
+    if is_path(name):
+        path = _absolute(name, cwd)
+        if (failure := _failure(path, probed)) is None:
+            return path
+        raise NotFoundError(f"{failure}: '{path}'", _path_hint(name, path, cwd, search))
+    denied: list[str] = []
+    for directory in search:
+        path = _absolute(os.path.join(directory, f"{name}.toml"), cwd)
+        failure = _failure(path, probed)
+        if failure is None:
+            return path
+        if failure != _ABSENT:
+            denied.append(f" ({directory}: {failure})")
+    places = ", ".join(search) or "an empty search path"
+    raise NotFoundError(
+        f"no environment '{name}' in {places}{''.join(denied)}", _name_hint(name, cwd, search)
+    )
+
+
+_ABSENT = "no such file"
+
+
+def _failure(path: str, probed: dict[str, None]) -> str | None:
+    probed.setdefault(path)
+    try:
+        os.stat(path)
+    except (OSError, ValueError) as error:
+        absent = isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ENOTDIR)
+        return _ABSENT if absent else reason(error)
+    return None
+
+
+def _absolute(path: str, cwd: str) -> str:
+    joined = os.path.join(cwd, path)
+    if "/../" in f"{joined}/" and "\0" not in joined:
+        return os.path.realpath(joined)  # a/.. is not . where a is a symbolic link
+    return os.path.normpath(joined)
+
+
+def _path_hint(name: str, path: str, cwd: str, search: tuple[str, ...]) -> str | None:
+    if not name.endswith(".toml") and os.path.exists(f"{path}.toml"):
+        return f"did you mean '{name}.toml'?"
+    plain = name.removesuffix(".toml")
+    if not is_path(plain) and any(
+        os.path.exists(_absolute(os.path.join(directory, name), cwd)) for directory in search
+    ):
+        return f"write '{plain}', without '.toml', to search for it"
+    if name.startswith("~") or "/~" in name:
+        return "'~' is not expanded, write ${HOME}"
+    close = nearest(os.path.basename(path), _entries(os.path.dirname(path)))
+    return f"did you mean '{os.path.join(os.path.dirname(name), close)}'?" if close else None
+
+
+def _name_hint(name: str, cwd: str, search: tuple[str, ...]) -> str | None:
+    if os.path.exists(_absolute(f"{name}.toml", cwd)):
+        return f"did you mean './{name}.toml'?"
+    if os.path.isfile(_absolute(name, cwd)):
+        return f"did you mean './{name}'?"
+    if name.startswith("~"):
+        return "'~' is not expanded, write ${HOME}"
+    folder, base = os.path.split(name)
+    known = {
+        entry.removesuffix(".toml")
+        for directory in search
+        for entry in _entries(_absolute(os.path.join(directory, folder), cwd))
+    }
+    close = nearest(base, sorted(known))
+    return f"did you mean '{os.path.join(folder, close)}'?" if close else None
+
+
+def _entries(directory: str) -> list[str]:
+    try:
+        return sorted(e for e in os.listdir(directory)[:_MAX_LISTED] if e.endswith(".toml"))
+    except (OSError, ValueError):
+        return []

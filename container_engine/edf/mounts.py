@@ -1,0 +1,214 @@
+"""One entry of `mounts`: from its pieces to a checked mount, and back to the shortest string."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import TYPE_CHECKING
+
+from container_engine.edf.expand import escape, escape_variable
+from container_engine.edf.model import Mount
+from container_engine.edf.nearest import nearest
+from container_engine.edf.text import DeferredText, DeferredVar, Text, join
+from container_engine.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from container_engine.edf.expand import Piece
+    from container_engine.edf.model import Origin
+
+_ACCESS = ("ro", "rw")
+_BINDS = ("bind", "rbind")
+_PROPAGATION = (
+    "private", "rprivate", "slave", "rslave", "shared", "rshared", "unbindable", "runbindable",
+)  # fmt: skip
+_PLAIN = ("nosuid", "nodev", "noexec")
+FLAGS = (*_ACCESS, *_PLAIN, *_BINDS, *_PROPAGATION, "sqsh")
+_TMPFS_FLAGS = (*_ACCESS, *_PLAIN)
+_EXCLUSIVE = (_ACCESS, _BINDS, _PROPAGATION)
+REFUSED_TARGETS = ("/", "/proc", "/sys", "/dev")
+_COLON_HINT = r"a colon inside a path is written '\:'"
+
+
+class MountError(UserError):
+    """An entry of `mounts` that means nothing, or nothing that is allowed."""
+
+
+def parse_mount(pieces: Sequence[Piece], cwd: str, origin: Origin) -> Mount:
+    """The mount that an expanded entry describes; raises MountError. Touches no file."""
+    fields = _split(pieces)
+    if len(fields) > 3:
+        raise MountError(
+            f"expected SOURCE:DESTINATION:FLAGS, found {len(fields)} parts", _COLON_HINT
+        )
+    flags = _flags(fields[2]) if len(fields) == 3 else []
+    if fields[0] == "tmpfs" and len(fields) > 1:
+        return Mount("tmpfs", "tmpfs", _target(fields[1], cwd), _tmpfs_options(flags), origin)
+    if len(fields) == 2 and isinstance(fields[1], str) and fields[1] in FLAGS:
+        path = _shown(fields[0])
+        raise MountError(
+            f"the destination '{fields[1]}' is a flag", f"write '{path}:{path}:{fields[1]}'"
+        )
+    source = _source(fields[0], cwd)
+    target = _target(fields[1] if len(fields) > 1 else fields[0], cwd)
+    if "sqsh" in flags:
+        return Mount("squashfs", source, target, _squashfs_options(flags), origin)
+    return Mount("bind", source, target, _options(flags, FLAGS), origin)
+
+
+def mount_text(mount: Mount) -> str:
+    """The entry that `parse_mount` turns into this mount again, `$` escaped for an EDF."""
+    fields = [_escaped(mount.source), _escaped(mount.target)]
+    flags = [*mount.options, *(["sqsh"] if mount.kind == "squashfs" else [])]
+    if flags:
+        fields.append(escape("+".join(flags)))
+    return ":".join(fields)
+
+
+def _split(pieces: Sequence[Piece]) -> list[Text]:
+    """The fields between the colons of the text as written; a variable is never split."""
+    fields: list[list[str | DeferredVar]] = [[]]
+    for part, protected in pieces:
+        if protected or isinstance(part, DeferredVar):
+            fields[-1].append(part)
+            continue
+        first, *others = _split_literal(part)
+        fields[-1].append(first)
+        fields.extend([other] for other in others)
+    return [join(field) for field in fields]
+
+
+def _split_literal(text: str) -> list[str]:
+    r"""Split at each `:`; `\:` and `\\` stand for a colon and a backslash."""
+    if "\\" not in text:
+        return text.split(":")
+    fields: list[list[str]] = [[]]
+    chars = iter(text)
+    for char in chars:
+        if char == ":":
+            fields.append([])
+        elif char == "\\":
+            escaped = next(chars, "")
+            fields[-1].append(escaped if escaped in (":", "\\") and escaped else char + escaped)
+        else:
+            fields[-1].append(char)
+    return ["".join(field) for field in fields]
+
+
+def _source(text: Text, cwd: str) -> Text:
+    return _each_path(text, cwd, "source", _tidy)
+
+
+def _target(text: Text, cwd: str) -> Text:
+    target = _each_path(text, cwd, "destination", posixpath.normpath)
+    if isinstance(target, str):
+        target = "/" + target.lstrip("/")  # POSIX lets two leading slashes stand
+        if target in REFUSED_TARGETS:
+            raise MountError(f"'{target}' cannot be the destination of a mount")
+    return target
+
+
+def _each_path(text: Text, cwd: str, what: str, clean: Callable[[str], str]) -> Text:
+    """An absolute, clean path; of a deferred text only what is known is judged."""
+    if isinstance(text, str):
+        return clean(_absolute(text, cwd, what))
+    first, *others = text.parts
+    if isinstance(first, DeferredVar):
+        return text
+    return DeferredText((_absolute(first, cwd, what), *others))
+
+
+def _absolute(path: str, cwd: str, what: str) -> str:
+    if path.startswith("/"):
+        return path
+    if path in (".", "..") or path.startswith(("./", "../")):
+        return posixpath.join(cwd, path.removeprefix("./"))
+    if not path:
+        raise MountError(f"the {what} is empty")
+    hint = "a relative path begins with './'"
+    if path.startswith("~"):
+        hint = "'~' is not expanded, write ${HOME}"
+    raise MountError(f"the {what} '{path}' is not an absolute path", hint)
+
+
+def _tidy(path: str) -> str:
+    """Without doubled and trailing slashes and "."; a ".." stays, it may follow a link."""
+    return "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
+
+
+def _flags(text: Text) -> list[str]:
+    if isinstance(text, DeferredText):
+        raise MountError(
+            f"the flags '{escape(text)}' depend on a variable that only the node knows"
+        )
+    return [flag for flag in text.replace(",", "+").split("+") if flag]
+
+
+def _options(flags: list[str], allowed: Sequence[str]) -> tuple[str, ...]:
+    """The flags once each, in the order of writing; a creation flag says what happens anyway."""
+    chosen: dict[str, None] = {}
+    for flag in flags:
+        if flag in allowed:
+            chosen.setdefault(flag)
+        elif flag != "x-create" and not flag.startswith("x-create="):
+            raise _unknown_flag(flag, allowed)
+    for group in _EXCLUSIVE:
+        together = [flag for flag in chosen if flag in group]
+        if len(together) > 1:
+            raise MountError(f"the flags '{together[0]}' and '{together[1]}' exclude each other")
+    return tuple(chosen)
+
+
+def _unknown_flag(flag: str, allowed: Sequence[str]) -> MountError:
+    if flag.startswith(("/", ".")):
+        return MountError(f"'{flag}' stands where flags are expected", _COLON_HINT)
+    meant = nearest(flag, allowed)
+    suggestion = f", did you mean '{meant}'?" if meant else ""
+    return MountError(f"unknown flag '{flag}'{suggestion}", f"known are {', '.join(allowed)}")
+
+
+def _squashfs_options(flags: list[str]) -> tuple[str, ...]:
+    others = [flag for flag in flags if flag != "sqsh"]
+    for flag in others:
+        if flag != "ro":
+            raise MountError(f"'sqsh' goes with 'ro' only, not with '{flag}'")
+    return tuple(dict.fromkeys(others))
+
+
+def _tmpfs_options(flags: list[str]) -> tuple[str, ...]:
+    settings = {"size": _is_size, "mode": _is_mode}
+    plain: list[str] = []
+    chosen: dict[str, str] = {}
+    for flag in flags:
+        name, _, value = flag.partition("=")
+        if name not in settings:
+            plain.append(flag)
+        elif not settings[name](value):
+            example = "size=512m or size=50%" if name == "size" else "mode=1777"
+            raise MountError(f"bad value in '{flag}'", f"write for example {example}")
+        else:
+            chosen[name] = flag
+    return (*_options(plain, _TMPFS_FLAGS), *chosen.values())
+
+
+def _is_size(value: str) -> bool:
+    digits = value[:-1] if value[-1:] in tuple("kKmMgGtT%") else value
+    return digits.isascii() and digits.isdigit()
+
+
+def _is_mode(value: str) -> bool:
+    return 3 <= len(value) <= 4 and all(digit in "01234567" for digit in value)
+
+
+def _shown(text: Text) -> str:
+    return text if isinstance(text, str) else escape(text)
+
+
+def _escaped(text: Text) -> str:
+    parts = (text,) if isinstance(text, str) else text.parts
+    return "".join(
+        escape(part.replace("\\", "\\\\").replace(":", "\\:"))
+        if isinstance(part, str)
+        else escape_variable(part)
+        for part in parts
+    )

@@ -1,0 +1,38 @@
+"""Placeholders that the author of an example left for the user to replace."""
+
+from __future__ import annotations
+
+_PAIRS = (("{{", "}}"), ("<", ">"), ("{", "}"), ("[", "]"))
+_WORDS = ("USER", "USERNAME", "YOUR_USERNAME", "YOUR_USER", "your_username", "yourusername")
+_PATHS = ("/path/to/", "/your/path/", "/PATH/TO/")
+
+
+def find_placeholder(text: str) -> str | None:
+    """The first part of the text as written that looks like `<USER>`, `{{user}}` or `/path/to/`."""
+    for opening, closing in _PAIRS:
+        start = text.find(opening)
+        while start >= 0:
+            end = text.find(closing, start + len(opening))
+            if end < 0:
+                break
+            # the braces of ${VAR} are a variable and not a placeholder
+            if text[start - 1 : start] != "$" and _is_word(text[start + len(opening) : end]):
+                return text[start : end + len(closing)]
+            start = text.find(opening, start + len(opening))
+    if "/" in text:
+        for word in _WORDS:
+            if word in text.split("/"):
+                return word
+    return next((path for path in _PATHS if text.startswith(path)), None)
+
+
+def advice(placeholder: str) -> str:
+    """What to put in its place."""
+    if "user" in placeholder.lower():
+        return "write ${USER} for your own user name"
+    return "put your own value in its place"
+
+
+def _is_word(inner: str) -> bool:
+    name = inner.strip().replace("_", "").replace("-", "").replace(" ", "")
+    return 2 <= len(name) <= 40 and name.isalnum() and not name.isdigit()

@@ -1,0 +1,211 @@
+"""The values of one checked document, key by key: expanded and turned into what they mean."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import TYPE_CHECKING
+
+from container_engine.edf.annotations import check_names, flatten
+from container_engine.edf.devices import parse_device
+from container_engine.edf.expand import deferred_names, expand, pieces
+from container_engine.edf.layer import Base, Sourced, add_mount
+from container_engine.edf.model import Annotation, EnvEntry
+from container_engine.edf.mounts import parse_mount
+from container_engine.edf.placeholders import advice, find_placeholder
+from container_engine.edf.report import key_text
+from container_engine.edf.scan import ExpandError, names, scan
+from container_engine.edf.text import DeferredText, Text
+from container_engine.errors import UserError
+
+if TYPE_CHECKING:
+    from container_engine.edf.check import Checked
+    from container_engine.edf.expand import Scope
+    from container_engine.edf.model import Device, Mount, Origin
+    from container_engine.edf.positions import Path
+    from container_engine.edf.report import Report
+
+# In these, the value of the host is hardly ever what the container needs.
+_HOST_PATHS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
+_IMAGE = "image:"
+
+
+class Reader:
+    """Each method reads one key; what is wrong goes to the report and leaves the value out."""
+
+    def __init__(self, checked: Checked, report: Report, scope: Scope, cwd: str) -> None:
+        self._checked = checked
+        self._document = checked.document
+        self._report = report
+        self._scope = scope
+        self._cwd = cwd
+
+    def image(self) -> Sourced[str] | None:
+        path: Path = ("image",)
+        text = self._document.image
+        if text is None:
+            return None
+        value = None if self._is_placeholder(path, text) else self._known(path, text)
+        return None if value is None else Sourced(value, self._report.origin(path))
+
+    def workdir(self) -> Sourced[Text] | None:
+        path: Path = ("workdir",)
+        written = self._document.workdir
+        if written is None or self._is_placeholder(path, written):
+            return None
+        value = self._expand(path, written)
+        if value is None:
+            return None
+        try:
+            value = _working_directory(value, self._cwd)
+        except UserError as error:
+            self._report.failure(path, error)
+            return None
+        return Sourced(value, self._report.origin(path))
+
+    def switch(self, key: str, value: bool | None) -> Sourced[bool] | None:
+        return None if value is None else Sourced(value, self._report.origin((key,)))
+
+    def mounts(self) -> dict[Text, Mount]:
+        result: dict[Text, Mount] = {}
+        for path, written in self._items("mounts", self._document.mounts):
+            if self._is_placeholder(path, written) or not self._is_clean(path, written):
+                continue
+            try:
+                parts = pieces(written, self._scope)
+                mount = parse_mount(parts, self._cwd, self._report.origin(path))
+            except ExpandError as error:
+                self._report_faults(path, error)
+            except UserError as error:
+                self._report.failure(path, error)
+            else:
+                self._refuse_image_variables(path, mount.source)
+                self._refuse_image_variables(path, mount.target)
+                add_mount(result, mount, self._report.problems)
+        return result
+
+    def devices(self) -> dict[Text, Device]:
+        result: dict[Text, Device] = {}
+        for path, written in self._items("devices", self._document.devices):
+            text = self._expand(path, written)
+            if text is None:
+                continue
+            try:
+                device = parse_device(text, self._report.origin(path))
+            except UserError as error:
+                self._report.failure(path, error)
+            else:
+                self._refuse_image_variables(path, text)
+                result.setdefault(device.name, device)
+        return result
+
+    def startup(self) -> dict[Text, Origin]:
+        result: dict[Text, Origin] = {}
+        for path, written in self._items("startup", self._document.startup):
+            text = self._expand(path, written)
+            if text is not None:
+                result.setdefault(text, self._report.origin(path))
+        return result
+
+    def env(self) -> dict[str, EnvEntry]:
+        result: dict[str, EnvEntry] = {}
+        for name, written in self._document.env.items():
+            path: Path = ("env", name)
+            if not name or "=" in name or "\0" in name:
+                self._report.error(path, "not a name that a variable can have")
+                continue
+            text = self._expand(path, written)
+            if text is not None:
+                self._warn_of_host_path(name, written)
+                result[name] = EnvEntry(name, text, self._report.origin(path))
+        return result
+
+    def annotations(self) -> dict[str, Annotation]:
+        flat = flatten(self._document.annotations, self._report)
+        check_names(flat, self._report)
+        result: dict[str, Annotation] = {}
+        for key, (written, path) in flat.items():
+            value = None if self._is_placeholder(path, written) else self._known(path, written)
+            if value is not None:
+                result[key] = Annotation(key, value, self._report.origin(path))
+        return result
+
+    def bases(self) -> tuple[Base, ...]:
+        result: list[Base] = []
+        for path, written in self._items("base_environment", self._document.base_environment):
+            name = None if self._is_placeholder(path, written) else self._known(path, written)
+            if name is not None:
+                result.append(Base(name, self._report.origin(path), key_text(path)))
+        return tuple(result)
+
+    def _items(self, key: str, values: list[str]) -> list[tuple[Path, str]]:
+        return list(zip(self._checked.paths(key, len(values)), values, strict=True))
+
+    def _known(self, path: Path, written: str) -> str | None:
+        """The expanded value of a key that must be complete before the launch."""
+        text = self._expand(path, written)
+        if not isinstance(text, DeferredText):
+            return text
+        self._refuse_image_variables(path, text)
+        for name in deferred_names(text):
+            if not name.startswith(_IMAGE):
+                message = f"variable '{name}' is only known on the compute node, too late for this"
+                self._report.error(path, message)
+        return None
+
+    def _expand(self, path: Path, written: str) -> Text | None:
+        if not self._is_clean(path, written):
+            return None
+        try:
+            return expand(written, self._scope)
+        except ExpandError as error:
+            self._report_faults(path, error)
+            return None
+
+    def _is_clean(self, path: Path, written: str) -> bool:
+        if "\0" in written:
+            self._report.error(path, "contains a NUL character")
+            return False
+        return True
+
+    def _report_faults(self, path: Path, error: ExpandError) -> None:
+        for message, hint in error.faults:
+            self._report.error(path, message, hint)
+
+    def _refuse_image_variables(self, path: Path, text: Text) -> None:
+        for name in deferred_names(text):
+            if name.startswith(_IMAGE):
+                self._report.error(path, f"'${{{name}}}' cannot be used in this key")
+
+    def _is_placeholder(self, path: Path, written: str) -> bool:
+        """Whether nothing but a placeholder stands there; one inside of a value is a warning."""
+        found = find_placeholder(written)
+        if found is None:
+            return False
+        if found == written:
+            self._report.error(path, f"'{found}' is a placeholder", advice(found))
+            return True
+        self._report.warning(path, f"'{found}' looks like a placeholder", advice(found))
+        return False
+
+    def _warn_of_host_path(self, name: str, written: str) -> None:
+        if name in _HOST_PATHS and name in names(scan(written)):
+            self._report.warning(
+                ("env", name),
+                f"'${{{name}}}' is the value of the host, not that of the image",
+                f"write ${{image:{name}}} for the value of the image",
+            )
+
+
+def _working_directory(text: Text, cwd: str) -> Text:
+    first = text if isinstance(text, str) else text.parts[0]
+    if not isinstance(first, str) or first.startswith("/") or not text:
+        return text
+    if first in (".", "..") or first.startswith(("./", "../")):
+        joined = posixpath.join(cwd, first.removeprefix("./"))
+        if isinstance(text, DeferredText):
+            return DeferredText((joined, *text.parts[1:]))
+        return posixpath.normpath(joined)
+    hint = "'~' is not expanded, write ${HOME}" if first.startswith("~") else None
+    raise UserError(
+        f"'{first}' is not an absolute path", hint or "a relative path begins with './'"
+    )

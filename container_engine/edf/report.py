@@ -1,0 +1,58 @@
+"""Problems of one file, collected so that a single run names them all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from container_engine.edf.model import Origin, Problem
+
+if TYPE_CHECKING:
+    from container_engine.edf.model import Severity
+    from container_engine.edf.positions import Path, Positions
+    from container_engine.errors import CeError
+
+
+class Report:
+    """Takes problems for paths such as ("mounts", 1) and gives them a line and a readable key."""
+
+    def __init__(self, file: str, positions: Positions) -> None:
+        self.file = file
+        self.problems: list[Problem] = []
+        self._positions = positions
+
+    def origin(self, path: Path) -> Origin:
+        return Origin(self.file, self._positions.line(path))
+
+    def error(self, path: Path, message: str, hint: str | None = None) -> None:
+        self._add("error", path, message, hint)
+
+    def warning(self, path: Path, message: str, hint: str | None = None) -> None:
+        self._add("warning", path, message, hint)
+
+    def unknown(self, path: Path, message: str, hint: str | None = None) -> None:
+        """A warning whose message names the key by itself."""
+        line = self._positions.line(path)
+        self.problems.append(Problem("warning", self.file, line, "", message, hint))
+
+    def failure(self, path: Path, error: CeError) -> None:
+        self._add("error", path, error.message, error.hint)
+
+    def _add(self, severity: Severity, path: Path, message: str, hint: str | None) -> None:
+        line = self._positions.line(path)
+        self.problems.append(Problem(severity, self.file, line, key_text(path), message, hint))
+
+
+def key_text(path: Path) -> str:
+    """The path as a person writes it: `mounts[1]`, `env.HOME`, `annotations."a b"`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f"{'.' if text else ''}{_key_part(part)}"
+    return text
+
+
+def _key_part(part: str) -> str:
+    plain = part.isascii() and part.replace("-", "").replace("_", "").replace(".", "").isalnum()
+    return part if plain else '"' + part.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,179 @@
+"""From a string of an EDF to its nodes: literal text and variables, as written.
+
+What is not supported is refused here, wherever it stands, so that nothing of it can ever be run.
+"""
+
+from __future__ import annotations
+
+from container_engine.errors import UserError
+
+TYPE_CHECKING = False  # spares the import of typing; type checkers take the name at its word
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Fault = tuple["str", "str | None"]
+
+MAX_DEPTH = 20
+_NAME_START = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
+_NAME_CHARS = _NAME_START | frozenset("0123456789")
+_OPERATORS = (":-", ":+", ":?", "-", "+", "?")
+_NOT_EXECUTED = (
+    "run the command before the launch, export its output as a variable and use that here; "
+    "a literal {literal} is written {escaped}"
+)
+_FORMS = "supported are ${VAR} and ${VAR<op>word} with the operators :- - :+ + :? ?"
+
+
+class ExpandError(UserError):
+    """A string that cannot be expanded; `faults` are all reasons, each with its hint."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__(*faults[0])
+        self.faults = tuple(faults)
+
+
+class Variable:
+    """`$name` or `${name<op>word}` as written."""
+
+    __slots__ = ("name", "op", "word")
+
+    def __init__(self, name: str, op: str, word: list[str | Variable]) -> None:
+        self.name = name
+        self.op = op
+        self.word = word
+
+
+def scan(text: str) -> list[str | Variable]:
+    """The nodes of the text; raises ExpandError for what is not supported."""
+    return _Scanner(text).scan()
+
+
+def names(nodes: list[str | Variable]) -> set[str]:
+    """Every variable that the nodes mention, words included."""
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, Variable):
+            found |= {node.name} | names(node.word)
+    return found
+
+
+class _Scanner:
+    """From a string to nodes; each method leaves `pos` behind what it has read."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.pos = 0
+
+    def scan(self) -> list[str | Variable]:
+        nodes: list[str | Variable] = []
+        while self.pos < len(self.text):
+            at = self.text.find("$", self.pos)
+            end = len(self.text) if at < 0 else at
+            if "`" in self.text[self.pos : end]:
+                raise _backtick()
+            if end > self.pos:
+                nodes.append(self.text[self.pos : end])
+            self.pos = end
+            if at >= 0:
+                nodes.append(self._dollar(0))
+        return nodes
+
+    def _dollar(self, depth: int) -> str | Variable:
+        after = self.text[self.pos + 1 : self.pos + 2]
+        if after in ("$", "`") and after:
+            self.pos += 2
+            return after
+        if after == "(":
+            raise self._substitution()
+        if after == "{":
+            self.pos += 2
+            return self._braces(depth)
+        self.pos += 1
+        name = self._name()
+        return Variable(name, "", []) if name else "$"
+
+    def _name(self) -> str:
+        start = self.pos
+        if self.text[start : start + 1] not in _NAME_START:
+            return ""
+        end = start + 1
+        while end < len(self.text) and self.text[end] in _NAME_CHARS:
+            end += 1
+        self.pos = end
+        return self.text[start:end]
+
+    def _braces(self, depth: int) -> Variable:
+        start = self.pos - 2
+        if depth >= MAX_DEPTH:
+            raise ExpandError([(f"'${{' nested more than {MAX_DEPTH} deep", None)])
+        name = self._name()
+        if name == "image":
+            name += self._image_name()
+        op = self._operator()
+        if name and op:
+            return Variable(name, op, self._word(start, depth + 1))
+        if not name or self.text[self.pos : self.pos + 1] != "}":
+            raise self._unsupported(start)
+        self.pos += 1
+        return Variable(name, "", [])
+
+    def _image_name(self) -> str:
+        """The rest of `image:NAME`; "" if this is the variable `image` with an operator."""
+        if self.text[self.pos : self.pos + 1] != ":" or (
+            self.text[self.pos + 1 : self.pos + 2] not in _NAME_START
+        ):
+            return ""
+        self.pos += 1
+        return f":{self._name()}"
+
+    def _operator(self) -> str:
+        for op in _OPERATORS:
+            if self.text.startswith(op, self.pos):
+                self.pos += len(op)
+                return op
+        return ""
+
+    def _word(self, start: int, depth: int) -> list[str | Variable]:
+        """Everything up to the brace that closes; `\\}` and `\\\\` stand for `}` and `\\`."""
+        nodes: list[str | Variable] = []
+        run: list[str] = []
+        while self.pos < len(self.text):
+            char = self.text[self.pos]
+            if char == "}":
+                self.pos += 1
+                return [*nodes, "".join(run)]
+            if char == "`":
+                raise _backtick()
+            if char == "$":
+                nodes += ["".join(run), self._dollar(depth)]
+                run = []
+                continue
+            if char == "\\" and self.text[self.pos + 1 : self.pos + 2] in ("\\", "}"):
+                self.pos += 1
+            run.append(self.text[self.pos : self.pos + 1])
+            self.pos += 1
+        raise self._unsupported(start)
+
+    def _substitution(self) -> ExpandError:
+        kind = "arithmetic" if self.text.startswith("$((", self.pos) else "command substitution"
+        closing = "))" if kind == "arithmetic" else ")"
+        excerpt = self._excerpt(self.pos, closing)
+        hint = _NOT_EXECUTED.format(literal="'$('", escaped="'$$('")
+        return ExpandError([(f"{kind} '{excerpt}' is not supported in an EDF", hint)])
+
+    def _unsupported(self, start: int) -> ExpandError:
+        if self.text.find("}", self.pos) < 0:
+            excerpt = self._excerpt(start, "")
+            return ExpandError([(f"'{excerpt}' lacks its '}}'", "a literal '$' is written '$$'")])
+        excerpt = self._excerpt(start, "}")
+        return ExpandError([(f"'{excerpt}' is not supported in an EDF", _FORMS)])
+
+    def _excerpt(self, start: int, closing: str) -> str:
+        at = self.text.find(closing, start) if closing else -1
+        end = at + len(closing) if at >= 0 else len(self.text)
+        return self.text[start:end] if end - start <= 40 else f"{self.text[start : start + 37]}..."
+
+
+def _backtick() -> ExpandError:
+    hint = _NOT_EXECUTED.format(literal="backtick", escaped="'$`'")
+    return ExpandError([("a command in backticks is not supported in an EDF", hint)])

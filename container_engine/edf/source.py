@@ -1,0 +1,73 @@
+"""The bytes of an EDF: read with limits, and told apart from everything that is not a text file."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from container_engine.errors import UserError
+
+MAX_BYTES = 1 << 20
+
+
+class SourceError(UserError):
+    """A file that cannot be used as an EDF; `line` is 0 where no line is at fault."""
+
+    def __init__(self, message: str, hint: str | None = None, line: int = 0) -> None:
+        super().__init__(message, hint)
+        self.line = line
+
+
+def read_source(path: str) -> str:
+    """The text of a file, its line ends "\\n"; raises SourceError.
+
+    The only place where an EDF is read. Never waits (a FIFO is refused) and never reads more than
+    the limit. A byte order mark, which some editors write, is dropped.
+    """
+    data = _read_bytes(path)
+    if b"\0" in data:
+        line = data.count(b"\n", 0, data.index(b"\0")) + 1
+        raise SourceError("contains a NUL byte, so it is not a text file", line=line)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        found = f"byte 0x{data[error.start]:02x}"
+        raise SourceError(f"is not valid UTF-8: {found}", "save it as UTF-8", line) from error
+    return text.replace("\r\n", "\n")
+
+
+def _read_bytes(path: str) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    except (OSError, ValueError) as error:
+        raise SourceError(f"cannot be read: {reason(error)}") from error
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+            raise SourceError(f"is {kind}, not an EDF")
+        data = _read_all(descriptor)
+    except OSError as error:
+        raise SourceError(f"cannot be read: {reason(error)}") from error
+    finally:
+        os.close(descriptor)
+    if len(data) > MAX_BYTES:
+        raise SourceError(f"is larger than {MAX_BYTES >> 20} MiB, the limit for an EDF")
+    return data
+
+
+def _read_all(descriptor: int) -> bytes:
+    chunks: list[bytes] = []
+    left = MAX_BYTES + 1
+    while left and (chunk := os.read(descriptor, left)):
+        chunks.append(chunk)
+        left -= len(chunk)
+    return b"".join(chunks)
+
+
+def reason(error: OSError | ValueError) -> str:
+    """The kernel's reason in lower case."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror[0].lower() + error.strerror[1:]
+    return str(error)
