@@ -21,7 +21,7 @@ def render(model: type[BaseModel]) -> str:
 
 
 def write(models: Mapping[str, type[BaseModel]], arguments: Sequence[str]) -> None:
-    """Writes one file per model into the directory given as the only argument, or `edf_schemas`."""
-    directory = Path(*arguments[:1]) if arguments else Path("edf_schemas")
+    """Writes a file per model into the directory that is the only argument, or `edf_schemas`."""
+    directory = Path(*(arguments or ["edf_schemas"]))
     for name, model in models.items():
         (directory / name).write_text(render(model), encoding="utf-8")

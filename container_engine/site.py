@@ -74,9 +74,7 @@ def load(path: str, uid: int) -> SiteConfig:
 
 def _check_owner(path: str, status: os.stat_result, uid: int) -> None:
     if status.st_uid not in (0, uid):
-        raise SiteError(
-            f"{path}: owned by user {status.st_uid}, not by root", f"chown root {path}"
-        )
+        raise SiteError(f"{path}: owned by user {status.st_uid}, not by root", f"chown root {path}")
     if status.st_mode & _OTHERS_MAY_WRITE:
         raise SiteError(f"{path}: others than its owner may write it", f"chmod go-w {path}")
 

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-VERSION = 1
+VERSION: Literal[1] = 1
 
 Operator: TypeAlias = Literal["", ":-", "-", ":+", "+", ":?", "?"]
 

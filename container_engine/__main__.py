@@ -1,0 +1,5 @@
+import sys
+
+from container_engine.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,39 @@
+"""What a verb knows of the world around it: handed down instead of looked up."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Context(NamedTuple):
+    """The environment, directory and user of the caller, and where this program is installed.
+
+    `site_file` is what the hidden option --site names, else None.
+    """
+
+    env: Mapping[str, str]
+    cwd: str
+    uid: int
+    prefix: str
+    site_file: str | None = None
+
+    @property
+    def libexec(self) -> str:
+        return f"{self.prefix}/libexec/container-engine"
+
+
+def of_this_process(site_file: str | None) -> Context:
+    try:
+        cwd = os.getcwd()
+    except OSError as error:
+        raise UserError(
+            f"current directory: {error.strerror}", "it was removed; change into another one"
+        ) from None
+    return Context(os.environ, cwd, os.geteuid(), sys.prefix, site_file)

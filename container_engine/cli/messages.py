@@ -1,0 +1,66 @@
+"""How `ce` speaks on stderr: one line each, "ce: error: …", "ce: warning: …", "ce: hint: …"."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING
+
+from container_engine.errors import CeError, UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from container_engine.edf.model import Problem
+
+
+class RefusedError(UserError):
+    """An environment with at least one error; `problems` are all that was found, warnings too."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        first = next(problem for problem in problems if problem.severity == "error")
+        super().__init__(str(first), first.hint)
+        self.problems = tuple(problems)
+
+
+def of_error(error: CeError) -> str:
+    if isinstance(error, RefusedError):
+        return of_problems(error.problems)
+    return _lines("error", error.message, error.hint)
+
+
+def of_problems(problems: Sequence[Problem]) -> str:
+    return "".join(map(of_problem, problems))
+
+
+def of_problem(problem: Problem) -> str:
+    return _lines(problem.severity, str(problem), problem.hint, problem.excerpt)
+
+
+def of_warning(message: str) -> str:
+    return _lines("warning", message, None)
+
+
+def say(text: str) -> None:
+    """Prints what the functions above made. A stderr that nobody reads is no error."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def _lines(kind: str, message: str, hint: str | None, excerpt: str | None = None) -> str:
+    text = f"ce: {kind}: {_one_line(message)}\n"
+    if excerpt:
+        text += "".join(f"    {line}\n" for line in excerpt.splitlines())
+    if hint:
+        text += f"ce: hint: {_one_line(hint)}\n"
+    return text
+
+
+def _one_line(text: str) -> str:
+    """Line ends and other control characters from a user's file must not fake another message."""
+    return "".join(c if c.isprintable() or c == " " else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode()

@@ -1,0 +1,38 @@
+"""`ce plan NAME`: what a launch would do."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from container_engine.cli import messages
+from container_engine.cli.prepare import prepare
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.cli.context import Context
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="an environment: a name or the path of a file")
+    parser.add_argument("--json", action="store_true", help="the plan itself, as nodes receive it")
+    parser.add_argument(
+        "--for",
+        dest="caller",
+        choices=("srun", "salloc", "sbatch"),
+        help="the command that asks; a plan is the same for all",
+    )
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    prepared = prepare(arguments.name, context)
+    messages.say(prepared.notices)
+    if arguments.json:
+        sys.stdout.buffer.write(prepared.printed.encode())
+    elif prepared.plan is not None:
+        from container_engine.plan.show import show
+
+        sys.stdout.write(show(prepared.plan))
+    sys.stdout.flush()
+    return 0

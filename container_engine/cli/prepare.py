@@ -1,0 +1,116 @@
+"""From the name of an environment to a plan: what `ce plan` and `ce run` share."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine import __version__
+from container_engine.cli import messages
+from container_engine.cli.messages import RefusedError
+from container_engine.edf.load import load, search_path
+from container_engine.edf.model import Origin, Problem
+from container_engine.errors import UserError
+from container_engine.images.resolve import resolve
+from container_engine.plan import memo
+from container_engine.plan.build import build, missing_image
+from container_engine.site import SiteConfig
+from container_engine.site import candidates as site_files
+from container_engine.site import find as find_site
+from container_engine.site import load as load_site
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from container_engine.cli.context import Context
+    from container_engine.edf.model import Edf
+    from container_engine.images.resolve import Resolved
+    from container_engine.plan.model import LaunchPlan
+
+
+class Prepared(NamedTuple):
+    """`plan` is None where the EDF asks for no container. `notices` are lines for stderr."""
+
+    plan: LaunchPlan | None
+    notices: str
+
+    @property
+    def printed(self) -> str:
+        """What `ce plan --json` prints: nothing for no container."""
+        return "" if self.plan is None else self.plan.to_json() + "\n"
+
+
+class _Inputs(NamedTuple):
+    """What a plan is made from, recorded while it is made."""
+
+    environment: memo.Recorder
+    files: list[str]
+
+
+def prepare(name: str, context: Context) -> Prepared:
+    """The plan for the environment `name`; it is remembered for the next launch.
+
+    Raises RefusedError with every problem of the EDF, CeError for all else. May import an image.
+    """
+    started_ns = time.time_ns()
+    inputs = _Inputs(memo.Recorder(context.env), [])
+    prepared = _plan(name, context, inputs)
+    if context.site_file is None:
+        remembered = memo.Memo(
+            memo.key(name, context.cwd, context.prefix),
+            tuple(inputs.files),
+            inputs.environment.asked,
+            started_ns,
+            prepared.notices,
+            prepared.printed,
+        )
+        memo.remember(remembered, context.env, context.uid)
+    return prepared
+
+
+def _plan(name: str, context: Context, inputs: _Inputs) -> Prepared:
+    settings = _site(context, inputs)
+    loaded = load(
+        name,
+        env=inputs.environment,
+        cwd=context.cwd,
+        search=search_path(inputs.environment, settings.edf_dir),
+        deferred=settings.is_deferred,
+    )
+    inputs.files.extend(loaded.probed)
+    edf = loaded.edf
+    if edf is None or loaded.errors:
+        raise RefusedError(loaded.problems)
+    missing = missing_image(edf)
+    if missing:
+        raise RefusedError((*loaded.problems, missing))
+    notices = messages.of_problems(loaded.problems)
+    if edf.image == "":
+        on_host = f"{edf.image_origin}: image: empty: no container, this runs on the host"
+        return Prepared(None, notices + messages.of_warning(on_host))
+    resolved = _image(edf, loaded.problems, context, inputs)
+    built = build(edf, resolved.image, settings, __version__)
+    if built.plan is None:
+        raise RefusedError((*loaded.problems, *built.problems))
+    notices += "".join(map(messages.of_warning, resolved.notices))
+    return Prepared(built.plan, notices + messages.of_problems(built.problems))
+
+
+def _site(context: Context, inputs: _Inputs) -> SiteConfig:
+    if context.site_file is not None:
+        return load_site(context.site_file, context.uid)
+    inputs.files.extend(site_files(context.prefix))
+    path = find_site(context.prefix)
+    return SiteConfig() if path is None else load_site(path, context.uid)
+
+
+def _image(edf: Edf, problems: Sequence[Problem], context: Context, inputs: _Inputs) -> Resolved:
+    """The EDF's image; an error of the user's names the line that asks for it."""
+    try:
+        resolved = resolve(edf.image or "", context.cwd, context.env)
+    except UserError as error:
+        origin = edf.image_origin or Origin(edf.files[-1], 0)
+        refusal = Problem("error", origin.file, origin.line, "image", error.message, error.hint)
+        raise RefusedError((*problems, refusal)) from None
+    inputs.files.extend(resolved.consulted)
+    return resolved

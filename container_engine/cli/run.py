@@ -1,0 +1,70 @@
+"""`ce run NAME [--] COMMAND…`: one command in the container, without Slurm."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from container_engine.cli import messages
+from container_engine.edf.source import reason
+from container_engine.errors import UserError
+from container_engine.plan import quick
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.cli.context import Context
+
+NOT_STARTED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="an environment: a name or the path of a file")
+    parser.add_argument(
+        "command", metavar="COMMAND", nargs="...", help="the command and its arguments, after --"
+    )
+    parser.set_defaults(failure=NOT_STARTED)
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
+    if not command:
+        error = UserError("run: no command is given", "ce run NAME -- COMMAND")
+        messages.say(messages.of_error(error))
+        return 2
+    plan = _plan(arguments.name, context)
+    if plan is None:
+        return _run_on_host(command)
+    from container_engine.launch.session import run_in_container
+
+    return run_in_container(plan, command, context.libexec)
+
+
+def _plan(name: str, context: Context) -> dict[str, Any] | None:
+    """The plan as the node launcher reads it, or None for no container."""
+    key = tuple(map(os.fsencode, (name, context.cwd, context.prefix)))
+    remembered = None if context.site_file else quick.recall(key, os.environb, context.uid)
+    if remembered is not None:
+        notices, text = (part.decode("utf-8", "surrogateescape") for part in remembered)
+    else:
+        from container_engine.cli.prepare import prepare
+
+        prepared = prepare(name, context)
+        notices, text = prepared.notices, prepared.printed
+    messages.say(notices)
+    if not text:
+        return None
+    plan: dict[str, Any] = json.loads(text)
+    return plan
+
+
+def _run_on_host(command: list[str]) -> int:
+    try:
+        os.execvp(command[0], command)
+    except FileNotFoundError:
+        messages.say(messages.of_error(UserError(f"{command[0]}: command not found")))
+        return NOT_FOUND
+    except OSError as error:
+        messages.say(messages.of_error(UserError(f"{command[0]}: {reason(error)}")))
+        return NOT_EXECUTABLE

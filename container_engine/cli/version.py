@@ -1,0 +1,21 @@
+"""`ce version`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from container_engine import __version__
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.cli.context import Context
+
+
+def configure(_parser: argparse.ArgumentParser) -> None:
+    """Takes no arguments."""
+
+
+def execute(_arguments: argparse.Namespace, _context: Context) -> int:
+    print(f"ce {__version__}")
+    return 0

@@ -1,0 +1,122 @@
+"""What the maker of a SquashFS image said of it: environment, entrypoint, working directory.
+
+Looked for in this order:
+
+1. IMAGE.json, an OCI image configuration beside the file; imports write it.
+2. `etc/environment` and `etc/rc` in the image, where enroot's import leaves the same facts.
+3. Nothing: the default PATH of container engines.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from container_engine import process
+from container_engine.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_READ_TIMEOUT_S = 60
+_ENV_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)=(.*)")
+# the lines of the script that enroot's import makes of WorkingDir, Entrypoint and Cmd
+_RC_WORKDIR = re.compile(r'^cd "([^"]*)" && unset OLDPWD', re.MULTILINE)
+_RC_ENTRYPOINT = re.compile(r'^\s*exec\s+\S.*\S\s+"\$@"', re.MULTILINE)
+
+
+class ImageConfig(NamedTuple):
+    """`env` has a PATH. `source` says where this was read, "" if nowhere."""
+
+    env: Mapping[str, str]
+    entrypoint: tuple[str, ...] = ()
+    workdir: str | None = None
+    source: str = ""
+
+
+class _Run(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    env: tuple[str, ...] | None = Field(None, alias="Env")
+    entrypoint: tuple[str, ...] | None = Field(None, alias="Entrypoint")
+    workdir: str | None = Field(None, alias="WorkingDir")
+
+
+class _Document(BaseModel):
+    """The part that matters of an OCI image configuration (image-spec, config.md)."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    config: _Run | None = None
+
+
+def beside(image_path: str) -> str:
+    """Where the configuration of an image file lies."""
+    return f"{image_path}.json"
+
+
+def from_document(text: bytes, source: str) -> ImageConfig:
+    """The facts in an OCI image configuration. Raises UserError that names `source`."""
+    try:
+        run = _Document.model_validate_json(text).config or _Run()
+    except ValidationError as error:
+        problem = error.errors()[0]
+        key = ".".join(str(part) for part in problem["loc"])
+        raise UserError(
+            f"{source}: {f'{key}: ' if key else ''}{problem['msg'].lower()}",
+            "this file must be the OCI image configuration of the image beside it",
+        ) from None
+    pairs = (entry.partition("=") for entry in run.env or ())
+    env = {name: value for name, _equals, value in pairs if name}
+    return ImageConfig(_with_path(env), run.entrypoint or (), run.workdir or None, source)
+
+
+def from_files(image_path: str, env: Mapping[str, str]) -> ImageConfig:
+    """The facts that enroot's import leaves inside an image, as far as it did.
+
+    `env` is the environment for unsquashfs. Raises SiteError where that is missing or does not end.
+    """
+    environment = _cat(image_path, "etc/environment", env)
+    script = _cat(image_path, "etc/rc", env)
+    variables = parse_environment(environment or "")
+    workdir, entrypoint = parse_rc(script or "")
+    known = bool(variables or workdir or entrypoint)
+    source = f"{image_path} (/etc/environment, /etc/rc)" if known else ""
+    return ImageConfig(_with_path(variables), entrypoint, workdir, source)
+
+
+def parse_environment(text: str) -> dict[str, str]:
+    """KEY=VALUE lines; values may stand in quotes, as distributions write them."""
+    matches = (_ENV_LINE.fullmatch(line.strip()) for line in text.splitlines())
+    return {match[1]: _unquoted(match[2]) for match in matches if match}
+
+
+def parse_rc(text: str) -> tuple[str | None, tuple[str, ...]]:
+    """Working directory and entrypoint of an image with enroot's start script.
+
+    The script is the entrypoint: it changes the directory and then executes what it is given.
+    """
+    workdir = _RC_WORKDIR.search(text)
+    entrypoint = ("/bin/sh", "/etc/rc") if _RC_ENTRYPOINT.search(text) else ()
+    return (workdir[1] if workdir else None), entrypoint
+
+
+def _cat(image_path: str, member: str, env: Mapping[str, str]) -> str | None:
+    argv = ["unsquashfs", "-cat", image_path, member]
+    try:
+        return process.output(argv, env, _READ_TIMEOUT_S).decode("utf-8", "replace")
+    except process.CommandError:
+        return None  # its exit code does not tell a missing member from anything else
+
+
+def _unquoted(value: str) -> str:
+    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+    return value[1:-1] if quoted else value
+
+
+def _with_path(env: dict[str, str]) -> dict[str, str]:
+    """What Docker and Podman do: an image without a PATH gets one."""
+    return env if env.get("PATH") else {**env, "PATH": DEFAULT_PATH}

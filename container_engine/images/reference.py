@@ -1,0 +1,145 @@
+"""What `image = "…"` may say: a SquashFS file or a reference into a registry. Pure."""
+
+from __future__ import annotations
+
+import os.path
+import re
+from typing import NamedTuple, TypeAlias
+
+from container_engine.errors import UserError
+
+DEFAULT_REGISTRY = "docker.io"
+DEFAULT_TAG = "latest"
+SQUASHFS_SUFFIXES = (".sqsh", ".squashfs", ".sqfs")
+
+_SCHEME = "docker://"
+_COMPONENT = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_HOST = re.compile(
+    r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*"
+    r"|\[[0-9A-Fa-f:]+\])(?::[0-9]{1,5})?"
+)
+
+
+class FileImage(NamedTuple):
+    """A SquashFS file, by absolute path. `name` is what the user wrote."""
+
+    name: str
+    path: str
+
+
+class RegistryImage(NamedTuple):
+    """An image in a registry: `digest` where there is one, else `tag`, decides which."""
+
+    name: str
+    registry: str
+    repository: str
+    tag: str | None
+    digest: str | None
+    user: str | None = None
+
+    @property
+    def canonical(self) -> str:
+        """The same for every way to write it: docker.io/library/ubuntu:24.04."""
+        version = f"@{self.digest}" if self.digest else f":{self.tag}"
+        return f"{self.registry}/{self.repository}{version}"
+
+
+Reference: TypeAlias = FileImage | RegistryImage
+
+
+def parse(text: str, cwd: str) -> Reference:
+    """What `text`, with its variables expanded, refers to. Relative paths begin at `cwd`.
+
+    Raises UserError for text that is neither a path nor a reference. Nothing is looked up.
+    """
+    if text.startswith(("/", ".")):
+        return FileImage(text, os.path.join(cwd, text.removeprefix("./")))
+    return _parse_registry(text)
+
+
+def looks_like_file(text: str) -> bool:
+    """Whether somebody who wrote `text` may have meant a file beside them."""
+    return text.endswith(SQUASHFS_SUFFIXES) and not text.startswith((_SCHEME, "/", "."))
+
+
+def _parse_registry(text: str) -> RegistryImage:
+    rest = text.removeprefix(_SCHEME)
+    if "://" in rest:
+        raise _bad(text, f"'{rest.partition('://')[0]}://' is not supported, only '{_SCHEME}'")
+    rest, at_digest, digest = rest.partition("@sha256:")
+    user, rest = _split_user(text, rest)
+    registry, path = _split_registry(text, rest)
+    path, tag = _split_tag(path)
+    if registry == "docker.io" and "/" not in path:
+        path = f"library/{path}"
+    _check(text, registry, path, tag)
+    if not at_digest:
+        return RegistryImage(text, registry, path, tag or DEFAULT_TAG, None, user)
+    digest = f"sha256:{digest}"
+    if not _DIGEST.fullmatch(digest):
+        raise _bad(text, f"the digest '{digest}' is not 'sha256:' and 64 hexadecimal digits")
+    return RegistryImage(text, registry, path, tag, digest, user)
+
+
+def _split_user(text: str, rest: str) -> tuple[str | None, str]:
+    user, at, after = rest.partition("@")
+    if not at:
+        return None, rest
+    if "#" not in after and "/" not in after:
+        raise _bad(text, f"'{after}' after the '@' is neither a digest sha256:… nor a registry")
+    if not user:
+        raise _bad(text, "nothing stands before the '@'")
+    return user, after
+
+
+def _split_registry(text: str, rest: str) -> tuple[str, str]:
+    """Registry and the remainder: before a '#', else a first component that can only be a host."""
+    if "#" in rest:
+        registry, _hash, path = rest.partition("#")
+        if not registry:
+            raise _bad(text, "nothing stands before the '#'")
+    else:
+        first, slash, others = rest.partition("/")
+        is_host = bool(slash) and ("." in first or ":" in first or first == "localhost")
+        registry, path = (first, others) if is_host else (DEFAULT_REGISTRY, rest)
+    if not _HOST.fullmatch(registry):
+        raise _bad(text, f"'{registry}' is not the name of a registry")
+    # the name by which people know it is not the host that serves it
+    same = {"index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"}
+    return ("docker.io" if registry in same else registry), path
+
+
+def _split_tag(path: str) -> tuple[str, str | None]:
+    repository, colon, tag = path.rpartition(":")
+    return (repository, tag) if colon and "/" not in tag else (path, None)
+
+
+def _check(text: str, registry: str, path: str, tag: str | None) -> None:
+    if not path:
+        raise _bad(text, f"no image is named in registry '{registry}'")
+    for component in path.split("/"):
+        if not _COMPONENT.fullmatch(component):
+            raise _bad(text, _why_not_component(component))
+    if tag is not None and not _TAG.fullmatch(tag):
+        raise _bad(text, f"'{tag}' is not a tag" if tag else "nothing stands after the ':'")
+
+
+def _why_not_component(component: str) -> str:
+    if not component:
+        return "an empty name between two '/'"
+    if component != component.lower() and _COMPONENT.fullmatch(component.lower()):
+        return f"'{component}' has upper-case letters, which names in a registry never have"
+    return f"'{component}' is not a name that a registry knows"
+
+
+def _bad(text: str, why: str) -> UserError:
+    hint = None
+    if text.endswith(SQUASHFS_SUFFIXES):
+        hint = f"did you mean ./{text}? (a path begins with '/' or '.')"
+    elif text.startswith("~"):
+        hint = "'~' is not expanded in an EDF; write ${HOME}"
+    elif "/" in text and text.partition("/")[0].isupper():
+        hint = "a path begins with '/' or '.'"
+    return UserError(f"'{text}': {why}", hint)

@@ -1,0 +1,75 @@
+"""From what a user wrote to an image that a launch can use."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine.edf.source import reason
+from container_engine.errors import SiteError, UserError
+from container_engine.images import config, squashfs
+from container_engine.images.reference import FileImage, looks_like_file, parse
+from container_engine.plan.model import Image
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Resolved(NamedTuple):
+    """`consulted` are all paths that the outcome depends on, existing or not."""
+
+    image: Image
+    notices: tuple[str, ...]
+    consulted: tuple[str, ...]
+
+
+def resolve(text: str, cwd: str, tools_env: Mapping[str, str]) -> Resolved:
+    """The image `text`, complete and readable.
+
+    `tools_env` is the environment for the programs that read images. Raises CeError.
+    """
+    reference = parse(text, cwd)
+    if isinstance(reference, FileImage):
+        return from_file(reference.name, reference.path, tools_env)
+    if looks_like_file(text) and os.path.exists(os.path.join(cwd, text)):
+        raise UserError(
+            f"'{text}': a reference into a registry, for a path begins with '/' or '.'",
+            f"did you mean ./{text}?",
+        )
+    raise UserError(f"'{text}': images from registries must be imported first", "ce import")
+
+
+def from_file(
+    name: str, path: str, tools_env: Mapping[str, str], digest: str | None = None
+) -> Resolved:
+    """The image in the SquashFS file `path`, which the user calls `name`."""
+    squashfs.check(path)
+    beside = config.beside(path)
+    notices: tuple[str, ...] = ()
+    try:
+        with open(beside, "rb") as file:
+            facts = config.from_document(file.read(), beside)
+    except FileNotFoundError:
+        facts, notices = _from_inside(path, tools_env)
+    except OSError as error:
+        raise UserError(f"{beside}: {reason(error)}") from None
+    image = Image(
+        path=path,
+        name=name,
+        env=dict(facts.env),
+        entrypoint=facts.entrypoint,
+        workdir=facts.workdir,
+        digest=digest,
+        source=facts.source,
+    )
+    return Resolved(image, notices, (path, beside))
+
+
+def _from_inside(
+    path: str, tools_env: Mapping[str, str]
+) -> tuple[config.ImageConfig, tuple[str, ...]]:
+    try:
+        return config.from_files(path, tools_env), ()
+    except SiteError as error:
+        nothing = config.ImageConfig({"PATH": config.DEFAULT_PATH})
+        return nothing, (f"the image's own environment is unknown: {error}",)

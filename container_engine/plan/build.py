@@ -1,0 +1,155 @@
+"""From an effective EDF, a resolved image and the site's settings to the launch plan. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine.edf.model import Problem
+from container_engine.plan.imagevars import Resolver
+from container_engine.plan.model import (
+    Device,
+    EnvEntry,
+    Image,
+    LaunchPlan,
+    Mount,
+    Settings,
+    StartupLine,
+)
+
+if TYPE_CHECKING:
+    from container_engine.edf.model import Edf, Origin
+    from container_engine.plan.model import Text
+    from container_engine.site import SiteConfig
+
+
+class Built(NamedTuple):
+    """A plan unless some problem is an error."""
+
+    plan: LaunchPlan | None
+    problems: tuple[Problem, ...]
+
+
+def missing_image(edf: Edf) -> Problem | None:
+    """The refusal of an EDF in which nothing names an image. `image = ""` is not that."""
+    if edf.image is not None:
+        return None
+    return Problem(
+        "error",
+        edf.files[-1] if edf.files else edf.name,
+        0,
+        "image",
+        "missing, so this environment can only serve as a base of others",
+        hint='name an image, or write image = "" to run on the host on purpose',
+    )
+
+
+def build(edf: Edf, image: Image, site: SiteConfig, engine: str) -> Built:
+    """Everything a launch of `edf` does. `engine` is the version of the container engine.
+
+    The EDF has an image, which `image` is. All problems are found, not only the first.
+    """
+    texts = Resolver(image)
+    workdir, workdir_from = _workdir(edf, image, texts)
+    entrypoint, entrypoint_from = _entrypoint(edf, image, site)
+    plan = LaunchPlan(
+        engine=engine,
+        name=edf.name,
+        files=edf.files,
+        image=image.model_copy(update={"origin": _where(edf.image_origin)}),
+        workdir=workdir,
+        workdir_from=workdir_from,
+        writable=edf.writable,
+        writable_from=_where(edf.writable_origin),
+        entrypoint=entrypoint,
+        entrypoint_from=entrypoint_from,
+        mounts=_mounts(edf, texts),
+        devices=_devices(edf, texts),
+        env=_env(edf, texts),
+        annotations={entry.key: entry.value for entry in edf.annotations},
+        annotations_from={entry.key: str(entry.origin) for entry in edf.annotations},
+        startup=_startup(edf, texts),
+        settings=_settings(site),
+    )
+    problems = (*texts.problems, *_entrypoint_problems(edf, image))
+    return Built(None if texts.problems else plan, problems)
+
+
+def _where(origin: Origin | None) -> str:
+    return str(origin) if origin else "default"
+
+
+def _workdir(edf: Edf, image: Image, texts: Resolver) -> tuple[Text, str]:
+    if edf.workdir is not None and edf.workdir != "" and edf.workdir_origin is not None:
+        value = texts.text(edf.workdir, edf.workdir_origin, "workdir")
+        return value, str(edf.workdir_origin)
+    if image.workdir:
+        return image.workdir, "the image"
+    return "/", "default"
+
+
+def _entrypoint(edf: Edf, image: Image, site: SiteConfig) -> tuple[tuple[str, ...], str]:
+    if edf.entrypoint is not None:
+        wanted, origin = edf.entrypoint, _where(edf.entrypoint_origin)
+    else:
+        wanted, origin = site.entrypoint, "site" if site.entrypoint else "default"
+    return (image.entrypoint if wanted else ()), origin
+
+
+def _entrypoint_problems(edf: Edf, image: Image) -> list[Problem]:
+    origin = edf.entrypoint_origin
+    if not edf.entrypoint or image.entrypoint or origin is None:
+        return []
+    message = f"true, but {image.name} has no entrypoint: nothing is run before the tasks"
+    return [Problem("warning", origin.file, origin.line, "entrypoint", message)]
+
+
+def _mounts(edf: Edf, texts: Resolver) -> tuple[Mount, ...]:
+    return tuple(
+        Mount(
+            kind=mount.kind,
+            source=texts.text(mount.source, mount.origin, "mounts"),
+            target=texts.text(mount.target, mount.origin, "mounts"),
+            options=mount.options,
+            origin=str(mount.origin),
+        )
+        for mount in edf.mounts
+    )
+
+
+def _devices(edf: Edf, texts: Resolver) -> tuple[Device, ...]:
+    return tuple(
+        Device(
+            name=texts.text(device.name, device.origin, "devices"),
+            cdi=device.is_cdi,
+            origin=str(device.origin),
+        )
+        for device in edf.devices
+    )
+
+
+def _env(edf: Edf, texts: Resolver) -> tuple[EnvEntry, ...]:
+    return tuple(
+        EnvEntry(
+            name=entry.name,
+            # the empty string is how an EDF removes a variable
+            value=texts.text(entry.value, entry.origin, f"env.{entry.name}") or None,
+            origin=str(entry.origin),
+        )
+        for entry in edf.env
+    )
+
+
+def _startup(edf: Edf, texts: Resolver) -> tuple[StartupLine, ...]:
+    return tuple(
+        StartupLine(line=texts.text(line, origin, "startup"), origin=str(origin))
+        for line, origin in edf.startup
+    )
+
+
+def _settings(site: SiteConfig) -> Settings:
+    return Settings(
+        start_timeout_s=site.start_timeout_s,
+        tmpfs_size=site.tmpfs_size,
+        hooks_dirs=site.hooks_dirs,
+        root_remap=site.root_remap,
+    )

@@ -1,0 +1,98 @@
+"""`${image:NAME}`: variables whose value an image brings along, put into the plan's strings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from container_engine.edf.model import DeferredVar, Problem
+from container_engine.plan.model import Variable
+
+if TYPE_CHECKING:
+    from container_engine.edf.model import Origin
+    from container_engine.edf.model import Text as EdfText
+    from container_engine.plan.model import Image, Operator, Text
+
+PREFIX = "image:"
+
+
+class Resolver:
+    """Turns the EDF's strings into the plan's and collects what is wrong with them on the way."""
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self.problems: list[Problem] = []
+
+    def text(self, text: EdfText, origin: Origin, key: str) -> Text:
+        """`text` with the image's variables filled in; the node's stay."""
+        if isinstance(text, str):
+            return self._checked(text, origin, key)
+        parts: list[str | Variable] = []
+        for part in text.parts:
+            parts.extend(self._part(part, origin, key))
+        return _joined(parts)
+
+    def _part(self, part: str | DeferredVar, origin: Origin, key: str) -> list[str | Variable]:
+        if isinstance(part, str):
+            return [self._checked(part, origin, key)]
+        if part.name.startswith(PREFIX):
+            return _parts(self.text(self._chosen(part, origin, key), origin, key))
+        word = self.text(part.word, origin, key)
+        return [Variable(var=part.name, op=cast("Operator", part.op), word=word)]
+
+    def _chosen(self, variable: DeferredVar, origin: Origin, key: str) -> EdfText:
+        """What an image variable stands for: its value, or the word of its operator."""
+        name = variable.name.removeprefix(PREFIX)
+        value = self._image.env.get(name)
+        # the colon of an operator makes an empty value count as none
+        present = value is not None and not (variable.op.startswith(":") and value == "")
+        kind = variable.op[-1:]
+        if kind == "+":
+            return variable.word if present else ""
+        if present and value is not None:
+            return value
+        if kind == "-":
+            return variable.word
+        self._complain(name, variable, origin, key)
+        return ""
+
+    def _complain(self, name: str, variable: DeferredVar, origin: Origin, key: str) -> None:
+        # the word of ${…:?word} is the user's own message
+        said = variable.word if variable.op.endswith("?") else ""
+        message = said if isinstance(said, str) and said else "the image does not define it"
+        self._add(origin, key, f"${{{variable.name}}}: {message}", self._hint(name))
+
+    def _hint(self, name: str) -> str:
+        if not self._image.source:
+            path = self._image.path
+            return f"nothing is known of {path} but its files, there is no {path}.json"
+        return f"'${{image:{name}:-}}' is empty where the image has no {name}"
+
+    def _checked(self, text: str, origin: Origin, key: str) -> str:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            self._add(origin, key, f"{text!a} is not valid UTF-8 after expansion", None)
+            return ""
+        return text
+
+    def _add(self, origin: Origin, key: str, message: str, hint: str | None) -> None:
+        self.problems.append(Problem("error", origin.file, origin.line, key, message, hint))
+
+
+def _parts(text: Text) -> list[str | Variable]:
+    return [text] if isinstance(text, str) else list(text)
+
+
+def _joined(parts: list[str | Variable]) -> Text:
+    """Neighbouring strings merged; a plain string if no variable is left."""
+    merged: list[str | Variable] = []
+    for part in parts:
+        if isinstance(part, str) and merged and isinstance(merged[-1], str):
+            merged[-1] += part
+        elif part != "":
+            merged.append(part)
+    if not merged:
+        return ""
+    if len(merged) == 1 and isinstance(merged[0], str):
+        return merged[0]
+    return tuple(merged)

@@ -1,0 +1,79 @@
+"""A plan for people: what will happen, and on the right who asked for it. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from container_engine.plan.model import LaunchPlan, Mount, Text, Variable
+
+_LABEL_WIDTH = 13
+_MAX_ALIGNED = 60
+
+
+def show(plan: LaunchPlan) -> str:
+    """Several lines, each "label  what  # from where"."""
+    rows = [
+        ("environment", plan.name, ", ".join(plan.files)),
+        ("image", plan.image.path, plan.image.origin),
+        ("image says", _image_facts(plan), plan.image.source or "nothing is known but its files"),
+        ("workdir", text(plan.workdir), plan.workdir_from),
+        ("file system", "writable" if plan.writable else "read-only", plan.writable_from),
+        ("entrypoint", shlex.join(plan.entrypoint) or "none", plan.entrypoint_from),
+    ]
+    rows += [("mount", _mount(mount), mount.origin) for mount in plan.mounts]
+    rows += [("device", text(device.name), device.origin) for device in plan.devices]
+    rows += [("startup", text(step.line), step.origin) for step in plan.startup]
+    for entry in plan.env:
+        what = f"unset {entry.name}" if entry.value is None else f"{entry.name}={text(entry.value)}"
+        rows.append(("env", what, entry.origin))
+    for key, value in plan.annotations.items():
+        rows.append(("annotation", f"{key} = {value}", plan.annotations_from.get(key, "")))
+    return "".join(_layout(rows))
+
+
+def text(value: Text) -> str:
+    """The text as its author wrote it, as far as it is not known yet."""
+    if isinstance(value, str):
+        return value
+    return "".join(part if isinstance(part, str) else _variable(part) for part in value)
+
+
+def _variable(variable: Variable) -> str:
+    return f"${{{variable.var}{variable.op}{text(variable.word)}}}"
+
+
+def _image_facts(plan: LaunchPlan) -> str:
+    image = plan.image
+    facts = [f"{len(image.env)} variables", f"workdir {image.workdir or '/'}"]
+    facts.append(
+        f"entrypoint {shlex.join(image.entrypoint)}" if image.entrypoint else "no entrypoint"
+    )
+    return ", ".join(facts)
+
+
+def _mount(mount: Mount) -> str:
+    options = f" ({','.join(mount.options)})" if mount.options else ""
+    if mount.kind == "tmpfs":
+        return f"tmpfs on {text(mount.target)}{options}"
+    kind = "content of " if mount.kind == "squashfs" else ""
+    return f"{kind}{text(mount.source)} on {text(mount.target)}{options}"
+
+
+def _layout(rows: list[tuple[str, str, str]]) -> Iterable[str]:
+    shown = [(label, _printable(what), origin) for label, what, origin in rows]
+    width = max((len(what) for _l, what, _o in shown if len(what) <= _MAX_ALIGNED), default=0)
+    before = ""
+    for label, what, origin in shown:
+        head = "" if label == before else label
+        before = label
+        reason = f"  # {origin}" if origin else ""
+        yield f"{head:<{_LABEL_WIDTH}}{what:<{width}}{reason}\n".rstrip(" ")
+
+
+def _printable(what: str) -> str:
+    """One line, whatever a value holds."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in what)
