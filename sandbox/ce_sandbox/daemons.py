@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ce_sandbox import config, processes
-from ce_sandbox.layout import Layout, SandboxError
+from ce_sandbox.layout import MAX_NODES, Layout, SandboxError
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
+NODE_STOP_TIMEOUT_S = 2.0
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -27,7 +28,7 @@ class Daemon:
     argv: list[str]
 
     def pids(self) -> list[int]:
-        return processes.running(self.argv)
+        return processes.running([self.argv])
 
 
 def program(name: str) -> str:
@@ -104,10 +105,12 @@ def wait_for_munged(layout: Layout) -> None:
 def wait_for_nodes(layout: Layout, count: int) -> None:
     """Wait until every node can take a job."""
     wanted = set(config.node_names(count))
+    log = layout.log / "slurmctld.log"
+    _until(lambda: _serves(config.CONTROLLER_PORT), "slurmctld to listen", log)
     _until(
         lambda: {name for name, state in node_states(layout).items() if is_usable(state)} >= wanted,
         f"{count} nodes to be up",
-        layout.log / "slurmctld.log",
+        log,
     )
 
 
@@ -118,7 +121,7 @@ def is_usable(state: str) -> bool:
 
 def node_states(layout: Layout) -> dict[str, str]:
     """Node name to state as Slurm prints it; empty when the controller does not answer."""
-    if not _serves(config.CONTROLLER_PORT):
+    if not controller(layout).pids():
         return {}
     done = _client(layout, "sinfo", "--noheader", "--Node", "--format=%N %T")
     return dict(line.split() for line in done.stdout.splitlines()) if done.returncode == 0 else {}
@@ -155,11 +158,21 @@ def _last_line(log: Path) -> str:
     return lines[-1] if lines else f"{log.name} is empty"
 
 
-def stop(daemons: list[Daemon]) -> None:
-    """Stop them, politely first; steps that run under a slurmd go on."""
+def stop_slurm(layout: Layout) -> None:
+    """Stop the controller and every slurmd; steps go on.
+
+    A slurmd that cannot reach the controller any more may take its time to end, and it has no
+    state worth waiting for: the nodes go first, and not always politely.
+    """
+    nodes = [node(layout, name) for name in config.node_names(MAX_NODES)]
+    _stop(nodes, NODE_STOP_TIMEOUT_S)
+    _stop([controller(layout)], STOP_TIMEOUT_S)
+
+
+def _stop(daemons: list[Daemon], timeout_s: float) -> None:
     for signum in (signal.SIGTERM, signal.SIGKILL):
-        pids = [pid for daemon in daemons for pid in daemon.pids()]
-        processes.stop(pids, signum, STOP_TIMEOUT_S)
+        command_lines = [daemon.argv for daemon in daemons]
+        processes.stop(processes.running(command_lines), signum, timeout_s)
 
 
 def cancel_jobs(layout: Layout) -> None:

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 from ce_sandbox import daemons, machine, processes
-from ce_sandbox.layout import MAX_NODES, Layout, SandboxError
+from ce_sandbox.layout import Layout, SandboxError
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:
@@ -29,7 +29,7 @@ def bring_down(layout: Layout) -> None:
     if os.geteuid() != 0:
         raise SandboxError("sandbox/down: needs root")
     daemons.cancel_jobs(layout)
-    daemons.stop(daemons.all_daemons(layout, MAX_NODES)[1:])
+    daemons.stop_slurm(layout)
     for _ in range(10):
         left = processes.belonging_to(layout)
         if not left:

@@ -22,9 +22,9 @@ def _argv(pid: int) -> list[str]:
         return []
 
 
-def running(argv: list[str]) -> list[int]:
-    """The processes that run exactly this command line."""
-    return [pid for pid in _all_pids() if _argv(pid) == argv]
+def running(command_lines: list[list[str]]) -> list[int]:
+    """The processes that run exactly one of these command lines."""
+    return [pid for pid in _all_pids() if _argv(pid) in command_lines]
 
 
 def belonging_to(layout: Layout) -> set[int]:

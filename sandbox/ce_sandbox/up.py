@@ -112,7 +112,7 @@ def installed_engine(layout: Layout) -> config.Engine:
 def restart(layout: Layout) -> None:
     """Stop what runs with another configuration; jobs end, for their nodes may be gone."""
     daemons.cancel_jobs(layout)
-    daemons.stop(daemons.all_daemons(layout, MAX_NODES)[1:])
+    daemons.stop_slurm(layout)
 
 
 def start(layout: Layout, nodes: int) -> None:
