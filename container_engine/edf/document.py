@@ -5,12 +5,18 @@ pydantic serves here because the same class judges what users write and describe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
-
-if TYPE_CHECKING:
-    from pydantic.config import JsonDict
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
+from typing_extensions import TypeAliasType
 
 Since = "0.1"
 
@@ -19,10 +25,10 @@ def _one_or_more(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-_ANNOTATION_SCHEMA: JsonDict = {
-    "type": ["string", "boolean", "integer", "number", "object"],
-    "additionalProperties": {"$ref": "#/$defs/annotation"},
-}
+def _leave_inside(value: object, validate: ValidatorFunctionWrapHandler) -> object:
+    """Only the flattening can tell which nested values are good, and it has better messages."""
+    return value if isinstance(value, dict) else validate(value)
+
 
 Strings = list[str]
 OneOrMore = Annotated[
@@ -30,13 +36,10 @@ OneOrMore = Annotated[
     BeforeValidator(_one_or_more),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]
-# Only the flattening can tell which of the nested values are good, and it knows better messages.
-Annotations = Annotated[
-    dict[str, Any],
-    WithJsonSchema(
-        {"type": "object", "additionalProperties": {"$ref": "#/$defs/annotation"}},
-    ),
-]
+AnnotationValue = TypeAliasType(
+    "AnnotationValue", "str | bool | int | float | dict[str, AnnotationValue]"
+)
+Annotations = Annotated[dict[str, AnnotationValue], WrapValidator(_leave_inside)]
 
 
 class Document(BaseModel):
@@ -47,7 +50,6 @@ class Document(BaseModel):
         frozen=True,
         extra="forbid",
         title="Environment Definition File",
-        json_schema_extra={"$defs": {"annotation": _ANNOTATION_SCHEMA}},
     )
 
     base_environment: OneOrMore = Field(

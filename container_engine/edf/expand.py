@@ -59,16 +59,25 @@ def pieces(text: str, scope: Scope) -> list[Piece]:
 
 def escape(text: Text) -> str:
     """The string that expands to `text` again, its deferred variables still deferred."""
+    return spell(text, _escape_literal)
+
+
+def spell(text: Text, literal: Callable[[str], str]) -> str:
+    """The text with its deferred variables as `${NAME}`; `literal` spells what is between them."""
     if isinstance(text, str):
-        return text.replace("$", "$$").replace("`", "$`")
+        return literal(text)
     return "".join(
-        escape(part) if isinstance(part, str) else escape_variable(part) for part in text.parts
+        literal(part) if isinstance(part, str) else f"${{{part.name}{part.op}{_word(part.word)}}}"
+        for part in text.parts
     )
 
 
-def escape_variable(var: DeferredVar) -> str:
-    """The spelling of a deferred variable in an EDF."""
-    return f"${{{var.name}{var.op}{_escape_word(var.word)}}}"
+def _word(word: Text) -> str:
+    return spell(word, lambda part: _escape_literal(part.replace("\\", "\\\\").replace("}", "\\}")))
+
+
+def _escape_literal(text: str) -> str:
+    return text.replace("$", "$$").replace("`", "$`")
 
 
 def deferred_names(text: Text) -> list[str]:
@@ -81,16 +90,6 @@ def deferred_names(text: Text) -> list[str]:
             names.append(part.name)
             names.extend(deferred_names(part.word))
     return names
-
-
-def _escape_word(word: Text) -> str:
-    parts = (word,) if isinstance(word, str) else word.parts
-    return "".join(
-        escape(part.replace("\\", "\\\\").replace("}", "\\}"))
-        if isinstance(part, str)
-        else escape_variable(part)
-        for part in parts
-    )
 
 
 class _Evaluation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from container_engine.edf.expand import escape, escape_variable
+from container_engine.edf.expand import escape, spell
 from container_engine.edf.model import Mount
 from container_engine.edf.nearest import nearest
 from container_engine.edf.text import DeferredText, DeferredVar, Text, join
@@ -56,12 +56,12 @@ def parse_mount(pieces: Sequence[Piece], cwd: str, origin: Origin) -> Mount:
     return Mount("bind", source, target, _options(flags, FLAGS), origin)
 
 
-def mount_text(mount: Mount) -> str:
-    """The entry that `parse_mount` turns into this mount again, `$` escaped for an EDF."""
-    fields = [_escaped(mount.source), _escaped(mount.target)]
+def mount_text(mount: Mount, literal: Callable[[str], str]) -> str:
+    """The entry that `parse_mount` turns into this mount again; `literal` spells known text."""
+    fields = [_spelled(text, literal) for text in (mount.source, mount.target)]
     flags = [*mount.options, *(["sqsh"] if mount.kind == "squashfs" else [])]
     if flags:
-        fields.append(escape("+".join(flags)))
+        fields.append("+".join(flags))
     return ":".join(fields)
 
 
@@ -204,11 +204,6 @@ def _shown(text: Text) -> str:
     return text if isinstance(text, str) else escape(text)
 
 
-def _escaped(text: Text) -> str:
-    parts = (text,) if isinstance(text, str) else text.parts
-    return "".join(
-        escape(part.replace("\\", "\\\\").replace(":", "\\:"))
-        if isinstance(part, str)
-        else escape_variable(part)
-        for part in parts
-    )
+def _spelled(text: Text, literal: Callable[[str], str]) -> str:
+    # a variable is never split at a colon, so only the text around it needs the backslash
+    return spell(text, lambda part: literal(part.replace("\\", "\\\\").replace(":", "\\:")))

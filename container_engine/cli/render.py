@@ -1,0 +1,43 @@
+"""`ce render NAME`: the effective environment, as JSON or as an EDF of its own."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from container_engine.cli import messages
+from container_engine.cli.effective import load_effective
+from container_engine.edf.render import to_json, to_toml
+from container_engine.images.reference import FileImage, parse
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.cli.context import Context
+    from container_engine.edf.model import Edf
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="an environment: a name or the path of a file")
+    parser.add_argument(
+        "--format", choices=("json", "toml"), default="json", help="JSON, or TOML: an EDF again"
+    )
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    loaded = load_effective(arguments.name, context)
+    if loaded.edf is None:
+        raise messages.RefusedError(loaded.problems)
+    messages.say(messages.of_problems(loaded.problems))
+    edf = _anywhere(loaded.edf, context.cwd)
+    text = to_toml(edf) if arguments.format == "toml" else to_json(edf)
+    sys.stdout.buffer.write(text.encode())
+    sys.stdout.flush()
+    return 0
+
+
+def _anywhere(edf: Edf, cwd: str) -> Edf:
+    """The same environment with its image by absolute path, so that the directory is free."""
+    image = parse(edf.image, cwd) if edf.image else None
+    return replace(edf, image=image.path) if isinstance(image, FileImage) else edf

@@ -1,0 +1,89 @@
+"""`ce validate NAME…`: every problem of every file, in one run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+from container_engine.cli import messages
+from container_engine.cli.effective import load_effective
+from container_engine.cli.files import missing_files
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from container_engine.cli.context import Context
+    from container_engine.edf.model import Edf, Problem
+
+FORMAT_VERSION = 1
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "names", metavar="NAME", nargs="+", help="an environment: a name or the path of a file"
+    )
+    parser.add_argument("--strict", action="store_true", help="warnings are errors")
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    parser.add_argument(
+        "--check-files",
+        action="store_true",
+        help="also look for mount sources, key files and the image on this host",
+    )
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    """0 if all are valid, else 1. What was found goes to stderr, the verdicts to stdout."""
+    verdicts = [_judge(name, arguments, context) for name in arguments.names]
+    if arguments.json:
+        document = {
+            "version": FORMAT_VERSION,
+            "valid": all(verdict.valid for verdict in verdicts),
+            "environments": [verdict.as_json() for verdict in verdicts],
+        }
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    else:
+        for verdict in verdicts:
+            messages.say(messages.of_problems(verdict.problems))
+            sys.stdout.write(f"{verdict}\n")
+    sys.stdout.flush()
+    return 0 if all(verdict.valid for verdict in verdicts) else 1
+
+
+class _Verdict:
+    def __init__(self, name: str, edf: Edf | None, problems: Sequence[Problem]) -> None:
+        self.name = name
+        self.edf = edf
+        self.problems = tuple(problems)
+
+    @property
+    def valid(self) -> bool:
+        return not any(problem.severity == "error" for problem in self.problems)
+
+    def __str__(self) -> str:
+        name = self.name.encode(errors="backslashreplace").decode()
+        if not self.valid:
+            return f"{name}: not valid"
+        is_base = self.edf is not None and self.edf.image is None
+        return f"{name}: valid as a base, it names no image" if is_base else f"{name}: valid"
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "valid": self.valid,
+            "image": None if self.edf is None else self.edf.image,
+            "files": [] if self.edf is None else list(self.edf.files),
+            "problems": [asdict(problem) for problem in self.problems],
+        }
+
+
+def _judge(name: str, arguments: argparse.Namespace, context: Context) -> _Verdict:
+    loaded = load_effective(name, context)
+    problems = list(loaded.problems)
+    if arguments.check_files and loaded.edf is not None:
+        problems += missing_files(loaded.edf, context.cwd)
+    if arguments.strict:
+        problems = [replace(problem, severity="error") for problem in problems]
+    return _Verdict(name, loaded.edf, problems)

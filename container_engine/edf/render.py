@@ -1,0 +1,78 @@
+"""The effective EDF as text: merged, expanded, sorted, its bases gone."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from container_engine.edf.expand import escape, spell
+from container_engine.edf.mounts import mount_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from container_engine.edf.model import Edf
+
+# `false`, a string, an array or a table of strings.
+Value = bool | str | list[str] | dict[str, str]
+
+
+def to_json(edf: Edf) -> str:
+    """Values as the container sees them; what only the node knows stays `${NAME}`."""
+    values = _values(edf, lambda text: text)
+    return json.dumps(values, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def to_toml(edf: Edf) -> str:
+    """A valid EDF with the same meaning; rendering it gives the same text again."""
+    values = _values(edf, escape)
+    lines = [
+        f"{key} = {_toml_value(value)}"
+        for key, value in sorted(values.items())
+        if not isinstance(value, dict) and value != []
+    ]
+    for key, value in sorted(values.items()):
+        if isinstance(value, dict) and value:
+            lines += ["", f"[{key}]", *_toml_pairs(value)]
+    return "\n".join(lines) + "\n"
+
+
+def _values(edf: Edf, literal: Callable[[str], str]) -> dict[str, Value]:
+    values: dict[str, Value] = {
+        "annotations": {entry.key: literal(entry.value) for entry in edf.annotations},
+        "devices": [spell(device.name, literal) for device in edf.devices],
+        "env": {entry.name: spell(entry.value, literal) for entry in edf.env},
+        "mounts": [mount_text(mount, literal) for mount in edf.mounts],
+        "startup": [spell(line, literal) for line, _ in edf.startup],
+        "writable": edf.writable,
+    }
+    if edf.image is not None:
+        values["image"] = literal(edf.image)
+    if edf.workdir is not None:
+        values["workdir"] = spell(edf.workdir, literal)
+    if edf.entrypoint is not None:
+        values["entrypoint"] = edf.entrypoint
+    return values
+
+
+def _toml_pairs(table: Mapping[str, str]) -> list[str]:
+    return [f"{_toml_key(key)} = {_toml_string(table[key])}" for key in sorted(table)]
+
+
+def _toml_value(value: bool | str | list[str]) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _toml_string(value)
+    items = "".join(f"  {_toml_string(item)},\n" for item in value)
+    return f"[\n{items}]"
+
+
+def _toml_key(key: str) -> str:
+    bare = key.isascii() and key.replace("_", "").replace("-", "").isalnum()
+    return key if bare else _toml_string(key)
+
+
+def _toml_string(text: str) -> str:
+    # JSON escapes all that TOML wants escaped, except for DEL
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
