@@ -112,9 +112,10 @@ def _type_hint(path: Path, value: object) -> str | None:
     name = str(path[-1])
     if key == "env" and len(path) > 1:
         return _env_hint(name, value)
-    if key in _SWITCHES and isinstance(value, str):
-        switch = _LOOKS_LIKE_SWITCH.get(value.lower())
-        return f"write {key} = {switch}, without quotes" if switch else None
+    if key in _SWITCHES:
+        switch = _LOOKS_LIKE_SWITCH.get(str(value).lower())
+        quotes = ", without quotes" if isinstance(value, str) else ""
+        return f"write {key} = {switch}{quotes}" if switch else None
     if key in _ARRAYS and len(path) == 1 and isinstance(value, str):
         return f'write {key} = ["{_short(value)}"]'
     if key == "env":
@@ -123,7 +124,7 @@ def _type_hint(path: Path, value: object) -> str | None:
         return (
             'write [annotations] on a line of its own and below it com.hooks.NAME.enabled = "true"'
         )
-    return _quote_hint(key, value) if len(path) == 1 else None
+    return _quote_hint(key, value) if path in (("image",), ("workdir",)) else None
 
 
 def _env_hint(name: str, value: object) -> str | None:

@@ -64,8 +64,9 @@ def _parse(path: str, text: str) -> dict[str, Any] | Problem:
         return tomllib.loads(text, parse_float=TomlFloat)
     except tomllib.TOMLDecodeError as error:
         return syntax_problem(path, text, error)
-    except (ValueError, RecursionError) as error:  # an integer of thousands of digits
-        return Problem("error", path, 0, "", f"is not valid TOML: {error}")
+    except (ValueError, RecursionError):
+        # Python refuses to read an integer of thousands of digits
+        return Problem("error", path, 0, "", "contains a number of thousands of digits")
 
 
 def _interpret(path: str, data: dict[str, Any], positions: Positions, setting: Setting) -> EdfFile:
@@ -85,4 +86,5 @@ def _interpret(path: str, data: dict[str, Any], positions: Positions, setting: S
         startup=reader.startup(),
     )
     bases = reader.bases()
-    return EdfFile(layer, bases, tuple(report.problems))
+    problems = sorted(report.problems, key=lambda problem: problem.line)
+    return EdfFile(layer, bases, tuple(problems))

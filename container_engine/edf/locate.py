@@ -46,7 +46,8 @@ def locate(name: str, cwd: str, search: tuple[str, ...], probed: dict[str, None]
         path = _absolute(name, cwd)
         if (failure := _failure(path, probed)) is None:
             return path
-        raise NotFoundError(f"{failure}: '{path}'", _path_hint(name, path, cwd, search))
+        hint = _path_hint(name, path, cwd, search) if failure == _ABSENT else None
+        raise NotFoundError(f"{failure}: '{path}'", hint)
     denied: list[str] = []
     for directory in search:
         path = _absolute(os.path.join(directory, f"{name}.toml"), cwd)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _ACCESS = ("ro", "rw")
 _BINDS = ("bind", "rbind")
 _PROPAGATION = (
-    "private", "rprivate", "slave", "rslave", "shared", "rshared", "unbindable", "runbindable",
+    "private", "rprivate", "slave", "rslave", "shared", "rshared", "unbindable",
 )  # fmt: skip
 _PLAIN = ("nosuid", "nodev", "noexec")
 FLAGS = (*_ACCESS, *_PLAIN, *_BINDS, *_PROPAGATION, "sqsh")
@@ -126,6 +126,8 @@ def _absolute(path: str, cwd: str, what: str) -> str:
     if not path:
         raise MountError(f"the {what} is empty")
     hint = "a relative path begins with './'"
+    if path == "tmpfs":
+        hint = "write 'tmpfs:/DESTINATION'"
     if path.startswith("~"):
         hint = "'~' is not expanded, write ${HOME}"
     raise MountError(f"the {what} '{path}' is not an absolute path", hint)
