@@ -12,6 +12,10 @@ SCRIPTS := $(shell find container_engine -name '*_script.py.in')
 CHECKED := container_engine sandbox/ce_sandbox tests
 # One source of the requirements: pyproject.toml. $(call requirements,dev) adds that extra's.
 requirements = $(shell $(PYTHON) sandbox/requirements $(1))
+# What a prefix has is known by content: several working trees may install into the same one.
+digest = $(shell cat $(1) | sha256sum | cut -c1-16)
+REQUIRED := $(PREFIX)/.required-$(call digest,pyproject.toml)
+PACKAGE := $(PREFIX)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICENSE)
 
 .PHONY: help deps packages demo check format lint types unit c-tests test-integration test-slurm \
 	bench fuzz soak install sandbox-engine clean distclean
@@ -39,7 +43,7 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.build
 	@$(PIP) install -qq $(call requirements,dev)
 	@touch $@
 
-install: $(PREFIX)/.package ## build and install below PREFIX (default /opt/container-engine)
+install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-engine)
 	@$(MAKE) -s -C spank_plugin install PREFIX=$(PREFIX)
 	@set -e; for script in $(SCRIPTS); do \
 		name=$$(basename $$script _script.py.in); \
@@ -54,19 +58,19 @@ $(PREFIX)/.python: $(VENV)/.build
 	@$(PYTHON) -m venv --without-pip $(PREFIX)
 	@touch $@
 
-$(PREFIX)/.requirements: pyproject.toml $(PREFIX)/.python
+$(REQUIRED): $(PREFIX)/.python
 	@$(PIP) --python $(PREFIX)/bin/python3 install -qq $(call requirements)
-	@touch $@
+	@rm -f $(PREFIX)/.required-* && touch $@
 
-# A copy is built, so that neither the sources nor a parallel build are in the way.
-$(PREFIX)/.package: $(SOURCES) pyproject.toml LICENSE $(PREFIX)/.requirements
+# A copy is built, so that neither the sources nor an earlier build are in the way.
+$(PACKAGE): $(REQUIRED)
 	@rm -rf build/package && mkdir -p build/package
 	@cp -r container_engine pyproject.toml LICENSE build/package/
 	@if [ -f README.md ]; then cp README.md build/package/; else : > build/package/README.md; fi
 	@$(PIP) wheel -qq --no-deps --no-build-isolation -w build/package/wheel build/package
 	@$(PIP) --python $(PREFIX)/bin/python3 install -qq --no-deps --force-reinstall \
 		build/package/wheel/*.whl
-	@touch $@
+	@rm -f $(PREFIX)/.package-* && touch $@
 
 sandbox-engine:
 	@$(MAKE) -s install PREFIX=$(CE_SANDBOX_DIR)/prefix
@@ -75,9 +79,7 @@ format: $(VENV)/.dev ## put the Python sources into their form
 	@$(VENV)/bin/ruff format -q . && $(VENV)/bin/ruff check -q --fix .
 
 lint: $(VENV)/.dev ## form, lint and types of the Python sources
-	@$(VENV)/bin/ruff format --check .
-	@$(VENV)/bin/ruff check .
-	@$(VENV)/bin/mypy $(CHECKED)
+	@$(VENV)/bin/ruff format --check . && $(VENV)/bin/ruff check . && $(VENV)/bin/mypy $(CHECKED)
 
 unit: $(VENV)/.dev ## unit tests, without Slurm and Podman
 	@$(PYTEST) tests/unit
