@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
@@ -15,13 +16,15 @@ if TYPE_CHECKING:
 class Context(NamedTuple):
     """The environment, directory and user of the caller, and where this program is installed.
 
-    `site_file` is what the hidden option --site names, else None.
+    `started_ns` is a time before anything was read, by the clock of file systems. `site_file` is
+    what the hidden option --site names, else None.
     """
 
     env: Mapping[str, str]
     cwd: str
     uid: int
     prefix: str
+    started_ns: int
     site_file: str | None = None
 
     @property
@@ -36,4 +39,4 @@ def of_this_process(site_file: str | None) -> Context:
         raise UserError(
             f"current directory: {error.strerror}", "it was removed; change into another one"
         ) from None
-    return Context(os.environ, cwd, os.geteuid(), sys.prefix, site_file)
+    return Context(os.environ, cwd, os.geteuid(), sys.prefix, time.time_ns(), site_file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import signal
 import sys
@@ -68,6 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failure = PROBLEM
     try:
         words = sys.argv[1:] if arguments is None else list(arguments)
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # for locales without UTF-8
         if not words:
             sys.stdout.write(OVERVIEW)
             return 0

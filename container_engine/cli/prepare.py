@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine import __version__
@@ -52,7 +51,6 @@ def prepare(name: str, context: Context) -> Prepared:
 
     Raises RefusedError with every problem of the EDF, CeError for all else. May import an image.
     """
-    started_ns = time.time_ns()
     inputs = _Inputs(memo.Recorder(context.env), [])
     prepared = _plan(name, context, inputs)
     if context.site_file is None:
@@ -60,7 +58,7 @@ def prepare(name: str, context: Context) -> Prepared:
             memo.key(name, context.cwd, context.prefix),
             tuple(inputs.files),
             inputs.environment.asked,
-            started_ns,
+            context.started_ns,
             prepared.notices,
             prepared.printed,
         )

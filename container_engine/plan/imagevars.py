@@ -1,4 +1,4 @@
-"""`${image:NAME}`: variables whose value an image brings along, put into the plan's strings."""
+"""`${image:NAME}`: variables that an image brings along, put into the plan's strings. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Resolver:
     def text(self, text: EdfText, origin: Origin, key: str) -> Text:
         """`text` with the image's variables filled in; the node's stay."""
         if isinstance(text, str):
-            return self._checked(text, origin, key)
+            return text
         parts: list[str | Variable] = []
         for part in text.parts:
             parts.extend(self._part(part, origin, key))
@@ -33,7 +33,7 @@ class Resolver:
 
     def _part(self, part: str | DeferredVar, origin: Origin, key: str) -> list[str | Variable]:
         if isinstance(part, str):
-            return [self._checked(part, origin, key)]
+            return [part]
         if part.name.startswith(PREFIX):
             return _parts(self.text(self._chosen(part, origin, key), origin, key))
         word = self.text(part.word, origin, key)
@@ -59,24 +59,15 @@ class Resolver:
         # the word of ${…:?word} is the user's own message
         said = variable.word if variable.op.endswith("?") else ""
         message = said if isinstance(said, str) and said else "the image does not define it"
-        self._add(origin, key, f"${{{variable.name}}}: {message}", self._hint(name))
+        found = f"${{{variable.name}}}: {message}"
+        problem = Problem("error", origin.file, origin.line, key, found, self._hint(name))
+        self.problems.append(problem)
 
     def _hint(self, name: str) -> str:
         if not self._image.source:
             path = self._image.path
             return f"nothing is known of {path} but its files, there is no {path}.json"
         return f"'${{image:{name}:-}}' is empty where the image has no {name}"
-
-    def _checked(self, text: str, origin: Origin, key: str) -> str:
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            self._add(origin, key, f"{text!a} is not valid UTF-8 after expansion", None)
-            return ""
-        return text
-
-    def _add(self, origin: Origin, key: str, message: str, hint: str | None) -> None:
-        self.problems.append(Problem("error", origin.file, origin.line, key, message, hint))
 
 
 def _parts(text: Text) -> list[str | Variable]:

@@ -6,6 +6,7 @@ The node launcher reads the JSON with the standard library alone. Every part say
 
 from __future__ import annotations
 
+import json
 from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -109,10 +110,13 @@ class LaunchPlan(_Frozen):
     startup: tuple[StartupLine, ...] = ()
     settings: Settings = Settings()
 
-    def to_json(self, indent: int | None = None) -> str:
-        return self.model_dump_json(by_alias=True, indent=indent)
+    def to_json(self) -> str:
+        """One line. Bytes that are not UTF-8 (PEP 383) survive: JSON writes them as "\\udcff"."""
+        document = self.model_dump(by_alias=True)
+        text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+        return text.encode("utf-8", "backslashreplace").decode()
 
 
-def from_json(text: str | bytes) -> LaunchPlan:
-    """The plan that `to_json` wrote. Raises pydantic.ValidationError for anything else."""
-    return LaunchPlan.model_validate_json(text)
+def from_json(text: str) -> LaunchPlan:
+    """The plan that `to_json` wrote. Raises ValueError for anything else."""
+    return LaunchPlan.model_validate(json.loads(text))

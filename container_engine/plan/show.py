@@ -48,7 +48,8 @@ def _variable(variable: Variable) -> str:
 
 def _image_facts(plan: LaunchPlan) -> str:
     image = plan.image
-    facts = [f"{len(image.env)} variables", f"workdir {image.workdir or '/'}"]
+    count = len(image.env)
+    facts = [f"{count} variable{'' if count == 1 else 's'}", f"workdir {image.workdir or '/'}"]
     facts.append(
         f"entrypoint {shlex.join(image.entrypoint)}" if image.entrypoint else "no entrypoint"
     )
@@ -64,7 +65,7 @@ def _mount(mount: Mount) -> str:
 
 
 def _layout(rows: list[tuple[str, str, str]]) -> Iterable[str]:
-    shown = [(label, _printable(what), origin) for label, what, origin in rows]
+    shown = [(label, _printable(what), _printable(origin)) for label, what, origin in rows]
     width = max((len(what) for _l, what, _o in shown if len(what) <= _MAX_ALIGNED), default=0)
     before = ""
     for label, what, origin in shown:

@@ -1,0 +1,59 @@
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from container_engine.cli.context import Context
+from container_engine.cli.prepare import prepare
+from container_engine.plan import memo, quick
+from tests.unit import squashfs
+
+
+class User:
+    """Somebody with a home, an image and two directories of EDFs, who plans again and again."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.first, self.second = home / "first", home / "second"
+        self.cwd, self.prefix = home / "cwd", home / "prefix"
+        for directory in (self.first, self.second, self.cwd, self.prefix):
+            directory.mkdir()
+        self.image = squashfs.make(home / "i.sqsh", {"etc/environment": "FROM=inside\n"})
+        self.env = {
+            "HOME": str(home),
+            "EDF_PATH": f"{self.first}:{self.second}",
+            "PATH": os.environ["PATH"],
+            "SCRATCH": "/scratch/me",
+        }
+        self.write(self.second / "e.toml", 'workdir = "${SCRATCH}"')
+
+    def write(self, path: Path, text: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f'image = "{self.image}"\n{text}\n')
+
+    def context(self, later_s: float = 10) -> Context:
+        """As seen by a process that starts `later_s` from now, when all files have settled."""
+        started_ns = time.time_ns() + int(later_s * 1e9)
+        return Context(self.env, str(self.cwd), os.geteuid(), str(self.prefix), started_ns)
+
+    def plan(self, name: str = "e", later_s: float = 10) -> str:
+        return prepare(name, self.context(later_s)).printed
+
+    def recalled(self, name: str = "e", uid: int | None = None) -> str | None:
+        """What the quick way has, None if it must plan anew."""
+        environment = {os.fsencode(k): os.fsencode(v) for k, v in self.env.items()}
+        key = memo.key(name, str(self.cwd), str(self.prefix))
+        found = quick.recall(key, environment, os.geteuid() if uid is None else uid)
+        return None if found is None else found[1].decode()
+
+    def memos(self) -> list[Path]:
+        return sorted((self.home / ".cache/container-engine/plans").iterdir())
+
+
+@pytest.fixture
+def user(tmp_path: Path, need_tool: Callable[[str], str]) -> User:
+    need_tool("mksquashfs")
+    need_tool("unsquashfs")
+    return User(tmp_path)

@@ -1,0 +1,29 @@
+"""Effective EDFs and images for the tests of the plan builder."""
+
+import dataclasses
+
+from container_engine.edf.model import DeferredText, DeferredVar, Edf, EnvEntry, Origin
+from container_engine.plan.build import Built, build
+from container_engine.plan.model import Image
+from container_engine.site import SiteConfig
+
+HERE = Origin("/e.toml", 3)
+PLAIN = Image(path="/i.sqsh", name="/i.sqsh", env={"PATH": "/bin"}, source="/i.sqsh.json")
+
+
+def edf(**values: object) -> Edf:
+    smallest = Edf("e", ("/e.toml",), image="/i.sqsh", image_origin=Origin("/e.toml", 1))
+    return dataclasses.replace(smallest, **values)  # type: ignore[arg-type]
+
+
+def built(environment: Edf, image: Image = PLAIN, site: SiteConfig | None = None) -> Built:
+    return build(environment, image, site or SiteConfig(), "0")
+
+
+def variable(name: str, op: str = "", word: str = "") -> DeferredVar:
+    return DeferredVar(name, op, word)
+
+
+def entry(name: str, *parts: str | DeferredVar) -> EnvEntry:
+    whole = len(parts) == 1 and isinstance(parts[0], str)
+    return EnvEntry(name, parts[0] if whole else DeferredText(parts), HERE)  # type: ignore[arg-type]

@@ -1,0 +1,233 @@
+"""A remembered plan is used as long as it is right, and never longer."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import container_engine
+from container_engine.plan import memo
+from tests.unit import squashfs
+from tests.unit.plan.conftest import User
+
+Change = Callable[[User], object]
+
+
+def test_a_plan_is_remembered_as_it_was_printed(user: User) -> None:
+    printed = user.plan()
+    assert user.recalled() == printed
+    assert printed.endswith("}\n")
+
+
+def _replace_image(user: User) -> None:
+    squashfs.make(user.home / "other.sqsh", {"a": "b"}).rename(user.image)
+
+
+def _touch_image_in_place(user: User) -> None:
+    status = user.image.stat()
+    os.utime(user.image, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _write_config(user: User) -> None:
+    Path(f"{user.image}.json").write_text("{}")
+
+
+def _write_site_file(user: User) -> None:
+    directory = user.prefix / "etc/container-engine"
+    directory.mkdir(parents=True)
+    (directory / "site.toml").write_text("start_timeout_s = 5\n")
+
+
+def _appear_earlier(user: User) -> None:
+    user.write(user.first / "e.toml", 'workdir = "/other"')
+
+
+CHANGES: dict[str, Change] = {
+    "the EDF's content": lambda user: user.write(user.second / "e.toml", 'workdir = "/new"'),
+    "the EDF removed": lambda user: (user.second / "e.toml").unlink(),
+    "an EDF earlier in the search path": _appear_earlier,
+    "a variable changed": lambda user: user.env.update(SCRATCH="/scratch/you"),
+    "a variable unset": lambda user: user.env.pop("SCRATCH"),
+    "another search path": lambda user: user.env.update(EDF_PATH=str(user.second)),
+    "the image replaced": _replace_image,
+    "the image touched, its times restored": _touch_image_in_place,
+    "the image removed": lambda user: user.image.unlink(),
+    "a configuration beside the image": _write_config,
+    "a site file": _write_site_file,
+    "another directory": lambda user: setattr(user, "cwd", user.home),
+    "another installation": lambda user: setattr(user, "prefix", user.home),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_a_memo_ends_with(user: User, change: Change) -> None:
+    user.plan()
+    assert user.recalled() is not None
+    change(user)
+    assert user.recalled() is None
+
+
+def test_a_memo_does_not_depend_on_a_variable_that_no_file_names(user: User) -> None:
+    user.plan()
+    user.env["LINES"] = "25"
+    assert user.recalled() is not None
+
+
+def test_a_memo_ends_with_another_version_of_the_engine(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user.plan()
+    monkeypatch.setattr("container_engine.plan.quick.__version__", "99")
+    assert user.recalled() is None
+
+
+def test_a_memo_ends_when_the_engine_is_installed_anew(user: User) -> None:
+    user.plan()
+    assert container_engine.__file__.encode() in user.memos()[0].read_bytes()
+
+
+def test_a_variable_that_was_unset_ends_the_memo_when_it_is_set(user: User) -> None:
+    user.write(user.second / "e.toml", 'workdir = "${NOWHERE:-/x}"')
+    user.plan()
+    assert user.recalled() is not None
+    user.env["NOWHERE"] = ""
+    assert user.recalled() is None
+
+
+@pytest.mark.parametrize("reference", ["base", "./base.toml", "link/base.toml"])
+def test_a_memo_ends_when_a_base_changes_however_it_is_named(user: User, reference: str) -> None:
+    for version in ("1", "2"):
+        user.write(user.cwd / version / "base.toml", f'[env]\nV = "{version}"')
+    (user.cwd / "link").symlink_to("1")
+    for path in (user.cwd / "base.toml", user.first / "base.toml"):
+        path.symlink_to(user.cwd / "link/base.toml")
+    (user.cwd / "e.toml").write_text(f'base_environment = "{reference}"')
+    assert '"value":"1"' in user.plan("./e.toml")
+    assert user.recalled("./e.toml") is not None
+    (user.cwd / "link").unlink()
+    (user.cwd / "link").symlink_to("2")
+    assert user.recalled("./e.toml") is None
+    assert '"value":"2"' in user.plan("./e.toml")
+
+
+def test_a_relative_name_is_another_plan_in_another_directory(user: User) -> None:
+    user.write(user.cwd / "here.toml", 'workdir = "/one"')
+    user.write(user.home / "here.toml", 'workdir = "/two"')
+    user.plan("./here.toml")
+    user.cwd = user.home
+    assert '"workdir":"/two"' in user.plan("./here.toml")
+
+
+def test_nothing_is_remembered_of_files_that_changed_a_moment_ago(user: User) -> None:
+    user.plan(later_s=0)
+    assert user.recalled() is None
+
+
+def test_a_refused_environment_is_not_remembered(user: User) -> None:
+    user.env.pop("SCRATCH")
+    with pytest.raises(container_engine.errors.UserError):
+        user.plan()
+    assert user.recalled() is None
+
+
+def test_an_environment_without_container_is_remembered_with_its_notice(user: User) -> None:
+    (user.second / "e.toml").write_text('image = ""')
+    assert user.plan() == ""
+    assert user.recalled() == ""
+    assert b"ce: warning: " in user.memos()[0].read_bytes()
+
+
+def test_a_memo_and_its_directory_are_private(user: User) -> None:
+    previous = os.umask(0)
+    try:
+        user.plan()
+    finally:
+        os.umask(previous)
+    (file,) = user.memos()
+    assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+def _link_the_memo(user: User) -> None:
+    (file,) = user.memos()
+    file.rename(user.home / "elsewhere")
+    file.symlink_to(user.home / "elsewhere")
+
+
+def _link_the_directory(user: User) -> None:
+    place = user.memos()[0].parent
+    place.rename(user.home / "elsewhere")
+    place.symlink_to(user.home / "elsewhere")
+
+
+def _cut(user: User) -> None:
+    (file,) = user.memos()
+    os.truncate(file, file.stat().st_size - 6)
+
+
+NUMBER_OF_FILES = 5  # behind version, uid and the three parts of the key
+
+
+def _write_field(user: User, index: int, value: bytes) -> None:
+    (file,) = user.memos()
+    fields = file.read_bytes().split(b"\0")
+    assert fields[index].isdigit()
+    file.write_bytes(b"\0".join([*fields[:index], value, *fields[index + 1 :]]))
+
+
+TAMPERING: dict[str, Change] = {
+    "a link instead of the file": _link_the_memo,
+    "a link instead of the directory": _link_the_directory,
+    "a file that others may read": lambda user: user.memos()[0].chmod(0o644),
+    "a directory that others may write": lambda user: user.memos()[0].parent.chmod(0o777),
+    "a file cut short": _cut,
+    "an empty file": lambda user: user.memos()[0].write_bytes(b""),
+    "no number of files": lambda user: _write_field(user, NUMBER_OF_FILES, b"x"),
+    "a wrong number of files": lambda user: _write_field(user, NUMBER_OF_FILES, b"600"),
+    "a negative number of files": lambda user: _write_field(user, NUMBER_OF_FILES, b"-1"),
+}
+
+
+@pytest.mark.parametrize("tamper", TAMPERING.values(), ids=TAMPERING.keys())
+def test_a_memo_is_not_used_if_it_is(user: User, tamper: Change) -> None:
+    user.plan()
+    tamper(user)
+    assert user.recalled() is None
+
+
+def test_a_memo_of_another_user_is_not_used(user: User) -> None:
+    user.plan()
+    assert user.recalled(uid=os.geteuid() + 1) is None
+
+
+def test_nothing_is_remembered_where_others_may_write(user: User) -> None:
+    place = user.home / ".cache/container-engine/plans"
+    place.mkdir(parents=True)
+    place.chmod(0o777)
+    user.plan()
+    assert user.memos() == []
+
+
+@pytest.mark.parametrize("home", ["/proc/none", "relative", ""])
+def test_a_home_that_cannot_hold_memos_is_no_error(user: User, home: str) -> None:
+    user.env["HOME"] = home
+    assert user.plan() != ""
+
+
+def test_only_the_newest_memos_are_kept(user: User) -> None:
+    place = user.home / ".cache/container-engine/plans"
+    place.mkdir(parents=True, mode=0o700)
+    for age in range(memo.MAX_MEMOS):
+        old = place / f"old{age}"
+        old.touch()
+        os.utime(old, (1000 - age, 1000 - age))
+    user.plan()
+    names = {file.name for file in user.memos()}
+    assert len(names) == memo.MAX_MEMOS
+    assert f"old{memo.MAX_MEMOS - 1}" not in names
+    assert user.recalled() is not None
+
+
+def test_nothing_can_depend_on_the_whole_environment() -> None:
+    with pytest.raises(TypeError):
+        dict(memo.Recorder({"A": "1"}))

@@ -1,0 +1,21 @@
+"""The schemas that are checked in say what the models say."""
+
+from pathlib import Path
+
+import pytest
+
+from container_engine.plan.schema import MODELS
+from container_engine.schemas import render, write
+
+CHECKED_IN = Path(__file__).parents[3] / "edf_schemas"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_schema_is_not_stale(name: str) -> None:
+    stale = "run: python -m container_engine.plan.schema"
+    assert (CHECKED_IN / name).read_text(encoding="utf-8") == render(MODELS[name]), stale
+
+
+def test_the_schemas_are_written_into_the_directory_that_is_named(tmp_path: Path) -> None:
+    write(MODELS, [str(tmp_path)])
+    assert {path.name for path in tmp_path.iterdir()} == {"plan.json", "site.json"}

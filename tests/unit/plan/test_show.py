@@ -1,0 +1,39 @@
+"""What a person sees of a plan."""
+
+from container_engine.edf.model import Mount
+from container_engine.plan.show import show
+from tests.unit.plan.edfs import HERE, built, edf, entry, variable
+
+EXPECTED = """\
+environment  e                                     # /e.toml
+image        /i.sqsh                               # /e.toml:1
+image says   1 variable, workdir /, no entrypoint  # /i.sqsh.json
+workdir      /                                     # default
+file system  writable                              # default
+entrypoint   none                                  # default
+mount        /a on /b (ro,nodev)                   # /e.toml:3
+             content of /d.sqsh on /d              # /e.toml:3
+             tmpfs on /t (size=1g)                 # /e.toml:3
+env          unset A                               # /e.toml:3
+             B=x${SLURM_JOB_ID:-none}              # /e.toml:3
+             C=two\\nlines                          # /e.toml:3
+"""
+
+
+def test_a_plan_reads_as_a_table_with_reasons() -> None:
+    outcome = built(
+        edf(
+            mounts=(
+                Mount("bind", "/a", "/b", ("ro", "nodev"), HERE),
+                Mount("squashfs", "/d.sqsh", "/d", (), HERE),
+                Mount("tmpfs", "tmpfs", "/t", ("size=1g",), HERE),
+            ),
+            env=(
+                entry("A", ""),
+                entry("B", "x", variable("SLURM_JOB_ID", ":-", "none")),
+                entry("C", "two\nlines"),
+            ),
+        )
+    )
+    assert outcome.plan is not None
+    assert show(outcome.plan) == EXPECTED

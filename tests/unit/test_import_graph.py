@@ -1,0 +1,81 @@
+"""The folder list is the architecture: who may import whom, and what is pure."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "container_engine"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+# each room may import from those further down and from itself
+ROOMS = (
+    ("cli",),
+    ("launch", "images"),
+    ("plan",),
+    ("edf", "catalog", "site"),
+    ("process", "trace", "schemas"),
+    ("errors",),
+)
+LEVELS = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
+
+# what a pure module may not touch: processes, files, the environment, the clock, the network
+IMPURE = {"os", "io", "pathlib", "shutil", "subprocess", "tempfile", "time", "socket", "random"}
+
+
+def room(module: str) -> str | None:
+    """The room of container_engine.<room>.…; None for the package itself and foreign modules."""
+    parts = module.split(".")
+    return parts[1] if parts[0] == "container_engine" and len(parts) > 1 else None
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            assert node.module is not None
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(PACKAGE.parent).with_suffix("")).replace("/", ".")
+
+
+def docstring(path: Path) -> str:
+    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_imports_go_one_way_only(path: Path) -> None:
+    own = room(name_of(path))
+    if own is None or own in {"__init__", "__main__"}:
+        return
+    assert own in LEVELS, f"{own} has no place in ROOMS"
+    for target in filter(None, map(room, imports(path))):
+        if target in LEVELS and target != own:
+            assert LEVELS[target] > LEVELS[own], f"{name_of(path)} imports from {target}"
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if "Pure." in docstring(p)], ids=name_of)
+def test_a_module_that_says_it_is_pure_imports_nothing_else(path: Path) -> None:
+    touched = {name.partition(".")[0] for name in imports(path) - {"os.path"}}
+    assert not touched & IMPURE
+
+
+def test_planning_is_pure() -> None:
+    for name in ("plan/build.py", "plan/imagevars.py", "plan/show.py", "images/reference.py"):
+        assert "Pure." in docstring(PACKAGE / name), name
+
+
+def test_what_must_start_quickly_imports_nothing_slow() -> None:
+    quick = imports(PACKAGE / "plan/quick.py")
+    assert quick <= {"os", "stat", "collections.abc.Callable", "collections.abc.Mapping"} | {
+        "collections.abc.Sequence",
+        "container_engine.__version__",
+    }
+    for name in ("__init__.py", "plan/__init__.py", "errors.py"):
+        assert not imports(PACKAGE / name), name
