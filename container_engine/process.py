@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
 from typing import TYPE_CHECKING
 
 from container_engine.errors import CeError, SiteError
@@ -31,6 +30,8 @@ def output(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> byt
 
     Raises CommandError when it fails, SiteError when it is not installed or too slow.
     """
+    import subprocess
+
     try:
         done = subprocess.run(
             argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s
@@ -46,7 +47,13 @@ def output(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> byt
 
 def not_started(argv: Sequence[str], error: OSError) -> SiteError:
     hint = f"install {argv[0]}" if isinstance(error, FileNotFoundError) else None
-    return SiteError(f"cannot start {argv[0]}: {error.strerror}", hint)
+    return SiteError(f"cannot start {argv[0]}: {reason(error)}", hint)
+
+
+def reason(error: OSError) -> str:
+    """The kernel's reason in lower case."""
+    text = error.strerror or str(error)
+    return text[:1].lower() + text[1:]
 
 
 def too_slow(argv: Sequence[str], timeout_s: float) -> SiteError:

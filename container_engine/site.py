@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from container_engine.errors import SiteError
+from container_engine.process import reason
 
 SYSTEM_FILE = "/etc/container-engine/site.toml"
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -63,7 +64,7 @@ def load(path: str, uid: int) -> SiteConfig:
             _check_owner(path, os.fstat(file.fileno()), uid)
             content = tomllib.load(file)
     except OSError as error:
-        raise SiteError(f"{path}: {error.strerror}") from None
+        raise SiteError(f"{path}: {reason(error)}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SiteError(f"{path}: not valid TOML: {error}") from None
     try:

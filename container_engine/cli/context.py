@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
+from container_engine.process import reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +38,6 @@ def of_this_process(site_file: str | None) -> Context:
         cwd = os.getcwd()
     except OSError as error:
         raise UserError(
-            f"current directory: {error.strerror}", "it was removed; change into another one"
+            f"current directory: {reason(error)}", "it was removed; change into another one"
         ) from None
     return Context(os.environ, cwd, os.geteuid(), sys.prefix, time.time_ns(), site_file)

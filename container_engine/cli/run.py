@@ -7,9 +7,9 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from container_engine.cli import messages
-from container_engine.edf.source import reason
 from container_engine.errors import UserError
 from container_engine.plan import quick
+from container_engine.process import reason
 
 if TYPE_CHECKING:
     import argparse

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.edf.source import reason
 from container_engine.errors import SiteError, UserError
 from container_engine.images import config, squashfs
 from container_engine.images.reference import FileImage, looks_like_file, parse
 from container_engine.plan.model import Image
+from container_engine.process import reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,7 @@ def resolve(text: str, cwd: str, tools_env: Mapping[str, str]) -> Resolved:
     if looks_like_file(text) and os.path.exists(os.path.join(cwd, text)):
         raise UserError(
             f"'{text}': a reference into a registry, for a path begins with '/' or '.'",
-            f"did you mean ./{text}?",
+            f"did you mean './{text}'?",
         )
     raise UserError(f"'{text}': images from registries must be imported first", "ce import")
 

@@ -7,8 +7,8 @@ import stat
 import struct
 from typing import NamedTuple
 
-from container_engine.edf.source import reason
 from container_engine.errors import UserError
+from container_engine.process import reason
 
 _SUPERBLOCK = struct.Struct("<4s IIII HHHH HH QQ")
 _SUPERBLOCK_SIZE = 96  # with the table positions behind what is read here
@@ -76,7 +76,7 @@ def parse(path: str, head: bytes, size: int) -> Superblock:
         kind, hint = _recognise(head)
         raise UserError(f"'{path}': not a SquashFS file but {kind}", hint)
     if len(head) < _SUPERBLOCK_SIZE:
-        raise _cut_short(path, size, "more")
+        raise _cut_short(path, size, f"at least {_SUPERBLOCK_SIZE}")
     fields = _SUPERBLOCK.unpack_from(head)
     block_size, compression, major, bytes_used = fields[3], fields[5], fields[9], fields[12]
     if major != _VERSION:

@@ -1,0 +1,64 @@
+import os
+import subprocess
+import sysconfig
+import venv
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+SOURCES = Path(__file__).parents[3]
+TEMPLATE = SOURCES / "container_engine/plan/plan_script.py.in"
+
+
+class Installed(NamedTuple):
+    """An installation of `ce`, and somebody with a home who uses it."""
+
+    prefix: Path
+    home: Path
+
+    def run(
+        self, *argv: str, env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        environment = {"HOME": str(self.home), "PATH": os.environ["PATH"], **(env or {})}
+        return subprocess.run(
+            argv, env=environment, cwd=self.home, capture_output=True, text=True, timeout=60
+        )
+
+    def ce(
+        self, *words: str, env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return self.run(str(self.prefix / "bin/ce"), *words, env=env)
+
+    def quick(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return self.run(str(self.prefix / "libexec/container-engine/plan"), *words)
+
+
+def _script(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+@pytest.fixture(scope="session")
+def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As `make install` lays it out, but with these sources and the packages of this Python."""
+    prefix = tmp_path_factory.mktemp("prefix")
+    venv.EnvBuilder(symlinks=True).create(prefix)
+    (packages,) = prefix.glob("lib/python3*/site-packages")
+    (packages / "sources.pth").write_text(f"{SOURCES}\n{sysconfig.get_path('purelib')}\n")
+    start = "import sys\nfrom container_engine.cli.main import main\nsys.exit(main())\n"
+    _script(prefix / "bin/ce", f"#!{prefix}/bin/python3\n{start}")
+    filled = (
+        TEMPLATE.read_text().replace("@PREFIX@", str(prefix)).replace("@PACKAGES@", str(SOURCES))
+    )
+    _script(prefix / "libexec/container-engine/plan", filled)
+    return prefix
+
+
+@pytest.fixture
+def installed(prefix: Path, tmp_path: Path, need_tool: Callable[[str], str]) -> Installed:
+    need_tool("mksquashfs")
+    need_tool("unsquashfs")
+    return Installed(prefix, tmp_path)

@@ -1,0 +1,178 @@
+"""What a person sees of `ce`."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from container_engine.cli import plan as plan_verb
+from container_engine.cli.main import main
+from tests.unit import squashfs
+from tests.unit.cli.conftest import Installed
+
+
+def write(installed: Installed, text: str) -> Path:
+    squashfs.make(installed.home / "i.sqsh", {"etc/environment": "FROM=inside\n"})
+    file = installed.home / "e.toml"
+    file.write_text(text)
+    return file
+
+
+def test_ce_alone_says_what_it_can_do(installed: Installed) -> None:
+    done = installed.ce()
+    assert done.returncode == 0
+    for verb in ("validate", "plan", "run", "render", "import", "version"):
+        assert f"ce {verb}" in done.stdout
+
+
+def test_the_overview_is_printed_in_any_locale(installed: Installed) -> None:
+    done = installed.ce(env={"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"})
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["frobnicate"], "ce: error: argument VERB: invalid choice: 'frobnicate'"),
+        (["plan"], "ce: error: the following arguments are required: NAME"),
+        (["plan", "--wrong", "e"], "ce: error: unrecognized arguments: --wrong"),
+        (["run", "e"], "ce: error: run: no command is given"),
+    ],
+)
+def test_a_wrong_command_line_is_two_lines_and_exit_code_2(
+    installed: Installed, words: list[str], message: str
+) -> None:
+    done = installed.ce(*words)
+    error, hint = done.stderr.splitlines()
+    assert done.returncode == 2
+    assert error.startswith(message)
+    assert hint.startswith("ce: hint: ")
+
+
+def test_a_plan_is_printed_for_people_and_for_programs(installed: Installed) -> None:
+    file = write(installed, 'image = "./i.sqsh"\n[env]\nA = "${image:FROM}"\n')
+    shown = installed.ce("plan", "./e.toml")
+    assert "env          A=inside" in shown.stdout
+    assert f"# {file}:3\n" in shown.stdout
+    document = json.loads(installed.ce("plan", "--json", "./e.toml").stdout)
+    assert document["env"] == [{"name": "A", "value": "inside", "from": f"{file}:3"}]
+    assert document["image"]["path"] == str(installed.home / "i.sqsh")
+
+
+@pytest.mark.parametrize("words", [["plan"], ["plan", "--json"], ["run"]])
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("", ": image: missing, so this environment can only serve as a base of others"),
+        ('image = "./no.sqsh"', ":1: image: '{home}/no.sqsh': no such file or directory"),
+        ('image = "./e.toml"', ":1: image: '{home}/e.toml': not a SquashFS file but {kind}"),
+        ('image = "i.sqsh"', ":1: image: 'i.sqsh': a reference into a registry, {path}"),
+        (
+            'image = "./i.sqsh"\n[env]\nA = "${image:NO}"',
+            ":3: env.A: ${{image:NO}}: the image does not define it",
+        ),
+    ],
+)
+def test_what_cannot_be_planned_is_refused_by_every_verb_alike(
+    installed: Installed, words: list[str], text: str, error: str
+) -> None:
+    file = write(installed, text)
+    command = ["--", "true"] if words == ["run"] else []
+    done = installed.ce(*words, "./e.toml", *command)
+    known = {"home": installed.home, "kind": "something unknown"}
+    expected = error.format(**known, path="for a path begins with '/' or '.'")
+    assert done.stderr.splitlines()[0] == f"ce: error: {file}{expected}"
+    assert (done.returncode, done.stdout) == (125 if words == ["run"] else 1, "")
+
+
+def test_no_container_on_purpose_prints_nothing_but_a_notice(installed: Installed) -> None:
+    file = write(installed, 'image = ""')
+    done = installed.ce("plan", "--json", "./e.toml")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == (
+        f"ce: warning: {file}:1: image: empty: no container, this runs on the host\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "stdout"),
+    [
+        (["sh", "-c", "echo $1; exit 3", "x", "--help"], 3, "--help\n"),
+        (["/none"], 127, ""),
+        (["/etc/passwd"], 126, ""),
+        (["sh", "-c", "kill -9 $$"], -9, ""),
+    ],
+)
+@pytest.mark.parametrize("dashes", [["--"], []])
+def test_without_a_container_run_becomes_the_command(
+    installed: Installed, command: list[str], code: int, stdout: str, dashes: list[str]
+) -> None:
+    write(installed, 'image = ""')
+    done = installed.ce("run", "./e.toml", *dashes, *command)
+    assert (done.returncode, done.stdout) == (code, stdout)
+
+
+def test_control_characters_of_a_file_do_not_reach_the_terminal(installed: Installed) -> None:
+    write(installed, 'image = "./i\\u001b[2J\\nce: error: x.sqsh"')
+    done = installed.ce("plan", "./e.toml")
+    assert "\x1b" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_mistake_of_ours_is_one_line_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(plan_verb, "prepare", lambda _name, _context: 1 / 0)
+    monkeypatch.delenv("CE_DEBUG", raising=False)
+    assert main(["plan", "e"]) == 1
+    assert capsys.readouterr().err == (
+        "ce: internal error: ZeroDivisionError: division by zero\n"
+        "ce: hint: CE_DEBUG=1 shows where; please report it\n"
+    )
+
+
+def test_a_removed_directory_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert main(["plan", "e"]) == 1
+    assert capsys.readouterr().err.startswith(
+        "ce: error: current directory: no such file or directory\n"
+    )
+
+
+def test_the_site_file_of_the_installation_decides(installed: Installed, tmp_path: Path) -> None:
+    write(installed, 'image = "./i.sqsh"')
+    site = tmp_path / "site.toml"
+    site.write_text("tmpfs_size = '7m'\n")
+    done = installed.ce("--site", str(site), "plan", "--json", "./e.toml")
+    assert json.loads(done.stdout)["settings"]["tmpfs_size"] == "7m"
+
+
+def test_the_quick_way_prints_what_the_long_way_prints(installed: Installed) -> None:
+    write(installed, 'image = "./i.sqsh"\nworkdri = "/"\n[env]\nA = "ü ${HOME}"\n')
+    for file in (installed.home / "i.sqsh", installed.home / "e.toml"):
+        os.utime(file)
+    long = installed.ce("plan", "--json", "./e.toml")
+    assert "ce: warning: " in long.stderr
+    for words in (["./e.toml"], ["--for", "srun", "--", "./e.toml"]):
+        quick = installed.quick(*words)
+        assert (quick.returncode, quick.stdout, quick.stderr) == (0, long.stdout, long.stderr)
+
+
+def test_the_quick_way_fails_as_the_long_way_does(installed: Installed) -> None:
+    write(installed, 'image = "./no.sqsh"')
+    quick = installed.quick("--for", "sbatch", "--", "./e.toml")
+    long = installed.ce("plan", "--json", "./e.toml")
+    assert (quick.returncode, quick.stdout, quick.stderr) == (1, "", long.stderr)
+
+
+def test_the_quick_way_wants_one_name(installed: Installed) -> None:
+    done = installed.quick("a", "b")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "ce: error: usage: plan [--for srun|salloc|sbatch] NAME\n",
+    )

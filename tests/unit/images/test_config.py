@@ -1,0 +1,120 @@
+"""What is known of an image besides its files."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from container_engine.errors import UserError
+from container_engine.images.config import DEFAULT_PATH, from_document, parse_environment, parse_rc
+from container_engine.images.resolve import resolve
+from tests.unit import squashfs
+
+# as enroot writes it
+RC = """\
+# maintainer somebody
+
+mkdir -p "/opt/app" 2> /dev/null
+cd "/opt/app" && unset OLDPWD || exit 1
+
+if [ -s /etc/rc.local ]; then
+    . /etc/rc.local
+fi
+
+if [ $# -gt 0 ]; then
+    exec '/entry.sh' "$@"
+else
+    exec '/entry.sh' 'bash'
+fi
+"""
+
+
+@pytest.fixture
+def image(tmp_path: Path, need_tool: Callable[[str], str]) -> Path:
+    need_tool("mksquashfs")
+    need_tool("unsquashfs")
+    files = {"etc/environment": "PATH=/opt/app/bin\nA=b=c d\n", "etc/rc": RC}
+    return squashfs.make(tmp_path / "i.sqsh", files)
+
+
+def test_the_configuration_beside_the_file_counts_alone(image: Path) -> None:
+    run = {"Env": ["A=1", "B=x=y"], "Entrypoint": ["/e", "f"], "WorkingDir": "/w", "Cmd": ["c"]}
+    beside = Path(f"{image}.json")
+    beside.write_text(json.dumps({"config": run, "architecture": "amd64"}))
+    found = resolve("./i.sqsh", str(image.parent), os.environ).image
+    assert found.env == {"A": "1", "B": "x=y", "PATH": DEFAULT_PATH}
+    assert (found.entrypoint, found.workdir, found.source) == (("/e", "f"), "/w", str(beside))
+
+
+def test_what_enroot_left_in_an_image_is_found(image: Path) -> None:
+    found = resolve(str(image), "/", os.environ).image
+    assert found.env == {"PATH": "/opt/app/bin", "A": "b=c d"}
+    assert (found.workdir, found.entrypoint) == ("/opt/app", ("/bin/sh", "/etc/rc"))
+    assert found.source == f"{image} (/etc/environment, /etc/rc)"
+
+
+def test_an_image_of_which_nothing_is_known_has_the_usual_path(
+    tmp_path: Path, need_tool: Callable[[str], str]
+) -> None:
+    need_tool("mksquashfs")
+    need_tool("unsquashfs")
+    path = squashfs.make(tmp_path / "i.sqsh", {"a": "b"})
+    resolved = resolve(str(path), "/", os.environ)
+    found = resolved.image
+    assert (found.env, found.workdir, found.entrypoint) == ({"PATH": DEFAULT_PATH}, None, ())
+    assert (found.source, resolved.notices) == ("", ())
+
+
+def test_without_unsquashfs_a_notice_says_that_the_environment_is_unknown(image: Path) -> None:
+    resolved = resolve(str(image), "/", {**os.environ, "PATH": "/none"})
+    assert resolved.notices == (
+        "the image's own environment is unknown: cannot start unsquashfs: "
+        "no such file or directory",
+    )
+
+
+def test_all_that_was_looked_at_is_named(image: Path) -> None:
+    assert resolve(str(image), "/", os.environ).consulted == (str(image), f"{image}.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "invalid json: eof while parsing a value at line 1 column 0"),
+        ("[]", "input should be an object"),
+        ('{"config": {"Env": "A=1"}}', "config.Env: input should be a valid array"),
+    ],
+)
+def test_a_file_beside_that_is_no_configuration_is_an_error(
+    image: Path, text: str, why: str
+) -> None:
+    Path(f"{image}.json").write_text(text)
+    with pytest.raises(UserError) as caught:
+        resolve(str(image), "/", os.environ)
+    assert caught.value.message == f"{image}.json: {why}"
+
+
+@pytest.mark.parametrize("text", ["{}", '{"config": null}', '{"config": {"Env": null}}'])
+def test_a_configuration_may_leave_everything_out(text: str) -> None:
+    assert from_document(text.encode(), "f").env == {"PATH": DEFAULT_PATH}
+
+
+def test_a_bare_file_name_gets_a_hint(image: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        resolve("i.sqsh", str(image.parent), os.environ)
+    assert caught.value.hint == "did you mean './i.sqsh'?"
+
+
+def test_an_environment_file_may_have_quotes_comments_and_export() -> None:
+    text = "# c\nA=1\nexport B='two words'\nC=\"x\"\nD=\nnot a line\nE='a'b\n"
+    assert parse_environment(text) == {"A": "1", "B": "two words", "C": "x", "D": "", "E": "'a'b"}
+
+
+def test_a_start_script_that_only_executes_the_command_is_no_entrypoint() -> None:
+    assert parse_rc('cd "/" && unset OLDPWD || exit 1\nexec "$@"\n') == ("/", ())
+
+
+def test_another_start_script_is_nobodys_business() -> None:
+    assert parse_rc("#!/bin/sh\necho boot\n") == (None, ())
