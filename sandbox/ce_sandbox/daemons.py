@@ -99,17 +99,19 @@ def make_munge_key(layout: Layout) -> None:
 
 def wait_for_munged(layout: Layout) -> None:
     argv = [program("munge"), f"--socket={layout.munge_socket}", "--no-input", "--output=/dev/null"]
-    _until(lambda: _succeeds(argv), "munged to answer", layout.log / "munged.log")
+    _until(lambda: _succeeds(argv), "munged to answer", munged(layout), layout.log / "munged.log")
 
 
 def wait_for_nodes(layout: Layout, count: int) -> None:
     """Wait until every node can take a job."""
     wanted = set(config.node_names(count))
     log = layout.log / "slurmctld.log"
-    _until(lambda: _serves(config.CONTROLLER_PORT), "slurmctld to listen", log)
+    slurmctld = controller(layout)
+    _until(lambda: _serves(config.CONTROLLER_PORT), "slurmctld to listen", slurmctld, log)
     _until(
         lambda: {name for name, state in node_states(layout).items() if is_usable(state)} >= wanted,
         f"{count} nodes to be up",
+        slurmctld,
         log,
     )
 
@@ -139,10 +141,12 @@ def _succeeds(argv: list[str]) -> bool:
     return done.returncode == 0
 
 
-def _until(ready: Callable[[], bool], what: str, log: Path) -> None:
+def _until(ready: Callable[[], bool], what: str, daemon: Daemon, log: Path) -> None:
     """Daemons tell nobody when they are ready, so ask until they are; not for ever."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while not ready():
+        if not daemon.pids():
+            raise SandboxError(f"{daemon.name} ended: {_last_line(log)}", f"see {log.parent}")
         if time.monotonic() > deadline:
             raise SandboxError(
                 f"waited {START_TIMEOUT_S:.0f} s for {what}: {_last_line(log)}", f"see {log.parent}"
