@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from container_engine.errors import CeError, SiteError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    import subprocess
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+# subprocess's own numbers and ours, so that a start that runs nothing does without the import
+_PIPE, _NOTHING, _STDERR = -1, -3, 2
 
 
 class CommandError(CeError):
@@ -30,22 +35,12 @@ def output(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> byt
 
     Raises CommandError when it fails, SiteError when it is not installed or too slow.
     """
-    import subprocess
-
-    try:
-        done = subprocess.run(
-            argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s
-        )
-    except OSError as error:
-        raise not_started(argv, error) from None
-    except subprocess.TimeoutExpired:
-        raise too_slow(argv, timeout_s) from None
-    if done.returncode:
-        raise CommandError(argv, done.returncode, done.stderr.decode(errors="replace"))
-    return done.stdout
+    with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=_PIPE) as child:
+        assert child.stdout is not None
+        return child.stdout.read()
 
 
-def not_started(argv: Sequence[str], error: OSError) -> SiteError:
+def _not_started(argv: Sequence[str], error: OSError) -> SiteError:
     hint = f"install {argv[0]}" if isinstance(error, FileNotFoundError) else None
     return SiteError(f"cannot start {argv[0]}: {reason(error)}", hint)
 
@@ -56,7 +51,86 @@ def reason(error: OSError) -> str:
     return text[:1].lower() + text[1:]
 
 
-def too_slow(argv: Sequence[str], timeout_s: float) -> SiteError:
+def _too_slow(argv: Sequence[str], timeout_s: float) -> SiteError:
     return SiteError(
         f"{argv[0]}: not finished after {timeout_s:g} s", f"the command was: {shlex.join(argv)}"
     )
+
+
+def attended(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> None:
+    """Runs a program whose stdout is progress for the person at our stderr. Raises as `output`."""
+    with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=_STDERR):
+        pass
+
+
+def feed(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    timeout_s: float,
+    write: Callable[[IO[bytes]], None],
+) -> None:
+    """Runs a program that reads what `write` writes.
+
+    It has ended when this returns or raises: as `output`, or what `write` raises.
+    """
+    with _child(argv, env, timeout_s, stdin=_PIPE, stdout=_NOTHING) as child:
+        assert child.stdin is not None
+        # where it ends before it has read all, its exit code says why
+        with contextlib.suppress(BrokenPipeError), child.stdin as stdin:
+            write(stdin)
+
+
+@contextlib.contextmanager
+def reading(
+    argv: Sequence[str], env: Mapping[str, str], timeout_s: float, source: IO[bytes]
+) -> Iterator[IO[bytes]]:
+    """What a program makes of `source`, as a stream that must be read to its end.
+
+    Raises as `output` once it has been; ends the program when the body raises.
+    """
+    with _child(argv, env, timeout_s, stdin=source, stdout=_PIPE) as child:
+        assert child.stdout is not None
+        yield child.stdout
+
+
+@contextlib.contextmanager
+def _child(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    timeout_s: float,
+    stdin: IO[bytes] | int,
+    stdout: int,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A running program, killed after `timeout_s` seconds or when the body raises."""
+    import subprocess
+    import tempfile
+    import threading
+
+    too_late = False
+
+    def give_up() -> None:
+        nonlocal too_late
+        too_late = True
+        child.kill()
+
+    with tempfile.TemporaryFile() as said:
+        try:
+            child = subprocess.Popen(argv, env=env, stdin=stdin, stdout=stdout, stderr=said)
+        except OSError as error:
+            raise _not_started(argv, error) from None
+        limit = threading.Timer(timeout_s, give_up)
+        limit.start()
+        try:
+            yield child
+            child.wait()
+        finally:
+            limit.cancel()
+            child.kill()
+            if child.stdout is not None:
+                child.stdout.close()
+            child.wait()
+        if too_late:
+            raise _too_slow(argv, timeout_s)
+        if child.returncode:
+            said.seek(0)
+            raise CommandError(argv, child.returncode, said.read().decode(errors="replace"))

@@ -48,6 +48,10 @@ def say(text: str) -> None:
         sys.stderr.flush()
 
 
+def say_progress(message: str) -> None:
+    say(f"ce: {_one_line(message)}\n")
+
+
 def _lines(kind: str, message: str, hint: str | None, excerpt: str | None = None) -> str:
     text = f"ce: {kind}: {_one_line(message)}\n"
     if excerpt:

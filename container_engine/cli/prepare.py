@@ -10,7 +10,9 @@ from container_engine.cli.messages import RefusedError
 from container_engine.edf.load import load, search_path
 from container_engine.edf.model import Origin, Problem
 from container_engine.errors import UserError
-from container_engine.images.resolve import resolve
+from container_engine.images.importing import Importer
+from container_engine.images.resolve import Stored, resolve
+from container_engine.images.store import Store, architecture, locate
 from container_engine.plan import memo
 from container_engine.plan.build import build, missing_image
 from container_engine.site import SiteConfig
@@ -19,10 +21,9 @@ from container_engine.site import find as find_site
 from container_engine.site import load as load_site
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from container_engine.cli.context import Context
     from container_engine.edf.model import Edf
+    from container_engine.images.reference import RegistryImage
     from container_engine.images.resolve import Resolved
     from container_engine.plan.model import LaunchPlan
 
@@ -67,7 +68,8 @@ def prepare(name: str, context: Context) -> Prepared:
 
 
 def _plan(name: str, context: Context, inputs: _Inputs) -> Prepared:
-    settings = _site(context, inputs)
+    settings = site_config(context)
+    inputs.files.extend(site_files(context.prefix))
     loaded = load(
         name,
         env=inputs.environment,
@@ -86,7 +88,10 @@ def _plan(name: str, context: Context, inputs: _Inputs) -> Prepared:
     if edf.image == "":
         on_host = f"{edf.image_origin}: image: empty: no container, this runs on the host"
         return Prepared(None, notices + messages.of_warning(on_host))
-    resolved = _image(edf, loaded.problems, context, inputs)
+    try:
+        resolved = _resolve(edf, context, settings, inputs)
+    except UserError as error:
+        raise RefusedError((*loaded.problems, _image_problem(edf, error))) from None
     built = build(edf, resolved.image, settings, __version__)
     if built.plan is None:
         raise RefusedError((*loaded.problems, *built.problems))
@@ -94,21 +99,32 @@ def _plan(name: str, context: Context, inputs: _Inputs) -> Prepared:
     return Prepared(built.plan, notices + messages.of_problems(built.problems))
 
 
-def _site(context: Context, inputs: _Inputs) -> SiteConfig:
-    if context.site_file is not None:
-        return load_site(context.site_file, context.uid)
-    inputs.files.extend(site_files(context.prefix))
-    path = find_site(context.prefix)
+def _resolve(edf: Edf, context: Context, settings: SiteConfig, inputs: _Inputs) -> Resolved:
+    def obtain(image: RegistryImage) -> Stored:
+        store = user_store(context._replace(env=inputs.environment), settings)
+        digest = importer(context, settings).obtain(image, store)
+        return Stored(store.image(digest), digest, store.ref(image))
+
+    resolved = resolve(edf.image or "", context.cwd, context.env, obtain)
+    inputs.files.extend(resolved.consulted)
+    return resolved
+
+
+def site_config(context: Context) -> SiteConfig:
+    path = context.site_file or find_site(context.prefix)
     return SiteConfig() if path is None else load_site(path, context.uid)
 
 
-def _image(edf: Edf, problems: Sequence[Problem], context: Context, inputs: _Inputs) -> Resolved:
-    """The EDF's image; an error of the user's names the line that asks for it."""
-    try:
-        resolved = resolve(edf.image or "", context.cwd, context.env)
-    except UserError as error:
-        origin = edf.image_origin or Origin(edf.files[-1], 0)
-        refusal = Problem("error", origin.file, origin.line, "image", error.message, error.hint)
-        raise RefusedError((*problems, refusal)) from None
-    inputs.files.extend(resolved.consulted)
-    return resolved
+def user_store(context: Context, settings: SiteConfig) -> Store:
+    return Store(locate(context.env, context.cwd, settings.image_store), architecture())
+
+
+def importer(context: Context, settings: SiteConfig) -> Importer:
+    """Its progress goes to stderr at once."""
+    return Importer(context.env, settings.import_timeout_s, messages.say_progress)
+
+
+def _image_problem(edf: Edf, error: UserError) -> Problem:
+    """The error with the line that asks for the image."""
+    origin = edf.image_origin or Origin(edf.files[-1], 0)
+    return Problem("error", origin.file, origin.line, "image", error.message, error.hint)

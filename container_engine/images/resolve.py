@@ -12,7 +12,17 @@ from container_engine.plan.model import Image
 from container_engine.process import reason
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    from container_engine.images.reference import RegistryImage
+
+
+class Stored(NamedTuple):
+    """An image that was imported; `ref` is the file that says which one its name stands for."""
+
+    path: str
+    digest: str
+    ref: str
 
 
 class Resolved(NamedTuple):
@@ -23,8 +33,13 @@ class Resolved(NamedTuple):
     consulted: tuple[str, ...]
 
 
-def resolve(text: str, cwd: str, tools_env: Mapping[str, str]) -> Resolved:
-    """The image `text`, complete and readable.
+def resolve(
+    text: str,
+    cwd: str,
+    tools_env: Mapping[str, str],
+    obtain: Callable[[RegistryImage], Stored],
+) -> Resolved:
+    """The image `text`, complete and readable; `obtain` imports what is not there yet.
 
     `tools_env` is the environment for the programs that read images. Raises CeError.
     """
@@ -36,7 +51,13 @@ def resolve(text: str, cwd: str, tools_env: Mapping[str, str]) -> Resolved:
             f"'{text}': a reference into a registry, for a path begins with '/' or '.'",
             f"did you mean './{text}'?",
         )
-    raise UserError(f"'{text}': images from registries must be imported first", "ce import")
+    try:
+        stored = obtain(reference)
+    except UserError as error:
+        hint = f"did you mean './{text}'?" if looks_like_file(text) else error.hint
+        raise UserError(error.message, hint) from None
+    resolved = from_file(text, stored.path, tools_env, stored.digest)
+    return resolved._replace(consulted=(stored.ref, *resolved.consulted))
 
 
 def from_file(

@@ -9,7 +9,8 @@ import pytest
 
 from container_engine.errors import UserError
 from container_engine.images.config import DEFAULT_PATH, from_document, parse_environment, parse_rc
-from container_engine.images.resolve import resolve
+from container_engine.images.reference import RegistryImage
+from container_engine.images.resolve import Stored, resolve
 from tests.unit import squashfs
 
 # as enroot writes it
@@ -31,6 +32,10 @@ fi
 """
 
 
+def no_registry(image: RegistryImage) -> Stored:
+    raise AssertionError(f"{image} was asked for")
+
+
 @pytest.fixture
 def image(tmp_path: Path, need_tool: Callable[[str], str]) -> Path:
     need_tool("mksquashfs")
@@ -43,13 +48,13 @@ def test_the_configuration_beside_the_file_counts_alone(image: Path) -> None:
     run = {"Env": ["A=1", "B=x=y"], "Entrypoint": ["/e", "f"], "WorkingDir": "/w", "Cmd": ["c"]}
     beside = Path(f"{image}.json")
     beside.write_text(json.dumps({"config": run, "architecture": "amd64"}))
-    found = resolve("./i.sqsh", str(image.parent), os.environ).image
+    found = resolve("./i.sqsh", str(image.parent), os.environ, no_registry).image
     assert found.env == {"A": "1", "B": "x=y", "PATH": DEFAULT_PATH}
     assert (found.entrypoint, found.workdir, found.source) == (("/e", "f"), "/w", str(beside))
 
 
 def test_what_enroot_left_in_an_image_is_found(image: Path) -> None:
-    found = resolve(str(image), "/", os.environ).image
+    found = resolve(str(image), "/", os.environ, no_registry).image
     assert found.env == {"PATH": "/opt/app/bin", "A": "b=c d"}
     assert (found.workdir, found.entrypoint) == ("/opt/app", ("/bin/sh", "/etc/rc"))
     assert found.source == f"{image} (/etc/environment, /etc/rc)"
@@ -61,14 +66,14 @@ def test_an_image_of_which_nothing_is_known_has_the_usual_path(
     need_tool("mksquashfs")
     need_tool("unsquashfs")
     path = squashfs.make(tmp_path / "i.sqsh", {"a": "b"})
-    resolved = resolve(str(path), "/", os.environ)
+    resolved = resolve(str(path), "/", os.environ, no_registry)
     found = resolved.image
     assert (found.env, found.workdir, found.entrypoint) == ({"PATH": DEFAULT_PATH}, None, ())
     assert (found.source, resolved.notices) == ("", ())
 
 
 def test_without_unsquashfs_a_notice_says_that_the_environment_is_unknown(image: Path) -> None:
-    resolved = resolve(str(image), "/", {**os.environ, "PATH": "/none"})
+    resolved = resolve(str(image), "/", {**os.environ, "PATH": "/none"}, no_registry)
     assert resolved.notices == (
         "the image's own environment is unknown: cannot start unsquashfs: "
         "no such file or directory",
@@ -76,7 +81,10 @@ def test_without_unsquashfs_a_notice_says_that_the_environment_is_unknown(image:
 
 
 def test_all_that_was_looked_at_is_named(image: Path) -> None:
-    assert resolve(str(image), "/", os.environ).consulted == (str(image), f"{image}.json")
+    assert resolve(str(image), "/", os.environ, no_registry).consulted == (
+        str(image),
+        f"{image}.json",
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,7 +100,7 @@ def test_a_file_beside_that_is_no_configuration_is_an_error(
 ) -> None:
     Path(f"{image}.json").write_text(text)
     with pytest.raises(UserError) as caught:
-        resolve(str(image), "/", os.environ)
+        resolve(str(image), "/", os.environ, no_registry)
     assert caught.value.message == f"{image}.json: {why}"
 
 
@@ -103,7 +111,7 @@ def test_a_configuration_may_leave_everything_out(text: str) -> None:
 
 def test_a_bare_file_name_gets_a_hint(image: Path) -> None:
     with pytest.raises(UserError) as caught:
-        resolve("i.sqsh", str(image.parent), os.environ)
+        resolve("i.sqsh", str(image.parent), os.environ, no_registry)
     assert caught.value.hint == "did you mean './i.sqsh'?"
 
 
