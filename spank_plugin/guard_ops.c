@@ -102,13 +102,12 @@ static int check_server(struct guard *guard, const char *dir)
 
 	if (stat(dir, &st) == 0)
 		return 0;
-	int reason = errno;
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < 20; i++) {
 		if (guard_events(guard, 10) < 0)
 			return -1;
 	}
-	errno = reason;
-	return guard_fail(guard, "cannot read the image");
+	errno = 0;
+	return guard_fail(guard, "the SquashFS file cannot be read: it is damaged");
 }
 
 /* overlay LOWER UPPER WORK DIR: the writable view of the image */

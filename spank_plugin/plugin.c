@@ -25,6 +25,7 @@
 #include <slurm/spank.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 
@@ -92,9 +93,11 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 		return SLURM_SUCCESS;
 	if (plan_and_carry(context, &err) == 0)
 		return SLURM_SUCCESS;
-	slurm_error("container_engine: %s", ce_error_text(&err));
-	ce_error_clear(&err);
-	return SLURM_ERROR;
+	/* The planner has said why; with an error returned, Slurm would bury that under three lines about
+	 * its plugin stack. Nothing has been allocated yet: this is the end of srun, salloc or sbatch. */
+	if (err.message != NULL)
+		fprintf(stderr, "ce: error: %s\n", err.message);
+	exit(CE_EXIT_ENGINE);
 }
 
 /* ---- node side: slurmstepd --------------------------------------------------------------------- */

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "io.h"
+#include "sweep.h"
 
 enum { MAX_ANSWER = 64 * 1024, END_WAIT_MS = 2000 };
 
@@ -107,10 +108,11 @@ static struct {
 	atomic_int ending; /* the end was asked for: a closed socket is no news */
 	int life;
 	int launcher; /* pidfd */
+	int reply;
 	int *tasks; /* pidfds: a number could be somebody else's by the time it is used */
 	size_t task_count;
 	ce_report_fn *report;
-} watch = { .lock = PTHREAD_MUTEX_INITIALIZER, .life = -1 };
+} watch = { .lock = PTHREAD_MUTEX_INITIALIZER, .life = -1, .launcher = -1, .reply = -1 };
 
 static void kill_tasks(void)
 {
@@ -120,20 +122,37 @@ static void kill_tasks(void)
 	pthread_mutex_unlock(&watch.lock);
 }
 
+/* What the tasks have started, in whatever session or process group, has lost its file system. */
+static void sweep_container(int flags)
+{
+	struct ce_error err = CE_ERROR_INIT;
+	struct ce_container container = CE_CONTAINER_INIT;
+
+	if (take_answer(watch.reply, flags, &container, &err) == 0)
+		ce_sweep(container.mount_ns);
+	ce_container_close(&container);
+	ce_error_clear(&err);
+}
+
 static void *watch_session(void *unused)
 {
 	char cause[512] = "";
 	int fds[CE_MAX_FDS];
-	siginfo_t launcher_end;
+	siginfo_t launcher_end = { .si_status = 0 };
 
 	(void)unused;
-	/* nobody else waits for the launcher: without this a zombie would stay as long as the step */
-	waitid(P_PIDFD, (id_t)watch.launcher, &launcher_end, WEXITED);
+	/* Nobody else waits for the launcher: without this a zombie would stay as long as the step. One
+	 * that failed has told the tasks why, and there never was a session to watch. slurmstepd's own
+	 * wait for its tasks may be quicker than this one: then the tasks' answer decides. */
+	int rc = waitid(P_PIDFD, (id_t)watch.launcher, &launcher_end, WEXITED);
+	if (rc == 0 && (launcher_end.si_code != CLD_EXITED || launcher_end.si_status != 0))
+		return NULL;
 	ssize_t n = ce_receive(watch.life, 0, cause, sizeof cause - 1, fds);
 	if (atomic_load(&watch.ending))
 		return NULL;
 	watch.report(n > 0 ? cause : "the process that guards the container was killed");
 	kill_tasks();
+	sweep_container(MSG_PEEK);
 	return NULL;
 }
 
@@ -143,6 +162,7 @@ static void start_watching(const struct ce_launcher *launcher, ce_report_fn *rep
 
 	watch.life = launcher->life;
 	watch.launcher = launcher->process;
+	watch.reply = launcher->reply;
 	watch.report = report;
 	/* slurmstepd handles signals in threads of its own */
 	sigfillset(&all);
@@ -184,16 +204,20 @@ static void stop_watching(void)
 
 /* ---- the end ----------------------------------------------------------------------------------- */
 
+/* Also ends what a task has left running: its image is no longer served, and it would keep the
+ * container's mounts. */
 static void wait_for_guard(const struct ce_launcher *launcher)
 {
 	struct ce_error err = CE_ERROR_INIT;
 	struct ce_container container = CE_CONTAINER_INIT;
 
 	/* Without an answer the guard learns of the end from the launcher's; nothing to wait on. */
-	if (take_answer(launcher->reply, 0, &container, &err) == 0 &&
-	    !wait_readable(container.guard, now_ms() + END_WAIT_MS)) {
-		ce_pidfd_kill(container.guard, SIGKILL);
-		wait_readable(container.guard, now_ms() + END_WAIT_MS);
+	if (take_answer(launcher->reply, 0, &container, &err) == 0) {
+		if (!wait_readable(container.guard, now_ms() + END_WAIT_MS)) {
+			ce_pidfd_kill(container.guard, SIGKILL);
+			wait_readable(container.guard, now_ms() + END_WAIT_MS);
+		}
+		ce_sweep(container.mount_ns);
 	}
 	ce_container_close(&container);
 	ce_error_clear(&err);

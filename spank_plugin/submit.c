@@ -84,9 +84,10 @@ int ce_submit_plan(const struct ce_config *config, const char *caller, const cha
 	int read_errno = errno;
 	ce_close_fd(&output);
 	int status = planner_status(pid);
-	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-		return ce_fail(err, "environment '%s' cannot be used; nothing was started",
-			       environment);
+	if (!WIFEXITED(status))
+		return ce_fail(err, "the planner was killed; nothing was started");
+	if (WEXITSTATUS(status) != 0)
+		return -1;
 	if (text == NULL)
 		return ce_fail(err, "cannot read the plan: %s", strerror(read_errno));
 	*plan = text;

@@ -15,8 +15,8 @@
 enum { CE_CARRY_PIECE = 64 * 1024, CE_CARRY_MAX_PARTS = 256 };
 
 /* Runs `ce plan` for this environment. Its warnings and progress go to the user's terminal. On
- * success *plan is a heap string, empty when the user asked for no container. On failure the reason
- * has been printed already and err says only that. */
+ * success *plan is a heap string, empty when the user asked for no container. On failure err has no
+ * message when the planner has printed the reason already. */
 int ce_submit_plan(const struct ce_config *config, const char *caller, const char *environment,
 		   char **plan, struct ce_error *err);
 

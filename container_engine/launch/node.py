@@ -136,7 +136,8 @@ def _start_guard(libexec: str, watch: Watch, specification: bytes) -> socket:
             program,
             [program, *map(str, passed)],
             {},
-            file_actions=[(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)],
+            # slurmstepd and pipes wait for everybody who holds their ends: the guard holds none
+            file_actions=[(os.POSIX_SPAWN_OPEN, fd, "/dev/null", os.O_RDWR, 0) for fd in range(3)],
         )
     except OSError as error:
         raise LaunchFailure(f"cannot start {program}: {error.strerror}") from None

@@ -133,7 +133,6 @@ def _system_mounts(paths: Paths) -> list[str]:
     binds = [
         Bind("bind", paths.at("proc"), "/proc", ("rslave",)),
         Bind("bind", "/dev/pts", "/dev/pts", ("rslave",)),
-        Bind("bind", "/dev/ptmx", "/dev/ptmx", ()),
         Bind("bind", paths.init, _INIT_PATH, ("ro",)),
         Bind("bind", "/etc/hosts", "/etc/hosts", ()),
         Bind("bind", "/etc/resolv.conf", "/etc/resolv.conf", ()),
