@@ -70,7 +70,9 @@ def _without(data: dict[str, Any], bad: set[Path]) -> Checked:
 
 
 def _unknown_key(key: str, report: Report) -> None:
-    meant = FOREIGN_KEYS.get(key.lower()) or nearest(key, KEYS)
+    meant = None
+    if not report.is_full:
+        meant = FOREIGN_KEYS.get(key.lower()) or nearest(key, KEYS)
     suggestion = f", did you mean '{meant}'?" if meant else ""
     report.unknown((key,), f"unknown key '{key}'{suggestion}")
 

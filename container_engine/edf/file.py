@@ -86,5 +86,4 @@ def _interpret(path: str, data: dict[str, Any], positions: Positions, setting: S
         startup=reader.startup(),
     )
     bases = reader.bases()
-    problems = sorted(report.problems, key=lambda problem: problem.line)
-    return EdfFile(layer, bases, tuple(problems))
+    return EdfFile(layer, bases, report.sorted())

@@ -9,6 +9,7 @@ from container_engine.edf.file import read_file
 from container_engine.edf.layer import Layer, merge
 from container_engine.edf.locate import locate
 from container_engine.edf.model import Problem
+from container_engine.edf.report import clip
 from container_engine.errors import UserError
 
 if TYPE_CHECKING:
@@ -77,7 +78,9 @@ class Family:
         except UserError as error:
             origin = base.origin
             self.problems.append(
-                Problem("error", origin.file, origin.line, base.key, error.message, error.hint)
+                Problem(
+                    "error", origin.file, origin.line, base.key, clip(error.message), error.hint
+                )
             )
             return None
         return self._visit(path, line)

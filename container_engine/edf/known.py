@@ -36,3 +36,6 @@ FOREIGN_KEYS: dict[str, str] = {
     "volumes": "mounts",
     "working_dir": "workdir",
 }
+
+# How other tools spell the flags of a mount.
+FOREIGN_FLAGS: dict[str, str] = {"r": "ro", "read-only": "ro", "readonly": "ro", "w": "rw"}

@@ -6,6 +6,7 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from container_engine.edf.expand import escape, spell
+from container_engine.edf.known import FOREIGN_FLAGS
 from container_engine.edf.model import Mount
 from container_engine.edf.nearest import nearest
 from container_engine.edf.text import DeferredText, DeferredVar, Text, join
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from container_engine.edf.expand import Piece
-    from container_engine.edf.model import Origin
+from container_engine.edf.model import Origin
 
 _ACCESS = ("ro", "rw")
 _BINDS = ("bind", "rbind")
@@ -164,7 +165,7 @@ def _options(flags: list[str], allowed: Sequence[str]) -> tuple[str, ...]:
 def _unknown_flag(flag: str, allowed: Sequence[str]) -> MountError:
     if flag.startswith(("/", ".")):
         return MountError(f"'{flag}' stands where flags are expected", _COLON_HINT)
-    meant = nearest(flag, allowed)
+    meant = FOREIGN_FLAGS.get(flag.lower()) or nearest(flag, allowed)
     suggestion = f", did you mean '{meant}'?" if meant else ""
     return MountError(f"unknown flag '{flag}'{suggestion}", f"known are {', '.join(allowed)}")
 

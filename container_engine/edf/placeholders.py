@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 _PAIRS = (("{{", "}}"), ("<", ">"), ("{", "}"), ("[", "]"))
+_LONGEST = 40
 _WORDS = ("USER", "USERNAME", "YOUR_USERNAME", "YOUR_USER", "your_username", "yourusername")
 _PATHS = ("/path/to/", "/your/path/", "/PATH/TO/")
 
@@ -12,13 +13,12 @@ def find_placeholder(text: str) -> str | None:
     for opening, closing in _PAIRS:
         start = text.find(opening)
         while start >= 0:
-            end = text.find(closing, start + len(opening))
-            if end < 0:
-                break
+            first = start + len(opening)
+            end = text.find(closing, first, first + _LONGEST + len(closing))
             # the braces of ${VAR} are a variable and not a placeholder
-            if text[start - 1 : start] != "$" and _is_word(text[start + len(opening) : end]):
+            if end > 0 and text[start - 1 : start] != "$" and _is_word(text[first:end]):
                 return text[start : end + len(closing)]
-            start = text.find(opening, start + len(opening))
+            start = text.find(opening, first)
     if "/" in text:
         for word in _WORDS:
             if word in text.split("/"):
@@ -35,4 +35,4 @@ def advice(placeholder: str) -> str:
 
 def _is_word(inner: str) -> bool:
     name = inner.strip().replace("_", "").replace("-", "").replace(" ", "")
-    return 2 <= len(name) <= 40 and name.isalnum() and not name.isdigit()
+    return len(name) > 1 and name.isalnum() and not name.isdigit()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # In these, the value of the host is hardly ever what the container needs.
 _HOST_PATHS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
 _IMAGE = "image:"
+MAX_BASES = 100
 
 
 class Reader:
@@ -131,7 +132,11 @@ class Reader:
 
     def bases(self) -> tuple[Base, ...]:
         result: list[Base] = []
-        for path, written in self._items("base_environment", self._document.base_environment):
+        entries = self._document.base_environment
+        if len(entries) > MAX_BASES:
+            self._report.error(("base_environment",), f"more than {MAX_BASES} entries")
+            return ()
+        for path, written in self._items("base_environment", entries):
             name = None if self._is_placeholder(path, written) else self._known(path, written)
             if name is not None:
                 result.append(Base(name, self._report.origin(path), key_text(path)))
@@ -148,7 +153,9 @@ class Reader:
         self._refuse_image_variables(path, text)
         for name in deferred_names(text):
             if not name.startswith(_IMAGE):
-                message = f"variable '{name}' is only known on the compute node, too late for this"
+                message = (
+                    f"variable '{name}' exists only on the compute node, too late for this key"
+                )
                 self._report.error(path, message)
         return None
 

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from container_engine.errors import CeError
 
 
+MAX_PROBLEMS = 100
+_MAX_TEXT = 1000
+
+
 class Report:
     """Takes problems for paths such as ("mounts", 1) and gives them a line and a readable key."""
 
@@ -19,6 +23,11 @@ class Report:
         self.file = file
         self.problems: list[Problem] = []
         self._positions = positions
+
+    @property
+    def is_full(self) -> bool:
+        """Whether further problems will only be counted."""
+        return len(self.problems) >= MAX_PROBLEMS
 
     def origin(self, path: Path) -> Origin:
         return Origin(self.file, self._positions.line(path))
@@ -32,14 +41,32 @@ class Report:
     def unknown(self, path: Path, message: str, hint: str | None = None) -> None:
         """A warning whose message names the key by itself."""
         line = self._positions.line(path)
-        self.problems.append(Problem("warning", self.file, line, "", message, hint))
+        self.problems.append(Problem("warning", self.file, line, "", clip(message), hint))
 
     def failure(self, path: Path, error: CeError) -> None:
         self._add("error", path, error.message, error.hint)
 
     def _add(self, severity: Severity, path: Path, message: str, hint: str | None) -> None:
         line = self._positions.line(path)
-        self.problems.append(Problem(severity, self.file, line, key_text(path), message, hint))
+        self.problems.append(
+            Problem(severity, self.file, line, clip(key_text(path)), clip(message), hint)
+        )
+
+    def sorted(self) -> tuple[Problem, ...]:
+        """The problems by line. A file with too many has the first ones and one that counts."""
+        problems = sorted(self.problems, key=lambda problem: problem.line)
+        kept, others = problems[:MAX_PROBLEMS], problems[MAX_PROBLEMS:]
+        if others:
+            is_error = any(problem.severity == "error" for problem in others)
+            message = f"{len(others)} more problems"
+            severity: Severity = "error" if is_error else "warning"
+            kept.append(Problem(severity, self.file, 0, "", message))
+        return tuple(kept)
+
+
+def clip(text: str) -> str:
+    """The text, or the beginning of one that nobody would read to its end."""
+    return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 3]}..."
 
 
 def key_text(path: Path) -> str:

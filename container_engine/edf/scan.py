@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 Fault = tuple["str", "str | None"]
 
 MAX_DEPTH = 20
+MAX_VARIABLES = 10_000
 _NAME_START = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
 _NAME_CHARS = _NAME_START | frozenset("0123456789")
 _OPERATORS = (":-", ":+", ":?", "-", "+", "?")
@@ -63,6 +64,7 @@ class _Scanner:
     def __init__(self, text: str) -> None:
         self.text = text
         self.pos = 0
+        self.variables = 0
 
     def scan(self) -> list[str | Variable]:
         nodes: list[str | Variable] = []
@@ -87,10 +89,19 @@ class _Scanner:
             raise self._substitution()
         if after == "{":
             self.pos += 2
+            self._count()
             return self._braces(depth)
         self.pos += 1
         name = self._name()
-        return Variable(name, "", []) if name else "$"
+        if not name:
+            return "$"
+        self._count()
+        return Variable(name, "", [])
+
+    def _count(self) -> None:
+        self.variables += 1
+        if self.variables > MAX_VARIABLES:
+            raise ExpandError([(f"more than {MAX_VARIABLES} variables in one value", None)])
 
     def _name(self) -> str:
         start = self.pos

@@ -1,0 +1,41 @@
+"""One environment in which all EDFs of these tests are loaded, and how a person sees the result."""
+
+from pathlib import Path
+
+from container_engine.cli import messages
+from container_engine.edf.load import load, search_path
+from container_engine.edf.model import Loaded
+
+DATA = Path(__file__).parents[2] / "data" / "edf"
+ENV = {
+    "HOME": "/home/user",
+    "USER": "user",
+    "EMPTY": "",
+    "PATH": "/host/bin",
+    "COLON": "/co:lon",
+    "MARKED": "$HOME ${HOME} $(id) `id` \"';",
+}
+CWD = "/work/dir"
+
+
+def is_deferred(name: str) -> bool:
+    return name.startswith("SLURM_")
+
+
+def load_edf(name: str | Path, cwd: str | Path = CWD, **env: str) -> Loaded:
+    """With the variables above and those given; EDF_PATH is the way to be found by name."""
+    known = ENV | env
+    search = search_path(known, "/nonexistent/etc/edf")
+    return load(str(name), env=known, cwd=str(cwd), search=search, deferred=is_deferred)
+
+
+def write(directory: Path, name: str, text: str) -> Path:
+    path = directory / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def seen(loaded: Loaded, directory: Path) -> str:
+    """What `ce validate` says, without the directory."""
+    return messages.of_problems(loaded.problems).replace(f"{directory}/", "")

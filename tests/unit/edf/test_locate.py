@@ -1,0 +1,155 @@
+"""How a name becomes a file, and what is said if it does not."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from container_engine.edf.load import search_path
+from tests.unit.edf.cases import load_edf, seen, write
+
+
+def found(name: str, cwd: Path, **env: str) -> str | None:
+    edf = load_edf(name, cwd=cwd, **env).edf
+    return None if edf is None else edf.files[-1]
+
+
+def test_a_path_is_relative_to_the_calling_process(tmp_path: Path) -> None:
+    here = write(tmp_path, "a/x.toml", "")
+    plain = write(tmp_path, "a/plain", "")
+    for name, expected in {
+        str(here): here,
+        "./x.toml": here,
+        "x.toml": here,
+        "../a/x.toml": here,
+        "./plain": plain,
+    }.items():
+        assert found(name, tmp_path / "a") == str(expected)
+
+
+def test_a_name_is_looked_for_in_the_users_then_in_the_sites_directory() -> None:
+    assert search_path({"HOME": "/home/me"}, "/etc/edf") == ("/home/me/.edf", "/etc/edf")
+    assert search_path({}, "/etc/edf") == ("/etc/edf",)
+    with_path = {"HOME": "/home/me", "EDF_PATH": "/a::/b"}
+    assert search_path(with_path, "/etc/edf") == ("/a", "/b", "/etc/edf")
+
+
+def test_the_first_directory_of_the_search_path_wins(tmp_path: Path) -> None:
+    first = write(tmp_path, "1/x.toml", "")
+    write(tmp_path, "2/x.toml", "")
+    second = write(tmp_path, "2/group/.y.toml", "")
+    path = f"{tmp_path}/1:{tmp_path}/2"
+    assert found("x", tmp_path, EDF_PATH=path) == str(first)
+    assert found("group/.y", tmp_path, EDF_PATH=path) == str(second)
+    assert found("${NAME:-x}", tmp_path, EDF_PATH=path) == str(first)
+
+
+def test_all_paths_that_were_looked_at_are_told(tmp_path: Path) -> None:
+    write(tmp_path, "2/x.toml", 'base_environment = "./base.toml"\n')
+    loaded = load_edf("x", cwd=tmp_path, EDF_PATH=f"{tmp_path}/1:{tmp_path}/2")
+    expected = [str(tmp_path / name) for name in ("1/x.toml", "2/x.toml", "base.toml")]
+    assert list(loaded.probed) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("torhc", "torhc: no environment 'torhc' in {edf}, /nonexistent/etc/edf\n"
+                  "ce: hint: did you mean 'torch'?\n"),
+        ("none", "none: no environment 'none' in {edf}, /nonexistent/etc/edf\n"),
+        ("group/yy", "group/yy: no environment 'group/yy' in {edf}, /nonexistent/etc/edf\n"
+                     "ce: hint: did you mean 'group/yyy'?\n"),
+        ("local", "local: no environment 'local' in {edf}, /nonexistent/etc/edf\n"
+                  "ce: hint: did you mean './local.toml'?\n"),
+        ("torch.toml", "torch.toml: no such file: '{cwd}/torch.toml'\n"
+                       "ce: hint: write 'torch', without '.toml', to search for it\n"),
+        ("./local", "./local: no such file: '{cwd}/local'\n"
+                    "ce: hint: did you mean './local.toml'?\n"),
+        ("./loca.toml", "./loca.toml: no such file: '{cwd}/loca.toml'\n"
+                        "ce: hint: did you mean './local.toml'?\n"),
+        ("~/x.toml", "~/x.toml: no such file: '{cwd}/~/x.toml'\n"
+                     "ce: hint: '~' is not expanded, write ${{HOME}}\n"),
+        ("local.toml/x.toml", "local.toml/x.toml: no such file: '{cwd}/local.toml/x.toml'\n"),
+        ("", "the name of the environment is empty\n"),
+        ("a\0b", "a\\x00b: no environment 'a\\x00b' in {edf}, /nonexistent/etc/edf "
+                 "({edf}: embedded null byte) (/nonexistent/etc/edf: embedded null byte)\n"),
+        ("a\nb", "a\\nb: no environment 'a\\nb' in {edf}, /nonexistent/etc/edf\n"),
+        ("$NOPE", "$NOPE: variable 'NOPE' is not defined\n"
+                  "ce: hint: export NOPE before the launch, or write ${{NOPE:-default}}\n"),
+        ("$SLURM_X", "$SLURM_X: the name of an environment cannot depend on 'SLURM_X'\n"),
+        ("$(x)", "$(x): command substitution '$(x)' is not supported in an EDF\n"
+                 "ce: hint: run the command before the launch, export its output as a variable "
+                 "and use that here; a literal '$(' is written '$$('\n"),
+    ],
+)  # fmt: skip
+def test_what_is_not_found_is_explained(tmp_path: Path, name: str, said: str) -> None:
+    edf, cwd = tmp_path / "edf", tmp_path / "cwd"
+    for file in ("edf/torch.toml", "edf/group/yyy.toml", "cwd/local.toml"):
+        write(tmp_path, file, "")
+    text = seen(load_edf(name, cwd=cwd, EDF_PATH=str(edf)), Path("/nowhere"))
+    assert text == "ce: error: " + said.format(edf=edf, cwd=cwd)
+
+
+def test_what_is_not_a_text_file_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "dir.toml").mkdir()
+    os.mkfifo(tmp_path / "fifo.toml")
+    (tmp_path / "loop.toml").symlink_to("loop.toml")
+    write(tmp_path, "big.toml", "#" * (1 << 20) + "\n")
+    write(tmp_path, "limit.toml", "#" * (1 << 20))
+    for name, said in {
+        "dir.toml": "is a directory, not an EDF",
+        "fifo.toml": "is not a regular file, not an EDF",
+        "loop.toml": "too many levels of symbolic links: '{path}'",
+        "big.toml": "is larger than 1 MiB, the limit for an EDF",
+        "/dev/zero": "is not a regular file, not an EDF",
+    }.items():
+        path = tmp_path / name
+        expected = f"ce: error: {path}: {said.format(path=path)}\n"
+        assert seen(load_edf(path), Path("/nowhere")) == expected
+    assert seen(load_edf(tmp_path / "limit.toml"), tmp_path) == ""
+
+
+def test_a_file_that_may_not_be_read_is_refused_in_one_line(somebody: Path) -> None:
+    path = write(somebody, "secret.toml", "")
+    path.chmod(0)
+    with _as_nobody():
+        text = seen(load_edf(path), somebody)
+    assert text == "ce: error: secret.toml: cannot be read: permission denied\n"
+
+
+def test_a_directory_that_may_not_be_entered_is_named(somebody: Path) -> None:
+    (somebody / "edf").mkdir(mode=0)
+    with _as_nobody():
+        text = seen(load_edf("x", EDF_PATH=str(somebody / "edf")), somebody)
+    assert text == (
+        "ce: error: x: no environment 'x' in edf, /nonexistent/etc/edf (edf: permission denied)\n"
+    )
+
+
+def test_a_file_whose_reading_fails_is_refused_in_one_line() -> None:
+    text = seen(load_edf("/proc/self/mem"), Path("/nowhere"))
+    assert text == "ce: error: /proc/self/mem: cannot be read: input/output error\n"
+
+
+@pytest.fixture
+def somebody() -> Iterator[Path]:
+    """A directory that every user may enter."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@contextlib.contextmanager
+def _as_nobody() -> Iterator[None]:
+    """Root may read everything; any other user is left as is."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)

@@ -1,0 +1,191 @@
+"""What holds for any text: nothing is lost, nothing is run, nothing but documented errors comes."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from container_engine.edf.expand import Scope, escape, expand, pieces
+from container_engine.edf.model import DeferredText, DeferredVar, Loaded, Mount, Origin, Text
+from container_engine.edf.mounts import MountError, mount_text, parse_mount
+from container_engine.edf.render import to_json, to_toml
+from container_engine.edf.scan import ExpandError
+from container_engine.edf.text import join
+from tests.unit.edf.cases import ENV, is_deferred, load_edf
+
+SCOPE = Scope(ENV, {"EDF_DIR": "/edf"}, is_deferred)
+HERE = Origin("/x.toml", 1)
+COUNT = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30)
+PARTS = st.sampled_from(
+    [
+        "$", "$$", "${", "}", "`", "(", ")", ":", "\\", "\\:", "-", "+", "?", "=", "!", "@", "#", "/",
+        "./", "ro", "image", "image:", "HOME", "EMPTY", "NOPE", "SLURM_A", "MARKED",
+    ]
+)  # fmt: skip
+SOUP = st.lists(PARTS | TEXT, max_size=12).map("".join)
+VARIABLES = st.builds(
+    DeferredVar,
+    st.sampled_from(["SLURM_A", "SLURM_JOB_ID", "image:PATH"]),
+    st.sampled_from(["", ":-", "-", ":+", "+", ":?", "?"]),
+    TEXT,
+).map(lambda var: var if var.op else DeferredVar(var.name))
+DEFERRED = st.lists(TEXT | VARIABLES, max_size=5).map(join)
+
+_started: list[str] = []
+_STARTING = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system"} | {
+    "subprocess.Popen",
+    "pty.spawn",
+}
+
+
+def _watch(event: str, _arguments: tuple[object, ...]) -> None:
+    if event in _STARTING:
+        _started.append(event)
+
+
+# a hook can never be removed again, so it only takes notes
+sys.addaudithook(_watch)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_started() -> Iterator[None]:
+    _started.clear()
+    yield
+    assert not _started
+
+
+@COUNT
+@given(DEFERRED)
+@example("$HOME $(id) `id` ${x} $$")
+def test_an_escaped_text_expands_to_itself(text: Text) -> None:
+    assert expand(escape(text), SCOPE) == text
+
+
+@COUNT
+@given(SOUP)
+@example("${NOPE:-${HOME")
+@example("${image:}")
+@example("$`" * 3)
+def test_any_text_expands_or_is_refused_with_a_reason(text: str) -> None:
+    try:
+        result = expand(text, SCOPE)
+    except ExpandError as error:
+        faults = error.faults
+    else:
+        assert expand(escape(result), SCOPE) == result
+        return
+    assert all(message for message, _ in faults)
+    assert faults
+
+
+@COUNT
+@given(TEXT)
+def test_a_text_without_dollars_and_backticks_is_left_alone(text: str) -> None:
+    plain = text.replace("$", "").replace("`", "")
+    assert expand(plain, SCOPE) == plain
+
+
+@COUNT
+@given(TEXT)
+def test_the_value_of_a_variable_is_never_looked_at_again(value: str) -> None:
+    scope = Scope({"A": value}, {}, is_deferred)
+    assert expand("$A|${A}|${A-x}|${B:-$A}", scope) == "|".join([value] * 4)
+
+
+@COUNT
+@given(TEXT.filter(bool), TEXT.filter(bool))
+def test_a_mount_is_not_split_in_the_value_of_a_variable(source: str, target: str) -> None:
+    scope = Scope({"S": f"/s{source}", "T": f"/t{target}"}, {}, is_deferred)
+    mount = parse_mount(pieces("$S:$T:ro", scope), "/cwd", HERE)
+    assert isinstance(mount.source, str)
+    assert isinstance(mount.target, str)
+    assert mount.source.startswith("/s")
+    assert mount.options == ("ro",)
+
+
+@COUNT
+@given(st.lists(PARTS | TEXT, max_size=12).map("".join))
+@example("/a\\")
+@example("\\:/x:/y")
+@example("./\\\\:/y")
+def test_any_mount_is_refused_or_is_the_same_after_a_round_trip(text: str) -> None:
+    mount = _mount(text)
+    if mount is not None:
+        assert _mount(mount_text(mount, escape)) == mount
+
+
+def _mount(text: str) -> Mount | None:
+    try:
+        return parse_mount(pieces(text, SCOPE), "/cwd", HERE)
+    except (ExpandError, MountError):
+        return None
+
+
+def _load(content: bytes) -> Loaded:
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "x.toml"
+        path.write_bytes(content)
+        return load_edf(path)
+
+
+@COUNT
+@given(st.binary(max_size=200))
+def test_any_bytes_give_an_edf_or_an_error(content: bytes) -> None:
+    loaded = _load(content)
+    assert (loaded.edf is None) == bool(loaded.errors)
+    assert all(str(problem) for problem in loaded.problems)
+
+
+LINES = st.lists(
+    st.sampled_from(
+        [
+            "image = ", "mounts = [", "]", "[env]", "[annotations]", "[[a]]", "a.b = ", '"', "'",
+            '"""', "{", "}", ",", "\n", "= ", "# ", "true", "1", "1.50", "2024-01-01", '"/a:/b"',
+            '"${HOME}"', '"$(id)"', "com.hooks.ssh.enabled = ", "writable = ", "base_environment =",
+            "\t", "\\", "é", "\x01", "<USER>", "...", "[env", "\r\n", "inf", "0x", "1__0",
+        ]
+    ),
+    max_size=15,
+)  # fmt: skip
+
+
+@COUNT
+@given(LINES.map("".join))
+def test_any_near_toml_gives_an_edf_or_an_error(text: str) -> None:
+    loaded = _load(text.encode())
+    assert (loaded.edf is None) == bool(loaded.errors)
+
+
+def _toml(text: str) -> str:
+    escaped = "".join(f"\\U{ord(c):08x}" for c in text)
+    return f'"{escaped}"'
+
+
+@COUNT
+@given(TEXT, st.dictionaries(TEXT.filter(lambda n: n and "=" not in n), DEFERRED, max_size=4))
+def test_rendering_is_a_fixed_point_for_any_value(image: str, env: dict[str, Text]) -> None:
+    lines = [f"image = {_toml(escape(image))}", "[env]"]
+    lines += [f"{_toml(name)} = {_toml(escape(value))}" for name, value in env.items()]
+    loaded = _load("\n".join(lines).encode())
+    if loaded.edf is None:
+        assert "placeholder" in str(loaded.errors[0])
+        return
+    assert loaded.edf.image == image
+    assert {entry.name: entry.value for entry in loaded.edf.env} == env
+    again = _load(to_toml(loaded.edf).encode()).edf
+    assert again is not None
+    assert to_toml(again) == to_toml(loaded.edf)
+    assert to_json(again) == to_json(loaded.edf)
+
+
+def test_parts_are_joined_without_a_trace() -> None:
+    var = DeferredVar("SLURM_A")
+    assert join(["a", "", "b"]) == "ab"
+    assert join([]) == ""
+    assert join(["a", "b", var, "", var, "c", "d"]) == DeferredText(("ab", var, var, "cd"))

@@ -1,0 +1,22 @@
+"""What programs import that must start quickly."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.unit.edf.cases import DATA
+
+ROOT = DATA.parents[2]
+
+
+def imported_by(module: str) -> set[str]:
+    program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import {module}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-ISc", program], stdout=subprocess.PIPE, check=True)
+    return set(done.stdout.decode().split())
+
+
+@pytest.mark.parametrize("module", ["errors", "edf.text", "edf.scan", "edf.expand"])
+def test_errors_and_expansion_import_nothing_slow(module: str) -> None:
+    slow = {"re", "typing", "dataclasses", "pathlib", "enum", "functools", "collections", "json"}
+    assert not imported_by(f"container_engine.{module}") & slow
