@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 INIT_NAME = ".ce-init"
 _INIT_PATH = "/dev/" + INIT_NAME
+# The session's directory for Podman, which refuses a runroot of more than 50 characters and puts
+# sockets there: the guard is process 1 of the session and stands in that directory.
+_SHORT_SESSION = "/proc/1/cwd"
 _PROPAGATIONS = frozenset(
     ["private", "rprivate", "slave", "rslave", "shared", "rshared", "unbindable", "runbindable"]
 )
@@ -90,9 +93,9 @@ def arguments(paths: Paths, container: Container) -> list[str]:
 def _engine(paths: Paths, container: Container) -> list[str]:
     """Options of Podman itself: a store of its own, below the session, with nothing in it."""
     return [
-        f"--root={paths.at('store')}",
-        f"--runroot={paths.at('run')}",
-        f"--tmpdir={paths.at('tmp')}",
+        f"--root={_SHORT_SESSION}/store",
+        f"--runroot={_SHORT_SESSION}/run",
+        f"--tmpdir={_SHORT_SESSION}/tmp",
         "--storage-driver=vfs",
         "--events-backend=none",
         "--cgroup-manager=cgroupfs",
