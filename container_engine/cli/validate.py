@@ -47,7 +47,9 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     else:
         for verdict in verdicts:
             messages.say(messages.of_problems(verdict.problems))
-            sys.stdout.write(f"{verdict}\n")
+            # a name may have bytes, and the locale letters, that stdout would refuse
+            sys.stdout.buffer.write(f"{verdict}\n".encode(errors="backslashreplace"))
+            sys.stdout.flush()
     sys.stdout.flush()
     return 0 if all(verdict.valid for verdict in verdicts) else 1
 
@@ -63,11 +65,10 @@ class _Verdict:
         return not any(problem.severity == "error" for problem in self.problems)
 
     def __str__(self) -> str:
-        name = self.name.encode(errors="backslashreplace").decode()
         if not self.valid:
-            return f"{name}: not valid"
+            return f"{self.name}: not valid"
         is_base = self.edf is not None and self.edf.image is None
-        return f"{name}: valid as a base, it names no image" if is_base else f"{name}: valid"
+        return f"{self.name}: valid{' as a base, it names no image' if is_base else ''}"
 
     def as_json(self) -> dict[str, object]:
         return {

@@ -10,7 +10,16 @@ _PATHS = ("/path/to/", "/your/path/", "/PATH/TO/")
 
 def find_placeholder(text: str) -> str | None:
     """The first part of the text as written that looks like `<USER>`, `{{user}}` or `/path/to/`."""
-    for opening, closing in _PAIRS:
+    return _find(text, _PAIRS)
+
+
+def find_path_placeholder(text: str) -> str | None:
+    """The same in a text of any meaning: only in a path, and single braces may be a format."""
+    return _find(text, _PAIRS[:2]) if "/" in text else None
+
+
+def _find(text: str, pairs: tuple[tuple[str, str], ...]) -> str | None:
+    for opening, closing in pairs:
         start = text.find(opening)
         while start >= 0:
             first = start + len(opening)

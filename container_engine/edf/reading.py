@@ -11,7 +11,7 @@ from container_engine.edf.expand import deferred_names, expand, pieces
 from container_engine.edf.layer import Base, Sourced, add_mount
 from container_engine.edf.model import Annotation, EnvEntry
 from container_engine.edf.mounts import parse_mount
-from container_engine.edf.placeholders import advice, find_placeholder
+from container_engine.edf.placeholders import advice, find_path_placeholder, find_placeholder
 from container_engine.edf.report import key_text
 from container_engine.edf.scan import ExpandError, names, scan
 from container_engine.edf.text import DeferredText, Text
@@ -114,6 +114,9 @@ class Reader:
             if not name or "=" in name or "\0" in name:
                 self._report.error(path, "not a name that a variable can have")
                 continue
+            found = find_path_placeholder(written)
+            if found is not None:
+                self._warn_of_placeholder(path, found)
             text = self._expand(path, written)
             if text is not None:
                 self._warn_of_host_path(name, written)
@@ -191,8 +194,11 @@ class Reader:
         if found == written:
             self._report.error(path, f"'{found}' is a placeholder", advice(found))
             return True
-        self._report.warning(path, f"'{found}' looks like a placeholder", advice(found))
+        self._warn_of_placeholder(path, found)
         return False
+
+    def _warn_of_placeholder(self, path: Path, found: str) -> None:
+        self._report.warning(path, f"'{found}' looks like a placeholder", advice(found))
 
     def _warn_of_host_path(self, name: str, written: str) -> None:
         if name in _HOST_PATHS and name in names(scan(written)):

@@ -10,7 +10,16 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from container_engine.edf.expand import Scope, escape, expand, pieces
-from container_engine.edf.model import DeferredText, DeferredVar, Loaded, Mount, Origin, Text
+from container_engine.edf.layer import Layer, Sourced, add_mount, merge
+from container_engine.edf.model import (
+    DeferredText,
+    DeferredVar,
+    EnvEntry,
+    Loaded,
+    Mount,
+    Origin,
+    Text,
+)
 from container_engine.edf.mounts import MountError, mount_text, parse_mount
 from container_engine.edf.render import to_json, to_toml
 from container_engine.edf.scan import ExpandError
@@ -19,13 +28,13 @@ from tests.unit.edf.cases import ENV, is_deferred, load_edf
 
 SCOPE = Scope(ENV, {"EDF_DIR": "/edf"}, is_deferred)
 HERE = Origin("/x.toml", 1)
-COUNT = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+COUNT = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30)
 PARTS = st.sampled_from(
     [
-        "$", "$$", "${", "}", "`", "(", ")", ":", "\\", "\\:", "-", "+", "?", "=", "!", "@", "#", "/",
-        "./", "ro", "image", "image:", "HOME", "EMPTY", "NOPE", "SLURM_A", "MARKED",
+        "$", "$$", "${", "}", "`", "(", ")", ":", "\\", "\\:", "-", "+", "?", "=", "!", "@", "#",
+        "/", "./", "ro", "image", "image:", "HOME", "EMPTY", "NOPE", "SLURM_A", "MARKED",
     ]
 )  # fmt: skip
 SOUP = st.lists(PARTS | TEXT, max_size=12).map("".join)
@@ -182,6 +191,49 @@ def test_rendering_is_a_fixed_point_for_any_value(image: str, env: dict[str, Tex
     assert again is not None
     assert to_toml(again) == to_toml(loaded.edf)
     assert to_json(again) == to_json(loaded.edf)
+
+
+MOUNTS = st.lists(
+    st.builds(
+        Mount,
+        st.just("bind"),
+        st.sampled_from(["/a", "/b"]),
+        st.sampled_from(["/x", "/y", "/z"]),
+        st.sampled_from([(), ("ro",)]),
+        st.just(HERE),
+    ),
+    max_size=4,
+)
+LAYERS = st.builds(
+    lambda workdir, mounts, startup, env: Layer(
+        workdir=workdir and Sourced(workdir, HERE),
+        mounts=_by_target(mounts),
+        startup=dict.fromkeys(startup, HERE),
+        env={name: EnvEntry(name, value, HERE) for name, value in env.items()},
+    ),
+    st.sampled_from([None, "/a", "/b"]),
+    MOUNTS,
+    st.lists(st.sampled_from("abc"), max_size=4),
+    st.dictionaries(st.sampled_from("AB"), st.sampled_from(["", "1"])),
+)
+
+
+def _by_target(mounts: list[Mount]) -> dict[Text, Mount]:
+    result: dict[Text, Mount] = {}
+    for mount in mounts:
+        add_mount(result, mount, [])
+    return result
+
+
+@COUNT
+@given(LAYERS, LAYERS, LAYERS)
+def test_merging_is_associative(one: Layer, two: Layer, three: Layer) -> None:
+    left = merge(merge(one, two, []), three, [])
+    right = merge(one, merge(two, three, []), [])
+    assert left == right
+    assert [list(m) for m in (left.mounts, left.startup)] == [
+        list(m) for m in (right.mounts, right.startup)
+    ]
 
 
 def test_parts_are_joined_without_a_trace() -> None:

@@ -1,0 +1,148 @@
+"""`ce validate` as its user sees it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from container_engine.cli.main import main
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user in a directory with one good, one doubtful, one bad and one partial environment."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("EDF_PATH", raising=False)
+    for name, text in {
+        "good": 'image = "ubuntu:24.04"\nmounts = ["./data:/data"]\n',
+        "doubtful": 'image = "ubuntu:24.04"\nmount = []\n',
+        "bad": 'image = "ubuntu:24.04"\nwritable = "no"\nworkdir = "x"\n',
+        "partial": '[env]\nA = "1"\n',
+    }.items():
+        (tmp_path / f"{name}.toml").write_text(text)
+    return tmp_path
+
+
+def validate(*words: str) -> int:
+    return main(["validate", *words])
+
+
+def test_a_valid_environment_gets_one_line_on_stdout(capsys: Capture) -> None:
+    assert validate("good.toml") == 0
+    assert capsys.readouterr() == ("good.toml: valid\n", "")
+
+
+def test_a_partial_environment_is_valid_as_a_base(capsys: Capture) -> None:
+    assert validate("partial.toml") == 0
+    assert capsys.readouterr() == ("partial.toml: valid as a base, it names no image\n", "")
+
+
+def test_every_problem_of_every_environment_is_told(here: Path, capsys: Capture) -> None:
+    assert validate("bad.toml", "good.toml", "doubtful.toml", "none") == 1
+    assert capsys.readouterr() == (
+        "bad.toml: not valid\ngood.toml: valid\ndoubtful.toml: valid\nnone: not valid\n",
+        f"ce: error: {here}/bad.toml:2: writable: expected true or false, found the string "
+        '"no"\n'
+        "ce: hint: write writable = false, without quotes\n"
+        f"ce: error: {here}/bad.toml:3: workdir: 'x' is not an absolute path\n"
+        "ce: hint: a relative path begins with './'\n"
+        f"ce: warning: {here}/doubtful.toml:2: unknown key 'mount', did you mean 'mounts'?\n"
+        f"ce: error: none: no environment 'none' in {here}/.edf, /etc/edf\n",
+    )
+
+
+def test_strict_makes_errors_of_warnings(here: Path, capsys: Capture) -> None:
+    assert validate("--strict", "doubtful.toml", "good.toml") == 1
+    assert capsys.readouterr() == (
+        "doubtful.toml: not valid\ngood.toml: valid\n",
+        f"ce: error: {here}/doubtful.toml:2: unknown key 'mount', did you mean 'mounts'?\n",
+    )
+
+
+def test_json_has_everything_on_stdout(here: Path, capsys: Capture) -> None:
+    assert validate("--json", "doubtful.toml", "none") == 1
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    document = json.loads(captured.out)
+    doubtful, missing = document["environments"]
+    assert (document["version"], document["valid"]) == (1, False)
+    assert doubtful == {
+        "name": "doubtful.toml",
+        "valid": True,
+        "image": "ubuntu:24.04",
+        "files": [f"{here}/doubtful.toml"],
+        "problems": [
+            {
+                "severity": "warning",
+                "file": f"{here}/doubtful.toml",
+                "line": 2,
+                "key": "",
+                "message": "unknown key 'mount', did you mean 'mounts'?",
+                "hint": None,
+                "excerpt": None,
+            }
+        ],
+    }
+    assert (missing["valid"], missing["image"], missing["files"]) == (False, None, [])
+
+
+def test_files_are_looked_for_only_on_request(here: Path, capsys: Capture) -> None:
+    (here / "all.toml").write_text(
+        'image = "./none.sqsh"\n'
+        'mounts = ["tmpfs:/t", "/nowhere", "/tmp", "/x/${SLURM_JOB_ID}:/y", "/i.sqsh:/i:sqsh"]\n'
+        'devices = ["/dev/null", "/dev/none", "nvidia.com/gpu=all"]\n'
+        '[annotations]\ncom.hooks.ssh.authorize_ssh_key = "/nowhere.pub"\n'
+    )
+    assert validate("all.toml") == 0
+    capsys.readouterr()
+    assert validate("--check-files", "all.toml") == 1
+    where, why = f"ce: error: {here}/all.toml", "no such file or directory"
+    assert capsys.readouterr().err == (
+        f"{where}:1: image: image '{here}/none.sqsh': {why}\n"
+        f"{where}:2: mounts: source '/nowhere': {why}\n"
+        f"{where}:2: mounts: source '/i.sqsh': {why}\n"
+        f"{where}:3: devices: device '/dev/none': {why}\n"
+        f"{where}:5: annotations.com.hooks.ssh.authorize_ssh_key: file '/nowhere.pub': {why}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("image", "said"),
+    [
+        (
+            "dir/x.sqsh",
+            "ce: warning: {file}:1: image: 'dir/x.sqsh' is the name of an image in a registry, "
+            "not a path\nce: hint: write './dir/x.sqsh' for a file\n",
+        ),
+        (
+            "Ubuntu",
+            "ce: error: {file}:1: image: 'Ubuntu': 'Ubuntu' has upper-case letters, which names "
+            "in a registry never have\n",
+        ),
+        ("", ""),
+    ],
+)
+def test_an_image_is_judged_by_its_name(here: Path, capsys: Capture, image: str, said: str) -> None:
+    file = here / "x.toml"
+    file.write_text(f'image = "{image}"\n')
+    assert validate("x.toml") == int("error" in said)
+    assert capsys.readouterr().err == said.format(file=file)
+
+
+def test_a_name_with_odd_bytes_is_no_reason_to_fail(capsys: Capture) -> None:
+    assert validate("\udcff.toml") == 1
+    assert "no such file" in capsys.readouterr().err
+
+
+def test_a_syntax_error_shows_the_line(here: Path, capsys: Capture) -> None:
+    (here / "x.toml").write_text("writable = True\n")
+    assert validate("x.toml") == 1
+    assert capsys.readouterr().err == (
+        f"ce: error: {here}/x.toml:1: 'True' is not a TOML value\n"
+        "        1 | writable = True\n"
+        "          |            ^\n"
+        "ce: hint: write writable = true\n"
+    )
