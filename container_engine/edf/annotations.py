@@ -25,7 +25,9 @@ def flatten(table: Mapping[str, object], report: Report) -> dict[str, tuple[str,
     for path, value in _leaves(("annotations",), table):
         key = ".".join(str(part) for part in path[1:])
         text = value if isinstance(value, str) else scalar_text(value)
-        if text is None:
+        if not key or "\0" in key:
+            report.error(path, "not a name that an annotation can have")
+        elif text is None:
             wanted = "a string, boolean, integer or float"
             hint = misplaced(key, "annotations")[1] if key in KEYS else None
             report.error(path, f"expected {wanted}, found {describe(value)}", hint)
