@@ -62,14 +62,14 @@ $(REQUIRED): $(PREFIX)/.python
 	@$(PIP) --python $(PREFIX)/bin/python3 install -qq $(call requirements)
 	@rm -f $(PREFIX)/.required-* && touch $@
 
-# A copy is built, so that neither the sources nor an earlier build are in the way.
+# A copy is built, so that neither the sources nor another build are in the way.
 $(PACKAGE): $(REQUIRED)
-	@rm -rf build/package && mkdir -p build/package
-	@cp -r container_engine pyproject.toml LICENSE build/package/
-	@if [ -f README.md ]; then cp README.md build/package/; else : > build/package/README.md; fi
-	@$(PIP) wheel -qq --no-deps --no-build-isolation -w build/package/wheel build/package
-	@$(PIP) --python $(PREFIX)/bin/python3 install -qq --no-deps --force-reinstall \
-		build/package/wheel/*.whl
+	@set -e; mkdir -p build; copy=$$(mktemp -d build/package.XXXXXX); \
+		trap 'rm -rf "$$copy"' EXIT; \
+		cp -r container_engine pyproject.toml LICENSE README.md "$$copy"; \
+		$(PIP) wheel -qq --no-deps --no-build-isolation -w "$$copy/wheel" "$$copy"; \
+		$(PIP) --python $(PREFIX)/bin/python3 install -qq --no-deps --force-reinstall \
+			"$$copy"/wheel/*.whl
 	@rm -f $(PREFIX)/.package-* && touch $@
 
 sandbox-engine:

@@ -74,9 +74,11 @@ static int plan_and_carry(spank_context_t context, struct ce_error *err)
 {
 	CE_AUTO_FREE char *plan = NULL;
 	int is_srun = context == S_CTX_LOCAL;
+	/* Slurm has one context for both of these */
+	int is_salloc = strcmp(program_invocation_short_name, "salloc") == 0;
 
-	if (ce_submit_plan(&config, is_srun ? "srun" : "allocation", ce_options_environment(), &plan,
-			   err) < 0)
+	if (ce_submit_plan(&config, is_srun ? "srun" : is_salloc ? "salloc" : "sbatch",
+			   ce_options_environment(), &plan, err) < 0)
 		return -1;
 	/* salloc and sbatch only check: each srun inside inherits the option and plans for itself, so
 	 * that it sees the environment of its own time and place */

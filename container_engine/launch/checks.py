@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from container_engine.launch.failure import LaunchFailure
+from container_engine.launch.failure import LaunchError
 from container_engine.launch.podman import Bind
 from container_engine.launch.text import resolve
 
@@ -25,12 +25,12 @@ def check_image(path: str) -> None:
             superblock = file.read(_SUPERBLOCK_SIZE) or b""
             size = os.fstat(file.fileno()).st_size
     except OSError as error:
-        raise LaunchFailure(f"image '{path}': {error.strerror}") from None
+        raise LaunchError(f"image '{path}': {error.strerror}") from None
     if len(superblock) < _SUPERBLOCK_SIZE or not superblock.startswith(_SQUASHFS_MAGIC):
-        raise LaunchFailure(f"image '{path}': is not a SquashFS file")
+        raise LaunchError(f"image '{path}': is not a SquashFS file")
     used = int.from_bytes(superblock[40:48], "little")
     if used > size:
-        raise LaunchFailure(
+        raise LaunchError(
             f"image '{path}': is cut short: it has {size} bytes and should have {used}"
         )
 
@@ -62,7 +62,7 @@ def _source_problem(mount: Bind) -> str:
     if mount.kind == "squashfs":
         try:
             check_image(mount.source)
-        except LaunchFailure as failure:
+        except LaunchError as failure:
             return str(failure).rpartition("': ")[2]
         return ""
     try:
@@ -101,4 +101,4 @@ def _reason(error: OSError) -> str:
 
 def _refuse(problems: Sequence[str]) -> None:
     if problems:
-        raise LaunchFailure("; ".join(problems))
+        raise LaunchError("; ".join(problems))

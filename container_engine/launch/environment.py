@@ -55,7 +55,17 @@ def for_tasks(
     changes.update(plan["image"]["env"])
     changes.update(edf)
     changes.update(made)
+    return without_slurms(changes)
+
+
+def without_slurms(changes: Mapping[str, str | None]) -> dict[str, str | None]:
     return {name: value for name, value in changes.items() if not name.startswith(_SLURMS)}
+
+
+def apply(base: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    """The environment that `base` becomes."""
+    merged: dict[str, str | None] = {**base, **changes}
+    return {name: value for name, value in merged.items() if value is not None}
 
 
 def parse_block(block: bytes) -> dict[str, str]:

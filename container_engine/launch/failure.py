@@ -1,7 +1,7 @@
 """Why a container did not start, in one line that a user or an administrator can act on."""
 
 
-class LaunchFailure(Exception):
+class LaunchError(Exception):
     """A start that failed; the text is one line, `code` what the task exits with."""
 
     def __init__(self, message: str, code: int = 125) -> None:
@@ -34,7 +34,7 @@ _CGROUP_HINT = (
 
 def explain(report: str) -> str:
     """One line from the guard's report: operation, errno, what, then the output of its children."""
-    stage, number, what, log = (report.split("\n", 3) + ["", "", ""])[:4]
+    stage, number, what, log = [*report.split("\n", 3), "", "", ""][:4]
     errno = int(number) if number.isdigit() else 0
     if stage == "podman":
         return _podman(what, log)

@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import pwd
 import sys
-
 from _socket import AF_UNIX, CMSG_SPACE, SCM_RIGHTS, SOCK_SEQPACKET, SOL_SOCKET, socket, socketpair
 
 from container_engine.launch import environment as env
 from container_engine.launch.checks import check_image, resolve_devices, resolve_mounts
-from container_engine.launch.failure import LaunchFailure, explain
+from container_engine.launch.failure import LaunchError, explain
 from container_engine.launch.podman import Container, Paths
 from container_engine.launch.specification import Person, encode, operations
 from container_engine.launch.text import parse_json, resolve
@@ -44,22 +43,20 @@ class Session:
 
 
 class Watch:
-    """What a session lives for: a pidfd whose end is its own, and a socket (or -1) to the plugin."""
+    """What a session lives for: a pidfd whose end is its own; a socket (or -1) to the plugin."""
 
     def __init__(self, process: int, life: int = -1) -> None:
         self.process = process
         self.life = life
 
 
-def start(
-    plan: Mapping[str, Any], node: Mapping[str, str], watch: Watch, libexec: str
-) -> Session:
+def start(plan: Mapping[str, Any], node: Mapping[str, str], watch: Watch, libexec: str) -> Session:
     """Starts the container and waits until its first process runs.
 
-    `node` is the step's environment for the plan's deferred strings. Raises LaunchFailure.
+    `node` is the step's environment for the plan's deferred strings. Raises LaunchError.
     """
     if plan.get("version") != PLAN_VERSION:
-        raise LaunchFailure(
+        raise LaunchError(
             f"this node understands plans of version {PLAN_VERSION}, not {plan.get('version')!r}:"
             " submit host and node have different versions of the container engine"
         )
@@ -76,17 +73,44 @@ def start(
         _person(edf),
         plan["settings"]["tmpfs_size"],
     )
+    timeout_s = plan["settings"]["start_timeout_s"]
     control = _start_guard(libexec, watch, encode(steps))
-    fds = _await_report(control, plan["settings"]["start_timeout_s"])
-    found = env.parse_block(_read_all(fds[2]))
-    records = _memory_file("ce-env", env.encode_records(env.for_tasks(plan, edf, given, found)))
+    user_ns, mount_ns, found, guard = _await_report(control, timeout_s)
+    changes = env.for_tasks(plan, edf, given, env.parse_block(_read_all(found)))
+    os.close(found)
+    if plan["startup"]:
+        changes |= _run_startup(plan, node, changes, (user_ns, mount_ns, workdir), libexec)
+    records = _memory_file("ce-env", env.encode_records(changes))
 
     def go_on() -> None:
         control.send(b"K")
         control.close()
 
-    os.close(fds[2])
-    return Session((fds[0], fds[1], records, fds[3]), workdir, go_on)
+    return Session((user_ns, mount_ns, records, guard), workdir, go_on)
+
+
+def _run_startup(
+    plan: Mapping[str, Any],
+    node: Mapping[str, str],
+    changes: Mapping[str, str | None],
+    container: tuple[int, int, str],
+    libexec: str,
+) -> dict[str, str | None]:
+    """The start-up steps, in the container and in the environment the tasks will have."""
+    from container_engine.launch import startup
+
+    user_ns, mount_ns, workdir = container
+    records = _memory_file("ce-env", env.encode_records(changes))
+    for fd in (user_ns, mount_ns, records):
+        os.set_inheritable(fd, True)
+    join = [f"{libexec}/ce-exec", str(user_ns), str(mount_ns), str(records), workdir]
+    before = env.apply(node, changes)
+    timeout_s = plan["settings"]["start_timeout_s"]
+    made = startup.run(plan, node, join, before, timeout_s)
+    for fd in (user_ns, mount_ns):
+        os.set_inheritable(fd, False)
+    os.close(records)
+    return env.without_slurms(made)
 
 
 def _container(plan: Mapping[str, Any], node: Mapping[str, str]) -> Container:
@@ -140,7 +164,7 @@ def _start_guard(libexec: str, watch: Watch, specification: bytes) -> socket:
             file_actions=[(os.POSIX_SPAWN_OPEN, fd, "/dev/null", os.O_RDWR, 0) for fd in range(3)],
         )
     except OSError as error:
-        raise LaunchFailure(f"cannot start {program}: {error.strerror}") from None
+        raise LaunchError(f"cannot start {program}: {error.strerror}") from None
     finally:
         theirs.close()
         os.close(spec)
@@ -151,16 +175,14 @@ def _start_guard(libexec: str, watch: Watch, specification: bytes) -> socket:
 def _await_report(control: socket, timeout_s: float) -> Sequence[int]:
     control.settimeout(timeout_s)
     try:
-        data, ancillary, _flags, _address = control.recvmsg(
-            _MAX_PACKET, CMSG_SPACE(4 * _FD_SIZE)
-        )
+        data, ancillary, _flags, _address = control.recvmsg(_MAX_PACKET, CMSG_SPACE(4 * _FD_SIZE))
     except TimeoutError:
-        raise LaunchFailure(f"the container did not start within {timeout_s:g} s") from None
+        raise LaunchError(f"the container did not start within {timeout_s:g} s") from None
     if data[:1] == b"R":
         return _received(ancillary)
     if not data:
-        raise LaunchFailure("the process that guards the container ended while it started")
-    raise LaunchFailure(explain(data[1:].decode("utf-8", "replace")))
+        raise LaunchError("the process that guards the container ended while it started")
+    raise LaunchError(explain(data[1:].decode("utf-8", "replace")))
 
 
 def _received(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
@@ -214,10 +236,10 @@ def main(argv: Sequence[str], libexec: str) -> int:
         session = _launch(plan_fd, environment_fd, Watch(process, life), libexec)
         _answer(reply, "R" + session.workdir, session.fds)
         session.go_on()
-    except LaunchFailure as failure:
+    except LaunchError as failure:
         _answer(reply, f"F{failure.code}\n{failure}")
         return failure.code
-    except Exception as error:  # the plugin must hear of every end, also of a mistake of ours
+    except Exception as error:  # noqa: BLE001  # the plugin must hear of our own mistakes too
         _answer(reply, f"F125\ninternal error of the launcher: {type(error).__name__}: {error}")
         return 125
     return 0

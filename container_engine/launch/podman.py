@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 INIT_NAME = ".ce-init"
-_INIT_PATH = "/dev/" + INIT_NAME
+INIT_PATH = "/dev/" + INIT_NAME
 # The session's directory for Podman, which refuses a runroot of more than 50 characters and puts
 # sockets there: the guard is process 1 of the session and stands in that directory.
 _SHORT_SESSION = "/proc/1/cwd"
@@ -74,7 +74,7 @@ def arguments(paths: Paths, container: Container) -> list[str]:
     """The whole command line, `podman` first."""
     return [
         "podman",
-        *_engine(paths, container),
+        *_engine(container),
         "run",
         *_isolation(container),
         *_system_mounts(paths),
@@ -86,11 +86,11 @@ def arguments(paths: Paths, container: Container) -> list[str]:
         "--rootfs",
         paths.at("root"),
         *container.entrypoint,
-        _INIT_PATH,
+        INIT_PATH,
     ]
 
 
-def _engine(paths: Paths, container: Container) -> list[str]:
+def _engine(container: Container) -> list[str]:
     """Options of Podman itself: a store of its own, below the session, with nothing in it."""
     return [
         f"--root={_SHORT_SESSION}/store",
@@ -136,7 +136,7 @@ def _system_mounts(paths: Paths) -> list[str]:
     binds = [
         Bind("bind", paths.at("proc"), "/proc", ("rslave",)),
         Bind("bind", "/dev/pts", "/dev/pts", ("rslave",)),
-        Bind("bind", paths.init, _INIT_PATH, ("ro",)),
+        Bind("bind", paths.init, INIT_PATH, ("ro",)),
         Bind("bind", "/etc/hosts", "/etc/hosts", ()),
         Bind("bind", "/etc/resolv.conf", "/etc/resolv.conf", ()),
     ]
@@ -190,8 +190,8 @@ def _annotations(annotations: Mapping[str, str]) -> list[str]:
 def environment(paths: Paths, uid: int, gid: int) -> dict[str, str]:
     """The environment of the Podman process.
 
-    The `_CONTAINERS_*` variables tell it that it already is in its user namespace; they are internal
-    to Podman and pinned by a test with each version.
+    The `_CONTAINERS_*` variables tell it that it already is in its user namespace; they are
+    internal to Podman and pinned by a test with each version.
     """
     return {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

@@ -5,19 +5,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from container_engine.errors import CeError, UserError
-from container_engine.launch.failure import LaunchFailure
+from container_engine.launch.failure import LaunchError
 from container_engine.launch.node import Watch, start
 
 
 def run_in_container(plan: Mapping[str, Any], argv: Sequence[str], libexec: str) -> NoReturn:
-    """Starts the container and becomes the command in it; terminal, signals and exit code are its own.
+    """Starts the container and becomes the command in it: its terminal, signals and exit code.
 
-    The session ends with this process. Raises UserError when the container cannot be had; nothing has
-    run then.
+    The session ends with this process. Raises UserError when the container cannot be had; nothing
+    has run then.
     """
     try:
         session = start(plan, os.environ, Watch(os.pidfd_open(os.getpid())), libexec)
-    except LaunchFailure as failure:
+    except LaunchError as failure:
         raise UserError(str(failure)) from None
     session.go_on()
     program = f"{libexec}/ce-exec"

@@ -62,11 +62,11 @@ def _served_mounts(
     served: list[tuple[str, str]] = []
     binds = []
     for mount in mounts:
+        source = mount.source
         if mount.kind == "squashfs":
-            directory = paths.at(f"squashfs{len(served)}")
-            served.append((mount.source, directory))
-            mount = Bind(mount.kind, directory, mount.target, mount.options)
-        binds.append(mount)
+            source = paths.at(f"squashfs{len(served)}")
+            served.append((mount.source, source))
+        binds.append(Bind(mount.kind, source, mount.target, mount.options))
     return served, binds
 
 

@@ -6,12 +6,15 @@ Deferred strings are lists whose items are strings or ``{"var", "op", "word"}`` 
 
 from __future__ import annotations
 
-from container_engine.launch.failure import LaunchFailure
+from container_engine.launch.failure import LaunchError
 
 TYPE_CHECKING = False  # the import of typing would cost more than all the rest of a launcher
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
+
+    # a string, or the parts of a deferred one
+    Text = str | list[str | dict[str, Any]]
 
 
 class _ScannerSettings:
@@ -23,25 +26,25 @@ class _ScannerSettings:
     parse_float = float
     parse_int = int
     parse_constant = float
-    memo: dict[str, str] = {}
 
 
-def parse_json(text: str) -> Any:
+def parse_json(text: str) -> Any:  # noqa: ANN401  # that is what JSON is
     """The same as ``json.loads``; a test holds the two against each other."""
     try:
-        from _json import make_scanner  # type: ignore[attr-defined]
+        from _json import make_scanner
     except ImportError:
         import json
 
         return json.loads(text)
+    settings: Any = _ScannerSettings()
     try:
-        value, _end = make_scanner(_ScannerSettings())(text, 0)
+        value, _end = make_scanner(settings)(text, 0)
     except StopIteration:
         raise ValueError("not a JSON document") from None
     return value
 
 
-def resolve(text: Any, environment: Mapping[str, str], where: str) -> str:
+def resolve(text: Text, environment: Mapping[str, str], where: str) -> str:
     """The literal text of a plan's string on this node; `where` names its origin in an error."""
     if isinstance(text, str):
         return text
@@ -63,6 +66,6 @@ def _variable(part: Mapping[str, Any], environment: Mapping[str, str], where: st
     if kind == "-":
         return resolve(part["word"], environment, where)
     reason = resolve(part["word"], environment, where) if kind == "?" else ""
-    raise LaunchFailure(
+    raise LaunchError(
         f"{where}: ${{{name}}}: {reason or 'the variable is not defined on this node either'}"
     )

@@ -16,7 +16,17 @@ from ce_sandbox.layout import USERS, Layout, SandboxError
 
 _PROBE = Path(__file__).resolve().parent.parent / "images" / "probe.c"
 _DEMO_PACKAGES = [
-    *("bash", "coreutils", "findutils", "grep", "hostname", "mawk", "ncurses-base", "procps"),
+    *(
+        "bash",
+        "coreutils",
+        "dash",
+        "findutils",
+        "grep",
+        "hostname",
+        "mawk",
+        "ncurses-base",
+        "procps",
+    ),
     *("python3", "sed", "util-linux"),
 ]
 _PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"
