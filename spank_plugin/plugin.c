@@ -127,6 +127,18 @@ static void forget_carried(spank_t spank, size_t size)
 	spank_unsetenv(spank, CE_CARRY_COUNT);
 }
 
+/* Slurm sets this for each task, which is later; the launcher needs it for ${SLURMD_NODENAME}. */
+static void name_node(spank_t spank)
+{
+	uint32_t place = 0;
+	char text[16];
+
+	if (spank_get_item(spank, S_JOB_NODEID, &place) != ESPANK_SUCCESS)
+		return;
+	snprintf(text, sizeof text, "%u", (unsigned)place);
+	spank_setenv(spank, "SLURM_NODEID", text, 1);
+}
+
 static int start_session(spank_t spank, struct ce_error *err)
 {
 	char **environment = NULL;
@@ -145,6 +157,7 @@ static int start_session(spank_t spank, struct ce_error *err)
 		session_wanted = 0; /* image = "": on purpose no container */
 		return 0;
 	}
+	name_node(spank);
 	if (spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
 		return ce_fail(err, "cannot read the job's environment");
 	return ce_launcher_start(&launcher, &config, plan, environment, uid, gid, err);

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _SQUASHFS_MAGIC = b"hsqs"
 _SUPERBLOCK_SIZE = 96
+_RESERVED = frozenset(["/", "/proc", "/sys", "/dev"])
 
 
 def check_image(path: str) -> None:
@@ -43,6 +44,11 @@ def resolve_mounts(plan: Mapping[str, Any], environment: Mapping[str, str]) -> l
         for mount, origin in zip(mounts, plan["mounts"], strict=True)
         if (problem := _source_problem(mount))
     ]
+    problems += [
+        f"{origin['from']}: mount destination '{mount.target}': cannot be replaced"
+        for mount, origin in zip(mounts, plan["mounts"], strict=True)
+        if mount.target in _RESERVED
+    ]
     _refuse(problems)
     return mounts
 
@@ -51,7 +57,8 @@ def _literal(mount: Mapping[str, Any], environment: Mapping[str, str]) -> Bind:
     return Bind(
         mount["kind"],
         resolve(mount["source"], environment, mount["from"]),
-        resolve(mount["target"], environment, mount["from"]),
+        # a deferred destination has not been looked at yet; one that is absolute stays below /
+        os.path.normpath("/" + resolve(mount["target"], environment, mount["from"]).lstrip("/")),
         mount["options"],
     )
 

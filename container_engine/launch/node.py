@@ -222,8 +222,13 @@ def _answer(reply: socket, text: str, fds: Sequence[int] = ()) -> None:
 
 
 def _launch(plan_fd: int, environment_fd: int, watch: Watch, libexec: str) -> Session:
-    plan = parse_json(_read_all(plan_fd).decode("utf-8", "surrogateescape"))
-    return start(plan, env.parse_block(_read_all(environment_fd)), watch, libexec)
+    text = _read_all(plan_fd).decode("utf-8", "surrogateescape")
+    node = env.parse_block(_read_all(environment_fd))
+    if '"var"' in text:
+        from container_engine.launch import nodename
+
+        node = nodename.complete(node)
+    return start(parse_json(text), node, watch, libexec)
 
 
 def main(argv: Sequence[str], libexec: str) -> int:

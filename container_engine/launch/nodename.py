@@ -1,0 +1,60 @@
+"""Which node this is, from what Slurm tells a step before its tasks exist.
+
+The per-task variables SLURMD_NODENAME and SLURM_NODEID come only later; the list of the nodes
+and this node's place in it are known from the start. Only for plans with deferred strings.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+def complete(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment with SLURMD_NODENAME added, if it can be told."""
+    known = dict(environment)
+    nodes, place = known.get("SLURM_STEP_NODELIST", ""), known.get("SLURM_NODEID", "")
+    if "SLURMD_NODENAME" not in known and nodes and place.isdigit():
+        for index, name in enumerate(expand(nodes)):
+            if index == int(place):
+                known["SLURMD_NODENAME"] = name
+                break
+    return known
+
+
+def expand(nodes: str) -> Iterator[str]:
+    """The names of a Slurm host list such as ``n[1-3,08],login1,r[1-2]c[0-1]``, in its order."""
+    for pattern in _split(nodes):
+        yield from _expand_one(pattern)
+
+
+def _split(nodes: str) -> Iterator[str]:
+    """The patterns between the commas that are not inside brackets."""
+    begin = depth = 0
+    for index, character in enumerate(nodes):
+        depth += (character == "[") - (character == "]")
+        if character == "," and depth == 0:
+            yield nodes[begin:index]
+            begin = index + 1
+    yield nodes[begin:]
+
+
+def _expand_one(pattern: str) -> Iterator[str]:
+    before, bracket, rest = pattern.partition("[")
+    if not bracket:
+        yield pattern
+        return
+    ranges, _bracket, after = rest.partition("]")
+    for number in (n for part in ranges.split(",") for n in _numbers(part)):
+        for tail in _expand_one(after):
+            yield before + number + tail
+
+
+def _numbers(part: str) -> Iterator[str]:
+    first, dash, last = part.partition("-")
+    if not dash:
+        yield first
+        return
+    for number in range(int(first), int(last) + 1):
+        yield str(number).zfill(len(first))
