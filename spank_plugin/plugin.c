@@ -45,6 +45,7 @@ static struct ce_launcher launcher = CE_LAUNCHER_INIT;
  * then ends with exit code 0. The tasks fail instead. */
 static struct ce_error start_error = CE_ERROR_INIT;
 static int session_wanted;
+static int is_multi_prog;
 
 int slurm_spank_init(spank_t spank, int argc, char **argv);
 int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv);
@@ -82,7 +83,10 @@ static int plan_and_carry(spank_context_t context, struct ce_error *err)
 		return -1;
 	/* salloc and sbatch only check: each srun inside inherits the option and plans for itself, so
 	 * that it sees the environment of its own time and place */
-	return is_srun ? ce_carry_put(plan, err) : 0;
+	if (!is_srun)
+		return 0;
+	ce_carry_multi_prog();
+	return ce_carry_put(plan, err);
 }
 
 int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
@@ -125,6 +129,7 @@ static void forget_carried(spank_t spank, size_t size)
 		spank_unsetenv(spank, name);
 	}
 	spank_unsetenv(spank, CE_CARRY_COUNT);
+	spank_unsetenv(spank, CE_CARRY_MULTI);
 }
 
 /* Slurm sets this for each task, which is later; the launcher needs it for ${SLURMD_NODENAME}. */
@@ -152,6 +157,7 @@ static int start_session(spank_t spank, struct ce_error *err)
 	CE_AUTO_FREE char *plan = ce_carry_get(environment);
 	if (plan == NULL)
 		return ce_fail(err, "the plan of the environment did not arrive on this node");
+	is_multi_prog = ce_variable(environment, CE_CARRY_MULTI) != NULL;
 	forget_carried(spank, strlen(plan));
 	if (plan[0] == '\0') {
 		session_wanted = 0; /* image = "": on purpose no container */
@@ -216,15 +222,10 @@ static int set_task_variable(void *context, const char *name, const char *value)
 static const char *task_variable(spank_t spank, const char *name)
 {
 	char **environment = NULL;
-	size_t length = strlen(name);
 
 	if (spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
 		return NULL;
-	for (; *environment != NULL; environment++) {
-		if (strncmp(*environment, name, length) == 0 && (*environment)[length] == '=')
-			return *environment + length + 1;
-	}
-	return NULL;
+	return ce_variable(environment, name);
 }
 
 /* Slurm itself looks the command up later, with the same PATH; this is for the error and its code. */
@@ -234,7 +235,8 @@ static int check_command(spank_t spank, struct ce_error *err)
 	char **argv = NULL;
 	CE_AUTO_FREE char *found = NULL;
 
-	if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1)
+	if (is_multi_prog || spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS ||
+	    argc < 1)
 		return 0;
 	return ce_find_command(task_variable(spank, "PATH"), argv[0], &found, err);
 }

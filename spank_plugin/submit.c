@@ -110,7 +110,21 @@ int ce_carry_put(const char *plan, struct ce_error *err)
 	return setenv(CE_CARRY_COUNT, count, 1) < 0 ? ce_fail(err, "out of memory") : 0;
 }
 
-static const char *look_up(char **environment, const char *name)
+void ce_carry_multi_prog(void)
+{
+	size_t size = 0;
+	CE_AUTO_FD fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+	CE_AUTO_FREE char *line = fd >= 0 ? ce_read_all(fd, 1 << 24, &size) : NULL;
+
+	unsetenv(CE_CARRY_MULTI);
+	for (char *word = line; word != NULL && word < line + size; word += strlen(word) + 1) {
+		/* getopt accepts an option's unique beginning */
+		if (strncmp(word, "--mul", 5) == 0)
+			setenv(CE_CARRY_MULTI, "1", 1);
+	}
+}
+
+const char *ce_variable(char **environment, const char *name)
 {
 	size_t length = strlen(name);
 
@@ -123,7 +137,7 @@ static const char *look_up(char **environment, const char *name)
 
 char *ce_carry_get(char **environment)
 {
-	const char *count_text = look_up(environment, CE_CARRY_COUNT);
+	const char *count_text = ce_variable(environment, CE_CARRY_COUNT);
 	char *end, name[64];
 	long parts = count_text != NULL ? strtol(count_text, &end, 10) : -1;
 
@@ -133,7 +147,7 @@ char *ce_carry_get(char **environment)
 	size_t used = 0;
 	for (long i = 0; plan != NULL && i < parts; i++) {
 		snprintf(name, sizeof name, CE_CARRY_PART "%ld", i);
-		const char *piece = look_up(environment, name);
+		const char *piece = ce_variable(environment, name);
 		size_t length = piece != NULL ? strlen(piece) : 0;
 		if (length == 0 || length > CE_CARRY_PIECE)
 			return NULL;

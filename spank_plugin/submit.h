@@ -12,6 +12,9 @@
  * --export=NONE`; pieces, because one string of an environment may not be longer than 128 KiB. */
 #define CE_CARRY_COUNT "SLURM_CE_PLAN_PARTS"
 #define CE_CARRY_PART "SLURM_CE_PLAN_"
+/* Present when srun was given --multi-prog: then the step's argv names a file that srun has read, not
+ * the command of the tasks. SPANK has no item that says so. */
+#define CE_CARRY_MULTI "SLURM_CE_MULTI_PROG"
 enum { CE_CARRY_PIECE = 64 * 1024, CE_CARRY_MAX_PARTS = 256 };
 
 /* Runs `ce plan` for this environment. Its warnings and progress go to the user's terminal. On
@@ -23,8 +26,15 @@ int ce_submit_plan(const struct ce_config *config, const char *caller, const cha
 /* Puts the plan into this process's environment. */
 int ce_carry_put(const char *plan, struct ce_error *err);
 
+/* Notes --multi-prog, from this process's own command line. A command whose arguments look the same is
+ * mistaken for it; all that costs is our word for a command that is not found. */
+void ce_carry_multi_prog(void);
+
 /* Takes the plan out of a step's environment: a heap string, NULL when there is none or it is not
  * whole. Does not change `environment`. */
 char *ce_carry_get(char **environment);
+
+/* The value of a variable in an environment; NULL when it has none. */
+const char *ce_variable(char **environment, const char *name);
 
 #endif
