@@ -72,6 +72,8 @@ def main(argv: list[str], layout: Layout) -> int:
     args = arguments(argv)
     if not layout.slurm_conf.exists():
         raise SandboxError(f"{layout.dir}: no sandbox here", "sandbox/up")
+    if not layout.munge_socket.exists():
+        raise SandboxError(f"{layout.dir}: the cluster is stopped", "sandbox/up")
     try:
         user = pwd.getpwnam(args.user)
     except KeyError:

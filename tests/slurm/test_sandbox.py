@@ -124,6 +124,11 @@ def test_down_leaves_no_process_even_when_the_controller_was_killed(cluster: Clu
             assert sandbox("down").returncode == 0
             assert _processes_of_users() == []
             assert sandbox("status").returncode == 3
+            stopped = sandbox("run", "srun", "true")
+            assert stopped.stderr.splitlines()[-2:] == [
+                f"sandbox: error: {cluster.dir}: the cluster is stopped",
+                "sandbox: hint: sandbox/up",
+            ]
             assert list((cluster.dir / "spool").iterdir()) == []
         finally:
             assert sandbox("up", "-n", str(cluster.nodes)).returncode == 0

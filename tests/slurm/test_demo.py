@@ -1,0 +1,41 @@
+"""`make demo`, as a newcomer sees it."""
+
+import os
+import subprocess
+
+import pytest
+
+from tests.slurm.cluster import ROOT, Completed
+
+
+def _demo() -> Completed:
+    """A make that runs this test must not lend its own variables to the one under test."""
+    env = {k: v for k, v in os.environ.items() if k not in {"MAKEFLAGS", "MAKELEVEL", "MFLAGS"}}
+    return subprocess.run(
+        ["make", "demo"],
+        cwd=ROOT,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+@pytest.mark.usefixtures("cluster")
+def test_the_demo_shows_four_tasks_in_the_image_and_how_to_go_on() -> None:
+    done = _demo()
+    assert done.returncode == 0, done.stdout + done.stderr
+    tasks = sorted(line for line in done.stdout.splitlines() if line.startswith("task "))
+    assert [line.partition(" runs in: ")[0] for line in tasks] == [
+        "task 0 on node n1",
+        "task 1 on node n1",
+        "task 2 on node n2",
+        "task 3 on node n2",
+    ]
+    assert all("runs in: Container Engine demo" in line for line in tasks)
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()[-3:]] == [
+        "your own command",
+        "a shell inside",
+        "stop the sandbox",
+    ]
