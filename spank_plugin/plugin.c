@@ -181,7 +181,7 @@ int slurm_spank_user_init(spank_t spank, int argc, char **argv)
 
 static void report_death(const char *cause)
 {
-	slurm_error("ce: error: %s; the tasks of this node are killed", cause);
+	slurm_error("container_engine: %s; the tasks of this node are killed", cause);
 }
 
 int slurm_spank_task_post_fork(spank_t spank, int argc, char **argv)

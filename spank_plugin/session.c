@@ -134,18 +134,29 @@ static void sweep_container(int flags)
 	ce_error_clear(&err);
 }
 
+static int was_ready(void)
+{
+	struct ce_error err = CE_ERROR_INIT;
+	struct ce_container container = CE_CONTAINER_INIT;
+	int rc = take_answer(watch.reply, MSG_PEEK, &container, &err);
+
+	ce_container_close(&container);
+	ce_error_clear(&err);
+	return rc == 0;
+}
+
 static void *watch_session(void *unused)
 {
 	char cause[512] = "";
 	int fds[CE_MAX_FDS];
-	siginfo_t launcher_end = { .si_status = 0 };
+	siginfo_t launcher_end;
 
 	(void)unused;
-	/* Nobody else waits for the launcher: without this a zombie would stay as long as the step. One
-	 * that failed has told the tasks why, and there never was a session to watch. slurmstepd's own
-	 * wait for its tasks may be quicker than this one: then the tasks' answer decides. */
-	int rc = waitid(P_PIDFD, (id_t)watch.launcher, &launcher_end, WEXITED);
-	if (rc == 0 && (launcher_end.si_code != CLD_EXITED || launcher_end.si_status != 0))
+	/* Nobody else waits for the launcher: without this a zombie would stay as long as the step.
+	 * Without its word that the container is ready there never was a session, and the tasks know
+	 * why. */
+	waitid(P_PIDFD, (id_t)watch.launcher, &launcher_end, WEXITED);
+	if (!was_ready())
 		return NULL;
 	ssize_t n = ce_receive(watch.life, 0, cause, sizeof cause - 1, fds);
 	if (atomic_load(&watch.ending))

@@ -218,7 +218,10 @@ def _read_all(fd: int) -> bytes:
 def _answer(reply: socket, text: str, fds: Sequence[int] = ()) -> None:
     rights = b"".join(fd.to_bytes(_FD_SIZE, sys.byteorder) for fd in fds)
     ancillary = [(SOL_SOCKET, SCM_RIGHTS, rights)] if fds else []
-    reply.sendmsg([text.encode("utf-8", "surrogateescape")[: _MAX_PACKET - 1]], ancillary)
+    try:
+        reply.sendmsg([text.encode("utf-8", "surrogateescape")[: _MAX_PACKET - 1]], ancillary)
+    except (BrokenPipeError, ConnectionError):
+        sys.exit(125)  # slurmstepd is gone: nobody is left to tell
 
 
 def _launch(plan_fd: int, environment_fd: int, watch: Watch, libexec: str) -> Session:

@@ -221,7 +221,12 @@ def configuration(container_environment: Mapping[str, str]) -> str:
     )
 
 
-STORAGE_CONFIGURATION = '[storage]\ndriver = "vfs"\n'
+STORAGE_CONFIGURATION = f"""\
+[storage]
+driver = "vfs"
+graphroot = "{_SHORT_SESSION}/store"
+runroot = "{_SHORT_SESSION}/run"
+"""
 
 
 def _toml_string(text: str) -> str:
