@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     from container_engine.images.store import Store
 
 _MIB = 1 << 20
-# zstd is what reads fastest; owners are root's, who is the user in a container
-_COMPRESSOR = ["sqfstar", "-quiet", "-no-progress", "-comp", "zstd", "-all-root", "-no-xattrs"]
-_ROOT = ["-root-mode", "0755", "-root-uid", "0", "-root-gid", "0"]
+# Level 3 made 477 MB of a Debian system with 1.3 GB in 8 s; level 15, the default, 421 MB in 90 s.
+# mksquashfs, because sqfstar 4.5 fails to parse a compression level.
+_SETTINGS = ["-tar", "-quiet", "-no-progress", "-no-xattrs", "-comp", "zstd"]
+_LEVEL = ["-Xcompression-level", "3"]
+# all files are root's, which in a container is the user
+_OWNER = ["-all-root", "-root-mode", "0755"]
 
 
 class Importer(NamedTuple):
@@ -85,7 +88,7 @@ class Importer(NamedTuple):
         self.say(f"{name}: {len(fetched.layers)} layers, {_size(fetched.size)}; packing")
         target = os.path.join(work, "image")
         process.feed(
-            [*_COMPRESSOR, *_ROOT, target],
+            ["mksquashfs", "-", target, *_SETTINGS, *_LEVEL, *_OWNER],
             self.env,
             self.timeout_s,
             lambda stream: write_merged(fetched.layers, stream, self.env),

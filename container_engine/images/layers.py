@@ -8,6 +8,7 @@ container whose only user is the one who started it.
 from __future__ import annotations
 
 import gzip
+import os
 import tarfile
 import zlib
 from contextlib import contextmanager
@@ -71,7 +72,8 @@ def _copy(layer: str, contents: Paths, out: tarfile.TarFile, env: Mapping[str, s
             paths = contents.get(index)
             if not paths:
                 continue
-            out.addfile(_plain(paths[0], member), archive.extractfile(member))
+            content = archive.extractfile(member) if member.isreg() else None
+            out.addfile(_plain(paths[0], member), content)
             for other in paths[1:]:
                 out.addfile(_link(other, paths[0]))
 
@@ -104,8 +106,7 @@ def _members(
 ) -> Iterator[tuple[tarfile.TarFile, Iterator[tarfile.TarInfo]]]:
     """The archive in a layer file, as a stream: use a member before you ask for the next."""
     with open(layer, "rb") as blob:
-        magic = blob.read(4)
-        blob.seek(0)
+        magic = os.pread(blob.fileno(), 4, 0)  # the position stays, a child may inherit it
         try:
             with _plain_stream(blob, magic, env) as stream:
                 archive = tarfile.open(fileobj=stream, mode="r|", bufsize=1 << 20)  # noqa: SIM115

@@ -95,7 +95,7 @@ class Tree:
 
     def add_hard_link(self, path: str, target: str) -> None:
         parts, target_parts = self._parts(path), self._parts(target)
-        slot = self._directory(target_parts[:-1]).children.get(target_parts[-1])
+        slot = self._slot(target_parts)
         if slot is None or isinstance(slot.node, Directory):
             raise UserError(f"layer {self._layer}: '{path}' is a hard link to '{target}', no file")
         self._directory(parts[:-1]).children[parts[-1]] = Slot(self._layer, slot.node)
@@ -115,6 +115,9 @@ class Tree:
         if ".." in parts:
             raise UserError(f"layer {self._layer}: the path '{path}' leads out of the image")
         return parts
+
+    def _slot(self, parts: list[str]) -> Slot | None:
+        return self._directory(parts[:-1]).children.get(parts[-1]) if parts else None
 
     def _directory(self, parts: list[str]) -> Directory:
         """The directory at these names; what is missing or in the way becomes one."""

@@ -1,0 +1,243 @@
+"""Images from a real registry, by skopeo and mksquashfs, as `ce import` and `ce plan` get them."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from container_engine.errors import UserError
+from container_engine.images.importing import Importer
+from container_engine.images.reference import RegistryImage, parse
+from container_engine.images.store import Store, architecture
+from tests.unit.images import oci
+from tests.unit.images.oci import Member
+
+SOURCES = Path(__file__).parents[2]
+RUN = {"Env": ["PATH=/opt/bin", "FROM=image"], "WorkingDir": "/w", "Entrypoint": ["/e"]}
+
+
+class Registry(NamedTuple):
+    """A registry on the loopback interface; `env` is that of somebody who may use it."""
+
+    address: str
+    env: dict[str, str]
+
+    def push(self, where: Path, name: str, *layers: list[Member], compressor: str = "gzip") -> str:
+        """Returns the reference under which the image can be had."""
+        where.mkdir()
+        oci.layout(where, layers, RUN, compressor)
+        target = f"docker://{self.address}/{name}"
+        copy = ["skopeo", "copy", "--quiet", f"oci:{where}:latest", target]
+        subprocess.run(copy, env=self.env, check=True)
+        return f"{self.address}/{name}"
+
+    def image(self, reference: str) -> RegistryImage:
+        image = parse(reference, "/")
+        assert isinstance(image, RegistryImage)
+        return image
+
+
+@pytest.fixture(scope="module")
+def registry(
+    tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[[str], str]
+) -> Iterator[Registry]:
+    for tool in ("skopeo", "docker-registry", "mksquashfs", "unsquashfs", "zstd"):
+        need_tool(tool)
+    home = tmp_path_factory.mktemp("registry")
+    configuration = {
+        "version": 0.1,
+        "storage": {"filesystem": {"rootdirectory": str(home / "data")}},
+        "http": {"addr": "127.0.0.1:0"},
+    }
+    (home / "config.yml").write_text(json.dumps(configuration))  # JSON is YAML
+    server = subprocess.Popen(
+        ["docker-registry", "serve", str(home / "config.yml")],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stderr is not None
+    drain = threading.Thread(target=server.stderr.read)  # or its log would fill the pipe
+    try:
+        announced = (re.search(r"listening on ([0-9.:]+)", line) for line in server.stderr)
+        address = next(found[1] for found in announced if found)
+        drain.start()
+        known = home / ".config/containers/registries.conf"
+        known.parent.mkdir(parents=True)
+        known.write_text(f'[[registry]]\nlocation = "{address}"\ninsecure = true\n')
+        yield Registry(address, {"PATH": os.environ["PATH"], "HOME": str(home)})
+    finally:
+        server.kill()
+        server.wait()
+        drain.join()
+        server.stderr.close()
+
+
+class Person:
+    """Somebody with a store of their own."""
+
+    def __init__(self, registry: Registry, root: Path) -> None:
+        self.store = Store(str(root), architecture())
+        self.root = root
+        self.said: list[str] = []
+        self.importer = Importer(registry.env, 60, self.said.append)
+
+    def files(self) -> list[str]:
+        return sorted(str(p.relative_to(self.root)) for p in self.root.rglob("*") if p.is_file())
+
+
+@pytest.fixture
+def person(registry: Registry, tmp_path: Path) -> Person:
+    return Person(registry, tmp_path / "store")
+
+
+def listing(image: str) -> set[str]:
+    done = subprocess.run(["unsquashfs", "-ls", "-d", "", image], capture_output=True, check=True)
+    return set(done.stdout.decode().split())
+
+
+@pytest.mark.parametrize("compressor", oci.COMPRESSORS)
+def test_an_image_is_imported_with_its_configuration(
+    registry: Registry, person: Person, tmp_path: Path, compressor: str
+) -> None:
+    low = [oci.directory("d"), Member("d/gone"), Member("d/kept")]
+    high = [oci.whiteout("d/gone"), Member("new")]
+    name = registry.push(tmp_path / "i", f"{compressor}:1", low, high, compressor=compressor)
+    path = person.store.image(person.importer.obtain(registry.image(name), person.store))
+    assert listing(path) == {"/d", "/d/kept", "/new"}
+    assert json.loads(Path(f"{path}.json").read_text())["config"] == RUN
+    assert "/work/" not in "".join(person.files())
+
+
+def test_an_image_that_is_there_needs_no_registry(
+    registry: Registry, person: Person, tmp_path: Path
+) -> None:
+    image = registry.image(registry.push(tmp_path / "i", "once:1", [Member("a")]))
+    digest = person.importer.obtain(image, person.store)
+    offline = person.importer._replace(env={"PATH": "/none"})
+    assert offline.obtain(image, person.store) == digest
+
+
+def test_a_tag_that_moved_is_followed_when_asked_to(
+    registry: Registry, person: Person, tmp_path: Path
+) -> None:
+    image = registry.image(registry.push(tmp_path / "1", "moving:1", [Member("one")]))
+    first = person.importer.obtain(image, person.store)
+    registry.push(tmp_path / "2", "moving:1", [Member("two")])
+    assert person.importer.obtain(image, person.store) == first
+    second = person.importer.obtain(image, person.store, again=True)
+    assert listing(person.store.image(second)) == {"/two"}
+    assert person.importer.obtain(image, person.store) == second
+
+
+def test_a_digest_names_the_same_image_as_its_tag(
+    registry: Registry, person: Person, tmp_path: Path
+) -> None:
+    name = registry.push(tmp_path / "i", "both:1", [Member("a")])
+    digest = person.importer.obtain(registry.image(name), person.store)
+    pinned = registry.image(f"{registry.address}#both:9@{digest}")
+    assert person.importer.obtain(pinned, person.store) == digest
+
+
+def test_what_the_registry_does_not_have_leaves_nothing(registry: Registry, person: Person) -> None:
+    with pytest.raises(UserError) as caught:
+        person.importer.obtain(registry.image(f"{registry.address}/absent:1"), person.store)
+    assert caught.value.message.startswith(f"'{registry.address}/absent:1': ")
+    assert "manifest unknown" in caught.value.message
+    assert [file for file in person.files() if not file.startswith("locks/")] == []
+
+
+def test_a_layer_that_cannot_be_leaves_nothing(
+    registry: Registry, person: Person, tmp_path: Path
+) -> None:
+    name = registry.push(tmp_path / "i", "broken:1", [Member("../x")])
+    with pytest.raises(UserError, match="leads out of the image"):
+        person.importer.obtain(registry.image(name), person.store)
+    assert [file for file in person.files() if not file.startswith("locks/")] == []
+
+
+def test_an_image_for_another_kind_of_machine_is_refused(
+    registry: Registry, person: Person, tmp_path: Path
+) -> None:
+    name = registry.push(tmp_path / "i", "foreign:1", [Member("a")])
+    foreign = person.store._replace(arch="s390x")
+    with pytest.raises(UserError) as caught:
+        person.importer.obtain(registry.image(name), foreign)
+    assert caught.value.message == (f"'{name}': made for {architecture()}, this machine is s390x")
+
+
+def test_a_store_that_cannot_be_written_is_named(registry: Registry, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    person = Person(registry, tmp_path / "file/store")
+    with pytest.raises(UserError) as caught:
+        person.importer.obtain(registry.image("127.0.0.1:1/x"), person.store)
+    assert caught.value.message == f"'{tmp_path}/file/store': not a directory"
+
+
+def start(registry: Registry, store: Path, *words: str) -> subprocess.Popen[str]:
+    """`ce` as a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "container_engine", *words],
+        env={**registry.env, "EDF_IMAGESTORE": str(store)},
+        cwd=SOURCES,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_of_several_that_want_an_image_one_imports_it(registry: Registry, tmp_path: Path) -> None:
+    content = [Member(f"f{n}", os.urandom(20_000)) for n in range(500)]
+    name = registry.push(tmp_path / "i", "wanted:1", content)
+    (tmp_path / "e.toml").write_text(f'image = "{name}"')
+    arguments = (registry, tmp_path / "store", "plan", "--json", f"{tmp_path}/e.toml")
+    ended = [process.communicate() for process in [start(*arguments) for _n in range(3)]]
+    said = "".join(stderr for _stdout, stderr in ended)
+    assert said.count(": importing\n") == 1
+    assert len({json.loads(stdout)["image"]["path"] for stdout, _stderr in ended}) == 1
+
+
+def test_a_plan_has_what_the_images_configuration_says(registry: Registry, tmp_path: Path) -> None:
+    name = registry.push(tmp_path / "i", "planned:1", [Member("a")])
+    (tmp_path / "e.toml").write_text(f'image = "{name}"\n[env]\nPATH = "/x:${{image:PATH}}"\n')
+    process = start(registry, tmp_path / "store", "plan", "--json", f"{tmp_path}/e.toml")
+    plan = json.loads(process.communicate()[0])
+    assert (plan["workdir"], plan["image"]["name"]) == ("/w", name)
+    assert plan["image"]["digest"].startswith("sha256:")
+    assert plan["env"][0]["value"] == "/x:/opt/bin"
+
+
+def test_an_image_can_be_imported_into_a_file(registry: Registry, tmp_path: Path) -> None:
+    name = registry.push(tmp_path / "i", "file:1", [Member("a")])
+    target = tmp_path / "out.sqsh"
+    for words, code in (([], 0), ([], 1), (["--force"], 0)):
+        process = start(registry, tmp_path / "store", "import", name, "-o", str(target), *words)
+        _stdout, stderr = process.communicate()
+        assert process.returncode == code, stderr
+    assert listing(str(target)) == {"/a"}
+    assert sorted(p.name for p in tmp_path.glob("*out*")) == ["out.sqsh", "out.sqsh.json"]
+
+
+def test_after_a_killed_import_the_next_one_succeeds(
+    registry: Registry, person: Person, tmp_path: Path
+) -> None:
+    content = [Member(f"f{n}", os.urandom(20_000)) for n in range(500)]
+    name = registry.push(tmp_path / "i", "killed:1", content)
+    process = start(registry, person.root, "import", name)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "packing" in line:
+            break
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not list(person.root.glob("images/*"))
+    person.importer.obtain(registry.image(name), person.store)
+    assert not list(person.root.glob("work/*"))

@@ -1,0 +1,112 @@
+"""Images made by hand: layers as lists of members, in an OCI layout that skopeo reads."""
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import subprocess
+import tarfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Member(NamedTuple):
+    """One entry of a layer; `kind` is one of tarfile's types."""
+
+    path: str
+    content: bytes = b""
+    kind: bytes = tarfile.REGTYPE
+    target: str = ""
+    mode: int = 0o644
+
+
+def directory(path: str, mode: int = 0o755) -> Member:
+    return Member(path, kind=tarfile.DIRTYPE, mode=mode)
+
+
+def link(path: str, target: str) -> Member:
+    return Member(path, kind=tarfile.SYMTYPE, target=target, mode=0o777)
+
+
+def hard_link(path: str, target: str) -> Member:
+    return Member(path, kind=tarfile.LNKTYPE, target=target)
+
+
+def whiteout(path: str) -> Member:
+    parent, _slash, name = path.rpartition("/")
+    return Member(f"{parent}/.wh.{name}".lstrip("/"))
+
+
+def opaque(path: str) -> Member:
+    return Member(f"{path}/.wh..wh..opq")
+
+
+def layer(members: Sequence[Member]) -> bytes:
+    """A tar archive."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for member in members:
+            info = tarfile.TarInfo(member.path)
+            info.type, info.mode, info.linkname = member.kind, member.mode, member.target
+            info.size, info.mtime, info.uid, info.gid = len(member.content), 1_600_000_000, 7, 8
+            archive.addfile(info, io.BytesIO(member.content))
+    return stream.getvalue()
+
+
+def zstd(data: bytes) -> bytes:
+    return subprocess.run(["zstd", "-qc"], input=data, capture_output=True, check=True).stdout
+
+
+COMPRESSORS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "gzip": ("+gzip", gzip.compress),
+    "zstd": ("+zstd", zstd),
+    "none": ("", lambda data: data),
+}
+
+
+def layout(
+    where: Path,
+    layers: Sequence[Sequence[Member]],
+    run: dict[str, Any] | None = None,
+    compressor: str = "gzip",
+) -> Path:
+    """An OCI layout with one image, tagged `latest`, for the architecture of this machine."""
+    machine = os.uname().machine
+    arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
+    suffix, compress = COMPRESSORS[compressor]
+    plain = [layer(members) for members in layers]
+    config = {
+        "architecture": arch,
+        "os": "linux",
+        "config": run or {},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{_digest(tar)}" for tar in plain]},
+    }
+    media = "application/vnd.oci.image"
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": f"{media}.manifest.v1+json",
+        "config": _blob(where, _json(config), f"{media}.config.v1+json"),
+        "layers": [_blob(where, compress(tar), f"{media}.layer.v1.tar{suffix}") for tar in plain],
+    }
+    described = _blob(where, _json(manifest), f"{media}.manifest.v1+json")
+    described["annotations"] = {"org.opencontainers.image.ref.name": "latest"}
+    (where / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
+    (where / "index.json").write_bytes(_json({"schemaVersion": 2, "manifests": [described]}))
+    return where
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _blob(where: Path, data: bytes, media_type: str) -> dict[str, Any]:
+    path = where / "blobs/sha256" / _digest(data)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return {"mediaType": media_type, "digest": f"sha256:{_digest(data)}", "size": len(data)}
