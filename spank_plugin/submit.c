@@ -84,12 +84,13 @@ int ce_submit_plan(const struct ce_config *config, const char *caller, const cha
 	int read_errno = errno;
 	ce_close_fd(&output);
 	int status = planner_status(pid);
+	/* first: a planner whose output is not read to its end is killed by that */
+	if (text == NULL)
+		return ce_fail(err, "cannot read the plan: %s", strerror(read_errno));
 	if (!WIFEXITED(status))
 		return ce_fail(err, "the planner was killed; nothing was started");
 	if (WEXITSTATUS(status) != 0)
 		return -1;
-	if (text == NULL)
-		return ce_fail(err, "cannot read the plan: %s", strerror(read_errno));
 	*plan = text;
 	text = NULL;
 	return 0;
