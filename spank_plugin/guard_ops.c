@@ -264,6 +264,15 @@ static char **take_args(char **next, const char *end, long count)
 	return args;
 }
 
+/* The number of arguments, -1 when the text is none. */
+static long read_count(const char *text)
+{
+	char *end;
+	long count = strtol(text, &end, 10);
+
+	return *text != '\0' && *end == '\0' ? count : -1;
+}
+
 int guard_run_operations(struct guard *guard, char *specification, size_t size)
 {
 	const char *end = specification + size;
@@ -271,7 +280,7 @@ int guard_run_operations(struct guard *guard, char *specification, size_t size)
 	for (char *next = specification; next < end;) {
 		const char *name = take_string(&next, end);
 		const char *count_text = name != NULL ? take_string(&next, end) : NULL;
-		long count = count_text != NULL ? strtol(count_text, NULL, 10) : -1;
+		long count = count_text != NULL ? read_count(count_text) : -1;
 		const struct operation *op = name != NULL ? find_operation(name) : NULL;
 		errno = EINVAL;
 		if (op == NULL || count < op->least_args || count > (long)size)
