@@ -85,14 +85,19 @@ int guard_make_root_entry(struct guard *guard, const char *root, const char *pat
 			  const char *line)
 {
 	size_t size = 0;
+	struct stat st;
 	CE_AUTO_FD root_fd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	CE_AUTO_FD file = -1;
 
 	if (root_fd < 0 || make_path(root_fd, "/etc") < 0)
 		return guard_fail(guard, "cannot make '/etc' in the image");
-	file = open_in_root(root_fd, path, O_RDWR | O_CREAT | O_APPEND, 0644);
-	if (file < 0)
+	/* a FIFO would be waited for, and nobody would watch the session meanwhile */
+	file = open_in_root(root_fd, path, O_RDWR | O_CREAT | O_APPEND | O_NONBLOCK, 0644);
+	if (file < 0 || fstat(file, &st) < 0)
 		return guard_fail(guard, "cannot open '%s' in the image", path);
+	errno = 0;
+	if (!S_ISREG(st.st_mode))
+		return guard_fail(guard, "'%s' in the image is not a regular file", path);
 	CE_AUTO_FREE char *text = ce_read_all(file, 16 << 20, &size);
 	if (text == NULL)
 		return guard_fail(guard, "cannot read '%s' in the image", path);
