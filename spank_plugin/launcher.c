@@ -42,8 +42,10 @@ static void become_user(uid_t uid, gid_t gid)
 			die("cannot become the user");
 	}
 	if (getresuid(&r, &e, &s) < 0 || r != uid || e != uid || s != uid || getgid() != gid ||
-	    getegid() != gid)
+	    getegid() != gid) {
+		errno = EPERM;
 		die("not the user after dropping privileges");
+	}
 	if (uid != 0 && (setuid(0) == 0 || seteuid(0) == 0)) {
 		errno = EPERM;
 		die("privileges could be regained");
