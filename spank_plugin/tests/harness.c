@@ -1,0 +1,245 @@
+#define _GNU_SOURCE
+#include "harness.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { SKIPPED = 77, SECONDS_PER_TEST = 60, MAX_PATHS = 64 };
+
+static struct test *first, **last = &first;
+static char directory[64];
+static char paths[MAX_PATHS][512];
+static size_t path_count;
+
+void test_register(struct test *test)
+{
+	*last = test;
+	last = &test->next;
+}
+
+/* ---- checks ------------------------------------------------------------------------------------ */
+
+__attribute__((noreturn)) static void fail(const char *file, int line)
+{
+	fprintf(stderr, "    at %s:%d\n", file, line);
+	fflush(stderr);
+	/* not exit: a leak behind a failure is no news */
+	_exit(1);
+}
+
+void test_fail(const char *file, int line, const char *what)
+{
+	fprintf(stderr, "    does not hold: %s (errno: %s)\n", what, strerror(errno));
+	fail(file, line);
+}
+
+void test_check_int(const char *file, int line, const char *what, long long got, long long wanted)
+{
+	if (got == wanted)
+		return;
+	fprintf(stderr, "    %s is %lld, not %lld\n", what, got, wanted);
+	fail(file, line);
+}
+
+void test_check_text(const char *file, int line, const char *what, const char *got,
+		     const char *wanted)
+{
+	if (got == wanted || (got != NULL && wanted != NULL && strcmp(got, wanted) == 0))
+		return;
+	fprintf(stderr, "    %s is:\n\t%s\n    and not:\n\t%s\n", what, got != NULL ? got : "NULL",
+		wanted != NULL ? wanted : "NULL");
+	fail(file, line);
+}
+
+void test_check_contains(const char *file, int line, const char *what, const char *got,
+			 const char *part)
+{
+	if (got != NULL && strstr(got, part) != NULL)
+		return;
+	fprintf(stderr, "    %s is:\n\t%s\n    without:\n\t%s\n", what, got != NULL ? got : "NULL",
+		part);
+	fail(file, line);
+}
+
+void test_needs_root(void)
+{
+	if (geteuid() != 0)
+		_exit(SKIPPED);
+}
+
+/* ---- files ------------------------------------------------------------------------------------- */
+
+const char *test_directory(void)
+{
+	CHECK(directory[0] != '\0');
+	return directory;
+}
+
+const char *test_path(const char *parent, const char *name)
+{
+	CHECK(path_count < MAX_PATHS);
+	char *path = paths[path_count++];
+	CHECK(snprintf(path, sizeof paths[0], "%s/%s", parent, name) < (int)sizeof paths[0]);
+	return path;
+}
+
+const char *test_file(const char *parent, const char *name, const char *content, mode_t mode)
+{
+	const char *path = test_path(parent, name);
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	CHECK(fd >= 0);
+	CHECK_INT(write(fd, content, strlen(content)), strlen(content));
+	CHECK_INT(fchmod(fd, mode), 0);
+	close(fd);
+	return path;
+}
+
+const char *test_copy(const char *source, const char *parent, const char *name)
+{
+	const char *path = test_path(parent, name);
+	int from = open(source, O_RDONLY | O_CLOEXEC);
+	int to = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0755);
+	char block[65536];
+	ssize_t n;
+
+	CHECK(from >= 0 && to >= 0);
+	while ((n = read(from, block, sizeof block)) > 0)
+		CHECK_INT(write(to, block, (size_t)n), n);
+	CHECK_INT(fchmod(to, 0755), 0);
+	close(from);
+	close(to);
+	return path;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *walk)
+{
+	(void)st, (void)type, (void)walk;
+	return remove(path);
+}
+
+int test_open_fds(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int count = 0;
+
+	CHECK(dir != NULL);
+	while (readdir(dir) != NULL)
+		count++;
+	closedir(dir);
+	return count - 3; /* ".", ".." and the directory itself */
+}
+
+/* ---- processes --------------------------------------------------------------------------------- */
+
+static char *read_stream(int fd)
+{
+	char *text = NULL;
+	size_t size = 0;
+	FILE *memory = open_memstream(&text, &size);
+	char block[4096];
+	ssize_t n;
+
+	CHECK(memory != NULL);
+	while ((n = read(fd, block, sizeof block)) > 0)
+		fwrite(block, 1, (size_t)n, memory);
+	fclose(memory);
+	return text;
+}
+
+int test_in_child(test_fn *run, char **printed)
+{
+	int ends[2], status;
+
+	CHECK_INT(pipe2(ends, O_CLOEXEC), 0);
+	pid_t pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		dup2(ends[1], STDERR_FILENO);
+		close(ends[0]);
+		close(ends[1]);
+		run();
+		_exit(0);
+	}
+	close(ends[1]);
+	*printed = read_stream(ends[0]);
+	close(ends[0]);
+	CHECK_INT(waitpid(pid, &status, 0), pid);
+	return status;
+}
+
+int test_ends(int pidfd)
+{
+	struct pollfd entry = { .fd = pidfd, .events = POLLIN };
+
+	return poll(&entry, 1, 5000) == 1;
+}
+
+/* ---- the run ----------------------------------------------------------------------------------- */
+
+static int run_one(const struct test *test)
+{
+	int status;
+
+	snprintf(directory, sizeof directory, "/tmp/ce-c-test-XXXXXX");
+	if (mkdtemp(directory) == NULL || chmod(directory, 0755) < 0)
+		return 1;
+	pid_t pid = fork();
+	if (pid == 0) {
+		alarm(SECONDS_PER_TEST);
+		test->run();
+		exit(0); /* looks for leaks */
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		return 1;
+	nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	if (WIFSIGNALED(status))
+		fprintf(stderr, "    killed by signal %d (%s)\n", WTERMSIG(status),
+			WTERMSIG(status) == SIGALRM ? "took too long" : "crashed");
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+static int in_ci(void)
+{
+	const char *ci = getenv("CI");
+
+	return ci != NULL && (strcmp(ci, "true") == 0 || strcmp(ci, "1") == 0);
+}
+
+int main(int argc, char **argv)
+{
+	int passed = 0, failed = 0, skipped = 0;
+
+	signal(SIGPIPE, SIG_DFL);
+	/* what the caller has open by accident is counted by some tests */
+	close_range(3, ~0U, 0);
+	for (const struct test *test = first; test != NULL; test = test->next) {
+		if (argc > 1 && strstr(test->sentence, argv[1]) == NULL)
+			continue;
+		int rc = run_one(test);
+		if (rc == SKIPPED && !in_ci()) {
+			printf("skipped (needs root): %s\n", test->sentence);
+			skipped++;
+		} else if (rc != 0) {
+			printf("FAILED: %s\n", test->sentence);
+			failed++;
+		} else {
+			passed++;
+		}
+		fflush(stdout);
+	}
+	if (skipped > 0)
+		printf("%d skipped, ", skipped);
+	printf("%d passed, %d failed\n", passed, failed);
+	return failed > 0;
+}

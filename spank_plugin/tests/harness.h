@@ -1,0 +1,74 @@
+/*
+ * The tests' own small harness. A test is a sentence; each runs in a process of its own, so that it may
+ * change identity, environment and descriptors, be killed or leak without harming the next one.
+ */
+#ifndef CE_TESTS_HARNESS_H
+#define CE_TESTS_HARNESS_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+typedef void test_fn(void);
+struct test {
+	const char *sentence;
+	test_fn *run;
+	struct test *next;
+};
+
+void test_register(struct test *test);
+
+#define TEST_CONCAT_(a, b) a##b
+#define TEST_CONCAT(a, b) TEST_CONCAT_(a, b)
+#define TEST(words)                                                                                \
+	static void TEST_CONCAT(test_, __LINE__)(void);                                            \
+	static struct test TEST_CONCAT(entry_, __LINE__) = { words, TEST_CONCAT(test_, __LINE__),  \
+							     NULL };                               \
+	__attribute__((constructor)) static void TEST_CONCAT(register_, __LINE__)(void)            \
+	{                                                                                          \
+		test_register(&TEST_CONCAT(entry_, __LINE__));                                     \
+	}                                                                                          \
+	static void TEST_CONCAT(test_, __LINE__)(void)
+
+/* Each ends the test when it does not hold. */
+#define CHECK(condition)                                                                           \
+	do {                                                                                       \
+		if (!(condition))                                                                  \
+			test_fail(__FILE__, __LINE__, #condition);                                 \
+	} while (0)
+#define CHECK_INT(got, wanted)                                                                     \
+	test_check_int(__FILE__, __LINE__, #got, (long long)(got), (long long)(wanted))
+#define CHECK_TEXT(got, wanted) test_check_text(__FILE__, __LINE__, #got, (got), (wanted))
+#define CHECK_CONTAINS(got, part) test_check_contains(__FILE__, __LINE__, #got, (got), (part))
+
+__attribute__((noreturn)) void test_fail(const char *file, int line, const char *what);
+void test_check_int(const char *file, int line, const char *what, long long got, long long wanted);
+void test_check_text(const char *file, int line, const char *what, const char *got,
+		     const char *wanted);
+void test_check_contains(const char *file, int line, const char *what, const char *got,
+			 const char *part);
+
+/* Ends a test that only root can do: skipped on a laptop, failed in CI. */
+void test_needs_root(void);
+
+/* A new directory that every user can read, removed when the test ends. The test's, not to be freed. */
+const char *test_directory(void);
+
+/* DIRECTORY/NAME with this content and mode; the path is the test's, not to be freed. */
+const char *test_file(const char *directory, const char *name, const char *content, mode_t mode);
+
+/* A copy of the file SOURCE as DIRECTORY/NAME, executable by everybody. */
+const char *test_copy(const char *source, const char *directory, const char *name);
+
+/* DIRECTORY/NAME, not to be freed. */
+const char *test_path(const char *directory, const char *name);
+
+/* How many descriptors this process has open. */
+int test_open_fds(void);
+
+/* Runs `run` in a child with its stderr captured (heap, the caller frees); the wait status. */
+int test_in_child(test_fn *run, char **printed);
+
+/* Waits for the end of a process that is not a child, by a pidfd: 1, or 0 after five seconds. */
+int test_ends(int pidfd);
+
+#endif

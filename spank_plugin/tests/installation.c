@@ -1,0 +1,31 @@
+#define _GNU_SOURCE
+#include "installation.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "fake_spank.h"
+#include "harness.h"
+
+void install(const char *planner)
+{
+	char *script = NULL;
+
+	CHECK_INT(mkdir(test_path(test_directory(), "libexec"), 0755), 0);
+	const char *libexec = test_path(test_directory(), "libexec/container-engine");
+	CHECK_INT(mkdir(libexec, 0755), 0);
+	CHECK(asprintf(&script, "#!/bin/sh\n%s\n", planner) > 0);
+	test_file(libexec, "plan", script, 0755);
+	test_copy(TEST_NODE, libexec, "node");
+	free(script);
+}
+
+int init_plugin(void)
+{
+	char prefix[128], timeout[] = "start_timeout=2";
+	char *argv[] = { prefix, timeout };
+
+	snprintf(prefix, sizeof prefix, "prefix=%s", test_directory());
+	return slurm_spank_init(fake_spank(), 2, argv);
+}

@@ -1,0 +1,11 @@
+/* An installation below the test's directory: prefix for plugstack.conf, planner, launcher. */
+#ifndef CE_TESTS_INSTALLATION_H
+#define CE_TESTS_INSTALLATION_H
+
+/* Installs a planner with this shell script, and the fake launcher. */
+void install(const char *planner);
+
+/* slurm_spank_init with that installation and a time limit of two seconds. */
+int init_plugin(void);
+
+#endif

@@ -1,0 +1,83 @@
+#define _GNU_SOURCE
+#include "../config.h"
+
+#include <string.h>
+
+#include "harness.h"
+
+static int read_one(struct ce_config *config, const char *argument, struct ce_error *err)
+{
+	char *argv[] = { (char *)argument };
+
+	return ce_config_read(config, 1, argv, err);
+}
+
+TEST("plugstack.conf gives the prefix and the time limit")
+{
+	struct ce_config config = { NULL, NULL, 0 };
+	struct ce_error err = CE_ERROR_INIT;
+	char prefix[] = "prefix=/opt/with space", timeout[] = "start_timeout=86400";
+	char *argv[] = { prefix, timeout };
+
+	CHECK_INT(ce_config_read(&config, 2, argv, &err), 0);
+	CHECK_TEXT(config.plan, "/opt/with space/libexec/container-engine/plan");
+	CHECK_TEXT(config.node, "/opt/with space/libexec/container-engine/node");
+	CHECK_INT(config.start_timeout_s, 86400);
+	ce_config_clear(&config);
+	CHECK(config.plan == NULL && config.node == NULL);
+	ce_config_clear(&config);
+}
+
+TEST("without arguments there are defaults")
+{
+	struct ce_config config = { NULL, NULL, 0 };
+	struct ce_error err = CE_ERROR_INIT;
+
+	CHECK_INT(ce_config_read(&config, 0, NULL, &err), 0);
+	CHECK_TEXT(config.plan, "/opt/container-engine/libexec/container-engine/plan");
+	CHECK_INT(config.start_timeout_s, 300);
+	ce_config_clear(&config);
+}
+
+TEST("a misspelt argument is refused by its name")
+{
+	struct ce_config config = { NULL, NULL, 0 };
+	struct ce_error err = CE_ERROR_INIT;
+
+	CHECK_INT(read_one(&config, "prefx=/opt", &err), -1);
+	CHECK_TEXT(ce_error_text(&err), "plugstack.conf: unknown argument 'prefx=/opt'");
+	ce_error_clear(&err);
+	ce_config_clear(&config);
+}
+
+TEST("a prefix that is not absolute is refused")
+{
+	static const char *const bad[] = { "prefix=", "prefix=opt", "prefix=./x" };
+
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		struct ce_config config = { NULL, NULL, 0 };
+		struct ce_error err = CE_ERROR_INIT;
+		CHECK_INT(read_one(&config, bad[i], &err), -1);
+		CHECK_CONTAINS(ce_error_text(&err), "must be an absolute path");
+		ce_error_clear(&err);
+		ce_config_clear(&config);
+	}
+}
+
+TEST("a time limit must be a number from 1 to 86400")
+{
+	static const char *const bad[] = { "",	  "0",	   "-1",    "86401",
+					   "1.5", "10s",   "ten",   "99999999999999999999",
+					   "0x",  "1 000", "1e3" };
+
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		struct ce_config config = { NULL, NULL, 0 };
+		struct ce_error err = CE_ERROR_INIT;
+		char argument[64] = "start_timeout=";
+		CHECK_INT(read_one(&config, strcat(argument, bad[i]), &err), -1);
+		CHECK_CONTAINS(ce_error_text(&err), "must be 1 to 86400 seconds");
+		CHECK_CONTAINS(ce_error_text(&err), bad[i]);
+		ce_error_clear(&err);
+		ce_config_clear(&config);
+	}
+}

@@ -1,0 +1,243 @@
+#define _GNU_SOURCE
+#include "../join.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../io.h"
+#include "harness.h"
+
+/* ---- commands ---------------------------------------------------------------------------------- */
+
+static struct ce_error err = CE_ERROR_INIT;
+
+static void finds(const char *path, const char *command, const char *wanted)
+{
+	char *found;
+
+	CHECK_INT(ce_find_command(path, command, &found, &err), 0);
+	CHECK_TEXT(found, wanted);
+	free(found);
+}
+
+static void refuses(const char *path, const char *command, int code, const char *why)
+{
+	char *found;
+
+	CHECK_INT(ce_find_command(path, command, &found, &err), -1);
+	CHECK(found == NULL);
+	CHECK_INT(err.exit_code, code);
+	CHECK_TEXT(ce_error_text(&err), why);
+	ce_error_clear(&err);
+}
+
+/* DIRECTORY with a/tool (not executable), b/tool (a directory), c/tool (a program) */
+static const char *make_tools(void)
+{
+	const char *top = test_directory();
+	static const char *const names[] = { "a", "b", "c" };
+
+	for (size_t i = 0; i < 3; i++)
+		CHECK_INT(mkdir(test_path(top, names[i]), 0755), 0);
+	test_file(top, "a/tool", "", 0644);
+	CHECK_INT(mkdir(test_path(top, "b/tool"), 0755), 0);
+	test_file(top, "c/tool", "", 0755);
+	CHECK_INT(chdir(top), 0);
+	return top;
+}
+
+TEST("the first program of this name on PATH is found, whatever lies before it")
+{
+	make_tools();
+	finds("nowhere:a:b:c", "tool", "c/tool");
+	finds("c/:a", "tool", "c//tool");
+	finds("/nowhere:c", "tool", "c/tool");
+}
+
+TEST("an empty element of PATH is the current directory")
+{
+	CHECK_INT(chdir(test_path(make_tools(), "c")), 0);
+	finds("", "tool", "./tool");
+	finds(":/nowhere", "tool", "./tool");
+	finds("/nowhere:", "tool", "./tool");
+	finds("/nowhere::/nowhere", "tool", "./tool");
+}
+
+TEST("without PATH the usual directories are searched")
+{
+	struct stat st;
+	char *found;
+
+	CHECK_INT(ce_find_command(NULL, "sh", &found, &err), 0);
+	CHECK_INT(stat(found, &st), 0);
+	CHECK_INT(found[0], '/');
+	free(found);
+}
+
+TEST("a command that is nowhere is 127, as in the shell")
+{
+	make_tools();
+	refuses("a:b:c", "toool", 127, "toool: command not found in the container");
+	refuses("", "toool", 127, "toool: command not found in the container");
+	refuses("c", "c/none", 127, "c/none: command not found in the container");
+	refuses("c", "c/tool/x", 127, "c/tool/x: command not found in the container");
+	refuses("c", "", 127, "'': command not found in the container");
+}
+
+TEST("a command that is there and cannot be executed is 126")
+{
+	make_tools();
+	refuses("a", "tool", 126, "tool: cannot be executed in the container: Permission denied");
+	refuses("b", "tool", 126, "tool: cannot be executed in the container: Permission denied");
+	refuses("c", "./a/tool", 126,
+		"./a/tool: cannot be executed in the container: Permission denied");
+	refuses("c", "b/", 126, "b/: cannot be executed in the container: Permission denied");
+}
+
+TEST("a name with a slash is not searched for")
+{
+	make_tools();
+	finds("/nowhere", "c/tool", "c/tool");
+	refuses("c", "./tool", 127, "./tool: command not found in the container");
+}
+
+TEST("names with spaces, percent signs and newlines are found as they are")
+{
+	make_tools();
+	test_file(test_directory(), "c/a b%s\n", "", 0755);
+	finds("c", "a b%s\n", "c/a b%s\n");
+}
+
+TEST("a PATH of a MiB works")
+{
+	enum { SIZE = 1 << 20 };
+	char *path = malloc(SIZE + 1);
+
+	make_tools();
+	CHECK(path != NULL);
+	memset(path, 'x', SIZE);
+	path[SIZE - 2] = ':';
+	path[SIZE - 1] = 'c';
+	path[SIZE] = '\0';
+	finds(path, "tool", "c/tool");
+	free(path);
+}
+
+/* ---- environment ------------------------------------------------------------------------------- */
+
+static char seen[4096];
+
+static int note(void *context, const char *name, const char *value)
+{
+	size_t used = strlen(seen);
+
+	CHECK(context == seen);
+	snprintf(seen + used, sizeof seen - used, "[%s]%s%s;", name, value != NULL ? "=" : "",
+		 value != NULL ? value : "");
+	return strcmp(name, "REFUSED") == 0 ? -1 : 0;
+}
+
+static int apply(const char *records, size_t size)
+{
+	CE_AUTO_FD fd = ce_memory_file("x", records, size);
+
+	CHECK(fd >= 0);
+	/* as after another task has read it through the same open file */
+	CHECK(lseek(fd, 0, SEEK_END) >= 0);
+	return ce_apply_environment(fd, note, seen, &err);
+}
+
+TEST("records set and unset variables in their order")
+{
+	static const char records[] = "A=1\0B\0C=\0A=2";
+
+	CHECK_INT(apply(records, sizeof records), 0);
+	CHECK_TEXT(seen, "[A]=1;[B];[C]=;[A]=2;");
+}
+
+TEST("values keep equals signs, newlines, quotes and bytes that are not UTF-8")
+{
+	static const char records[] = "A==a=b\n\"'$\0B=\xff\xfe";
+
+	CHECK_INT(apply(records, sizeof records), 0);
+	CHECK_TEXT(seen, "[A]==a=b\n\"'$;[B]=\xff\xfe;");
+}
+
+TEST("no records change nothing")
+{
+	CHECK_INT(apply("", 0), 0);
+	CHECK_TEXT(seen, "");
+}
+
+TEST("a last record without its NUL is still one")
+{
+	CHECK_INT(apply("A=1\0B=2", 7), 0);
+	CHECK_TEXT(seen, "[A]=1;[B]=2;");
+}
+
+TEST("a variable that cannot be set ends the walk and is named")
+{
+	static const char records[] = "A=1\0REFUSED=x\0B=2";
+
+	CHECK_INT(apply(records, sizeof records), -1);
+	CHECK_TEXT(ce_error_text(&err), "cannot set the environment variable 'REFUSED'");
+	CHECK_TEXT(seen, "[A]=1;[REFUSED]=x;");
+	ce_error_clear(&err);
+}
+
+TEST("a descriptor that cannot be read is an error and nothing is set")
+{
+	CHECK_INT(ce_apply_environment(-1, note, seen, &err), -1);
+	CHECK_TEXT(ce_error_text(&err),
+		   "cannot read the container's environment: Bad file descriptor");
+	CHECK_TEXT(seen, "");
+	ce_error_clear(&err);
+}
+
+static size_t value_length;
+
+static int measure(void *context, const char *name, const char *value)
+{
+	(void)context;
+	CHECK_TEXT(name, "BIG");
+	value_length = strlen(value);
+	return 0;
+}
+
+TEST("a value of 2 MiB arrives whole")
+{
+	enum { SIZE = 2 << 20 };
+	char *record = malloc(SIZE + 5);
+
+	CHECK(record != NULL);
+	memset(record, 'v', SIZE + 4);
+	CHECK(memcpy(record, "BIG=", 4) == record);
+	record[SIZE + 4] = '\0';
+	CE_AUTO_FD fd = ce_memory_file("x", record, SIZE + 5);
+	CHECK_INT(ce_apply_environment(fd, measure, NULL, &err), 0);
+	CHECK_INT(value_length, SIZE);
+	free(record);
+}
+
+/* ---- joining ----------------------------------------------------------------------------------- */
+
+TEST("descriptors that are no namespaces are refused in words")
+{
+	struct ce_container container = CE_CONTAINER_INIT;
+
+	container.workdir = strdup("/");
+	container.user_ns = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	container.mount_ns = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	CHECK_INT(ce_join(&container, &err), -1);
+	CHECK_TEXT(ce_error_text(&err),
+		   "cannot enter the container's user namespace: Invalid argument");
+	ce_error_clear(&err);
+	ce_container_close(&container);
+	CHECK_INT(container.user_ns, -1);
+	CHECK(container.workdir == NULL);
+	ce_container_close(&container);
+}

@@ -1,0 +1,183 @@
+/* The plugin's callbacks on the submit side and everywhere that they must do nothing. */
+#define _GNU_SOURCE
+#include <slurm/slurm.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../submit.h"
+#include "fake_node.h"
+#include "fake_spank.h"
+#include "harness.h"
+#include "installation.h"
+
+/* ---- init -------------------------------------------------------------------------------------- */
+
+TEST("both options are registered wherever users or slurmstepd need them")
+{
+	static const spank_context_t contexts[] = { S_CTX_LOCAL, S_CTX_ALLOCATOR, S_CTX_REMOTE };
+
+	for (size_t i = 0; i < sizeof contexts / sizeof contexts[0]; i++) {
+		fake_reset(contexts[i]);
+		CHECK_INT(init_plugin(), SLURM_SUCCESS);
+		CHECK_INT(fake_job.option_count, 2);
+		CHECK_TEXT(fake_job.options[0].name, "environment");
+		CHECK_TEXT(fake_job.options[1].name, "edf");
+		CHECK_INT(fake_job.options[0].has_arg, 1);
+		CHECK_INT(slurm_spank_exit(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	}
+}
+
+TEST("slurmd, prologs and epilogs get nothing")
+{
+	char bad[] = "unknown=1", *argv[] = { bad };
+
+	fake_reset(S_CTX_SLURMD);
+	CHECK_INT(slurm_spank_init(fake_spank(), 1, argv), SLURM_SUCCESS);
+	fake_job.context = S_CTX_JOB_SCRIPT;
+	CHECK_INT(slurm_spank_init(fake_spank(), 1, argv), SLURM_SUCCESS);
+	CHECK_INT(fake_job.option_count, 0);
+}
+
+TEST("a bad plugstack.conf stops the plugin with one line")
+{
+	char bad[] = "prefixx=/opt", *argv[] = { bad };
+
+	fake_reset(S_CTX_REMOTE);
+	CHECK_INT(slurm_spank_init(fake_spank(), 1, argv), SLURM_ERROR);
+	CHECK_TEXT(fake_job.log,
+		   "container_engine: plugstack.conf: unknown argument 'prefixx=/opt'\n");
+}
+
+TEST("a Slurm that refuses an option stops the plugin")
+{
+	fake_reset(S_CTX_LOCAL);
+	fake_job.refuse_options = 1;
+	CHECK_INT(init_plugin(), SLURM_ERROR);
+	CHECK_CONTAINS(fake_job.log, "cannot register --environment");
+	slurm_spank_exit(fake_spank(), 0, NULL);
+}
+
+/* ---- a job without the option ------------------------------------------------------------------ */
+
+TEST("a job without the option is untouched in every context")
+{
+	static const spank_context_t contexts[] = { S_CTX_LOCAL, S_CTX_ALLOCATOR, S_CTX_REMOTE };
+
+	install("echo called >&2; exit 1");
+	for (size_t i = 0; i < sizeof contexts / sizeof contexts[0]; i++) {
+		fake_reset(contexts[i]);
+		CHECK_INT(init_plugin(), SLURM_SUCCESS);
+		/* what an outer srun carried is that srun's */
+		fake_setenv(CE_CARRY_COUNT, "1");
+		int fds = test_open_fds();
+		CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+		CHECK_INT(slurm_spank_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
+		CHECK_INT(slurm_spank_task_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
+		CHECK_INT(slurm_spank_task_post_fork(fake_spank(), 0, NULL), SLURM_SUCCESS);
+		CHECK_INT(slurm_spank_exit(fake_spank(), 0, NULL), SLURM_SUCCESS);
+		CHECK_TEXT(fake_job.log, "");
+		CHECK_TEXT(fake_getenv(CE_CARRY_COUNT), "1");
+		CHECK(getenv(CE_CARRY_COUNT) == NULL);
+		CHECK_INT(test_open_fds(), fds);
+		CHECK_INT(waitpid(-1, NULL, WNOHANG), -1);
+	}
+	fake_reset(S_CTX_LOCAL);
+}
+
+/* ---- options ----------------------------------------------------------------------------------- */
+
+TEST("an option without a value is refused in one line")
+{
+	fake_reset(S_CTX_LOCAL);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	CHECK_INT(fake_give_option("environment", ""), -1);
+	CHECK_INT(fake_give_option("edf", NULL), -1);
+	CHECK_TEXT(fake_job.log,
+		   "ce: error: --environment needs the name or path of an environment file\n"
+		   "ce: error: --environment needs the name or path of an environment file\n");
+	slurm_spank_exit(fake_spank(), 0, NULL);
+}
+
+TEST("the option given last counts, whichever of the two it is")
+{
+	install("printf '%s' \"$4\"");
+	fake_reset(S_CTX_LOCAL);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	CHECK_INT(fake_give_option("environment", "inherited from sbatch"), 0);
+	CHECK_INT(fake_give_option("edf", "mine"), 0);
+	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	CHECK_TEXT(getenv(CE_CARRY_PART "0"), "mine");
+	slurm_spank_exit(fake_spank(), 0, NULL);
+}
+
+/* ---- submit ------------------------------------------------------------------------------------ */
+
+static void submit_in(spank_context_t context)
+{
+	fake_reset(context);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	CHECK_INT(fake_give_option("environment", "demo"), 0);
+	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	slurm_spank_exit(fake_spank(), 0, NULL);
+}
+
+TEST("srun puts the plan into its environment, the planner knows it is srun")
+{
+	install("printf '%s ' \"$@\"");
+	submit_in(S_CTX_LOCAL);
+	CHECK_TEXT(getenv(CE_CARRY_COUNT), "1");
+	CHECK_TEXT(getenv(CE_CARRY_PART "0"), "--for srun -- demo ");
+}
+
+TEST("sbatch and salloc plan to find errors and carry nothing")
+{
+	install("printf '%s ' \"$@\" > \"${0%/*}/seen\"; echo plan");
+	submit_in(S_CTX_ALLOCATOR);
+	CHECK(getenv(CE_CARRY_COUNT) == NULL);
+	CHECK_INT(access(test_path(test_directory(), "libexec/container-engine/seen"), F_OK), 0);
+}
+
+TEST("a plan that is empty on purpose is carried as such")
+{
+	install("exit 0");
+	submit_in(S_CTX_LOCAL);
+	CHECK_TEXT(getenv(CE_CARRY_COUNT), "0");
+}
+
+static void submit_local(void)
+{
+	submit_in(S_CTX_LOCAL);
+}
+
+static void submit_allocator(void)
+{
+	submit_in(S_CTX_ALLOCATOR);
+}
+
+static void ends_submit(test_fn *submit, const char *wanted)
+{
+	char *printed;
+	int status = test_in_child(submit, &printed);
+
+	CHECK(WIFEXITED(status));
+	CHECK_INT(WEXITSTATUS(status), 125);
+	CHECK_TEXT(printed, wanted);
+	free(printed);
+}
+
+TEST("what the planner refuses ends srun, salloc and sbatch with 125 and the planner's words only")
+{
+	install("echo 'ce: error: demo.toml:3: no' >&2; exit 1");
+	ends_submit(submit_local, "ce: error: demo.toml:3: no\n");
+	ends_submit(submit_allocator, "ce: error: demo.toml:3: no\n");
+	CHECK(getenv(CE_CARRY_COUNT) == NULL);
+}
+
+TEST("a planner that was killed ends srun with one line")
+{
+	install("kill -9 $$");
+	ends_submit(submit_local, "ce: error: the planner was killed; nothing was started\n");
+}

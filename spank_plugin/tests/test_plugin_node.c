@@ -1,0 +1,350 @@
+/* The plugin's callbacks in slurmstepd and in the tasks, with a launcher that does what it is told. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <slurm/slurm.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../io.h"
+#include "../submit.h"
+#include "fake_spank.h"
+#include "harness.h"
+#include "installation.h"
+
+enum { USER = 54321, GROUP = 54322 };
+
+/* slurmstepd up to user_init, for a step whose srun carried this plan (NULL: none arrived). */
+static void begin_step(const char *plan)
+{
+	install("exit 1");
+	fake_reset(S_CTX_REMOTE);
+	fake_job.uid = geteuid() == 0 ? USER : geteuid();
+	fake_job.gid = geteuid() == 0 ? GROUP : getegid();
+	fake_setenv("SLURMD_NODENAME", "nid7");
+	fake_setenv("REMOVED", "x");
+	if (plan != NULL) {
+		fake_setenv(CE_CARRY_COUNT, plan[0] != '\0' ? "1" : "0");
+		if (plan[0] != '\0')
+			fake_setenv(CE_CARRY_PART "0", plan);
+	}
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	CHECK_INT(fake_give_option("environment", "demo"), 0);
+	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	CHECK_INT(slurm_spank_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
+}
+
+static void end_step(void)
+{
+	CHECK_INT(slurm_spank_exit(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	fake_reset(S_CTX_REMOTE);
+}
+
+static void task(void)
+{
+	if (geteuid() == 0) {
+		CHECK_INT(setresgid(GROUP, GROUP, GROUP), 0);
+		CHECK_INT(setresuid(USER, USER, USER), 0);
+	}
+	CHECK_INT(slurm_spank_task_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	/* here Slurm would execute the command */
+	dprintf(STDERR_FILENO, "the command runs\n");
+}
+
+/* A task ends with this code, having printed this, and its command never ran. */
+static void task_fails(int code, const char *wanted)
+{
+	char *printed;
+	int status = test_in_child(task, &printed);
+
+	CHECK_TEXT(printed, wanted);
+	CHECK(WIFEXITED(status));
+	CHECK_INT(WEXITSTATUS(status), code);
+	free(printed);
+}
+
+/* ---- no container ------------------------------------------------------------------------------ */
+
+static void runs_untouched(void)
+{
+	char *printed;
+
+	CHECK_INT(test_in_child(task, &printed), 0);
+	CHECK_TEXT(printed, "the command runs\n");
+	free(printed);
+	CHECK_INT(waitpid(-1, NULL, WNOHANG), -1);
+}
+
+TEST("batch scripts, interactive and extern steps run on the host; the sruns inside inherit")
+{
+	static const uint32_t steps[] = { SLURM_BATCH_SCRIPT, SLURM_EXTERN_CONT,
+					  SLURM_INTERACTIVE_STEP, SLURM_PENDING_STEP };
+
+	install("exit 1");
+	for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+		fake_reset(S_CTX_REMOTE);
+		fake_job.step = steps[i];
+		CHECK_INT(init_plugin(), SLURM_SUCCESS);
+		CHECK_INT(fake_give_option("environment", "demo"), 0);
+		CHECK_INT(slurm_spank_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
+		runs_untouched();
+		end_step();
+	}
+}
+
+TEST("a step whose number cannot be learnt is not taken for a batch script")
+{
+	install("exit 1");
+	fake_reset(S_CTX_REMOTE);
+	fake_job.step_unknown = 1;
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	CHECK_INT(fake_give_option("environment", "demo"), 0);
+	CHECK_INT(slurm_spank_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	char *printed;
+	CHECK_INT(WEXITSTATUS(test_in_child(task, &printed)), 125);
+	free(printed);
+	end_step();
+}
+
+TEST("a plan that is empty on purpose runs the command on the host and leaves no trace of itself")
+{
+	begin_step("");
+	CHECK(fake_getenv(CE_CARRY_COUNT) == NULL);
+	runs_untouched();
+	end_step();
+}
+
+/* ---- failures ---------------------------------------------------------------------------------- */
+
+TEST("a plan that did not arrive fails every task with 125, once in words")
+{
+	begin_step(NULL);
+	task_fails(125, "ce: error: nid7: the plan of the environment did not arrive on this node\n");
+	fake_job.task = 1;
+	task_fails(125, "");
+	CHECK_TEXT(fake_job.log, "");
+	end_step();
+}
+
+TEST("a plan that lost a piece on its way is not run")
+{
+	install("exit 1");
+	fake_reset(S_CTX_REMOTE);
+	fake_setenv(CE_CARRY_COUNT, "2");
+	fake_setenv(CE_CARRY_PART "0", "ready");
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	CHECK_INT(fake_give_option("environment", "demo"), 0);
+	CHECK_INT(slurm_spank_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	char *printed;
+	CHECK_INT(WEXITSTATUS(test_in_child(task, &printed)), 125);
+	CHECK_CONTAINS(printed, "did not arrive on this node");
+	free(printed);
+	end_step();
+}
+
+TEST("what the launcher refuses fails the tasks with its words and its exit code")
+{
+	begin_step("fail");
+	task_fails(126,
+		   "ce: error: nid7: /etc/edf/x.toml:3: mount source '/nothing': does not exist\n");
+	fake_job.task = 1;
+	task_fails(126, "");
+	end_step();
+}
+
+TEST("a launcher that dies fails the tasks")
+{
+	begin_step("mute");
+	task_fails(125, "ce: error: nid7: the launcher ended before the container was ready\n");
+	end_step();
+}
+
+TEST("a launcher that hangs fails the tasks at the deadline and is killed at the end")
+{
+	begin_step("hang");
+	task_fails(125, "ce: error: nid7: the container did not start within 2 s\n");
+	siginfo_t end = { .si_status = 0 };
+	CHECK_INT(slurm_spank_exit(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	CHECK_INT(waitid(P_ALL, 0, &end, WEXITED), 0);
+	CHECK_INT(end.si_status, SIGKILL);
+	fake_reset(S_CTX_REMOTE);
+}
+
+/* ---- a container ------------------------------------------------------------------------------- */
+
+TEST("the variables that carry a plan are not seen by tasks or launcher")
+{
+	begin_step("mute");
+	CHECK(fake_getenv(CE_CARRY_COUNT) == NULL);
+	CHECK(fake_getenv(CE_CARRY_PART "0") == NULL);
+	CHECK_TEXT(fake_getenv("SLURMD_NODENAME"), "nid7");
+	end_step();
+}
+
+static ino_t host_namespace;
+
+static void joined_task(void)
+{
+	char directory[64] = "";
+	struct stat own;
+	int signal_at_end = 0;
+
+	task();
+	CHECK_TEXT(fake_getenv("CE_TEST"), "a=b\nc");
+	CHECK(fake_getenv("REMOVED") == NULL);
+	CHECK_TEXT(fake_getenv("SLURMD_NODENAME"), "nid7");
+	CHECK(getcwd(directory, sizeof directory) != NULL);
+	CHECK_TEXT(directory, "/usr");
+	CHECK_INT(stat("/proc/self/ns/mnt", &own), 0);
+	CHECK(own.st_ino != host_namespace);
+	CHECK_INT(geteuid(), fake_job.uid);
+	CHECK_INT(prctl(PR_GET_PDEATHSIG, &signal_at_end), 0);
+	CHECK_INT(signal_at_end, SIGKILL);
+}
+
+static void runs_joined(test_fn *run)
+{
+	char *printed;
+	int status = test_in_child(run, &printed);
+
+	CHECK_TEXT(printed, "the command runs\n");
+	CHECK_INT(status, 0);
+	free(printed);
+}
+
+TEST("every task joins the container: namespaces, environment, directory, tied to slurmstepd")
+{
+	static char command[] = "sh";
+	static char *argv[] = { command, NULL };
+	struct stat own;
+
+	begin_step("ready");
+	CHECK_INT(stat("/proc/self/ns/mnt", &own), 0);
+	host_namespace = own.st_ino;
+	fake_job.argc = 1;
+	fake_job.argv = argv;
+	for (int i = 0; i < 3; i++)
+		runs_joined(joined_task);
+	end_step();
+}
+
+TEST("a command that is not in the container is 127, one that cannot be executed 126")
+{
+	static char missing[] = "no-such-command", directory[] = "/usr";
+	static char *argv[] = { missing, NULL };
+
+	begin_step("ready");
+	fake_job.argc = 1;
+	fake_job.argv = argv;
+	task_fails(127, "ce: error: nid7: no-such-command: command not found in the container\n");
+	argv[0] = directory;
+	task_fails(126,
+		   "ce: error: nid7: /usr: cannot be executed in the container: Permission denied\n");
+	end_step();
+}
+
+static pid_t start_task(void)
+{
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		CHECK(freopen("/dev/null", "w", stderr) != NULL);
+		task();
+		pause();
+		_exit(0);
+	}
+	fake_job.task_pid = pid;
+	CHECK_INT(slurm_spank_task_post_fork(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	return pid;
+}
+
+static int death_of(pid_t pid)
+{
+	int status;
+
+	CHECK_INT(waitpid(pid, &status, 0), pid);
+	return WIFSIGNALED(status) ? WTERMSIG(status) : -1;
+}
+
+/* The process that stands for the guard: what is left of the fake launcher once that has answered. */
+static pid_t find_guard(void)
+{
+	char link[64], program[512];
+	const char *node = test_path(test_directory(), "libexec/container-engine/node");
+	pid_t found = 0;
+	DIR *dir = opendir("/proc");
+
+	CHECK(dir != NULL);
+	for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
+		int pid = atoi(entry->d_name);
+		snprintf(link, sizeof link, "/proc/%d/exe", pid);
+		ssize_t length = pid > 1 ? readlink(link, program, sizeof program - 1) : -1;
+		program[length > 0 ? length : 0] = '\0';
+		if (strcmp(program, node) == 0)
+			found = pid;
+	}
+	closedir(dir);
+	CHECK(found > 1);
+	return found;
+}
+
+TEST("when the guard is killed its tasks are, and the cause is told once")
+{
+	begin_step("ready");
+	pid_t first = start_task(), second = start_task();
+	runs_joined(task);
+	CHECK_INT(kill(find_guard(), SIGKILL), 0);
+	CHECK_INT(death_of(first), SIGKILL);
+	CHECK_INT(death_of(second), SIGKILL);
+	CHECK_TEXT(fake_job.log,
+		   "container_engine: the process that guards the container was killed; "
+		   "the tasks of this node are killed\n");
+	end_step();
+}
+
+TEST("an ordinary end is silent, ends the container and leaves no descriptor")
+{
+	int before = test_open_fds();
+
+	begin_step("ready");
+	pid_t pid = start_task();
+	runs_joined(task);
+	CE_AUTO_FD guard = ce_pidfd_open(find_guard());
+	CHECK_INT(kill(pid, SIGTERM), 0);
+	CHECK_INT(death_of(pid), SIGTERM);
+	CHECK_INT(slurm_spank_exit(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	CHECK(test_ends(guard));
+	CHECK_TEXT(fake_job.log, "");
+	ce_close_fd(&guard);
+	CHECK_INT(test_open_fds(), before);
+	fake_reset(S_CTX_REMOTE);
+}
+
+TEST("processes that a task left behind in the container end with the step")
+{
+	test_needs_root();
+	begin_step("ready");
+	pid_t pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		CHECK(freopen("/dev/null", "w", stderr) != NULL);
+		task();
+		setsid();
+		/* a task of its own making that no longer is anybody's child */
+		if (fork() == 0)
+			prctl(PR_SET_PDEATHSIG, 0);
+		pause();
+		_exit(0);
+	}
+	runs_joined(task);
+	CHECK_INT(slurm_spank_exit(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	CHECK_INT(death_of(pid), SIGKILL);
+	fake_reset(S_CTX_REMOTE);
+}
