@@ -87,3 +87,10 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 )
 def test_which_variables_only_the_node_knows(name: str, expected: bool) -> None:
     assert SiteConfig().is_deferred(name) == expected
+
+
+def test_the_example_shows_every_key_with_its_default(file: Path) -> None:
+    file.write_bytes((Path(__file__).parents[2] / "docs/admin/site.toml").read_bytes())
+    shown = load(str(file), os.geteuid())
+    assert shown.model_fields_set == set(SiteConfig.model_fields)
+    assert shown.model_copy(update={"image_store": None}) == SiteConfig()
