@@ -67,7 +67,7 @@ class Cluster:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=self._environment(),
+            env=self.environment(),
             cwd=cwd or self.home(user),
             start_new_session=True,
         )
@@ -86,7 +86,7 @@ class Cluster:
             try:
                 out, err = process.communicate(input or "", timeout)
             except subprocess.TimeoutExpired:
-                self._cancel_all(user)
+                self.cancel_all(user)
                 process.kill()
                 out, err = process.communicate()
                 raise AssertionError(f"{argv} hung for {timeout} s: {out}{err}") from None
@@ -117,8 +117,8 @@ class Cluster:
         first = f'image = "{self.image(image)}"\n' if image is not None else ""
         return str(self.write(first + text, f"{name or uuid.uuid4().hex}.toml"))
 
-    def _cancel_all(self, user: str) -> None:
-        subprocess.run(self.argv(["scancel", "-u", user]), env=self._environment(), check=False)
+    def cancel_all(self, user: str) -> None:
+        subprocess.run(self.argv(["scancel", "-u", user]), env=self.environment(), check=False)
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         return {"PATH": "/usr/bin:/bin", "CE_SANDBOX_DIR": str(self.dir), "LANG": "C.UTF-8"}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.cluster import Cluster, sandbox
+from tests.slurm.leftovers import assert_nothing_left
 
 NODES = 2
 
@@ -30,3 +31,30 @@ def cluster() -> Iterator[Cluster]:
         shutil.rmtree(scratch)
         if not ran_before:
             sandbox("down")
+
+
+@pytest.fixture
+def tidy(cluster: Cluster) -> Iterator[None]:
+    """After the test no container has left anything."""
+    yield
+    assert_nothing_left(cluster)
+
+
+@pytest.fixture(scope="session")
+def demo(cluster: Cluster) -> str:
+    """An environment with the demo image and nothing else."""
+    return cluster.edf(image="demo")
+
+
+@pytest.fixture
+def shared(cluster: Cluster) -> Path:
+    """A directory where every user may write; no container sees it unless its EDF mounts it."""
+    directory = Path(tempfile.mkdtemp(prefix="shared-", dir=cluster.scratch))
+    directory.chmod(0o777)
+    return directory
+
+
+@pytest.fixture
+def mounted(cluster: Cluster, shared: Path) -> str:
+    """An environment with the demo image that sees `shared` at the same path."""
+    return cluster.edf(f'mounts = ["{shared}:{shared}"]\n')

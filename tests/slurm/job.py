@@ -1,0 +1,115 @@
+"""A command of a user that runs while the test goes on."""
+
+import re
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.slurm.cluster import ALICE, Cluster, Completed
+from tests.slurm.polling import until
+
+
+class Job:
+    """Its output goes to files, so that nothing waits for a reader."""
+
+    def __init__(self, process: subprocess.Popen[bytes], directory: Path) -> None:
+        self.process = process
+        self._directory = directory
+
+    @property
+    def out(self) -> str:
+        return (self._directory / "out").read_text(errors="replace")
+
+    @property
+    def err(self) -> str:
+        return (self._directory / "err").read_text(errors="replace")
+
+    def wait_for_lines(self, count: int, within_s: float = 30) -> list[str]:
+        """The first `count` lines of its output."""
+
+        def whole_lines() -> list[str] | None:
+            lines = self.out.splitlines(keepends=True)
+            whole = [line for line in lines if line.endswith("\n")]
+            if len(whole) < count and self.process.poll() is not None:
+                raise AssertionError(f"ended with {self.process.returncode}: {self.out}{self.err}")
+            return whole if len(whole) >= count else None
+
+        lines = until(f"{count} lines of output", whole_lines, within_s)
+        return [line.rstrip("\n") for line in lines[:count]]
+
+    def wait_for_error(self, pattern: str, within_s: float = 30) -> None:
+        until(f"{pattern!r} on stderr", lambda: re.search(pattern, self.err), within_s)
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def write(self, text: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(text.encode())
+        self.process.stdin.flush()
+
+    def close_input(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    def wait(self, timeout: float = 40) -> Completed:
+        """How it ended; the test fails when it does not within the time."""
+        try:
+            code = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still running after {timeout} s: {self.out}{self.err}") from None
+        return subprocess.CompletedProcess(self.process.args, code, self.out, self.err)
+
+
+@contextmanager
+def started(
+    cluster: Cluster,
+    *argv: str,
+    user: str = ALICE,
+    env: Mapping[str, str] | None = None,
+) -> Iterator[Job]:
+    """`argv` running as `user`, in the user's home; ended at the latest with the block."""
+    with tempfile.TemporaryDirectory(prefix="ce-test-") as name:
+        directory = Path(name)
+        with (directory / "out").open("wb") as out, (directory / "err").open("wb") as err:
+            process = subprocess.Popen(
+                cluster.argv(argv, user, env),
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=err,
+                env=cluster.environment(),
+                cwd=cluster.home(user),
+                start_new_session=True,
+            )
+        try:
+            yield Job(process, directory)
+        finally:
+            _end(cluster, process, user)
+
+
+def _end(cluster: Cluster, process: subprocess.Popen[bytes], user: str) -> None:
+    if process.stdin is not None and not process.stdin.closed:
+        process.stdin.close()
+    if process.poll() is None:
+        cluster.cancel_all(user)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def job_id(cluster: Cluster, user: str = ALICE) -> str:
+    """The id of the only running job of this user."""
+
+    def ask() -> Sequence[str]:
+        return cluster.run(
+            ["squeue", "-ho", "%A", "-t", "running", "-u", user], user
+        ).stdout.split()
+
+    jobs = until("a running job", ask)
+    assert len(jobs) == 1
+    return jobs[0]

@@ -1,0 +1,107 @@
+"""What a container may not leave on a node."""
+
+import os
+import pwd
+from pathlib import Path
+
+from tests.slurm import procfs
+from tests.slurm.cluster import ALICE, BOB, Cluster
+from tests.slurm.polling import until
+from tests.slurm.procfs import Process
+
+_SESSION = "container-engine/session"
+_HELPERS = ("squashfuse_ll", "squashfuse", "conmon", "podman", "crun", "ce-guard", ".ce-init")
+# Where Podman, asked in the usual way, would keep records of a container.
+_RECORDS = (".local/share/containers", ".config/containers", ".cache/containers")
+_PUBLIC = ("/tmp", "/var/tmp", "/dev/shm", "/run/user")
+
+
+def _uids() -> list[int]:
+    return [pwd.getpwnam(user).pw_uid for user in (ALICE, BOB)]
+
+
+def is_helper(process: Process) -> bool:
+    return process.comm in _HELPERS or "libexec/container-engine/" in process.command
+
+
+def helpers() -> list[Process]:
+    """The living processes that hold containers, of all the sandbox's users."""
+    return [process for process in procfs.living(*_uids()) if is_helper(process)]
+
+
+def _processes() -> list[str]:
+    return [
+        f"process {process.pid}: {process.command or process.comm}"
+        for process in procfs.living(*_uids())
+        if is_helper(process) or _SESSION in process.mounts()
+    ]
+
+
+def _mounts() -> list[str]:
+    text = Path("/proc/self/mountinfo").read_text()
+    return [f"mount: {line}" for line in text.splitlines() if _SESSION in line]
+
+
+def _open_namespaces() -> list[str]:
+    """A mount namespace stays as long as somebody holds a descriptor of it."""
+    found = []
+    for process in procfs.processes():
+        directory = Path("/proc") / str(process.pid) / "fd"
+        try:
+            links = [os.readlink(directory / fd) for fd in os.listdir(directory)]
+        except OSError:
+            continue
+        if process.command.startswith("slurmstepd"):
+            found += [f"{link} open in {process.command}" for link in links if "mnt:[" in link]
+    return found
+
+
+def _files(cluster: Cluster) -> list[str]:
+    session = cluster.prefix / "libexec" / "container-engine" / "session"
+    found = [f"directory: {path}" for path in session.iterdir()]
+    for user in (ALICE, BOB):
+        found += [
+            f"record: {cluster.home(user) / name}"
+            for name in _RECORDS
+            if (cluster.home(user) / name).exists()
+        ]
+    return found
+
+
+def public_files() -> set[Path]:
+    """The test users' files in directories that everybody may write."""
+    uids = _uids()
+    return {
+        path
+        for directory in map(Path, _PUBLIC)
+        if directory.is_dir()
+        for path in directory.iterdir()
+        if path.lstat().st_uid in uids
+    }
+
+
+def left(cluster: Cluster) -> list[str]:
+    """Everything of containers that is there now; empty when no step runs."""
+    return [*_processes(), *_mounts(), *_open_namespaces(), *_files(cluster)]
+
+
+def _steps() -> list[str]:
+    return [p.command for p in procfs.processes() if p.lives and p.comm == "slurmstepd"]
+
+
+def assert_nothing_left(cluster: Cluster) -> None:
+    """When the last step has ended, everything of its containers has gone.
+
+    srun can end before its step: when its tasks do not hear SIGTERM, they have Slurm's KillWait.
+    """
+    until("steps to end", lambda: not _steps(), 20)
+    assert_soon_nothing_left(cluster)
+
+
+def assert_soon_nothing_left(cluster: Cluster, within_s: float = 2) -> None:
+    """Within two seconds everything of all containers is gone, whether their steps live or not."""
+    until(
+        f"everything to be gone: {left(cluster)}",
+        lambda: None if left(cluster) else True,
+        within_s,
+    )

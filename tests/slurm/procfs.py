@@ -1,0 +1,71 @@
+"""What runs on this machine, read from /proc."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class Process:
+    pid: int
+    uid: int
+    state: str
+    parent: int
+    comm: str
+    command: str
+
+    @property
+    def lives(self) -> bool:
+        """Zombies only wait for a parent, maybe the machine's init, to ask for their end."""
+        return self.state not in "ZX"
+
+    def environment(self) -> dict[str, str]:
+        try:
+            block = (PROC / str(self.pid) / "environ").read_bytes()
+        except OSError:
+            return {}
+        pairs = (entry.decode(errors="replace").partition("=") for entry in block.split(b"\0"))
+        return {name: value for name, _equals, value in pairs}
+
+    def mounts(self) -> str:
+        try:
+            return (PROC / str(self.pid) / "mountinfo").read_text(errors="replace")
+        except OSError:
+            return ""
+
+    def link(self, name: str) -> str:
+        try:
+            return os.readlink(PROC / str(self.pid) / name)
+        except OSError:
+            return ""
+
+
+def process(pid: int) -> Process | None:
+    """The process of this number, None when there is none."""
+    path = PROC / str(pid)
+    try:
+        stat = (path / "stat").read_text(errors="replace")
+        command = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        uid = path.stat().st_uid
+        status = (path / "status").read_text(errors="replace")
+    except OSError:
+        return None
+    comm, _, rest = stat.partition("(")[2].rpartition(")")
+    # the owner of /proc/PID is root for a process that may not be dumped; status knows better
+    real = [line.split()[1] for line in status.splitlines() if line.startswith("Uid:")]
+    state, parent = rest.split()[:2]
+    return Process(pid, int(real[0]) if real else uid, state, int(parent), comm, command.strip())
+
+
+def processes() -> Iterator[Process]:
+    for name in os.listdir(PROC):
+        if name.isdecimal() and (found := process(int(name))) is not None:
+            yield found
+
+
+def living(*uids: int) -> list[Process]:
+    """The processes of these users that are no zombies."""
+    return [found for found in processes() if found.uid in uids and found.lives]

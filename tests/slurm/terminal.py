@@ -1,0 +1,93 @@
+"""A user at a terminal: types, looks at the screen, changes the window's size."""
+
+import errno
+import fcntl
+import os
+import re
+import signal
+import struct
+import subprocess
+import termios
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.slurm.cluster import ALICE, Cluster
+from tests.slurm.polling import until
+
+
+class Terminal:
+    """What comes to the screen is kept; `wait_for` looks at what came since the last match."""
+
+    def __init__(self, master: int, process: subprocess.Popen[bytes]) -> None:
+        self._master = master
+        self._process = process
+        self._screen = ""
+        self._seen = 0
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                data = os.read(self._master, 65536)
+            except OSError as error:
+                # the last process that had the terminal open is gone
+                if error.errno in (errno.EIO, errno.EBADF):
+                    return
+                raise
+            self._screen += data.decode(errors="replace")
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def wait_for(self, pattern: str, within_s: float = 20) -> str:
+        """The text that matches, once it is on the screen."""
+        deadline = time.monotonic() + within_s
+        while True:
+            match = re.compile(pattern).search(self._screen, self._seen)
+            if match:
+                self._seen = match.end()
+                return match[0]
+            assert time.monotonic() < deadline, f"no {pattern!r} in {self._screen!r}"
+            time.sleep(0.02)
+
+    def resize(self, rows: int, columns: int) -> None:
+        size = struct.pack("HHHH", rows, columns, 0, 0)
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
+
+    def wait(self, within_s: float = 30) -> int:
+        return until(
+            f"the command to end: {self._screen!r}",
+            lambda: None if self._process.poll() is None else (self._process.returncode, 0),
+            within_s,
+        )[0]
+
+
+@contextmanager
+def terminal(
+    cluster: Cluster, *argv: str, user: str = ALICE, rows: int = 24, columns: int = 80
+) -> Iterator[Terminal]:
+    """`argv` running as `user` at a new terminal; ended at the latest with the block."""
+    master, slave = os.openpty()
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    process = subprocess.Popen(
+        cluster.argv(argv, user),
+        env=cluster.environment() | {"TERM": "dumb"},
+        cwd=cluster.home(user),
+        preexec_fn=lambda: os.login_tty(slave),  # noqa: PLW1509  # it makes three system calls
+    )
+    os.close(slave)
+    try:
+        yield Terminal(master, process)
+    finally:
+        if process.poll() is None:
+            cluster.cancel_all(user)
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        os.close(master)

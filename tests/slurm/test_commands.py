@@ -1,0 +1,87 @@
+"""Which programs a step finds: the image's, by the image's PATH."""
+
+import shutil
+
+import pytest
+
+from tests.slurm.cluster import Cluster, Completed
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+
+def _errors(done: Completed) -> list[str]:
+    """What the engine says, without Slurm's own account of exit codes."""
+    return [line for line in done.stderr.splitlines() if not line.startswith("srun: ")]
+
+
+def test_a_command_that_only_the_image_has_is_found_by_the_images_path(cluster: Cluster) -> None:
+    assert shutil.which("probe") is None
+    done = cluster.srun(f"--environment={cluster.edf(image='static')}", "probe")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("rank=0 ")
+
+
+def test_a_command_of_the_host_is_not_found(cluster: Cluster, demo: str) -> None:
+    assert shutil.which("srun") is not None
+    done = cluster.srun(f"--environment={demo}", "srun", "--version")
+    assert done.returncode == 127
+    assert _errors(done) == ["ce: error: n1: srun: command not found in the container"]
+
+
+def test_path_of_the_edf_decides_where_commands_are_looked_for(
+    cluster: Cluster,
+) -> None:
+    tool = cluster.scratch / "only-here"
+    tool.write_text("#!/bin/sh\necho found\n")
+    tool.chmod(0o755)
+    edf = cluster.edf(
+        f'mounts = ["{cluster.scratch}:/opt/tools"]\n[env]\nPATH = "/opt/tools:/usr/bin:/bin"\n'
+    )
+    done = cluster.srun(f"--environment={edf}", "only-here")
+    assert (done.returncode, done.stdout) == (0, "found\n"), done.stderr
+
+
+@pytest.mark.parametrize("command", ["no-such-command", "/no/such/command"])
+def test_a_command_that_does_not_exist_says_so_once_per_node_and_is_127(
+    cluster: Cluster, demo: str, command: str
+) -> None:
+    done = cluster.srun("-N2", "-n4", f"--environment={demo}", command)
+    assert done.returncode == 127
+    assert sorted(line.split(": ", 3)[3] for line in _errors(done)) == [
+        f"{command}: command not found in the container"
+    ] * len(_errors(done))
+    assert 1 <= len(_errors(done)) <= 2
+
+
+@pytest.mark.parametrize("command", ["/etc/os-release", "/etc"])
+def test_a_command_that_cannot_be_executed_says_so_and_is_126(
+    cluster: Cluster, demo: str, command: str
+) -> None:
+    done = cluster.srun(f"--environment={demo}", command)
+    assert done.returncode == 126
+    assert _errors(done) == [
+        f"ce: error: n1: {command}: cannot be executed in the container: Permission denied"
+    ]
+
+
+def test_a_script_whose_interpreter_is_missing_does_not_run(cluster: Cluster) -> None:
+    script = cluster.write("#!/no/such/interpreter\n", name="orphan", mode=0o755)
+    edf = cluster.edf(f'mounts = ["{cluster.scratch}:/s"]\n')
+    done = cluster.srun(f"--environment={edf}", f"/s/{script.name}")
+    assert done.returncode not in {0, 1}
+    assert "No such file or directory" in done.stderr
+
+
+def test_arguments_arrive_as_they_were_given(cluster: Cluster, demo: str) -> None:
+    given = ["", "a b", "'", '"', "$HOME", "*", "\\", "ü", "line\nline", "-x", "--"]
+    script = "import sys; print(ascii(sys.argv[1:]))"
+    done = cluster.srun(f"--environment={demo}", "python3", "-c", script, *given)
+    assert done.stdout == f"{given!a}\n"
+
+
+def test_a_multi_prog_step_runs_in_the_container(cluster: Cluster, demo: str) -> None:
+    programs = "0 sh -c '. /etc/os-release; echo $ID $SLURM_PROCID'\n1-3 echo other %t\n"
+    configuration = cluster.write(programs)
+    done = cluster.srun("-N2", "-n4", f"--environment={demo}", "--multi-prog", str(configuration))
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["ce-demo 0", *(f"other {n}" for n in (1, 2, 3))]

@@ -1,0 +1,196 @@
+"""How a step ends, side by side with the same step without a container."""
+
+import re
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from tests.slurm.cluster import Cluster, Completed
+from tests.slurm.job import Job, job_id, started
+from tests.slurm.leftovers import assert_nothing_left
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+# Traps what Slurm sends and says so; `up` comes when the traps are set.
+_WAITS = "echo up; while :; do sleep 0.1; done"
+_TRAPS = "trap 'echo USR1' USR1; trap 'echo INT' INT; trap 'echo TERM; exit 5' TERM; " + _WAITS
+
+
+# Whether these come depends on what other jobs do, and on which of two nodes ends first.
+_BY_CHANCE = re.compile(
+    r"srun: job \d+ (queued|has been)|slurmstepd-n\d: error: \*\*\* STEP .*CANCELLED"
+)
+_TASKS = re.compile(r"(srun: error: n\d): tasks? ([\d,-]+): (.*)")
+
+
+def _one_line_per_task(line: str) -> list[str]:
+    """Slurm joins what it says of several tasks when the news arrive together."""
+    match = _TASKS.fullmatch(line)
+    if not match:
+        return [line]
+    ranges = [part.partition("-") for part in match[2].split(",")]
+    ranks = [rank for a, _, b in ranges for rank in range(int(a), int(b or a) + 1)]
+    return [f"{match[1]}: task {rank}: {match[3]}" for rank in ranks]
+
+
+def _told(text: str) -> list[str]:
+    """What Slurm says, sorted, without what differs from one run to the next."""
+    text = re.sub(r"StepId=[\d.]+", "StepId=N", text)
+    lines = [line for line in text.splitlines() if not _BY_CHANCE.match(line)]
+    return sorted(part for line in lines for part in _one_line_per_task(line))
+
+
+def _ending(done: Completed) -> tuple[int, list[str], list[str]]:
+    return done.returncode, _told(done.stdout), _told(done.stderr)
+
+
+def _same_as_natively(cluster: Cluster, demo: str, *step: str) -> Completed:
+    if "-N2" not in step:
+        step = ("--nodelist=n1", *step)  # where a busy node would not be taken
+    inside = cluster.srun(f"--environment={demo}", *step)
+    assert _ending(inside) == _ending(cluster.srun(*step))
+    return inside
+
+
+@pytest.mark.parametrize("code", [0, 1, 3, 125, 126, 127, 137, 255])
+def test_the_exit_code_of_a_task_is_sruns(cluster: Cluster, demo: str, code: int) -> None:
+    done = _same_as_natively(cluster, demo, "sh", "-c", f"exit {code}")
+    assert done.returncode == code
+
+
+def test_the_highest_exit_code_of_all_tasks_is_sruns(cluster: Cluster, demo: str) -> None:
+    step = ["-N2", "-n4", "sh", "-c", "exit $SLURM_PROCID"]
+    assert _same_as_natively(cluster, demo, *step).returncode == 3
+
+
+@pytest.mark.parametrize("name", ["KILL", "SEGV", "TERM", "USR2"])
+def test_a_task_that_dies_of_a_signal_is_reported_as_such(
+    cluster: Cluster, demo: str, name: str
+) -> None:
+    done = _same_as_natively(cluster, demo, "sh", "-c", f"kill -{name} $$")
+    assert done.returncode != 0
+
+
+def test_one_task_of_four_that_dies_is_reported_as_such(cluster: Cluster, demo: str) -> None:
+    step = ["-N2", "-n4", "sh", "-c", "[ $SLURM_PROCID != 2 ] || kill -KILL $$"]
+    assert _same_as_natively(cluster, demo, *step).returncode == 137
+
+
+def test_kill_on_bad_exit_ends_the_other_tasks(cluster: Cluster, demo: str) -> None:
+    script = "[ $SLURM_PROCID != 3 ] || exit 4; exec sleep 100"
+    step = ["-N2", "-n4", "--kill-on-bad-exit", "sh", "-c", script]
+    done = _same_as_natively(cluster, demo, *step)
+    assert "srun: error: n2: task 3: Exited with exit code 4" in done.stderr
+
+
+def test_without_kill_on_bad_exit_the_other_tasks_go_on(cluster: Cluster, demo: str) -> None:
+    script = "[ $SLURM_PROCID != 0 ] || exit 4; sleep 0.5; echo done"
+    done = _same_as_natively(cluster, demo, "-n2", "sh", "-c", script)
+    assert (done.returncode, done.stdout) == (4, "done\n")
+
+
+def _interrupted(
+    cluster: Cluster, options: list[str], script: str, act: Callable[[Job], None]
+) -> tuple[int, list[str], list[str]]:
+    """How a step of two nodes ends after `act`, which begins when both tasks are up."""
+    with started(cluster, "srun", "-N2", *options, "sh", "-c", script) as job:
+        job.wait_for_lines(2)
+        act(job)
+        return _ending(job.wait())
+
+
+def _both_interrupted(
+    cluster: Cluster, demo: str, script: str, act: Callable[[Job], None]
+) -> tuple[int, list[str], list[str]]:
+    inside = _interrupted(cluster, [f"--environment={demo}"], script, act)
+    assert_nothing_left(cluster)
+    native = _interrupted(cluster, [], script, act)
+    assert inside == native
+    return inside
+
+
+def test_one_ctrl_c_only_tells_how_the_tasks_are(cluster: Cluster, demo: str) -> None:
+    def interrupt(job: Job) -> None:
+        job.signal(signal.SIGINT)
+        job.wait_for_error("one more within 1 sec to abort")
+        cluster.run(["scancel", "-s", "TERM", job_id(cluster)])
+
+    code, out, _err = _both_interrupted(cluster, demo, _TRAPS, interrupt)
+    assert (code, out) == (5, ["TERM", "TERM", "up", "up"])
+
+
+def test_two_ctrl_c_interrupt_the_tasks_and_end_the_step(cluster: Cluster, demo: str) -> None:
+    def interrupt(job: Job) -> None:
+        job.signal(signal.SIGINT)
+        job.wait_for_error("one more within 1 sec to abort")
+        job.signal(signal.SIGINT)
+
+    _code, out, _err = _both_interrupted(
+        cluster, demo, "trap 'echo INT; exit 6' INT; " + _WAITS, interrupt
+    )
+    assert "INT" in out
+
+
+def test_sigterm_to_srun_ends_the_step(cluster: Cluster, demo: str) -> None:
+    code, _out, err = _both_interrupted(
+        cluster, demo, _WAITS, lambda job: job.signal(signal.SIGTERM)
+    )
+    assert code != 0
+    assert "srun: forcing job termination" in err
+
+
+def test_scancel_ends_the_step(cluster: Cluster, demo: str) -> None:
+    code, out, _err = _both_interrupted(
+        cluster, demo, _TRAPS, lambda _job: _scancel(cluster, job_id(cluster))
+    )
+    assert code != 0
+    assert out.count("TERM") == 2
+
+
+def test_scancel_ends_tasks_that_ignore_sigterm(cluster: Cluster, demo: str) -> None:
+    _both_interrupted(
+        cluster, demo, "trap '' TERM; " + _WAITS, lambda _job: _scancel(cluster, job_id(cluster))
+    )
+
+
+def test_scancel_with_a_signal_reaches_the_tasks_and_ends_nothing(
+    cluster: Cluster, demo: str
+) -> None:
+    def signal_twice(job: Job) -> None:
+        _scancel(cluster, "-s", "USR1", job_id(cluster))
+        job.wait_for_lines(4)
+        _scancel(cluster, "-s", "TERM", job_id(cluster))
+
+    code, out, _err = _both_interrupted(cluster, demo, _TRAPS, signal_twice)
+    assert (code, out) == (5, ["TERM", "TERM", "USR1", "USR1", "up", "up"])
+
+
+def test_scancel_while_the_container_starts_leaves_nothing(
+    cluster: Cluster, shared: object
+) -> None:
+    edf = cluster.edf(f'entrypoint = false\nmounts = ["{shared}:{shared}"]\n')
+    with started(cluster, "srun", "-N2", f"--environment={edf}", "sleep", "100") as job:
+        _scancel(cluster, job_id(cluster))
+        assert job.wait().returncode != 0
+    assert_nothing_left(cluster)
+
+
+def _scancel(cluster: Cluster, *args: str) -> None:
+    done = cluster.run(["scancel", *args])
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_a_time_limit_ends_the_step(cluster: Cluster, demo: str) -> None:
+    """Slurm counts in minutes: the two steps wait together."""
+    step = ["--time=1", "-N2", "sh", "-c", _TRAPS]
+    with (
+        started(cluster, "srun", f"--environment={demo}", *step) as inside,
+        started(cluster, "srun", *step) as native,
+    ):
+        inside.wait_for_lines(2)
+        native.wait_for_lines(2)
+        ended = _ending(inside.wait(150))
+        assert ended == _ending(native.wait(30))
+        assert ended[1].count("TERM") == 2

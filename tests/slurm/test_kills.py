@@ -1,0 +1,238 @@
+"""Whatever is killed, whenever: nothing of the container stays, and the user learns the cause."""
+
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.slurm import procfs
+from tests.slurm.cluster import Cluster, Completed
+from tests.slurm.job import Job, job_id, started
+from tests.slurm.leftovers import assert_nothing_left, assert_soon_nothing_left, helpers
+from tests.slurm.polling import until
+from tests.slurm.procfs import Process
+
+# Enough for a start on a slow machine; the moments of the kills are spread over it.
+_MOMENTS = 10
+
+
+@pytest.fixture(autouse=True)
+def _tidy(cluster: Cluster) -> Iterator[None]:
+    assert_nothing_left(cluster)
+    yield
+    assert_nothing_left(cluster)
+
+
+@contextmanager
+def _running(cluster: Cluster, demo: str, script: str = "exec sleep 1000") -> Iterator[Job]:
+    """A step of two tasks on one node, both in their container."""
+    step = ["-w", "n1", "-n2", f"--environment={demo}", "sh", "-c", f"echo up; {script}"]
+    with started(cluster, "srun", *step) as job:
+        job.wait_for_lines(2)
+        yield job
+
+
+def _one(is_it: Callable[[Process], bool]) -> Process:
+    found = [process for process in helpers() if is_it(process)]
+    assert len(found) == 1, found
+    return found[0]
+
+
+def _kill(process: Process) -> None:
+    os.kill(process.pid, signal.SIGKILL)
+
+
+def _causes(done: Completed) -> list[str]:
+    return [line for line in done.stderr.splitlines() if "ce: error: " in line]
+
+
+@pytest.mark.parametrize(
+    ("comm", "cause"),
+    [
+        (".ce-init", "the container's init process ended"),
+        ("squashfuse_ll", "squashfuse_ll.*signal 9"),
+        ("ce-guard", "guards the container was killed"),
+    ],
+)
+def test_a_killed_helper_ends_the_step_and_is_named(
+    cluster: Cluster, demo: str, comm: str, cause: str
+) -> None:
+    with _running(cluster, demo) as job:
+        _kill(_one(lambda process: process.comm == comm))
+        assert_soon_nothing_left(cluster)
+        done = job.wait()
+    assert done.returncode == 137
+    assert len(_causes(done)) == 1, done.stderr
+    assert re.search(cause, _causes(done)[0])
+
+
+def test_a_killed_helper_on_one_node_ends_the_tasks_of_that_node(
+    cluster: Cluster, demo: str
+) -> None:
+    step = ["-N2", "--kill-on-bad-exit=0", f"--environment={demo}", "sh", "-c"]
+    script = "echo $SLURMD_NODENAME $$; read line; echo $SLURMD_NODENAME got $line"
+    with started(cluster, "srun", *step, script) as job:
+        tasks = dict(line.split() for line in job.wait_for_lines(2))
+        namespace = procfs.Process(int(tasks["n2"]), 0, "S", 0, "", "").link("ns/mnt")
+        _kill(_one(lambda p: p.comm == ".ce-init" and p.link("ns/mnt") == namespace))
+        job.wait_for_error("ce: error: .*init process ended")
+        job.wait_for_error("n2: task 1: Killed")
+        job.write("input\n")
+        job.close_input()
+        done = job.wait()
+    assert "n1 got input" in done.stdout
+    assert "n2 got" not in done.stdout
+
+
+def test_what_the_tasks_had_started_ends_with_a_killed_container(
+    cluster: Cluster, demo: str
+) -> None:
+    script = "setsid sleep 1234 & exec sleep 1000"
+    with _running(cluster, demo, script) as job:
+        _kill(_one(lambda process: process.comm == ".ce-init"))
+        assert_soon_nothing_left(cluster)
+        job.wait()
+
+
+def test_what_a_task_leaves_running_ends_with_the_step(cluster: Cluster, demo: str) -> None:
+    done = cluster.srun(f"--environment={demo}", "sh", "-c", "setsid sleep 1234 > /dev/null 2>&1 &")
+    assert done.returncode == 0
+    assert_soon_nothing_left(cluster)
+
+
+def _stepd(job: str) -> int:
+    """The slurmstepd of the job's first step."""
+    title = f"slurmstepd: [{job}.0]"
+    return until(
+        title, lambda: next((p.pid for p in procfs.processes() if title in p.command), None)
+    )
+
+
+def test_a_killed_slurmstepd_takes_the_container_and_the_tasks_along(
+    cluster: Cluster, demo: str
+) -> None:
+    with _running(cluster, demo) as job:
+        number = job_id(cluster)
+        os.kill(_stepd(number), signal.SIGKILL)
+        assert_soon_nothing_left(cluster)
+        # natively, too, srun only hears of it when the job ends
+        cluster.run(["scancel", number])
+        assert "Timed out waiting for job step to complete" in job.wait().stderr
+
+
+def test_what_the_tasks_of_a_killed_slurmstepd_had_started_the_epilog_ends(
+    cluster: Cluster, demo: str
+) -> None:
+    with _running(cluster, demo, "setsid sleep 1234 & exec sleep 1000") as job:
+        number = job_id(cluster)
+        os.kill(_stepd(number), signal.SIGKILL)
+        until("helpers to end", lambda: not helpers(), 2)
+        cluster.run(["scancel", number])
+        job.wait()
+    until("the epilog", lambda: "sleep 1234" not in [p.command for p in procfs.processes()], 10)
+
+
+# ---- during a start ------------------------------------------------------------------------------
+
+
+def _first_seen(text: str, after: int) -> Process:
+    """A process that has started after the one of number `after`, as soon as there is one."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        for name in os.listdir("/proc"):
+            if name.isdecimal() and int(name) > after:
+                process = procfs.process(int(name))
+                if process is not None and process.lives and text in process.command:
+                    return process
+    raise AssertionError(f"no {text} started")
+
+
+@pytest.fixture(scope="module")
+def start_s(cluster: Cluster, demo: str) -> float:
+    """How long the node's part of a start takes now, in seconds."""
+    with started(cluster, "srun", f"--environment={demo}", "sh", "-c", "echo up; cat") as job:
+        _first_seen("libexec/container-engine/node", os.getpid())
+        begin = time.monotonic()
+        job.wait_for_lines(1)
+        job.close_input()
+        assert job.wait().returncode == 0
+        return time.monotonic() - begin
+
+
+@pytest.mark.parametrize("moment", range(_MOMENTS))
+@pytest.mark.parametrize("victim", ["launcher", "guard"])
+def test_a_kill_during_the_start_fails_the_step_and_the_command_never_runs_on_the_host(
+    cluster: Cluster, demo: str, shared: Path, start_s: float, victim: str, moment: int
+) -> None:
+    delay = (moment + random.random()) / _MOMENTS * start_s
+    text = f"libexec/container-engine/{'node' if victim == 'launcher' else 'ce-guard'}"
+    marker = shared / "ran"
+    step = [f"--environment={demo}", "sh", "-c", f"touch {marker}; echo up; exec sleep 1000"]
+    with started(cluster, "srun", *step) as job:
+        process = _first_seen(text, job.process.pid)
+        # the moment itself is what is tested
+        time.sleep(delay)
+        if not _kill_if_it_lives(process, text):
+            # the launcher had done its work: the step runs in its container, and nowhere else
+            job.wait_for_lines(1)
+            cluster.run(["scancel", job_id(cluster)])
+            job.wait()
+        else:
+            assert_soon_nothing_left(cluster)
+            done = job.wait()
+            assert done.returncode in {125, 137}
+            assert len(_causes(done)) == 1, done.stderr
+    assert not marker.exists()
+
+
+def _kill_if_it_lives(process: Process, text: str) -> bool:
+    """Whether it was killed; the guard replaces its first process at once by a second."""
+    candidates = [process.pid, *(p.pid for p in helpers() if p.parent == process.pid)]
+    candidates += [p.pid for p in helpers() if text in p.command]
+    for pid in candidates:
+        now = procfs.process(pid)
+        if now is not None and now.lives and text in now.command:
+            os.kill(pid, signal.SIGKILL)
+            return True
+    return False
+
+
+def test_srun_killed_during_the_start_leaves_nothing(cluster: Cluster, demo: str) -> None:
+    with started(cluster, "srun", f"--environment={demo}", "sleep", "1000") as job:
+        _first_seen("libexec/container-engine/node", job.process.pid)
+        job.process.kill()
+        cluster.cancel_all("ce-alice")
+        assert job.wait().returncode == -9
+
+
+def test_native_steps_are_not_touched_when_a_container_dies(cluster: Cluster, demo: str) -> None:
+    with started(cluster, "srun", "-w", "n1", "sh", "-c", "echo up; cat") as native:
+        native.wait_for_lines(1)
+        with _running(cluster, demo) as job:
+            _kill(_one(lambda process: process.comm == "ce-guard"))
+            job.wait()
+        native.write("still there\n")
+        native.close_input()
+        assert native.wait().stdout == "up\nstill there\n"
+
+
+def test_the_controller_knows_of_no_step_afterwards(cluster: Cluster, demo: str) -> None:
+    with _running(cluster, demo) as job:
+        _kill(_one(lambda process: process.comm == "ce-guard"))
+        job.wait()
+    environment = cluster.environment() | {"SLURM_CONF": str(cluster.dir / "etc" / "slurm.conf")}
+
+    def states() -> str:
+        done = subprocess.run(
+            ["sinfo", "-ho", "%T"], env=environment, capture_output=True, text=True, timeout=20
+        )
+        return done.stdout
+
+    until("idle nodes", lambda: states().split() == ["idle"])

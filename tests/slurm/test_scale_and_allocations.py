@@ -1,0 +1,140 @@
+"""Many tasks, many steps, and the ways in which a job gets its allocation."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.cluster import Cluster, Completed
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+_WHO = ". /etc/os-release; echo $ID"
+
+
+def _batch(cluster: Cluster, shared: Path, script: str, *options: str) -> Completed:
+    """How a batch job ended; its stdout and stderr are the job's."""
+    file = cluster.write(f"#!/bin/bash\n{script}", mode=0o755)
+    outputs = [f"--output={shared}/out", f"--error={shared}/err"]
+    done = cluster.run(["sbatch", "--wait", "-Q", *outputs, *options, str(file)], timeout=120)
+    assert done.returncode == 0, done.stderr + (shared / "err").read_text()
+    done.stdout, done.stderr = (shared / "out").read_text(), (shared / "err").read_text()
+    return done
+
+
+def test_64_tasks_on_a_node_share_one_container(cluster: Cluster, demo: str) -> None:
+    script = "echo $SLURM_PROCID $(readlink /proc/self/ns/mnt)"
+    done = cluster.srun("-N1", "-n64", f"--environment={demo}", "sh", "-c", script)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert sorted(int(rank) for rank, _ in lines) == list(range(64))
+    assert len({namespace for _, namespace in lines}) == 1
+
+
+def test_20_steps_at_once_each_in_the_environment_it_asked_for(cluster: Cluster, demo: str) -> None:
+    busybox = cluster.edf(image="busybox")
+    steps = "".join(
+        f"srun --overlap -N1 -n1 -w n{number % 2 + 1}"
+        f" --environment={busybox if number % 4 == 0 else demo}"
+        f" sh -c '. /etc/os-release; echo {number} $ID' & pids+=($!)\n"
+        for number in range(20)
+    )
+    wait = 'code=0; for pid in "${pids[@]}"; do wait $pid || code=1; done; exit $code'
+    done = cluster.run(["salloc", "-Q", "-N2", "bash", "-c", f"{steps}{wait}"], timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()) == sorted(
+        f"{number} ce-{'busybox' if number % 4 == 0 else 'demo'}" for number in range(20)
+    )
+
+
+def test_a_batch_script_runs_steps_in_three_environments(
+    cluster: Cluster, demo: str, shared: Path
+) -> None:
+    busybox = cluster.edf(image="busybox")
+    other = cluster.edf('[env]\nWHICH = "third"\n')
+    script = f"""
+srun --environment={demo} sh -c '. /etc/os-release; echo $ID'
+srun --environment={busybox} sh -c '. /etc/os-release; echo $ID'
+srun --environment={other} sh -c '. /etc/os-release; echo $ID $WHICH'
+"""
+    done = _batch(cluster, shared, script, "-N2")
+    assert done.stdout.split("\n") == [
+        *["ce-demo"] * 2,
+        *["ce-busybox"] * 2,
+        *["ce-demo third"] * 2,
+        "",
+    ]
+    assert done.stderr == ""
+
+
+def test_a_step_of_one_task_runs_on_one_of_two_nodes(cluster: Cluster, demo: str) -> None:
+    step = shlex.join(["srun", "-N1", "-n1", f"--environment={demo}", "sh", "-c", _WHO])
+    done = cluster.run(["salloc", "-Q", "-N2", "sh", "-c", step])
+    assert (done.stdout, done.stderr) == ("ce-demo\n", "")
+
+
+def test_a_step_may_overlap_another_one(cluster: Cluster, shared: Path, mounted: str) -> None:
+    step = ["srun", "--overlap", f"--environment={mounted}", "sh", "-c"]
+    first = f"touch {shared}/up; until [ -e {shared}/seen ]; do sleep 0.1; done; echo first"
+    second = f"until [ -e {shared}/up ]; do sleep 0.1; done; echo second; touch {shared}/seen"
+    both = f"{shlex.join([*step, first])} & {shlex.join([*step, second])}; wait"
+    done = cluster.run(["salloc", "-Q", "-N1", "sh", "-c", both])
+    assert (done.stdout, done.stderr) == ("second\nfirst\n", "")
+
+
+def test_steps_of_a_batch_job_inherit_its_environment_and_the_script_stays_on_the_host(
+    cluster: Cluster, demo: str, shared: Path
+) -> None:
+    host = cluster.srun("sh", "-c", _WHO).stdout
+    script = f"{_WHO}\nsrun sh -c {shlex.quote(_WHO)}\n"
+    done = _batch(cluster, shared, script, "-N2", f"--environment={demo}")
+    assert (done.stdout, done.stderr) == (f"{host}ce-demo\nce-demo\n", "")
+
+
+def test_steps_of_salloc_inherit_its_environment_and_the_command_stays_on_the_host(
+    cluster: Cluster, demo: str
+) -> None:
+    host = cluster.srun("sh", "-c", _WHO).stdout
+    script = f"{_WHO}; srun sh -c {shlex.quote(_WHO)}"
+    done = cluster.run(["salloc", "-Q", f"--environment={demo}", "sh", "-c", script])
+    assert (done.stdout, done.stderr) == (f"{host}ce-demo\n", "")
+
+
+def test_a_step_may_ask_for_another_environment_than_its_job(cluster: Cluster, demo: str) -> None:
+    busybox = cluster.edf(image="busybox")
+    step = shlex.join(["srun", f"--environment={busybox}", "sh", "-c", _WHO])
+    done = cluster.run(["salloc", "-Q", f"--environment={demo}", "sh", "-c", step])
+    assert (done.stdout, done.stderr) == ("ce-busybox\n", "")
+
+
+def test_edf_is_another_name_of_the_option(cluster: Cluster, demo: str) -> None:
+    done = cluster.srun(f"--edf={demo}", "sh", "-c", _WHO)
+    assert (done.stdout, done.stderr) == ("ce-demo\n", "")
+
+
+def test_an_environment_of_the_users_is_found_by_its_name(cluster: Cluster) -> None:
+    directory = cluster.scratch / "edfs"
+    directory.mkdir(exist_ok=True)
+    cluster.edf(image="busybox", name="edfs/mine")
+    done = cluster.srun("--environment=mine", "sh", "-c", _WHO, env={"EDF_PATH": str(directory)})
+    assert (done.stdout, done.stderr) == ("ce-busybox\n", "")
+
+
+def test_a_step_without_the_option_is_as_if_there_were_no_engine(cluster: Cluster) -> None:
+    script = "readlink /proc/self/ns/mnt /proc/self/ns/user; pwd; env | grep -c SLURM_CE_"
+    done = cluster.srun("sh", "-c", script)
+    here = [Path(f"/proc/self/ns/{name}").readlink() for name in ("mnt", "user")]
+    expected = [*map(str, here), str(cluster.home()), "0"]
+    assert (done.stdout.splitlines(), done.stderr) == (
+        expected,
+        "srun: error: n1: task 0: Exited with exit code 1\n",
+    )
+
+
+def test_an_environment_without_an_image_leaves_the_step_on_the_host(cluster: Cluster) -> None:
+    host = cluster.srun("sh", "-c", _WHO).stdout
+    edf = cluster.edf('image = ""\n', image=None)
+    done = cluster.srun(f"--environment={edf}", "sh", "-c", _WHO)
+    assert done.stdout == host
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("ce: ")
