@@ -70,6 +70,8 @@ $(PACKAGE): $(REQUIRED)
 		$(PIP) wheel -qq --no-deps --no-build-isolation -w "$$copy/wheel" "$$copy"; \
 		$(PIP) --python $(PREFIX)/bin/python3 install -qq --no-deps --force-reinstall \
 			"$$copy"/wheel/*.whl
+	@# a PYTHONPATH of the user's must not decide which modules `ce` gets
+	@sed -i '1s|\(/python3\)$$|\1 -I|' $(PREFIX)/bin/ce
 	@rm -f $(PREFIX)/.package-* && touch $@
 
 sandbox-engine:
@@ -94,7 +96,7 @@ test-slurm: $(VENV)/.dev sandbox-engine ## tests on a real cluster of two nodes
 	@$(PYTEST) tests/slurm
 
 bench: $(VENV)/.dev sandbox-engine ## measure against other ways to start a container
-	@sandbox/up -n 2 && $(VENV)/bin/python -m tests.bench
+	@sandbox/up -n 2 && PYTHONPATH=sandbox $(VENV)/bin/python -m tests.bench
 
 fuzz: $(VENV)/.dev ## random input, for longer than the unit tests do
 	@$(PYTEST) tests/fuzz

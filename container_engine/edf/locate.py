@@ -43,6 +43,8 @@ def locate(name: str, cwd: str, search: tuple[str, ...], probed: dict[str, None]
     if not name:
         raise NotFoundError("the name of the environment is empty")
     if is_path(name):
+        # as written too: a symbolic link in it may come to lead elsewhere
+        probed.setdefault(os.path.join(cwd, name))
         path = _absolute(name, cwd)
         if (failure := _failure(path, probed)) is None:
             return path

@@ -95,10 +95,11 @@ def test_a_variable_that_was_unset_ends_the_memo_when_it_is_set(user: User) -> N
     assert user.recalled() is None
 
 
-@pytest.mark.parametrize("reference", ["base", "./base.toml", "link/base.toml"])
+@pytest.mark.parametrize("reference", ["base", "./base.toml", "link/base.toml", "./x/../link/base.toml"])
 def test_a_memo_ends_when_a_base_changes_however_it_is_named(user: User, reference: str) -> None:
     for version in ("1", "2"):
         user.write(user.cwd / version / "base.toml", f'[env]\nV = "{version}"')
+    (user.cwd / "x").mkdir()
     (user.cwd / "link").symlink_to("1")
     for path in (user.cwd / "base.toml", user.first / "base.toml"):
         path.symlink_to(user.cwd / "link/base.toml")
