@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from typing import TYPE_CHECKING, Any
 
 from container_engine.cli import messages
@@ -60,6 +61,8 @@ def _plan(name: str, context: Context) -> dict[str, Any] | None:
 
 
 def _run_on_host(command: list[str]) -> int:
+    # Python ignores it for itself, and that would survive execve
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         os.execvp(command[0], command)
     except FileNotFoundError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pwd
 import sys
+from _signal import SIGPIPE, SIGXFSZ
 from _socket import AF_UNIX, CMSG_SPACE, SCM_RIGHTS, SOCK_SEQPACKET, SOL_SOCKET, socket, socketpair
 
 from container_engine.launch import environment as env
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 PLAN_VERSION = 1
 _MAX_PACKET = 64 * 1024
 _FD_SIZE = 4
+# what Python ignores for itself; ignored signals survive execve, and no program expects it
+PYTHONS_SIGNALS = (SIGPIPE, SIGXFSZ)
 
 
 class Session:
@@ -162,12 +165,16 @@ def _start_guard(libexec: str, watch: Watch, specification: bytes) -> socket:
             {},
             # slurmstepd and pipes wait for everybody who holds their ends: the guard holds none
             file_actions=[(os.POSIX_SPAWN_OPEN, fd, "/dev/null", os.O_RDWR, 0) for fd in range(3)],
+            setsigdef=PYTHONS_SIGNALS,
         )
     except OSError as error:
         raise LaunchError(f"cannot start {program}: {error.strerror}") from None
     finally:
         theirs.close()
         os.close(spec)
+        for fd in (watch.process, watch.life):
+            if fd >= 0:
+                os.set_inheritable(fd, False)
     os.waitpid(pid, 0)  # it ends as soon as it has made process 1 of the session
     return ours
 

@@ -1,12 +1,13 @@
 """`ce run`: the same launch without Slurm. This process becomes the command."""
 
 import os
+import signal
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from container_engine.errors import CeError, UserError
 from container_engine.launch.failure import LaunchError
-from container_engine.launch.node import Watch, start
+from container_engine.launch.node import PYTHONS_SIGNALS, Watch, start
 
 
 def run_in_container(plan: Mapping[str, Any], argv: Sequence[str], libexec: str) -> NoReturn:
@@ -24,6 +25,8 @@ def run_in_container(plan: Mapping[str, Any], argv: Sequence[str], libexec: str)
     fds = session.fds[:3]
     for fd in fds:
         os.set_inheritable(fd, True)
+    for number in PYTHONS_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
     try:
         os.execv(program, [program, *map(str, fds), session.workdir, *argv])
     except OSError as error:

@@ -57,7 +57,15 @@ def run(
         (os.POSIX_SPAWN_DUP2, log, 1),
         (os.POSIX_SPAWN_DUP2, log, 2),
     ]
-    pid = os.posix_spawn(argv[0], argv, dict(before), file_actions=actions, setpgroup=0)
+    pid = os.posix_spawn(
+        argv[0],
+        argv,
+        dict(before),
+        file_actions=actions,
+        setpgroup=0,
+        # what Python ignores for itself
+        setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),
+    )
     code = _wait(pid, timeout_s)
     if code != 0:
         _end_group(pid)
