@@ -189,6 +189,7 @@ TEST("a program that is not installed is 127 and named in the log")
 	size_t size;
 
 	set_up_guard();
+	setenv("PATH", "/usr/bin:/bin", 1);
 	CHECK_INT(RUN("podman\0001\0no-such-program"), -1);
 	CHECK_TEXT(ce_error_text(&guard.err), "Podman ended with exit code 127");
 	char *log = ce_read_file_at(guard.log, 1000, &size);
