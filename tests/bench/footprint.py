@@ -1,0 +1,76 @@
+"""What a container keeps on a node, and what its start reads from the shared file system."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.bench.place import ENVIRONMENT, Place
+from tests.bench.results import Row
+from tests.bench.user import ROOT, BenchError, User
+
+_MAX_PROCESSES = 4
+_MAX_MIB = 10
+_MAX_OPENS = 2
+_FIRST_USER = 1000
+
+
+def measure(user: User, here: Place) -> list[Row]:
+    return [*_processes(), *_opens(user, here)]
+
+
+def _processes() -> list[Row]:
+    """Looked at while a step holds its container: a task that has started has said so."""
+    others = {process for process, _name, _size in _of_sessions()}
+    srun = ["srun", "-N1", "-n1", f"--environment={ENVIRONMENT}", "bash", "-c", "echo up; read"]
+    step = subprocess.Popen(
+        [str(ROOT / "sandbox" / "run"), *srun],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert step.stdout is not None
+    if step.stdout.readline() != "up\n":
+        raise BenchError("the step whose processes are counted did not start")
+    kept = [(name, size) for pid, name, size in _of_sessions() if pid not in others]
+    step.communicate("\n", timeout=60)
+    names = ", ".join(sorted(name for name, _size in kept))
+    total = sum(size for _name, size in kept)
+    rows = [
+        Row(
+            f"processes that stay per node ({names})", len(kept), "processes", budget=_MAX_PROCESSES
+        ),
+        Row("their memory (PSS) per node", round(total / 1024, 2), "MiB", budget=_MAX_MIB),
+    ]
+    return rows + [Row(f"  of it {name}", round(size / 1024, 2), "MiB") for name, size in kept]
+
+
+def _of_sessions() -> Iterator[tuple[str, str, int]]:
+    """Process, name and memory in KiB of the users' processes in PID namespaces not ours."""
+    own = os.readlink("/proc/self/ns/pid")
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            users = process.stat().st_uid >= _FIRST_USER
+            if users and os.readlink(process / "ns" / "pid") != own:
+                rollup = (process / "smaps_rollup").read_text()
+                pss = re.search(r"^Pss: +(\d+) kB", rollup, re.MULTILINE)
+                name = (process / "comm").read_text().strip()
+                yield process.name, name, int(pss[1]) if pss else 0
+        except OSError:
+            continue  # it ended
+
+
+def _opens(user: User, here: Place) -> list[Row]:
+    """Every open of the image, or of anything beside it, by the launcher and what it starts."""
+    trace = here.dir / "opens"
+    strace = ["strace", "-f", "-qq", "-o", str(trace), "-e", "trace=open,openat,openat2"]
+    user.launch(here.node, user.output([str(here.plan), ENVIRONMENT]), strace)
+    opened = [
+        line
+        for line in trace.read_text(errors="replace").splitlines()
+        if f'"{here.image.parent}' in line
+    ]
+    return [
+        Row("opens on the image's file system per start", len(opened), "opens", budget=_MAX_OPENS)
+    ]

@@ -1,0 +1,81 @@
+"""The other ways to start a container, as command lines."""
+
+from collections.abc import Mapping
+
+from tests.bench.place import Place
+
+Way = tuple[list[str], Mapping[str, str]]
+
+_ENGINE = (
+    "--storage-driver=vfs",
+    "--events-backend=none",
+    "--cgroup-manager=cgroupfs",
+    "--runtime=crun",
+    "--log-level=error",
+)
+_SHARED = ("--network=host", "--ipc=host", "--uts=host", "--cgroups=disabled", "--no-hosts")
+_UNCONFINED = ("--security-opt=seccomp=unconfined", "--log-driver=none")
+
+
+def podman_by_hand(here: Place) -> Way:
+    """Namespaces, squashfuse and overlay by hand, then Podman, which is told that it has a user
+    namespace already. Its store is thrown away with the namespaces."""
+    at = str(here.session)
+    store = (f"--root={at}/store", f"--runroot={at}/run", f"--tmpdir={at}/tmp")
+    run = ("run", "-d", *_SHARED, *_UNCONFINED, "--rootfs", f"{at}/root", "sleep", "infinity")
+    env = {
+        "HOME": f"{at}/home",
+        "XDG_RUNTIME_DIR": f"{at}/home",
+        "_CONTAINERS_USERNS_CONFIGURED": "done",
+        "_CONTAINERS_ROOTLESS_UID": "0",
+        "_CONTAINERS_ROOTLESS_GID": "0",
+    }
+    return [*_by_hand(here), "podman", *_ENGINE, *store, *run], env
+
+
+def crun_by_hand(here: Place) -> Way:
+    """The same with the runtime alone."""
+    at = str(here.session)
+    crun = ("crun", f"--root={at}/crun", "--cgroup-manager=disabled")
+    return [*_by_hand(here), *crun, "run", "-d", "-b", str(here.bundle), "bench"], {}
+
+
+def nothing_by_hand(here: Place) -> Way:
+    """Namespaces, squashfuse and overlay, and no container."""
+    return [*_by_hand(here), "/bin/true"], {}
+
+
+def _by_hand(here: Place) -> list[str]:
+    return [str(here.by_hand), str(here.session), str(here.image)]
+
+
+def podman_detached(here: Place) -> tuple[list[str], list[str], Mapping[str, str]]:
+    """Usual rootless Podman on unpacked files, its store warm: start it, remove it."""
+    at = str(here.podman)
+    podman = ["podman", *_ENGINE, f"--root={at}/store", f"--runroot={at}/run"]
+    run = ["run", "-d", *_SHARED, "--rootfs", str(here.root), "sleep", "infinity"]
+    return [*podman, *run], [*podman, "rm", "-f", "-a", "-t", "0"], _podman_environment(at)
+
+
+def podman_task(here: Place) -> Way:
+    """One task in usual rootless Podman; the nodes share a machine here, but not a store."""
+    at = str(here.podman)
+    podman = f"podman {' '.join(_ENGINE)} --root={at}/$SLURMD_NODENAME/store"
+    shell = f"exec {podman} --runroot={at}/$SLURMD_NODENAME/run run --rm {' '.join(_SHARED)}"
+    environment = _podman_environment(at)
+    return ["sh", "-c", f"{shell} --rootfs {here.root} true"], environment
+
+
+def stop_podman(here: Place) -> list[str]:
+    """Ends the process that keeps usual rootless Podman's user namespace."""
+    pid = here.podman / "xdg" / "libpod" / "tmp" / "pause.pid"
+    return ["sh", "-c", f"if [ -e {pid} ]; then kill $(cat {pid}); fi"]
+
+
+def _podman_environment(at: str) -> Mapping[str, str]:
+    return {"HOME": f"{at}/home", "XDG_RUNTIME_DIR": f"{at}/xdg"}
+
+
+def charliecloud_task(here: Place) -> Way:
+    """ch-run serves the SquashFS file itself; it wants to know the user's name."""
+    return ["ch-run", str(here.image), "--", "true"], {"USER": "bench"}

@@ -1,0 +1,107 @@
+"""What the measurements need on disk: below one directory of the user's, in memory."""
+
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ce_sandbox.layout import USERS, Layout
+
+from tests.bench.user import BenchError
+
+ENVIRONMENT = "demo"
+_SOURCES = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Place:
+    """`dir` is the user's; `image` is the SquashFS file that everything starts, `root` the same
+    files unpacked in memory."""
+
+    dir: Path
+    image: Path
+    prefix: Path
+
+    @property
+    def worker(self) -> Path:
+        return self.dir / "worker.py"
+
+    @property
+    def by_hand(self) -> Path:
+        return self.dir / "by-hand"
+
+    @property
+    def root(self) -> Path:
+        return self.dir / "root"
+
+    @property
+    def session(self) -> Path:
+        """An empty directory for by-hand's mounts."""
+        return self.dir / "session"
+
+    @property
+    def podman(self) -> Path:
+        """Where usual rootless Podman keeps its things."""
+        return self.dir / "podman"
+
+    @property
+    def bundle(self) -> Path:
+        return self.dir / "bundle"
+
+    @property
+    def node(self) -> Path:
+        return self.prefix / "libexec" / "container-engine" / "node"
+
+    @property
+    def plan(self) -> Path:
+        return self.prefix / "libexec" / "container-engine" / "plan"
+
+
+@contextmanager
+def place(layout: Layout) -> Iterator[Place]:
+    """Makes everything, and removes it in the end."""
+    user = pwd.getpwnam(USERS[0])
+    with tempfile.TemporaryDirectory(prefix="ce-bench-", dir="/dev/shm") as name:
+        here = Place(Path(name), layout.images / f"{ENVIRONMENT}.sqsh", layout.prefix)
+        here.dir.chmod(0o755)
+        shutil.copy(_SOURCES / "worker.py", here.worker)
+        _command("gcc", "-O2", "-o", str(here.by_hand), str(_SOURCES / "by_hand.c"))
+        _command("unsquashfs", "-q", "-n", "-d", str(here.root), str(here.image))
+        for directory in (here.session, here.bundle, here.podman / "home", here.podman / "xdg"):
+            directory.mkdir(mode=0o700, parents=True)
+        (here.bundle / "config.json").write_text(json.dumps(_oci_configuration(here)))
+        for path in (here.dir, *here.dir.rglob("*")):
+            os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
+        yield here
+
+
+def _command(*argv: str) -> None:
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode:
+        raise BenchError(f"{' '.join(argv)}: {done.stderr.strip()}")
+
+
+def _oci_configuration(here: Place) -> dict[str, object]:
+    """The least that crun takes for a container like ours."""
+    return {
+        "ociVersion": "1.0.0",
+        "process": {
+            "user": {"uid": 0, "gid": 0},
+            "args": ["sleep", "infinity"],
+            "cwd": "/",
+            "env": ["PATH=/usr/bin:/bin"],
+        },
+        "root": {"path": str(here.session / "root")},
+        "mounts": [
+            {"destination": "/proc", "type": "proc", "source": "proc"},
+            {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["mode=755"]},
+            {"destination": "/sys", "type": "none", "source": "/sys", "options": ["rbind", "ro"]},
+        ],
+        "linux": {"namespaces": [{"type": "mount"}, {"type": "pid"}]},
+    }

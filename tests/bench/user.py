@@ -1,0 +1,85 @@
+"""The sandbox's ordinary user, for whom everything is measured."""
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class BenchError(Exception):
+    """Something could not be measured, in one line."""
+
+
+class User:
+    """A process of the user that runs commands one at a time and times them, in seconds.
+
+    Every method raises BenchError when the command fails: a failure is quick and looks good.
+    """
+
+    def __init__(self, worker: Path) -> None:
+        self._process = subprocess.Popen(
+            [str(ROOT / "sandbox" / "run"), "/usr/bin/python3", "-u", str(worker)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        after: Sequence[str] | None = None,
+    ) -> float:
+        """The time a command takes; `after` cleans up, untimed."""
+        more = {} if after is None else {"after": list(after)}
+        return self._seconds("run", argv=list(argv), env=dict(env or {}), **more)
+
+    def output(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> str:
+        answer = self._ask("run", argv=list(argv), env=dict(env or {}))
+        return str(answer["output"])
+
+    def ready(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> float:
+        """The time until a command prints its first line."""
+        return self._seconds("ready", argv=list(argv), env=dict(env or {}))
+
+    def launch(self, node: Path, plan: str, prefix: Sequence[str] = ()) -> float:
+        """The time our launcher takes from the plugin's fork to its answer."""
+        return self._seconds("launch", node=str(node), plan=plan, prefix=list(prefix))
+
+    def step(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> float:
+        """The time of an srun on an idle cluster."""
+        self._ask("settle")
+        return self.run(argv, env)
+
+    def _seconds(self, operation: str, **request: object) -> float:
+        return float(self._ask(operation, **request)["seconds"])
+
+    def _ask(self, operation: str, **request: object) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps({"operation": operation, **request}), file=self._process.stdin, flush=True)
+        line = self._process.stdout.readline()
+        if not line:
+            raise BenchError(f"{operation}: the measuring process ended")
+        answer: dict[str, Any] = json.loads(line)
+        if answer["code"]:
+            said = " / ".join(answer["output"].strip().splitlines()[-2:])
+            raise BenchError(f"{request.get('argv', operation)}: {said or answer['code']}")
+        return answer

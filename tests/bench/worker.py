@@ -1,0 +1,148 @@
+"""Runs and times commands as an ordinary user: the far end of `user.py`.
+
+A program of its own, started once through sandbox/run, so that its start is in no figure. It reads
+one JSON object a line from stdin and answers with one. Times are in seconds.
+"""
+
+import array
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from typing import Any
+
+_ENOUGH_S = 60
+_POLL_S = 0.005
+
+
+def _environment(request: dict[str, Any]) -> dict[str, str]:
+    return {**os.environ, **request.get("env", {})}
+
+
+def run(request: dict[str, Any]) -> dict[str, Any]:
+    """From start to end of a command; `after` is a command that cleans up, untimed."""
+    begin = time.perf_counter()
+    done = subprocess.run(
+        request["argv"],
+        env=_environment(request),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=_ENOUGH_S,
+    )
+    seconds = time.perf_counter() - begin
+    if "after" in request:
+        subprocess.run(
+            request["after"],
+            env=_environment(request),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_ENOUGH_S,
+        )
+    output = done.stdout.decode(errors="replace")
+    return {"seconds": seconds, "code": done.returncode, "output": output}
+
+
+def ready(request: dict[str, Any]) -> dict[str, Any]:
+    """From the start of a command to its first line; then its stdin is closed and it ends."""
+    begin = time.perf_counter()
+    process = subprocess.Popen(
+        request["argv"],
+        env=_environment(request),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    seconds = time.perf_counter() - begin
+    _out, error = process.communicate(timeout=_ENOUGH_S)
+    code = process.returncode if line else process.returncode or 1
+    return {"seconds": seconds, "code": code, "output": error.decode(errors="replace")}
+
+
+def launch(request: dict[str, Any]) -> dict[str, Any]:
+    """What the plugin does in user_init: from there to the launcher's answer to the first task.
+
+    `prefix` is a command that runs the launcher: strace.
+    """
+    begin = time.perf_counter()
+    reply, their_reply = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    life, their_life = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    block = b"".join(b"%s=%s\0" % pair for pair in os.environb.items())
+    files = [_memory_file(request["plan"].encode()), _memory_file(block)]
+    passed = [their_reply.fileno(), *files, os.pidfd_open(os.getpid()), their_life.fileno()]
+    process = subprocess.Popen(
+        [*request.get("prefix", []), request["node"], *map(str, passed)],
+        pass_fds=passed,
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"},
+    )
+    their_reply.close()
+    their_life.close()
+    answer, fds = _receive(reply)
+    seconds = time.perf_counter() - begin
+    # a launcher is gone by itself; strace stays for as long as anything that it follows
+    if not request.get("prefix"):
+        process.wait(_ENOUGH_S)
+    life.close()
+    process.wait(_ENOUGH_S)
+    for fd in fds[3:]:
+        _wait_for_end(fd)
+    for fd in (*fds, *passed[1:4]):
+        os.close(fd)
+    code = 0 if answer.startswith("R") else 1
+    return {"seconds": seconds, "code": code, "output": answer}
+
+
+def _memory_file(content: bytes) -> int:
+    fd = os.memfd_create("bench")
+    os.write(fd, content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _receive(reply: socket.socket) -> tuple[str, list[int]]:
+    reply.settimeout(_ENOUGH_S)
+    fds = array.array("i")
+    data, ancillary, _flags, _address = reply.recvmsg(65536, socket.CMSG_SPACE(4 * fds.itemsize))
+    for _level, _kind, rights in ancillary:
+        fds.frombytes(rights)
+    return data.decode(), list(fds)
+
+
+def _wait_for_end(pidfd: int) -> None:
+    import select
+
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    poll.poll(_ENOUGH_S * 1000)
+
+
+def settle(_request: dict[str, Any]) -> dict[str, Any]:
+    """Until no job is left in the queue: one that completes keeps its nodes from the next."""
+    deadline = time.monotonic() + _ENOUGH_S
+    while time.monotonic() < deadline:
+        if not subprocess.run(["squeue", "-h"], capture_output=True, timeout=_ENOUGH_S).stdout:
+            return {"seconds": 0, "code": 0, "output": ""}
+        time.sleep(_POLL_S)
+    return {"seconds": 0, "code": 1, "output": "the cluster is not idle: somebody else's jobs?"}
+
+
+_OPERATIONS = {"run": run, "ready": ready, "launch": launch, "settle": settle}
+
+
+def main() -> None:
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = _OPERATIONS[request["operation"]](request)
+        except (OSError, subprocess.SubprocessError) as error:
+            answer = {"seconds": 0, "code": 1, "output": str(error)}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
