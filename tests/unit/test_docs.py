@@ -1,0 +1,91 @@
+"""Every EDF in the documentation is a complete file that loads without a complaint."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from container_engine.edf.load import load
+from container_engine.images.reference import parse
+from container_engine.site import SiteConfig
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+BLOCK = re.compile(r"^```toml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#([^)\s]+))?\)")
+# The first line of an example names its file: "# ~/.edf/train.toml", "# ./train.toml".
+FILE_NAME = re.compile(r"# (?:~/\.edf/|\./)?([a-z][a-z0-9-]*\.toml)")
+VARIABLES = {
+    "HOME": "/home/alice",
+    "USER": "alice",
+    "SCRATCH": "/scratch/alice",
+}
+
+
+class Example(NamedTuple):
+    place: str
+    file: str
+    text: str
+
+
+def examples_of(page: Path) -> Iterator[Example]:
+    text = page.read_text(encoding="utf-8")
+    for block in BLOCK.finditer(text):
+        line = text.count("\n", 0, block.start()) + 2
+        place = f"{page.relative_to(ROOT)}:{line}"
+        name = FILE_NAME.match(block[1])
+        assert name, f"{place}: the first line must name the file, as in '# ~/.edf/train.toml'"
+        yield Example(place, name[1], block[1])
+
+
+EXAMPLES = [example for page in PAGES for example in examples_of(page)]
+
+
+@pytest.fixture
+def search(tmp_path: Path) -> str:
+    """A directory with all examples, so that they can inherit from each other, and with `demo`."""
+    (tmp_path / "demo.toml").write_text('image = "/images/demo.sqsh"\n', encoding="utf-8")
+    for example in EXAMPLES:
+        (tmp_path / example.file).write_text(example.text, encoding="utf-8")
+    return str(tmp_path)
+
+
+def test_there_are_examples() -> None:
+    assert EXAMPLES
+
+
+def test_no_two_examples_have_one_name() -> None:
+    names = [example.file for example in EXAMPLES]
+    assert sorted(set(names)) == sorted(names)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.place)
+def test_an_example_in_the_documentation_loads(example: Example, search: str) -> None:
+    loaded = load(
+        f"{search}/{example.file}",
+        env=VARIABLES,
+        cwd=search,
+        search=(search,),
+        deferred=SiteConfig().is_deferred,
+    )
+    assert [str(problem) for problem in loaded.problems] == []
+    assert loaded.edf is not None
+    if loaded.edf.image:
+        parse(loaded.edf.image, search)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_link_in_the_documentation_leads_somewhere(page: Path) -> None:
+    for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        path = (page.parent / target).resolve()
+        assert path.exists(), f"{page}: {target}"
+        assert not anchor or anchor in anchors(path), f"{page}: {target}#{anchor}"
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
