@@ -1,11 +1,14 @@
-"""One environment, loaded as a launch would load it: what `ce validate` and `ce render` share."""
+"""One environment, loaded as a launch would load it: what all verbs that look at EDFs share."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.edf.load import load, search_path
+from container_engine.cli import messages
+from container_engine.edf.expand import Scope
+from container_engine.edf.load import search_path, trace
 from container_engine.edf.model import Problem
 from container_engine.errors import UserError
 from container_engine.images.reference import looks_like_file, parse
@@ -15,13 +18,45 @@ from container_engine.site import load as load_site
 
 if TYPE_CHECKING:
     from container_engine.cli.context import Context
-    from container_engine.edf.model import Edf, Loaded, Severity
+    from container_engine.edf.file import EdfFile
+    from container_engine.edf.model import Edf, Loaded, Origin, Severity
+
+
+class Traced(NamedTuple):
+    """A valid environment, what each of its files says, and what a launch would warn of."""
+
+    edf: Edf
+    files: tuple[EdfFile, ...]
+    site: SiteConfig
+    problems: tuple[Problem, ...]
 
 
 def load_effective(name: str, context: Context) -> Loaded:
     """The environment `name`; an image that nothing could refer to is a problem of it too."""
-    site = _site(context)
-    loaded = load(
+    return _load(name, context, site_of(context))[0]
+
+
+def trace_effective(name: str, context: Context) -> Traced:
+    """The environment `name` with its history; raises RefusedError if it is not valid."""
+    site = site_of(context)
+    loaded, files = _load(name, context, site)
+    if loaded.edf is None:
+        raise messages.RefusedError(loaded.problems)
+    return Traced(loaded.edf, files, site, loaded.problems)
+
+
+def scope_at(origin: Origin, context: Context, site: SiteConfig) -> Scope:
+    """What variables mean in the file in which `origin` lies."""
+    return Scope(context.env, {"EDF_DIR": os.path.dirname(origin.file)}, site.is_deferred)
+
+
+def site_of(context: Context) -> SiteConfig:
+    path = context.site_file or find_site(context.prefix)
+    return SiteConfig() if path is None else load_site(path, context.uid)
+
+
+def _load(name: str, context: Context, site: SiteConfig) -> tuple[Loaded, tuple[EdfFile, ...]]:
+    loaded, files = trace(
         name,
         env=context.env,
         cwd=context.cwd,
@@ -29,15 +64,10 @@ def load_effective(name: str, context: Context) -> Loaded:
         deferred=site.is_deferred,
     )
     if loaded.edf is None:
-        return loaded
+        return loaded, files
     problems = (*loaded.problems, *_image_problems(loaded.edf, context.cwd))
     refused = any(problem.severity == "error" for problem in problems)
-    return replace(loaded, edf=None if refused else loaded.edf, problems=problems)
-
-
-def _site(context: Context) -> SiteConfig:
-    path = context.site_file or find_site(context.prefix)
-    return SiteConfig() if path is None else load_site(path, context.uid)
+    return replace(loaded, edf=None if refused else loaded.edf, problems=problems), files
 
 
 def _image_problems(edf: Edf, cwd: str) -> list[Problem]:

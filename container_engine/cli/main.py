@@ -28,7 +28,12 @@ ce runs commands in containers that a file describes (an environment, NAME.toml)
   ce plan NAME                what would a launch do, and which line asks for it?
   ce run NAME -- COMMAND      run a command in it here
   srun --environment=NAME …   run every task of a Slurm step in it
+  ce init NAME                write a commented environment to begin with
   ce render NAME              the file with its bases merged and its variables expanded
+  ce explain NAME [KEY]       which line says a value, what it overrode, what it is made of
+  ce diff NAME OTHER          what two environments do differently
+  ce lint NAME                advice: tuning, paths, secrets, mounts, versions
+  ce schema edf               the format for editors, as JSON Schema
   ce import IMAGE             get an image from a registry ahead of time
   ce version
 
@@ -53,6 +58,11 @@ VERBS = {
     "plan": Verb("plan", "show what a launch would do"),
     "run": Verb("run", "run a command in a container, here"),
     "render": Verb("render", "print the effective environment"),
+    "explain": Verb("explain", "say for each value which line it comes from"),
+    "diff": Verb("diff", "show what two environments do differently"),
+    "lint": Verb("lint", "give advice on an environment"),
+    "init": Verb("init", "write a commented environment to begin with"),
+    "schema": Verb("schema", "print the JSON Schema of a format"),
     "import": Verb("images", "get an image from a registry"),
     "version": Verb("version", "print the version"),
 }

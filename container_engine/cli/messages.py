@@ -37,6 +37,12 @@ def of_problem(problem: Problem) -> str:
     return _lines(problem.severity, str(problem), problem.hint, problem.excerpt)
 
 
+def of_advice(problem: Problem) -> str:
+    """For stdout: the line itself, and what to do about it below."""
+    hint = f"    {_one_line(problem.hint)}\n" if problem.hint else ""
+    return f"{_one_line(str(problem))}\n{hint}"
+
+
 def of_warning(message: str) -> str:
     return _lines("warning", message, None)
 

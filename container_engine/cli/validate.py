@@ -8,8 +8,9 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from container_engine.cli import messages
-from container_engine.cli.effective import load_effective
+from container_engine.cli.effective import load_effective, site_of
 from container_engine.cli.files import missing_files
+from container_engine.cli.known_image import known_image, undecided_entrypoint
 
 if TYPE_CHECKING:
     import argparse
@@ -83,6 +84,9 @@ class _Verdict:
 def _judge(name: str, arguments: argparse.Namespace, context: Context) -> _Verdict:
     loaded = load_effective(name, context)
     problems = list(loaded.problems)
+    if loaded.edf is not None:
+        image = known_image(loaded.edf, context, site_of(context))
+        problems += undecided_entrypoint(loaded.edf, image)
     if arguments.check_files and loaded.edf is not None:
         problems += missing_files(loaded.edf, context.cwd)
     if arguments.strict:

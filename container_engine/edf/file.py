@@ -20,7 +20,7 @@ from container_engine.edf.syntax import syntax_problem
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from container_engine.edf.layer import Base
+    from container_engine.edf.layer import Base, Item
     from container_engine.edf.positions import Positions
 
 
@@ -35,11 +35,12 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class EdfFile:
-    """What one file says by itself."""
+    """What one file says by itself; `written` has its values before their expansion."""
 
     layer: Layer
     bases: tuple[Base, ...]
     problems: tuple[Problem, ...]
+    written: dict[Item, str]
 
 
 def read_file(path: str, setting: Setting) -> EdfFile:
@@ -56,7 +57,7 @@ def read_file(path: str, setting: Setting) -> EdfFile:
 
 
 def _broken(problem: Problem) -> EdfFile:
-    return EdfFile(Layer(), (), (problem,))
+    return EdfFile(Layer(), (), (problem,), {})
 
 
 def _parse(path: str, text: str) -> dict[str, Any] | Problem:
@@ -86,4 +87,4 @@ def _interpret(path: str, data: dict[str, Any], positions: Positions, setting: S
         startup=reader.startup(),
     )
     bases = reader.bases()
-    return EdfFile(layer, bases, report.sorted())
+    return EdfFile(layer, bases, report.sorted(), reader.written)

@@ -13,7 +13,7 @@ from container_engine.edf.report import clip
 from container_engine.errors import UserError
 
 if TYPE_CHECKING:
-    from container_engine.edf.file import Setting
+    from container_engine.edf.file import EdfFile, Setting
     from container_engine.edf.layer import Base
 
 MAX_LEVELS = 10
@@ -42,10 +42,16 @@ class Family:
         self._setting = setting
         self._search = search
         self._merged: dict[str, _Merged] = {}
+        self._read: dict[str, EdfFile] = {}
+        self._bases: dict[str, tuple[str, ...]] = {}
 
     def merged(self, path: str) -> Layer:
         """The layer of a file and all its bases; what is wrong is added to `problems`."""
         return self._visit(path, ()).layer
+
+    def sequence(self, path: str) -> tuple[EdfFile, ...]:
+        """The file and all its bases, in the order in which they count, each at its last place."""
+        return tuple(self._read[file] for file in self._sequence(path, {}))
 
     def find(self, name: str) -> str:
         """The path for a name; raises NotFoundError."""
@@ -58,18 +64,31 @@ class Family:
         self.probed.setdefault(path)
         own = read_file(path, self._setting)
         self.problems.extend(own.problems)
+        self._read[path] = own
         line = (*above, path)
         layer = Layer()
         chain: tuple[str, ...] = ()
+        bases: list[str] = []
         for base in own.bases:
             inherited = self._base(base, line)
             if inherited is not None:
                 layer = merge(layer, inherited.layer, self.problems)
                 chain = max(chain, inherited.chain, key=len)
+                bases.append(inherited.chain[0])
+        self._bases[path] = tuple(bases)
         result = _Merged(merge(layer, own.layer, self.problems), (path, *chain))
         self._merged[path] = result
         self.files.append(path)
         return result
+
+    def _sequence(self, path: str, known: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+        if path not in known:
+            order: dict[str, None] = {}
+            for base in self._bases[path]:
+                below = self._sequence(base, known)
+                order = {file: None for file in order if file not in below} | dict.fromkeys(below)
+            known[path] = (*order, path)
+        return known[path]
 
     def _base(self, base: Base, line: tuple[str, ...]) -> _Merged | None:
         try:

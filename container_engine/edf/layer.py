@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# A key and what tells its items apart: the target of a mount, the name of a variable, else "".
+Item = tuple["str", "Text"]
+
 
 @dataclass(frozen=True, slots=True)
 class Sourced(Generic[T]):

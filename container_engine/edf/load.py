@@ -14,9 +14,10 @@ from container_engine.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from container_engine.edf.file import EdfFile
     from container_engine.edf.layer import Layer
 
-__all__ = ["load", "search_path"]
+__all__ = ["load", "search_path", "trace"]
 
 
 def load(
@@ -33,18 +34,36 @@ def load(
     variables mattered; `cwd` is absolute. `deferred` tells whether a variable that is undefined
     here exists on the node. Never raises for a bad EDF, whatever its bytes.
     """
+    return _load(name, Family(Setting(env, cwd, deferred), search), Scope(env, {}, deferred))[0]
+
+
+def trace(
+    name: str,
+    *,
+    env: Mapping[str, str],
+    cwd: str,
+    search: tuple[str, ...],
+    deferred: Callable[[str], bool],
+) -> tuple[Loaded, tuple[EdfFile, ...]]:
+    """Like `load`; with it what each file says by itself, in the order in which they count."""
     family = Family(Setting(env, cwd, deferred), search)
+    loaded, path = _load(name, family, Scope(env, {}, deferred))
+    return loaded, () if path is None else family.sequence(path)
+
+
+def _load(name: str, family: Family, scope: Scope) -> tuple[Loaded, str | None]:
     try:
-        path = family.find(_expanded(name, Scope(env, {}, deferred)))
+        path = family.find(_expanded(name, scope))
     except UserError as error:
         problem = Problem("error", name, 0, "", error.message, error.hint)
-        return Loaded(None, (problem,), tuple(family.probed))
+        return Loaded(None, (problem,), tuple(family.probed)), None
     layer = family.merged(path)
     # a mount can be hidden in the same way on two paths through the bases
     problems = tuple(dict.fromkeys(family.problems))
     if any(problem.severity == "error" for problem in problems):
-        return Loaded(None, problems, tuple(family.probed))
-    return Loaded(_edf(name, tuple(family.files), layer), problems, tuple(family.probed))
+        return Loaded(None, problems, tuple(family.probed)), path
+    edf = _edf(name, tuple(family.files), layer)
+    return Loaded(edf, problems, tuple(family.probed)), path
 
 
 def _expanded(name: str, scope: Scope) -> str:

@@ -20,6 +20,7 @@ from container_engine.errors import UserError
 if TYPE_CHECKING:
     from container_engine.edf.check import Checked
     from container_engine.edf.expand import Scope
+    from container_engine.edf.layer import Item
     from container_engine.edf.model import Device, Mount, Origin
     from container_engine.edf.positions import Path
     from container_engine.edf.report import Report
@@ -31,7 +32,10 @@ MAX_BASES = 100
 
 
 class Reader:
-    """Each method reads one key; what is wrong goes to the report and leaves the value out."""
+    """Each method reads one key; what is wrong goes to the report and leaves the value out.
+
+    `written` fills with the strings as they stand in the file.
+    """
 
     def __init__(self, checked: Checked, report: Report, scope: Scope, cwd: str) -> None:
         self._checked = checked
@@ -39,6 +43,7 @@ class Reader:
         self._report = report
         self._scope = scope
         self._cwd = cwd
+        self.written: dict[Item, str] = {}
 
     def image(self) -> Sourced[str] | None:
         path: Path = ("image",)
@@ -46,6 +51,7 @@ class Reader:
         if text is None:
             return None
         value = None if self._is_placeholder(path, text) else self._known(path, text)
+        self.written["image", ""] = text
         return None if value is None else Sourced(value, self._report.origin(path))
 
     def workdir(self) -> Sourced[Text] | None:
@@ -61,6 +67,7 @@ class Reader:
         except UserError as error:
             self._report.failure(path, error)
             return None
+        self.written["workdir", ""] = written
         return Sourced(value, self._report.origin(path))
 
     def switch(self, key: str, value: bool | None) -> Sourced[bool] | None:
@@ -82,6 +89,8 @@ class Reader:
                 self._refuse_image_variables(path, mount.source)
                 self._refuse_image_variables(path, mount.target)
                 add_mount(result, mount, self._report.problems)
+                if result[mount.target] is mount:
+                    self.written["mounts", mount.target] = written
         return result
 
     def devices(self) -> dict[Text, Device]:
@@ -97,6 +106,7 @@ class Reader:
             else:
                 self._refuse_image_variables(path, text)
                 result.setdefault(device.name, device)
+                self.written.setdefault(("devices", device.name), written)
         return result
 
     def startup(self) -> dict[Text, Origin]:
@@ -105,6 +115,7 @@ class Reader:
             text = self._expand(path, written)
             if text is not None:
                 result.setdefault(text, self._report.origin(path))
+                self.written.setdefault(("startup", text), written)
         return result
 
     def env(self) -> dict[str, EnvEntry]:
@@ -121,6 +132,7 @@ class Reader:
             if text is not None:
                 self._warn_of_host_path(name, written)
                 result[name] = EnvEntry(name, text, self._report.origin(path))
+                self.written["env", name] = written
         return result
 
     def annotations(self) -> dict[str, Annotation]:
@@ -131,6 +143,7 @@ class Reader:
             value = None if self._is_placeholder(path, written) else self._known(path, written)
             if value is not None:
                 result[key] = Annotation(key, value, self._report.origin(path))
+                self.written["annotations", key] = written
         return result
 
     def bases(self) -> tuple[Base, ...]:

@@ -56,23 +56,23 @@ def _values(edf: Edf, literal: Callable[[str], str]) -> dict[str, Value]:
 
 
 def _toml_pairs(table: Mapping[str, str]) -> list[str]:
-    return [f"{_toml_key(key)} = {_toml_string(table[key])}" for key in sorted(table)]
+    return [f"{_toml_key(key)} = {toml_string(table[key])}" for key in sorted(table)]
 
 
 def _toml_value(value: bool | str | list[str]) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return _toml_string(value)
-    items = "".join(f"  {_toml_string(item)},\n" for item in value)
+        return toml_string(value)
+    items = "".join(f"  {toml_string(item)},\n" for item in value)
     return f"[\n{items}]"
 
 
 def _toml_key(key: str) -> str:
     bare = key.isascii() and key.replace("_", "").replace("-", "").isalnum()
-    return key if bare else _toml_string(key)
+    return key if bare else toml_string(key)
 
 
-def _toml_string(text: str) -> str:
+def toml_string(text: str) -> str:
     # JSON escapes all that TOML wants escaped, except for DEL
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -11,6 +11,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # each room may import from those further down and from itself
 ROOMS = (
     ("cli",),
+    ("lint",),
     ("launch", "images"),
     ("plan",),
     ("edf", "catalog", "site"),

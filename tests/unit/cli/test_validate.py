@@ -1,11 +1,13 @@
 """`ce validate` as its user sees it."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from container_engine.cli.main import main
+from tests.unit import squashfs
 
 Capture = pytest.CaptureFixture[str]
 
@@ -146,3 +148,27 @@ def test_a_syntax_error_shows_the_line(here: Path, capsys: Capture) -> None:
         "          |            ^\n"
         "ce: hint: write writable = true\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        (
+            "",
+            "ce: warning: {here}/x.toml:1: entrypoint: the image has an entrypoint, /bin/run -v, "
+            "and no file decides on it\n"
+            "ce: hint: write entrypoint = true to run it before the tasks, or entrypoint = false\n",
+        ),
+        ("entrypoint = true\n", ""),
+        ("entrypoint = false\n", ""),
+    ],
+)
+def test_an_entrypoint_that_nobody_decided_on_is_told(
+    here: Path, capsys: Capture, need_tool: Callable[[str], str], key: str, said: str
+) -> None:
+    need_tool("mksquashfs")
+    squashfs.make(here / "i.sqsh", {})
+    (here / "i.sqsh.json").write_text('{"config": {"Entrypoint": ["/bin/run", "-v"]}}')
+    (here / "x.toml").write_text(f'image = "./i.sqsh"\n{key}')
+    assert validate("x.toml") == 0
+    assert capsys.readouterr().err == said.format(here=here)

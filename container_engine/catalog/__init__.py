@@ -1,0 +1,1 @@
+"""What hooks are known and what belongs to them, as data."""

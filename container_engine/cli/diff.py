@@ -1,0 +1,36 @@
+"""`ce diff NAME OTHER`: what two environments do differently, however they are written."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from container_engine.cli import messages
+from container_engine.cli.effective import trace_effective
+from container_engine.edf.difference import differences
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.cli.context import Context
+
+TROUBLE = 2
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    for name, metavar in (("name", "NAME"), ("other", "OTHER")):
+        parser.add_argument(name, metavar=metavar, help="an environment: a name or a path")
+    parser.set_defaults(failure=TROUBLE)
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    """As of diff(1): 0 if they mean the same, 1 if not, 2 if one of them is not valid."""
+    sides = [trace_effective(name, context) for name in (arguments.name, arguments.other)]
+    for side in sides:
+        messages.say(messages.of_problems(side.problems))
+    lines = differences(sides[0].edf, sides[1].edf)
+    sys.stdout.buffer.write(
+        "".join(f"{line}\n" for line in lines).encode(errors="backslashreplace")
+    )
+    sys.stdout.flush()
+    return int(bool(lines))

@@ -1,0 +1,125 @@
+"""`ce init [NAME]`: a commented environment to begin with."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from container_engine.cli import messages
+from container_engine.cli.effective import load_effective
+from container_engine.edf.locate import is_path, search_path
+from container_engine.edf.render import toml_string
+from container_engine.errors import UserError
+from container_engine.process import reason
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.cli.context import Context
+    from container_engine.edf.model import Problem
+
+DEFAULT_NAME = "./env.toml"
+DEFAULT_IMAGE = "ubuntu:24.04"
+TEMPLATE = """\
+# An environment for 'srun --environment={name}' and 'ce run {name} -- COMMAND'.
+# 'ce validate {name}' checks it, 'ce explain {name}' says what counts and why.
+
+# A registry reference, or the path of a SquashFS file: "${{HOME}}/images/x.sqsh", "./x.sqsh".
+image = {image}
+
+# Other environments to build on, by name or path; this file wins.
+# base_environment = ["common"]
+
+# Where commands start; without it, where the image says.
+# workdir = "${{HOME}}"
+
+# What of the host the container sees: "SOURCE:DESTINATION[:FLAGS]", or one path for both.
+mounts = [
+  # "${{HOME}}",
+  # "${{SCRATCH}}:/scratch",
+  # "/data:/data:ro",
+]
+
+# Whether files of the image can be changed; changes last as long as the container.
+writable = true
+
+# Whether the image's own start program runs before the tasks.
+entrypoint = false
+
+# Lines for a shell in the container, once per node before any task. '$$' leaves a variable to it.
+# startup = ["source /opt/venv/bin/activate"]
+
+[env]
+# Variables of the tasks. An empty string removes one, ${{image:NAME}} is what the image says.
+# OMP_NUM_THREADS = "8"
+# PATH = "/opt/mine/bin:${{image:PATH}}"
+
+[annotations]
+# What hooks of the site shall do.
+# com.hooks.cxi.enabled = "true"
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        nargs="?",
+        default=DEFAULT_NAME,
+        help="a name for the first directory of the search path (EDF_PATH, else ~/.edf), "
+        f"or the path of a file; {DEFAULT_NAME} if left out",
+    )
+    parser.add_argument(
+        "--image", metavar="REF", default=DEFAULT_IMAGE, help=f"its image; else {DEFAULT_IMAGE}"
+    )
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    """Never overwrites; makes nothing at all where the environment would not be valid."""
+    path = _path(arguments.name, context)
+    text = TEMPLATE.format(name=arguments.name, image=toml_string(arguments.image))
+    problems = _problems(path, text, context)
+    if any(problem.severity == "error" for problem in problems):
+        raise messages.RefusedError(problems)
+    _create(path, text)
+    messages.say(messages.of_problems(problems))
+    sys.stdout.buffer.write(os.fsencode(f"{path}\n"))
+    sys.stdout.flush()
+    return 0
+
+
+def _problems(path: str, text: str, context: Context) -> list[Problem]:
+    """What a file with this text would be told, were it at `path`."""
+    with TemporaryDirectory(prefix="ce-init-") as directory:
+        trial = os.path.join(directory, "trial.toml")
+        _create(trial, text)
+        loaded = load_effective(trial, context)
+    return [replace(problem, file=path) for problem in loaded.problems]
+
+
+def _path(name: str, context: Context) -> str:
+    if not name or not name.isprintable():
+        raise UserError(f"init: {name!r} cannot be the name of an environment")
+    if is_path(name):
+        path = name if name.endswith(".toml") else f"{name}.toml"
+        return os.path.normpath(os.path.join(context.cwd, path))
+    directory, *others = search_path(context.env, "")
+    if not directory and not others:
+        raise UserError("init: neither EDF_PATH nor HOME is set", "name a path, such as ./env.toml")
+    return os.path.normpath(os.path.join(context.cwd, directory, f"{name}.toml"))
+
+
+def _create(path: str, text: str) -> None:
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        hint = "it stays as it is; choose another name, or remove it first"
+        raise UserError(f"init: {path} exists already", hint) from None
+    except (OSError, ValueError) as error:
+        why = reason(error) if isinstance(error, OSError) else str(error)
+        raise UserError(f"init: {path}: {why}") from None

@@ -1,0 +1,48 @@
+"""`ce lint NAME…`: advice on environments that are valid."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from container_engine.cli import messages
+from container_engine.cli.effective import trace_effective
+from container_engine.edf.history import histories
+from container_engine.lint.advise import advise
+from container_engine.lint.subject import Subject
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.cli.context import Context
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "names", metavar="NAME", nargs="+", help="an environment: a name or the path of a file"
+    )
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if there is any advice")
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    """Warnings of `ce validate` go to stderr, advice to stdout."""
+    count = 0
+    for name in arguments.names:
+        traced = trace_effective(name, context)
+        messages.say(messages.of_problems(traced.problems))
+        home = context.env.get("HOME", "").rstrip("/")
+        subject = Subject(
+            traced.edf,
+            histories(traced.edf, traced.files),
+            home,
+            context.cwd,
+            traced.site.is_deferred,
+        )
+        # the loader already warned of some lines, and once is enough
+        warned = {(problem.file, problem.line, problem.key) for problem in traced.problems}
+        found = [p for p in advise(subject) if (p.file, p.line, p.key) not in warned]
+        count += len(found)
+        text = "".join(map(messages.of_advice, found)) or f"{name}: no advice\n"
+        sys.stdout.buffer.write(text.encode(errors="backslashreplace"))
+    sys.stdout.flush()
+    return int(arguments.strict and count > 0)

@@ -1,0 +1,40 @@
+"""`ce schema FORMAT`: the JSON Schema of one of our formats, made from the model that reads it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from container_engine.schemas import render
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pydantic import BaseModel
+
+    from container_engine.cli.context import Context
+
+FORMATS = ("edf", "plan", "site")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "format",
+        metavar="FORMAT",
+        choices=FORMATS,
+        help="edf: an environment; plan: what 'ce plan --json' prints; site: site.toml",
+    )
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:  # noqa: ARG001
+    sys.stdout.buffer.write(render(_model(arguments.format)).encode())
+    sys.stdout.flush()
+    return 0
+
+
+def _model(name: str) -> type[BaseModel]:
+    from container_engine.edf.schema import MODELS as EDF
+    from container_engine.plan.schema import MODELS as OTHERS
+
+    models: dict[str, type[BaseModel]] = {**EDF, **OTHERS}
+    return models[f"{name}.json"]

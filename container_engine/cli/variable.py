@@ -1,0 +1,92 @@
+"""`ce explain --env VARIABLE`: every source of one variable, the one that counts first.
+
+The order is that of the launch, because the launch's own function decides.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from container_engine.catalog import profiles
+from container_engine.cli.known_image import known_image
+from container_engine.edf.expand import escape
+from container_engine.edf.history import quoted
+from container_engine.errors import UserError
+from container_engine.launch.environment import apply, for_tasks, without_slurms
+from container_engine.plan.imagevars import Resolver
+from container_engine.plan.show import text as as_written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from container_engine.cli.context import Context
+    from container_engine.cli.effective import Traced
+    from container_engine.edf.model import EnvEntry
+    from container_engine.plan.model import Image
+
+
+def explain_variable(name: str, traced: Traced, context: Context) -> str:
+    """Lines for people. Reads the image's file; raises UserError for an impossible name."""
+    if not name or "=" in name or "\0" in name:
+        raise UserError(f"explain: '{name}' is not a name that a variable can have")
+    image = known_image(traced.edf, context, traced.site)
+    entry = next((entry for entry in traced.edf.env if entry.name == name), None)
+    if not without_slurms({name: None}):
+        return f"{name}: always from Slurm, which sets it for each task\n" + _ignored(entry)
+    said = None if entry is None else _value(entry, image)
+    result = _result(name, said, image, context)
+    head = f"{name} is not set\n" if result is None else f"{name} = {quoted(result)}\n"
+    return head + "".join(f"    {line}\n" for line in _sources(name, traced, said, image, context))
+
+
+def _ignored(entry: EnvEntry | None) -> str:
+    return "" if entry is None else f"    EDF: without effect here, {entry.origin}\n"
+
+
+def _result(name: str, said: str | None, image: Image | None, context: Context) -> str | None:
+    plan = {"image": {"env": image.env if image else {}}, "entrypoint": ()}
+    changes = for_tasks(plan, {} if said is None else {name: said or None}, {}, {})
+    host = context.env.get(name)
+    return apply({} if host is None else {name: host}, changes).get(name)
+
+
+def _sources(
+    name: str, traced: Traced, said: str | None, image: Image | None, context: Context
+) -> Iterator[str]:
+    entry = next((entry for entry in traced.edf.env if entry.name == name), None)
+    if entry is not None and said is not None:
+        yield f"EDF: {quoted(said) if said else 'unset'}, {entry.origin}"
+    else:
+        yield "EDF: says nothing"
+    yield from _hook(name, traced)
+    if image is None:
+        yield "image: cannot be read here"
+    else:
+        value = image.env.get(name)
+        where = f", {image.source}" if image.source else ""
+        yield f"image: {'says nothing' if value is None else quoted(value)}{where}"
+    host = context.env.get(name)
+    if host is None:
+        yield "host: not set here"
+    elif apply({name: host}, for_tasks({"image": {"env": {}}, "entrypoint": ()}, {}, {}, {})):
+        yield f"host: {quoted(host)}, as the job has it"
+    else:
+        yield f"host: {quoted(host)} here, never passed on: it means nothing in another image"
+
+
+def _hook(name: str, traced: Traced) -> Iterator[str]:
+    profile = profiles.active({entry.key: entry.value for entry in traced.edf.annotations})
+    value = profiles.PROFILES[profile].get(name) if profile else None
+    if value is not None:
+        applied = "" if profiles.IS_APPLIED else ", which launches do not set yet"
+        yield f"hook: {quoted(value)} in the profile {profile} of {profiles.HOOK}{applied}"
+    else:
+        yield "hook: OCI hooks and CDI devices act on the node, which is not known here"
+
+
+def _value(entry: EnvEntry, image: Image | None) -> str:
+    if isinstance(entry.value, str):
+        return entry.value
+    if image is None:
+        return escape(entry.value)
+    return as_written(Resolver(image).text(entry.value, entry.origin, f"env.{entry.name}"))

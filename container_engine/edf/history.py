@@ -1,0 +1,143 @@
+"""For each value of an effective EDF: which line says it, as what, and which lines lost. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from container_engine.edf.expand import escape
+from container_engine.edf.mounts import mount_text
+from container_engine.edf.scan import names, scan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from container_engine.edf.expand import Scope
+    from container_engine.edf.file import EdfFile
+    from container_engine.edf.layer import Item, Layer, Sourced
+    from container_engine.edf.model import Edf, Mount, Origin
+    from container_engine.edf.text import Text
+
+    # Text, except for the two keys whose value is true or false.
+    Value = bool | Text
+
+
+@dataclass(frozen=True, slots=True)
+class Saying:
+    """One place that says something: the value there, and the string as it was written.
+
+    The value of a mount is its shortest spelling. `written` is None for true and false.
+    """
+
+    origin: Origin
+    value: Value
+    written: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """One effective value under the name that people use for it (`mounts[1]`, `env.PATH`).
+
+    `said` is the place that counts. `others` are the places that speak of the same thing, the one
+    that would count next last; for devices and start-up lines they only repeat it.
+    """
+
+    key: str
+    said: Saying
+    others: tuple[Saying, ...]
+
+
+def histories(edf: Edf, files: Sequence[EdfFile]) -> tuple[History, ...]:
+    """Of every value that some file says, in the order of the rendered EDF's keys.
+
+    `files` are those of `edf`, in the order in which they count, as `trace` returns them.
+    """
+    places: dict[Item, list[Saying]] = {}
+    for file in files:
+        for item, origin, value in _sayings(file.layer):
+            saying = Saying(origin, value, file.written.get(item))
+            places.setdefault(item, []).append(saying)
+    return tuple(
+        _history(key, origin, places.get(item, [])) for key, item, origin in _effective(edf)
+    )
+
+
+def variables(written: str, scope: Scope) -> Iterator[tuple[str, str]]:
+    """Each variable in a string of an EDF, and in words what it stands for."""
+    for name in sorted(names(scan(written)), key=written.find):
+        value = scope.get(name)
+        if name.startswith("image:"):
+            yield name, "what the image says"
+        elif value is not None:
+            yield name, f"{quoted(value)}, from {_source(name, scope)}"
+        elif scope.deferred(name):
+            yield name, "known on the node only"
+        else:
+            yield name, "not defined"
+
+
+def quoted(value: Value) -> str:
+    """The value as TOML writes it, on one line; deferred variables as `${NAME}`."""
+    import json
+
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return json.dumps(value if isinstance(value, str) else escape(value), ensure_ascii=False)
+
+
+def _source(name: str, scope: Scope) -> str:
+    return "the path of the file" if name in scope.own else "the environment"
+
+
+def _history(key: str, origin: Origin, sayings: list[Saying]) -> History:
+    said = next(saying for saying in reversed(sayings) if saying.origin == origin)
+    return History(key, said, tuple(saying for saying in sayings if saying is not said))
+
+
+def _effective(edf: Edf) -> Iterator[tuple[str, Item, Origin]]:
+    for entry in edf.annotations:
+        yield f"annotations.{entry.key}", ("annotations", entry.key), entry.origin
+    for index, device in enumerate(edf.devices):
+        yield f"devices[{index}]", ("devices", device.name), device.origin
+    if edf.entrypoint_origin:
+        yield "entrypoint", ("entrypoint", ""), edf.entrypoint_origin
+    for variable in edf.env:
+        yield f"env.{variable.name}", ("env", variable.name), variable.origin
+    if edf.image_origin:
+        yield "image", ("image", ""), edf.image_origin
+    for index, mount in enumerate(edf.mounts):
+        yield f"mounts[{index}]", ("mounts", mount.target), mount.origin
+    for index, (line, origin) in enumerate(edf.startup):
+        yield f"startup[{index}]", ("startup", line), origin
+    if edf.workdir_origin:
+        yield "workdir", ("workdir", ""), edf.workdir_origin
+    if edf.writable_origin:
+        yield "writable", ("writable", ""), edf.writable_origin
+
+
+def _sayings(layer: Layer) -> Iterator[tuple[Item, Origin, Value]]:
+    yield from _single("image", layer.image)
+    yield from _single("workdir", layer.workdir)
+    yield from _single("writable", layer.writable)
+    yield from _single("entrypoint", layer.entrypoint)
+    for mount in layer.mounts.values():
+        yield ("mounts", mount.target), mount.origin, _shown(mount)
+    for device in layer.devices.values():
+        yield ("devices", device.name), device.origin, device.name
+    for variable in layer.env.values():
+        yield ("env", variable.name), variable.origin, variable.value
+    for entry in layer.annotations.values():
+        yield ("annotations", entry.key), entry.origin, entry.value
+    for line, origin in layer.startup.items():
+        yield ("startup", line), origin, line
+
+
+def _single(
+    key: str, value: Sourced[str] | Sourced[Text] | Sourced[bool] | None
+) -> Iterator[tuple[Item, Origin, Value]]:
+    if value is not None:
+        yield (key, ""), value.origin, value.value
+
+
+def _shown(mount: Mount) -> str:
+    return mount_text(mount, lambda text: text)

@@ -1,0 +1,25 @@
+"""All advice on one environment. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from container_engine.lint.exposure import exposure
+from container_engine.lint.paths import paths
+from container_engine.lint.pinning import pinning
+from container_engine.lint.secrets import secrets
+from container_engine.lint.startup import startup
+from container_engine.lint.tuning import tuning
+
+if TYPE_CHECKING:
+    from container_engine.edf.model import Problem
+    from container_engine.lint.subject import Subject
+
+MATTERS = (pinning, paths, secrets, tuning, exposure, startup)
+
+
+def advise(subject: Subject) -> list[Problem]:
+    """What an expert would mention, by file in the order of evaluation and by line."""
+    order = {file: index for index, file in enumerate(subject.edf.files)}
+    found = [problem for matter in MATTERS for problem in matter(subject)]
+    return sorted(found, key=lambda problem: (order.get(problem.file, 0), problem.line))

@@ -1,0 +1,44 @@
+"""Search paths that lose what the image has, or look where nobody meant to. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from container_engine.edf.expand import escape
+from container_engine.lint.subject import advice, variables_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from container_engine.edf.history import History
+    from container_engine.edf.model import Problem
+    from container_engine.lint.subject import Subject
+
+_LISTS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
+_SYSTEM = ("/usr/bin", "/bin")
+
+
+def paths(subject: Subject) -> Iterator[Problem]:
+    """Of PATH, LD_LIBRARY_PATH and PYTHONPATH below [env]."""
+    for name, history in subject.below("env"):
+        if name in _LISTS and history.said.value != "":
+            yield from _list(name, history)
+
+
+def _list(name: str, history: History) -> Iterator[Problem]:
+    origin, key, value = history.said.origin, history.key, history.said.value
+    used = variables_in(history)
+    text = value if isinstance(value, str) else "" if isinstance(value, bool) else escape(value)
+    keeps = f'write {name} = "…:${{image:{name}}}" to keep what the image has'
+    if name in used:
+        message = f"'${{{name}}}' is the value where the job is submitted, not the image's"
+        yield advice(origin, key, message, keeps)
+    elif f"image:{name}" not in used:
+        lost = "the programs of the image" if name == "PATH" else "what the image sets"
+        if name != "PATH" or not set(_SYSTEM) & set(text.split(":")):
+            yield advice(origin, key, f"replaces the image's {name}, {lost} may be missing", keeps)
+    if isinstance(value, str) and "" in value.split(":"):
+        hint = "an empty entry stands for the current directory, remove the extra ':'"
+        yield advice(origin, key, "has an empty entry", hint)
+    if any(entry.startswith("~") for entry in text.split(":")):
+        yield advice(origin, key, "'~' is not expanded in a variable", "write ${HOME}")

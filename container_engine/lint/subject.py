@@ -1,0 +1,52 @@
+"""What all advice is given on: a valid environment, and how its author wrote it. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine.edf.model import Problem
+from container_engine.edf.scan import names, scan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from container_engine.edf.history import History
+    from container_engine.edf.model import Edf, Origin
+
+
+class Subject(NamedTuple):
+    """`histories` are those of `edf`. `home` and `cwd` are the caller's; "" for no home."""
+
+    edf: Edf
+    histories: tuple[History, ...]
+    home: str
+    cwd: str
+    deferred: Callable[[str], bool]
+
+    def annotation(self, key: str) -> str | None:
+        return next((entry.value for entry in self.edf.annotations if entry.key == key), None)
+
+    def is_enabled(self, hook: str) -> bool:
+        return self.annotation(f"com.hooks.{hook}.enabled") == "true"
+
+    def below(self, key: str) -> list[tuple[str, History]]:
+        """The values of a table or array, each with its name in it (`PATH` of `env.PATH`)."""
+        return [
+            (history.key[len(key) + 1 :], history)
+            for history in self.histories
+            if history.key.startswith((f"{key}.", f"{key}["))
+        ]
+
+
+def advice(origin: Origin, key: str, message: str, hint: str | None = None) -> Problem:
+    return Problem("warning", origin.file, origin.line, key, message, hint)
+
+
+def written(history: History) -> str:
+    """The string as it stands in the file."""
+    return history.said.written or ""
+
+
+def variables_in(history: History) -> set[str]:
+    """The names of all variables in the string as it was written."""
+    return names(scan(written(history)))

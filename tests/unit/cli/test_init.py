@@ -1,0 +1,102 @@
+"""`ce init` as its user sees it."""
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from container_engine.cli.init import TEMPLATE
+from container_engine.cli.main import main
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SCRATCH", "/scratch")
+    monkeypatch.delenv("EDF_PATH", raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "file", "name"),
+    [
+        (["torch"], ".edf/torch.toml", "torch"),
+        (["teams/torch"], ".edf/teams/torch.toml", "teams/torch"),
+        ([], "env.toml", "./env.toml"),
+        (["./x"], "x.toml", "./x.toml"),
+        (["sub/x.toml"], "sub/x.toml", "sub/x.toml"),
+    ],
+)
+def test_a_new_environment_validates_and_is_found(
+    home: Path, capsys: Capture, words: list[str], file: str, name: str
+) -> None:
+    assert main(["init", *words]) == 0
+    assert capsys.readouterr() == (f"{home / file}\n", "")
+    assert main(["validate", "--strict", name]) == 0
+    assert main(["lint", "--strict", name]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_the_first_directory_of_the_search_path_gets_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDF_PATH", f"{home}/mine:{home}/ours")
+    assert main(["init", "torch"]) == 0
+    assert (home / "mine/torch.toml").is_file()
+
+
+def test_the_image_may_be_named(home: Path) -> None:
+    assert main(["init", "--image", "${HOME}/a b.sqsh"]) == 0
+    assert 'image = "${HOME}/a b.sqsh"\n' in (home / "env.toml").read_text()
+
+
+def test_nothing_is_ever_overwritten(home: Path, capsys: Capture) -> None:
+    (home / "env.toml").write_text("mine")
+    assert main(["init"]) == 1
+    assert (home / "env.toml").read_text() == "mine"
+    assert capsys.readouterr().err == (
+        f"ce: error: init: {home}/env.toml exists already\n"
+        "ce: hint: it stays as it is; choose another name, or remove it first\n"
+    )
+
+
+def test_not_even_a_dangling_link(home: Path) -> None:
+    (home / "env.toml").symlink_to(home / "elsewhere")
+    assert main(["init"]) == 1
+    assert not (home / "elsewhere").exists()
+
+
+def test_an_image_that_cannot_be_leaves_nothing_behind(home: Path, capsys: Capture) -> None:
+    assert main(["init", "sub/x", "--image", "Bad Ref"]) == 1
+    assert not (home / ".edf").exists()
+    assert capsys.readouterr().err.startswith(f"ce: error: {home}/.edf/sub/x.toml:5: image: ")
+
+
+def test_a_name_cannot_add_lines(capsys: Capture) -> None:
+    assert main(["init", "x\nimage = 'y'"]) == 1
+    assert "cannot be the name of an environment" in capsys.readouterr().err
+
+
+def test_nobody_is_asked(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    assert main(["init"]) == 0
+    assert (home / "env.toml").is_file()
+
+
+def test_what_is_commented_out_is_right_too(home: Path, capsys: Capture) -> None:
+    """Each example line of the template is made to count."""
+    text = TEMPLATE.format(name="x", image='"ubuntu:24.04"').replace("# base_environment", "# b")
+    lines = [line.replace("# ", "", 1) if _is_example(line) else line for line in text.splitlines()]
+    (home / "all.toml").write_text("\n".join(lines))
+    assert main(["validate", "--strict", "all.toml"]) == 0, capsys.readouterr().err
+
+
+def _is_example(line: str) -> bool:
+    code = line.strip().removeprefix("# ")
+    return line.strip().startswith("#") and code.startswith(
+        ('"', "workdir =", "startup =", "OMP", "PATH =", "com.hooks.cxi.")
+    )

@@ -1,0 +1,166 @@
+"""`ce lint` as its user sees it: what an expert would mention, and nothing else."""
+
+from pathlib import Path
+
+import pytest
+
+from container_engine.cli.main import main
+
+Capture = pytest.CaptureFixture[str]
+OFI = "[annotations]\ncom.hooks.aws_ofi_nccl.enabled = true\n"
+SSH = "[annotations]\ncom.hooks.ssh.enabled = true\n"
+HF = "hf_" + "a1" * 12
+PROFILE = "of the profile slingshot-2026.06 of com.hooks.aws_ofi_nccl"
+LATER = "once launches set the profile the line can go"
+KEEP = "to keep what the image has"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/user")
+    monkeypatch.setenv("PATH", "/bin")
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    return tmp_path
+
+
+def advice(here: Path, capsys: Capture, text: str) -> str:
+    file = here / "e.toml"
+    image = "" if "image =" in text else 'image = "ubuntu:24.04"\n'
+    file.write_text(image + text)
+    assert main(["lint", "e.toml"]) == 0
+    return capsys.readouterr().out.replace(f"{file}:", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            'image = "ubuntu"\n',
+            "1: image: 'ubuntu' implies the tag 'latest', which changes\n"
+            "    name a version, or a digest with @sha256:…\n",
+        ),
+        (
+            'image = "docker.io#a/b:latest"\n',
+            "1: image: 'docker.io#a/b:latest' names the tag 'latest', which changes\n"
+            "    name a version, or a digest with @sha256:…\n",
+        ),
+        (
+            '[env]\nPATH = "/opt/bin"\n',
+            "3: env.PATH: replaces the image's PATH, the programs of the image may be missing\n"
+            f'    write PATH = "…:${{image:PATH}}" {KEEP}\n',
+        ),
+        (
+            '[env]\nLD_LIBRARY_PATH = "/opt/lib"\n',
+            "3: env.LD_LIBRARY_PATH: replaces the image's LD_LIBRARY_PATH, what the image sets "
+            "may be missing\n"
+            f'    write LD_LIBRARY_PATH = "…:${{image:LD_LIBRARY_PATH}}" {KEEP}\n',
+        ),
+        (
+            '[env]\nPATH = "/bin::/opt/bin:~/bin"\n',
+            "3: env.PATH: has an empty entry\n"
+            "    an empty entry stands for the current directory, remove the extra ':'\n"
+            "3: env.PATH: '~' is not expanded in a variable\n    write ${HOME}\n",
+        ),
+        (
+            f'[env]\nHF_TOKEN = "{HF}"\n',
+            "3: env.HF_TOKEN: a secret is written into the file\n"
+            '    write HF_TOKEN = "${HF_TOKEN}" and export HF_TOKEN before the launch\n',
+        ),
+        (
+            '[env]\nWANDB_API_KEY = "0123456789abcdef"\n',
+            "3: env.WANDB_API_KEY: a secret is written into the file\n"
+            '    write WANDB_API_KEY = "${WANDB_API_KEY}" and export WANDB_API_KEY before the '
+            "launch\n",
+        ),
+        (
+            f'startup = ["login {HF}"]\n',
+            "2: startup: a secret is written into the file\n"
+            "    let the line read it from a file that only you can read\n",
+        ),
+        (
+            f'{OFI}[env]\nNCCL_PROTO = "^LL128"\n',
+            f"5: env.NCCL_PROTO: repeats '^LL128' {PROFILE}\n"
+            f"    {LATER}, the profile follows the network\n",
+        ),
+        (
+            f'{OFI}[env]\nNCCL_CROSS_NIC = "1"\n',
+            f"5: env.NCCL_CROSS_NIC: '1' contradicts '0' {PROFILE}, it is that of "
+            f"slingshot-2025\n    {LATER}, keep it only if you measured that it helps\n",
+        ),
+        (
+            f'{OFI}[env]\nFI_CXI_DEFAULT_TX_SIZE = "256"\n',
+            f"5: env.FI_CXI_DEFAULT_TX_SIZE: '256' contradicts '16384' {PROFILE}\n"
+            f"    {LATER}, keep it only if you measured that it helps\n",
+        ),
+        (
+            f'{OFI}[env]\nNCCL_NET_PLUGIN = "ofi"\n',
+            "5: env.NCCL_NET_PLUGIN: keeps NCCL from loading the plugin that "
+            "com.hooks.aws_ofi_nccl puts into the container\n    remove the line\n",
+        ),
+        (
+            'mounts = ["/:/host"]\n',
+            "2: mounts[0]: mounts all of the host's file systems\n"
+            "    mount only the directories that you need\n",
+        ),
+        (
+            f'mounts = ["/data", "/home"]\n{SSH}',
+            "2: mounts[1]: '/home' holds your home directory, which the ssh hook's logins reach\n"
+            "    mount only the directories that you need, or add the flag 'ro'\n",
+        ),
+        (
+            'startup = ["export PATH=/opt/bin:$PATH"]\n',
+            "2: startup[0]: '$PATH' is replaced when the job is submitted, by the host's value\n"
+            "    write '$$PATH' for the value that the container's shell has\n",
+        ),
+    ],
+)  # fmt: skip
+def test_what_an_expert_would_mention(here: Path, capsys: Capture, text: str, said: str) -> None:
+    assert advice(here, capsys, text) == said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'image = "ubuntu@sha256:' + "0" * 64 + '"\n',
+        'image = "/x.sqsh"\n',
+        'image = ""\n',
+        '[env]\nPATH = "/opt/bin:${image:PATH}"\n',
+        '[env]\nPATH = "/opt/bin:/usr/bin:/bin"\n',
+        '[env]\nPATH = ""\n',
+        '[env]\nHF_TOKEN = "${HOME}"\nHF_TOKEN_PATH = "/home/user/token"\n',
+        '[env]\nTOKENIZERS_PARALLELISM = "false_and_long"\nMAX_TOKEN = "1234567890"\n',
+        '[env]\nNCCL_PROTO = "^LL128"\nNCCL_NET_PLUGIN = "ofi"\n',
+        OFI + '[env]\nNCCL_DEBUG = "INFO"\nNCCL_NET_PLUGIN = ""\n',
+        'mounts = ["/home"]\n',
+        f'mounts = ["/home:/home:ro", "/home/user/project"]\n{SSH}',
+        'startup = ["export PATH=/opt/bin:$$PATH", "echo ${SLURM_JOB_ID} ${EDF_DIR}"]\n',
+    ],
+)
+def test_what_is_fine_is_left_alone(here: Path, capsys: Capture, text: str) -> None:
+    assert advice(here, capsys, text) == "e.toml: no advice\n"
+
+
+def test_a_secret_is_never_repeated(here: Path, capsys: Capture) -> None:
+    assert HF not in advice(here, capsys, f'startup = ["x {HF}"]\n[env]\nA_TOKEN = "{HF}"\n')
+
+
+def test_what_was_already_warned_of_is_said_once(here: Path, capsys: Capture) -> None:
+    (here / "e.toml").write_text('image = "a:1"\n[env]\nPATH = "/x:${PATH}"\n')
+    assert main(["lint", "e.toml"]) == 0
+    captured = capsys.readouterr()
+    assert "is the value of the host" in captured.err
+    assert captured.out == "e.toml: no advice\n"
+
+
+def test_strict_makes_an_exit_code_of_advice(here: Path) -> None:
+    (here / "e.toml").write_text('image = "ubuntu"\n')
+    assert main(["lint", "--strict", "e.toml"]) == 1
+    (here / "e.toml").write_text('image = "ubuntu:24.04"\n')
+    assert main(["lint", "--strict", "e.toml"]) == 0
+
+
+def test_a_bad_environment_gets_no_advice(here: Path, capsys: Capture) -> None:
+    (here / "e.toml").write_text("image = 1\n")
+    assert main(["lint", "e.toml"]) == 1
+    assert capsys.readouterr().out == ""
