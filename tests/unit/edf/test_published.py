@@ -1,64 +1,159 @@
-"""Files that people published, unchanged: the valid ones load, the others get a fitting answer."""
+"""Files that people published, unchanged: each comes to what the table says of it."""
 
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.unit.edf.cases import DATA, load_edf, seen, write
+from container_engine.cli import messages
+from container_engine.cli.context import Context
+from container_engine.cli.effective import load_effective
+from container_engine.cli.messages import RefusedError
+from container_engine.cli.prepare import prepare
+from container_engine.edf.model import Loaded
+from container_engine.edf.render import to_json, to_toml
+from container_engine.images.reference import RegistryImage, parse
+from container_engine.images.store import Store, architecture
+from tests.unit import squashfs
+from tests.unit.edf.cases import DATA, write
+from tests.unit.edf.published import OUTCOMES
 
 PUBLISHED = DATA / "published"
+DIGEST = f"sha256:{'0' * 64}"
+_IMAGE_PATH = re.compile(r"""^(\s*image\s*=\s*["'])/""", re.MULTILINE)
 
-# Loads, in an environment that defines the variables and the bases it uses.
-VALID = (
-    "002 004 014 016 017 019 026 035 038 043 046 049 050 052 053 055 058 059 061 062 064 067 068 "
-    "082 083 085 088 089 091 095 103 110 113 115 136 137"
-)
-# Loads, with a warning: a placeholder left in, a hook without com., a path of the host …
-WARNED = "001 022 031 056 077 079 098 100 101 107 112 122"
-# Not TOML, nothing but a placeholder, or a command that it wants to run.
-REFUSED = "037 044 047 065 071 080 092 106"
+
+class World:
+    """The variables, bases and images that the files name, below one directory.
+
+    Absolute paths of images cannot be made on every machine: `relocated` gives a copy of a file
+    whose image lies below the same directory instead.
+    """
+
+    def __init__(self, root: Path, image: Path) -> None:
+        self.root = root
+        self._image = image
+        for name in ("edf/common_env", "edf/ml_pytorch_env1", "repo/base/env", "project/env"):
+            write(root, f"{name}.toml", 'image = "ubuntu:24.04"\n')
+        write(root, "site.toml", "")
+        env = {
+            "BASE_ENV": "base",
+            "EDF_IMAGESTORE": f"{root}/store",
+            "EDF_PATH": f"{root}/edf",
+            "HOME": f"{root}/home",
+            "IMAGE_NAME": "image:1",
+            "PATH": "/host/bin",
+            "PROJECT_DIR": f"{root}/project",
+            "PWD": str(root),
+            "REPO_DIR": f"{root}/repo",
+            "SCRATCH": f"{root}/scratch",
+            "USER": "user",
+            "VERL_IMAGE": "verl:1",
+        }
+        site = str(root / "site.toml")
+        self.context = Context(
+            env, str(root), os.geteuid(), f"{root}/prefix", time.time_ns(), site_file=site
+        )
+
+    def load(self, path: Path) -> Loaded:
+        return load_effective(str(path), self.context)
+
+    def relocated(self, path: Path) -> Path:
+        text = _IMAGE_PATH.sub(rf"\g<1>{self.root}/", path.read_text())
+        copy = write(self.root, f"copies/{path.name}", text)
+        edf = self.load(copy).edf
+        assert edf is not None
+        if edf.image:
+            self._make(edf.image)
+        return copy
+
+    def _make(self, image: str) -> None:
+        """The image is there: the file itself, or one that was imported under its name."""
+        reference = parse(image, self.context.cwd)
+        if isinstance(reference, RegistryImage):
+            store = Store(f"{self.root}/store", architecture())
+            Path(store.ref(reference)).parent.mkdir(parents=True, exist_ok=True)
+            store.remember(reference, DIGEST)
+            target = Path(store.image(DIGEST))
+        else:
+            target = Path(reference.path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(self._image, target)
+        Path(f"{target}.json").write_text('{"config": {"WorkingDir": "/w"}}')
+
+
+@pytest.fixture(scope="session")
+def image(tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[[str], str]) -> Path:
+    need_tool("mksquashfs")
+    return squashfs.make(tmp_path_factory.mktemp("image") / "i.sqsh", {"etc/os-release": "ID=x\n"})
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Path:
-    """The bases that some of the files name."""
-    for name in ("edf/common_env", "edf/ml_pytorch_env1", "repo/base/env", "project/env"):
-        write(tmp_path, f"{name}.toml", 'image = "ubuntu:24.04"\n')
-    return tmp_path
+def world(tmp_path: Path, image: Path) -> World:
+    return World(tmp_path, image)
 
 
-def load_published(name: str, site: Path) -> tuple[bool, str]:
-    loaded = load_edf(
-        PUBLISHED / f"{name}.toml",
-        EDF_PATH=str(site / "edf"),
-        SCRATCH="/scratch/user",
-        PWD="/work/dir",
-        VERL_IMAGE="verl:1",
-        IMAGE_NAME="image:1",
-        REPO_DIR=str(site / "repo"),
-        BASE_ENV="base",
-        PROJECT_DIR=str(site / "project"),
+def named(*outcomes: str) -> list[str]:
+    return [name for name, outcome in OUTCOMES.items() if outcome in outcomes]
+
+
+def said(loaded: Loaded) -> str:
+    return messages.of_problems(loaded.problems).replace(f"{PUBLISHED}/", "")
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_a_file_is_valid_or_gets_the_message_beside_it(name: str, world: World) -> None:
+    loaded = world.load(PUBLISHED / f"{name}.toml")
+    text = PUBLISHED / f"{name}.txt"
+    assert said(loaded) == (text.read_text() if text.exists() else "")
+    assert bool(said(loaded)) == (OUTCOMES[name].endswith("warned") or OUTCOMES[name] == "refused")
+    assert (loaded.edf is None) == (OUTCOMES[name] == "refused")
+
+
+@pytest.mark.parametrize("name", [name for name in OUTCOMES if OUTCOMES[name] != "refused"])
+def test_a_valid_file_renders_and_what_it_renders_to_is_the_same_again(
+    name: str, world: World
+) -> None:
+    edf = world.load(PUBLISHED / f"{name}.toml").edf
+    assert edf is not None
+    again = world.load(write(world.root, "again.toml", to_toml(edf))).edf
+    assert again is not None
+    assert (to_toml(again), to_json(again)) == (to_toml(edf), to_json(edf))
+
+
+@pytest.mark.parametrize("name", named("launches", "launches warned"))
+def test_a_file_with_an_image_plans(name: str, world: World) -> None:
+    path = world.relocated(PUBLISHED / f"{name}.toml")
+    prepared = prepare(str(path), world.context)
+    assert prepared.plan is not None
+    edf = world.load(path).edf
+    assert edf is not None
+    plan = json.loads(prepared.printed)
+    assert plan["image"]["name"] == edf.image
+    assert len(plan["mounts"]) == len(edf.mounts)
+    assert {entry["name"] for entry in plan["env"]} == {entry.name for entry in edf.env}
+    assert plan["annotations"] == {entry.key: entry.value for entry in edf.annotations}
+    assert plan["workdir"] == (edf.workdir or "/w")
+
+
+@pytest.mark.parametrize("name", named("base", "base warned"))
+def test_a_file_without_an_image_is_no_more_than_a_base(name: str, world: World) -> None:
+    path = PUBLISHED / f"{name}.toml"
+    with pytest.raises(RefusedError) as refused:
+        prepare(str(path), world.context)
+    assert str(refused.value) == (
+        f"{path}: image: missing, so this environment can only serve as a base of others"
     )
-    return loaded.edf is not None, seen(loaded, PUBLISHED)
-
-
-@pytest.mark.parametrize("name", VALID.split())
-def test_a_valid_file_loads_without_a_word(name: str, site: Path) -> None:
-    assert load_published(name, site) == (True, "")
-
-
-@pytest.mark.parametrize("name", WARNED.split())
-def test_a_doubtful_file_loads_with_the_warning_beside_it(name: str, site: Path) -> None:
-    assert load_published(name, site) == (True, (PUBLISHED / f"{name}.txt").read_text())
-
-
-@pytest.mark.parametrize("name", REFUSED.split())
-def test_an_invalid_file_gets_the_message_beside_it(name: str, site: Path) -> None:
-    assert load_published(name, site) == (False, (PUBLISHED / f"{name}.txt").read_text())
 
 
 def test_every_published_file_is_in_the_table_and_names_its_source() -> None:
     files = sorted(PUBLISHED.glob("*.toml"))
-    assert [path.stem for path in files] == sorted(f"{VALID} {WARNED} {REFUSED}".split())
+    assert [path.stem for path in files] == sorted(OUTCOMES)
+    assert len(files) == 92
     for path in files:
         assert path.read_text().startswith("# source: "), path
