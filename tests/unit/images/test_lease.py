@@ -1,0 +1,199 @@
+"""The lock of a store: one holder, dead ones replaced, waiting that says for whom and ends."""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from container_engine.errors import UserError
+from container_engine.images.lease import Holder, Pace, held, read, this_machine, this_process
+
+SOURCES = Path(__file__).parents[3]
+QUICK = Pace(beat_s=0.02, stale_s=0.3)
+
+# a process that takes the lock, says so, and keeps it until it is told or killed
+HOLDER = """
+import sys
+from container_engine.images.lease import Pace, held
+with held(sys.argv[1], "ann", 60, lambda *_: None, Pace(0.02, 0.3)) as lease:
+    lease.progress = "half of it"
+    print("mine", flush=True)
+    sys.stdin.read()
+"""
+# a process that counts up a number in a file, many times, under the lock
+COUNTER = """
+import sys
+from container_engine.images.lease import Pace, held
+for _n in range(20):
+    with held(sys.argv[1], "ann", 60, lambda *_: None, Pace(0.02, 5)):
+        with open(sys.argv[2]) as file:
+            number = int(file.read())
+        with open(sys.argv[2], "w") as file:
+            file.write(str(number + 1))
+"""
+
+
+def process(code: str, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *words],
+        cwd=SOURCES,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+@contextlib.contextmanager
+def holder(path: Path) -> Iterator[subprocess.Popen[str]]:
+    with process(HOLDER, str(path)) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "mine\n"
+        yield child
+        child.kill()
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Path:
+    return tmp_path / "locks/x"
+
+
+def foreign(lock: Path, **changed: object) -> Holder:
+    """A lock of a process on another host."""
+    lock.parent.mkdir(exist_ok=True)
+    found = this_process("bob").model_copy(update={"machine": "another", "host": "nid2", **changed})
+    lock.write_text(found.model_dump_json())
+    return found
+
+
+def take(lock: Path, limit_s: float = 30, pace: Pace = QUICK) -> list[str]:
+    """Takes the lock once and gives it back; what was said while waiting."""
+    said: list[str] = []
+    with held(str(lock), "eve", limit_s, lambda who, _s: said.append(str(who)), pace):
+        found = read(str(lock))
+        assert found is not None
+        assert found.user == "eve"
+    return said
+
+
+def test_a_lock_is_gone_when_its_holder_is_done(lock: Path) -> None:
+    assert take(lock) == []
+    assert list(lock.parent.iterdir()) == []
+
+
+def test_only_one_holds_it_at_a_time(lock: Path, tmp_path: Path) -> None:
+    counter = tmp_path / "n"
+    counter.write_text("0")
+    children = [process(COUNTER, str(lock), str(counter)) for _n in range(4)]
+    for child in children:
+        assert child.wait(60) == 0
+        child.communicate()
+    assert counter.read_text() == "80"
+    assert list(lock.parent.iterdir()) == []
+
+
+def test_who_waits_is_told_for_whom_and_how_far(lock: Path) -> None:
+    with holder(lock) as child:
+        told: list[Holder] = []
+
+        def on_wait(who: Holder, _waited: float) -> None:
+            told.append(who)
+            if who.progress:
+                child.communicate("")
+
+        with held(str(lock), "eve", 30, on_wait, QUICK):
+            pass
+    assert str(told[-1]) == f"ann on {os.uname().nodename} (process {child.pid})"
+    assert told[-1].progress == "half of it"
+
+
+def test_a_wait_has_an_end(lock: Path) -> None:
+    with holder(lock), pytest.raises(UserError) as caught:
+        take(lock, limit_s=0.1)
+    assert caught.value.message.startswith("still at work after 0.1 s: ann on ")
+    assert caught.value.hint == f"if that is no longer so, remove {lock}"
+
+
+def test_a_dead_process_of_this_host_is_replaced_at_once(lock: Path) -> None:
+    with holder(lock) as child:
+        child.kill()
+        child.wait()
+        began = time.monotonic()
+        take(lock, pace=Pace(3, 3600))
+        assert time.monotonic() - began < 10
+
+
+def test_a_number_that_another_process_has_now_does_not_count(lock: Path) -> None:
+    foreign(lock, machine=this_machine(), start="1", pid=1)
+    take(lock, pace=Pace(3, 3600))
+
+
+def test_a_holder_elsewhere_that_shows_no_life_is_replaced(lock: Path) -> None:
+    foreign(lock)
+    assert set(take(lock)) == {f"bob on nid2 (process {os.getpid()})"}
+
+
+def test_a_holder_elsewhere_that_shows_life_is_waited_for(lock: Path) -> None:
+    ended = threading.Event()
+
+    def live() -> None:
+        beat = 0
+        while not ended.wait(0.02):
+            beat += 1
+            draft = lock.with_suffix(".draft")
+            draft.write_text(alive.model_copy(update={"beat": beat}).model_dump_json())
+            draft.replace(lock)
+
+    alive = foreign(lock)
+    thread = threading.Thread(target=live)
+    thread.start()
+    try:
+        with pytest.raises(UserError, match=r"^still at work after 1 s: bob on nid2"):
+            take(lock, limit_s=1)
+    finally:
+        ended.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("content", ["", "{", "null", "x" * 5000])
+def test_a_damaged_lock_does_not_stay(lock: Path, content: str) -> None:
+    lock.parent.mkdir()
+    lock.write_text(content)
+    assert set(take(lock)) == {"somebody"}
+
+
+def test_a_holder_that_was_replaced_leaves_the_new_ones_lock_alone(lock: Path) -> None:
+    with held(str(lock), "old", 1, lambda *_: None, QUICK):
+        lock.unlink()
+        successor = foreign(lock)
+    found = read(str(lock))
+    assert found is not None
+    assert found.token == successor.token
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_kill_at_any_moment_is_survived(lock: Path, tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    counter = tmp_path / "n"
+    counter.write_text("0")
+    for _n in range(5):
+        with process(COUNTER, str(lock), str(counter)) as child:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(chance.uniform(0.1, 0.4))
+            child.send_signal(signal.SIGKILL)
+        counter.write_text("0")  # it may be empty: the lock is under test, not this file
+        take(lock, pace=Pace(3, 3600))
+    assert not lock.exists()
+
+
+def test_where_no_lock_can_be_made_the_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "f").touch()
+    with pytest.raises(NotADirectoryError):
+        take(tmp_path / "f/x/lock")
