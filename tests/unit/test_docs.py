@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,3 +90,32 @@ def test_a_link_in_the_documentation_leads_somewhere(page: Path) -> None:
 def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+TROUBLES = ROOT / "docs" / "guide" / "troubleshooting.md"
+# rows of the tables whose first cell quotes messages
+QUOTED = re.compile(r"`([^`]+)`")
+# the words of registries and of the kernel, which are not in our sources
+OF_OTHERS = {"unauthorized", "no such host", "permission denied", "'X': … manifest unknown"}
+
+
+def messages() -> list[str]:
+    tables = TROUBLES.read_text(encoding="utf-8").partition("\n## No message")[0]
+    cells = re.findall(r"^\| (`.*?) \| ", tables, re.MULTILINE)
+    return [message for cell in cells for message in QUOTED.findall(cell)]
+
+
+@pytest.fixture(scope="module")
+def sources() -> str:
+    """The engine's sources, with strings that are written in pieces put together."""
+    files = [*(ROOT / "container_engine").rglob("*.py"), *(ROOT / "spank_plugin").glob("*.c")]
+    text = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    return re.sub(r'"\s*f?"', "", text)
+
+
+@pytest.mark.parametrize("message", sorted(set(messages()) - OF_OTHERS))
+def test_a_message_in_the_documentation_is_one_of_the_engine(message: str, sources: str) -> None:
+    """Two words in a row are enough: the rest is names, numbers and reasons."""
+    words = message.split()
+    pairs = [" ".join(pair).strip("':…,;") for pair in pairwise(words)] or words
+    assert any(pair in sources for pair in pairs), pairs
