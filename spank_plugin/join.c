@@ -81,12 +81,18 @@ static int try_command(const char *path)
 	return 0;
 }
 
+/* Other reasons are no word about the file: the image could not be asked (ENOTCONN, EIO), say. */
+static int is_absent(int reason)
+{
+	return reason == ENOENT || reason == ENOTDIR || reason == ELOOP;
+}
+
 static int refuse(const char *command, int reason, struct ce_error *err)
 {
-	if (reason == EACCES)
+	if (!is_absent(reason))
 		return ce_fail_code(err, CE_EXIT_NOT_EXECUTABLE,
 				    "%s: cannot be executed in the container: %s", command,
-				    strerror(EACCES));
+				    strerror(reason));
 	return ce_fail_code(err, CE_EXIT_NOT_FOUND, "%s: command not found in the container",
 			    command);
 }
@@ -111,8 +117,8 @@ static int search_path(const char *path, const char *command, char **found, int 
 			candidate = NULL;
 			return 0;
 		}
-		if (rc == EACCES)
-			*reason = EACCES;
+		if (!is_absent(rc))
+			*reason = rc;
 		dir = colon != NULL ? colon + 1 : NULL;
 	}
 	return 1;

@@ -284,6 +284,10 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 		return SLURM_SUCCESS;
 	if (join(spank, &err) == 0)
 		return SLURM_SUCCESS;
+	/* Of a container that died the watching thread says why; what that did to this task, which may
+	 * find no command without its image, is no news. */
+	if (ce_session_died(&launcher))
+		_exit(CE_EXIT_ENGINE);
 	report(spank, &err);
 	/* Not `return SLURM_ERROR`: Slurm would add lines of its own that hide the cause, and the exit
 	 * code would be 1. This process is the task and has nothing to clean up. */

@@ -84,17 +84,22 @@ static int take_answer(int socket, int flags, struct ce_container *container, st
 	return failure(answer, err);
 }
 
-int ce_session_wait(const struct ce_launcher *launcher, int timeout_s,
-		    struct ce_container *container, struct ce_error *err)
+static int is_over(const struct ce_launcher *launcher)
 {
 	struct pollfd life = { .fd = launcher->life, .events = POLLIN };
 
+	return poll(&life, 1, 0) > 0;
+}
+
+int ce_session_wait(const struct ce_launcher *launcher, int timeout_s,
+		    struct ce_container *container, struct ce_error *err)
+{
 	if (!wait_readable(launcher->reply, now_ms() + (int64_t)timeout_s * 1000))
 		return ce_fail(err, "the container did not start within %d s", timeout_s);
 	if (take_answer(launcher->reply, MSG_PEEK, container, err) < 0)
 		return -1;
 	/* Its namespaces could still be entered after its death, but its image is no longer served. */
-	if (poll(&life, 1, 0) > 0)
+	if (is_over(launcher))
 		return ce_fail(err, "the container ended before the task could join it");
 	return 0;
 }
@@ -134,11 +139,11 @@ static void sweep_container(int flags)
 	ce_error_clear(&err);
 }
 
-static int was_ready(void)
+static int was_ready(int reply)
 {
 	struct ce_error err = CE_ERROR_INIT;
 	struct ce_container container = CE_CONTAINER_INIT;
-	int rc = take_answer(watch.reply, MSG_PEEK, &container, &err);
+	int rc = take_answer(reply, MSG_PEEK, &container, &err);
 
 	ce_container_close(&container);
 	ce_error_clear(&err);
@@ -156,7 +161,7 @@ static void *watch_session(void *unused)
 	 * Without its word that the container is ready there never was a session, and the tasks know
 	 * why. */
 	waitid(P_PIDFD, (id_t)watch.launcher, &launcher_end, WEXITED);
-	if (!was_ready())
+	if (!was_ready(watch.reply))
 		return NULL;
 	ssize_t n = ce_receive(watch.life, 0, cause, sizeof cause - 1, fds);
 	if (atomic_load(&watch.ending))
@@ -165,6 +170,11 @@ static void *watch_session(void *unused)
 	kill_tasks();
 	sweep_container(MSG_PEEK);
 	return NULL;
+}
+
+int ce_session_died(const struct ce_launcher *launcher)
+{
+	return is_over(launcher) && was_ready(launcher->reply);
 }
 
 static void start_watching(const struct ce_launcher *launcher, ce_report_fn *report)
@@ -236,7 +246,8 @@ static void wait_for_guard(const struct ce_launcher *launcher)
 
 void ce_session_end(struct ce_launcher *launcher)
 {
-	atomic_store(&watch.ending, 1);
+	/* One that died by itself is still to be reported, however quickly its tasks have ended. */
+	atomic_store(&watch.ending, !is_over(launcher));
 	/* both directions: wakes our thread and tells the guard */
 	if (launcher->life >= 0)
 		shutdown(launcher->life, SHUT_RDWR);

@@ -18,6 +18,10 @@ int ce_session_wait(const struct ce_launcher *launcher, int timeout_s,
 typedef void ce_report_fn(const char *cause);
 void ce_session_guard_task(const struct ce_launcher *launcher, pid_t pid, ce_report_fn *report);
 
+/* Whether the container was ready and has ended by itself: the watching thread tells the user why.
+ * In slurmstepd or a task. */
+int ce_session_died(const struct ce_launcher *launcher);
+
 /* Ends the session and waits, at most two seconds, until nothing of it is left. Always closes
  * everything. In slurmstepd, as root. */
 void ce_session_end(struct ce_launcher *launcher);

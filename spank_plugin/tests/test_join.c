@@ -98,6 +98,19 @@ TEST("a command that is there and cannot be executed is 126")
 	refuses("c", "b/", 126, "b/: cannot be executed in the container: Permission denied");
 }
 
+TEST("a command that cannot be looked at is not said to be absent")
+{
+	char name[300];
+
+	make_tools();
+	memset(name, 'x', sizeof name - 1);
+	name[sizeof name - 1] = '\0';
+	CE_AUTO_FREE char *message = NULL;
+	if (asprintf(&message, "%s: cannot be executed in the container: File name too long", name) < 0)
+		message = NULL;
+	refuses("a:b", name, 126, message);
+}
+
 TEST("a name with a slash is not searched for")
 {
 	make_tools();
