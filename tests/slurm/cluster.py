@@ -25,6 +25,12 @@ def sandbox(*argv: str, timeout: float = 120) -> Completed:
     )
 
 
+def causes(done: Completed) -> list[str]:
+    """The lines in which the engine says why something failed, itself or through Slurm."""
+    marks = ("ce: error: ", "error: container_engine: ")
+    return [line for line in done.stderr.splitlines() if any(mark in line for mark in marks)]
+
+
 @dataclass(frozen=True)
 class Cluster:
     """A running cluster. `scratch` is a directory that every user can read."""

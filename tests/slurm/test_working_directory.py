@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.slurm.cluster import Cluster
+from tests.slurm.cluster import Cluster, causes
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
@@ -43,7 +43,6 @@ def test_a_workdir_that_does_not_exist_is_an_error_that_names_it(cluster: Cluste
     edf = cluster.edf('workdir = "/no/such/dir"\n')
     done = cluster.srun("-n2", f"--environment={edf}", "pwd")
     assert (done.returncode, done.stdout) == (125, "")
-    errors = [line for line in done.stderr.splitlines() if line.startswith("ce: error: ")]
-    assert len(errors) == 1
-    assert "'/no/such/dir'" in errors[0]
-    assert "No such file or directory" in errors[0]
+    assert len(causes(done)) == 1
+    assert "'/no/such/dir'" in causes(done)[0]
+    assert "No such file or directory" in causes(done)[0]
