@@ -34,7 +34,7 @@ deps: packages $(VENV)/.dev ## install what is missing (distribution packages, .
 packages:
 	@sandbox/packages
 
-$(VENV)/.build: sandbox/requirements | packages
+$(VENV)/.build: sandbox/requirements
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) install -qq 'setuptools>=77' wheel
 	@touch $@
@@ -74,7 +74,7 @@ $(PACKAGE): $(REQUIRED)
 	@sed -i '1s|\(/python3\)$$|\1 -I|' $(PREFIX)/bin/ce
 	@rm -f $(PREFIX)/.package-* && touch $@
 
-sandbox-engine:
+sandbox-engine: packages
 	@$(MAKE) -s install PREFIX=$(CE_SANDBOX_DIR)/prefix
 
 format: $(VENV)/.dev ## put the Python sources into their form

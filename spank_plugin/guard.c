@@ -51,11 +51,12 @@ int guard_fail(struct guard *guard, const char *format, ...)
 
 static void become_child(struct guard *guard, const char *const argv[], int keep)
 {
-	sigset_t none;
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
+	ce_default_signals();
+	/* a server lives as long as the session; Podman starts the image's entrypoint, too */
+	if (keep >= 0)
+		ce_ignore_step_signals();
 	if (null < 0 || dup2(null, 0) < 0 || dup2(guard->log, 1) < 0 || dup2(guard->log, 2) < 0)
 		_exit(CE_EXIT_ENGINE);
 	if (keep >= 0 && fcntl(keep, F_SETFD, 0) < 0)

@@ -2,6 +2,7 @@
 #include "io.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -87,6 +88,25 @@ int ce_memory_file(const char *name, const void *data, size_t size)
 	int result = fd;
 	fd = -1;
 	return result;
+}
+
+void ce_default_signals(void)
+{
+	sigset_t none;
+
+	for (int number = 1; number < NSIG; number++)
+		signal(number, SIG_DFL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+void ce_ignore_step_signals(void)
+{
+	static const int numbers[] = { SIGHUP,	SIGINT,	 SIGQUIT, SIGTERM,
+				       SIGUSR1, SIGUSR2, SIGALRM, SIGXCPU };
+
+	for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+		signal(numbers[i], SIG_IGN);
 }
 
 int ce_pidfd_open(pid_t pid)

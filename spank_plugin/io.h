@@ -38,6 +38,13 @@ char *ce_read_file_at(int fd, size_t limit, size_t *size);
 /* A memory file with this content, positioned at its start; close-on-exec. -1 with errno. */
 int ce_memory_file(const char *name, const void *data, size_t size);
 
+/* Signals that a user sends to a step (scancel, Ctrl-C, a time limit) are for its tasks. What holds
+ * their container ignores them, on systems where Slurm reaches it too. */
+void ce_ignore_step_signals(void);
+
+/* All signals to their defaults, none blocked. */
+void ce_default_signals(void);
+
 int ce_pidfd_open(pid_t pid);
 int ce_pidfd_kill(int pidfd, int signal);
 

@@ -6,7 +6,6 @@
 #include <grp.h>
 #include <limits.h>
 #include <linux/close_range.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,16 +51,6 @@ static void become_user(uid_t uid, gid_t gid)
 	}
 }
 
-static void reset_signals(void)
-{
-	sigset_t none;
-
-	for (int number = 1; number < NSIG; number++)
-		signal(number, SIG_DFL);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
 /* Never returns. Between fork and execve in a process with threads only async-signal-safe calls are
  * sound; snprintf with %d and the calls below are so in glibc, and nothing here allocates. */
 static void become_launcher(const struct ce_config *config, uid_t uid, gid_t gid,
@@ -73,7 +62,8 @@ static void become_launcher(const struct ce_config *config, uid_t uid, gid_t gid
 					    NULL };
 
 	become_user(uid, gid);
-	reset_signals();
+	ce_default_signals();
+	ce_ignore_step_signals();
 	umask(022);
 	if (chdir("/") < 0)
 		die("chdir /");

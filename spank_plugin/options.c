@@ -12,7 +12,7 @@ static int take(int value, const char *argument, int remote)
 	(void)value;
 	(void)remote;
 	if (argument == NULL || argument[0] == '\0') {
-		slurm_error("ce: error: --environment needs the name or path of an environment file");
+		slurm_error("container_engine: the name or path of an environment file is missing");
 		return -1;
 	}
 	char *copy = strdup(argument);

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 # Podman's own additions to every container; they say nothing about this one.
 _PODMANS_OWN = frozenset(["TERM", "HOSTNAME", "HOME", "container"])
+# What the shell of an entrypoint sets for itself.
+_SHELLS_OWN = frozenset(["PWD", "OLDPWD", "SHLVL", "_"])
 # The host's locale names mean nothing in another image's /usr/share/locale (ASKS: perl, R).
 _HOST_LOCALE = ("LANG", "LANGUAGE", "LC_ALL")
 # What Slurm says is true in the container too, whatever an image was built with.
@@ -47,7 +49,7 @@ def for_tasks(
     made = {
         name: value
         for name, value in found.items()
-        if given.get(name) != value and name not in _PODMANS_OWN
+        if given.get(name) != value and name not in _PODMANS_OWN | _SHELLS_OWN
     }
     if not plan["entrypoint"]:
         made = {name: value for name, value in made.items() if name not in edf}

@@ -80,6 +80,8 @@ def start(plan: Mapping[str, Any], node: Mapping[str, str], watch: Watch, libexe
     control = _start_guard(libexec, watch, encode(steps))
     user_ns, mount_ns, found, guard = _await_report(control, timeout_s)
     changes = env.for_tasks(plan, edf, given, env.parse_block(_read_all(found)))
+    # programs believe PWD where it leads to the directory they are in, also by a path of the host
+    changes = {"PWD": workdir, "OLDPWD": None, **changes}
     os.close(found)
     if plan["startup"]:
         changes |= _run_startup(plan, node, changes, (user_ns, mount_ns, workdir), libexec)

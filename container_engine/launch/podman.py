@@ -79,7 +79,7 @@ def arguments(paths: Paths, container: Container) -> list[str]:
         *_isolation(container),
         *_system_mounts(paths),
         *(argument for bind in container.mounts for argument in ("--mount", _mount(bind))),
-        *(argument for device in container.devices for argument in ("--device", device)),
+        *(argument for device in container.devices for argument in ("--device", _csv(device))),
         *_annotations(container.annotations),
         "--pidfile",
         paths.at("init.pid"),
@@ -101,7 +101,7 @@ def _engine(container: Container) -> list[str]:
         "--cgroup-manager=cgroupfs",
         "--runtime=crun",
         "--log-level=error",
-        *(f"--hooks-dir={directory}" for directory in container.hooks_dirs),
+        *(f"--hooks-dir={_csv(directory)}" for directory in container.hooks_dirs),
     ]
 
 
@@ -177,14 +177,15 @@ def _tmpfs_options(options: Sequence[str]) -> list[str]:
 
 
 def _csv(field: str) -> str:
-    """A field of the comma-separated list that --mount takes."""
+    """A field of a comma-separated list, which --mount, --device and others take."""
     if '"' in field or "," in field or "\n" in field:
         return '"' + field.replace('"', '""') + '"'
     return field
 
 
 def _annotations(annotations: Mapping[str, str]) -> list[str]:
-    return [f"--annotation={key}={value}" for key, value in sorted(annotations.items())]
+    pairs = (f"{key}={value}" for key, value in sorted(annotations.items()))
+    return [f"--annotation={_csv(pair)}" for pair in pairs]
 
 
 def environment(paths: Paths, uid: int, gid: int) -> dict[str, str]:

@@ -63,8 +63,9 @@ def run(
         dict(before),
         file_actions=actions,
         setpgroup=0,
-        # what Python ignores for itself
-        setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),
+        # what Python ignores for itself, and what the launcher ignores because Slurm's signals are
+        # for the tasks
+        setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
     )
     code = _wait(pid, timeout_s)
     if code != 0:

@@ -70,7 +70,11 @@ def build(edf: Edf, image: Image, site: SiteConfig, engine: str) -> Built:
         startup=_startup(edf, texts),
         settings=_settings(site),
     )
-    problems = (*texts.problems, *_entrypoint_problems(edf, image))
+    problems = (
+        *texts.problems,
+        *_entrypoint_problems(edf, image),
+        *_hook_problems(edf, site),
+    )
     return Built(None if texts.problems else plan, problems)
 
 
@@ -101,6 +105,28 @@ def _entrypoint_problems(edf: Edf, image: Image) -> list[Problem]:
         return []
     message = f"true, but {image.name} has no entrypoint: nothing is run before the tasks"
     return [Problem("warning", origin.file, origin.line, "entrypoint", message)]
+
+
+def _hook_problems(edf: Edf, site: SiteConfig) -> list[Problem]:
+    """Hooks that are asked for and that nothing here would run.
+
+    Where the site has directories of OCI hooks, those see the annotation, and only they know.
+    """
+    if site.hooks_dirs:
+        return []
+    return [
+        Problem(
+            "warning",
+            entry.origin.file,
+            entry.origin.line,
+            entry.key,
+            "has no effect: this installation has no such hook",
+        )
+        for entry in edf.annotations
+        if entry.key.startswith("com.hooks.")
+        and entry.key.endswith(".enabled")
+        and entry.value == "true"
+    ]
 
 
 def _mounts(edf: Edf, texts: Resolver) -> tuple[Mount, ...]:

@@ -14,6 +14,7 @@ from ce_sandbox.layout import PROJECT_GROUP, PROJECT_MEMBERS, USERS, Layout, San
 FUSE = Path("/dev/fuse")
 MQUEUE = Path("/dev/mqueue")
 CGROUPS = Path("/sys/fs/cgroup")
+KERNEL = Path("/proc/sys/kernel")
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ def needed_changes(layout: Layout) -> list[Change]:
     """What is missing on this machine, in the order in which to do it; empty when all is set."""
     return [
         *_fuse(),
+        *_user_namespaces(),
         *cgroup_changes(CGROUPS),
         *_shared_root(),
         *_mqueue(),
@@ -56,6 +58,17 @@ def _fuse() -> list[Change]:
     if stat.S_IMODE(FUSE.stat().st_mode) & 0o666 != 0o666:
         return [_command("chmod", "0666", str(FUSE))]
     return []
+
+
+def _user_namespaces() -> list[Change]:
+    """Some kernels let ordinary users have no user namespaces, or (Ubuntu) only listed programs."""
+    wanted = {"unprivileged_userns_clone": "1", "apparmor_restrict_unprivileged_userns": "0"}
+    changes = []
+    for name, value in wanted.items():
+        setting = KERNEL / name
+        if setting.exists() and setting.read_text().strip() != value:
+            changes.append(_command("sysctl", "-q", "-w", f"kernel.{name}={value}"))
+    return changes
 
 
 def cgroup_changes(root: Path) -> list[Change]:

@@ -106,12 +106,14 @@ static void report_identity(FILE *out)
 static void report_signals(FILE *out)
 {
 	sigset_t mask;
-	struct sigaction action;
+	struct sigaction interrupt, broken_pipe;
 
 	sigprocmask(SIG_BLOCK, NULL, &mask);
-	sigaction(SIGINT, NULL, &action);
-	fprintf(out, "blocked=%d\nignored=%d\n", sigismember(&mask, SIGTERM),
-		action.sa_handler == SIG_IGN);
+	sigaction(SIGINT, NULL, &interrupt);
+	sigaction(SIGPIPE, NULL, &broken_pipe);
+	fprintf(out, "blocked=%d\ninterrupt_ignored=%d\npipe_ignored=%d\n",
+		sigismember(&mask, SIGTERM), interrupt.sa_handler == SIG_IGN,
+		broken_pipe.sa_handler == SIG_IGN);
 }
 
 static void report(void)

@@ -96,8 +96,8 @@ TEST("an option without a value is refused in one line")
 	CHECK_INT(fake_give_option("environment", ""), -1);
 	CHECK_INT(fake_give_option("edf", NULL), -1);
 	CHECK_TEXT(fake_job.log,
-		   "ce: error: --environment needs the name or path of an environment file\n"
-		   "ce: error: --environment needs the name or path of an environment file\n");
+		   "container_engine: the name or path of an environment file is missing\n"
+		   "container_engine: the name or path of an environment file is missing\n");
 	slurm_spank_exit(fake_spank(), 0, NULL);
 }
 
