@@ -1,0 +1,60 @@
+"""What the tests with real Podman share. They need root, to become ordinary users."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.engine import ALICE, ROOT, Engine, Person, person
+from tests.integration.leftovers import Leftovers
+
+
+@pytest.fixture(scope="session")
+def prepared() -> Path:
+    """The sandbox's directory, with users, machine settings and an installed engine; no cluster."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can run commands as other users")
+    directory = Path(os.environ.get("CE_SANDBOX_DIR") or "/var/lib/ce-sandbox").resolve()
+    done = subprocess.run(
+        [str(ROOT / "sandbox" / "up"), "--prepare"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "CE_SANDBOX_DIR": str(directory)},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (directory / "prefix" / "bin" / "ce").exists(), "make sandbox-engine"
+    return directory
+
+
+def _engine(directory: Path, user: Person) -> Iterator[Engine]:
+    scratch = Path(tempfile.mkdtemp(prefix="test-", dir=directory / "cache"))
+    scratch.chmod(0o755)
+    os.chown(scratch, user.uid, user.gid)
+    before = Leftovers.of(user.uid)
+    try:
+        yield Engine(directory, directory / "prefix", scratch, user)
+        before.check()
+    finally:
+        shutil.rmtree(scratch)
+
+
+@pytest.fixture
+def engine(prepared: Path) -> Iterator[Engine]:
+    """The engine as the sandbox's first user has it. After each test nothing may be left."""
+    yield from _engine(prepared, person(ALICE))
+
+
+@pytest.fixture
+def stranger(prepared: Path) -> Iterator[Engine]:
+    """The engine as somebody has it whom this machine knows by number only."""
+    home = Path(tempfile.mkdtemp(prefix="home-", dir=prepared / "cache"))
+    os.chown(home, 61234, 61235)
+    try:
+        yield from _engine(prepared, Person(61234, 61235, (61235,), home))
+    finally:
+        shutil.rmtree(home)

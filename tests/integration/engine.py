@@ -1,0 +1,161 @@
+"""The installed engine with real Podman, as an ordinary user without Slurm meets it."""
+
+import fcntl
+import json
+import os
+import pwd
+import subprocess
+import termios
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+ALICE = "ce-alice"
+PATH = "/usr/local/bin:/usr/bin:/bin"
+Completed = subprocess.CompletedProcess[str]
+
+
+@dataclass(frozen=True)
+class Person:
+    """Who runs commands. A number without a name has no /etc/passwd entry and no /etc/subuid."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    home: Path
+
+
+def person(name: str) -> Person:
+    entry = pwd.getpwnam(name)
+    groups = os.getgrouplist(name, entry.pw_gid)
+    return Person(entry.pw_uid, entry.pw_gid, tuple(groups), Path(entry.pw_dir))
+
+
+def _take_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """`scratch` is the test's own directory, which everybody can read and `user` can write."""
+
+    dir: Path
+    prefix: Path
+    scratch: Path
+    user: Person
+    site: Path | None = None
+
+    def image(self, name: str) -> Path:
+        """An image of the sandbox, made when it is not there."""
+        argv = [str(ROOT / "sandbox" / "make-image"), name]
+        environment = {**os.environ, "CE_SANDBOX_DIR": str(self.dir)}
+        done = subprocess.run(argv, capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
+        return Path(done.stdout.splitlines()[-1])
+
+    def linked_image(self, config: Mapping[str, object], name: str = "busybox") -> Path:
+        """The image under another name, with this OCI configuration beside it."""
+        link = self.scratch / f"{uuid.uuid4().hex}.sqsh"
+        link.symlink_to(self.image(name))
+        link.with_name(f"{link.name}.json").write_text(json.dumps({"config": config}))
+        return link
+
+    def edf(self, text: str = "", image: Path | str = "busybox") -> Path:
+        """A new EDF. `image` is a path or the name of one of the sandbox's."""
+        path = self.scratch / f"{uuid.uuid4().hex}.toml"
+        file = image if isinstance(image, Path) else self.image(image)
+        path.write_text(f'image = "{file}"\n{text}\n')
+        return path
+
+    def with_site(self, text: str) -> "Engine":
+        """The engine with other settings of the site."""
+        site = self.scratch / f"{uuid.uuid4().hex}.site.toml"
+        site.write_text(text)
+        site.chmod(0o644)
+        return replace(self, site=site)
+
+    def argv(self, edf: Path, *command: str) -> list[str]:
+        site = ["--site", str(self.site)] if self.site else []
+        return [str(self.prefix / "bin" / "ce"), *site, "run", str(edf), "--", *command]
+
+    def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        return {"PATH": PATH, "HOME": str(self.user.home), "USER": "me", **(more or {})}
+
+    def popen(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        terminal: int | None = None,
+    ) -> subprocess.Popen[str]:
+        """A command of the user's, in the scratch directory, in a session of its own.
+
+        Its three streams are pipes, or `terminal`, which then is its controlling terminal.
+        """
+        stream = subprocess.PIPE if terminal is None else terminal
+        return subprocess.Popen(
+            argv,
+            env=self.environment(env),
+            cwd=self.scratch,
+            stdin=stream,
+            stdout=stream,
+            stderr=stream,
+            text=True,
+            start_new_session=True,
+            preexec_fn=None if terminal is None else _take_terminal,  # noqa: PLW1509  # no threads
+            user=self.user.uid,
+            group=self.user.gid,
+            extra_groups=self.user.groups,
+        )
+
+    def start(
+        self,
+        edf: Path,
+        *command: str,
+        env: Mapping[str, str] | None = None,
+        terminal: int | None = None,
+    ) -> subprocess.Popen[str]:
+        """`ce run EDF -- COMMAND`, whose process becomes the command."""
+        return self.popen(self.argv(edf, *command), env, terminal)
+
+    def run(
+        self,
+        edf: Path,
+        *command: str,
+        env: Mapping[str, str] | None = None,
+        given: str = "",
+        timeout: float = 60,
+    ) -> Completed:
+        """`ce run EDF -- COMMAND` to its end, with `given` as its input."""
+        with self.start(edf, *command, env=env) as process:
+            try:
+                out, err = process.communicate(given, timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                out, err = process.communicate()
+                raise AssertionError(f"{command} hung for {timeout} s: {out}{err}") from None
+        return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+    def output(
+        self,
+        edf: Path,
+        *command: str,
+        env: Mapping[str, str] | None = None,
+        given: str = "",
+    ) -> str:
+        """What a command that succeeds prints."""
+        done = self.run(edf, *command, env=env, given=given)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+        return done.stdout
+
+    def refusal(self, edf: Path) -> str:
+        """The one line with which a container is refused; the command has not run."""
+        done = self.run(edf, "echo", "it ran")
+        assert done.returncode == 125, (done.stdout, done.stderr)
+        assert done.stdout == ""
+        lines = [line for line in done.stderr.splitlines() if "ce: hint:" not in line]
+        assert len(lines) == 1, done.stderr
+        assert lines[0].startswith("ce: error: ")
+        return lines[0].removeprefix("ce: error: ")

@@ -1,0 +1,199 @@
+"""`ce run` is the command: exit code, signals, streams, terminal."""
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import termios
+import time
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from tests.integration.engine import Engine
+
+# ---- exit codes and signals ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [0, 1, 3, 125, 255])
+def test_the_exit_code_is_the_commands_own(engine: Engine, code: int) -> None:
+    done = engine.run(engine.edf(), "sh", "-c", f"exit {code}")
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+
+
+def test_a_command_that_does_not_exist_is_127(engine: Engine) -> None:
+    done = engine.run(engine.edf(), "no-such-command")
+    assert done.returncode == 127
+    assert done.stderr == "ce: error: no-such-command: command not found in the container\n"
+
+
+@pytest.mark.parametrize("command", ["/etc/os-release", "/etc"])
+def test_a_command_that_cannot_be_executed_is_126(engine: Engine, command: str) -> None:
+    done = engine.run(engine.edf(), command)
+    assert done.returncode == 126
+    assert done.stderr == (
+        f"ce: error: {command}: cannot be executed in the container: Permission denied\n"
+    )
+
+
+def test_a_container_that_cannot_be_had_is_125(engine: Engine) -> None:
+    edf = engine.edf(image=Path("/no/such/image.sqsh"))
+    assert "/no/such/image.sqsh" in engine.refusal(edf)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGABRT])
+def test_death_by_signal_is_seen_as_such(engine: Engine, number: signal.Signals) -> None:
+    done = engine.run(engine.edf(), "sh", "-c", f"kill -{number} $$")
+    assert done.returncode == -number
+
+
+def test_a_signal_from_outside_reaches_the_command(engine: Engine) -> None:
+    script = 'trap "echo heard; exit 5" USR1; echo ready; while :; do sleep 0.1; done'
+    with engine.start(engine.edf(), "sh", "-c", script) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGUSR1)
+        assert process.stdout.read() == "heard\n"
+    assert process.returncode == 5
+
+
+def test_a_container_ends_with_its_command_even_by_kill_9(engine: Engine) -> None:
+    # the fixture looks for what is left
+    with engine.start(engine.edf(), "sh", "-c", "echo ready; sleep 1000") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.kill()
+        process.stdout.close()
+    assert process.returncode == -signal.SIGKILL
+
+
+# ---- streams ---------------------------------------------------------------------------------
+
+
+def test_input_and_output_are_the_callers(engine: Engine) -> None:
+    text = "".join(f"line {number}\n" for number in range(100_000))
+    assert engine.output(engine.edf(), "cat", given=text) == text
+
+
+def test_stdout_and_stderr_stay_apart(engine: Engine) -> None:
+    done = engine.run(engine.edf(), "sh", "-c", "echo out; echo err >&2")
+    assert (done.stdout, done.stderr) == ("out\n", "err\n")
+
+
+def test_a_reader_that_goes_away_ends_the_command_by_sigpipe(engine: Engine) -> None:
+    with engine.start(engine.edf(), "yes") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "y\n"
+        process.stdout.close()
+    assert process.returncode == -signal.SIGPIPE
+
+
+def test_nothing_of_the_session_holds_the_callers_pipe_open(engine: Engine) -> None:
+    # a helper with the pipe's other end would keep `read` waiting after the command's end
+    with engine.start(engine.edf(), "sh", "-c", "exec >&-; sleep 0.2") as process:
+        assert process.stdout is not None
+        assert process.stdout.read() == ""
+
+
+def test_the_command_gets_no_descriptors_but_the_three(engine: Engine) -> None:
+    listed = engine.output(engine.edf(), "ls", "/proc/self/fd").split()
+    assert len(listed) == 4, listed  # the fourth is that of ls
+
+
+def test_arguments_arrive_byte_by_byte(engine: Engine) -> None:
+    words = ["a b", "", "new\nline", "ä", '"quo\'ted"', "$HOME", "--", "-x", "*", "a=b"]
+    printed = engine.output(engine.edf(), "sh", "-c", 'printf "[%s]" "$@"', "sh", *words)
+    assert printed == "".join(f"[{word}]" for word in words)
+
+
+# ---- a terminal ------------------------------------------------------------------------------
+
+
+class Screen:
+    """A user at a terminal."""
+
+    def __init__(self, engine: Engine, edf: Path, *command: str) -> None:
+        self.master, slave = pty.openpty()
+        self.resize(24, 80)
+        os.fchown(slave, engine.user.uid, -1)
+        self.process = engine.start(edf, *command, env={"TERM": "dumb"}, terminal=slave)
+        os.close(slave)
+        self.shown = ""
+
+    def resize(self, rows: int, columns: int) -> None:
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def type(self, text: str) -> None:
+        os.write(self.master, text.encode())
+
+    def wait_for(self, text: str) -> None:
+        deadline = time.monotonic() + 20
+        while text not in self.shown:
+            ready, _, _ = select.select([self.master], [], [], deadline - time.monotonic())
+            assert ready, f"no {text!r} in {self.shown!r}"
+            try:
+                self.shown += os.read(self.master, 4096).decode()
+            except OSError:  # everybody has closed it
+                raise AssertionError(f"no {text!r} in {self.shown!r}") from None
+        self.shown = self.shown.partition(text)[2]
+
+    def end(self) -> int:
+        return self.process.wait(20)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_unused: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self.master)
+
+
+def test_a_shell_at_a_terminal_has_it(engine: Engine) -> None:
+    with Screen(engine, engine.edf(image="demo"), "bash", "--norc", "-i") as screen:
+        screen.type("test -t 0 && test -t 1 && test -t 2 && echo is-a-$((40 + 2))\n")
+        screen.wait_for("is-a-42")
+        screen.type("stty size\n")
+        screen.wait_for("24 80")
+        screen.resize(50, 133)
+        screen.type("stty size; tty\n")
+        screen.wait_for("50 133")
+        screen.wait_for("/dev/pts/")
+        screen.type("exit 7\n")
+        assert screen.end() == 7
+
+
+def test_ctrl_c_ends_the_command_and_not_the_shell_around_it(engine: Engine) -> None:
+    script = "trap 'echo interrupted; exit 4' INT; echo ready; while :; do sleep 0.1; done"
+    with Screen(engine, engine.edf(), "sh", "-c", script) as screen:
+        screen.wait_for("ready")
+        screen.type("\x03")
+        screen.wait_for("interrupted")
+        assert screen.end() == 4
+
+
+def test_ctrl_c_ends_a_command_that_does_not_mind_it(engine: Engine) -> None:
+    with Screen(engine, engine.edf(), "sh", "-c", "echo ready; exec sleep 1000") as screen:
+        screen.wait_for("ready")
+        screen.type("\x03")
+        assert screen.end() == -signal.SIGINT
+
+
+def test_ctrl_z_stops_the_command_and_its_container_waits(engine: Engine) -> None:
+    with Screen(engine, engine.edf(image="demo"), "bash", "--norc", "-i") as screen:
+        # pieces of words, because what is typed is on the screen as well
+        job = 'trap "echo go""ing" CONT; echo wa""iting; while :; do sleep 0.1; done'
+        screen.type(f"sh -c '{job}'\n")
+        screen.wait_for("waiting")
+        screen.type("\x1a")
+        screen.wait_for("Stopped")
+        screen.type("fg\n")
+        screen.wait_for("going")
+        screen.type("\x03")
+        screen.wait_for("$ ")
+        screen.type("exit 6\n")
+        assert screen.end() == 6

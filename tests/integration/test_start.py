@@ -1,0 +1,258 @@
+"""What happens between Podman and the command: entrypoints, hooks, start-up, the end."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from container_engine.launch import podman
+from tests.integration.engine import Engine
+from tests.integration.leftovers import command_line, processes, until
+
+# ---- entrypoint ------------------------------------------------------------------------------
+
+
+def with_entrypoint(engine: Engine, script: str, extra: str = "") -> Path:
+    """An EDF whose image has this script as its entrypoint."""
+    tree = engine.scratch / "tree"
+    busybox = engine.scratch / "busybox"
+    argv = [
+        "unsquashfs",
+        "-quiet",
+        "-no-progress",
+        "-d",
+        str(busybox),
+        str(engine.image("busybox")),
+    ]
+    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+    busybox.rename(tree)
+    (tree / "entry.sh").write_text(f"#!/bin/sh\n{script}\n")
+    (tree / "entry.sh").chmod(0o755)
+    image = engine.scratch / "entry.sqsh"
+    argv = ["mksquashfs", str(tree), str(image), "-quiet", "-no-progress", "-all-root"]
+    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+    shutil.rmtree(tree)
+    config = {"Entrypoint": ["/entry.sh", "a word"], "Env": ["PATH=/bin", "FROM_IMAGE=image"]}
+    image.with_name(f"{image.name}.json").write_text(json.dumps({"config": config}))
+    return engine.edf(f"entrypoint = true\n{extra}", image)
+
+
+def test_the_command_has_what_the_entrypoint_exported(engine: Engine) -> None:
+    script = 'word=$1; shift; export MADE="by $word" FROM_IMAGE=changed; exec "$@"'
+    edf = with_entrypoint(engine, script)
+    printed = engine.output(edf, "sh", "-c", 'echo "$MADE|$FROM_IMAGE|$0"', "sh")
+    assert printed == "by a word|changed|sh\n"
+
+
+def test_the_entrypoint_sees_the_edfs_environment_and_has_the_last_word(engine: Engine) -> None:
+    script = 'shift; export SEEN="$MINE" MINE=its; exec "$@"'
+    edf = with_entrypoint(engine, script, '[env]\nMINE = "edf"')
+    assert engine.output(edf, "sh", "-c", 'echo "$SEEN|$MINE"') == "edf|its\n"
+
+
+def test_an_entrypoint_is_not_run_unless_the_edf_says_so(engine: Engine) -> None:
+    edf = with_entrypoint(engine, "exit 3")
+    edf.write_text(edf.read_text().replace("entrypoint = true", ""))
+    assert engine.output(edf, "echo", "works") == "works\n"
+
+
+def test_an_entrypoint_that_fails_ends_the_start(engine: Engine) -> None:
+    message = engine.refusal(with_entrypoint(engine, "echo no >&2; exit 3"))
+    assert message
+
+
+def test_an_entrypoint_that_is_missing_is_named(engine: Engine) -> None:
+    image = engine.linked_image({"Entrypoint": ["/no/such/entry"], "Env": ["PATH=/bin"]})
+    message = engine.refusal(engine.edf("entrypoint = true", image))
+    assert "/no/such/entry" in message
+
+
+def test_an_entrypoint_that_never_goes_on_is_given_up(engine: Engine) -> None:
+    edf = with_entrypoint(engine, "sleep 1000")
+    message = engine.with_site("start_timeout_s = 2").refusal(edf)
+    assert message == "the container did not start within 2 s"
+
+
+def test_pipes_in_an_entrypoint_end_as_usual(engine: Engine) -> None:
+    # where SIGPIPE were ignored, yes would complain and not be killed
+    script = (
+        '{ yes; echo $? >/code; } | head -1 >/dev/null; export CODE=$(cat /code); shift; exec "$@"'
+    )
+    edf = with_entrypoint(engine, script)
+    assert engine.output(edf, "sh", "-c", "echo $CODE") == "141\n"
+
+
+# ---- annotations and hooks -------------------------------------------------------------------
+
+
+def dumped_config(engine: Engine, text: str) -> Mapping[str, object]:
+    """The OCI configuration of a container, copied by a hook that runs before it starts."""
+    hooks = engine.scratch / "hooks"
+    hooks.mkdir()
+    copy = engine.scratch / "config.json"
+    copy.touch()
+    copy.chmod(0o666)
+    script = engine.scratch / "hook.sh"
+    script.write_text(
+        "#!/bin/sh\nread -r state\n"
+        """bundle=$(printf '%s' "$state" | sed 's/.*"bundle":"\\([^"]*\\)".*/\\1/')\n"""
+        f'cat "$bundle/config.json" > {copy}\n'
+    )
+    script.chmod(0o755)
+    hook = {
+        "version": "1.0.0",
+        "hook": {"path": str(script)},
+        "when": {"always": True},
+        "stages": ["prestart"],
+    }
+    (hooks / "dump.json").write_text(json.dumps(hook))
+    site = engine.with_site(f'hooks_dirs = ["{hooks}"]')
+    assert site.output(engine.edf(text), "echo", "works") == "works\n"
+    config: Mapping[str, object] = json.loads(copy.read_text())
+    return config
+
+
+def test_annotations_reach_the_runtime_unchanged(engine: Engine) -> None:
+    values = {
+        "com.example.plain": "value",
+        "com.example.comma": "a,b",
+        "com.example.equals": "a=b",
+        "com.example.quotes": "\"double\" 'single'",
+        "com.example.newline": "first\nsecond",
+        "com.example.empty": "",
+    }
+    lines = "\n".join(f"{json.dumps(k)} = {json.dumps(v)}" for k, v in values.items())
+    config = dumped_config(engine, f"[annotations]\n{lines}\ncom.example.number = 7")
+    annotations = config["annotations"]
+    assert isinstance(annotations, dict)
+    wanted = {**values, "com.example.number": "7"}
+    assert {name: annotations.get(name) for name in wanted} == wanted
+
+
+def test_the_runtime_is_asked_for_no_more_than_the_design_says(engine: Engine) -> None:
+    config = dumped_config(engine, "")
+    linux, process = config["linux"], config["process"]
+    assert isinstance(linux, dict)
+    assert isinstance(process, dict)
+    kinds = {namespace["type"] for namespace in linux["namespaces"]}
+    assert kinds == {"pid", "user", "mount"}
+    assert "seccomp" not in linux
+    assert process["args"] == [podman.INIT_PATH]
+    assert (process["user"]["uid"], process["user"]["gid"]) == (engine.user.uid, engine.user.gid)
+
+
+def test_a_hook_that_fails_ends_the_start(engine: Engine) -> None:
+    hooks = engine.scratch / "hooks"
+    hooks.mkdir()
+    hook = {
+        "version": "1.0.0",
+        "hook": {"path": "/bin/false"},
+        "when": {"always": True},
+        "stages": ["prestart"],
+    }
+    (hooks / "bad.json").write_text(json.dumps(hook))
+    message = engine.with_site(f'hooks_dirs = ["{hooks}"]').refusal(engine.edf())
+    assert "hook" in message
+
+
+# ---- Podman's internals ----------------------------------------------------------------------
+
+
+def test_podman_believes_that_it_is_in_its_user_namespace() -> None:
+    """`_CONTAINERS_*` are internals of Podman: here is what we need of them.
+
+    Without them it would make a namespace of its own through newuidmap and /etc/subuid. If this
+    fails with a new version, launch/podman.py's `environment` must learn that version's ways.
+    """
+    paths = podman.Paths("/nowhere", "/nowhere/init")
+    variables = {
+        name: value
+        for name, value in podman.environment(paths, 1000, 1000).items()
+        if name.startswith("_CONTAINERS")
+    }
+    assert set(variables) == {
+        "_CONTAINERS_USERNS_CONFIGURED",
+        "_CONTAINERS_ROOTLESS_UID",
+        "_CONTAINERS_ROOTLESS_GID",
+    }
+    program = shutil.which("podman")
+    assert program is not None, "podman is not installed (make deps)"
+    binary = Path(program).read_bytes()
+    assert not [name for name in variables if name.encode() not in binary]
+
+
+def test_podman_makes_no_pause_process_and_no_files_of_its_own(stranger: Engine) -> None:
+    assert stranger.output(stranger.edf(), "echo", "works") == "works\n"
+    assert list(stranger.user.home.rglob("*")) in ([], _cache(stranger))
+    assert not Path(f"/run/user/{stranger.user.uid}").exists()
+
+
+def _cache(engine: Engine) -> list[Path]:
+    """The remembered plans are the only files."""
+    return sorted(engine.user.home.rglob("*"), key=lambda path: "container-engine" in str(path))
+
+
+# ---- the session -----------------------------------------------------------------------------
+
+
+def test_four_helpers_at_most_stay_beside_the_command(engine: Engine) -> None:
+    before = {path.name for path in processes(engine.user.uid)}
+    with engine.start(engine.edf(), "sh", "-c", "echo ready; read answer") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+
+        def helpers() -> list[str]:
+            new = [p for p in processes(engine.user.uid) if p.name not in before]
+            return [command_line(p) for p in new if p.name != str(process.pid)]
+
+        # Podman itself may still be on its way out
+        assert until(lambda: len(helpers()) <= 4), helpers()
+        process.communicate("\n", 20)
+
+
+@pytest.mark.parametrize("name", ["squashfuse_ll", "conmon", ".ce-init", "ce-guard"])
+def test_when_a_part_of_the_session_dies_nothing_is_left_of_it(engine: Engine, name: str) -> None:
+    with engine.start(engine.edf(), "sh", "-c", "echo ready; read answer") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        for path in processes(engine.user.uid):
+            if (path / "comm").read_text().strip() == name:
+                os.kill(int(path.name), 9)
+        process.communicate("\n", 20)
+
+
+def test_two_containers_of_a_user_do_not_meet(engine: Engine) -> None:
+    edf = engine.edf()
+    script = "echo $$ > /mine; echo ready; read answer; cat /mine"
+    with engine.start(edf, "sh", "-c", script) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "ready\n"
+        assert engine.output(edf, "sh", "-c", "ls /mine 2>/dev/null || echo none") == "none\n"
+        assert first.communicate("\n", 20)[0] == f"{first.pid}\n"
+
+
+def test_a_plan_of_another_version_is_refused(engine: Engine) -> None:
+    argv = [
+        str(engine.prefix / "bin" / "python3"),
+        "-c",
+        "import sys; from container_engine.launch.session import run_in_container;"
+        "run_in_container({'version': 99}, ['true'], sys.argv[1])",
+        str(engine.prefix / "libexec" / "container-engine"),
+    ]
+    with engine.popen(argv) as process:
+        _out, err = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "this node understands plans of version 1, not 99" in err
+
+
+def test_an_environment_without_a_container_runs_on_the_host(engine: Engine) -> None:
+    edf = engine.scratch / "host.toml"
+    edf.write_text('image = ""\n')
+    done = engine.run(edf, "sh", "-c", "grep -c ce-busybox /etc/os-release; exit 3")
+    assert done.returncode == 3
+    assert done.stdout == "0\n"
+    assert "host" in done.stderr
