@@ -17,6 +17,8 @@ from container_engine.site import find as find_site
 from container_engine.site import load as load_site
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from container_engine.cli.context import Context
     from container_engine.edf.file import EdfFile
     from container_engine.edf.model import Edf, Loaded, Origin, Severity
@@ -63,27 +65,25 @@ def _load(name: str, context: Context, site: SiteConfig) -> tuple[Loaded, tuple[
         search=search_path(context.env, site.edf_dir),
         deferred=site.is_deferred,
     )
-    if loaded.edf is None:
-        return loaded, files
-    problems = (*loaded.problems, *_image_problems(loaded.edf, context.cwd))
+    problems = (*loaded.problems, *_image_problems(files, context.cwd))
     refused = any(problem.severity == "error" for problem in problems)
     return replace(loaded, edf=None if refused else loaded.edf, problems=problems), files
 
 
-def _image_problems(edf: Edf, cwd: str) -> list[Problem]:
-    if not edf.image:
+def _image_problems(files: Sequence[EdfFile], cwd: str) -> list[Problem]:
+    """What is wrong with the image that counts, whatever else is wrong."""
+    image = next((file.layer.image for file in reversed(files) if file.layer.image), None)
+    if image is None or not image.value:
         return []
     try:
-        parse(edf.image, cwd)
+        parse(image.value, cwd)
     except UserError as error:
-        return [_problem("error", edf, error.message, error.hint)]
-    if not looks_like_file(edf.image):
+        return [_problem("error", image.origin, error.message, error.hint)]
+    if not looks_like_file(image.value):
         return []
-    message = f"'{edf.image}' is the name of an image in a registry, not a path"
-    return [_problem("warning", edf, message, f"write './{edf.image}' for a file")]
+    message = f"'{image.value}' is the name of an image in a registry, not a path"
+    return [_problem("warning", image.origin, message, f"write './{image.value}' for a file")]
 
 
-def _problem(severity: Severity, edf: Edf, message: str, hint: str | None) -> Problem:
-    origin = edf.image_origin
-    file, line = (origin.file, origin.line) if origin else (edf.name, 0)
-    return Problem(severity, file, line, "image", message, hint)
+def _problem(severity: Severity, origin: Origin, message: str, hint: str | None) -> Problem:
+    return Problem(severity, origin.file, origin.line, "image", message, hint)

@@ -8,6 +8,7 @@ from container_engine.edf.check import describe, misplaced, scalar_text
 from container_engine.edf.document import KEYS
 from container_engine.edf.known import HOOK_PARAMETERS
 from container_engine.edf.nearest import nearest
+from container_engine.edf.report import key_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,7 +30,7 @@ def flatten(table: Mapping[str, object], report: Report) -> dict[str, tuple[str,
             report.error(path, "not a name that an annotation can have")
         elif text is None:
             wanted = "a string, boolean, integer or float"
-            hint = misplaced(key, "annotations")[1] if key in KEYS else None
+            hint = misplaced(key, "annotations")[1] if key in KEYS else _array_hint(path, value)
             report.error(path, f"expected {wanted}, found {describe(value)}", hint)
         elif key in flat:
             first = report.origin(flat[key][1]).line
@@ -37,6 +38,11 @@ def flatten(table: Mapping[str, object], report: Report) -> dict[str, tuple[str,
         else:
             flat[key] = (text, path)
     return flat
+
+
+def _array_hint(path: Path, value: object) -> str | None:
+    is_tables = isinstance(value, list) and any(isinstance(item, dict) for item in value)
+    return f"write [{key_text(path)}] in single brackets" if is_tables else None
 
 
 def _leaves(path: Path, table: Mapping[str, object]) -> Iterator[tuple[Path, object]]:

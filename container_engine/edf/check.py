@@ -118,15 +118,30 @@ def _type_hint(path: Path, value: object) -> str | None:
         switch = _LOOKS_LIKE_SWITCH.get(str(value).lower())
         quotes = ", without quotes" if isinstance(value, str) else ""
         return f"write {key} = {switch}{quotes}" if switch else None
-    if key in _ARRAYS and len(path) == 1 and isinstance(value, str):
-        return f'write {key} = ["{_short(value)}"]'
+    if key in _ARRAYS:
+        return _array_hint(path, value)
     if key == "env":
         return 'write [env] on a line of its own and below it NAME = "value"'
     if key == "annotations":
         return (
             'write [annotations] on a line of its own and below it com.hooks.NAME.enabled = "true"'
         )
-    return _quote_hint(key, value) if path in (("image",), ("workdir",)) else None
+    return _string_hint(key, value) if path in (("image",), ("workdir",)) else None
+
+
+def _array_hint(path: Path, value: object) -> str | None:
+    if len(path) > 1:
+        text = scalar_text(value)
+        return None if text is None else f'write "{text}"'
+    if isinstance(value, str):
+        return f'write {path[0]} = ["{_short(value)}"]'
+    return f'write {path[0]} = ["…"]' if isinstance(value, dict) else None
+
+
+def _string_hint(key: str, value: object) -> str | None:
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
+        return f'write {key} = "{_short(value[0])}"'
+    return _quote_hint(key, value)
 
 
 def _env_hint(name: str, value: object) -> str | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from container_engine.edf.file import read_file
 from container_engine.edf.layer import Layer, merge
-from container_engine.edf.locate import locate
+from container_engine.edf.locate import NotFoundError, is_path, locate
 from container_engine.edf.model import Problem
 from container_engine.edf.report import clip
 from container_engine.errors import UserError
@@ -96,10 +97,10 @@ class Family:
             self._check_limits(path, line)
         except UserError as error:
             origin = base.origin
+            hint = error.hint or _beside(base, error)
+            message = clip(error.message)
             self.problems.append(
-                Problem(
-                    "error", origin.file, origin.line, base.key, clip(error.message), error.hint
-                )
+                Problem("error", origin.file, origin.line, base.key, message, hint)
             )
             return None
         return self._visit(path, line)
@@ -115,6 +116,17 @@ class Family:
         below = known.chain if known is not None else (path,)
         if len(line) + len(below) > MAX_LEVELS:
             raise InheritError(f"more than {MAX_LEVELS} levels: {_arrows((*line, *below))}")
+
+
+def _beside(base: Base, error: UserError) -> str | None:
+    """The usual mistake: the path of a base as seen from the file that names it."""
+    if not isinstance(error, NotFoundError) or not is_path(base.name):
+        return None
+    # for an absolute path this is the path itself, which is not there
+    if not os.path.exists(os.path.join(os.path.dirname(base.origin.file), base.name)):
+        return None
+    name = base.name.removeprefix("./")
+    return f"write '${{EDF_DIR}}/{name}' for a file beside this one"
 
 
 def _arrows(files: tuple[str, ...]) -> str:

@@ -38,6 +38,7 @@ class MountError(UserError):
 def parse_mount(pieces: Sequence[Piece], cwd: str, origin: Origin) -> Mount:
     """The mount that an expanded entry describes; raises MountError. Touches no file."""
     fields = _split(pieces)
+    _check_one(fields)
     if len(fields) > 3:
         raise MountError(
             f"expected SOURCE:DESTINATION:FLAGS, found {len(fields)} parts", _COLON_HINT
@@ -55,6 +56,13 @@ def parse_mount(pieces: Sequence[Piece], cwd: str, origin: Origin) -> Mount:
     if "sqsh" in flags:
         return Mount("squashfs", source, target, _squashfs_options(flags), origin)
     return Mount("bind", source, target, _options(flags, FLAGS), origin)
+
+
+def _check_one(fields: Sequence[Text]) -> None:
+    """Refuses the list of mounts in one string that other tools take on their command line."""
+    texts = [field for field in fields if isinstance(field, str)]
+    if any(text.startswith("/") for text in texts[2:]) and any(",/" in text for text in texts):
+        raise MountError("several mounts in one string", 'each is a string of its own: ["…", "…"]')
 
 
 def mount_text(mount: Mount, literal: Callable[[str], str]) -> str:

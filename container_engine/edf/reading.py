@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 # In these, the value of the host is hardly ever what the container needs.
 _HOST_PATHS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
 _IMAGE = "image:"
+_FOR_THE_SHELL = "write '$$' where the container's shell shall see a '$'"
 MAX_BASES = 100
 
 
@@ -192,7 +193,8 @@ class Reader:
 
     def _report_faults(self, path: Path, error: ExpandError) -> None:
         for message, hint in error.faults:
-            self._report.error(path, message, hint)
+            # these lines are a shell's, and most likely it was meant to see the dollar sign
+            self._report.error(path, message, _FOR_THE_SHELL if path[0] == "startup" else hint)
 
     def _refuse_image_variables(self, path: Path, text: Text) -> None:
         for name in deferred_names(text):

@@ -136,10 +136,10 @@ def _why_not_component(component: str) -> str:
 
 def _bad(text: str, why: str) -> UserError:
     hint = None
-    if text.endswith(SQUASHFS_SUFFIXES):
-        hint = f"did you mean './{text}'? a path begins with '/' or '.'"
-    elif text.startswith("~"):
+    if text.startswith("~"):
         hint = "'~' is not expanded in an EDF, write ${HOME}"
+    elif text.endswith(SQUASHFS_SUFFIXES):
+        hint = f"did you mean './{text}'? a path begins with '/' or '.'"
     elif "/" in text and text.partition("/")[0].isupper():
         hint = "a path begins with '/' or '.'"
     return UserError(f"'{text}': {why}", hint)
