@@ -23,7 +23,7 @@ def measure(user: User, rounds: int) -> list[Row]:
         duration(
             f"{count} task{'s' * (count > 1)} on a node, more than native",
             more[count],
-            against=(f"native, {count} tasks", measured[f"native {count}"]),
+            against=("native, as many tasks", measured[f"native {count}"]),
         )
         for count in _COUNTS
     ]
