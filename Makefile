@@ -102,7 +102,7 @@ fuzz: $(VENV)/.dev ## random input, for longer than the unit tests do
 	@$(PYTEST) tests/fuzz
 
 soak: $(VENV)/.dev sandbox-engine ## many starts in a row, looking for what is left behind
-	@$(PYTEST) tests/soak
+	@$(PYTEST) -m soak tests/slurm
 
 clean: ## remove what was built (not the virtual environment)
 	@rm -rf build *.egg-info .mypy_cache .ruff_cache .hypothesis

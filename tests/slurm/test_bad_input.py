@@ -1,0 +1,376 @@
+"""Input that is wrong, large or strange: one clear line, or it works; nothing runs on the host."""
+
+import json
+import os
+import pwd
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.cluster import ALICE, Cluster, Completed, causes
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+
+def _last_job(cluster: Cluster) -> int:
+    return int(cluster.srun("printenv", "SLURM_JOB_ID").stdout)
+
+
+def _own_lines(done: Completed) -> list[str]:
+    """What is said beside warnings, hints and the excerpts of files below an error."""
+    beside = ("ce: hint: ", "ce: warning: ", " ")
+    return [line for line in done.stderr.splitlines() if not line.startswith(beside)]
+
+
+def _refused_at_submit(
+    cluster: Cluster, edf: str, shared: Path, *programs: str, user: str = ALICE
+) -> str:
+    """The one line that says why srun (or other programs) end before any allocation."""
+    marker = shared / "ran"
+    before = _last_job(cluster)
+    script = cluster.write(f"#!/bin/sh\ntouch {marker}\n", mode=0o755)
+    for program in programs or ("srun",):
+        done = cluster.run([program, f"--environment={edf}", str(script)], user)
+        assert done.returncode == 125, done.stderr
+        assert len(causes(done)) == 1, done.stderr
+        assert _own_lines(done) == causes(done)
+    assert _last_job(cluster) == before + 1
+    assert not marker.exists()
+    return causes(done)[0]
+
+
+def _fails_on_the_node(cluster: Cluster, edf: str, shared: Path, *options: str) -> Completed:
+    """A step whose container cannot be had ends with 125 and never runs its command."""
+    marker = shared / "ran"
+    done = cluster.srun(
+        *options, f"--environment={edf}", "sh", "-c", f"touch {marker} /dev/shm/ce-ran; echo ran"
+    )
+    assert done.returncode == 125, done.stderr
+    assert done.stdout == ""
+    assert not marker.exists()
+    assert not Path("/dev/shm/ce-ran").exists()
+    return done
+
+
+# ---- known before anything is allocated ----------------------------------------------------------
+
+
+def test_an_edf_that_does_not_exist_is_refused(cluster: Cluster, shared: Path) -> None:
+    programs = ("srun", "salloc", "sbatch")
+    line = _refused_at_submit(cluster, "no-such-environment", shared, *programs)
+    assert "no-such-environment" in line
+    line = _refused_at_submit(cluster, f"{shared}/none.toml", shared)
+    assert f"{shared}/none.toml" in line
+
+
+def test_an_edf_that_cannot_be_read_is_refused(cluster: Cluster, shared: Path) -> None:
+    edf = cluster.edf()
+    Path(edf).chmod(0o600)
+    line = _refused_at_submit(cluster, edf, shared)
+    assert edf in line
+    assert "ermission denied" in line
+
+
+def test_an_empty_name_is_refused(cluster: Cluster, shared: Path) -> None:
+    done = cluster.srun("--environment=", "touch", f"{shared}/ran")
+    assert done.returncode != 0
+    assert "--environment needs the name or path" in done.stderr
+    assert not (shared / "ran").exists()
+
+
+def test_broken_toml_is_refused_with_its_line(cluster: Cluster, shared: Path) -> None:
+    edf = cluster.edf("[env\nA = 1\n")
+    assert f"{edf}:2" in _refused_at_submit(cluster, edf, shared)
+
+
+def test_a_value_of_the_wrong_type_is_refused_with_its_key(cluster: Cluster, shared: Path) -> None:
+    edf = cluster.edf('mounts = "a:b"\n')
+    line = _refused_at_submit(cluster, edf, shared)
+    assert f"{edf}:2: mounts" in line
+
+
+def test_an_image_that_does_not_exist_is_refused(cluster: Cluster, shared: Path) -> None:
+    edf = cluster.edf(f'image = "{shared}/none.sqsh"\n', image=None)
+    line = _refused_at_submit(cluster, edf, shared)
+    assert f"{edf}:1" in line
+    assert f"'{shared}/none.sqsh'" in line
+
+
+def test_an_image_that_cannot_be_read_is_refused(cluster: Cluster, shared: Path) -> None:
+    image = shared / "image.sqsh"
+    image.write_bytes(cluster.image("static").read_bytes())
+    image.chmod(0o600)
+    edf = cluster.edf(f'image = "{image}"\n', image=None)
+    line = _refused_at_submit(cluster, edf, shared)
+    assert f"'{image}'" in line
+    assert "ermission denied" in line
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"#!/bin/sh\n", b"hsqs", b"\0" * 4096, b"hsqs" + b"\0" * 92]
+)
+def test_an_image_that_is_not_squashfs_is_refused(
+    cluster: Cluster, shared: Path, content: bytes
+) -> None:
+    image = shared / "image.sqsh"
+    image.write_bytes(content)
+    edf = cluster.edf(f'image = "{image}"\n', image=None)
+    assert f"'{image}'" in _refused_at_submit(cluster, edf, shared)
+
+
+@pytest.mark.parametrize("part", [0.5, 0.99])
+def test_an_image_that_is_cut_short_is_refused(cluster: Cluster, shared: Path, part: float) -> None:
+    whole = cluster.image("busybox").read_bytes()
+    image = shared / "image.sqsh"
+    image.write_bytes(whole[: int(len(whole) * part)])
+    edf = cluster.edf(f'image = "{image}"\n', image=None)
+    line = _refused_at_submit(cluster, edf, shared)
+    assert f"'{image}'" in line
+    assert "cut short" in line
+
+
+# ---- known on the node only ----------------------------------------------------------------------
+
+
+def _per_node(shared: Path, *nodes: str) -> str:
+    for node in nodes:
+        (shared / node).mkdir()
+    return f'mounts = ["{shared}/${{SLURMD_NODENAME}}:/data"]\n'
+
+
+def test_a_mount_source_may_depend_on_the_node(cluster: Cluster, shared: Path) -> None:
+    edf = cluster.edf(_per_node(shared, "n1", "n2"))
+    for node in ("n1", "n2"):
+        (shared / node / "name").write_text(f"{node}\n")
+    done = cluster.srun("-N2", f"--environment={edf}", "cat", "/data/name")
+    assert sorted(done.stdout.split()) == ["n1", "n2"], done.stderr
+
+
+def test_a_mount_source_that_is_missing_on_one_node_fails_the_step_and_names_the_node(
+    cluster: Cluster, shared: Path
+) -> None:
+    edf = cluster.edf(_per_node(shared, "n1"))
+    done = cluster.srun("-N2", "-n4", f"--environment={edf}", "sh", "-c", "echo $SLURMD_NODENAME")
+    assert done.returncode == 125
+    assert done.stdout == "n1\nn1\n"
+    assert causes(done) == [f"ce: error: n2: {edf}:2: mount source '{shared}/n2': does not exist"]
+
+
+def test_a_cause_is_printed_once_however_many_tasks_there_are(
+    cluster: Cluster, shared: Path
+) -> None:
+    edf = cluster.edf(_per_node(shared))
+    done = _fails_on_the_node(cluster, edf, shared, "-w", "n1", "-n16")
+    assert len(causes(done)) == 1
+
+
+def test_all_missing_mount_sources_are_named_in_one_line(cluster: Cluster, shared: Path) -> None:
+    sources = [f"{shared}/${{SLURMD_NODENAME}}-{letter}" for letter in "ab"]
+    edf = cluster.edf(f"mounts = {json.dumps([f'{s}:/data/{i}' for i, s in enumerate(sources)])}\n")
+    done = _fails_on_the_node(cluster, edf, shared)
+    assert len(causes(done)) == 1
+    assert f"{shared}/n1-a'" in causes(done)[0]
+    assert f"{shared}/n1-b'" in causes(done)[0]
+
+
+def test_a_workdir_that_does_not_exist_fails_the_step(cluster: Cluster, shared: Path) -> None:
+    done = _fails_on_the_node(cluster, cluster.edf('workdir = "/none"\n'), shared, "-n4")
+    assert len(causes(done)) == 1
+    assert "'/none'" in causes(done)[0]
+
+
+def test_an_image_damaged_inside_fails_the_step(cluster: Cluster, shared: Path) -> None:
+    """Its size is right and so is its superblock; nothing behind it is."""
+    whole = bytearray(cluster.image("busybox").read_bytes())
+    whole[96:] = b"\xff" * (len(whole) - 96)
+    image = shared / "image.sqsh"
+    image.write_bytes(whole)
+    done = _fails_on_the_node(cluster, cluster.edf(f'image = "{image}"\n', image=None), shared)
+    assert len(causes(done)) == 1
+
+
+def test_an_image_that_goes_away_between_submission_and_start_fails_the_step(
+    cluster: Cluster, shared: Path
+) -> None:
+    image = shared / "image.sqsh"
+    image.write_bytes(cluster.image("busybox").read_bytes())
+    edf = cluster.edf(f'image = "{image}"\n', image=None)
+    script = f"rm -f {image}; srun true; srun sh -c 'touch {shared}/ran'"
+    done = cluster.run(["salloc", "-Q", f"--environment={edf}", "sh", "-c", script])
+    assert done.returncode == 125
+    assert not (shared / "ran").exists()
+    assert all(str(image) in line for line in causes(done))
+    assert len(causes(done)) == 2
+
+
+def test_a_device_that_does_not_exist_fails_the_step(cluster: Cluster, shared: Path) -> None:
+    edf = cluster.edf('devices = ["/dev/no-such-device"]\n')
+    done = cluster.srun(f"--environment={edf}", "touch", f"{shared}/ran")
+    assert done.returncode == 125
+    assert len(causes(done)) == 1
+    assert "/dev/no-such-device" in causes(done)[0]
+
+
+# ---- large ---------------------------------------------------------------------------------------
+
+
+def test_an_edf_of_two_mebibytes_is_refused(cluster: Cluster, shared: Path) -> None:
+    values = "".join(f'LARGE_{number} = "{"x" * 104_857}"\n' for number in range(20))
+    line = _refused_at_submit(cluster, cluster.edf(f"[env]\n{values}"), shared)
+    assert "larger than" in line
+    assert len(line) < 500
+
+
+@pytest.mark.parametrize("count", [12, 20])
+def test_an_environment_of_up_to_two_mebibytes_arrives_whole_or_is_refused(
+    cluster: Cluster, count: int
+) -> None:
+    values = "".join(f'LARGE_{number} = "${{PART}}"\n' for number in range(count))
+    edf = cluster.edf(f"[env]\n{values}")
+    script = "import os; print(sum(len(v) for k, v in os.environ.items() if k[:6] == 'LARGE_'))"
+    env = {"PART": "x" * 104_857}
+    done = cluster.srun(f"--environment={edf}", "python3", "-c", script, env=env)
+    if done.returncode == 0:
+        assert done.stdout == f"{count * 104_857}\n"
+        return
+    assert count == 20, done.stderr
+    assert done.stdout == ""
+    assert len(causes(done)) == 1, done.stderr[:2000]
+    assert "too long" in causes(done)[0] or "too large" in causes(done)[0]
+    assert len(causes(done)[0]) < 500
+
+
+def test_an_environment_as_large_as_natively_possible_arrives_whole(
+    cluster: Cluster, demo: str
+) -> None:
+    names = " ".join(f"L{number}=$v" for number in range(15))
+    count = "import os; print(sum(map(len, os.environ.values())) // 1_000_000)"
+    step = f"srun {{}} python3 -c '{count}'"
+    script = f"v=$(head -c 100000 /dev/zero | tr '\\0' x); export {names}; "
+    native = cluster.run(["bash", "-c", script + step.format("")])
+    inside = cluster.run(["bash", "-c", script + step.format(f"--environment={demo}")])
+    assert (inside.stdout, inside.stderr) == (native.stdout, native.stderr) == ("1\n", "")
+
+
+def test_one_value_longer_than_the_kernel_allows_is_an_error_of_one_line(
+    cluster: Cluster, shared: Path
+) -> None:
+    """No environment can hold a string of 128 KiB or more."""
+    edf = cluster.edf(f'[env]\nLONG = "{"x" * 200_000}"\n')
+    done = cluster.srun(f"--environment={edf}", "touch", f"{shared}/ran")
+    assert done.returncode != 0
+    assert not (shared / "ran").exists()
+    assert all(len(line) < 500 for line in done.stderr.splitlines())
+    assert "LONG" in done.stderr or "too long" in done.stderr
+
+
+def test_five_hundred_mounts_work(cluster: Cluster, shared: Path) -> None:
+    """Also a plan of more than 100 KiB."""
+    mounts = []
+    for number in range(500):
+        directory = shared / f"a-directory-with-a-name-of-some-length-{number:03d}"
+        directory.mkdir()
+        (directory / "number").write_text(f"{number}\n")
+        mounts.append(f"{directory}:/mounted/at-a-place-with-a-name-of-some-length/{number:03d}")
+    edf = cluster.edf(f"mounts = {json.dumps(mounts)}\n")
+    plan = cluster.run(["ce", "plan", "--json", edf])
+    assert len(plan.stdout) > 100 * 1024
+    script = "echo $(cat /mounted/*/*/number | wc -l) $(cat /mounted/*/499/number)"
+    done = cluster.srun("-n2", f"--environment={edf}", "sh", "-c", script, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "500 499\n" * 2), done.stderr[:2000]
+
+
+def test_a_command_line_of_100_kib_arrives_whole(cluster: Cluster, demo: str) -> None:
+    done = cluster.srun(
+        f"--environment={demo}", "sh", "-c", "echo ${#1} ${#2}", "sh", "x" * 100_000, "y" * 90_000
+    )
+    assert (done.stdout, done.stderr) == ("100000 90000\n", "")
+
+
+# ---- strange names -------------------------------------------------------------------------------
+
+_NAMES = [
+    "with space",
+    "'single'",
+    'double"quote',
+    "line\nline",
+    "tab\tand\\backslash",
+    "ünïcödé-日本語",
+    "comma,semicolon;equals=",
+    "percent%s$dollar`back`",
+    "-dash",
+    "[brackets]*?",
+]
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_strange_names_work_for_edfs_images_mounts_workdirs_and_values(
+    cluster: Cluster, shared: Path, name: str
+) -> None:
+    directory = shared / name
+    directory.mkdir()
+    directory.chmod(0o755)
+    (directory / "mark").write_text("there\n")
+    image = shared / f"{name}.sqsh"
+    image.symlink_to(cluster.image("demo"))
+    target = f"/mnt/{name}"
+    escaped = [_escape(text) for text in (str(image), f"{directory}:{target}", target, name)]
+    text = "image = {}\nmounts = [{}]\nworkdir = {}\n[env]\nNAME = {}\n".format(
+        *(json.dumps(text) for text in escaped)
+    )
+    edf = shared / f"{name}.toml"
+    edf.write_text(text)
+    script = "import os; print(ascii([os.getcwd(), os.environ['NAME'], open('mark').read()]))"
+    option = f"--environment={_escape(str(edf))}"
+    done = cluster.srun(option, "python3", "-c", script)
+    assert done.stdout == ascii([target, name, "there\n"]) + "\n", done.stderr
+
+
+def _escape(text: str) -> str:
+    """`$` begins a variable in an EDF, and a backtick would be a command."""
+    return text.replace("$", "$$").replace("`", "$`")
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_strange_names_are_quoted_in_errors_of_one_line(
+    cluster: Cluster, shared: Path, name: str
+) -> None:
+    edf = cluster.edf(f"image = {json.dumps(_escape(f'{shared}/{name}.sqsh'))}\n", image=None)
+    done = cluster.srun(f"--environment={edf}", "true")
+    assert done.returncode == 125
+    assert len(_own_lines(done)) == 1, done.stderr
+    assert _own_lines(done)[0].startswith(f"ce: error: {edf}:1: image")
+
+
+def test_a_colon_in_a_path_is_refused_with_a_word_about_it(cluster: Cluster, shared: Path) -> None:
+    (shared / "a:b").mkdir()
+    edf = cluster.edf(f'mounts = ["{shared}/a:b:/data"]\n')
+    done = cluster.srun(f"--environment={edf}", "true")
+    assert done.returncode == 125
+    assert re.search(r":2: mounts\[0\]", causes(done)[0])
+
+
+def test_bytes_that_are_not_utf8_pass_through_an_environment(cluster: Cluster, demo: str) -> None:
+    script = (
+        f"""X=$(printf 'a\\377b') srun --environment={demo} sh -c 'printf %s "$X" | od -An -tx1'"""
+    )
+    done = cluster.run(["bash", "-c", script])
+    assert (done.stdout.split(), done.stderr) == (["61", "ff", "62"], "")
+
+
+def test_a_home_that_does_not_exist_changes_nothing(cluster: Cluster) -> None:
+    entry = pwd.getpwnam(ALICE)
+    env = {"HOME": "/no/such/home"}
+    done = cluster.srun(f"--environment={cluster.edf()}", "id", "-u", env=env)
+    assert (done.returncode, done.stdout) == (0, f"{entry.pw_uid}\n"), done.stderr
+
+
+def test_plan_variables_forged_by_a_user_do_not_run_the_command_on_the_host(
+    cluster: Cluster, demo: str, shared: Path
+) -> None:
+    """What the plan travels in is the user's own environment: it can be spoiled, not escaped."""
+    env = {"SLURM_CE_PLAN_PARTS": "1", "SLURM_CE_PLAN_0": "{}"}
+    done = cluster.srun(f"--environment={demo}", "sh", "-c", ". /etc/os-release; echo $ID", env=env)
+    assert done.stdout == "ce-demo\n", done.stderr
+    assert os.listdir(shared) == []

@@ -1,0 +1,195 @@
+"""Two users on one node: neither gets at the other's container."""
+
+import os
+import pwd
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.slurm import procfs
+from tests.slurm.cluster import ALICE, BOB, Cluster, Completed
+from tests.slurm.job import Job, started
+from tests.slurm.leftovers import helpers, is_helper
+from tests.slurm.procfs import Process
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+_SECRET = "xyzzy-4711"
+
+
+@pytest.fixture
+def victim(cluster: Cluster, tidy: None) -> Iterator[tuple[Job, list[Process]]]:
+    """Alice's step and all processes that belong to it; Bob's runs on the same node."""
+    del tidy  # comes first, so that it looks when all has ended
+    edf = cluster.edf(f'[env]\nSECRET = "{_SECRET}"\n')
+    script = "echo up; read line; echo $line"
+    with (
+        started(cluster, "srun", "-w", "n1", f"--environment={edf}", "sh", "-c", script) as job,
+        started(
+            cluster, "srun", "-w", "n1", f"--environment={edf}", "sh", "-c", script, user=BOB
+        ) as other,
+    ):
+        job.wait_for_lines(1)
+        other.wait_for_lines(1)
+        uid = pwd.getpwnam(ALICE).pw_uid
+        yield (
+            job,
+            [p for p in procfs.living(uid) if is_helper(p) or "container-engine" in p.mounts()],
+        )
+
+
+def _attack(cluster: Cluster, script: str, *args: str) -> Completed:
+    """What Bob gets from a Python script; it prints every success."""
+    return cluster.run(["python3", "-c", script, *args], user=BOB)
+
+
+_ATTACKS = """
+import ctypes, os, signal, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def attempt(what, act):
+    try:
+        result = act()
+    except OSError:
+        return
+    print(what, result)
+def call(number, *args):
+    result = libc.syscall(number, *args)
+    if result < 0:
+        raise OSError(ctypes.get_errno(), "")
+    return result
+for pid in map(int, sys.argv[1:]):
+    for name in ("environ", "maps", "auxv", "stack", "io"):
+        attempt(f"{pid} {name}", lambda: open(f"/proc/{pid}/{name}").read(1))
+    for name in ("root", "cwd", "fd", "map_files"):
+        attempt(f"{pid} {name}", lambda: os.listdir(f"/proc/{pid}/{name}/"))
+    attempt(f"{pid} exe", lambda: os.readlink(f"/proc/{pid}/exe"))
+    for name in ("user", "mnt", "pid", "net"):
+        attempt(f"{pid} ns/{name}", lambda: os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY))
+    attempt(f"{pid} mem", lambda: os.open(f"/proc/{pid}/mem", os.O_RDONLY))
+    attempt(f"{pid} kill", lambda: os.kill(pid, signal.SIGKILL))
+    attempt(f"{pid} ptrace", lambda: call(101, 16, pid, 0, 0))
+    attempt(f"{pid} pidfd_getfd", lambda: call(438, os.pidfd_open(pid), 0, 0))
+    attempt(f"{pid} setns", lambda: call(308, os.pidfd_open(pid), 0x10000000))
+    attempt(f"{pid} setpriority", lambda: os.setpriority(os.PRIO_PROCESS, pid, 19))
+    attempt(f"{pid} affinity", lambda: os.sched_setaffinity(pid, {0}))
+print("tried", len(sys.argv) - 1)
+"""
+
+
+def test_another_user_can_neither_join_read_nor_stop_any_process_of_a_container(
+    cluster: Cluster, victim: tuple[Job, list[Process]]
+) -> None:
+    job, processes = victim
+    names = {process.comm for process in processes}
+    assert {"ce-guard", "squashfuse_ll", "conmon", ".ce-init", "sh"} <= names
+    done = _attack(cluster, _ATTACKS, *(str(process.pid) for process in processes))
+    assert (done.stdout, done.stderr) == (f"tried {len(processes)}\n", "")
+    job.write("unharmed\n")
+    assert job.wait().stdout == "up\nunharmed\n"
+
+
+def test_another_users_container_does_not_help_to_attack(
+    cluster: Cluster, victim: tuple[Job, list[Process]]
+) -> None:
+    """In a user namespace of one's own one has capabilities; they are worth nothing outside."""
+    job, processes = victim
+    edf = cluster.edf()
+    pids = [str(process.pid) for process in processes]
+    done = cluster.srun(
+        "-w", "n1", f"--environment={edf}", "python3", "-c", _ATTACKS, *pids, user=BOB
+    )
+    assert (done.stdout, done.stderr) == (f"tried {len(processes)}\n", "")
+    job.write("unharmed\n")
+    assert job.wait().stdout == "up\nunharmed\n"
+
+
+@pytest.mark.usefixtures("victim")
+def test_no_command_line_shows_what_is_in_a_containers_environment(cluster: Cluster) -> None:
+    # the pattern is written so that it does not find itself
+    script = f"cat /proc/[0-9]*/cmdline | tr '\\0' '\\n' | grep -c '{_SECRET[:-1]}[{_SECRET[-1]}]'"
+    assert cluster.run(["sh", "-c", script], user=BOB).stdout == "0\n"
+
+
+@pytest.mark.usefixtures("victim")
+def test_slurm_shows_nobody_what_is_in_a_plan(cluster: Cluster) -> None:
+    script = "scontrol -d show job; scontrol -d show step"
+    done = cluster.run(["sh", "-c", script], user=BOB)
+    assert "JobId=" in done.stdout
+    assert _SECRET not in done.stdout
+    assert "PLAN" not in done.stdout
+
+
+@pytest.mark.usefixtures("victim")
+def test_the_image_of_another_users_container_is_mounted_nowhere_one_can_see(
+    cluster: Cluster,
+) -> None:
+    session = cluster.prefix / "libexec" / "container-engine" / "session"
+    script = f"ls -A {session}; grep -c -e squashfuse -e {session} /proc/self/mountinfo"
+    assert cluster.run(["sh", "-c", script], user=BOB).stdout == "0\n"
+
+
+def test_the_remembered_plan_of_a_user_is_the_users_alone(cluster: Cluster, demo: str) -> None:
+    assert cluster.srun(f"--environment={demo}", "true").returncode == 0
+    memos = list((cluster.home() / ".cache" / "container-engine").rglob("*"))
+    files = [path for path in memos if path.is_file()]
+    assert files
+    assert {oct(path.stat().st_mode & 0o077) for path in files} == {"0o0"}
+
+
+def test_helpers_hold_nothing_of_slurmstepds(cluster: Cluster, demo: str) -> None:
+    """One that kept a pipe or a socket of the step would keep srun waiting, or give it away."""
+    with started(cluster, "srun", f"--environment={demo}", "sh", "-c", "echo up; read line") as job:
+        job.wait_for_lines(1)
+        for process in helpers():
+            directory = Path("/proc") / str(process.pid) / "fd"
+            files = [os.readlink(directory / name) for name in os.listdir(directory)]
+            spool = [name for name in files if str(cluster.dir / "spool") in name]
+            assert spool == [], process
+            assert not [name for name in files if "slurm" in name], process
+
+
+def test_helpers_run_as_the_user_without_any_root_id(cluster: Cluster, demo: str) -> None:
+    with started(cluster, "srun", f"--environment={demo}", "sh", "-c", "echo up; read line") as job:
+        job.wait_for_lines(1)
+        everything = [p for p in procfs.processes() if is_helper(p) and p.lives]
+        uid = pwd.getpwnam(ALICE).pw_uid
+        assert len(everything) >= 4
+        for process in everything:
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            ids = next(line for line in status.splitlines() if line.startswith("Uid:"))
+            assert set(ids.split()[1:]) == {str(uid)}, process
+
+
+def test_a_user_cannot_choose_what_the_nodes_run(cluster: Cluster, shared: Path) -> None:
+    """Neither PATH, nor Python's variables, nor Podman's change what starts a container."""
+    marker = shared / "ran"
+    tools = cluster.scratch / "evil"
+    tools.mkdir(exist_ok=True)
+    for name in ("podman", "crun", "conmon", "squashfuse_ll", "python3", "ce", "json.py", "os.py"):
+        file = tools / name
+        file.write_text(f"#!/bin/sh\ntouch {marker}\n")
+        file.chmod(0o755)
+    env = {
+        "PATH": f"{tools}:/usr/bin:/bin",
+        "PYTHONPATH": str(tools),
+        "PYTHONHOME": str(tools),
+        "CONTAINERS_CONF": f"{tools}/containers.conf",
+        "LD_PRELOAD": f"{tools}/podman",
+        "LD_LIBRARY_PATH": str(tools),
+    }
+    (tools / "containers.conf").write_text(f'[engine]\nconmon_path = ["{tools}/conmon"]\n')
+    edf = cluster.edf()
+    done = cluster.srun(f"--environment={edf}", "cat", "/etc/os-release", env=env)
+    assert "ID=ce-demo" in done.stdout, done.stderr
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_to_a_tasks_process_group_does_not_reach_the_helpers(
+    cluster: Cluster, demo: str, number: signal.Signals
+) -> None:
+    script = f"trap '' {number.name[3:]}; kill -{number.name[3:]} 0; cat /etc/os-release"
+    done = cluster.srun(f"--environment={demo}", "sh", "-c", script)
+    assert "ID=ce-demo" in done.stdout, done.stderr
