@@ -12,11 +12,18 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+FIRST_VERSION = "0.1"
 
 
 def render(model: type[BaseModel]) -> str:
-    """The schema as it is checked in: the same text for the same model."""
+    """The schema as it is checked in: the same text for the same model.
+
+    Every key says since which version there is one; a key of the first need not be told so.
+    """
     schema = {"$schema": DIALECT, **model.model_json_schema(by_alias=True)}
+    for part in (schema, *schema.get("$defs", {}).values()):
+        for key in part.get("properties", {}).values():
+            key.setdefault("since", FIRST_VERSION)
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 

@@ -21,21 +21,38 @@ class SiteConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    version: Literal[1] = Field(1, description="version of this format")
-    edf_dir: str = Field("/etc/edf", description="where EDFs of the site lie")
-    image_store: str | None = Field(
-        None, description="imported images, where neither EDF_IMAGESTORE nor SCRATCH is set"
+    version: Literal[1] = Field(1, description="version of this format", examples=[1])
+    edf_dir: str = Field(
+        "/etc/edf", description="where EDFs of the site lie", examples=["/etc/edf"]
     )
-    entrypoint: bool = Field(False, description="run an image's entrypoint if no EDF decides")
+    image_store: str | None = Field(
+        None,
+        description="imported images, where neither EDF_IMAGESTORE nor SCRATCH is set",
+        examples=["/scratch/images"],
+    )
+    entrypoint: bool = Field(
+        False, description="run an image's entrypoint if no EDF decides", examples=[True]
+    )
     deferred_variables: tuple[str, ...] = Field(
         ("SLURM_*", "SLURMD_*", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
         description="names that only exist on compute nodes; a trailing * stands for any rest",
+        examples=[["SLURM_*", "SITE_NODE_ID"]],
     )
-    start_timeout_s: float = Field(120, gt=0, description="a container that starts later failed")
-    import_timeout_s: float = Field(3600, gt=0, description="limit for the import of one image")
-    tmpfs_size: str = Field("50%", description="limit of what a container may write")
-    hooks_dirs: tuple[str, ...] = Field((), description="OCI hook directories")
-    root_remap: bool = Field(False, description="users are root in their containers")
+    start_timeout_s: float = Field(
+        120, gt=0, description="a container that starts later failed", examples=[60]
+    )
+    import_timeout_s: float = Field(
+        3600, gt=0, description="limit for the import of one image", examples=[7200]
+    )
+    tmpfs_size: str = Field(
+        "50%", description="limit of what a container may write", examples=["16g"]
+    )
+    hooks_dirs: tuple[str, ...] = Field(
+        (), description="OCI hook directories", examples=[["/etc/containers/oci/hooks.d"]]
+    )
+    root_remap: bool = Field(
+        False, description="users are root in their containers", examples=[True]
+    )
 
     def is_deferred(self, name: str) -> bool:
         """Whether a variable that is undefined at submit exists on the node."""

@@ -1,6 +1,7 @@
 """The keys of an EDF and their types: the source of every check and of the JSON Schema.
 
 pydantic serves here because the same class judges what users write and describes it to editors.
+A key that is new says `json_schema_extra={"since": "VERSION"}`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,6 @@ from pydantic import (
     WrapValidator,
 )
 from typing_extensions import TypeAliasType
-
-Since = "0.1"
 
 
 def _one_or_more(value: object) -> object:
@@ -56,61 +55,53 @@ class Document(BaseModel):
         default=[],
         description="Names or paths of the EDFs to inherit from, in order; later ones win.",
         examples=["common", ["common", "./ml.toml"]],
-        json_schema_extra={"since": Since},
     )
     image: str | None = Field(
         default=None,
         description="Container image: a registry reference or the path of a SquashFS file. "
         "The empty string means: on purpose no container. May come from a base environment.",
         examples=["ubuntu:24.04", "nvcr.io#nvidia/pytorch:24.05-py3", "${SCRATCH}/x.sqsh"],
-        json_schema_extra={"since": Since},
     )
     workdir: str | None = Field(
         default=None,
         description="Initial directory in the container; by default the image's.",
         examples=["/workspace"],
-        json_schema_extra={"since": Since},
     )
     entrypoint: bool | None = Field(
         default=None,
         description="Whether the image's ENTRYPOINT runs before tasks; absent: the site decides.",
-        json_schema_extra={"since": Since},
+        examples=[False],
     )
     writable: bool | None = Field(
         default=None,
         description="Whether the container's file system can be written; true if absent.",
-        json_schema_extra={"since": Since},
+        examples=[False],
     )
     mounts: Strings = Field(
         default=[],
         description="SOURCE:DESTINATION[:FLAGS], or PATH alone for the same path on both sides; "
         "FILE:DESTINATION:sqsh for a SquashFS file; tmpfs:DESTINATION[:size=…+mode=…].",
         examples=[["/scratch", "${HOME}/data:/data:ro", "tmpfs:/tmp:size=1g"]],
-        json_schema_extra={"since": Since},
     )
     devices: Strings = Field(
         default=[],
         description="CDI names or paths of devices.",
         examples=[["nvidia.com/gpu=all", "/dev/gdrdrv"]],
-        json_schema_extra={"since": Since},
     )
     env: dict[str, str] = Field(
         default={},
         description='Environment variables for the container; "" unsets one, whatever its source.',
         examples=[{"OMP_NUM_THREADS": "8", "PATH": "/opt/mine/bin:${image:PATH}"}],
-        json_schema_extra={"since": Since},
     )
     annotations: Annotations = Field(
         default={},
         description="Annotations for hooks and the OCI runtime: nested tables or dotted keys.",
         examples=[{"com.hooks.cxi.enabled": "true"}],
-        json_schema_extra={"since": Since},
     )
     startup: Strings = Field(
         default=[],
         description="Shell lines that run once per node inside the container, before any task.",
         examples=[["source /opt/venv/bin/activate"]],
-        json_schema_extra={"since": Since},
     )
 
 

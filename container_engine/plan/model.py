@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 
 VERSION: Literal[1] = 1
+_FROM = "file:line that asks for it, or words where no file does"
 
 Operator: TypeAlias = Literal["", ":-", "-", ":+", "+", ":?", "?"]
 
@@ -23,9 +24,9 @@ class _Frozen(BaseModel):
 class Variable(_Frozen):
     """`${var<op>word}`, which only the compute node can look up."""
 
-    var: str
-    op: Operator = ""
-    word: Text = ""
+    var: str = Field(description="name of a variable of the node")
+    op: Operator = Field("", description="as in ${var<op>word}; empty: the value itself")
+    word: Text = Field("", description="what stands behind the operator")
 
 
 # A plain string is literal; a list is joined on the node after its variables have been looked up.
@@ -40,75 +41,77 @@ class Image(_Frozen):
 
     path: str = Field(description="absolute path of a SquashFS file")
     name: str = Field(description="the image as the user wrote it, variables expanded")
-    env: dict[str, str]
-    entrypoint: tuple[str, ...] = ()
-    workdir: str | None = None
+    env: dict[str, str] = Field(description="variables that the image brings along")
+    entrypoint: tuple[str, ...] = Field((), description="what the image wants run first")
+    workdir: str | None = Field(None, description="where the image wants commands to start")
     digest: str | None = Field(None, description="of the registry's manifest, sha256:…")
     source: str = Field("", description="where env, entrypoint and workdir were read")
-    origin: str = Field("", alias="from")
+    origin: str = Field("", alias="from", description=_FROM)
 
 
 class Mount(_Frozen):
     """Sources and targets are absolute once their variables are known."""
 
-    kind: Literal["bind", "squashfs", "tmpfs"]
-    source: Text
-    target: Text
-    options: tuple[str, ...] = ()
-    origin: str = Field(alias="from")
+    kind: Literal["bind", "squashfs", "tmpfs"] = Field(description="what is mounted")
+    source: Text = Field(description="a path of the host; of a tmpfs the word tmpfs")
+    target: Text = Field(description="a path in the container")
+    options: tuple[str, ...] = Field((), description="flags, in the order of writing")
+    origin: str = Field(alias="from", description=_FROM)
 
 
 class Device(_Frozen):
     """A CDI name or the path of a device node."""
 
-    name: Text
-    cdi: bool
-    origin: str = Field(alias="from")
+    name: Text = Field(description="vendor.com/class=name, or a path of the host")
+    cdi: bool = Field(description="whether it is a CDI name")
+    origin: str = Field(alias="from", description=_FROM)
 
 
 class EnvEntry(_Frozen):
     """A variable of the tasks; null removes it, whatever its source."""
 
-    name: str
-    value: Text | None
-    origin: str = Field(alias="from")
+    name: str = Field(description="name of the variable")
+    value: Text | None = Field(description="null: the variable is removed")
+    origin: str = Field(alias="from", description=_FROM)
 
 
 class StartupLine(_Frozen):
-    line: Text
-    origin: str = Field(alias="from")
+    line: Text = Field(description="a line for a shell in the container")
+    origin: str = Field(alias="from", description=_FROM)
 
 
 class Settings(_Frozen):
     """What the site decided."""
 
-    start_timeout_s: float = Field(120, gt=0)
-    tmpfs_size: str = "50%"
-    hooks_dirs: tuple[str, ...] = ()
-    root_remap: bool = False
+    start_timeout_s: float = Field(120, gt=0, description="limit for the start, in seconds")
+    tmpfs_size: str = Field("50%", description="limit of what a container may write")
+    hooks_dirs: tuple[str, ...] = Field((), description="directories of OCI hooks")
+    root_remap: bool = Field(False, description="users are root in their containers")
 
 
 class LaunchPlan(_Frozen):
     """One launch. `to_json` is what travels to the nodes and what `ce plan --json` prints."""
 
-    version: Literal[1] = VERSION
+    version: Literal[1] = Field(VERSION, description="of this format")
     engine: str = Field(description="version of the container engine that made the plan")
     name: str = Field(description="the EDF as the user asked for it")
     files: tuple[str, ...] = Field(description="the EDF files, in the order of evaluation")
-    image: Image
-    workdir: Text
-    workdir_from: str
-    writable: bool = True
-    writable_from: str = "default"
+    image: Image = Field(description="what the container starts from")
+    workdir: Text = Field(description="where commands start")
+    workdir_from: str = Field(description=_FROM)
+    writable: bool = Field(True, description="whether the file system can be written")
+    writable_from: str = Field("default", description=_FROM)
     entrypoint: tuple[str, ...] = Field((), description="run before the tasks; empty: nothing")
-    entrypoint_from: str = "default"
-    mounts: tuple[Mount, ...] = ()
-    devices: tuple[Device, ...] = ()
-    env: tuple[EnvEntry, ...] = ()
-    annotations: dict[str, str] = Field(default_factory=dict)
-    annotations_from: dict[str, str] = Field(default_factory=dict)
-    startup: tuple[StartupLine, ...] = ()
-    settings: Settings = Settings()
+    entrypoint_from: str = Field("default", description=_FROM)
+    mounts: tuple[Mount, ...] = Field((), description="in the order of mounting")
+    devices: tuple[Device, ...] = Field((), description="that the container gets")
+    env: tuple[EnvEntry, ...] = Field((), description="what the EDF says, sorted by name")
+    annotations: dict[str, str] = Field(
+        default_factory=dict, description="for hooks and the OCI runtime, by dotted name"
+    )
+    annotations_from: dict[str, str] = Field(default_factory=dict, description=_FROM)
+    startup: tuple[StartupLine, ...] = Field((), description="run once per node before tasks")
+    settings: Settings = Field(Settings(), description="what the site decided")
 
     def to_json(self) -> str:
         """One line. Bytes that are not UTF-8 (PEP 383) survive: JSON writes them as "\\udcff"."""

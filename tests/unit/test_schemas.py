@@ -1,0 +1,166 @@
+"""The schemas judge as the engine does, as far as a schema can, by a validator that is not ours."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from container_engine.cli.main import main
+from container_engine.edf.document import KEYS
+from container_engine.plan.model import Image, LaunchPlan
+
+ROOT = Path(__file__).parents[2]
+SCHEMAS = ROOT / "edf_schemas"
+DATA = ROOT / "tests" / "data" / "edf"
+NAMES = ("edf", "plan", "site")
+# What is wrong with these a schema can see: types and unknown keys.
+BAD_BY_SCHEMA = [
+    "1-base-as-a-table",
+    "1-devices-as-a-string",
+    "1-dotted-variable",
+    "1-entrypoint-as-a-string",
+    "1-env-as-array-of-tables",
+    "1-every-type-wrong",
+    "1-hooks-outside-of-annotations",
+    "1-image-as-an-array",
+    "1-integer-as-variable",
+    "1-key-below-annotations",
+    "1-key-below-env",
+    "1-mounts-as-a-string",
+    "1-mounts-as-a-table",
+    "1-number-in-an-array",
+    "1-problems-in-several-keys",
+    "1-startup-as-a-string",
+    "1-string-for-a-boolean",
+    "1-unknown-key",
+    "1-unknown-key-in-capitals",
+    "1-unknown-key-of-another-tool",
+    "1-unknown-key-without-a-neighbour",
+    "1-word-for-a-boolean",
+    "1-date-as-image",
+    "1-toml-too-deep",
+    "8-array-of-tables",
+    "8-arrays-and-dates",
+]
+
+
+def schema(name: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((SCHEMAS / f"{name}.json").read_text("utf-8"))
+    return document
+
+
+def validator(name: str) -> Draft202012Validator:
+    return Draft202012Validator(schema(name))
+
+
+def edf(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text("utf-8-sig").replace("\r\n", "\n"))
+
+
+def parts(document: dict[str, Any]) -> list[dict[str, Any]]:
+    return [document, *document.get("$defs", {}).values()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_schema_is_one_of_its_draft(name: str) -> None:
+    assert schema(name)["$schema"] == Draft202012Validator.META_SCHEMA["$id"]
+    Draft202012Validator.check_schema(schema(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_key_has_a_description_and_a_version(name: str) -> None:
+    for part in parts(schema(name)):
+        for key, described in part.get("properties", {}).items():
+            assert described.get("description"), key
+            assert described.get("since"), key
+
+
+@pytest.mark.parametrize("name", ["edf", "site"])
+def test_every_key_that_people_write_has_an_example_that_is_valid(name: str) -> None:
+    judge = validator(name)
+    for key, described in schema(name)["properties"].items():
+        assert described["examples"], key
+        for example in described["examples"]:
+            judge.validate({key: example})
+
+
+def test_the_schema_knows_the_keys_of_the_loader() -> None:
+    assert set(schema("edf")["properties"]) == set(KEYS)
+
+
+@pytest.mark.parametrize("path", sorted(DATA.glob("good/*.toml")), ids=lambda path: path.stem)
+def test_good_files_are_good_by_the_schema(path: Path) -> None:
+    validator("edf").validate(edf(path))
+
+
+@pytest.mark.parametrize("name", BAD_BY_SCHEMA)
+def test_bad_files_are_bad_by_the_schema(name: str) -> None:
+    assert not validator("edf").is_valid(edf(DATA / "bad" / f"{name}.toml"))
+
+
+def test_no_other_bad_file_is_bad_by_the_schema() -> None:
+    """So that an editor never marks what the engine only finds out later."""
+    found = set()
+    for path in DATA.glob("bad/*.toml"):
+        try:
+            document = edf(path)
+        except (ValueError, RecursionError):
+            continue
+        if not validator("edf").is_valid(document):
+            found.add(path.stem)
+    assert found == set(BAD_BY_SCHEMA)
+
+
+def test_a_plan_is_valid_by_its_schema_and_a_changed_one_is_not() -> None:
+    image = Image(path="/i.sqsh", name="i", env={"PATH": "/bin"})
+    plan = LaunchPlan(
+        engine="0.1.0", name="e", files=("/e",), image=image, workdir="/", workdir_from=""
+    )
+    document = json.loads(plan.to_json())
+    validator("plan").validate(document)
+    for change in ({"version": 2}, {"mounts": "/a"}, {"unknown": 1}, {"image": None}):
+        assert not validator("plan").is_valid(document | change), change
+
+
+def test_a_site_configuration_is_judged() -> None:
+    validator("site").validate({"version": 1, "edf_dir": "/etc/edf", "tmpfs_size": "1g"})
+    assert not validator("site").is_valid({"edf_dirs": "/etc/edf"})
+    assert not validator("site").is_valid({"start_timeout_s": 0})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ce_schema_prints_what_is_checked_in(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema", name]) == 0
+    assert capsys.readouterr().out == (SCHEMAS / f"{name}.json").read_text("utf-8")
+
+
+def test_an_installed_engine_needs_no_schema_files(tmp_path: Path) -> None:
+    """The package alone, without the checkout around it."""
+    (tmp_path / "container_engine").symlink_to(ROOT / "container_engine")
+    program = "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    program += "from container_engine.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    argv = [sys.executable, "-c", program, str(tmp_path), "schema", "edf"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == schema("edf")
+
+
+def test_the_files_for_editors_name_schemas_that_exist() -> None:
+    rules = tomllib.loads((SCHEMAS / "taplo.toml").read_text("utf-8"))["rule"]
+    assert all((SCHEMAS / rule["schema"]["path"]).is_file() for rule in rules)
+    catalog = json.loads((SCHEMAS / "catalog.json").read_text("utf-8"))
+    for entry in catalog["schemas"]:
+        assert (SCHEMAS / Path(entry["url"]).name).is_file()
+    assert catalog["schemas"][0]["fileMatch"] == rules[0]["include"]
+
+
+def test_the_page_for_editors_names_what_is_there() -> None:
+    page = (ROOT / "docs/guide/editor.md").read_text("utf-8")
+    for name in ("taplo.toml", "catalog.json"):
+        assert f"edf_schemas/{name}" in page
+        assert (SCHEMAS / name).is_file()
+    assert "#:schema ./edf.json" in page
