@@ -176,16 +176,32 @@ static int read_pid(struct guard *guard, const char *path, pid_t *pid)
 	return 0;
 }
 
+static int has_name(int process_dir, const char *name)
+{
+	char comm[32] = "";
+	CE_AUTO_FD fd = openat(process_dir, "comm", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd >= 0 ? read(fd, comm, sizeof comm - 1) : -1;
+
+	return n > 0 && strncmp(comm, name, (size_t)n - 1) == 0 && strlen(name) == (size_t)n - 1;
+}
+
+/* In execve the kernel gives a process its new name first: for a moment the environment then reads
+ * as empty, which Podman never makes it. */
+static int has_environment(int process_dir)
+{
+	char first;
+	CE_AUTO_FD fd = openat(process_dir, "environ", O_RDONLY | O_CLOEXEC);
+
+	return fd >= 0 && read(fd, &first, 1) == 1;
+}
+
 /* `podman run -d` can return before the container's first process has called execve; until then its
  * environment is the runtime's. An entrypoint runs before it, for as long as it likes: the launcher
  * has the deadline. */
 static int wait_for_init(struct guard *guard, int process_dir, const char *name)
 {
 	for (int pause = 0;; pause = pause < 20 ? pause + 1 : 20) {
-		char comm[32] = "";
-		CE_AUTO_FD fd = openat(process_dir, "comm", O_RDONLY | O_CLOEXEC);
-		ssize_t n = fd >= 0 ? read(fd, comm, sizeof comm - 1) : -1;
-		if (n > 0 && strncmp(comm, name, (size_t)n - 1) == 0 && strlen(name) == (size_t)n - 1)
+		if (has_name(process_dir, name) && has_environment(process_dir))
 			return 0;
 		if (guard_events(guard, pause) < 0)
 			return -1;
@@ -224,7 +240,7 @@ static const struct operation {
 	{ "fuse", 2, op_fuse },		      { "overlay", 4, op_overlay },
 	{ "served", 1, op_served },	      { "root-dir", 2, op_root_dir },
 	{ "root-entry", 4, op_root_entry },   { "podman", 1, op_podman },
-	{ "container", 2, op_container },
+	{ "container", 2, op_container },     { "bind", 2, guard_bind },
 };
 
 static const struct operation *find_operation(const char *name)
