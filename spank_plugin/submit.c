@@ -75,14 +75,13 @@ int ce_submit_plan(const struct ce_config *config, const char *caller, const cha
 	*plan = NULL;
 	if (pipe2(ends, O_CLOEXEC) < 0)
 		return ce_fail(err, "cannot start the planner: %s", strerror(errno));
-	CE_AUTO_FD output = ends[0];
 	int rc = spawn_planner(config, caller, environment, ends[1], &pid);
 	close(ends[1]);
+	CE_AUTO_FREE char *text = rc == 0 ? ce_read_all(ends[0], MAX_PLAN, &size) : NULL;
+	int read_errno = errno;
+	close(ends[0]);
 	if (rc != 0)
 		return ce_fail(err, "cannot start %s: %s", config->plan, strerror(rc));
-	CE_AUTO_FREE char *text = ce_read_all(output, MAX_PLAN, &size);
-	int read_errno = errno;
-	ce_close_fd(&output);
 	int status = planner_status(pid);
 	/* first: a planner whose output is not read to its end is killed by that */
 	if (text == NULL)
