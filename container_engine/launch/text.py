@@ -37,10 +37,13 @@ def parse_json(text: str) -> Any:  # noqa: ANN401  # that is what JSON is
 
         return json.loads(text)
     settings: Any = _ScannerSettings()
+    document = text.strip(" \t\n\r")
     try:
-        value, _end = make_scanner(settings)(text, 0)
+        value, end = make_scanner(settings)(document, 0)
     except StopIteration:
         raise ValueError("not a JSON document") from None
+    if end != len(document):
+        raise ValueError("something stands behind the JSON document")
     return value
 
 
