@@ -1,0 +1,67 @@
+"""The guard's report as one line for a person."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from container_engine.launch.failure import LaunchError, explain
+
+
+def test_a_failure_means_125_unless_it_says_otherwise() -> None:
+    assert LaunchError("x").code == 125
+    assert LaunchError("x", 127).code == 127
+
+
+def test_the_kernels_reason_comes_last() -> None:
+    assert explain("overlay\n2\ncannot mount the image's overlay\n") == (
+        "cannot mount the image's overlay: No such file or directory"
+    )
+
+
+def test_without_a_reason_of_the_kernel_there_is_none() -> None:
+    assert explain("container\n0\nthe container's init process ended\n") == (
+        "the container's init process ended"
+    )
+
+
+def test_what_a_helper_printed_last_is_told() -> None:
+    assert explain("fuse\n0\nthe image server ended\nfirst\nlast words\n\n") == (
+        "the image server ended (last words)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("stage", "number", "words"),
+    [
+        ("namespaces", 1, "user namespaces are not permitted on this node"),
+        ("namespaces", 28, "no more user namespaces on this node"),
+        ("fuse", 13, "/dev/fuse may not be opened (it must have mode 0666"),
+        ("fuse", 2, "/dev/fuse does not exist"),
+        ("session", 1, "the kernel refuses to mount /proc"),
+    ],
+)
+def test_misleading_words_of_the_kernel_are_translated(stage: str, number: int, words: str) -> None:
+    assert explain(f"{stage}\n{number}\nwhatever\nlog").startswith(words)
+
+
+def test_podmans_own_error_is_the_message() -> None:
+    log = "time=... level=warning\nError: first\nError: crun: the cause\n"
+    assert explain(f"podman\n0\nPodman ended with exit code 126\n{log}") == (
+        "Podman cannot start the container: crun: the cause"
+    )
+
+
+def test_podman_without_words_still_says_how_it_ended() -> None:
+    assert explain("podman\n0\nPodman was killed by signal 9\n") == (
+        "Podman cannot start the container: Podman was killed by signal 9"
+    )
+
+
+def test_a_hybrid_cgroup_hierarchy_is_explained() -> None:
+    log = "Error: crun: opening file `cgroup.controllers` of the unified hierarchy\n"
+    assert "ask the administrator" in explain(f"podman\n0\nx\n{log}")
+
+
+@given(st.text())
+def test_any_report_is_explained_without_a_mistake(report: str) -> None:
+    assert isinstance(explain(report), str)

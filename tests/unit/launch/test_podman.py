@@ -1,0 +1,178 @@
+"""A container as Podman's command line: pure text."""
+
+import csv
+import io
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from container_engine.launch import podman
+from container_engine.launch.podman import Bind, Container, Paths
+from tests.unit.launch.plans import container
+
+PATHS = Paths("/s", "/libexec/ce-init")
+PRINTABLE = st.text(st.characters(blacklist_characters="\0\r", codec="utf-8"), min_size=1)
+
+
+def arguments(given_container: Container) -> list[str]:
+    return podman.arguments(PATHS, given_container)
+
+
+def values(argv: list[str], option: str) -> list[str]:
+    """What stands behind each `option`, as a word of its own or after an equals sign."""
+    after = [argv[index + 1] for index, word in enumerate(argv) if word == option]
+    return after + [word[len(option) + 1 :] for word in argv if word.startswith(f"{option}=")]
+
+
+def fields(bind: Bind) -> list[str]:
+    """The fields of a mount, read as Podman reads them."""
+    [text] = [
+        m for m in values(arguments(container(bind)), "--mount") if bind.target in m or '"' in m
+    ]
+    [row] = csv.reader(io.StringIO(text, newline=""), strict=True)
+    return row
+
+
+def options(*flags: str, kind: str = "bind") -> set[str]:
+    row = fields(Bind(kind, "/from", "/to", flags))
+    return set(row) - {f"type={kind}", "type=bind", "source=/from", "destination=/to"}
+
+
+# ---- the whole -------------------------------------------------------------------------------
+
+
+def test_the_image_is_the_last_option_and_our_init_what_runs() -> None:
+    argv = arguments(container())
+    assert argv[0] == "podman"
+    assert argv[-3:] == ["--rootfs", "/s/root", podman.INIT_PATH]
+
+
+def test_an_entrypoint_stands_before_our_init() -> None:
+    argv = arguments(container(entrypoint=("/entry", "--flag", "a b")))
+    assert argv[-5:] == ["/s/root", "/entry", "--flag", "a b", podman.INIT_PATH]
+
+
+def test_the_user_is_the_user() -> None:
+    argv = arguments(container(ids=(1000, 1001)))
+    assert values(argv, "--user") == ["1000:1001"]
+    assert values(argv, "--uidmap") == ["1000:0:1"]
+    assert values(argv, "--gidmap") == ["1001:0:1"]
+
+
+def test_only_a_container_that_must_not_be_written_is_read_only() -> None:
+    assert "--read-only" in arguments(container(writable=False))
+    assert "--read-only" not in arguments(container())
+
+
+def test_hook_directories_are_engine_options() -> None:
+    argv = arguments(container(hooks_dirs=("/a", "/b, c")))
+    assert values(argv, "--hooks-dir") == ["/a", '"/b, c"']
+    assert argv.index("run") > argv.index("--hooks-dir=/a")
+
+
+def test_annotations_are_sorted_and_quoted() -> None:
+    argv = arguments(container(annotations={"b": "x,y", "a": "1", "c": '"q"'}))
+    assert values(argv, "--annotation") == ["a=1", '"b=x,y"', '"c=""q"""']
+
+
+def test_devices_are_quoted() -> None:
+    argv = arguments(container(devices=("/dev/a,b", "nvidia.com/gpu=all")))
+    assert values(argv, "--device") == ['"/dev/a,b"', "nvidia.com/gpu=all"]
+
+
+def test_no_option_carries_the_environment() -> None:
+    argv = arguments(container())
+    assert not [word for word in argv if word.split("=")[0] in ("-e", "--env", "--env-file")]
+
+
+# ---- mounts ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["/a b", "/a,b", '/a"b', "/a\nb", "/a'b", "/a=b,c=d", '/",ro,"'])
+def test_odd_names_stay_one_field(name: str) -> None:
+    row = fields(Bind("bind", name, "/to", ()))
+    assert row[:3] == ["type=bind", f"source={name}", "destination=/to"]
+
+
+@given(PRINTABLE, PRINTABLE)
+def test_no_name_adds_an_option(source: str, target: str) -> None:
+    [text] = values(
+        podman.arguments(PATHS, container(Bind("bind", source, target, ()))), "--mount"
+    )[5:]
+    row = next(csv.reader(io.StringIO(text, newline=""), strict=True))
+    assert row == [
+        "type=bind",
+        f"source={source}",
+        f"destination={target}",
+        "bind-propagation=rslave",
+    ]
+
+
+def test_a_mount_is_recursive_and_gets_what_the_host_mounts_later() -> None:
+    assert options() == {"bind-propagation=rslave"}
+
+
+@pytest.mark.parametrize(
+    "flag", ["private", "rprivate", "slave", "rslave", "shared", "rshared", "unbindable"]
+)
+def test_propagation_is_the_users_word(flag: str) -> None:
+    assert options(flag) == {f"bind-propagation={flag}"}
+
+
+@pytest.mark.parametrize("flag", ["ro", "rw", "nosuid", "nodev", "noexec"])
+def test_flags_are_passed_on(flag: str) -> None:
+    assert options(flag) == {flag, "bind-propagation=rslave"}
+
+
+def test_bind_means_without_what_is_mounted_below() -> None:
+    assert "bind-nonrecursive=true" in options("bind")
+    assert "bind-nonrecursive=true" not in options("rbind")
+
+
+def test_flags_that_only_mean_something_to_others_are_dropped() -> None:
+    assert options("x-create=dir") == {"bind-propagation=rslave"}
+
+
+def test_a_squashfs_mount_is_read_only() -> None:
+    assert "ro" in options(kind="squashfs")
+
+
+def test_a_tmpfs_has_size_and_mode_in_podmans_words() -> None:
+    row = fields(Bind("tmpfs", "", "/to", ("size=1G", "mode=0700", "noexec")))
+    assert row == [
+        "type=tmpfs",
+        "destination=/to",
+        "tmpfs-size=1G",
+        "tmpfs-mode=0700",
+        "noexec",
+    ]
+
+
+# ---- the environment -------------------------------------------------------------------------
+
+
+@given(st.dictionaries(st.from_regex(r"[A-Z_]+", fullmatch=True), PRINTABLE))
+def test_the_configuration_is_toml_with_every_value_whole(variables: dict[str, str]) -> None:
+    document = tomllib.loads(podman.configuration(variables))
+    assert document["containers"]["env"] == [f"{k}={v}" for k, v in sorted(variables.items())]
+
+
+def test_a_carriage_return_survives() -> None:
+    document = tomllib.loads(podman.configuration({"A": "x\r\ny\r"}))
+    assert document["containers"]["env"] == ["A=x\r\ny\r"]
+
+
+def test_the_storage_configuration_is_toml_and_below_the_session() -> None:
+    storage = tomllib.loads(podman.STORAGE_CONFIGURATION)["storage"]
+    assert storage["driver"] == "vfs"
+    assert {storage["graphroot"], storage["runroot"]} == {"/proc/1/cwd/store", "/proc/1/cwd/run"}
+
+
+def test_podmans_own_environment_points_into_the_session() -> None:
+    variables = podman.environment(PATHS, 1000, 1001)
+    for name in ("HOME", "XDG_RUNTIME_DIR", "TMPDIR", "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF"):
+        assert variables[name].startswith("/s/")
+    assert variables["_CONTAINERS_ROOTLESS_UID"] == "1000"
+    assert variables["_CONTAINERS_ROOTLESS_GID"] == "1001"
