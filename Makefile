@@ -44,6 +44,7 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.build
 	@touch $@
 
 install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-engine)
+	@install -D -m 0644 docs/man/ce.1 $(PREFIX)/share/man/man1/ce.1
 	@$(MAKE) -s -C spank_plugin install PREFIX=$(PREFIX)
 	@set -e; for script in $(SCRIPTS); do \
 		name=$$(basename $$script _script.py.in); \

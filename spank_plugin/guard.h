@@ -2,6 +2,7 @@
  * ce-guard, internal: the process that owns everything a container needs on a node.
  * guard.c        life: namespaces, events, reports, the end
  * guard_ops.c    the operations of the specification, in the order the launcher wrote them
+ * guard_bind.c   bind mounts with flags
  * guard_root.c   files inside the image's root that a start must make sure of
  */
 #ifndef CE_GUARD_H
@@ -49,6 +50,9 @@ int guard_run_operations(struct guard *guard, char *specification, size_t size);
 
 /* Sends the ready report: descriptors of the namespaces, the environment, ourselves. */
 int guard_report_ready(struct guard *guard, int process_dir);
+
+/* bind SOURCE TARGET FLAG…: a bind mount with flags of its own, for Podman to bind from. */
+int guard_bind(struct guard *guard, char **args);
 
 int guard_make_root_dir(struct guard *guard, const char *root, const char *path);
 int guard_make_root_entry(struct guard *guard, const char *root, const char *path, const char *id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from container_engine.launch.failure import LaunchError
 from container_engine.launch.text import resolve
 
 TYPE_CHECKING = False
@@ -9,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+# MAX_ARG_STRLEN of the kernel less the NUL: the longest NAME=value that execve takes.
+MAX_VARIABLE = 131071
 # Podman's own additions to every container; they say nothing about this one.
 _PODMANS_OWN = frozenset(["TERM", "HOSTNAME", "HOME", "container"])
 # What the shell of an entrypoint sets for itself.
@@ -32,7 +35,19 @@ def edf_settings(plan: Mapping[str, Any], node: Mapping[str, str]) -> dict[str, 
 def for_container(plan: Mapping[str, Any], edf: Mapping[str, str | None]) -> dict[str, str]:
     """What the container itself is started with, for hooks and entrypoint to see."""
     merged: dict[str, str | None] = {**plan["image"]["env"], **edf}
-    return {name: value for name, value in merged.items() if value is not None}
+    given = {name: value for name, value in merged.items() if value is not None}
+    for name, value in given.items():
+        check_size(name, value)
+    return given
+
+
+def check_size(name: str, value: str) -> None:
+    """Refuses a variable that execve would refuse, with a reason that names nothing."""
+    size = len(f"{name}={value}".encode("utf-8", "surrogateescape"))
+    if size > MAX_VARIABLE:
+        raise LaunchError(
+            f"env.{name}: has {size} bytes with its name; Linux allows {MAX_VARIABLE}"
+        )
 
 
 def for_tasks(

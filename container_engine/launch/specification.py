@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     Operation = tuple[str, Sequence[str]]
 
 
+# crun 1.8 applies these to a bind mount only together with ro (see spank_plugin/guard_bind.c)
+_FORGOTTEN = frozenset(["nosuid", "nodev", "noexec"])
+
+
 class Person:
     """The user as the container's /etc/passwd and /etc/group shall know them."""
 
@@ -35,7 +39,8 @@ def operations(
     person: Person,
     tmpfs_size: str,
 ) -> list[Operation]:
-    served, container.mounts = _served_mounts(paths, container.mounts)
+    served, binds = _served_mounts(paths, container.mounts)
+    flagged, container.mounts = _flagged_mounts(paths, binds)
     engine_environment = podman.environment(paths, person.uid, person.gid)
     return [
         ("session", [tmpfs_size, paths.session]),
@@ -49,6 +54,7 @@ def operations(
         ("file", [paths.at("storage.conf"), podman.STORAGE_CONFIGURATION]),
         ("overlay", [paths.at(d) for d in ("image", "changes", "work", "root")]),
         *(("served", [directory]) for _source, directory in served),
+        *flagged,
         *_person(paths, person),
         ("podman", podman.arguments(paths, container)),
         ("container", [paths.at("init.pid"), podman.INIT_NAME]),
@@ -68,6 +74,19 @@ def _served_mounts(
             served.append((mount.source, source))
         binds.append(Bind(mount.kind, source, mount.target, mount.options))
     return served, binds
+
+
+def _flagged_mounts(paths: Paths, mounts: Sequence[Bind]) -> tuple[list[Operation], list[Bind]]:
+    """Mounts whose flags the runtime forgets are bound by the guard first, with them."""
+    steps: list[Operation] = []
+    binds = []
+    for mount in mounts:
+        source = mount.source
+        if mount.kind == "bind" and _FORGOTTEN.intersection(mount.options):
+            source = paths.at(f"bind{len(steps)}")
+            steps.append(("bind", [mount.source, source, *mount.options]))
+        binds.append(Bind(mount.kind, source, mount.target, mount.options))
+    return steps, binds
 
 
 def _person(paths: Paths, person: Person) -> list[Operation]:

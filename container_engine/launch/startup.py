@@ -26,7 +26,7 @@ _TRAP = f"""trap 'ce_code=$?; [ $ce_code = 0 ] || echo "{_MARK} $ce_step $ce_cod
 _CHOOSE_SHELL = (
     'if command -v bash >/dev/null 2>&1; then exec bash -e -c "$1"; fi; exec sh -e -c "$1"'
 )
-_KEPT_OUTPUT = 2000
+_KEPT_OUTPUT, _KEPT_LINES = 2000, 8
 
 
 def script(lines: Sequence[str], output: int) -> str:
@@ -113,7 +113,8 @@ def _describe(
     index = int(number) if number.isdigit() and int(number) < len(lines) else None
     where = steps[0]["from"] if index is None else f"{steps[index]['from']}: '{lines[index]}'"
     what = f"not done within {timeout_s:g} s" if code is None else f"exit code {code}"
-    said = (printed if mark else log).strip()[-_KEPT_OUTPUT:]
+    lines_said = (printed if mark else log).strip()[-_KEPT_OUTPUT:].splitlines()
+    said = " / ".join(lines_said[-_KEPT_LINES:])
     return f"{where}: start-up step failed: {what}" + (f"; it printed: {said}" if said else "")
 
 

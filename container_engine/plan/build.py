@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from container_engine.site import SiteConfig
 
 
+# The kernel's MAX_ARG_STRLEN less the NUL; container_engine.launch.environment has it for the node.
+MAX_VARIABLE = 131071
+
+
 class Built(NamedTuple):
     """A plan unless some problem is an error."""
 
@@ -74,8 +78,10 @@ def build(edf: Edf, image: Image, site: SiteConfig, engine: str) -> Built:
         *texts.problems,
         *_entrypoint_problems(edf, image),
         *_hook_problems(edf, site),
+        *_size_problems(plan),
     )
-    return Built(None if texts.problems else plan, problems)
+    refused = texts.problems or any(problem.severity == "error" for problem in problems)
+    return Built(None if refused else plan, problems)
 
 
 def _where(origin: Origin | None) -> str:
@@ -105,6 +111,20 @@ def _entrypoint_problems(edf: Edf, image: Image) -> list[Problem]:
         return []
     message = f"true, but {image.name} has no entrypoint: nothing is run before the tasks"
     return [Problem("warning", origin.file, origin.line, "entrypoint", message)]
+
+
+def _size_problems(plan: LaunchPlan) -> list[Problem]:
+    """Variables that no process could be started with; deferred ones are the node's to check."""
+    problems = []
+    for entry in plan.env:
+        if not isinstance(entry.value, str):
+            continue
+        size = len(f"{entry.name}={entry.value}".encode("utf-8", "surrogateescape"))
+        if size > MAX_VARIABLE:
+            file, _colon, line = entry.origin.rpartition(":")
+            message = f"has {size} bytes with its name; Linux allows {MAX_VARIABLE}"
+            problems.append(Problem("error", file, int(line), f"env.{entry.name}", message))
+    return problems
 
 
 def _hook_problems(edf: Edf, site: SiteConfig) -> list[Problem]:

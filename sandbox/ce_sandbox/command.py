@@ -19,3 +19,7 @@ def execute(main: Callable[[list[str], Layout], int]) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        # `sandbox/status | head`; nothing of what is still buffered can be written at exit either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

@@ -159,7 +159,6 @@ def test_a_read_only_mount_cannot_be_written(engine: Engine) -> None:
     assert file.read_text() == "text"
 
 
-@pytest.mark.xfail(reason="crun applies them only together with ro")
 @pytest.mark.parametrize("flag", ["nosuid", "nodev", "noexec"])
 def test_mount_flags_hold(engine: Engine, flag: str) -> None:
     file = make_file(engine.scratch / "source" / "f", "text", engine)
