@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import pwd
 import sys
-from _signal import SIGPIPE, SIGXFSZ
+from _signal import SIGPIPE, SIGXFSZ  # type: ignore[import-not-found]
 from _socket import AF_UNIX, CMSG_SPACE, SCM_RIGHTS, SOCK_SEQPACKET, SOL_SOCKET, socket, socketpair
 
 from container_engine.launch import environment as env
