@@ -1,6 +1,5 @@
 """What holds for any text: nothing is lost, nothing is run, nothing but documented errors comes."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,8 +11,10 @@ from hypothesis import strategies as st
 from container_engine.edf.expand import Scope, escape, expand, pieces
 from container_engine.edf.layer import Layer, Sourced, add_mount, merge
 from container_engine.edf.model import (
+    Annotation,
     DeferredText,
     DeferredVar,
+    Device,
     EnvEntry,
     Loaded,
     Mount,
@@ -25,6 +26,7 @@ from container_engine.edf.render import to_json, to_toml
 from container_engine.edf.scan import ExpandError
 from container_engine.edf.text import join
 from tests.unit.edf.cases import ENV, is_deferred, load_edf
+from tests.unit.edf.watching import nothing_started
 
 SCOPE = Scope(ENV, {"EDF_DIR": "/edf"}, is_deferred)
 HERE = Origin("/x.toml", 1)
@@ -46,27 +48,11 @@ VARIABLES = st.builds(
 ).map(lambda var: var if var.op else DeferredVar(var.name))
 DEFERRED = st.lists(TEXT | VARIABLES, max_size=5).map(join)
 
-_started: list[str] = []
-_STARTING = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system"} | {
-    "subprocess.Popen",
-    "pty.spawn",
-}
-
-
-def _watch(event: str, _arguments: tuple[object, ...]) -> None:
-    if event in _STARTING:
-        _started.append(event)
-
-
-# a hook can never be removed again, so it only takes notes
-sys.addaudithook(_watch)
-
 
 @pytest.fixture(autouse=True)
 def nothing_is_started() -> Iterator[None]:
-    _started.clear()
-    yield
-    assert not _started
+    with nothing_started():
+        yield
 
 
 @COUNT
@@ -105,6 +91,15 @@ def test_a_text_without_dollars_and_backticks_is_left_alone(text: str) -> None:
 def test_the_value_of_a_variable_is_never_looked_at_again(value: str) -> None:
     scope = Scope({"A": value}, {}, is_deferred)
     assert expand("$A|${A}|${A-x}|${B:-$A}", scope) == "|".join([value] * 4)
+
+
+@COUNT
+@given(st.lists(st.tuples(TEXT, TEXT), max_size=6))
+def test_no_text_around_variables_is_lost(pairs: list[tuple[str, str]]) -> None:
+    written = "".join(f"{escape(text)}${{V{number}}}" for number, (text, _) in enumerate(pairs))
+    values = {f"V{number}": value for number, (_, value) in enumerate(pairs)}
+    result = expand(written, Scope(values, {}, is_deferred))
+    assert result == "".join(text + value for text, value in pairs)
 
 
 @COUNT
@@ -205,16 +200,22 @@ MOUNTS = st.lists(
     max_size=4,
 )
 LAYERS = st.builds(
-    lambda workdir, mounts, startup, env: Layer(
+    lambda workdir, writable, mounts, devices, startup, env, annotations: Layer(
         workdir=workdir and Sourced(workdir, HERE),
+        writable=None if writable is None else Sourced(writable, HERE),
+        annotations={key: Annotation(key, value, HERE) for key, value in annotations.items()},
+        devices={name: Device(name, is_cdi=False, origin=HERE) for name in devices},
         mounts=_by_target(mounts),
         startup=dict.fromkeys(startup, HERE),
         env={name: EnvEntry(name, value, HERE) for name, value in env.items()},
     ),
     st.sampled_from([None, "/a", "/b"]),
+    st.sampled_from([None, True, False]),
     MOUNTS,
+    st.lists(st.sampled_from(["/dev/a", "/dev/b", "/dev/c"]), max_size=4),
     st.lists(st.sampled_from("abc"), max_size=4),
     st.dictionaries(st.sampled_from("AB"), st.sampled_from(["", "1"])),
+    st.dictionaries(st.sampled_from(["x.a", "x.b"]), st.sampled_from(["0", "1"])),
 )
 
 
@@ -231,9 +232,12 @@ def test_merging_is_associative(one: Layer, two: Layer, three: Layer) -> None:
     left = merge(merge(one, two, []), three, [])
     right = merge(one, merge(two, three, []), [])
     assert left == right
-    assert [list(m) for m in (left.mounts, left.startup)] == [
-        list(m) for m in (right.mounts, right.startup)
-    ]
+    for one_way, other_way in (
+        (left.mounts, right.mounts),
+        (left.devices, right.devices),
+        (left.startup, right.startup),
+    ):
+        assert list(one_way) == list(other_way)  # their order counts
 
 
 def test_parts_are_joined_without_a_trace() -> None:

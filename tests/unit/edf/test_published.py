@@ -151,6 +151,12 @@ def test_a_file_without_an_image_is_no_more_than_a_base(name: str, world: World)
     )
 
 
+def test_the_page_on_migration_counts_right() -> None:
+    refused = len(named("refused"))
+    page = (DATA.parents[2] / "docs/guide/migration.md").read_text("utf-8")
+    assert f"{len(OUTCOMES) - refused} of {len(OUTCOMES)} load; the other {refused} " in page
+
+
 def test_every_published_file_is_in_the_table_and_names_its_source() -> None:
     files = sorted(PUBLISHED.glob("*.toml"))
     assert [path.stem for path in files] == sorted(OUTCOMES)

@@ -1,0 +1,44 @@
+"""Random EDFs for minutes: CE_FUZZ_EXAMPLES says how many of each kind."""
+
+import os
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from container_engine.edf.expand import Scope, escape, expand
+from container_engine.edf.scan import ExpandError
+from tests.unit.edf.cases import ENV, is_deferred
+from tests.unit.edf.documents import BYTES, DOCUMENTS, VALUES, comes_to_something
+from tests.unit.edf.watching import nothing_started
+
+EXAMPLES = int(os.environ.get("CE_FUZZ_EXAMPLES", "20000"))
+LONG = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@LONG
+@given(BYTES)
+def test_any_bytes_come_to_something(content: bytes) -> None:
+    comes_to_something(content)
+
+
+@LONG
+@given(DOCUMENTS)
+def test_any_document_comes_to_something(text: str) -> None:
+    comes_to_something(text.encode("utf-8", "replace"))
+
+
+@LONG
+@given(st.one_of(VALUES, st.text(alphabet="${}:-+?\\`()Ab_!@#%/ ", max_size=60)))
+def test_any_text_expands_or_is_refused(text: str) -> None:
+    scope = Scope(ENV, {"EDF_DIR": "/edf"}, is_deferred)
+    with nothing_started():
+        try:
+            result = expand(text, scope)
+        except ExpandError:
+            return
+        assert expand(escape(result), scope) == result

@@ -1,0 +1,97 @@
+"""Texts like those that people write as EDFs, right and wrong, and what holds for any of them."""
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import strategies as st
+
+from container_engine.cli import messages
+from container_engine.edf.difference import differences
+from container_engine.edf.history import histories, quoted
+from container_engine.edf.load import trace
+from container_engine.edf.model import Edf
+from container_engine.edf.render import to_json, to_toml
+from container_engine.lint.advise import advise
+from container_engine.lint.subject import Subject
+from tests.unit.edf.cases import CWD, ENV, is_deferred
+from tests.unit.edf.watching import nothing_started
+
+WORDS = st.sampled_from(
+    [
+        "", "/", "/a", "/b:/c", "/a:/b:ro", "tmpfs:/t:size=1g", "./x", "../y", "~", "$HOME", "$$",
+        "$", "${NOPE:-/x}", "${HOME:+a:b}", "${SLURM_JOB_ID}", "${image:PATH}", "${MARKED}", "`",
+        "$(id)", "${", "}", "\\:", ":", "nvidia.com/gpu=all", "/dev/fuse", "ubuntu:24.04", "\n",
+        "x.sqsh", "<USER>", "true", "é", "\t", '"', "'", "\x7f", "hf_" + "a" * 30, "latest", "::",
+        "/usr/bin",
+    ]
+)  # fmt: skip
+VALUES = st.lists(WORDS, max_size=4).map("".join)
+NAMES = st.sampled_from(
+    [
+        "PATH", "LD_LIBRARY_PATH", "HF_TOKEN", "NCCL_NET_PLUGIN", "NCCL_PROTO", "A", "a.b", "A=B",
+        "", "com.hooks.ssh.enabled", "com.hooks.aws_ofi_nccl.enabled", "hooks.cxi",
+        "com.hooks.cxy.x",
+    ]
+)  # fmt: skip
+
+
+def _string(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _array(items: list[str]) -> str:
+    return f"[{', '.join(map(_string, items))}]"
+
+
+SCALARS = st.one_of(VALUES.map(_string), st.sampled_from(["true", "1", "1.50", "2024-01-01", "{}"]))
+ARRAYS = st.lists(VALUES, max_size=4).map(_array)
+PAIRS = st.one_of(
+    st.tuples(st.sampled_from(["image", "workdir", "writable", "entrypoint", "imgae"]), SCALARS),
+    st.tuples(st.sampled_from(["mounts", "devices", "startup", "base_environment"]), ARRAYS),
+).map(" = ".join)
+TABLE_PAIRS = st.tuples(NAMES.map(_string), SCALARS).map(" = ".join)
+TABLES = st.tuples(
+    st.sampled_from(["[env]", "[annotations]", "[annotations.com.hooks.ssh]"]),
+    st.lists(TABLE_PAIRS, max_size=4),
+).map(lambda table: "\n".join([table[0], *table[1]]))
+NOISE = st.sampled_from(["[", "]", ",", "= ", "#", "'''", "\r\n", "\x00", "...", "export A=1", "{"])
+DOCUMENTS = st.lists(st.one_of(PAIRS, PAIRS, PAIRS, TABLES, NOISE), max_size=8).map("\n".join)
+BYTES = st.one_of(DOCUMENTS.map(lambda text: text.encode("utf-8", "replace")), st.binary())
+
+
+def _load(path: Path, content: bytes) -> Edf | None:
+    path.write_bytes(content)
+    loaded, files = trace(str(path), env=ENV, cwd=CWD, search=(), deferred=is_deferred)
+    assert (loaded.edf is None) == bool(loaded.errors)
+    for problem in loaded.problems:
+        assert str(problem)
+        said = messages.of_problem(problem).splitlines()
+        assert all(
+            line.startswith(("ce: error: ", "ce: warning: ", "ce: hint: ", "    ")) for line in said
+        )
+    if loaded.edf is not None:
+        _is_explained(
+            loaded.edf, Subject(loaded.edf, histories(loaded.edf, files), "/h", CWD, is_deferred)
+        )
+    return loaded.edf
+
+
+def _is_explained(edf: Edf, subject: Subject) -> None:
+    count = len(edf.mounts) + len(edf.env) + len(edf.devices) + len(edf.startup)
+    assert len(subject.histories) >= count + len(edf.annotations)
+    assert all("\n" not in quoted(history.said.value) for history in subject.histories)
+    assert all(problem.message for problem in advise(subject))
+
+
+def comes_to_something(content: bytes) -> None:
+    """Any bytes get an answer: an EDF that renders to itself, or errors; and nothing is started."""
+    with TemporaryDirectory() as directory, nothing_started():
+        edf = _load(Path(directory) / "x.toml", content)
+        if edf is None:
+            return
+        rendered = to_toml(edf)
+        again = _load(Path(directory) / "again.toml", rendered.encode())
+        assert again is not None
+        assert (to_toml(again), to_json(again)) == (rendered, to_json(edf))
+        assert [line for line in differences(edf, again) if not line.startswith("~")] == []
