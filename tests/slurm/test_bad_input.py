@@ -75,7 +75,7 @@ def test_an_edf_that_cannot_be_read_is_refused(cluster: Cluster, shared: Path) -
 def test_an_empty_name_is_refused(cluster: Cluster, shared: Path) -> None:
     done = cluster.srun("--environment=", "touch", f"{shared}/ran")
     assert done.returncode != 0
-    assert "--environment needs the name or path" in done.stderr
+    assert "name or path of an environment file" in done.stderr
     assert not (shared / "ran").exists()
 
 

@@ -139,6 +139,11 @@ def test_what_the_tasks_of_a_killed_slurmstepd_had_started_the_epilog_ends(
 # ---- during a start ------------------------------------------------------------------------------
 
 
+def _program(cluster: Cluster, name: str) -> str:
+    """What is in the command line of this cluster's launchers or guards, and no other one's."""
+    return f"{cluster.prefix}/libexec/container-engine/{name}"
+
+
 def _first_seen(text: str, after: int) -> Process:
     """A process that has started after the one of number `after`, as soon as there is one."""
     deadline = time.monotonic() + 30
@@ -155,7 +160,7 @@ def _first_seen(text: str, after: int) -> Process:
 def start_s(cluster: Cluster, demo: str) -> float:
     """How long the node's part of a start takes now, in seconds."""
     with started(cluster, "srun", f"--environment={demo}", "sh", "-c", "echo up; cat") as job:
-        _first_seen("libexec/container-engine/node", os.getpid())
+        _first_seen(_program(cluster, "node"), os.getpid())
         begin = time.monotonic()
         job.wait_for_lines(1)
         job.close_input()
@@ -169,7 +174,7 @@ def test_a_kill_during_the_start_fails_the_step_and_the_command_never_runs_on_th
     cluster: Cluster, demo: str, shared: Path, start_s: float, victim: str, moment: int
 ) -> None:
     delay = (moment + random.random()) / _MOMENTS * start_s
-    text = f"libexec/container-engine/{'node' if victim == 'launcher' else 'ce-guard'}"
+    text = _program(cluster, "node" if victim == "launcher" else "ce-guard")
     marker = shared / "ran"
     step = [f"--environment={demo}", "sh", "-c", f"touch {marker}; echo up; exec sleep 1000"]
     with started(cluster, "srun", *step) as job:
@@ -184,8 +189,8 @@ def test_a_kill_during_the_start_fails_the_step_and_the_command_never_runs_on_th
         else:
             assert_soon_nothing_left(cluster)
             done = job.wait()
-            # ours, the killed task's, or Slurm's when its execve finds no image any more
-            assert done.returncode in {125, 137, errno.ENOTCONN}
+            # ours, a killed task's, or Slurm's for a program whose image is no longer served
+            assert done.returncode in {125, 137, 128 + signal.SIGBUS, errno.ENOTCONN}
             assert len(causes(done)) == 1, done.stderr
     assert not marker.exists()
 
@@ -204,7 +209,7 @@ def _kill_if_it_lives(process: Process, text: str) -> bool:
 
 def test_srun_killed_during_the_start_leaves_nothing(cluster: Cluster, demo: str) -> None:
     with started(cluster, "srun", f"--environment={demo}", "sleep", "1000") as job:
-        _first_seen("libexec/container-engine/node", job.process.pid)
+        _first_seen(_program(cluster, "node"), job.process.pid)
         job.process.kill()
         cluster.cancel_all("ce-alice")
         assert job.wait().returncode == -9
