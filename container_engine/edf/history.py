@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.edf.expand import escape
 from container_engine.edf.mounts import mount_text
-from container_engine.edf.scan import names, scan
+from container_engine.edf.scan import scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from container_engine.edf.file import EdfFile
     from container_engine.edf.layer import Item, Layer, Sourced
     from container_engine.edf.model import Edf, Mount, Origin
+    from container_engine.edf.scan import Variable
     from container_engine.edf.text import Text
 
     # Text, except for the two keys whose value is true or false.
@@ -63,17 +64,43 @@ def histories(edf: Edf, files: Sequence[EdfFile]) -> tuple[History, ...]:
 
 
 def variables(written: str, scope: Scope) -> Iterator[tuple[str, str]]:
-    """Each variable in a string of an EDF, and in words what it stands for."""
-    for name in sorted(names(scan(written)), key=written.find):
-        value = scope.get(name)
-        if name.startswith("image:"):
-            yield name, "what the image says"
-        elif value is not None:
-            yield name, f"{quoted(value)}, from {_source(name, scope)}"
-        elif scope.deferred(name):
-            yield name, "known on the node only"
+    """Each variable that a string's expansion looks up, and in words what came of it.
+
+    In the order of writing, each finding once; words that do not count are not looked into.
+    """
+    yield from dict.fromkeys(_found(scan(written), scope))
+
+
+def _found(nodes: Sequence[str | Variable], scope: Scope) -> Iterator[tuple[str, str]]:
+    for node in nodes:
+        if isinstance(node, str):
+            continue
+        value = scope.get(node.name)
+        if node.name.startswith("image:"):
+            yield node.name, "what the image says"
+            yield from _found(node.word, scope)
+        elif value is None and scope.deferred(node.name):
+            yield node.name, "known on the node only"
+            yield from _found(node.word, scope)
         else:
-            yield name, "not defined"
+            counts = _word_counts(node, value)
+            yield node.name, _meaning(node, value, scope, word_counts=counts)
+            yield from _found(node.word if counts else [], scope)
+
+
+def _word_counts(variable: Variable, value: str | None) -> bool:
+    present = bool(value) if variable.op.startswith(":") else value is not None
+    return present == variable.op.endswith("+") and variable.op != ""
+
+
+def _meaning(variable: Variable, value: str | None, scope: Scope, *, word_counts: bool) -> str:
+    source = "the path of the file" if variable.name in scope.own else "the environment"
+    text = "not defined" if value is None else f"{quoted(value)}, from {source}"
+    if word_counts:
+        return f"{text}; the text behind '{variable.op}' counts"
+    return (
+        f"{text}; the text behind '{variable.op}' is left out" if variable.op[-1:] == "+" else text
+    )
 
 
 def quoted(value: Value) -> str:
@@ -83,10 +110,6 @@ def quoted(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return json.dumps(value if isinstance(value, str) else escape(value), ensure_ascii=False)
-
-
-def _source(name: str, scope: Scope) -> str:
-    return "the path of the file" if name in scope.own else "the environment"
 
 
 def _history(key: str, origin: Origin, sayings: list[Saying]) -> History:

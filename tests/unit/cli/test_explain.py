@@ -74,7 +74,7 @@ def explained(capsys: Capture, here: Path, *words: str) -> str:
             "mounts[0]",
             'mounts[0] = "/other:/data:ro"\n'
             '    from top.toml:2, written "${NOPE:-/other}:/data:ro"\n'
-            "    ${NOPE} is not defined\n"
+            "    ${NOPE} is not defined; the text behind ':-' counts\n"
             '    overrides "/data:/data" from base.toml:2\n',
         ),
         (

@@ -81,12 +81,17 @@ def test_what_was_overridden_comes_from_other_files(family: Family) -> None:
 
 def test_each_variable_is_said_once_and_in_order() -> None:
     scope = Scope({"A": "1", "B": "two\n"}, {"EDF_DIR": "/edf"}, is_deferred)
-    written = "$B ${A:-$NOPE} $B ${SLURM_X} ${image:PATH} ${EDF_DIR}"
+    written = (
+        "$B ${A:-$NOPE} $B ${SLURM_X} ${image:PATH} ${EDF_DIR} ${C:-$D} ${A:+$B} ${C+x} ${B-y}"
+    )
     assert list(variables(written, scope)) == [
         ("B", '"two\\n", from the environment'),
         ("A", '"1", from the environment'),
-        ("NOPE", "not defined"),
         ("SLURM_X", "known on the node only"),
         ("image:PATH", "what the image says"),
         ("EDF_DIR", '"/edf", from the path of the file'),
+        ("C", "not defined; the text behind ':-' counts"),
+        ("D", "not defined"),
+        ("A", "\"1\", from the environment; the text behind ':+' counts"),
+        ("C", "not defined; the text behind '+' is left out"),
     ]
