@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.errors import UserError
-from container_engine.images.reference import DEFAULT_TAG, RegistryImage, parse
+from container_engine.images.reference import RegistryImage, parse
 from container_engine.lint.subject import advice
 
 if TYPE_CHECKING:
@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from container_engine.edf.model import Problem
     from container_engine.lint.subject import Subject
 
+# Tags that are moved to every new image, alone or with something behind: latest-arm64.
+_MOVING = ("latest", "nightly")
+
 
 def pinning(subject: Subject) -> Iterator[Problem]:
-    """The tag `latest`, written or implied, without a digest."""
+    """A tag like `latest`, written or implied, without a digest."""
     origin = subject.edf.image_origin
     if not subject.edf.image or origin is None:
         return
@@ -24,7 +27,9 @@ def pinning(subject: Subject) -> Iterator[Problem]:
         image = parse(subject.edf.image, subject.cwd)
     except UserError:
         return
-    if isinstance(image, RegistryImage) and image.digest is None and image.tag == DEFAULT_TAG:
-        says = "names" if image.name.endswith(f":{DEFAULT_TAG}") else "implies"
-        message = f"'{image.name}' {says} the tag '{DEFAULT_TAG}', which changes"
+    if not isinstance(image, RegistryImage) or image.digest is not None or image.tag is None:
+        return
+    if image.tag.partition("-")[0] in _MOVING:
+        says = "names" if image.name.endswith(f":{image.tag}") else "implies"
+        message = f"'{image.name}' {says} the tag '{image.tag}', which changes"
         yield advice(origin, "image", message, "name a version, or a digest with @sha256:…")

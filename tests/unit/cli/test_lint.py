@@ -46,6 +46,11 @@ def advice(here: Path, capsys: Capture, text: str) -> str:
             "    name a version, or a digest with @sha256:…\n",
         ),
         (
+            'image = "a/b:latest-arm64"\n',
+            "1: image: 'a/b:latest-arm64' names the tag 'latest-arm64', which changes\n"
+            "    name a version, or a digest with @sha256:…\n",
+        ),
+        (
             '[env]\nPATH = "/opt/bin"\n',
             "3: env.PATH: replaces the image's PATH, the programs of the image may be missing\n"
             f'    write PATH = "…:${{image:PATH}}" {KEEP}\n',
