@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 # MAX_ARG_STRLEN of the kernel less the NUL: the longest NAME=value that execve takes.
 MAX_VARIABLE = 131071
+# A quarter of the usual stack limit of 8 MiB, less room for arguments and what Podman adds.
+MAX_ENVIRONMENT = 2 * 1024 * 1024 - 128 * 1024
 # Podman's own additions to every container; they say nothing about this one.
 _PODMANS_OWN = frozenset(["TERM", "HOSTNAME", "HOME", "container"])
 # What the shell of an entrypoint sets for itself.
@@ -36,18 +38,23 @@ def for_container(plan: Mapping[str, Any], edf: Mapping[str, str | None]) -> dic
     """What the container itself is started with, for hooks and entrypoint to see."""
     merged: dict[str, str | None] = {**plan["image"]["env"], **edf}
     given = {name: value for name, value in merged.items() if value is not None}
-    for name, value in given.items():
-        check_size(name, value)
+    total = sum(check_size(name, value) for name, value in given.items())
+    if total > MAX_ENVIRONMENT:
+        raise LaunchError(
+            f"env: the variables of the image and of [env] have {total} bytes together, which is"
+            f" too large: {MAX_ENVIRONMENT} are possible"
+        )
     return given
 
 
-def check_size(name: str, value: str) -> None:
-    """Refuses a variable that execve would refuse, with a reason that names nothing."""
+def check_size(name: str, value: str) -> int:
+    """The bytes of NAME=value; refuses what execve would refuse without naming it."""
     size = len(f"{name}={value}".encode("utf-8", "surrogateescape"))
     if size > MAX_VARIABLE:
         raise LaunchError(
             f"env.{name}: has {size} bytes with its name; Linux allows {MAX_VARIABLE}"
         )
+    return size
 
 
 def for_tasks(
