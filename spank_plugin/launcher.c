@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <limits.h>
 #include <linux/close_range.h>
 #include <stdio.h>
@@ -11,8 +10,10 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "identity.h"
 #include "io.h"
 
 /* The descriptors that the launcher gets, in the order of its arguments. */
@@ -24,31 +25,18 @@ static void die(const char *what)
 	_exit(CE_EXIT_ENGINE);
 }
 
-/* Real, effective and saved ids and the groups become the user's, and that is verified by trying to
- * go back. slurmstepd has set the supplementary groups already (initgroups): they are taken as they
- * are, so that this needs no look-up of names. */
+/* slurmstepd has set the supplementary groups already (initgroups): they are taken as they are, so that
+ * this needs no look-up of names. */
 static void become_user(uid_t uid, gid_t gid)
 {
 	gid_t groups[NGROUPS_MAX > 65536 ? 65536 : NGROUPS_MAX];
-	uid_t r, e, s;
 
 	int count = getgroups(sizeof groups / sizeof groups[0], groups);
 	if (count < 0)
 		die("getgroups");
-	if (getuid() == 0 || geteuid() == 0) {
-		if (seteuid(0) < 0 || setgroups((size_t)count, groups) < 0 ||
-		    setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
-			die("cannot become the user");
-	}
-	if (getresuid(&r, &e, &s) < 0 || r != uid || e != uid || s != uid || getgid() != gid ||
-	    getegid() != gid) {
-		errno = EPERM;
-		die("not the user after dropping privileges");
-	}
-	if (uid != 0 && (setuid(0) == 0 || seteuid(0) == 0)) {
-		errno = EPERM;
-		die("privileges could be regained");
-	}
+	const char *failure = ce_become_user(uid, gid, groups, (size_t)count);
+	if (failure != NULL)
+		die(failure);
 }
 
 /* Never returns. Between fork and execve in a process with threads only async-signal-safe calls are
@@ -96,17 +84,46 @@ static int environment_file(char **environment)
 	return result;
 }
 
+/* The process that slurmstepd forks: it forks the launcher and sends a pidfd of it. Never returns. */
+static void become_middle(const struct ce_config *config, uid_t uid, gid_t gid,
+			  const int pass[PASS_COUNT], int answer)
+{
+	pid_t pid = _Fork();
+
+	if (pid == 0)
+		become_launcher(config, uid, gid, pass);
+	if (pid < 0)
+		die("fork");
+	/* the launcher cannot have been waited for yet, so the number still is its own */
+	int process = ce_pidfd_open(pid);
+	if (process < 0 || ce_send(answer, "P", 1, &process, 1) < 0)
+		die("pidfd");
+	_exit(0);
+}
+
+/* The launcher is no child of slurmstepd: Slurm waits for any child there, and after the end of one
+ * that leaves tasks running it sleeps 100 ms before it looks again. The end of a short task would be
+ * noticed that much later. */
 static int fork_launcher(struct ce_launcher *launcher, const struct ce_config *config, uid_t uid,
 			 gid_t gid, const int pass[PASS_COUNT], struct ce_error *err)
 {
-	pid_t pid = fork();
+	int ends[2], fds[CE_MAX_FDS];
+	char byte;
 
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+		return ce_fail(err, "cannot make a socket: %s", strerror(errno));
+	CE_AUTO_FD ours = ends[0];
+	CE_AUTO_FD theirs = ends[1];
+	pid_t pid = fork();
 	if (pid < 0)
 		return ce_fail(err, "cannot start the launcher: %s", strerror(errno));
 	if (pid == 0)
-		become_launcher(config, uid, gid, pass);
-	/* the child cannot have been waited for yet, so the number still is its own */
-	launcher->process = ce_pidfd_open(pid);
+		become_middle(config, uid, gid, pass, theirs);
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	if (ce_receive(ours, MSG_DONTWAIT, &byte, 1, fds) != 1 || fds[0] < 0)
+		return ce_fail(err, "cannot start the launcher");
+	launcher->process = fds[0];
 	return 0;
 }
 
@@ -116,6 +133,8 @@ int ce_launcher_start(struct ce_launcher *launcher, const struct ce_config *conf
 {
 	int reply[2] = { -1, -1 }, life[2] = { -1, -1 };
 
+	launcher->uid = uid;
+	launcher->gid = gid;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, reply) < 0)
 		return ce_fail(err, "cannot make a socket: %s", strerror(errno));
 	launcher->reply = reply[0];

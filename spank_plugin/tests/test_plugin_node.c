@@ -167,6 +167,7 @@ TEST("a launcher that dies fails the tasks")
 
 TEST("a launcher that hangs fails the tasks at the deadline and is killed at the end")
 {
+	CHECK_INT(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
 	begin_step("hang");
 	task_fails(125, "ce: error: nid7: the container did not start within 2 s\n");
 	siginfo_t end = { .si_status = 0 };
@@ -336,6 +337,8 @@ TEST("processes that a task left behind in the container end with the step")
 	if (pid == 0) {
 		CHECK(freopen("/dev/null", "w", stderr) != NULL);
 		task();
+		/* as after the execve that Slurm does now */
+		prctl(PR_SET_DUMPABLE, 1);
 		setsid();
 		/* a task of its own making that no longer is anybody's child */
 		if (fork() == 0)
