@@ -16,7 +16,7 @@ import pytest
 from tests.slurm import procfs
 from tests.slurm.cluster import Cluster, causes
 from tests.slurm.job import Job, job_id, started
-from tests.slurm.leftovers import assert_nothing_left, assert_soon_nothing_left, helpers
+from tests.slurm.leftovers import assert_nothing_left, assert_soon_nothing_left, helpers, left
 from tests.slurm.polling import until
 from tests.slurm.procfs import Process
 
@@ -181,9 +181,10 @@ def test_a_kill_during_the_start_fails_the_step_and_the_command_never_runs_on_th
         process = _first_seen(text, job.process.pid)
         # the moment itself is what is tested
         time.sleep(delay)
-        if not _kill_if_it_lives(process, text):
-            # the launcher had done its work: the step runs in its container, and nowhere else
-            job.wait_for_lines(1)
+        within_s = 2 if _kill_if_it_lives(process, text) else 30
+        until("the end of all or a running task", lambda: job.out or not left(cluster), within_s)
+        if victim == "launcher" and job.out:
+            # it had done its work: the step runs in its container, and nowhere else
             cluster.run(["scancel", job_id(cluster)])
             job.wait()
         else:
@@ -196,13 +197,11 @@ def test_a_kill_during_the_start_fails_the_step_and_the_command_never_runs_on_th
 
 
 def _kill_if_it_lives(process: Process, text: str) -> bool:
-    """Whether it was killed; the guard replaces its first process at once by a second."""
-    candidates = [process.pid, *(p.pid for p in helpers() if p.parent == process.pid)]
-    candidates += [p.pid for p in helpers() if text in p.command]
-    for pid in candidates:
-        now = procfs.process(pid)
+    """The guard's first process is soon replaced by a second; a launcher may have ended."""
+    for candidate in [process, *(p for p in helpers() if text in p.command)]:
+        now = procfs.process(candidate.pid)
         if now is not None and now.lives and text in now.command:
-            os.kill(pid, signal.SIGKILL)
+            os.kill(now.pid, signal.SIGKILL)
             return True
     return False
 
