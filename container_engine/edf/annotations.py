@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.edf.check import describe, misplaced, scalar_text
 from container_engine.edf.document import KEYS
+from container_engine.edf.hookvalues import judge
 from container_engine.edf.known import HOOK_PARAMETERS
 from container_engine.edf.nearest import nearest
 from container_engine.edf.report import key_text
@@ -60,6 +61,15 @@ def check_names(flat: Mapping[str, tuple[str, Path]], report: Report) -> None:
             report.unknown(path, f"unknown annotation '{key}', did you mean 'com.{key}'?")
         elif key.startswith(_HOOKS):
             _check_hook(key, text, path, report)
+
+
+def check_value(key: str, value: str, path: Path, report: Report) -> None:
+    """Reports a value, its variables expanded, that the hook would not take."""
+    hook, _, parameter = key.removeprefix(_HOOKS).partition(".")
+    doubt = judge(hook, parameter, value) if key.startswith(_HOOKS) else None
+    if doubt is not None:
+        say = report.error if doubt.severity == "error" else report.warning
+        say(path, doubt.message, doubt.hint)
 
 
 def _check_hook(key: str, text: str, path: Path, report: Report) -> None:

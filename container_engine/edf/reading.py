@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from container_engine.edf.annotations import check_names, flatten
+from container_engine.edf.annotations import check_names, check_value, flatten
 from container_engine.edf.devices import parse_device
 from container_engine.edf.expand import deferred_names, expand, pieces
 from container_engine.edf.layer import Base, Sourced, add_mount
@@ -143,6 +143,7 @@ class Reader:
         for key, (written, path) in flat.items():
             value = None if self._is_placeholder(path, written) else self._known(path, written)
             if value is not None:
+                check_value(key, value, path, self._report)
                 result[key] = Annotation(key, value, self._report.origin(path))
                 self.written["annotations", key] = written
         return result
