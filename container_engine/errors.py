@@ -8,8 +8,8 @@ imported by every program that must start quickly, so it imports nothing.
 class CeError(Exception):
     """A failure with one line for the person who reads it.
 
-    `message` says where, what and why ("file:line: key: what, why"), in lower case and without a full
-    stop; `hint` says what to do about it. Nobody may match on either text.
+    `message` says where, what and why ("file:line: key: what, why"), in lower case and without a
+    full stop; `hint` says what to do about it. Nobody may match on either text.
     """
 
     def __init__(self, message: str, hint: str | None = None) -> None:

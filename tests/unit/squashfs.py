@@ -13,6 +13,14 @@ def make(image: Path, files: Mapping[str, str]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
     tree.mkdir(exist_ok=True)
-    command = ["mksquashfs", str(tree), str(image), "-all-root", "-quiet", "-no-progress", "-noappend"]
+    command = [
+        "mksquashfs",
+        str(tree),
+        str(image),
+        "-all-root",
+        "-quiet",
+        "-no-progress",
+        "-noappend",
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return image
