@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 # subprocess's own numbers and ours, so that a start that runs nothing does without the import
-_PIPE, _NOTHING, _STDERR = -1, -3, 2
+_PIPE, _NOTHING = -1, -3
+_LOOK_S = 0.25
 
 
 class CommandError(CeError):
@@ -57,10 +58,24 @@ def _too_slow(argv: Sequence[str], timeout_s: float) -> SiteError:
     )
 
 
-def attended(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> None:
-    """Runs a program whose stdout is progress for the person at our stderr. Raises as `output`."""
-    with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=_STDERR):
-        pass
+def watched(
+    argv: Sequence[str], env: Mapping[str, str], timeout_s: float, look: Callable[[], None]
+) -> None:
+    """Runs a program and calls `look` a few times a second; what that raises ends the program.
+
+    Raises as `output`.
+    """
+    import subprocess
+
+    with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=_NOTHING) as child:
+        while True:
+            try:
+                child.wait(_LOOK_S)
+            except subprocess.TimeoutExpired:
+                look()
+            else:
+                break
+        look()
 
 
 def feed(

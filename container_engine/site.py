@@ -30,6 +30,22 @@ class SiteConfig(BaseModel):
         description="imported images, where neither EDF_IMAGESTORE nor SCRATCH is set",
         examples=["/scratch/images"],
     )
+    image_stores: tuple[str, ...] = Field(
+        (),
+        description="stores of the site, only read: images there are not imported again",
+        examples=[["/apps/images"]],
+    )
+    image_architecture: str = Field(
+        "",
+        description="of the compute nodes (amd64, arm64); empty: that of the submit host",
+        examples=["arm64"],
+    )
+    tag_max_age_s: float = Field(
+        86400, ge=0, description="after this a tag is looked up again", examples=[3600]
+    )
+    registry_timeout_s: float = Field(
+        60, gt=0, description="limit for one question to a registry", examples=[20]
+    )
     entrypoint: bool = Field(
         False, description="run an image's entrypoint if no EDF decides", examples=[True]
     )

@@ -34,7 +34,8 @@ ce runs commands in containers that a file describes (an environment, NAME.toml)
   ce diff NAME OTHER          what two environments do differently
   ce lint NAME                advice: tuning, paths, secrets, mounts, versions
   ce schema edf               the format for editors, as JSON Schema
-  ce import IMAGE             get an image from a registry ahead of time
+  ce pull IMAGE               get an image from a registry ahead of time
+  ce import SOURCE            make an image of what another tool has: an archive, a layout
   ce version
 
 NAME is looked for in EDF_PATH (else ~/.edf), then among the site's; a path begins with / or ./
@@ -63,7 +64,8 @@ VERBS = {
     "lint": Verb("lint", "give advice on an environment"),
     "init": Verb("init", "write a commented environment to begin with"),
     "schema": Verb("schema", "print the JSON Schema of a format"),
-    "import": Verb("images", "get an image from a registry"),
+    "import": Verb("importing", "make an image of what a registry or another tool has"),
+    "pull": Verb("pull", "get an image from its registry, if there is a newer one"),
     "version": Verb("version", "print the version"),
 }
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.cli import messages
 from container_engine.cli.prepare import prepare
+from container_engine.cli.stores import add_pull, with_pull
 
 if TYPE_CHECKING:
     import argparse
@@ -24,9 +25,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the command that asks; a plan is the same for all",
     )
 
+    add_pull(parser)
+
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    prepared = prepare(arguments.name, context)
+    prepared = prepare(arguments.name, with_pull(context, arguments.pull))
     messages.say(prepared.notices)
     if arguments.json:
         sys.stdout.buffer.write(prepared.printed.encode())

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from container_engine import __version__
 from container_engine.cli import messages
 from container_engine.cli.messages import RefusedError
+from container_engine.cli.stores import importer, pull_policy, stores
 from container_engine.edf.load import load, search_path
 from container_engine.edf.model import Origin, Problem
 from container_engine.errors import UserError
-from container_engine.images.importing import Importer
-from container_engine.images.resolve import Stored, resolve
-from container_engine.images.store import Store, architecture, locate
+from container_engine.images.resolve import resolve
 from container_engine.plan import memo
 from container_engine.plan.build import build, missing_image
 from container_engine.site import SiteConfig
@@ -24,15 +23,19 @@ if TYPE_CHECKING:
     from container_engine.cli.context import Context
     from container_engine.edf.model import Edf
     from container_engine.images.reference import RegistryImage
-    from container_engine.images.resolve import Resolved
+    from container_engine.images.resolve import Resolved, Stored
     from container_engine.plan.model import LaunchPlan
 
 
 class Prepared(NamedTuple):
-    """`plan` is None where the EDF asks for no container. `notices` are lines for stderr."""
+    """`plan` is None where the EDF asks for no container. `notices` are lines for stderr.
+
+    It may be used until `not_after`, in seconds since 1970; 0 is for good.
+    """
 
     plan: LaunchPlan | None
     notices: str
+    not_after: float = 0
 
     @property
     def printed(self) -> str:
@@ -62,6 +65,7 @@ def prepare(name: str, context: Context) -> Prepared:
             context.started_ns,
             prepared.notices,
             prepared.printed,
+            prepared.not_after,
         )
         memo.remember(remembered, context.env, context.uid)
     return prepared
@@ -96,14 +100,15 @@ def _plan(name: str, context: Context, inputs: _Inputs) -> Prepared:
     if built.plan is None:
         raise RefusedError((*loaded.problems, *built.problems))
     notices += "".join(map(messages.of_warning, resolved.notices))
-    return Prepared(built.plan, notices + messages.of_problems(built.problems))
+    notices += messages.of_problems(built.problems)
+    return Prepared(built.plan, notices, resolved.not_after)
 
 
 def _resolve(edf: Edf, context: Context, settings: SiteConfig, inputs: _Inputs) -> Resolved:
     def obtain(image: RegistryImage) -> Stored:
-        store = user_store(context._replace(env=inputs.environment), settings)
-        digest = importer(context, settings).obtain(image, store)
-        return Stored(store.image(digest), digest, store.ref(image))
+        asking = context._replace(env=inputs.environment)
+        found = stores(asking, settings)
+        return importer(context, settings).obtain(image, found, pull_policy(asking))
 
     resolved = resolve(edf.image or "", context.cwd, context.env, obtain)
     inputs.files.extend(resolved.consulted)
@@ -113,15 +118,6 @@ def _resolve(edf: Edf, context: Context, settings: SiteConfig, inputs: _Inputs) 
 def site_config(context: Context) -> SiteConfig:
     path = context.site_file or find_site(context.prefix)
     return SiteConfig() if path is None else load_site(path, context.uid)
-
-
-def user_store(context: Context, settings: SiteConfig) -> Store:
-    return Store(locate(context.env, context.cwd, settings.image_store), architecture())
-
-
-def importer(context: Context, settings: SiteConfig) -> Importer:
-    """Its progress goes to stderr at once."""
-    return Importer(context.env, settings.import_timeout_s, messages.say_progress)
 
 
 def _image_problem(edf: Edf, error: UserError) -> Problem:

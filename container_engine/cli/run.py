@@ -21,6 +21,11 @@ NOT_STARTED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--pull",
+        choices=("age", "always", "missing", "never"),
+        help="look the image up: always, if it is missing, never, or by its age (the default)",
+    )
     parser.add_argument("name", metavar="NAME", help="an environment: a name or the path of a file")
     parser.add_argument(
         "command", metavar="COMMAND", nargs="...", help="the command and its arguments, after --"
@@ -34,7 +39,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         error = UserError("run: no command is given", "ce run NAME -- COMMAND")
         messages.say(messages.of_error(error))
         return 2
-    plan = _plan(arguments.name, context)
+    plan = _plan(arguments.name, context, arguments.pull)
     if plan is None:
         return _run_on_host(command)
     from container_engine.launch.session import run_in_container
@@ -42,16 +47,18 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     return run_in_container(plan, command, context.libexec)
 
 
-def _plan(name: str, context: Context) -> dict[str, Any] | None:
+def _plan(name: str, context: Context, pull: str | None) -> dict[str, Any] | None:
     """The plan as the node launcher reads it, or None for no container."""
     key = tuple(map(os.fsencode, (name, context.cwd, context.prefix)))
-    remembered = None if context.site_file else quick.recall(key, os.environb, context.uid)
+    whole = pull is None and not context.site_file
+    remembered = quick.recall(key, os.environb, context.uid) if whole else None
     if remembered is not None:
         notices, text = (part.decode("utf-8", "surrogateescape") for part in remembered)
     else:
         from container_engine.cli.prepare import prepare
+        from container_engine.cli.stores import with_pull
 
-        prepared = prepare(name, context)
+        prepared = prepare(name, with_pull(context, pull))
         notices, text = prepared.notices, prepared.printed
     messages.say(notices)
     if not text:

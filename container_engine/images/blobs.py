@@ -129,6 +129,9 @@ class Verification:
     def finish(self) -> None:
         """Raises UserError for the files that are wrong; they are removed."""
         self._thread.join()
+        for path in self._wrong:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
         if self._wrong:
             raise UserError(
                 f"layer {self._wrong[0]}: not what its digest says", "it was removed, try again"
@@ -146,8 +149,6 @@ class Verification:
                 good = True  # whoever reads it for its content says what is wrong
             if not good:
                 self._wrong.append(path)
-                with contextlib.suppress(OSError):
-                    os.unlink(path)
 
 
 def sha256(path: str, is_stopped: Callable[[], bool] = lambda: False) -> str | None:

@@ -1,116 +1,249 @@
-"""From a reference into a registry to a SquashFS file, streamed: no layer is unpacked to disk."""
+"""From the name of an image to a SquashFS file in a store; no layer is unpacked to disk."""
 
 from __future__ import annotations
 
+import contextlib
+import enum
 import os
+import shutil
 import tempfile
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from container_engine import process
-from container_engine.errors import UserError
-from container_engine.images import config, squashfs
-from container_engine.images.fetch import fetch
-from container_engine.images.files import fresh_directory, locked, publish
-from container_engine.images.layers import write_merged
+from container_engine.errors import CeError, UserError
+from container_engine.images import config
+from container_engine.images.files import fresh_directory, publish
+from container_engine.images.lease import held
+from container_engine.images.packing import Packer
+from container_engine.images.registry import Skopeo
+from container_engine.images.resolve import Stored
 from container_engine.process import reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from container_engine.images.fetch import Fetched
-    from container_engine.images.reference import RegistryImage
-    from container_engine.images.store import Store
+    from container_engine.images.lease import Holder, Lease
+    from container_engine.images.reference import Imported
+    from container_engine.images.registry import Fetched, Remote
+    from container_engine.images.store import Known, Ref, Store, Stores
 
 _MIB = 1 << 20
-# Level 3 made 477 MB of a Debian system with 1.3 GB in 8 s; level 15, the default, 421 MB in 90 s.
-# mksquashfs, because sqfstar 4.5 fails to parse a compression level.
-_SETTINGS = ["-tar", "-quiet", "-no-progress", "-no-xattrs", "-comp", "zstd"]
-_LEVEL = ["-Xcompression-level", "3"]
-# all files are root's, which in a container is the user
-_OWNER = ["-all-root", "-root-mode", "0755"]
+_RETRY_S = 300  # after a registry could not be asked, launches leave it alone for so long
+_SPARE = 1.15  # an image is about as large as its compressed layers
 
 
-class Importer(NamedTuple):
-    """`env` is the user's environment for skopeo; `say` prints a line of progress."""
+class Pull(enum.StrEnum):
+    """When a name is looked up in its registry although an image of that name is there."""
 
-    env: Mapping[str, str]
-    timeout_s: float
-    say: Callable[[str], None]
+    AGE = "age"
+    ALWAYS = "always"
+    MISSING = "missing"
+    NEVER = "never"
 
-    def obtain(self, image: RegistryImage, store: Store, *, again: bool = False) -> str:
-        """The digest of `image`, which is in `store` now.
 
-        Imported if it is not there, or `again`. Raises CeError; then the store is as it was.
-        """
-        digest = None if again else store.digest(image)
-        if digest is not None:
-            return digest
-        waiting = f"{image.canonical}: being imported by "
+class Listener(Protocol):
+    """Who tells people about an import."""
+
+    def say(self, message: str) -> None: ...
+
+    def far(self, name: str, doing: str, done: int, total: int) -> None:
+        """`done` of `total` bytes."""
+
+
+class Limits(NamedTuple):
+    """In seconds: one import, one question to a registry, and how old an answer may be."""
+
+    import_s: float
+    look_up_s: float
+    max_age_s: float
+
+
+class Importer:
+    """`env` is the user's environment, for skopeo; `user` is for those who wait for us."""
+
+    def __init__(
+        self, env: Mapping[str, str], user: str, limits: Limits, listener: Listener
+    ) -> None:
+        self._user, self._limits, self._listener = user, limits, listener
+        self._skopeo = Skopeo(env, limits.look_up_s, limits.import_s)
+        self._packer = Packer(env, limits.import_s)
+
+    def obtain(self, image: Imported, stores: Stores, pull: Pull = Pull.AGE) -> Stored:
+        """The image of this name, imported if need be. Raises CeError; then nothing has changed."""
+        found = stores.find(image)
+        if found is not None and self._is_good(image, found, pull):
+            return self._answer(image, found, pull)
+        if pull == Pull.NEVER:
+            raise UserError(f"'{image.name}': not in a store", "ce pull gets it")
+        own = stores.own
+        if own is None:
+            raise UserError(
+                f"'{image.name}': in no store of the site, and EDF_IMAGESTORE=void keeps nothing",
+                "ce import -o FILE.sqsh IMAGE makes a file that an environment can name",
+            )
         try:
-            with locked(
-                store.lock(image), self.timeout_s, lambda who: self.say(f"{waiting}{who}, waiting")
-            ):
-                return self._obtain_alone(image, store, again=again)
+            return self._look_up(image, stores, own, pull)
         except OSError as error:
-            raise _unusable(store.root, error) from None
+            raise unusable(own.root, error) from None
 
-    def to_file(self, image: RegistryImage, path: str) -> str:
+    def to_file(self, image: Imported, path: str, arch: str) -> str:
         """Makes `path` and the configuration beside it; returns the digest. Raises CeError."""
         directory = os.path.dirname(path)
         try:
             with tempfile.TemporaryDirectory(prefix=".ce-import-", dir=directory) as work:
-                fetched = self._build(image, work)
-                _install(work, path, fetched)
+                remote = self._skopeo.look_up(image, arch)
+                blobs = os.path.join(work, "blobs")
+                self._install(self._build(image, remote, arch, work, blobs, None), work, path)
         except OSError as error:
-            raise _unusable(directory, error) from None
-        return fetched.digest
+            raise unusable(directory, error) from None
+        return remote.digest
 
-    def _obtain_alone(self, image: RegistryImage, store: Store, *, again: bool) -> str:
-        digest = None if again else store.digest(image)  # somebody else's import may have ended
-        if digest is not None:
-            return digest
-        with fresh_directory(store.work(image)) as work:
-            fetched = self._build(image, work)
-            if fetched.architecture != store.arch:
-                raise UserError(
-                    f"'{image.name}': made for {fetched.architecture}, this machine is {store.arch}"
-                )
-            _install(work, store.image(fetched.digest), fetched)
-        store.remember(image, fetched.digest)
-        return fetched.digest
+    def _is_good(self, image: Imported, found: Known, pull: Pull) -> bool:
+        if image.digest is not None or pull in {Pull.MISSING, Pull.NEVER}:
+            return True
+        # what names stand for in a site's store is the site's business
+        is_young = not found.is_own or time.time() < self._not_after(found.ref)
+        return pull == Pull.AGE and is_young
 
-    def _build(self, image: RegistryImage, work: str) -> Fetched:
+    def _not_after(self, ref: Ref) -> float:
+        return max(ref.checked + self._limits.max_age_s, ref.tried + _RETRY_S if ref.tried else 0)
+
+    def _answer(self, image: Imported, found: Known, pull: Pull) -> Stored:
+        ref = found.ref
+        ends = found.is_own and image.digest is None and pull == Pull.AGE
+        notices: tuple[str, ...] = ()
+        if ref.tried > ref.checked and ends:
+            notices = (_could_not_ask(image, ref, "its registry was out of reach just now"),)
+        not_after = self._not_after(ref) if ends else 0
+        if pull == Pull.ALWAYS and image.digest is None:
+            not_after = ref.checked  # nobody may skip the question
+        return Stored(found.path, ref.digest, found.ref_path, not_after, notices)
+
+    def _look_up(self, image: Imported, stores: Stores, own: Store, pull: Pull) -> Stored:
+        asked = time.time()
+        wait = _Waiting(image.name, self._listener)
+        with held(own.lock(image), self._user, self._limits.import_s, wait.tell) as lease:
+            found = stores.find(image)  # somebody else's import may have ended
+            if found is None or found.ref.checked < asked:
+                try:
+                    remote = self._skopeo.look_up(image, own.arch)
+                except CeError as error:
+                    if found is None or pull != Pull.AGE:
+                        raise
+                    return self._make_do(image, own, found, error)
+                if stores.holding(remote.digest) is None:
+                    self._import(image, remote, own, lease)
+                own.remember(image, remote.digest)
+                found = stores.find(image)
+        if found is None:
+            raise UserError(f"'{image.name}': removed from the store while it was imported")
+        return self._answer(image, found, pull)
+
+    def _make_do(self, image: Imported, own: Store, found: Known, error: CeError) -> Stored:
+        """An old answer is better than none where a registry is away."""
+        ref = found.ref
+        own.remember(image, ref.digest, ref.checked, tried=time.time())
+        notice = _could_not_ask(image, ref, error.message)
+        not_after = time.time() + _RETRY_S
+        return Stored(found.path, ref.digest, own.ref(image), not_after, (notice,))
+
+    def _import(self, image: Imported, remote: Remote, own: Store, lease: Lease) -> None:
+        own.explain()
+        for token in lease.replaced:
+            shutil.rmtree(own.work(os.path.basename(token)), ignore_errors=True)
+        _check_space(own, remote)
+        with fresh_directory(own.work(lease.holder.token)) as work:
+            fetched = self._build(image, remote, own.arch, work, own.blobs, lease)
+            self._install(fetched, work, own.image(remote.digest))
+
+    def _build(
+        self, image: Imported, remote: Remote, arch: str, work: str, blobs: str, lease: Lease | None
+    ) -> Fetched:
         """Leaves `work`/image, complete and checked."""
-        started, name = time.monotonic(), image.canonical
-        self.say(f"{name}: importing")
-        fetched = fetch(image, os.path.join(work, "blobs"), self.env, self.timeout_s)
-        self.say(f"{name}: {len(fetched.layers)} layers, {_size(fetched.size)}; packing")
-        target = os.path.join(work, "image")
-        process.feed(
-            ["mksquashfs", "-", target, *_SETTINGS, *_LEVEL, *_OWNER],
-            self.env,
-            self.timeout_s,
-            lambda stream: write_merged(fetched.layers, stream, self.env),
+        began, name = time.monotonic(), image.name
+
+        def far(doing: str, done: int, total: int) -> None:
+            if lease is not None:
+                lease.progress = f"{doing} {100 * done // max(total, 1)} %"
+            self._listener.far(name, doing, done, total)
+
+        fetched = self._skopeo.copy(
+            image, remote, work, blobs, lambda done: far("downloading", done, remote.size)
         )
-        size = squashfs.check(target).bytes_used
-        self.say(f"{name}: imported, {_size(size)}, {time.monotonic() - started:.0f} s")
+        if fetched.architecture != arch:
+            raise UserError(f"'{name}': made for {fetched.architecture}, wanted is {arch}")
+        for path in fetched.layers:
+            os.utime(path)  # for those who tidy up: it is in use
+        done = 0
+
+        def on_read(size: int) -> None:
+            nonlocal done
+            done += size
+            far("packing", done, fetched.size)
+
+        made = self._packer.pack(fetched.layers, os.path.join(work, "image"), on_read)
+        took = time.monotonic() - began
+        self._listener.say(f"{name}: imported, {size_text(made.bytes_used)} in {took:.1f} s")
         return fetched
 
-
-def _install(work: str, path: str, fetched: Fetched) -> None:
-    """The configuration first: an image is never there without it."""
-    publish(config.beside(path), fetched.config)
-    made = os.path.join(work, "image")
-    with open(made, "rb") as file:
-        os.fsync(file.fileno())
-    os.replace(made, path)
-
-
-def _size(size: int) -> str:
-    return f"{size / _MIB:.0f} MiB" if size >= _MIB else f"{size / 1024:.0f} KiB"
+    def _install(self, fetched: Fetched, work: str, path: str) -> None:
+        """The configuration first: an image is never there without it."""
+        publish(config.beside(path), fetched.config)
+        made = os.path.join(work, "image")
+        with open(made, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(made, path)
 
 
-def _unusable(directory: str, error: OSError) -> UserError:
+class _Waiting:
+    """Tells who is waited for: at once, and then from time to time."""
+
+    def __init__(self, name: str, listener: Listener) -> None:
+        self._name, self._listener = name, listener
+        self._next = 0.0
+
+    def tell(self, holder: Holder, waited: float) -> None:
+        if waited < self._next:
+            return
+        self._next = max(waited, 2.0) * 2 if waited < 60 else waited + 60
+        far = f", {holder.progress}" if holder.progress else ""
+        since = f"; waiting for {waited:.0f} s" if waited >= 1 else ""
+        self._listener.say(f"{self._name}: being imported by {holder}{far}{since}")
+
+
+def _could_not_ask(image: Imported, ref: Ref, why: str) -> str:
+    day = time.strftime("%Y-%m-%d %H:%M", time.localtime(ref.checked))
+    why = why.removeprefix(f"'{image.name}': ")
+    return f"'{image.name}': used as it was on {day}, a newer one could not be looked for: {why}"
+
+
+def _check_space(store: Store, remote: Remote) -> None:
+    """Before anything is downloaded, as far as the sizes are known."""
+    there = sum(
+        os.path.getsize(path)
+        for path in (os.path.join(store.blobs, "sha256", name) for name in remote.blobs)
+        if os.path.exists(path)
+    )
+    wanted = int(remote.size * (1 + _SPARE)) - there
+    status = os.statvfs(store.root)
+    free = status.f_bavail * status.f_frsize
+    if wanted > free:
+        raise UserError(
+            f"'{store.root}': {size_text(free)} are free, the import needs about "
+            f"{size_text(wanted)}",
+            "ce gc makes room",
+        )
+
+
+def size_text(size: float) -> str:
+    with contextlib.suppress(StopIteration):
+        limit, unit = next(
+            (n, u) for n, u in ((1 << 30, "GiB"), (_MIB, "MiB"), (1024, "KiB")) if size >= n
+        )
+        return f"{size / limit:.{1 if size < 10 * limit else 0}f} {unit}"
+    return f"{size:.0f} B"
+
+
+def unusable(directory: str, error: OSError) -> UserError:
     where = os.fspath(error.filename) if error.filename else directory
     return UserError(f"'{where}': {reason(error)}")

@@ -119,6 +119,7 @@ class Lease:
         self.path = path
         self.holder = holder
         self.progress = ""
+        self.replaced: list[str] = []  # tokens of dead holders, whose work nobody else tidies up
         self._pace = pace
         self._ended = threading.Event()
         # beside, so that the lock has its content from its first moment
@@ -177,6 +178,8 @@ class Lease:
             if found is not None and found.token != dead.token:
                 with contextlib.suppress(OSError):
                     os.link(aside, self.path)  # somebody was quicker: it stays theirs
+            else:
+                self.replaced.append(dead.token)
             os.unlink(aside)
 
     def _keep_fresh(self) -> None:

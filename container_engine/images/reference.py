@@ -12,7 +12,10 @@ DEFAULT_REGISTRY = "docker.io"
 DEFAULT_TAG = "latest"
 SQUASHFS_SUFFIXES = (".sqsh", ".squashfs", ".sqfs")
 
+LOCAL_TRANSPORTS = ("oci", "oci-archive", "docker-archive", "dir")
+
 _SCHEME = "docker://"
+_PODMAN = "podman://"
 _COMPONENT = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -45,8 +48,52 @@ class RegistryImage(NamedTuple):
         version = f"@{self.digest}" if self.digest else f":{self.tag}"
         return f"{self.registry}/{self.repository}{version}"
 
+    @property
+    def source(self) -> str:
+        """As skopeo names it."""
+        return f"{_SCHEME}{self.canonical}"
 
+    def at(self, digest: str) -> str:
+        """One manifest of the same repository, as skopeo names it."""
+        return f"{_SCHEME}{self.registry}/{self.repository}@{digest}"
+
+
+class LocalImage(NamedTuple):
+    """An image on this host that is no SquashFS file yet: an archive, a directory, Podman's.
+
+    `place` is an absolute path, with what stands behind it, or a name in Podman's storage.
+    """
+
+    name: str
+    transport: str
+    place: str
+    digest: str | None = None
+
+    @property
+    def canonical(self) -> str:
+        return f"{self.transport}:{self.place}"
+
+    @property
+    def source(self) -> str:
+        """As skopeo names it."""
+        return self.canonical
+
+
+Imported: TypeAlias = RegistryImage | LocalImage
 Reference: TypeAlias = FileImage | RegistryImage
+
+
+def parse_source(text: str, cwd: str) -> FileImage | Imported:
+    """What `ce import` is asked for: as `parse`, and images that other tools made.
+
+    oci:DIR[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:NAME], dir:DIR, podman://NAME.
+    """
+    if text.startswith(_PODMAN):
+        return LocalImage(text, "podman", text.removeprefix(_PODMAN))
+    transport, colon, place = text.partition(":")
+    if colon and transport in LOCAL_TRANSPORTS and place:
+        return LocalImage(text, transport, os.path.join(cwd, place))
+    return parse(text, cwd)
 
 
 def parse(text: str, cwd: str) -> Reference:

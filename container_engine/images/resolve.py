@@ -18,11 +18,16 @@ if TYPE_CHECKING:
 
 
 class Stored(NamedTuple):
-    """An image that was imported; `ref` is the file that says which one its name stands for."""
+    """An image that was imported; `ref` is the file that says which one its name stands for.
+
+    That may be asked again after `not_after`, in seconds since 1970; 0 is never.
+    """
 
     path: str
     digest: str
     ref: str
+    not_after: float = 0
+    notices: tuple[str, ...] = ()
 
 
 class Resolved(NamedTuple):
@@ -31,6 +36,7 @@ class Resolved(NamedTuple):
     image: Image
     notices: tuple[str, ...]
     consulted: tuple[str, ...]
+    not_after: float = 0
 
 
 def resolve(
@@ -57,7 +63,11 @@ def resolve(
         hint = f"did you mean './{text}'?" if looks_like_file(text) else error.hint
         raise UserError(error.message, hint) from None
     resolved = from_file(text, stored.path, tools_env, stored.digest)
-    return resolved._replace(consulted=(stored.ref, *resolved.consulted))
+    return resolved._replace(
+        consulted=(stored.ref, *resolved.consulted),
+        notices=(*stored.notices, *resolved.notices),
+        not_after=stored.not_after,
+    )
 
 
 def from_file(

@@ -2,8 +2,10 @@
 
     images/<digest>-<arch>.sqsh       an image
     images/<digest>-<arch>.sqsh.json  its OCI configuration
-    refs/<name>-<arch>                the digest that the name stood for at its last import
+    refs/<name>-<arch>.json           what a name stood for, and when that was last looked up
+    blobs/sha256/<digest>             layers as registries have them, for other images
     locks/ work/                      imports that run
+    README
 
 Whatever has its name is complete.
 """
@@ -12,8 +14,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from container_engine.errors import UserError
 from container_engine.images.files import publish
@@ -21,10 +26,39 @@ from container_engine.images.files import publish
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from container_engine.images.reference import RegistryImage
+    from container_engine.images.reference import Imported
 
+VOID = "void"
 _MAX_NAME = 180  # bytes, of the 255 that file systems allow
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_README = """\
+This directory holds container images of the Container Engine (ce).
+
+images/  one SquashFS file per image, named by the digest of its manifest and its architecture, and
+         beside it the image's configuration; jobs that run have these files mounted
+refs/    which digest a name like docker.io/library/ubuntu:24.04 stands for, and when that was
+         last looked up
+blobs/   compressed layers, kept so that images that share them need no second download
+locks/   who imports what at the moment
+work/    what imports that run have done so far
+
+`ce images` lists what is here, `ce rmi IMAGE` and `ce gc` make room, `ce store check` looks for
+damage. All of it can be imported again.
+"""
+
+
+class Ref(BaseModel):
+    """What a name stood for when it was last looked up, in seconds since 1970 by our clock.
+
+    `tried` is the time of a later look-up that failed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: str
+    digest: str = Field(pattern=r"^sha256:[0-9a-f]{64}$")
+    checked: float
+    tried: float = 0
 
 
 class Store(NamedTuple):
@@ -36,40 +70,102 @@ class Store(NamedTuple):
     def image(self, digest: str) -> str:
         return f"{self.root}/images/{digest.replace(':', '-')}-{self.arch}.sqsh"
 
-    def ref(self, image: RegistryImage) -> str:
-        return f"{self.root}/refs/{self._name(image)}"
+    def ref(self, image: Imported) -> str:
+        return f"{self.root}/refs/{self._name(image)}.json"
 
-    def lock(self, image: RegistryImage) -> str:
+    def lock(self, image: Imported) -> str:
         return f"{self.root}/locks/{self._name(image)}"
 
-    def work(self, image: RegistryImage) -> str:
-        return f"{self.root}/work/{self._name(image)}"
+    def work(self, token: str) -> str:
+        """Of the holder of a lock: no two work in one place, whatever becomes of the lock."""
+        return f"{self.root}/work/{token}"
 
-    def digest(self, image: RegistryImage) -> str | None:
-        """Of the image that was imported under this name, if its file is still there."""
-        try:
-            with open(self.ref(image), encoding="ascii") as file:
-                digest = file.read().strip()
-        except (OSError, UnicodeDecodeError):
-            return None
-        is_digest = digest.startswith("sha256:") and "/" not in digest
-        return digest if is_digest and os.path.isfile(self.image(digest)) else None
+    @property
+    def blobs(self) -> str:
+        return f"{self.root}/blobs"
 
-    def remember(self, image: RegistryImage, digest: str) -> None:
-        publish(self.ref(image), f"{digest}\n".encode())
+    def has(self, digest: str) -> bool:
+        return os.path.isfile(self.image(digest))
 
-    def _name(self, image: RegistryImage) -> str:
+    def find(self, image: Imported) -> Ref | None:
+        """What is known of the name, if the image's file is still there."""
+        ref = read_ref(self.ref(image))
+        return ref if ref is not None and self.has(ref.digest) else None
+
+    def digest(self, image: Imported) -> str | None:
+        found = self.find(image)
+        return None if found is None else found.digest
+
+    def remember(
+        self, image: Imported, digest: str, checked: float | None = None, tried: float = 0
+    ) -> None:
+        """Looked up now, if not `checked`. Raises OSError."""
+        when = time.time() if checked is None else checked
+        ref = Ref(name=image.canonical, digest=digest, checked=when, tried=tried)
+        publish(self.ref(image), ref.model_dump_json().encode() + b"\n")
+
+    def explain(self) -> None:
+        """Puts the README there for whoever finds the directory. Raises OSError."""
+        path = f"{self.root}/README"
+        if not os.path.exists(path):
+            publish(path, _README.encode())
+
+    def _name(self, image: Imported) -> str:
         name = quote(image.canonical, safe=":@")
         if len(name) > _MAX_NAME:
             name = name[:100] + hashlib.sha256(name.encode()).hexdigest()
         return f"{name}-{self.arch}"
 
 
+def read_ref(path: str) -> Ref | None:
+    """None for a file that is missing or makes no sense: the name is looked up again."""
+    try:
+        with open(path, "rb") as file:
+            return Ref.model_validate_json(file.read())
+    except (OSError, ValidationError):
+        return None
+
+
+class Known(NamedTuple):
+    """What `ref`, the file `ref_path`, says of a name; the image's file is in any of the stores."""
+
+    ref: Ref
+    ref_path: str
+    path: str
+    is_own: bool
+
+
+class Stores(NamedTuple):
+    """The user's own store, None where nothing shall be kept, and those of the site, only read."""
+
+    own: Store | None
+    site: tuple[Store, ...]
+
+    def find(self, image: Imported) -> Known | None:
+        """The name as the user's store knows it, else as one of the site's does."""
+        for store in self.all():
+            path = store.ref(image)
+            ref = read_ref(path)
+            place = None if ref is None else self.holding(ref.digest)
+            if ref is not None and place is not None:
+                return Known(ref, path, place.image(ref.digest), store is self.own)
+        return None
+
+    def holding(self, digest: str) -> Store | None:
+        return next((store for store in self.all() if store.has(digest)), None)
+
+    def all(self) -> tuple[Store, ...]:
+        return self.site if self.own is None else (self.own, *self.site)
+
+
 def locate(env: Mapping[str, str], cwd: str, site_path: str | None) -> str:
-    """The user's store. `env` is only asked for single names."""
+    """The user's store. `env` is only asked for single names. Raises UserError for no place."""
     named = env.get("EDF_IMAGESTORE")
-    if named == "void":
-        raise UserError("EDF_IMAGESTORE=void: images cannot be used without being stored yet")
+    if named == VOID:
+        raise UserError(
+            "EDF_IMAGESTORE=void: there is no store of your own",
+            "ce import -o FILE.sqsh IMAGE makes a file that an environment can name",
+        )
     if named:
         return os.path.join(cwd, named)
     scratch = env.get("SCRATCH")

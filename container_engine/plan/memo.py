@@ -47,7 +47,8 @@ class Memo(NamedTuple):
     """A plan as it is printed, and what it was made from.
 
     `files` are all paths that were looked at, `environment` all variables. `started_ns` is the time
-    before the first of them was read, by the clock of time.time_ns.
+    before the first of them was read, by the clock of time.time_ns. The memo holds until
+    `not_after`, in seconds since 1970; 0 is for good.
     """
 
     key: tuple[bytes, bytes, bytes]
@@ -56,6 +57,7 @@ class Memo(NamedTuple):
     started_ns: int
     notices: str
     plan: str
+    not_after: float = 0
 
 
 def key(name: str, cwd: str, prefix: str) -> tuple[bytes, bytes, bytes]:
@@ -91,6 +93,7 @@ def _encode(memo: Memo, uid: int) -> bytes | None:
         for name, value in memo.environment.items()
     }
     fields = [container_engine.__version__.encode(), b"%d" % uid, *memo.key]
+    fields.append(b"%d" % memo.not_after)
     for table in (signatures, variables):
         fields.append(b"%d" % len(table))
         fields.extend(field for pair in table.items() for field in pair)

@@ -1,16 +1,19 @@
 """The quick way to a plan: a remembered one, if nothing that it was made from has changed.
 
-This is all that runs on the submit host for most launches, so it imports `os` only (not
-even `json`, 8 ms; the models are 100 ms). `memo.py` writes what is read here; both sides use the
-functions below for where a memo lies, what its fields are and what counts as the same file.
+This is all that runs on the submit host for most launches, so it imports `os` and its
+like only (not even `json`, 8 ms; the models are 100 ms). `memo.py` writes what is read
+here; both sides use the functions below for where a memo lies, what its fields are and what counts
+as the same file.
 
 A memo is a line that names the format, then fields that end with NUL: version of the engine, uid,
-key (name, directory, prefix), number of files, path and signature of each, number of variables,
-name and value of each, notices, plan, and a mark that nothing is missing.
+key (name, directory, prefix), the second since 1970 in which the memo ends (0: it does not),
+number of files, path and signature of each, number of variables, name and value of each, notices,
+plan, and a mark that nothing is missing.
 """
 
 import os
 import stat
+import time
 
 from container_engine import __version__
 
@@ -18,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-MAGIC = b"container-engine plan memo 1\n"
+MAGIC = b"container-engine plan memo 2\n"
 END = b"end"
 UNSET = b"-"
 _OTHERS = 0o077
@@ -107,8 +110,8 @@ def _verified(
     uid: int,
 ) -> tuple[bytes, bytes] | None:
     head = [__version__.encode(), b"%d" % uid, *key]
-    files_at = len(head) + 1
-    if fields[: len(head)] != head or fields[-2] != END:
+    files_at = len(head) + 2
+    if fields[: len(head)] != head or fields[-2] != END or _is_over(int(fields[len(head)])):
         return None
     env_at = files_at + 2 * int(fields[files_at - 1]) + 1
     notices_at = env_at + 2 * int(fields[env_at - 1])
@@ -117,6 +120,10 @@ def _verified(
     if not _same(fields[env_at:notices_at], lambda name: variable(environment.get(name))):
         return None
     return fields[notices_at], fields[notices_at + 1]
+
+
+def _is_over(end: int) -> bool:
+    return end != 0 and time.time() >= end
 
 
 def _same(pairs: "Sequence[bytes]", now: "Callable[[bytes], bytes]") -> bool:

@@ -1,13 +1,14 @@
 """A remembered plan is used as long as it is right, and never longer."""
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import container_engine
-from container_engine.plan import memo
+from container_engine.plan import memo, quick
 from tests.unit import squashfs
 from tests.unit.plan.conftest import User
 
@@ -95,7 +96,9 @@ def test_a_variable_that_was_unset_ends_the_memo_when_it_is_set(user: User) -> N
     assert user.recalled() is None
 
 
-@pytest.mark.parametrize("reference", ["base", "./base.toml", "link/base.toml", "./x/../link/base.toml"])
+@pytest.mark.parametrize(
+    "reference", ["base", "./base.toml", "link/base.toml", "./x/../link/base.toml"]
+)
 def test_a_memo_ends_when_a_base_changes_however_it_is_named(user: User, reference: str) -> None:
     for version in ("1", "2"):
         user.write(user.cwd / version / "base.toml", f'[env]\nV = "{version}"')
@@ -232,3 +235,12 @@ def test_only_the_newest_memos_are_kept(user: User) -> None:
 def test_nothing_can_depend_on_the_whole_environment() -> None:
     with pytest.raises(TypeError):
         dict(memo.Recorder({"A": "1"}))
+
+
+def test_a_memo_ends_when_its_time_is_over(user: User) -> None:
+    user.plan()
+    made = memo.Memo(memo.key("x", "/", "/p"), (), {}, time.time_ns(), "", "{}\n")
+    for not_after, expected in ((0, True), (time.time() + 60, True), (time.time() - 1, False)):
+        assert memo.remember(made._replace(not_after=not_after), user.env, os.geteuid())
+        environment = {name.encode(): value.encode() for name, value in user.env.items()}
+        assert bool(quick.recall(made.key, environment, os.geteuid())) == expected

@@ -1,0 +1,70 @@
+"""How far an import is: a bar on a terminal, a line from time to time in a log, or nothing."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from container_engine.cli import messages
+from container_engine.images.importing import size_text
+
+_REDRAW_S, _LINE_S = 0.1, 10.0
+_BAR = 24
+
+
+class Quiet:
+    """Says nothing at all."""
+
+    def say(self, message: str) -> None:
+        pass
+
+    def far(self, name: str, doing: str, done: int, total: int) -> None:
+        pass
+
+
+class Log(Quiet):
+    """For files, and people who read them later."""
+
+    def __init__(self) -> None:
+        self._next = time.monotonic() + _LINE_S
+
+    def say(self, message: str) -> None:
+        messages.say_progress(message)
+
+    def far(self, name: str, doing: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + _LINE_S
+        self.say(f"{name}: {doing} {size_text(done)} of {size_text(total)}")
+
+
+class Terminal(Quiet):
+    """One line that is drawn again and again, and gone when something else is said."""
+
+    def __init__(self) -> None:
+        self._drawn = 0.0
+
+    def say(self, message: str) -> None:
+        self._clear()
+        messages.say_progress(message)
+
+    def far(self, name: str, doing: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self._drawn < _REDRAW_S:
+            return
+        self._drawn = now
+        part = min(done / max(total, 1), 1)
+        bar = f"{'#' * int(part * _BAR):-<{_BAR}}"
+        messages.say(f"\r\033[Kce: {name}: {doing} [{bar}] {part:4.0%} of {size_text(total)}")
+
+    def _clear(self) -> None:
+        if self._drawn:
+            messages.say("\r\033[K")
+            self._drawn = 0.0
+
+
+def listener(*, quiet: bool = False) -> Quiet:
+    if quiet:
+        return Quiet()
+    return Terminal() if sys.stderr.isatty() else Log()

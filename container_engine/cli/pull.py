@@ -1,0 +1,35 @@
+"""`ce pull IMAGE`: the newest image of that name in the store, ahead of time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from container_engine.cli.prepare import site_config
+from container_engine.cli.stores import add_pull, importer, stores
+from container_engine.errors import UserError
+from container_engine.images.importing import Pull
+from container_engine.images.reference import FileImage, parse
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.cli.context import Context
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("image", metavar="IMAGE", help="as in an environment: ubuntu:24.04")
+    parser.add_argument("--arch", metavar="ARCH", help="amd64, arm64; default: the compute nodes'")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    add_pull(parser)
+    parser.set_defaults(pull=Pull.ALWAYS)
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    image = parse(arguments.image, context.cwd)
+    if isinstance(image, FileImage):
+        raise UserError(f"'{image.name}': a file, there is nothing to pull")
+    settings = site_config(context)
+    places = stores(context, settings, arguments.arch)
+    pull = importer(context, settings, quiet=arguments.quiet)
+    print(pull.obtain(image, places, Pull(arguments.pull)).path)
+    return 0

@@ -1,0 +1,71 @@
+"""The user's image store and the site's, and who imports into it: what several verbs share."""
+
+from __future__ import annotations
+
+import pwd
+from typing import TYPE_CHECKING
+
+from container_engine.cli.progress import listener
+from container_engine.errors import UserError
+from container_engine.images.importing import Importer, Limits, Pull
+from container_engine.images.store import VOID, Store, Stores, architecture, locate
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.cli.context import Context
+    from container_engine.site import SiteConfig
+
+PULL = "CE_PULL"
+
+
+def stores(context: Context, settings: SiteConfig, arch: str | None = None) -> Stores:
+    """For images of the compute nodes' architecture, or of `arch`."""
+    wanted = arch or settings.image_architecture or architecture()
+    void = context.env.get("EDF_IMAGESTORE") == VOID
+    own = None if void else Store(locate(context.env, context.cwd, settings.image_store), wanted)
+    site = tuple(Store(root, wanted) for root in settings.image_stores)
+    return Stores(own, tuple(store for store in site if own is None or store.root != own.root))
+
+
+def own_store(context: Context, settings: SiteConfig, arch: str | None = None) -> Store:
+    """Raises UserError where the user has none."""
+    root = locate(context.env, context.cwd, settings.image_store)
+    return Store(root, arch or settings.image_architecture or architecture())
+
+
+def importer(context: Context, settings: SiteConfig, *, quiet: bool = False) -> Importer:
+    """Its progress goes to stderr at once."""
+    limits = Limits(settings.import_timeout_s, settings.registry_timeout_s, settings.tag_max_age_s)
+    return Importer(context.env, _user_name(context.uid), limits, listener(quiet=quiet))
+
+
+def pull_policy(context: Context) -> Pull:
+    """From the variable CE_PULL, which the option --pull sets. Raises UserError."""
+    text = context.env.get(PULL)
+    if not text:
+        return Pull.AGE
+    try:
+        return Pull(text)
+    except ValueError:
+        known = ", ".join(Pull)
+        raise UserError(f"{PULL}={text}: must be one of {known}") from None
+
+
+def add_pull(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--pull",
+        choices=list(Pull),
+        help="look the image up: always, if it is missing, never, or by its age (the default)",
+    )
+
+
+def with_pull(context: Context, pull: str | None) -> Context:
+    return context if pull is None else context._replace(env={**context.env, PULL: str(pull)})
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"

@@ -1,0 +1,217 @@
+"""What a registry has under a name, and its blobs: skopeo does the work and knows the logins."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from container_engine import process
+from container_engine.errors import CeError, SiteError, UserError
+from container_engine.images.reference import RegistryImage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from container_engine.images.reference import Imported
+
+_FATAL = re.compile(r'level=fatal msg="(.*)"')
+_RETRIES = "3"
+_STALLED_S = 120
+
+
+class Remote(NamedTuple):
+    """One image as its registry has it. `source` names it for skopeo; `size` is of the layers."""
+
+    digest: str
+    source: str
+    size: int
+    blobs: tuple[str, ...]
+
+
+class Fetched(NamedTuple):
+    """An image as blobs in files, the lowest layer first."""
+
+    architecture: str
+    config: bytes
+    layers: tuple[str, ...]
+    size: int
+
+
+class _Blob(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    digest: str
+    size: int
+
+
+class _Platform(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    architecture: str = ""
+    os: str = "linux"
+    variant: str = ""
+
+
+class _Listed(_Blob):
+    platform: _Platform = _Platform()
+
+
+class _Document(BaseModel):
+    """What manifests and indexes of OCI and Docker (schema 2) have in common."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    config: _Blob | None = None
+    layers: tuple[_Blob, ...] = ()
+    manifests: tuple[_Listed, ...] | None = None
+
+
+class Skopeo(NamedTuple):
+    """`env` is the user's: login state, registries.conf and policy.json all count."""
+
+    env: Mapping[str, str]
+    look_up_s: float
+    copy_s: float
+
+    def look_up(self, image: Imported, arch: str) -> Remote:
+        """The image of this architecture that the name stands for now. Raises CeError."""
+        text = self._manifest(image, image.source)
+        document = _parse(image, text)
+        source = image.source
+        if document.manifests is not None and isinstance(image, RegistryImage):
+            source = image.at(_choose(image, document.manifests, arch))
+            text = self._manifest(image, source)
+            document = _parse(image, text)
+        digest = f"sha256:{hashlib.sha256(text).hexdigest()}"
+        if isinstance(image, RegistryImage):
+            source = image.at(digest)
+        names = tuple(_hex(layer.digest) for layer in document.layers)
+        return Remote(digest, source, sum(layer.size for layer in document.layers), names)
+
+    def copy(
+        self,
+        image: Imported,
+        remote: Remote,
+        work: str,
+        blobs: str,
+        on_bytes: Callable[[int], None],
+    ) -> Fetched:
+        """The blobs of an image in `blobs`, without those that were there; the rest in `work`.
+
+        skopeo verifies their digests. `on_bytes` hears how much has arrived. Raises CeError.
+        """
+        layout = os.path.join(work, "oci")
+        os.makedirs(os.path.join(blobs, "sha256"), exist_ok=True)
+        argv = ["skopeo", "copy", "--quiet", "--retry-times", _RETRIES]
+        argv += ["--dest-shared-blob-dir", blobs, remote.source, f"oci:{layout}:image"]
+        watch = _Arrival(layout, os.path.join(blobs, "sha256"), remote, on_bytes)
+        try:
+            process.watched(argv, self.env, self.copy_s, watch.look)
+        except process.CommandError as error:
+            raise _refusal(image, error) from None
+        return _read(image, layout, blobs)
+
+    def _manifest(self, image: Imported, source: str) -> bytes:
+        argv = ["skopeo", "inspect", "--raw", source]
+        try:
+            return process.output(argv, self.env, self.look_up_s)
+        except process.CommandError as error:
+            raise _refusal(image, error) from None
+
+
+class _Arrival:
+    """Sees blobs grow; gives up on a registry that sends nothing any more."""
+
+    def __init__(
+        self, layout: str, blobs: str, remote: Remote, on_bytes: Callable[[int], None]
+    ) -> None:
+        self._layout, self._on_bytes = layout, on_bytes
+        self._paths = [os.path.join(blobs, name) for name in remote.blobs]
+        self._last, self._since = -1, time.monotonic()
+
+    def look(self) -> None:
+        size = sum(map(_size_of, self._paths)) + self._drafts()
+        if size != self._last:
+            self._last, self._since = size, time.monotonic()
+            self._on_bytes(size)
+        elif time.monotonic() - self._since > _STALLED_S:
+            raise SiteError(f"the registry has sent nothing for {_STALLED_S} s")
+
+    def _drafts(self) -> int:
+        try:
+            with os.scandir(self._layout) as entries:
+                return sum(_size_of(e.path) for e in entries if e.name.startswith("oci-put-blob"))
+        except OSError:
+            return 0
+
+
+def _size_of(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def _choose(image: RegistryImage, listed: tuple[_Listed, ...], arch: str) -> str:
+    fitting = [
+        one for one in listed if (one.platform.architecture, one.platform.os) == (arch, "linux")
+    ]
+    if not fitting:
+        known = sorted({one.platform.architecture for one in listed} - {"", "unknown"})
+        raise UserError(f"'{image.name}': not made for {arch}, only for {', '.join(known)}")
+    # the plain one runs on every machine of the kind
+    return min(fitting, key=lambda one: one.platform.variant not in {"", "v8"}).digest
+
+
+def _read(image: Imported, layout: str, blobs: str) -> Fetched:
+    with open(os.path.join(layout, "index.json"), "rb") as file:
+        index = _parse(image, file.read())
+    listed = index.manifests or ()
+    manifest = _parse(image, _blob(blobs, listed[0]))
+    if manifest.config is None:
+        raise UserError(f"'{image.name}': an artifact, not an image")
+    config = _blob(blobs, manifest.config)
+    try:
+        platform = _Platform.model_validate_json(config)
+    except ValidationError:
+        raise UserError(f"'{image.name}': an artifact, not an image") from None
+    layers = tuple(os.path.join(blobs, "sha256", _hex(one.digest)) for one in manifest.layers)
+    return Fetched(platform.architecture, config, layers, sum(one.size for one in manifest.layers))
+
+
+def _blob(blobs: str, blob: _Blob) -> bytes:
+    with open(os.path.join(blobs, "sha256", _hex(blob.digest)), "rb") as file:
+        return file.read()
+
+
+def _parse(image: Imported, text: bytes) -> _Document:
+    try:
+        return _Document.model_validate_json(text)
+    except ValidationError as error:
+        raise UserError(
+            f"'{image.name}': neither an OCI image nor a Docker image of schema 2: "
+            f"{error.errors()[0]['msg'].lower()}"
+        ) from None
+
+
+def _hex(digest: str) -> str:
+    """The digest came from outside: it must be no path."""
+    name = digest.partition(":")[2]
+    if not name.isalnum():
+        raise UserError(f"'{digest}' is not a digest")
+    return name
+
+
+def _refusal(image: Imported, error: process.CommandError) -> CeError:
+    """skopeo's last message without the form of its log."""
+    found = _FATAL.findall(error.stderr)
+    text = found[-1] if found else error.message
+    return UserError(
+        f"'{image.name}': {text.replace(chr(92) + chr(34), chr(34)).replace(chr(92) + 'n', '; ')}",
+        error.hint,
+    )
