@@ -2,12 +2,14 @@
 #include "io.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 int ce_write_all(int fd, const void *data, size_t size)
 {
@@ -109,6 +111,27 @@ void ce_ignore_step_signals(void)
 		signal(numbers[i], SIG_IGN);
 }
 
+int64_t ce_now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+int ce_wait_readable(int fd, int64_t deadline_ms)
+{
+	for (;;) {
+		int64_t left = deadline_ms - ce_now_ms();
+		struct pollfd entry = { .fd = fd, .events = POLLIN };
+		int rc = poll(&entry, 1, left > 0 ? (int)left : 0);
+		if (rc > 0)
+			return 1;
+		if (rc == 0 || errno != EINTR)
+			return 0;
+	}
+}
+
 int ce_pidfd_open(pid_t pid)
 {
 	return (int)syscall(SYS_pidfd_open, pid, 0);
@@ -169,6 +192,17 @@ ssize_t ce_receive(int socket, int flags, void *data, size_t size, int fds[CE_MA
 		errno = EBADMSG;
 		return -1;
 	}
+	return n;
+}
+
+ssize_t ce_look(int socket, int flags, void *data, size_t size)
+{
+	ssize_t n;
+
+	/* without room for control data the kernel keeps the descriptors to itself */
+	do {
+		n = recv(socket, data, size, flags | MSG_PEEK);
+	} while (n < 0 && errno == EINTR);
 	return n;
 }
 

@@ -3,6 +3,7 @@
 #define CE_IO_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -45,6 +46,12 @@ void ce_ignore_step_signals(void);
 /* All signals to their defaults, none blocked. */
 void ce_default_signals(void);
 
+/* The monotonic clock in milliseconds. */
+int64_t ce_now_ms(void);
+
+/* 1 when fd is readable or closed, 0 when it is not at this time of ce_now_ms. */
+int ce_wait_readable(int fd, int64_t deadline_ms);
+
 int ce_pidfd_open(pid_t pid);
 int ce_pidfd_kill(int pidfd, int signal);
 
@@ -52,6 +59,10 @@ int ce_pidfd_kill(int pidfd, int signal);
  * close-on-exec, and -1 in the places not used. Returns the number of bytes, 0 when the other end
  * is closed, -1 with errno. EBADMSG: a packet that is cut or carries too many descriptors. */
 ssize_t ce_receive(int socket, int flags, void *data, size_t size, int fds[CE_MAX_FDS]);
+
+/* The first bytes of the next packet, which stays; its descriptors are not received. Waits for one
+ * unless `flags` has MSG_DONTWAIT. Returns as ce_receive, with what fits into `size`. */
+ssize_t ce_look(int socket, int flags, void *data, size_t size);
 
 /* Sends one packet with `count` descriptors (at most CE_MAX_FDS). -1 with errno. */
 int ce_send(int socket, const void *data, size_t size, const int *fds, size_t count);

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <limits.h>
 #include <linux/close_range.h>
 #include <stdio.h>
@@ -14,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "identity.h"
 #include "io.h"
 
 /* The descriptors that the launcher gets, in the order of its arguments. */
@@ -25,31 +25,18 @@ static void die(const char *what)
 	_exit(CE_EXIT_ENGINE);
 }
 
-/* Real, effective and saved ids and the groups become the user's, and that is verified by trying to
- * go back. slurmstepd has set the supplementary groups already (initgroups): they are taken as they
- * are, so that this needs no look-up of names. */
+/* slurmstepd has set the supplementary groups already (initgroups): they are taken as they are, so that
+ * this needs no look-up of names. */
 static void become_user(uid_t uid, gid_t gid)
 {
 	gid_t groups[NGROUPS_MAX > 65536 ? 65536 : NGROUPS_MAX];
-	uid_t r, e, s;
 
 	int count = getgroups(sizeof groups / sizeof groups[0], groups);
 	if (count < 0)
 		die("getgroups");
-	if (getuid() == 0 || geteuid() == 0) {
-		if (seteuid(0) < 0 || setgroups((size_t)count, groups) < 0 ||
-		    setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
-			die("cannot become the user");
-	}
-	if (getresuid(&r, &e, &s) < 0 || r != uid || e != uid || s != uid || getgid() != gid ||
-	    getegid() != gid) {
-		errno = EPERM;
-		die("not the user after dropping privileges");
-	}
-	if (uid != 0 && (setuid(0) == 0 || seteuid(0) == 0)) {
-		errno = EPERM;
-		die("privileges could be regained");
-	}
+	const char *failure = ce_become_user(uid, gid, groups, (size_t)count);
+	if (failure != NULL)
+		die(failure);
 }
 
 /* Never returns. Between fork and execve in a process with threads only async-signal-safe calls are
@@ -146,6 +133,8 @@ int ce_launcher_start(struct ce_launcher *launcher, const struct ce_config *conf
 {
 	int reply[2] = { -1, -1 }, life[2] = { -1, -1 };
 
+	launcher->uid = uid;
+	launcher->gid = gid;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, reply) < 0)
 		return ce_fail(err, "cannot make a socket: %s", strerror(errno));
 	launcher->reply = reply[0];

@@ -12,9 +12,11 @@ struct ce_launcher {
 	int reply;   /* socket: one packet, which every task peeks at; -1 before a start */
 	int life;    /* socket to the guard; -1 before a start */
 	int process; /* pidfd of the launcher */
+	uid_t uid;   /* the user's: whose the launcher and all of the session is */
+	gid_t gid;
 };
 
-#define CE_LAUNCHER_INIT { -1, -1, -1 }
+#define CE_LAUNCHER_INIT { -1, -1, -1, (uid_t)-1, (gid_t)-1 }
 
 /* Forks a child that becomes the user for good (groups, gid, uid, verified) and executes the node
  * launcher with the plan and the step's environment in memory files. Does not wait for it.

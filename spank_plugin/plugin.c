@@ -11,9 +11,12 @@
  *                                                                good and executes the launcher
  * task_init             the task              user               wait for the container, join it
  * task_post_fork        slurmstepd            root               note the task's pid (a pidfd)
- * exit                  slurmstepd            root               end the session by its pidfd
+ * exit                  slurmstepd            root               end the session: kill the launcher by
+ *                                                                its pidfd; what remains ends a child
+ *                                                                that becomes the user
  *
- * Root never parses the plan or anything else of the user's: it copies bytes into a memory file. A
+ * Root never parses the plan or anything else of the user's: it copies bytes into a memory file. Root
+ * never receives a descriptor from the launcher or the guard, which are the user's processes. A
  * step that asked for a container and cannot have it fails; nothing here ever lets its command run
  * outside. Without --environment every callback returns at once.
  */

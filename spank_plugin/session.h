@@ -22,7 +22,7 @@ void ce_session_guard_task(const struct ce_launcher *launcher, pid_t pid, ce_rep
  * In slurmstepd or a task. */
 int ce_session_died(const struct ce_launcher *launcher);
 
-/* Ends the session and waits, at most two seconds, until nothing of it is left. Always closes
+/* Ends the session and waits until nothing of it is left, seconds at most (ending.h). Always closes
  * everything. In slurmstepd, as root. */
 void ce_session_end(struct ce_launcher *launcher);
 

@@ -337,6 +337,8 @@ TEST("processes that a task left behind in the container end with the step")
 	if (pid == 0) {
 		CHECK(freopen("/dev/null", "w", stderr) != NULL);
 		task();
+		/* as after the execve that Slurm does now */
+		prctl(PR_SET_DUMPABLE, 1);
 		setsid();
 		/* a task of its own making that no longer is anybody's child */
 		if (fork() == 0)

@@ -2,13 +2,14 @@
 #include "../session.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "../io.h"
@@ -25,7 +26,8 @@ static void connect_launcher(void)
 
 	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, reply), 0);
 	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, life), 0);
-	launcher = (struct ce_launcher){ .reply = reply[0], .life = life[0], .process = -1 };
+	launcher = (struct ce_launcher){ .reply = reply[0], .life = life[0], .process = -1,
+					 .uid = getuid(), .gid = getgid() };
 	their_reply = reply[1];
 	their_life = life[1];
 }
@@ -46,14 +48,6 @@ static void fails(const char *why, int code)
 	CHECK_INT(err.exit_code, code);
 	ce_error_clear(&err);
 	ce_container_close(&container);
-}
-
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 TEST("a ready answer gives the descriptors and the working directory, to every task")
@@ -153,9 +147,9 @@ TEST("a container that has ended since is not joined")
 TEST("a launcher that never answers is waited for until the deadline and no longer")
 {
 	connect_launcher();
-	int64_t begin = now_ms();
+	int64_t begin = ce_now_ms();
 	CHECK_INT(ce_session_wait(&launcher, 1, &container, &err), -1);
-	CHECK(now_ms() - begin >= 990);
+	CHECK(ce_now_ms() - begin >= 990);
 	CHECK_TEXT(ce_error_text(&err), "the container did not start within 1 s");
 	ce_error_clear(&err);
 }
@@ -181,9 +175,9 @@ TEST("signals neither end the wait nor prolong it")
 		}
 		_exit(0);
 	}
-	int64_t begin = now_ms();
+	int64_t begin = ce_now_ms();
 	CHECK_INT(ce_session_wait(&launcher, 1, &container, &err), -1);
-	int64_t took = now_ms() - begin;
+	int64_t took = ce_now_ms() - begin;
 	CHECK(took >= 990 && took < 1900);
 	signal(SIGUSR1, SIG_IGN);
 	CHECK_INT(waitpid(pid, &status, 0), pid);
@@ -194,9 +188,9 @@ TEST("the end of a session that never started waits for nothing")
 {
 	ce_session_end(&launcher);
 	connect_launcher();
-	int64_t begin = now_ms();
+	int64_t begin = ce_now_ms();
 	ce_session_end(&launcher);
-	CHECK(now_ms() - begin < 1000);
+	CHECK(ce_now_ms() - begin < 1000);
 	CHECK_INT(launcher.reply, -1);
 	CHECK_INT(launcher.life, -1);
 }
@@ -222,4 +216,132 @@ TEST("a guard that does not hear is killed at the end, and its end is waited for
 	CHECK_INT(recv(their_life, &byte, 1, MSG_DONTWAIT), 0);
 	CHECK_INT(waitpid(pid, &status, WNOHANG), pid);
 	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+/* ---- answers that were forged: the launcher is a process of the user's ------------------------- */
+
+enum { STRANGER = 54321 };
+
+static void session_of_a_stranger(void)
+{
+	test_needs_root();
+	connect_launcher();
+	launcher.uid = launcher.gid = STRANGER;
+}
+
+static pid_t start_idle(void)
+{
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		pause();
+		_exit(0);
+	}
+	return pid;
+}
+
+TEST("a process of somebody else is not killed, although its pidfd came as the guard's")
+{
+	int status;
+
+	session_of_a_stranger();
+	pid_t pid = start_idle();
+	CE_AUTO_FD victim = ce_pidfd_open(pid);
+	int fds[] = { STDIN_FILENO, STDIN_FILENO, STDIN_FILENO, victim };
+	CHECK_INT(ce_send(their_reply, "R/", 2, fds, 4), 0);
+	ce_session_end(&launcher);
+	CHECK_INT(waitpid(pid, &status, WNOHANG), 0);
+	kill(pid, SIGTERM);
+	CHECK_INT(waitpid(pid, &status, 0), pid);
+	CHECK_INT(WTERMSIG(status), SIGTERM);
+}
+
+TEST("processes of somebody else in a mount namespace that came as the container's live on")
+{
+	int ready[2], status;
+	char byte, path[64];
+
+	session_of_a_stranger();
+	CHECK_INT(pipe2(ready, O_CLOEXEC), 0);
+	pid_t pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		if (unshare(CLONE_NEWNS) < 0)
+			_exit(1);
+		close(ready[0]);
+		close(ready[1]);
+		pause();
+		_exit(0);
+	}
+	close(ready[1]);
+	CHECK_INT(read(ready[0], &byte, 1), 0);
+	snprintf(path, sizeof path, "/proc/%d/ns/mnt", (int)pid);
+	CE_AUTO_FD namespace = open(path, O_RDONLY | O_CLOEXEC);
+	CE_AUTO_FD ended = ce_memory_file("readable", "", 0);
+	int fds[] = { STDIN_FILENO, namespace, STDIN_FILENO, ended };
+	CHECK_INT(ce_send(their_reply, "R/", 2, fds, 4), 0);
+	ce_session_end(&launcher);
+	CHECK_INT(waitpid(pid, &status, WNOHANG), 0);
+	kill(pid, SIGTERM);
+	CHECK_INT(waitpid(pid, &status, 0), pid);
+	CHECK_INT(WTERMSIG(status), SIGTERM);
+}
+
+/* A file whose file system never answers a question about it. */
+static int mute_file(const char *directory)
+{
+	char options[128];
+	int device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+
+	CHECK(device >= 0);
+	snprintf(options, sizeof options, "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other",
+		 device);
+	CHECK_INT(unshare(CLONE_NEWNS), 0);
+	CHECK_INT(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+	CHECK_INT(mount("mute", directory, "fuse", 0, options), 0);
+	int fd = open(directory, O_PATH | O_CLOEXEC);
+	CHECK(fd >= 0);
+	return fd;
+}
+
+TEST("a descriptor that blocks whoever looks at it holds the end up for seconds only")
+{
+	session_of_a_stranger();
+	CE_AUTO_FD mute = mute_file(test_directory());
+	CE_AUTO_FD ended = ce_memory_file("readable", "", 0);
+	int fds[] = { STDIN_FILENO, mute, STDIN_FILENO, ended };
+	CHECK_INT(ce_send(their_reply, "R/", 2, fds, 4), 0);
+	int64_t begin = ce_now_ms();
+	ce_session_end(&launcher);
+	CHECK(ce_now_ms() - begin < 8000);
+	CHECK_INT(launcher.reply, -1);
+}
+
+static char told[512];
+
+static void tell(const char *cause)
+{
+	snprintf(told, sizeof told, "%s", cause);
+}
+
+TEST("the cause of a death is one line, whatever the user's process has sent with it")
+{
+	static const char cause[] = "broke\nslurmd: error: all is lost\x1b[2J";
+	int status, fds[] = { STDIN_FILENO };
+
+	int before = test_open_fds();
+	connect_launcher();
+	pid_t ended = start_idle();
+	launcher.process = ce_pidfd_open(ended);
+	pid_t pid = start_idle();
+	CHECK_INT(ce_send(their_reply, "R/", 2, NULL, 0), 0);
+	ce_session_guard_task(&launcher, pid, tell);
+	CHECK_INT(ce_send(their_life, cause, strlen(cause), fds, 1), 0);
+	CHECK_INT(waitpid(pid, &status, 0), pid);
+	CHECK_INT(WTERMSIG(status), SIGKILL);
+	ce_session_end(&launcher);
+	/* their ends of both sockets */
+	CHECK_INT(test_open_fds(), before + 2);
+	CHECK_TEXT(told, "broke slurmd: error: all is lost [2J");
 }

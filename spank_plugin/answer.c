@@ -1,0 +1,60 @@
+#define _GNU_SOURCE
+#include "answer.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "io.h"
+
+enum { MAX_ANSWER = 64 * 1024 };
+
+/* "F<exit code>\n<message>": the launcher could not start the container. */
+static int failure(const char *answer, struct ce_error *err)
+{
+	const char *message = strchr(answer, '\n');
+	int code = atoi(answer + 1);
+
+	return ce_fail_code(err, code > 0 && code < 256 ? code : CE_EXIT_ENGINE, "%s",
+			    message != NULL ? message + 1 : answer + 1);
+}
+
+/* "R<workdir>" with the four descriptors of struct ce_container. */
+static int ready(const char *answer, int fds[CE_MAX_FDS], struct ce_container *container,
+		 struct ce_error *err)
+{
+	container->user_ns = fds[0];
+	container->mount_ns = fds[1];
+	container->environment = fds[2];
+	container->guard = fds[3];
+	container->workdir = strdup(answer + 1);
+	if (fds[3] < 0 || container->workdir == NULL)
+		return ce_fail(err, "the launcher's answer is not complete");
+	return 0;
+}
+
+int ce_answer_look(int reply, struct ce_container *container, struct ce_error *err)
+{
+	int fds[CE_MAX_FDS];
+	CE_AUTO_FREE char *answer = calloc(1, MAX_ANSWER + 1);
+
+	if (answer == NULL)
+		return ce_fail(err, "out of memory");
+	ssize_t n = ce_receive(reply, MSG_PEEK | MSG_DONTWAIT, answer, MAX_ANSWER, fds);
+	if (n < 0)
+		return ce_fail(err, "cannot read the launcher's answer: %s", strerror(errno));
+	if (n > 0 && answer[0] == 'R')
+		return ready(answer, fds, container, err);
+	for (size_t i = 0; i < CE_MAX_FDS; i++)
+		ce_close_fd(&fds[i]);
+	if (n == 0)
+		return ce_fail(err, "the launcher ended before the container was ready");
+	return failure(answer, err);
+}
+
+int ce_answer_is_ready(int reply)
+{
+	char kind;
+
+	return ce_look(reply, MSG_DONTWAIT, &kind, 1) > 0 && kind == 'R';
+}

@@ -1,0 +1,27 @@
+#define _GNU_SOURCE
+#include "identity.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <unistd.h>
+
+const char *ce_become_user(uid_t uid, gid_t gid, const gid_t *groups, size_t count)
+{
+	uid_t r, e, s;
+
+	if (getuid() == 0 || geteuid() == 0) {
+		if (seteuid(0) < 0 || setgroups(count, groups) < 0 ||
+		    setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
+			return "cannot become the user";
+	}
+	if (getresuid(&r, &e, &s) < 0 || r != uid || e != uid || s != uid || getgid() != gid ||
+	    getegid() != gid) {
+		errno = EPERM;
+		return "not the user after dropping privileges";
+	}
+	if (uid != 0 && (setuid(0) == 0 || seteuid(0) == 0)) {
+		errno = EPERM;
+		return "privileges could be regained";
+	}
+	return NULL;
+}
