@@ -36,6 +36,7 @@ ce runs commands in containers that a file describes (an environment, NAME.toml)
   ce schema edf               the format for editors, as JSON Schema
   ce pull IMAGE               get an image from a registry ahead of time
   ce import SOURCE            make an image of what another tool has: an archive, a layout
+  ce images                   what the stores have; ce rmi, ce gc, ce store check
   ce version
 
 NAME is looked for in EDF_PATH (else ~/.edf), then among the site's; a path begins with / or ./
@@ -66,6 +67,10 @@ VERBS = {
     "schema": Verb("schema", "print the JSON Schema of a format"),
     "import": Verb("importing", "make an image of what a registry or another tool has"),
     "pull": Verb("pull", "get an image from its registry, if there is a newer one"),
+    "images": Verb("images", "list what the image stores have"),
+    "rmi": Verb("rmi", "remove an image from your store"),
+    "gc": Verb("gc", "make room in your store"),
+    "store": Verb("store", "check or repair your store"),
     "version": Verb("version", "print the version"),
 }
 

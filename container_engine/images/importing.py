@@ -11,8 +11,9 @@ import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from container_engine.errors import CeError, UserError
-from container_engine.images import config
+from container_engine.images import blobs, config
 from container_engine.images.files import fresh_directory, publish
+from container_engine.images.inventory import SUM_SUFFIX
 from container_engine.images.lease import held
 from container_engine.images.packing import Packer
 from container_engine.images.registry import Skopeo
@@ -92,8 +93,8 @@ class Importer:
         try:
             with tempfile.TemporaryDirectory(prefix=".ce-import-", dir=directory) as work:
                 remote = self._skopeo.look_up(image, arch)
-                blobs = os.path.join(work, "blobs")
-                self._install(self._build(image, remote, arch, work, blobs, None), work, path)
+                layers = os.path.join(work, "blobs")
+                self._install(self._build(image, remote, arch, work, layers, None), work, path)
         except OSError as error:
             raise unusable(directory, error) from None
         return remote.digest
@@ -154,10 +155,16 @@ class Importer:
         _check_space(own, remote)
         with fresh_directory(own.work(lease.holder.token)) as work:
             fetched = self._build(image, remote, own.arch, work, own.blobs, lease)
-            self._install(fetched, work, own.image(remote.digest))
+            self._install(fetched, work, own.image(remote.digest), in_store=True)
 
     def _build(
-        self, image: Imported, remote: Remote, arch: str, work: str, blobs: str, lease: Lease | None
+        self,
+        image: Imported,
+        remote: Remote,
+        arch: str,
+        work: str,
+        layers: str,
+        lease: Lease | None,
     ) -> Fetched:
         """Leaves `work`/image, complete and checked."""
         began, name = time.monotonic(), image.name
@@ -168,7 +175,7 @@ class Importer:
             self._listener.far(name, doing, done, total)
 
         fetched = self._skopeo.copy(
-            image, remote, work, blobs, lambda done: far("downloading", done, remote.size)
+            image, remote, work, layers, lambda done: far("downloading", done, remote.size)
         )
         if fetched.architecture != arch:
             raise UserError(f"'{name}': made for {fetched.architecture}, wanted is {arch}")
@@ -186,12 +193,15 @@ class Importer:
         self._listener.say(f"{name}: imported, {size_text(made.bytes_used)} in {took:.1f} s")
         return fetched
 
-    def _install(self, fetched: Fetched, work: str, path: str) -> None:
+    def _install(self, fetched: Fetched, work: str, path: str, *, in_store: bool = False) -> None:
         """The configuration first: an image is never there without it."""
         publish(config.beside(path), fetched.config)
         made = os.path.join(work, "image")
         with open(made, "rb") as file:
             os.fsync(file.fileno())
+        if in_store:
+            # so that damage can be told from content: SquashFS has no checksums
+            publish(path + SUM_SUFFIX, f"{blobs.sha256(made)}\n".encode())
         os.replace(made, path)
 
 
