@@ -192,7 +192,7 @@ static ino_t host_namespace;
 
 static void joined_task(void)
 {
-	char directory[64] = "";
+	char directory[64] = "", name[16] = "";
 	struct stat own;
 	int signal_at_end = 0;
 
@@ -207,6 +207,9 @@ static void joined_task(void)
 	CHECK_INT(geteuid(), fake_job.uid);
 	CHECK_INT(prctl(PR_GET_PDEATHSIG, &signal_at_end), 0);
 	CHECK_INT(signal_at_end, SIGKILL);
+	/* one that Slurm does not take for a process of its own */
+	CHECK_INT(prctl(PR_GET_NAME, name), 0);
+	CHECK_TEXT(name, "ce-join");
 }
 
 static void runs_joined(test_fn *run)
