@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from typing import TYPE_CHECKING
 
+from container_engine import process
 from container_engine.cli.prepare import site_config
 from container_engine.cli.stores import importer, stores
 from container_engine.errors import UserError
 from container_engine.images.importing import Pull
-from container_engine.images.reference import FileImage, parse_source
+from container_engine.images.reference import PODMAN, FileImage, LocalImage, parse_source
 from container_engine.images.store import architecture
 
 if TYPE_CHECKING:
     import argparse
 
     from container_engine.cli.context import Context
+    from container_engine.images.reference import Imported
+    from container_engine.site import SiteConfig
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "image",
         metavar="SOURCE",
-        help="as in an environment, or oci:DIR, oci-archive:FILE, docker-archive:FILE, dir:DIR",
+        help="as in an environment, or oci:DIR, oci-archive:FILE, docker-archive:FILE, podman://NAME",
     )
     parser.add_argument(
         "-o", "--output", metavar="FILE.sqsh", help="write this file instead of into the store"
@@ -37,6 +41,18 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if isinstance(image, FileImage):
         raise UserError(f"'{image.name}': a file, there is nothing to import")
     settings = site_config(context)
+    if isinstance(image, LocalImage) and image.transport == PODMAN:
+        with tempfile.TemporaryDirectory(prefix="ce-import-") as work:
+            archive = os.path.join(work, "archive")
+            save = ["podman", "save", "--quiet", "--format", "docker-archive", "-o", archive]
+            process.output([*save, image.place], context.env, settings.import_timeout_s)
+            return _import(image._replace(archive=archive), arguments, context, settings)
+    return _import(image, arguments, context, settings)
+
+
+def _import(
+    image: Imported, arguments: argparse.Namespace, context: Context, settings: SiteConfig
+) -> int:
     source = importer(context, settings, quiet=arguments.quiet)
     if arguments.output is None:
         print(source.obtain(image, stores(context, settings, arguments.arch), Pull.ALWAYS).path)

@@ -12,6 +12,7 @@ DEFAULT_REGISTRY = "docker.io"
 DEFAULT_TAG = "latest"
 SQUASHFS_SUFFIXES = (".sqsh", ".squashfs", ".sqfs")
 
+PODMAN = "podman"
 LOCAL_TRANSPORTS = ("oci", "oci-archive", "docker-archive", "dir")
 
 _SCHEME = "docker://"
@@ -68,6 +69,7 @@ class LocalImage(NamedTuple):
     transport: str
     place: str
     digest: str | None = None
+    archive: str | None = None  # where Podman's image has been saved
 
     @property
     def canonical(self) -> str:
@@ -76,7 +78,7 @@ class LocalImage(NamedTuple):
     @property
     def source(self) -> str:
         """As skopeo names it."""
-        return self.canonical
+        return f"docker-archive:{self.archive}" if self.archive else self.canonical
 
 
 Imported: TypeAlias = RegistryImage | LocalImage
@@ -89,7 +91,7 @@ def parse_source(text: str, cwd: str) -> FileImage | Imported:
     oci:DIR[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:NAME], dir:DIR, podman://NAME.
     """
     if text.startswith(_PODMAN):
-        return LocalImage(text, "podman", text.removeprefix(_PODMAN))
+        return LocalImage(text, PODMAN, text.removeprefix(_PODMAN))
     transport, colon, place = text.partition(":")
     if colon and transport in LOCAL_TRANSPORTS and place:
         return LocalImage(text, transport, os.path.join(cwd, place))

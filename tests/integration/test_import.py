@@ -331,3 +331,19 @@ def test_after_a_killed_import_the_next_one_succeeds(
     assert not list(person.root.glob("images/*"))
     person.get(registry.image(name))
     assert not list(person.root.glob("work/*"))
+
+
+@pytest.mark.parametrize("transport", ["oci", "oci-archive", "docker-archive"])
+def test_what_other_tools_saved_is_imported(
+    registry: Registry, tmp_path: Path, transport: str
+) -> None:
+    (tmp_path / "i").mkdir()
+    source = f"oci:{oci.layout(tmp_path / 'i', [[Member('a')]], RUN)}:latest"
+    if transport != "oci":
+        saved = f"{transport}:{tmp_path}/saved"
+        subprocess.run(["skopeo", "copy", "-q", source, saved], env=registry.env, check=True)
+        source = saved
+    process = start(registry, tmp_path / "store", "import", "--quiet", source)
+    stdout, stderr = process.communicate()
+    assert stderr == ""
+    assert listing(stdout.strip()) == {"/a"}
