@@ -140,6 +140,7 @@ class Lease:
             # a file server may do its work and lose the answer
             if os.stat(self._draft).st_nlink != 2:
                 return not isinstance(error, FileExistsError) and self._take_without_links()
+        self._forget_draft()
         self._thread.start()
         return True
 
@@ -152,16 +153,20 @@ class Lease:
         os.close(self._fd)
         self._fd = fd
         self._write(0)
+        self._forget_draft()
         self._thread.start()
         return True
+
+    def _forget_draft(self) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(self._draft)
 
     def discard(self) -> None:
         """Ends the lease, whether or not the lock was taken. Nobody else's is touched."""
         self._ended.set()
         if self._thread.ident is not None:
             self._thread.join()
-        with contextlib.suppress(OSError):
-            os.unlink(self._draft)
+        self._forget_draft()
         with contextlib.suppress(OSError):
             found = read(self.path)
             if found is not None and found.token == self.holder.token:

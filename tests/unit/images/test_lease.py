@@ -125,6 +125,7 @@ def test_a_dead_process_of_this_host_is_replaced_at_once(lock: Path) -> None:
     with holder(lock) as child:
         child.kill()
         child.wait()
+        assert list(lock.parent.iterdir()) == [lock]
         began = time.monotonic()
         take(lock, pace=Pace(3, 3600))
         assert time.monotonic() - began < 10
