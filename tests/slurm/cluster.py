@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import re
 import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,10 @@ ROOT = Path(__file__).resolve().parents[2]
 ALICE = "ce-alice"
 BOB = "ce-bob"
 Completed = subprocess.CompletedProcess[str]
+# Whether srun says this depends on whether the job before has quite ended.
+_QUEUED = re.compile(
+    r"^srun: job \d+ (queued and waiting for|has been allocated) resources\n", re.M
+)
 
 
 def sandbox(*argv: str, timeout: float = 120) -> Completed:
@@ -33,11 +38,15 @@ def causes(done: Completed) -> list[str]:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A running cluster. `scratch` is a directory that every user can read."""
+    """A running cluster. `scratch` is a directory that every user can read.
+
+    `records` are the directories of Podman that the users had before.
+    """
 
     dir: Path
     nodes: int
     scratch: Path
+    records: frozenset[Path] = frozenset()
 
     @property
     def prefix(self) -> Path:
@@ -96,7 +105,9 @@ class Cluster:
                 process.kill()
                 out, err = process.communicate()
                 raise AssertionError(f"{argv} hung for {timeout} s: {out}{err}") from None
-        return subprocess.CompletedProcess(list(argv), process.returncode, out, err)
+        return subprocess.CompletedProcess(
+            list(argv), process.returncode, out, _QUEUED.sub("", err)
+        )
 
     def srun(
         self,

@@ -4,12 +4,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.slurm.cluster import Cluster, sandbox
-from tests.slurm.leftovers import assert_nothing_left
+from tests.slurm.leftovers import assert_nothing_left, records
 
 NODES = 2
 
@@ -26,7 +27,8 @@ def cluster() -> Iterator[Cluster]:
     scratch = Path(tempfile.mkdtemp(prefix="test-", dir=directory / "cache"))
     scratch.chmod(0o755)
     try:
-        yield Cluster(directory, NODES, scratch)
+        before = Cluster(directory, NODES, scratch)
+        yield replace(before, records=records(before))
     finally:
         shutil.rmtree(scratch)
         if not ran_before:

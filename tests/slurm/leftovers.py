@@ -56,16 +56,16 @@ def _open_namespaces() -> list[str]:
     return found
 
 
+def records(cluster: Cluster) -> frozenset[Path]:
+    """What Podman keeps in the users' homes; users may have used it before for other things."""
+    paths = (cluster.home(user) / name for user in (ALICE, BOB) for name in _RECORDS)
+    return frozenset(path for path in paths if path.exists())
+
+
 def _files(cluster: Cluster) -> list[str]:
     session = cluster.prefix / "libexec" / "container-engine" / "session"
     found = [f"directory: {path}" for path in session.iterdir()]
-    for user in (ALICE, BOB):
-        found += [
-            f"record: {cluster.home(user) / name}"
-            for name in _RECORDS
-            if (cluster.home(user) / name).exists()
-        ]
-    return found
+    return found + [f"record: {path}" for path in records(cluster) - cluster.records]
 
 
 def public_files() -> set[Path]:
