@@ -285,10 +285,6 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 	(void)argc, (void)argv;
 	if (!spank_remote(spank) || !session_wanted)
 		return SLURM_SUCCESS;
-	/* Slurm's proctrack/linuxproc signals no process that has slurmstepd's name: without one of its
-	 * own a task that waits for its container would not hear scancel, and the node be drained. The
-	 * execve of the command gives it another. */
-	(void)prctl(PR_SET_NAME, "ce-join");
 	/* proctrack/linuxproc signals no process that is called slurmstepd, and until execve this one
 	 * is: without a name of its own a task that waits for its container would not feel scancel. */
 	prctl(PR_SET_NAME, "ce-task");

@@ -209,7 +209,7 @@ static void joined_task(void)
 	CHECK_INT(signal_at_end, SIGKILL);
 	/* one that Slurm does not take for a process of its own */
 	CHECK_INT(prctl(PR_GET_NAME, name), 0);
-	CHECK_TEXT(name, "ce-join");
+	CHECK_TEXT(name, "ce-task");
 }
 
 static void runs_joined(test_fn *run)
@@ -333,8 +333,12 @@ TEST("an ordinary end is silent, ends the container and leaves no descriptor")
 
 TEST("processes that a task left behind in the container end with the step")
 {
+	int ready[2];
+	char byte;
+
 	test_needs_root();
 	begin_step("ready");
+	CHECK_INT(pipe2(ready, O_CLOEXEC), 0);
 	pid_t pid = fork();
 	CHECK(pid >= 0);
 	if (pid == 0) {
@@ -346,10 +350,14 @@ TEST("processes that a task left behind in the container end with the step")
 		/* a task of its own making that no longer is anybody's child */
 		if (fork() == 0)
 			prctl(PR_SET_PDEATHSIG, 0);
+		close(ready[0]);
+		close(ready[1]);
 		pause();
 		_exit(0);
 	}
-	runs_joined(task);
+	close(ready[1]);
+	CHECK_INT(read(ready[0], &byte, 1), 0);
+	close(ready[0]);
 	CHECK_INT(slurm_spank_exit(fake_spank(), 0, NULL), SLURM_SUCCESS);
 	CHECK_INT(death_of(pid), SIGKILL);
 	fake_reset(S_CTX_REMOTE);
