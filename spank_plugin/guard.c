@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -251,6 +252,29 @@ static void serve(struct guard *guard)
 		(void)ce_send(guard->life, cause, strlen(cause), NULL, 0);
 }
 
+/* A system call on the image waits for the image's server, which may itself wait for a dead file server
+ * or be stopped, and the thread that makes the call hears of nothing else meanwhile: this one does.
+ * Once the server has the request not even SIGKILL ends that wait, so the server goes first. */
+static void *watch_for_end(void *context)
+{
+	const struct guard *guard = context;
+	struct pollfd fds[] = { { .fd = guard->watch, .events = POLLIN }, { .fd = guard->life } };
+
+	while (poll(fds, sizeof fds / sizeof fds[0], -1) < 0 && errno == EINTR)
+		;
+	/* everybody in our PID namespace but ourselves */
+	kill(-1, SIGKILL);
+	_exit(0);
+}
+
+static int start_watching(struct guard *guard)
+{
+	pthread_t thread;
+
+	errno = pthread_create(&thread, NULL, watch_for_end, guard);
+	return errno == 0 ? 0 : guard_fail(guard, "cannot start a thread");
+}
+
 static int process_one(struct guard *guard, int specification)
 {
 	size_t size = 0;
@@ -263,6 +287,8 @@ static int process_one(struct guard *guard, int specification)
 	    (guard->signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK)) < 0 ||
 	    (guard->log = ce_memory_file("ce-log", "", 0)) < 0)
 		return guard_fail(guard, "cannot set up");
+	if (start_watching(guard) < 0)
+		return -1;
 	CE_AUTO_FREE char *text = ce_read_all(specification, MAX_SPECIFICATION, &size);
 	if (text == NULL)
 		return guard_fail(guard, "cannot read the specification");
