@@ -15,7 +15,7 @@ BOB = "ce-bob"
 Completed = subprocess.CompletedProcess[str]
 # Whether srun says this depends on whether the job before has quite ended.
 _QUEUED = re.compile(
-    r"^srun: job \d+ (queued and waiting for|has been allocated) resources\n", re.M
+    r"^srun: job \d+ (queued and waiting for|has been allocated) resources\n", re.MULTILINE
 )
 
 
