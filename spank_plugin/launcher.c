@@ -65,8 +65,14 @@ static void become_launcher(const struct ce_config *config, uid_t uid, gid_t gid
 		argv[i + 1] = numbers[i];
 	}
 	argv[PASS_COUNT + 1] = NULL;
+	/* slurmstepd ends a step's output when nobody holds its end any more: not even a launcher that its
+	 * user has stopped may. The copy is for one message and closes with execve. */
+	int output = fcntl(2, F_DUPFD_CLOEXEC, 3), null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (output < 0 || null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0)
+		die("/dev/null");
 	execve(config->node, (char *const *)argv, (char *const *)environment);
-	die(config->node);
+	dprintf(output, "container_engine: launcher: %s: %s\n", config->node, strerror(errno));
+	_exit(CE_EXIT_ENGINE);
 }
 
 static int environment_file(char **environment)

@@ -174,9 +174,10 @@ def _start_guard(libexec: str, watch: Watch, specification: bytes) -> socket:
     finally:
         theirs.close()
         os.close(spec)
-        for fd in (watch.process, watch.life):
-            if fd >= 0:
-                os.set_inheritable(fd, False)
+        os.set_inheritable(watch.process, False)
+        if watch.life >= 0:
+            # the guard's alone: its end must show at once, also while the launcher still runs
+            os.close(watch.life)
     os.waitpid(pid, 0)  # it ends as soon as it has made process 1 of the session
     return ours
 
@@ -243,23 +244,11 @@ def _launch(plan_fd: int, environment_fd: int, watch: Watch, libexec: str) -> Se
     return start(parse_json(text), node, watch, libexec)
 
 
-def _let_go_of_output() -> None:
-    """slurmstepd waits for everybody who holds its standard error, also for a launcher that hangs.
-
-    Whatever goes wrong from here on is in the answer.
-    """
-    null = os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
-    for fd in (1, 2):
-        os.dup2(null, fd)
-    os.close(null)
-
-
 def main(argv: Sequence[str], libexec: str) -> int:
     """node REPLY PLAN ENVIRONMENT WATCH LIFE: open descriptors, in the order of launcher.c."""
     reply_fd, plan_fd, environment_fd, process, life = map(int, argv)
     for fd in (reply_fd, process, life):
         os.set_inheritable(fd, False)
-    _let_go_of_output()
     reply = socket(fileno=reply_fd)
     try:
         session = _launch(plan_fd, environment_fd, Watch(process, life), libexec)
