@@ -5,10 +5,18 @@ import shutil
 from collections.abc import Callable, Generator
 
 import pytest
+from hypothesis import settings
 
 
 def _in_ci() -> bool:
     return os.environ.get("CI", "").lower() in {"1", "true"}
+
+
+# CI judges a change, so it tries the same examples each time; `make unit` and `make fuzz` look for
+# new ones.
+settings.register_profile("ci", derandomize=True)
+if _in_ci():
+    settings.load_profile("ci")
 
 
 def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:

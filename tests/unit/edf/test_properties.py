@@ -103,7 +103,8 @@ def test_no_text_around_variables_is_lost(pairs: list[tuple[str, str]]) -> None:
 
 
 @COUNT
-@given(TEXT.filter(bool), TEXT.filter(bool))
+# a destination that leads to / is refused, for a reason of its own
+@given(TEXT.filter(bool), TEXT.filter(bool).filter(lambda text: "/.." not in text))
 def test_a_mount_is_not_split_in_the_value_of_a_variable(source: str, target: str) -> None:
     scope = Scope({"S": f"/s{source}", "T": f"/t{target}"}, {}, is_deferred)
     mount = parse_mount(pieces("$S:$T:ro", scope), "/cwd", HERE)
