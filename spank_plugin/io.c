@@ -102,6 +102,17 @@ void ce_default_signals(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+void ce_drop_handlers(void)
+{
+	struct sigaction action;
+
+	for (int number = 1; number < NSIG; number++) {
+		if (sigaction(number, NULL, &action) == 0 && action.sa_handler != SIG_IGN &&
+		    action.sa_handler != SIG_DFL)
+			signal(number, SIG_DFL);
+	}
+}
+
 void ce_ignore_step_signals(void)
 {
 	static const int numbers[] = { SIGHUP,	SIGINT,	 SIGQUIT, SIGTERM,

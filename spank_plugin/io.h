@@ -46,6 +46,9 @@ void ce_ignore_step_signals(void);
 /* All signals to their defaults, none blocked. */
 void ce_default_signals(void);
 
+/* Signals with a handler to their defaults; those ignored or blocked stay so, as over an execve. */
+void ce_drop_handlers(void);
+
 /* The monotonic clock in milliseconds. */
 int64_t ce_now_ms(void);
 

@@ -288,6 +288,8 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 	/* proctrack/linuxproc signals no process that is called slurmstepd, and until execve this one
 	 * is: without a name of its own a task that waits for its container would not feel scancel. */
 	prctl(PR_SET_NAME, "ce-task");
+	/* slurmstepd of later versions has a handler for SIGTERM, inherited here, to no effect. */
+	ce_drop_handlers();
 	if (join(spank, &err) == 0)
 		return SLURM_SUCCESS;
 	/* Of a container that died the watching thread says why; what that did to this task, which may

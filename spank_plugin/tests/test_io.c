@@ -243,6 +243,19 @@ TEST("a write that fails says so")
 	CHECK_INT(ce_write_all(-1, "", 0), 0);
 }
 
+TEST("signals with a handler get their default action, ignored ones stay ignored")
+{
+	struct sigaction action;
+
+	signal(SIGTERM, ignore_signal);
+	signal(SIGUSR1, SIG_IGN);
+	ce_drop_handlers();
+	CHECK_INT(sigaction(SIGTERM, NULL, &action), 0);
+	CHECK(action.sa_handler == SIG_DFL);
+	CHECK_INT(sigaction(SIGUSR1, NULL, &action), 0);
+	CHECK(action.sa_handler == SIG_IGN);
+}
+
 TEST("a memory file is close-on-exec and at its start")
 {
 	int fd = ce_memory_file("x", "abc", 3);
