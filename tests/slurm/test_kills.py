@@ -144,12 +144,22 @@ def _program(cluster: Cluster, name: str) -> str:
     return f"{cluster.prefix}/libexec/container-engine/{name}"
 
 
+def _start_time(pid: int) -> int:
+    """When a process started, in clock ticks since the machine did; 0 when there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return 0
+    return int(stat.rpartition(")")[2].split()[19])
+
+
 def _first_seen(text: str, after: int) -> Process:
-    """A process that has started after the one of number `after`, as soon as there is one."""
+    """A process that has started since the one of number `after` did, as soon as there is one."""
+    begin = _start_time(after)  # not its number: numbers begin anew at some point
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         for name in os.listdir("/proc"):
-            if name.isdecimal() and int(name) > after:
+            if name.isdecimal() and _start_time(int(name)) >= begin:
                 process = procfs.process(int(name))
                 if process is not None and process.lives and text in process.command:
                     return process
