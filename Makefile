@@ -18,7 +18,7 @@ REQUIRED := $(PREFIX)/.required-$(call digest,pyproject.toml)
 PACKAGE := $(PREFIX)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICENSE)
 
 .PHONY: help deps packages demo check format lint types unit c-tests test-integration test-slurm \
-	bench fuzz soak install sandbox-engine clean distclean
+	bench compat fuzz soak install sandbox-engine clean distclean
 
 help: ## show this text
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | column -t -s @
@@ -98,6 +98,9 @@ test-slurm: $(VENV)/.dev sandbox-engine ## tests on a real cluster of two nodes
 
 bench: $(VENV)/.dev sandbox-engine ## measure against other ways to start a container
 	@sandbox/up -n 2 && PYTHONPATH=sandbox $(VENV)/bin/python -m tests.bench
+
+compat: ## build and test with another pair of Slurm and Podman, in a Debian 13 of its own
+	@tests/compat/run
 
 fuzz: $(VENV)/.dev ## random input, for longer than the unit tests do
 	@$(PYTEST) tests/fuzz

@@ -61,8 +61,15 @@ def process(pid: int) -> Process | None:
 
 
 def processes() -> Iterator[Process]:
+    """The processes of this network: its nodes and, as they use the nodes', their containers.
+
+    Another cluster may run on this machine in namespaces of its own, as `make compat` does.
+    """
+    network = os.readlink(PROC / "self" / "ns" / "net")
     for name in os.listdir(PROC):
-        if name.isdecimal() and (found := process(int(name))) is not None:
+        found = process(int(name)) if name.isdecimal() else None
+        # a zombie has no network any more
+        if found is not None and found.link("ns/net") in {network, ""}:
             yield found
 
 
