@@ -66,6 +66,11 @@ class SiteConfig(BaseModel):
     hooks_dirs: tuple[str, ...] = Field(
         (), description="OCI hook directories", examples=[["/etc/containers/oci/hooks.d"]]
     )
+    hook_catalog: tuple[str, ...] = Field(
+        ("/etc/container-engine/hooks.d",),
+        description="directories of the site's hooks, NAME/hook.toml; later ones win",
+        examples=[["/etc/container-engine/hooks.d"]],
+    )
     root_remap: bool = Field(
         False, description="users are root in their containers", examples=[True]
     )
