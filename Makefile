@@ -97,6 +97,7 @@ test-slurm: $(VENV)/.dev sandbox-engine ## tests on a real cluster of two nodes
 	@$(PYTEST) tests/slurm
 
 bench: $(VENV)/.dev sandbox-engine ## measure against other ways to start a container
+	@sandbox/packages charliecloud
 	@sandbox/up -n 2 && PYTHONPATH=sandbox $(VENV)/bin/python -m tests.bench
 
 compat: ## build and test with another pair of Slurm and Podman, in a Debian 13 of its own

@@ -1,6 +1,5 @@
 """`srun true` natively, in our container and in others', on one node and on two."""
 
-import shutil
 from typing import TYPE_CHECKING
 
 from tests.bench import others
@@ -31,9 +30,8 @@ def _on(nodes: int, user: User, here: Place, rounds: int) -> list[Row]:
         "native": lambda: user.step([*srun, "true"]),
         "--environment": lambda: user.step([*srun, f"--environment={ENVIRONMENT}", "true"]),
         "podman run": lambda: user.step([*srun, *podman], podman_environment),
+        "ch-run x.sqsh": lambda: user.step([*srun, *charliecloud], charliecloud_environment),
     }
-    if shutil.which("ch-run"):
-        ways["ch-run x.sqsh"] = lambda: user.step([*srun, *charliecloud], charliecloud_environment)
     measured = interleave(ways, rounds)
     native = measured.pop("native")
     name = f"srun -N{nodes} -n{nodes}"
