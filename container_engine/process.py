@@ -18,7 +18,12 @@ _LOOK_S = 0.25
 
 
 class CommandError(CeError):
-    """A program failed. Its last line is the message, the command, ready to paste, the hint."""
+    """A program failed. Its last line is the message, the command, ready to paste, the hint.
+
+    `stdout` is what it had printed until then, where the caller reads that.
+    """
+
+    stdout = b""
 
     def __init__(self, argv: Sequence[str], status: int, stderr: str) -> None:
         ended = f"ended by signal {-status}" if status < 0 else f"exit code {status}"
@@ -36,9 +41,15 @@ def output(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> byt
 
     Raises CommandError when it fails, SiteError when it is not installed or too slow.
     """
-    with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=_PIPE) as child:
-        assert child.stdout is not None
-        return child.stdout.read()
+    said = b""
+    try:
+        with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=_PIPE) as child:
+            assert child.stdout is not None
+            said = child.stdout.read()
+    except CommandError as error:
+        error.stdout = said
+        raise
+    return said
 
 
 def _not_started(argv: Sequence[str], error: OSError) -> SiteError:

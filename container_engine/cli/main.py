@@ -37,6 +37,7 @@ ce runs commands in containers that a file describes (an environment, NAME.toml)
   ce pull IMAGE               get an image from a registry ahead of time
   ce import SOURCE            make an image of what another tool has: an archive, a layout
   ce images                   what the stores have; ce rmi, ce gc, ce store check
+  ce doctor                   can containers be had here, and if not, what is to be done?
   ce version
 
 NAME is looked for in EDF_PATH (else ~/.edf), then among the site's; a path begins with / or ./
@@ -71,6 +72,7 @@ VERBS = {
     "rmi": Verb("rmi", "remove an image from your store"),
     "gc": Verb("gc", "make room in your store"),
     "store": Verb("store", "check or repair your store"),
+    "doctor": Verb("doctor", "find out whether containers can be had here, and why not"),
     "version": Verb("version", "print the version"),
 }
 

@@ -11,7 +11,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # each room may import from those further down and from itself
 ROOMS = (
     ("cli",),
-    ("lint",),
+    ("lint", "doctor"),
     ("launch", "images"),
     ("plan",),
     ("edf", "catalog", "site"),

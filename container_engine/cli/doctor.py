@@ -1,0 +1,157 @@
+"""`ce doctor`: can containers be had here, and if not, what is to be done?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from container_engine.cli.prepare import site_config
+from container_engine.cli.stores import stores
+from container_engine.doctor import (
+    cluster,
+    installation,
+    kernel,
+    person,
+    programs,
+    storage,
+    trial,
+)
+from container_engine.doctor.finding import Finding, State, failed, ok, warning
+from container_engine.errors import CeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from container_engine.cli.context import Context
+    from container_engine.doctor.cluster import Folded
+    from container_engine.site import SiteConfig
+
+_COLOURS = {State.OK: "32", State.WARNING: "33", State.FAILED: "31;1"}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Looks at what containers need on this host, and starts one. Each line is ok, warning or"
+        " failed; the last two have a remedy. The exit code is 1 if anything failed."
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--node", action="store_true", help="only what a compute node needs, on this host"
+    )
+    where.add_argument(
+        "--all-nodes",
+        action="store_true",
+        help="on all nodes of the allocation, else of the cluster, through srun",
+    )
+    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--lines", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "srun", metavar="OPTION", nargs="*", help="with --all-nodes: options of srun, after --"
+    )
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    if arguments.all_nodes:
+        return _all_nodes(arguments, context)
+    findings = [*_node(context), *([] if arguments.node else _submit(context))]
+    if arguments.lines:
+        print(cluster.to_lines(findings))
+    elif arguments.json:
+        print(json.dumps(_document(findings), indent=2))
+    else:
+        _say([cluster.Folded(finding, ()) for finding in findings], context)
+    return _code(findings)
+
+
+def _node(context: Context) -> Iterator[Finding]:
+    prefix = Path(context.prefix)
+    yield from person.look(context.uid, context.env)
+    yield from kernel.look(Path("/"))
+    yield from programs.look(context.env)
+    yield from installation.look(prefix)
+    yield from installation.look_at_slurm(prefix, context.env)
+    settings, finding = _settings(context)
+    yield finding
+    for directory in settings.hooks_dirs:
+        yield _hooks(directory)
+    yield trial.start(f"{prefix}/bin/ce", context.env)
+
+
+def _submit(context: Context) -> Iterator[Finding]:
+    settings, _finding = _settings(context)
+    yield from programs.look_for_imports(context.env)
+    known = stores(context, settings)
+    if known.own is None:
+        yield ok("image store", "none: EDF_IMAGESTORE is void")
+        return
+    others = {store.root: os.path.isdir(store.root) for store in known.site}
+    yield from storage.look(known.own.root, others, context.env)
+
+
+def _settings(context: Context) -> tuple[SiteConfig, Finding]:
+    """The site's configuration, its defaults where it cannot be read."""
+    try:
+        return site_config(context), ok("configuration", "can be read")
+    except CeError as error:
+        from container_engine.site import SiteConfig
+
+        remedy = error.hint or "correct the file; until then nobody can start a container"
+        return SiteConfig(), failed("configuration", str(error), remedy)
+
+
+def _hooks(directory: str) -> Finding:
+    try:
+        files = [name for name in os.listdir(directory) if name.endswith(".json")]
+    except OSError as error:
+        text = f"{directory}: {error.strerror}"
+        return failed("OCI hooks", text, "make it, or correct hooks_dirs")
+    if not files:
+        return warning("OCI hooks", f"{directory} has none", "is its content installed here?")
+    return ok("OCI hooks", f"{directory}: {len(files)}")
+
+
+def _all_nodes(arguments: argparse.Namespace, context: Context) -> int:
+    names, absent = cluster.nodes(context.env)
+    ce = f"{context.prefix}/bin/ce"
+    answers = cluster.ask(names, ce, arguments.srun, context.env)
+    folded = cluster.fold(answers)
+    folded += [cluster.Folded(finding, ()) for finding in absent]
+    findings = [entry.finding for entry in folded]
+    if arguments.json:
+        document = [{"nodes": entry.nodes, **entry.finding._asdict()} for entry in folded]
+        print(json.dumps({"version": 1, "asked": names, "findings": document}, indent=2))
+    else:
+        _say([entry for entry in folded if entry.finding.state is not State.OK], context)
+        fine = [answer.node for answer in answers if _code(answer.findings) == 0]
+        asked = cluster.hostlist(names, context.env)
+        print(f"asked: {asked}; {len(fine)} of {len(names)} can start containers")
+    return _code(findings)
+
+
+def _document(findings: Sequence[Finding]) -> dict[str, object]:
+    return {
+        "version": 1,
+        "host": os.uname().nodename,
+        "findings": [finding._asdict() for finding in findings],
+    }
+
+
+def _code(findings: Sequence[Finding]) -> int:
+    return int(any(finding.state is State.FAILED for finding in findings))
+
+
+def _say(folded: Sequence[Folded], context: Context) -> None:
+    width = max((len(entry.finding.check) for entry in folded), default=0)
+    colourful = sys.stdout.isatty() and not context.env.get("NO_COLOR")
+    for finding, nodes in folded:
+        state = f"{finding.state:<8}"
+        if colourful:
+            state = f"\033[{_COLOURS[finding.state]}m{state}\033[0m"
+        where = f"{cluster.hostlist(nodes, context.env)}: " if nodes else ""
+        print(f"{state} {finding.check:<{width}}  {where}{finding.message}")
+        if finding.remedy:
+            print(f"{'':8} {'':{width}}  remedy: {finding.remedy}")

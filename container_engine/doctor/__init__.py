@@ -1,0 +1,1 @@
+"""What a host needs to start containers, looked at one thing at a time."""

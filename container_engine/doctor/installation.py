@@ -1,0 +1,132 @@
+"""What `make install` put on this host: complete, root's, and known to Slurm."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from container_engine.doctor.finding import Finding, failed, ok, warning
+from container_engine.errors import CeError
+from container_engine.process import output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_LIBEXEC = ("plan", "node", "ce-guard", "ce-init", "ce-exec", "epilog")
+_PLUGIN = "lib/slurm/container_engine.so"
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_TIMEOUT_S = 20
+_INCLUDES = 8  # of plugstack.conf, one in another
+
+
+def look(prefix: Path) -> Iterator[Finding]:
+    yield _complete(prefix)
+    yield _owner(prefix)
+    yield _session(prefix)
+
+
+def _complete(prefix: Path) -> Finding:
+    wanted = [prefix / "libexec/container-engine" / name for name in _LIBEXEC]
+    wanted.append(prefix / _PLUGIN)
+    missing = [str(path) for path in wanted if not path.exists()]
+    if missing:
+        return failed("installation", f"missing: {', '.join(missing)}", "install it again")
+    return ok("installation", f"complete below {prefix}")
+
+
+def _owner(prefix: Path) -> Finding:
+    """Programs that run near root must be root's, and so must the way to them."""
+    libexec = prefix / "libexec/container-engine"
+    for path in (*reversed(libexec.parents), *_files(libexec), prefix / _PLUGIN):
+        try:
+            status = path.stat()
+        except OSError:
+            continue  # what is missing has been said
+        sticky = status.st_mode & stat.S_ISVTX
+        if status.st_uid != 0:
+            text = f"{path} belongs to user {status.st_uid}, not to root"
+            return failed("owner", text, f"chown -R root {prefix}")
+        if status.st_mode & _OTHERS_MAY_WRITE and not sticky:
+            return failed("owner", f"others may write {path}", f"chmod go-w {path}")
+    return ok("owner", "root, and nobody else may write")
+
+
+def _files(directory: Path) -> list[Path]:
+    try:
+        return sorted(path for path in directory.iterdir() if path.name != "session")
+    except OSError:
+        return []
+
+
+def _session(prefix: Path) -> Finding:
+    directory = prefix / "libexec/container-engine/session"
+    try:
+        left = os.listdir(directory)
+    except OSError as error:
+        text = f"{directory}: {error.strerror}"
+        return failed("session directory", text, f"mkdir -m 0755 {directory}")
+    if left:
+        text = f"{directory} has entries of its own: {', '.join(sorted(left)[:3])}"
+        return warning("session directory", text, "remove them: sessions are mounted over it")
+    return ok("session directory", "there and empty")
+
+
+def look_at_slurm(prefix: Path, env: Mapping[str, str]) -> Iterator[Finding]:
+    """Whether Slurm answers, loads the plugin and can sign messages."""
+    try:
+        text = output(["scontrol", "show", "config"], env, _TIMEOUT_S).decode(errors="replace")
+    except CeError as error:
+        yield warning("slurm", str(error), "is this a host of the cluster, and SLURM_CONF right?")
+        return
+    settings = dict(re.findall(r"^(\S+)\s+= (.*)$", text, re.MULTILINE))
+    yield ok("slurm", settings.get("SLURM_VERSION", "answers"))
+    yield _plugstack(prefix, settings)
+    yield _munge(settings, env)
+
+
+def _plugstack(prefix: Path, settings: Mapping[str, str]) -> Finding:
+    default = str(
+        Path(settings.get("SLURM_CONF", "/etc/slurm/slurm.conf")).parent / "plugstack.conf"
+    )
+    path = settings.get("PlugStackConfig", "(null)")
+    path = default if path == "(null)" else path
+    plugin = str(prefix / _PLUGIN)
+    lines = [line for line in _plugstack_lines(Path(path), _INCLUDES) if plugin in line.split()]
+    wanted = f"required {plugin} prefix={prefix}"
+    if not lines:
+        return failed("plugstack.conf", f"{path} has no line for {plugin}", f"add: {wanted}")
+    if lines[0].split()[0] != "required":
+        text = f"{path}: '{lines[0].split()[0]}': without it, jobs would run on the host"
+        return failed("plugstack.conf", text, f"write: {wanted}")
+    return ok("plugstack.conf", path)
+
+
+def _plugstack_lines(path: Path, depth: int) -> Iterator[str]:
+    try:
+        text = path.read_text(errors="replace")
+    except OSError:
+        return
+    for line in filter(None, (line.partition("#")[0].strip() for line in text.splitlines())):
+        word, _space, rest = line.partition(" ")
+        if word != "include":
+            yield line
+        elif depth > 0:
+            pattern = Path(path.parent / rest.strip())
+            for included in sorted(pattern.parent.glob(pattern.name)):
+                yield from _plugstack_lines(included, depth - 1)
+
+
+def _munge(settings: Mapping[str, str], env: Mapping[str, str]) -> Finding:
+    if settings.get("AuthType") != "auth/munge":
+        return ok("munge", f"not used: AuthType is {settings.get('AuthType', 'unknown')}")
+    socket = re.search(r"socket=([^,\s]+)", settings.get("AuthInfo", ""))
+    option = [f"--socket={socket[1]}"] if socket else []
+    try:
+        output(["munge", "--no-input", *option], env, _TIMEOUT_S)
+    except CeError as error:
+        remedy = "is munged running here, with the cluster's key and the right time?"
+        return failed("munge", str(error), remedy)
+    return ok("munge", "signs")

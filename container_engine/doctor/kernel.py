@@ -1,0 +1,126 @@
+"""What the kernel and its settings must allow, read below `root`, which is `/` but in tests."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from typing import TYPE_CHECKING
+
+from container_engine.doctor.finding import Finding, failed, ok, warning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_NEEDED = (5, 11)  # overlay with userxattr in a user namespace
+_ALL_MAY = 0o666
+
+
+def look(root: Path) -> Iterator[Finding]:
+    """All findings of this module, in the order in which a start needs things."""
+    yield _version(root)
+    yield _user_namespaces(root)
+    yield _cgroups(root)
+    yield _fuse(root / "dev/fuse")
+    yield _shared_root(root)
+    yield _queues(root)
+    yield _terminals(root / "dev/pts/ptmx")
+
+
+def _read(path: Path) -> str:
+    """The text of a small file of the kernel's; empty where there is none."""
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _version(root: Path) -> Finding:
+    release = _read(root / "proc/sys/kernel/osrelease")
+    found = re.match(r"(\d+)\.(\d+)", release)
+    needed = ".".join(map(str, _NEEDED))
+    if found is None:
+        return warning("kernel", f"unknown release '{release}'", f"Linux {needed} is needed")
+    if (int(found[1]), int(found[2])) < _NEEDED:
+        text = f"{release}: too old for overlay mounts of ordinary users"
+        return failed("kernel", text, f"Linux {needed} or later")
+    return ok("kernel", release)
+
+
+def _user_namespaces(root: Path) -> Finding:
+    check = "user namespaces"
+    settings = root / "proc/sys"
+    limit = _read(settings / "user/max_user_namespaces")
+    if limit == "0":
+        remedy = "sysctl -w user.max_user_namespaces=65536, and a file in /etc/sysctl.d"
+        return failed(check, "user.max_user_namespaces is 0", remedy)
+    for name, wanted in (
+        ("unprivileged_userns_clone", "1"),
+        ("apparmor_restrict_unprivileged_userns", "0"),
+    ):
+        value = _read(settings / "kernel" / name)
+        if value not in ("", wanted):
+            remedy = f"sysctl -w kernel.{name}={wanted}, and a file in /etc/sysctl.d"
+            return failed(check, f"kernel.{name} is {value}: not for ordinary users", remedy)
+    return ok(check, f"{limit or 'some'} allowed")
+
+
+def _cgroups(root: Path) -> Finding:
+    cgroups = root / "sys/fs/cgroup"
+    if (cgroups / "cgroup.controllers").exists():
+        return ok("cgroups", "version 2")
+    left = _read(cgroups / "unified/cgroup.controllers")
+    if left:
+        name = left.split()[0]
+        remedy = f"mkdir -p {cgroups / name} && mount -t cgroup -o {name} cgroup {cgroups / name}"
+        return failed("cgroups", f"hybrid with '{left}' in the unified part: crun refuses", remedy)
+    return ok("cgroups", "version 1" if cgroups.is_dir() else "none")
+
+
+def _fuse(path: Path) -> Finding:
+    check = "/dev/fuse"
+    remedy = 'modprobe fuse; chmod 0666 /dev/fuse, and a udev rule: KERNEL=="fuse", MODE="0666"'
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError as error:
+        return failed(check, f"not there: {error.strerror}", remedy)
+    if mode & _ALL_MAY != _ALL_MAY:
+        return failed(check, f"mode {mode:04o}: ordinary users cannot open it", remedy)
+    return ok(check, f"mode {mode:04o}")
+
+
+def _mounts(root: Path) -> list[list[str]]:
+    return [line.split() for line in _read(root / "proc/self/mountinfo").splitlines()]
+
+
+def _shared_root(root: Path) -> Finding:
+    check = "mount of /"
+    top = [fields for fields in _mounts(root) if fields[4] == "/"]
+    if not top:
+        return warning(check, "cannot be seen", "look at /proc/self/mountinfo")
+    if any(field.startswith("shared:") for field in top[-1][6:9]):
+        return ok(check, "shared")
+    text = "private: what the host mounts later does not reach containers, Podman warns"
+    return warning(check, text, "mount --make-rshared /")
+
+
+def _queues(root: Path) -> Finding:
+    check = "/dev/mqueue"
+    if any(fields[4] == check for fields in _mounts(root)):
+        return ok(check, "mounted")
+    remedy = "mkdir -p /dev/mqueue && mount -t mqueue mqueue /dev/mqueue"
+    return failed(check, "not mounted: containers share the host's message queues", remedy)
+
+
+def _terminals(path: Path) -> Finding:
+    try:
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+    except OSError as error:
+        mode, reason = 0, f"{path}: {error.strerror}"
+    else:
+        reason = f"mode {mode:04o}: tmux, script and sshd inside containers get no terminal"
+    if mode & _ALL_MAY == _ALL_MAY:
+        return ok("/dev/pts/ptmx", f"mode {mode:04o}")
+    remedy = "mount -o remount,ptmxmode=666 /dev/pts, and in /etc/fstab; srun --pty needs it not"
+    return warning("/dev/pts/ptmx", reason, remedy)

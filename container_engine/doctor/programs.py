@@ -1,0 +1,81 @@
+"""The programs that start a container, as the launcher finds them, and their versions."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from container_engine.doctor.finding import Finding, failed, ok, warning
+from container_engine.errors import CeError
+from container_engine.process import CommandError, output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    Verdict: TypeAlias = Callable[[str, str, str], Finding]
+
+# the PATH of everything that the launcher starts (container_engine.launch.podman)
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_TIMEOUT_S = 20
+
+
+class _Program(NamedTuple):
+    name: str
+    package: str
+    oldest: tuple[int, ...]  # that the tests have been run with
+    version: tuple[str, ...] = ("--version",)
+
+
+_NODE = (
+    _Program("podman", "podman", (4, 3)),
+    _Program("crun", "crun", (1, 8)),
+    _Program("conmon", "conmon", (2, 1)),
+    _Program("squashfuse_ll", "squashfuse", (0, 1), ()),
+)
+_SUBMIT = (
+    _Program("skopeo", "skopeo", (1, 9)),
+    _Program("mksquashfs", "squashfs-tools", (4, 5), ("-version",)),
+    _Program("unsquashfs", "squashfs-tools", (4, 5), ("-version",)),
+    _Program("zstd", "zstd", (1, 4)),
+)
+
+
+def look(env: Mapping[str, str], path: str = PATH) -> Iterator[Finding]:
+    """What a compute node must have."""
+    yield from (_check(program, {**env, "PATH": path}, failed) for program in _NODE)
+
+
+def look_for_imports(env: Mapping[str, str], path: str = PATH) -> Iterator[Finding]:
+    """What only imports need, so that its absence is no failure."""
+    yield from (_check(program, {**env, "PATH": path}, warning) for program in _SUBMIT)
+
+
+def _check(program: _Program, env: Mapping[str, str], absent: Verdict) -> Finding:
+    where = shutil.which(program.name, path=env["PATH"])
+    if where is None:
+        return absent(program.name, f"not in {env['PATH']}", f"install {program.package}")
+    if not program.version:
+        return ok(program.name, where)
+    try:
+        said = output([where, *program.version], env, _TIMEOUT_S).decode(errors="replace")
+    except CommandError as error:
+        # unsquashfs -version ends with 1
+        if not error.stdout:
+            return failed(program.name, str(error), f"reinstall {program.package}")
+        said = error.stdout.decode(errors="replace")
+    except CeError as error:
+        return failed(program.name, str(error), error.hint or f"reinstall {program.package}")
+    return _judge(program, said, where)
+
+
+def _judge(program: _Program, said: str, where: str) -> Finding:
+    found = re.search(r"\d+(?:\.\d+)+", said)
+    if found is None:
+        return warning(program.name, f"{where}: unknown version", f"reinstall {program.package}")
+    numbers = tuple(map(int, found[0].split(".")))
+    if numbers[: len(program.oldest)] < program.oldest:
+        oldest = ".".join(map(str, program.oldest))
+        text = f"{found[0]}: older than all that was tested"
+        return warning(program.name, text, f"{oldest} or later is known to work")
+    return ok(program.name, found[0])

@@ -1,0 +1,69 @@
+"""Whether the user's image store can be used, and what may happen to it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from container_engine.doctor.finding import Finding, failed, ok, warning
+from container_engine.errors import UserError
+from container_engine.images import lease
+from container_engine.process import reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_CHECK = "image store"
+_ROOM = 20 << 30  # bytes: a large image and its layers
+_LOCK_LIMIT_S = 10
+_GIB = 1 << 30
+
+
+def look(root: str, others: Mapping[str, bool], env: Mapping[str, str]) -> Iterator[Finding]:
+    """`root` is the user's own store, `others` are the site's and whether they exist."""
+    yield _usable(root)
+    yield _purges(root, env)
+    for path, exists in others.items():
+        check = "site store"
+        if exists:
+            yield ok(check, path)
+        else:
+            remedy = "is its file system mounted here? else correct image_stores"
+            yield failed(check, f"{path} is not there", remedy)
+
+
+def _usable(root: str) -> Finding:
+    place = root
+    while not os.path.exists(place):
+        place = os.path.dirname(place) or "/"
+    if not os.access(place, os.W_OK | os.X_OK):
+        text = f"{root}: {place} cannot be written"
+        return failed(_CHECK, text, "set EDF_IMAGESTORE to a directory of yours that nodes share")
+    if place == root and (problem := _lock_problem(root)):
+        return failed(_CHECK, f"{root}: {problem}", "another file system may serve better")
+    free = os.statvfs(place)
+    room = free.f_bavail * free.f_frsize
+    if room < _ROOM:
+        text = f"{root}: {room / _GIB:.1f} GiB free"
+        return warning(_CHECK, text, "`ce gc` makes room; images need some GiB each")
+    return ok(_CHECK, f"{root}{'' if place == root else ' (made when needed)'}")
+
+
+def _lock_problem(root: str) -> str | None:
+    """What goes wrong when a lock is taken as an import does it."""
+    name = os.path.join(root, "locks", f"doctor-{os.getpid()}")
+    try:
+        with lease.held(name, "ce doctor", _LOCK_LIMIT_S, lambda _holder, _s: None):
+            return None
+    except UserError as error:
+        return error.message
+    except OSError as error:
+        return f"cannot be locked: {reason(error)}"
+
+
+def _purges(root: str, env: Mapping[str, str]) -> Finding:
+    scratch = env.get("SCRATCH")
+    if scratch and (root + "/").startswith(scratch.rstrip("/") + "/"):
+        remedy = "where old files are purged, run `ce gc --keep-alive` now and then"
+        return warning("purges", f"the image store lies below SCRATCH ({scratch})", remedy)
+    return ok("purges", "the image store is not below SCRATCH")

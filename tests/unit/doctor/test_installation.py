@@ -1,0 +1,58 @@
+"""What Slurm's configuration says of the plugin."""
+
+from pathlib import Path
+
+import pytest
+
+from container_engine.doctor.finding import State
+from container_engine.doctor.installation import look_at_slurm
+from container_engine.doctor.programs import look
+
+PREFIX = Path("/opt/ce")
+LINE = "required /opt/ce/lib/slurm/container_engine.so prefix=/opt/ce"
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> dict[str, str]:
+    """A scontrol of a cluster without munge, whose plugstack.conf lies in this directory."""
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text(
+        "#!/bin/sh\n"
+        "echo 'AuthType                = auth/slurm'\n"
+        f"echo 'PlugStackConfig         = {tmp_path}/plugstack.conf'\n"
+        "echo 'SLURM_VERSION           = 24.11.5'\n"
+    )
+    scontrol.chmod(0o755)
+    return {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+
+
+@pytest.mark.parametrize(
+    ("text", "state", "message"),
+    [
+        (LINE, State.OK, "plugstack.conf"),
+        (f"# {LINE}", State.FAILED, "has no line for /opt/ce/lib/slurm/container_engine.so"),
+        (LINE.replace("required", "optional"), State.FAILED, "jobs would run on the host"),
+        ("include more.d/*.conf", State.OK, "plugstack.conf"),
+    ],
+)
+def test_the_line_for_the_plugin_must_be_there_and_required(
+    tmp_path: Path, slurm: dict[str, str], text: str, state: State, message: str
+) -> None:
+    (tmp_path / "plugstack.conf").write_text(text + "\n")
+    (tmp_path / "more.d").mkdir()
+    (tmp_path / "more.d/ce.conf").write_text(LINE + "\n")
+    found = {finding.check: finding for finding in look_at_slurm(PREFIX, slurm)}
+    assert found["plugstack.conf"].state is state
+    assert message in found["plugstack.conf"].message
+    assert found["slurm"].message == "24.11.5"
+
+
+def test_a_missing_program_and_an_old_one_are_told_apart(tmp_path: Path) -> None:
+    podman = tmp_path / "podman"
+    podman.write_text("#!/bin/sh\necho podman version 3.4.4\n")
+    podman.chmod(0o755)
+    found = {finding.check: finding for finding in look({}, str(tmp_path))}
+    assert found["podman"].state is State.WARNING
+    assert "3.4.4: older" in found["podman"].message
+    assert found["crun"].state is State.FAILED
+    assert found["crun"].remedy == "install crun"
