@@ -45,6 +45,11 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.build
 
 install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-engine)
 	@install -D -m 0644 docs/man/ce.1 $(PREFIX)/share/man/man1/ce.1
+	@rm -rf $(PREFIX)/share/container-engine/hooks
+	@set -e; for file in $$(cd hooks && find . -mindepth 2 -type f ! -name '*.md'); do \
+		mode=0644; [ ! -x hooks/$$file ] || mode=0755; \
+		install -D -m $$mode hooks/$$file $(PREFIX)/share/container-engine/hooks/$$file; \
+	done
 	@$(MAKE) -s -C spank_plugin install PREFIX=$(PREFIX)
 	@set -e; for script in $(SCRIPTS); do \
 		name=$$(basename $$script _script.py.in); \

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from container_engine import __version__
 from container_engine.cli import messages
 from container_engine.cli.messages import RefusedError
+from container_engine.cli.offer import catalog, offer
 from container_engine.cli.stores import importer, pull_policy, stores
 from container_engine.edf.load import load, search_path
 from container_engine.edf.model import Origin, Problem
@@ -74,6 +75,9 @@ def prepare(name: str, context: Context) -> Prepared:
 def _plan(name: str, context: Context, inputs: _Inputs) -> Prepared:
     settings = site_config(context)
     inputs.files.extend(site_files(context.prefix))
+    hooks = catalog(context, settings)
+    inputs.files.extend(hooks.probed)
+    offered = offer(hooks, settings)
     loaded = load(
         name,
         env=inputs.environment,
@@ -96,7 +100,7 @@ def _plan(name: str, context: Context, inputs: _Inputs) -> Prepared:
         resolved = _resolve(edf, context, settings, inputs)
     except UserError as error:
         raise RefusedError((*loaded.problems, _image_problem(edf, error))) from None
-    built = build(edf, resolved.image, settings, __version__)
+    built = build(edf, resolved.image, offered, __version__)
     if built.plan is None:
         raise RefusedError((*loaded.problems, *built.problems))
     notices += "".join(map(messages.of_warning, resolved.notices))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.edf.model import Problem
+from container_engine.plan.hooks import use
 from container_engine.plan.imagevars import Resolver
 from container_engine.plan.model import (
     Device,
@@ -17,6 +18,9 @@ from container_engine.plan.model import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from container_engine.catalog.load import Hook
     from container_engine.edf.model import Edf, Origin
     from container_engine.plan.model import Text
     from container_engine.site import SiteConfig
@@ -47,14 +51,24 @@ def missing_image(edf: Edf) -> Problem | None:
     )
 
 
-def build(edf: Edf, image: Image, site: SiteConfig, engine: str) -> Built:
+class Offer(NamedTuple):
+    """What the site offers: its settings, its hooks, and the nodes' machine (uname -m)."""
+
+    site: SiteConfig
+    hooks: Mapping[str, Hook]
+    machine: str
+
+
+def build(edf: Edf, image: Image, offer: Offer, engine: str) -> Built:
     """Everything a launch of `edf` does. `engine` is the version of the container engine.
 
     The EDF has an image, which `image` is. All problems are found, not only the first.
     """
+    site = offer.site
     texts = Resolver(image)
     workdir, workdir_from = _workdir(edf, image, texts)
     entrypoint, entrypoint_from = _entrypoint(edf, image, site)
+    used = use(edf, offer.hooks, offer.machine)
     plan = LaunchPlan(
         engine=engine,
         name=edf.name,
@@ -72,12 +86,14 @@ def build(edf: Edf, image: Image, site: SiteConfig, engine: str) -> Built:
         annotations={entry.key: entry.value for entry in edf.annotations},
         annotations_from={entry.key: str(entry.origin) for entry in edf.annotations},
         startup=_startup(edf, texts),
+        hooks=used.hooks,
         settings=_settings(site),
     )
     problems = (
         *texts.problems,
         *_entrypoint_problems(edf, image),
-        *_hook_problems(edf, site),
+        *_hook_problems(edf, offer),
+        *used.problems,
         *_size_problems(plan),
     )
     refused = texts.problems or any(problem.severity == "error" for problem in problems)
@@ -127,13 +143,14 @@ def _size_problems(plan: LaunchPlan) -> list[Problem]:
     return problems
 
 
-def _hook_problems(edf: Edf, site: SiteConfig) -> list[Problem]:
+def _hook_problems(edf: Edf, offer: Offer) -> list[Problem]:
     """Hooks that are asked for and that nothing here would run.
 
     Where the site has directories of OCI hooks, those see the annotation, and only they know.
     """
-    if site.hooks_dirs:
+    if offer.site.hooks_dirs:
         return []
+    switches = {hook.switch for hook in offer.hooks.values()}
     return [
         Problem(
             "warning",
@@ -146,6 +163,7 @@ def _hook_problems(edf: Edf, site: SiteConfig) -> list[Problem]:
         if entry.key.startswith("com.hooks.")
         and entry.key.endswith(".enabled")
         and entry.value == "true"
+        and entry.key not in switches
     ]
 
 

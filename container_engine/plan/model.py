@@ -11,6 +11,15 @@ from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from container_engine.catalog.model import (  # noqa: TC001  # pydantic evaluates them
+    Check,
+    DeviceEdit,
+    LibraryEdit,
+    MountEdit,
+    OciHook,
+    Service,
+)
+
 VERSION: Literal[1] = 1
 _FROM = "file:line that asks for it, or words where no file does"
 
@@ -80,6 +89,44 @@ class StartupLine(_Frozen):
     origin: str = Field(alias="from", description=_FROM)
 
 
+class HookUse(_Frozen):
+    """A hook that is applied, with everything that its data say for these parameters.
+
+    Strings may contain `{node.NAME}`, which only the node fills in.
+    """
+
+    name: str = Field(description="name of the hook")
+    release: str = Field(description="of the hook's data")
+    file: str = Field(description="the hook.toml, the site's own where there is one")
+    reason: str = Field(description="why it is applied")
+    origin: str = Field(alias="from", description=_FROM)
+    parameters: dict[str, str] = Field(description="checked, with defaults")
+    settings: dict[str, str] = Field(default_factory=dict, description="the site's, filled in")
+    automatic_when: tuple[str, ...] | None = Field(
+        None,
+        description="an automatic hook: NAME or NAME=pattern of the step's environment, one of"
+        " which must hold on the node; empty: always. null: not automatic",
+    )
+    profile: str = Field("", description="of the variables, where the hook has profiles")
+    devices: tuple[DeviceEdit, ...] = Field((), description="looked up on the node")
+    cdi: tuple[str, ...] = Field((), description="CDI devices")
+    mounts: tuple[MountEdit, ...] = Field((), description="looked up on the node")
+    env: dict[str, str | None] = Field(
+        default_factory=dict,
+        description="above the image's, below the EDF's; null removes a variable",
+    )
+    prepend: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict, description="put before what the image has, for paths"
+    )
+    libraries: tuple[LibraryEdit, ...] = Field((), description="libraries of the node")
+    search: tuple[str, ...] = Field((), description="directories for the loader, in the container")
+    refresh: bool = Field(False, description="whether the loader's cache must be made anew")
+    services: tuple[Service, ...] = Field((), description="programs in the container")
+    code: str = Field("", description="module of the engine for what data cannot say")
+    checks: tuple[Check, ...] = Field((), description="looked at before the tasks start")
+    hooks: tuple[OciHook, ...] = Field((), description="programs that the OCI runtime runs")
+
+
 class Settings(_Frozen):
     """What the site decided."""
 
@@ -111,6 +158,7 @@ class LaunchPlan(_Frozen):
     )
     annotations_from: dict[str, str] = Field(default_factory=dict, description=_FROM)
     startup: tuple[StartupLine, ...] = Field((), description="run once per node before tasks")
+    hooks: tuple[HookUse, ...] = Field((), description="in the order of application")
     settings: Settings = Field(Settings(), description="what the site decided")
 
     def to_json(self) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from container_engine.plan.model import LaunchPlan, Mount, Text, Variable
+    from container_engine.plan.model import HookUse, LaunchPlan, Mount, Text, Variable
 
 _LABEL_WIDTH = 13
 _MAX_ALIGNED = 60
@@ -26,6 +26,7 @@ def show(plan: LaunchPlan) -> str:
     ]
     rows += [("mount", _mount(mount), mount.origin) for mount in plan.mounts]
     rows += [("device", text(device.name), device.origin) for device in plan.devices]
+    rows += [("hook", _hook(hook), f"{hook.reason}, {hook.origin}") for hook in plan.hooks]
     rows += [("startup", text(step.line), step.origin) for step in plan.startup]
     for entry in plan.env:
         what = f"unset {entry.name}" if entry.value is None else f"{entry.name}={text(entry.value)}"
@@ -62,6 +63,12 @@ def _mount(mount: Mount) -> str:
         return f"tmpfs on {text(mount.target)}{options}"
     kind = "content of " if mount.kind == "squashfs" else ""
     return f"{kind}{text(mount.source)} on {text(mount.target)}{options}"
+
+
+def _hook(hook: HookUse) -> str:
+    said = [f"{name} = {value}" for name, value in hook.parameters.items() if value]
+    said += [f"profile {hook.profile}"] if hook.profile else []
+    return f"{hook.name} {hook.release}{': ' if said else ''}{', '.join(said)}"
 
 
 def _layout(rows: list[tuple[str, str, str]]) -> Iterable[str]:

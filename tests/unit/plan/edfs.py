@@ -3,7 +3,7 @@
 import dataclasses
 
 from container_engine.edf.model import DeferredText, DeferredVar, Edf, EnvEntry, Origin
-from container_engine.plan.build import Built, build
+from container_engine.plan.build import Built, Offer, build
 from container_engine.plan.model import Image
 from container_engine.site import SiteConfig
 
@@ -17,7 +17,7 @@ def edf(**values: object) -> Edf:
 
 
 def built(environment: Edf, image: Image = PLAIN, site: SiteConfig | None = None) -> Built:
-    return build(environment, image, site or SiteConfig(), "0")
+    return build(environment, image, Offer(site or SiteConfig(), {}, "x86_64"), "0")
 
 
 def variable(name: str, op: str = "", word: str = "") -> DeferredVar:

@@ -1,0 +1,177 @@
+"""The hook catalog: what the built-in directory says, and a site's directories over it.
+
+A catalog is loaded whole or not at all: a file that cannot be read or trusted could have turned a
+hook off, so a launch goes on with none of it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import ValidationError
+
+from container_engine.catalog import trust
+from container_engine.catalog.model import HOOK_NAME, HookFile
+from container_engine.process import reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+FILE = "hook.toml"
+
+
+class Fault(NamedTuple):
+    """Something wrong with a catalog, for an administrator."""
+
+    path: str
+    message: str
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+class Hook(NamedTuple):
+    """One hook of the catalog. `files` are those it was made of, the site's own last."""
+
+    name: str
+    files: tuple[str, ...]
+    data: HookFile
+
+    @property
+    def file(self) -> str:
+        return self.files[-1]
+
+    @property
+    def annotation(self) -> str:
+        return self.data.annotation or f"com.hooks.{self.name}"
+
+    @property
+    def switch(self) -> str:
+        return self.data.switch or f"{self.annotation}.enabled"
+
+
+class Catalog(NamedTuple):
+    """`probed` are all paths that were looked at. With a fault, `hooks` must not be used."""
+
+    hooks: Mapping[str, Hook]
+    faults: tuple[Fault, ...]
+    probed: tuple[str, ...]
+
+
+class _Draft:
+    """A hook while its files are merged."""
+
+    def __init__(self) -> None:
+        self.files: list[str] = []
+        self.content: dict[str, Any] = {}
+
+
+class _Loader:
+    def __init__(self, owners: frozenset[int]) -> None:
+        self.owners = owners
+        self.faults: list[Fault] = []
+        self.probed: list[str] = []
+        self.drafts: dict[str, _Draft] = {}
+
+    def directory(self, path: str) -> None:
+        """Merges the hooks of a directory; one that does not exist has none."""
+        self.probed.append(path)
+        if not os.path.lexists(path):
+            return
+        root = os.path.realpath(path)
+        try:
+            distrust = trust.of_ancestors(root, self.owners)
+            distrust = distrust or trust.of_entry(root, root, self.owners)
+            names = sorted(os.listdir(root))
+        except OSError as error:
+            self.faults.append(Fault(path, reason(error)))
+            return
+        if distrust:
+            self.faults.append(Fault(*distrust))
+            return
+        for name in names:
+            self._entry(root, name)
+
+    def _entry(self, root: str, name: str) -> None:
+        place = os.path.join(root, name)
+        if not os.path.isdir(place) and not os.path.islink(place):
+            # a README or an editor's backup may lie beside the hooks
+            return
+        before = len(self.faults)
+        self._distrust_below(place, root)
+        if len(self.faults) > before:
+            return
+        if not re.match(HOOK_NAME, name):
+            self.faults.append(Fault(place, "is not the name of a hook", "write a-z, 0-9 and _"))
+            return
+        self._merge(name, os.path.join(place, FILE))
+
+    def _distrust_below(self, path: str, root: str) -> None:
+        self.probed.append(path)
+        distrust = trust.of_entry(path, root, self.owners)
+        if distrust:
+            self.faults.append(Fault(*distrust))
+        elif os.path.isdir(path) and not os.path.islink(path):
+            for name in sorted(os.listdir(path)):
+                self._distrust_below(os.path.join(path, name), root)
+
+    def _merge(self, name: str, file: str) -> None:
+        try:
+            with open(file, "rb") as stream:
+                content = tomllib.load(stream)
+        except OSError as error:
+            self.faults.append(Fault(file, reason(error)))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+            self.faults.append(Fault(file, f"not valid TOML: {error}"))
+        else:
+            draft = self.drafts.setdefault(name, _Draft())
+            draft.files.append(file)
+            draft.content = merged(draft.content, content)
+
+    def hooks(self) -> dict[str, Hook]:
+        found = {}
+        for name, draft in self.drafts.items():
+            try:
+                data = HookFile.model_validate(draft.content)
+            except ValidationError as error:
+                self.faults.extend(_schema_faults(draft.files[-1], error))
+            else:
+                found[name] = Hook(name, tuple(draft.files), data)
+        return found
+
+
+def load(directories: Sequence[str], owners: Iterable[int]) -> Catalog:
+    """The hooks below `directories`, later ones over earlier ones key by key.
+
+    All files and directories must belong to one of `owners` and be writable by nobody else.
+    """
+    loader = _Loader(frozenset(owners))
+    for directory in directories:
+        loader.directory(directory)
+    hooks = loader.hooks()
+    return Catalog(hooks, tuple(loader.faults), tuple(loader.probed))
+
+
+def merged(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables key by key, everything else replaced."""
+    result = dict(lower)
+    for key, value in upper.items():
+        below = result.get(key)
+        both = isinstance(below, dict) and isinstance(value, dict)
+        result[key] = merged(below, value) if both else value  # type: ignore[arg-type]
+    return result
+
+
+def _schema_faults(file: str, error: ValidationError) -> list[Fault]:
+    faults = []
+    for problem in error.errors():
+        key = ".".join(str(part) for part in problem["loc"])
+        if problem["type"] == "extra_forbidden":
+            faults.append(Fault(file, f"unknown key '{key}'"))
+        else:
+            faults.append(Fault(file, f"{key}: {problem['msg'].lower()}"))
+    return faults

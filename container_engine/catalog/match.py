@@ -1,0 +1,132 @@
+"""Which hooks a set of annotations asks for, and with which values. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from container_engine.catalog.load import Hook
+
+TRUE = "true"
+AUTOMATIC = "automatic"
+
+
+class Active(NamedTuple):
+    """A hook that will be applied. `asked` is the annotation that asks for it, "" for none."""
+
+    hook: Hook
+    reason: str
+    asked: str
+
+
+class Refusal(NamedTuple):
+    """Why these hooks cannot be had; `key` is the annotation at fault."""
+
+    key: str
+    message: str
+    hint: str | None = None
+    is_error: bool = True
+
+
+class Matched(NamedTuple):
+    """Active hooks in the order in which they are applied."""
+
+    active: tuple[Active, ...]
+    refusals: tuple[Refusal, ...]
+
+
+def match(hooks: Mapping[str, Hook], annotations: Mapping[str, str]) -> Matched:
+    """What is enabled by annotation or by default, what that implies, and what does not go."""
+    refusals: list[Refusal] = []
+    active: dict[str, Active] = {}
+    for hook in hooks.values():
+        found = _enabled(hook, annotations)
+        if found and hook.data.turned_off and found.asked:
+            message = f"the hook '{hook.name}' is turned off at this site"
+            refusals.append(Refusal(found.asked, message, f"{hook.file} says so"))
+        elif found and not hook.data.turned_off:
+            active[hook.name] = found
+    _imply(hooks, annotations, active, refusals)
+    for one in active.values():
+        refusals.extend(_conflicts(one, active))
+    return Matched(tuple(_ordered(active)), tuple(refusals))
+
+
+def _enabled(hook: Hook, annotations: Mapping[str, str]) -> Active | None:
+    said = annotations.get(hook.switch)
+    if said is not None:
+        return Active(hook, hook.switch, hook.switch) if said == TRUE else None
+    for name, parameter in hook.data.parameters.items():
+        key = f"{hook.annotation}.{name}"
+        if parameter.enables and key in annotations:
+            return Active(hook, key, key)
+    reasons = {"on": "on by default", "automatic": AUTOMATIC}
+    reason = reasons.get(hook.data.default)
+    return Active(hook, reason, "") if reason else None
+
+
+def _imply(
+    hooks: Mapping[str, Hook],
+    annotations: Mapping[str, str],
+    active: dict[str, Active],
+    refusals: list[Refusal],
+) -> None:
+    """Adds what active hooks imply, and what that implies; `implies` has no cycle to fear here."""
+    waiting = list(active.values())
+    while waiting:
+        one = waiting.pop(0)
+        for name in one.hook.data.implies:
+            other = hooks.get(name)
+            if other is None or name in active:
+                continue
+            if other.data.turned_off:
+                message = f"needs the hook '{name}', which is turned off at this site"
+                refusals.append(Refusal(one.asked, message, f"{other.file} says so"))
+                continue
+            if other.switch in annotations:
+                # the user said no: what implies it will not work as it should, but may be wanted
+                message = f"'{annotations[other.switch]}' although {one.hook.name} needs {name}"
+                refusals.append(Refusal(other.switch, message, "remove the line", is_error=False))
+                continue
+            active[name] = Active(other, f"implied by {one.hook.name}", one.asked)
+            waiting.append(active[name])
+
+
+def _conflicts(one: Active, active: Mapping[str, Active]) -> list[Refusal]:
+    refusals = [
+        Refusal(
+            one.asked, f"cannot be used together with the hook '{name}' ({active[name].reason})"
+        )
+        for name in one.hook.data.conflicts
+        if name in active
+    ]
+    refusals += [
+        Refusal(one.asked, f"needs the hook '{name}'", f'write {_switch(name)} = "true"')
+        for name in one.hook.data.requires.hooks
+        if name not in active
+    ]
+    return refusals
+
+
+def _switch(name: str) -> str:
+    return f"com.hooks.{name}.enabled"
+
+
+def _ordered(active: Mapping[str, Active]) -> list[Active]:
+    """By `after` and `implies`, otherwise by name. A cycle is a fault of the catalog."""
+    ordered: dict[str, Active] = {}
+
+    def visit(name: str, above: tuple[str, ...]) -> None:
+        if name in ordered or name in above:
+            return
+        one = active[name]
+        before = {*one.hook.data.after, *one.hook.data.implies, *one.hook.data.requires.hooks}
+        for other in sorted(before & active.keys()):
+            visit(other, (*above, name))
+        ordered[name] = one
+
+    for name in sorted(active):
+        visit(name, ())
+    return list(ordered.values())

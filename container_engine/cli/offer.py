@@ -1,0 +1,48 @@
+"""What the site offers to every environment: its settings and its hooks."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import container_engine
+from container_engine.catalog.load import load
+from container_engine.errors import SiteError
+from container_engine.plan.build import Offer
+
+if TYPE_CHECKING:
+    from container_engine.catalog.load import Catalog
+    from container_engine.cli.context import Context
+    from container_engine.site import SiteConfig
+
+# the names of image architectures, in the words of uname -m
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+def catalog(context: Context, settings: SiteConfig) -> Catalog:
+    """The built-in hooks and the site's over them, with every fault."""
+    return load((builtin(context.prefix), *settings.hook_catalog), owners())
+
+
+def builtin(prefix: str) -> str:
+    """Where the built-in hooks lie: beside the package in a checkout, else below the prefix."""
+    package = os.path.dirname(os.path.abspath(container_engine.__file__))
+    checkout = os.path.join(os.path.dirname(package), "hooks")
+    return checkout if os.path.isdir(checkout) else f"{prefix}/share/container-engine/hooks"
+
+
+def owners() -> frozenset[int]:
+    """Whose hooks are trusted: root's, and those of whoever owns the engine's own code."""
+    return frozenset([0, os.stat(container_engine.__file__).st_uid])
+
+
+def offer(found: Catalog, settings: SiteConfig) -> Offer:
+    """Raises SiteError where the catalog has a fault: no launch goes on with half a catalog."""
+    if found.faults:
+        first = found.faults[0]
+        more = f" (and {len(found.faults) - 1} more)" if len(found.faults) > 1 else ""
+        hint = "no container is started with a bad hook catalog; 'ce hooks check' shows all"
+        raise SiteError(f"hook catalog: {first}{more}", hint)
+    architecture = settings.image_architecture
+    machine = _MACHINES.get(architecture, architecture) or os.uname().machine
+    return Offer(settings, found.hooks, machine)
