@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NoReturn
 
 from container_engine.errors import CeError, SiteError
 
@@ -76,17 +76,60 @@ def watched(
 
     Raises as `output`.
     """
+    with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=_NOTHING) as child:
+        _wait_looking(child, look)
+        look()
+
+
+def measured(
+    argv: Sequence[str], env: Mapping[str, str], timeout_s: float, on_read: Callable[[int], None]
+) -> None:
+    """Runs a program; `on_read` hears a few times a second how many bytes it has read so far.
+
+    Raises as `output`.
+    """
+    with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=_NOTHING) as child:
+        _wait_looking(child, lambda: on_read(_bytes_read(child.pid)))
+
+
+def _wait_looking(child: subprocess.Popen[bytes], look: Callable[[], None]) -> None:
     import subprocess
 
-    with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=_NOTHING) as child:
-        while True:
-            try:
-                child.wait(_LOOK_S)
-            except subprocess.TimeoutExpired:
-                look()
-            else:
-                break
-        look()
+    while True:
+        try:
+            child.wait(_LOOK_S)
+        except subprocess.TimeoutExpired:
+            look()
+        else:
+            return
+
+
+def _bytes_read(pid: int) -> int:
+    """0 where the kernel does not count, or the program has just ended."""
+    try:
+        with open(f"/proc/{pid}/io", "rb") as file:
+            return int(file.readline().split()[1])  # rchar: also what came from the page cache
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def become(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
+    """This process becomes a program, which has the terminal. Raises SiteError."""
+    import os
+
+    try:
+        os.execvpe(argv[0], list(argv), dict(env))
+    except OSError as error:
+        raise _not_started(argv, error) from None
+
+
+def shown(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> None:
+    """Runs a program whose output is meant for people: all of it goes to stderr at once.
+
+    Raises as `output`; the message is only that it failed, since it has said why.
+    """
+    with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=2, stderr=2):
+        pass
 
 
 def feed(
@@ -126,6 +169,7 @@ def _child(
     timeout_s: float,
     stdin: IO[bytes] | int,
     stdout: int,
+    stderr: int | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A running program, killed after `timeout_s` seconds or when the body raises."""
     import subprocess
@@ -141,7 +185,9 @@ def _child(
 
     with tempfile.TemporaryFile() as said:
         try:
-            child = subprocess.Popen(argv, env=env, stdin=stdin, stdout=stdout, stderr=said)
+            child = subprocess.Popen(
+                argv, env=env, stdin=stdin, stdout=stdout, stderr=stderr or said
+            )
         except OSError as error:
             raise _not_started(argv, error) from None
         limit = threading.Timer(timeout_s, give_up)

@@ -1,21 +1,32 @@
-"""`ce import SOURCE`: an image from a registry or from other tools, into the store or a file."""
+"""`ce import SOURCE [NAME]`: an image from a registry or of this host, into the store or a file."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from typing import TYPE_CHECKING
 
 from container_engine import process
 from container_engine.cli.prepare import site_config
-from container_engine.cli.stores import importer, stores
+from container_engine.cli.stores import adopter, importer, own_store, stores
 from container_engine.errors import UserError
 from container_engine.images.importing import Pull
-from container_engine.images.reference import PODMAN, FileImage, LocalImage, parse_source
+from container_engine.images.local import to_file
+from container_engine.images.reference import (
+    PODMAN,
+    FileImage,
+    LocalImage,
+    RegistryImage,
+    canonical_name,
+    local_name,
+    parse_source,
+)
 from container_engine.images.store import architecture
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     from container_engine.cli.context import Context
     from container_engine.images.reference import Imported
@@ -26,7 +37,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "image",
         metavar="SOURCE",
-        help="as in an environment, or oci:DIR, oci-archive:FILE, docker-archive:FILE, podman://NAME",
+        help="as in an environment; ./FILE.sqsh, ./DIRECTORY, oci:DIR, oci-archive:FILE, "
+        "docker-archive:FILE, dir:DIR, podman://NAME",
+    )
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        nargs="?",
+        help="what environments shall call it; default: localhost/ and the file's name",
     )
     parser.add_argument(
         "-o", "--output", metavar="FILE.sqsh", help="write this file instead of into the store"
@@ -38,28 +56,77 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     image = parse_source(arguments.image, context.cwd)
-    if isinstance(image, FileImage):
-        raise UserError(f"'{image.name}': a file, there is nothing to import")
+    if arguments.name and (arguments.output or isinstance(image, RegistryImage)):
+        what = "-o FILE" if arguments.output else "an image of a registry"
+        raise UserError(f"import: {what} and a NAME do not go together", "leave NAME out")
+    if isinstance(image, RegistryImage) and os.path.exists(
+        os.path.join(context.cwd, arguments.image)
+    ):
+        raise UserError(
+            f"'{arguments.image}': a reference into a registry, a path begins with '/' or '.'",
+            f"did you mean './{arguments.image}'?",
+        )
     settings = site_config(context)
-    if isinstance(image, LocalImage) and image.transport == PODMAN:
-        with tempfile.TemporaryDirectory(prefix="ce-import-") as work:
-            archive = os.path.join(work, "archive")
-            save = ["podman", "save", "--quiet", "--format", "docker-archive", "-o", archive]
-            process.output([*save, image.place], context.env, settings.import_timeout_s)
-            return _import(image._replace(archive=archive), arguments, context, settings)
-    return _import(image, arguments, context, settings)
-
-
-def _import(
-    image: Imported, arguments: argparse.Namespace, context: Context, settings: SiteConfig
-) -> int:
-    source = importer(context, settings, quiet=arguments.quiet)
-    if arguments.output is None:
-        print(source.obtain(image, stores(context, settings, arguments.arch), Pull.ALWAYS).path)
+    if arguments.output is not None:
+        print(_to_file(image, arguments, context, settings))
         return 0
+    called = ""
+    if not isinstance(image, RegistryImage):
+        called = canonical_name(arguments.name) if arguments.name else local_name(image)
+    print(_to_store(image, called, arguments, context, settings))
+    if called and not arguments.quiet:
+        short = arguments.name or called.removesuffix(":latest")
+        importer(context, settings).say(f'an environment names it image = "{short}"')
+    return 0
+
+
+def _to_store(
+    image: FileImage | Imported,
+    called: str,
+    arguments: argparse.Namespace,
+    context: Context,
+    settings: SiteConfig,
+) -> str:
+    if isinstance(image, FileImage):
+        store = own_store(context, settings, arguments.arch)
+        return adopter(context, settings, quiet=arguments.quiet).adopt(image.path, called, store)
+    if isinstance(image, LocalImage):
+        image = image._replace(called=called)
+    source = importer(context, settings, quiet=arguments.quiet)
+    with _saved(image, context, settings) as ready:
+        return source.obtain(ready, stores(context, settings, arguments.arch), Pull.ALWAYS).path
+
+
+def _to_file(
+    image: FileImage | Imported,
+    arguments: argparse.Namespace,
+    context: Context,
+    settings: SiteConfig,
+) -> str:
     path = os.path.join(context.cwd, arguments.output)
     if os.path.lexists(path) and not arguments.force:
         raise UserError(f"'{arguments.output}': exists", "--force replaces it")
-    source.to_file(image, path, arguments.arch or settings.image_architecture or architecture())
-    print(path)
-    return 0
+    arch = arguments.arch or settings.image_architecture or architecture()
+    if isinstance(image, FileImage):
+        to_file(image.path, path, arch, adopter(context, settings, quiet=arguments.quiet))
+        return path
+    with _saved(image, context, settings) as ready:
+        importer(context, settings, quiet=arguments.quiet).to_file(ready, path, arch)
+    return path
+
+
+@contextlib.contextmanager
+def _saved(image: Imported, context: Context, settings: SiteConfig) -> Iterator[Imported]:
+    """What Podman has, as an archive; Podman itself knows the user namespace of its storage."""
+    if not isinstance(image, LocalImage) or image.transport != PODMAN:
+        yield image
+        return
+    with tempfile.TemporaryDirectory(prefix="ce-import-", dir=context.env.get("TMPDIR")) as work:
+        archive = os.path.join(work, "archive")
+        save = ["podman", "save", "--quiet", "--format", "docker-archive", "-o", archive]
+        try:
+            process.output([*save, image.place], context.env, settings.import_timeout_s)
+        except process.CommandError as error:
+            message = error.message.removeprefix("podman: ").removeprefix("Error: ")
+            raise UserError(f"'{image.name}': {message}", "podman images lists yours") from None
+        yield image._replace(archive=archive)

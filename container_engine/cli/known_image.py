@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.cli.stores import stores
 from container_engine.edf.model import Origin, Problem
 from container_engine.errors import CeError
 from container_engine.images.reference import FileImage, parse
 from container_engine.images.resolve import from_file
-from container_engine.images.store import Store, architecture, locate
 
 if TYPE_CHECKING:
     from container_engine.cli.context import Context
@@ -44,6 +44,5 @@ def undecided_entrypoint(edf: Edf, image: Image | None) -> list[Problem]:
 def _path(reference: Reference, context: Context, site: SiteConfig) -> str | None:
     if isinstance(reference, FileImage):
         return reference.path
-    store = Store(locate(context.env, context.cwd, site.image_store), architecture())
-    digest = store.digest(reference)
-    return None if digest is None else store.image(digest)
+    found = stores(context, site).find(reference)
+    return None if found is None else found.path

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from container_engine.cli.progress import listener
 from container_engine.errors import UserError
 from container_engine.images.importing import Importer, Limits, Pull
+from container_engine.images.local import Adopter
 from container_engine.images.store import VOID, Store, Stores, architecture, locate
 
 if TYPE_CHECKING:
@@ -38,6 +39,12 @@ def importer(context: Context, settings: SiteConfig, *, quiet: bool = False) -> 
     """Its progress goes to stderr at once."""
     limits = Limits(settings.import_timeout_s, settings.registry_timeout_s, settings.tag_max_age_s)
     return Importer(context.env, _user_name(context.uid), limits, listener(quiet=quiet))
+
+
+def adopter(context: Context, settings: SiteConfig, *, quiet: bool = False) -> Adopter:
+    """For SquashFS files and directories."""
+    told = listener(quiet=quiet)
+    return Adopter(context.env, _user_name(context.uid), settings.import_timeout_s, told)
 
 
 def pull_policy(context: Context) -> Pull:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from container_engine.errors import CeError, UserError
 from container_engine.images import blobs, config
 from container_engine.images.files import fresh_directory, publish
-from container_engine.images.inventory import SUM_SUFFIX
+from container_engine.images.inventory import MANIFEST_SUFFIX, SUM_SUFFIX
 from container_engine.images.lease import held
 from container_engine.images.packing import Packer
 from container_engine.images.registry import Skopeo
@@ -69,6 +69,9 @@ class Importer:
         self._skopeo = Skopeo(env, limits.look_up_s, limits.import_s)
         self._packer = Packer(env, limits.import_s)
 
+    def say(self, message: str) -> None:
+        self._listener.say(message)
+
     def obtain(self, image: Imported, stores: Stores, pull: Pull = Pull.AGE) -> Stored:
         """The image of this name, imported if need be. Raises CeError; then nothing has changed."""
         found = stores.find(image)
@@ -94,7 +97,8 @@ class Importer:
             with tempfile.TemporaryDirectory(prefix=".ce-import-", dir=directory) as work:
                 remote = self._skopeo.look_up(image, arch)
                 layers = os.path.join(work, "blobs")
-                self._install(self._build(image, remote, arch, work, layers, None), work, path)
+                fetched = self._build(image, remote, arch, work, layers, None)
+                install(os.path.join(work, "image"), fetched.config, path)
         except OSError as error:
             raise unusable(directory, error) from None
         return remote.digest
@@ -102,6 +106,8 @@ class Importer:
     def _is_good(self, image: Imported, found: Known, pull: Pull) -> bool:
         if image.digest is not None or pull in {Pull.MISSING, Pull.NEVER}:
             return True
+        if found.ref.origin and not image.origin:
+            return True  # no registry has it
         # what names stand for in a site's store is the site's business
         is_young = not found.is_own or time.time() < self._not_after(found.ref)
         return pull == Pull.AGE and is_young
@@ -111,12 +117,13 @@ class Importer:
 
     def _answer(self, image: Imported, found: Known, pull: Pull) -> Stored:
         ref = found.ref
-        ends = found.is_own and image.digest is None and pull == Pull.AGE
+        is_tag = image.digest is None and not ref.origin
+        ends = found.is_own and is_tag and pull == Pull.AGE
         notices: tuple[str, ...] = ()
         if ref.tried > ref.checked and ends:
             notices = (_could_not_ask(image, ref, "its registry was out of reach just now"),)
         not_after = self._not_after(ref) if ends else 0
-        if pull == Pull.ALWAYS and image.digest is None:
+        if pull == Pull.ALWAYS and is_tag:
             not_after = ref.checked  # nobody may skip the question
         return Stored(found.path, ref.digest, found.ref_path, not_after, notices)
 
@@ -155,7 +162,8 @@ class Importer:
         _check_space(own, remote)
         with fresh_directory(own.work(lease.holder.token)) as work:
             fetched = self._build(image, remote, own.arch, work, own.blobs, lease)
-            self._install(fetched, work, own.image(remote.digest), in_store=True)
+            made, path = os.path.join(work, "image"), own.image(remote.digest)
+            install(made, fetched.config, path, remote.manifest)
 
     def _build(
         self,
@@ -193,16 +201,20 @@ class Importer:
         self._listener.say(f"{name}: imported, {size_text(made.bytes_used)} in {took:.1f} s")
         return fetched
 
-    def _install(self, fetched: Fetched, work: str, path: str, *, in_store: bool = False) -> None:
-        """The configuration first: an image is never there without it."""
-        publish(config.beside(path), fetched.config)
-        made = os.path.join(work, "image")
-        with open(made, "rb") as file:
-            os.fsync(file.fileno())
-        if in_store:
-            # so that damage can be told from content: SquashFS has no checksums
-            publish(path + SUM_SUFFIX, f"{blobs.sha256(made)}\n".encode())
-        os.replace(made, path)
+
+def install(made: str, configuration: bytes, path: str, manifest: bytes | None = None) -> None:
+    """The file `made` becomes the image `path`; `manifest` where that is in a store.
+
+    The configuration first: an image is never there without it. Raises OSError.
+    """
+    publish(config.beside(path), configuration)
+    with open(made, "rb") as file:
+        os.fsync(file.fileno())
+    if manifest is not None:
+        publish(path + MANIFEST_SUFFIX, manifest)
+        # so that damage can be told from content: SquashFS has no checksums
+        publish(path + SUM_SUFFIX, f"{blobs.sha256(made)}\n".encode())
+    os.replace(made, path)
 
 
 class _Waiting:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 _IMAGE = re.compile(r"(sha256)-([0-9a-f]{64})-(\w+)\.sqsh")
 SUM_SUFFIX = ".sha256"
+MANIFEST_SUFFIX = ".manifest"  # as the registry has it: the image's name is its digest
+USED_SUFFIX = (
+    ".used"  # its time is that of the last launch, for file systems without times of access
+)
 
 
 class Item(NamedTuple):
@@ -78,8 +82,14 @@ def remove(root: str, item: Item) -> None:
     for named in refs(root):
         if named.ref is not None and (named.ref.digest, named.arch) == (item.digest, item.arch):
             _unlink(named.path)
-    for path in (item.path, config.beside(item.path), item.path + SUM_SUFFIX):
+    for path in (item.path, *belongings(item.path)):
         _unlink(path)
+
+
+def belongings(path: str) -> tuple[str, ...]:
+    """The files that lie beside an image of a store, if they are there."""
+    suffixes = (SUM_SUFFIX, MANIFEST_SUFFIX, USED_SUFFIX)
+    return (config.beside(path), *(path + suffix for suffix in suffixes))
 
 
 def forget(root: str, name: str, arch: str) -> None:

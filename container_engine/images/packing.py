@@ -18,6 +18,9 @@ _SETTINGS = ["-quiet", "-no-progress", "-no-xattrs", "-comp", "zstd", "-Xcompres
 _SETTINGS += ["-mem", "160M"]
 # all files are root's, which in a container is the user
 _OWNER = ["-all-root", "-root-mode", "0755"]
+# of a directory: a file that cannot be read is an error instead of an empty file, and what has not
+# changed gives the same image again
+_OF_DIRECTORY = ["-exit-on-error", "-mkfs-time", "0", "-no-exports"]
 _BUFFER = 1 << 20
 
 
@@ -47,9 +50,15 @@ class Packer:
         check.finish()
         return squashfs.check(target)
 
-    def pack_directory(self, directory: str, target: str) -> squashfs.Superblock:
-        argv = ["mksquashfs", directory, target, "-noappend", *_SETTINGS, "-all-root"]
-        process.output(argv, self._env, self._timeout_s)
+    def pack_directory(
+        self, directory: str, target: str, on_read: Callable[[int], None], *more: str
+    ) -> squashfs.Superblock:
+        """Makes `target` of a directory; `on_read` hears how much has been read so far.
+
+        `more` are options of mksquashfs, which count before ours.
+        """
+        argv = ["mksquashfs", directory, target, "-noappend", *_SETTINGS, *_OF_DIRECTORY]
+        process.measured([*argv, *_OWNER, *more], self._env, self._timeout_s, on_read)
         return squashfs.check(target)
 
     def _feed(self, target: str, write: Callable[[IO[bytes]], None]) -> None:

@@ -14,7 +14,9 @@ SQUASHFS_SUFFIXES = (".sqsh", ".squashfs", ".sqfs")
 
 PODMAN = "podman"
 LOCAL_TRANSPORTS = ("oci", "oci-archive", "docker-archive", "dir")
+LOCAL_REGISTRY = "localhost"
 
+_FILE_SUFFIXES = (*SQUASHFS_SUFFIXES, ".tar", ".tar.gz", ".tgz")
 _SCHEME = "docker://"
 _PODMAN = "podman://"
 _COMPONENT = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*")
@@ -44,6 +46,11 @@ class RegistryImage(NamedTuple):
     user: str | None = None
 
     @property
+    def origin(self) -> str:
+        """Where it is from, "" for its registry."""
+        return ""
+
+    @property
     def canonical(self) -> str:
         """The same for every way to write it: docker.io/library/ubuntu:24.04."""
         version = f"@{self.digest}" if self.digest else f":{self.tag}"
@@ -62,7 +69,8 @@ class RegistryImage(NamedTuple):
 class LocalImage(NamedTuple):
     """An image on this host that is no SquashFS file yet: an archive, a directory, Podman's.
 
-    `place` is an absolute path, with what stands behind it, or a name in Podman's storage.
+    `place` is an absolute path, with what stands behind it, or a name in Podman's storage. `called`
+    is the name that it gets in a store, in the form of RegistryImage.canonical.
     """
 
     name: str
@@ -70,15 +78,20 @@ class LocalImage(NamedTuple):
     place: str
     digest: str | None = None
     archive: str | None = None  # where Podman's image has been saved
+    called: str = ""
+
+    @property
+    def origin(self) -> str:
+        return f"{self.transport}:{self.place}"
 
     @property
     def canonical(self) -> str:
-        return f"{self.transport}:{self.place}"
+        return self.called or self.origin
 
     @property
     def source(self) -> str:
         """As skopeo names it."""
-        return f"docker-archive:{self.archive}" if self.archive else self.canonical
+        return f"docker-archive:{self.archive}" if self.archive else self.origin
 
 
 Imported: TypeAlias = RegistryImage | LocalImage
@@ -96,6 +109,41 @@ def parse_source(text: str, cwd: str) -> FileImage | Imported:
     if colon and transport in LOCAL_TRANSPORTS and place:
         return LocalImage(text, transport, os.path.join(cwd, place))
     return parse(text, cwd)
+
+
+def canonical_name(text: str) -> str:
+    """The name `text` for an image that does not come from a registry. Raises UserError."""
+    image = parse(text, "/")
+    if isinstance(image, FileImage):
+        raise _bad(text, "a path, not the name of an image")
+    if image.digest is not None:
+        raise _bad(text, "a digest follows from the content, it cannot be chosen")
+    return image.canonical
+
+
+def local_name(image: FileImage | LocalImage) -> str:
+    """What an image from this host is called if nobody says: localhost/ and its file's name.
+
+    What Podman has keeps its name. Raises UserError where no name can be made of it.
+    """
+    if isinstance(image, LocalImage) and image.transport == PODMAN:
+        is_full = "." in image.place.partition("/")[0] or image.place.startswith(LOCAL_REGISTRY)
+        return canonical_name(image.place if is_full else f"{LOCAL_REGISTRY}/{image.place}")
+    place = image.path if isinstance(image, FileImage) else _without_tag(image.place)
+    base = place.rstrip("/").rpartition("/")[2].lower()
+    stem = next((base.removesuffix(end) for end in _FILE_SUFFIXES if base.endswith(end)), base)
+    try:
+        return canonical_name(f"{LOCAL_REGISTRY}/{re.sub('[^a-z0-9._-]+', '-', stem)}")
+    except UserError:
+        raise UserError(
+            f"'{image.name}': needs a name by which environments can ask for it",
+            "for example ce import SOURCE tools:1.0",
+        ) from None
+
+
+def _without_tag(place: str) -> str:
+    path, colon, tag = place.rpartition(":")
+    return path if colon and "/" not in tag else place
 
 
 def parse(text: str, cwd: str) -> Reference:

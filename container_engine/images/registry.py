@@ -25,12 +25,16 @@ _STALLED_S = 120
 
 
 class Remote(NamedTuple):
-    """One image as its registry has it. `source` names it for skopeo; `size` is of the layers."""
+    """One image as its registry has it. `source` names it for skopeo; `size` is of the layers.
+
+    `manifest` is what `digest` is the digest of.
+    """
 
     digest: str
     source: str
     size: int
     blobs: tuple[str, ...]
+    manifest: bytes
 
 
 class Fetched(NamedTuple):
@@ -91,7 +95,7 @@ class Skopeo(NamedTuple):
         if isinstance(image, RegistryImage):
             source = image.at(digest)
         names = tuple(_hex(layer.digest) for layer in document.layers)
-        return Remote(digest, source, sum(layer.size for layer in document.layers), names)
+        return Remote(digest, source, sum(layer.size for layer in document.layers), names, text)
 
     def copy(
         self,

@@ -1,7 +1,7 @@
 """Where imported images lie: a directory on a file system that the nodes share.
 
     images/<digest>-<arch>.sqsh       an image
-    images/<digest>-<arch>.sqsh.json  its OCI configuration
+    images/<digest>-<arch>.sqsh.json  its OCI configuration; beside it its manifest and checksum
     refs/<name>-<arch>.json           what a name stood for, and when that was last looked up
     blobs/sha256/<digest>             layers as registries have them, for other images
     locks/ work/                      imports that run
@@ -35,7 +35,8 @@ _README = """\
 This directory holds container images of the Container Engine (ce).
 
 images/  one SquashFS file per image, named by the digest of its manifest and its architecture, and
-         beside it the image's configuration; jobs that run have these files mounted
+         beside it the image's configuration, manifest, checksum and the time of its last use;
+         jobs that run have these files mounted
 refs/    which digest a name like docker.io/library/ubuntu:24.04 stands for, and when that was
          last looked up
 blobs/   compressed layers, kept so that images that share them need no second download
@@ -50,7 +51,8 @@ damage. All of it can be imported again.
 class Ref(BaseModel):
     """What a name stood for when it was last looked up, in seconds since 1970 by our clock.
 
-    `tried` is the time of a later look-up that failed.
+    `tried` is the time of a later look-up that failed. `origin` is what was imported under this
+    name; where there is one, no registry is asked for it.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -59,6 +61,7 @@ class Ref(BaseModel):
     digest: str = Field(pattern=r"^sha256:[0-9a-f]{64}$")
     checked: float
     tried: float = 0
+    origin: str = ""
 
 
 class Store(NamedTuple):
@@ -101,7 +104,9 @@ class Store(NamedTuple):
     ) -> None:
         """Looked up now, if not `checked`. Raises OSError."""
         when = time.time() if checked is None else checked
-        ref = Ref(name=image.canonical, digest=digest, checked=when, tried=tried)
+        ref = Ref(
+            name=image.canonical, digest=digest, checked=when, tried=tried, origin=image.origin
+        )
         publish(self.ref(image), ref.model_dump_json().encode() + b"\n")
 
     def explain(self) -> None:

@@ -12,19 +12,18 @@ import pytest
 
 from container_engine.cli import messages
 from container_engine.cli.context import Context
-from container_engine.cli.effective import load_effective
+from container_engine.cli.effective import load_effective, site_of
 from container_engine.cli.messages import RefusedError
 from container_engine.cli.prepare import prepare
+from container_engine.cli.stores import adopter, own_store
 from container_engine.edf.model import Loaded
 from container_engine.edf.render import to_json, to_toml
 from container_engine.images.reference import RegistryImage, parse
-from container_engine.images.store import Store, architecture
 from tests.unit import squashfs
 from tests.unit.edf.cases import DATA, write
 from tests.unit.edf.published import OUTCOMES
 
 PUBLISHED = DATA / "published"
-DIGEST = f"sha256:{'0' * 64}"
 _IMAGE_PATH = re.compile(r"""^(\s*image\s*=\s*["'])/""", re.MULTILINE)
 
 
@@ -47,7 +46,7 @@ class World:
             "EDF_PATH": f"{root}/edf",
             "HOME": f"{root}/home",
             "IMAGE_NAME": "image:1",
-            "PATH": "/host/bin",
+            "PATH": f"/host/bin:{os.environ['PATH']}",
             "PROJECT_DIR": f"{root}/project",
             "PWD": str(root),
             "REPO_DIR": f"{root}/repo",
@@ -76,21 +75,22 @@ class World:
         """The image is there: the file itself, or one that was imported under its name."""
         reference = parse(image, self.context.cwd)
         if isinstance(reference, RegistryImage):
-            store = Store(f"{self.root}/store", architecture())
-            Path(store.ref(reference)).parent.mkdir(parents=True, exist_ok=True)
-            store.remember(reference, DIGEST)
-            target = Path(store.image(DIGEST))
+            settings = site_of(self.context)
+            store = own_store(self.context, settings)
+            adopter(self.context, settings).adopt(str(self._image), reference.canonical, store)
         else:
             target = Path(reference.path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(self._image, target)
-        Path(f"{target}.json").write_text('{"config": {"WorkingDir": "/w"}}')
+            target.parent.mkdir(parents=True, exist_ok=True)
+            for suffix in ("", ".json"):
+                shutil.copyfile(f"{self._image}{suffix}", f"{target}{suffix}")
 
 
 @pytest.fixture(scope="session")
 def image(tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[[str], str]) -> Path:
     need_tool("mksquashfs")
-    return squashfs.make(tmp_path_factory.mktemp("image") / "i.sqsh", {"etc/os-release": "ID=x\n"})
+    image = tmp_path_factory.mktemp("image") / "i.sqsh"
+    Path(f"{image}.json").write_text('{"config": {"WorkingDir": "/w"}}')
+    return squashfs.make(image, {"etc/os-release": "ID=x\n"})
 
 
 @pytest.fixture
