@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.cli import messages
+from container_engine.cli.offer import catalog, offer
 from container_engine.edf.expand import Scope
 from container_engine.edf.load import search_path, trace
 from container_engine.edf.model import Problem
 from container_engine.errors import UserError
 from container_engine.images.reference import looks_like_file, parse
+from container_engine.plan.hooks import rules
 from container_engine.site import SiteConfig
 from container_engine.site import find as find_site
 from container_engine.site import load as load_site
@@ -58,12 +60,14 @@ def site_of(context: Context) -> SiteConfig:
 
 
 def _load(name: str, context: Context, site: SiteConfig) -> tuple[Loaded, tuple[EdfFile, ...]]:
+    hooks = offer(catalog(context, site), site).hooks
     loaded, files = trace(
         name,
         env=context.env,
         cwd=context.cwd,
         search=search_path(context.env, site.edf_dir),
         deferred=site.is_deferred,
+        hooks=rules(hooks),
     )
     problems = (*loaded.problems, *_image_problems(files, context.cwd))
     refused = any(problem.severity == "error" for problem in problems)

@@ -15,6 +15,7 @@ from container_engine.errors import UserError
 from container_engine.images.resolve import resolve
 from container_engine.plan import memo
 from container_engine.plan.build import build, missing_image
+from container_engine.plan.hooks import rules
 from container_engine.site import SiteConfig
 from container_engine.site import candidates as site_files
 from container_engine.site import find as find_site
@@ -84,6 +85,7 @@ def _plan(name: str, context: Context, inputs: _Inputs) -> Prepared:
         cwd=context.cwd,
         search=search_path(inputs.environment, settings.edf_dir),
         deferred=settings.is_deferred,
+        hooks=rules(offered.hooks),
     )
     inputs.files.extend(loaded.probed)
     edf = loaded.edf

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from container_engine.edf.check import describe, misplaced, scalar_text
 from container_engine.edf.document import KEYS
-from container_engine.edf.hookvalues import judge
-from container_engine.edf.known import HOOK_PARAMETERS
+from container_engine.edf.hookvalues import judge, rule_of
 from container_engine.edf.nearest import nearest
 from container_engine.edf.report import key_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from container_engine.edf.hookvalues import HookRule, HookRules
     from container_engine.edf.positions import Path
     from container_engine.edf.report import Report
 
@@ -54,37 +54,43 @@ def _leaves(path: Path, table: Mapping[str, object]) -> Iterator[tuple[Path, obj
             yield (*path, name), value
 
 
-def check_names(flat: Mapping[str, tuple[str, Path]], report: Report) -> None:
+def check_names(flat: Mapping[str, tuple[str, Path]], rules: HookRules, report: Report) -> None:
     """Warns of names and values that no hook will react to."""
     for key, (text, path) in flat.items():
+        rule = rule_of(key, rules)
         if key.startswith("hooks."):
             report.unknown(path, f"unknown annotation '{key}', did you mean 'com.{key}'?")
+        elif rule is not None:
+            _check_hook(key, text, path, rule, report)
         elif key.startswith(_HOOKS):
-            _check_hook(key, text, path, report)
+            _unknown_hook(key, path, rules, report)
 
 
-def check_value(key: str, value: str, path: Path, report: Report) -> None:
+def check_value(key: str, value: str, path: Path, rules: HookRules, report: Report) -> None:
     """Reports a value, its variables expanded, that the hook would not take."""
-    hook, _, parameter = key.removeprefix(_HOOKS).partition(".")
-    doubt = judge(hook, parameter, value) if key.startswith(_HOOKS) else None
+    doubt = judge(key, value, rules)
     if doubt is not None:
         say = report.error if doubt.severity == "error" else report.warning
         say(path, doubt.message, doubt.hint)
 
 
-def _check_hook(key: str, text: str, path: Path, report: Report) -> None:
+def _unknown_hook(key: str, path: Path, rules: HookRules, report: Report) -> None:
     hook, _, parameter = key.removeprefix(_HOOKS).partition(".")
-    known = HOOK_PARAMETERS.get(hook)
-    if known is None:
-        meant = nearest(hook, HOOK_PARAMETERS)
-        if meant:
-            right = f"{_HOOKS}{meant}.{parameter}"
-            report.unknown(path, f"unknown annotation '{key}', did you mean '{right}'?")
-    elif parameter not in known:
+    meant = nearest(hook, [rule.name for rule in rules])
+    if meant:
+        right = f"{_HOOKS}{meant}.{parameter}"
+        report.unknown(path, f"unknown annotation '{key}', did you mean '{right}'?")
+
+
+def _check_hook(key: str, text: str, path: Path, rule: HookRule, report: Report) -> None:
+    parameter = key.removeprefix(f"{rule.prefix}.")
+    if key == rule.switch:
+        if text != "true" and text.lower() in _LOOKS_TRUE:
+            message = f"'{text}' does not enable the hook, only the exact word 'true' does"
+            report.warning(path, message, f'write {key} = "true"')
+    elif parameter not in rule.parameters and parameter not in rule.sites:
+        known = rule.names()
         meant = nearest(parameter, known)
-        suggestion = f", did you mean '{_HOOKS}{hook}.{meant}'?" if meant else ""
-        hint = f"the hook '{hook}' knows {', '.join(known)}"
+        suggestion = f", did you mean '{rule.prefix}.{meant}'?" if meant else ""
+        hint = f"the hook '{rule.name}' knows {', '.join(known)}"
         report.unknown(path, f"unknown annotation '{key}'{suggestion}", hint)
-    elif parameter == "enabled" and text != "true" and text.lower() in _LOOKS_TRUE:
-        message = f"'{text}' does not enable the hook, only the exact word 'true' does"
-        report.warning(path, message, f'write {key} = "true"')

@@ -20,17 +20,19 @@ from container_engine.edf.syntax import syntax_problem
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from container_engine.edf.hookvalues import HookRules
     from container_engine.edf.layer import Base, Item
     from container_engine.edf.positions import Positions
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a file is read against: the environment and the directory of the calling process."""
+    """What a file is read against: environment and directory of the calling process; hooks."""
 
     env: Mapping[str, str]
     cwd: str
     deferred: Callable[[str], bool]
+    hooks: HookRules = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def _interpret(path: str, data: dict[str, Any], positions: Positions, setting: S
     report = Report(path, positions)
     checked = check(data, report)
     scope = Scope(setting.env, {"EDF_DIR": os.path.dirname(path)}, setting.deferred)
-    reader = Reader(checked, report, scope, setting.cwd)
+    reader = Reader(checked, report, scope, setting.cwd, setting.hooks)
     layer = Layer(
         image=reader.image(),
         workdir=reader.workdir(),

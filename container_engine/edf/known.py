@@ -2,18 +2,6 @@
 
 from __future__ import annotations
 
-# What a hook accepts below `com.hooks.<name>.`
-HOOK_PARAMETERS: dict[str, tuple[str, ...]] = {
-    "aws_ofi_nccl": ("enabled", "variant"),
-    "cxi": ("enabled",),
-    "dcgm": ("enabled",),
-    "netstack": ("name", "source", "version"),
-    "nvidia_cuda_mps": ("enabled",),
-    "pmix": ("enabled",),
-    "slurm": ("enabled",),
-    "ssh": ("authorize_ssh_key", "enabled", "port"),
-}
-
 # Keys of container tools and job launchers that mean one of ours but don't look like it.
 FOREIGN_KEYS: dict[str, str] = {
     "base": "base_environment",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from container_engine.edf.file import EdfFile
+    from container_engine.edf.hookvalues import HookRules
     from container_engine.edf.layer import Layer
 
 __all__ = ["load", "search_path", "trace"]
@@ -27,14 +28,17 @@ def load(
     cwd: str,
     search: tuple[str, ...],
     deferred: Callable[[str], bool],
+    hooks: HookRules = (),
 ) -> Loaded:
     """The effective EDF `name`, and every problem of every file that it is made of.
 
     `env` is only asked for single names, never walked through, so that the caller can record which
     variables mattered; `cwd` is absolute. `deferred` tells whether a variable that is undefined
-    here exists on the node. Never raises for a bad EDF, whatever its bytes.
+    here exists on the node; `hooks` are what hooks take. Never raises for a bad EDF, whatever its
+    bytes.
     """
-    return _load(name, Family(Setting(env, cwd, deferred), search), Scope(env, {}, deferred))[0]
+    family = Family(Setting(env, cwd, deferred, hooks), search)
+    return _load(name, family, Scope(env, {}, deferred))[0]
 
 
 def trace(
@@ -44,9 +48,10 @@ def trace(
     cwd: str,
     search: tuple[str, ...],
     deferred: Callable[[str], bool],
+    hooks: HookRules = (),
 ) -> tuple[Loaded, tuple[EdfFile, ...]]:
     """Like `load`; with it what each file says by itself, in the order in which they count."""
-    family = Family(Setting(env, cwd, deferred), search)
+    family = Family(Setting(env, cwd, deferred, hooks), search)
     loaded, path = _load(name, family, Scope(env, {}, deferred))
     return loaded, () if path is None else family.sequence(path)
 

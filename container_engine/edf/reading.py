@@ -20,6 +20,7 @@ from container_engine.errors import UserError
 if TYPE_CHECKING:
     from container_engine.edf.check import Checked
     from container_engine.edf.expand import Scope
+    from container_engine.edf.hookvalues import HookRules
     from container_engine.edf.layer import Item
     from container_engine.edf.model import Device, Mount, Origin
     from container_engine.edf.positions import Path
@@ -38,12 +39,15 @@ class Reader:
     `written` fills with the strings as they stand in the file.
     """
 
-    def __init__(self, checked: Checked, report: Report, scope: Scope, cwd: str) -> None:
+    def __init__(
+        self, checked: Checked, report: Report, scope: Scope, cwd: str, hooks: HookRules
+    ) -> None:
         self._checked = checked
         self._document = checked.document
         self._report = report
         self._scope = scope
         self._cwd = cwd
+        self._hooks = hooks
         self.written: dict[Item, str] = {}
 
     def image(self) -> Sourced[str] | None:
@@ -138,12 +142,12 @@ class Reader:
 
     def annotations(self) -> dict[str, Annotation]:
         flat = flatten(self._document.annotations, self._report)
-        check_names(flat, self._report)
+        check_names(flat, self._hooks, self._report)
         result: dict[str, Annotation] = {}
         for key, (written, path) in flat.items():
             value = None if self._is_placeholder(path, written) else self._known(path, written)
             if value is not None:
-                check_value(key, value, path, self._report)
+                check_value(key, value, path, self._hooks, self._report)
                 result[key] = Annotation(key, value, self._report.origin(path))
                 self.written["annotations", key] = written
         return result

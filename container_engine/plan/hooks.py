@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from container_engine.catalog.match import AUTOMATIC, Refusal, match
+from container_engine.edf.hookvalues import HookRule, ValueRule
 from container_engine.edf.model import Problem
 from container_engine.plan.model import HookUse
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from container_engine.catalog.load import Hook
     from container_engine.catalog.match import Active
     from container_engine.catalog.model import Edit, When
+    from container_engine.edf.hookvalues import HookRules
     from container_engine.edf.model import Edf
 
 # `{name}`, `{hook.name}`; `{node.name}` stays for the node
@@ -42,6 +44,27 @@ def use(edf: Edf, hooks: Mapping[str, Hook], machine: str) -> Used:
         problems += _requirements(edf, active)
         uses.append(_use(edf, active, values))
     return Used(tuple(uses), tuple(problems))
+
+
+def rules(hooks: Mapping[str, Hook]) -> HookRules:
+    """What the catalog's hooks take as annotations, for the loader of EDFs."""
+    return tuple(_rule(hook) for hook in hooks.values())
+
+
+def _rule(hook: Hook) -> HookRule:
+    data = hook.data
+    parameters = {
+        name: ValueRule(
+            parameter.type,
+            parameter.values,
+            parameter.minimum,
+            parameter.maximum,
+        )
+        for name, parameter in data.parameters.items()
+    }
+    parameters |= {name: ValueRule("file") for name in data.allow}
+    sites = frozenset(data.settings.keys() - set(data.allow))
+    return HookRule(hook.name, hook.annotation, hook.switch, parameters, sites)
 
 
 class Values:
