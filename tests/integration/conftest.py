@@ -4,13 +4,16 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.engine import ALICE, ROOT, Engine, Person, person
+from tests.integration.engine import ALICE, ROOT, Engine, Person
+from tests.integration.engine import person as who
 from tests.integration.leftovers import Leftovers
+from tests.integration.registry import Person as Importing
+from tests.integration.registry import Registry, serving
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +49,7 @@ def _engine(directory: Path, user: Person) -> Iterator[Engine]:
 @pytest.fixture
 def engine(prepared: Path) -> Iterator[Engine]:
     """The engine as the sandbox's first user has it. After each test nothing may be left."""
-    yield from _engine(prepared, person(ALICE))
+    yield from _engine(prepared, who(ALICE))
 
 
 @pytest.fixture
@@ -58,3 +61,18 @@ def stranger(prepared: Path) -> Iterator[Engine]:
         yield from _engine(prepared, Person(61234, 61235, (61235,), home))
     finally:
         shutil.rmtree(home)
+
+
+@pytest.fixture(scope="session")
+def registry(
+    tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[[str], str]
+) -> Iterator[Registry]:
+    for tool in ("skopeo", "docker-registry", "mksquashfs", "unsquashfs", "zstd"):
+        need_tool(tool)
+    with serving(tmp_path_factory.mktemp("registry")) as running:
+        yield running
+
+
+@pytest.fixture
+def person(registry: Registry, tmp_path: Path) -> Importing:
+    return Importing(registry, tmp_path / "store")

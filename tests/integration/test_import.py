@@ -2,120 +2,19 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from container_engine.errors import CeError, UserError
-from container_engine.images.importing import Importer, Limits, Pull
-from container_engine.images.reference import RegistryImage, parse
+from container_engine.images.importing import Pull
 from container_engine.images.store import Store, Stores, architecture
+from tests.integration.registry import RUN, Person, Registry, listing, start
 from tests.unit.images import oci
 from tests.unit.images.oci import Member
-
-SOURCES = Path(__file__).parents[2]
-RUN = {"Env": ["PATH=/opt/bin", "FROM=image"], "WorkingDir": "/w", "Entrypoint": ["/e"]}
-
-
-class Registry(NamedTuple):
-    """A registry on the loopback interface; `env` is that of somebody who may use it."""
-
-    address: str
-    env: dict[str, str]
-
-    def push(self, where: Path, name: str, *layers: list[Member], compressor: str = "gzip") -> str:
-        """Returns the reference under which the image can be had."""
-        where.mkdir()
-        oci.layout(where, layers, RUN, compressor)
-        target = f"docker://{self.address}/{name}"
-        copy = ["skopeo", "copy", "--quiet", f"oci:{where}:latest", target]
-        subprocess.run(copy, env=self.env, check=True)
-        return f"{self.address}/{name}"
-
-    def image(self, reference: str) -> RegistryImage:
-        image = parse(reference, "/")
-        assert isinstance(image, RegistryImage)
-        return image
-
-
-@pytest.fixture(scope="module")
-def registry(
-    tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[[str], str]
-) -> Iterator[Registry]:
-    for tool in ("skopeo", "docker-registry", "mksquashfs", "unsquashfs", "zstd"):
-        need_tool(tool)
-    home = tmp_path_factory.mktemp("registry")
-    configuration = {
-        "version": 0.1,
-        "storage": {"filesystem": {"rootdirectory": str(home / "data")}},
-        "http": {"addr": "127.0.0.1:0"},
-    }
-    (home / "config.yml").write_text(json.dumps(configuration))  # JSON is YAML
-    server = subprocess.Popen(
-        ["docker-registry", "serve", str(home / "config.yml")],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert server.stderr is not None
-    drain = threading.Thread(target=server.stderr.read)  # or its log would fill the pipe
-    try:
-        announced = (re.search(r"listening on ([0-9.:]+)", line) for line in server.stderr)
-        address = next(found[1] for found in announced if found)
-        drain.start()
-        known = home / ".config/containers/registries.conf"
-        known.parent.mkdir(parents=True)
-        known.write_text(f'[[registry]]\nlocation = "{address}"\ninsecure = true\n')
-        yield Registry(address, {"PATH": os.environ["PATH"], "HOME": str(home)})
-    finally:
-        server.kill()
-        server.wait()
-        drain.join()
-        server.stderr.close()
-
-
-class Person:
-    """Somebody with a store of their own."""
-
-    def __init__(self, registry: Registry, root: Path) -> None:
-        self.store = Store(str(root), architecture())
-        self.root = root
-        self.said: list[str] = []
-        self.importer = self.with_env(registry.env)
-
-    def with_env(self, env: dict[str, str], max_age_s: float = 3600) -> Importer:
-        return Importer(env, "ann", Limits(60, 20, max_age_s), self)
-
-    def say(self, message: str) -> None:
-        self.said.append(message)
-
-    def far(self, name: str, doing: str, done: int, total: int) -> None:
-        pass
-
-    def get(self, image: RegistryImage, pull: Pull = Pull.AGE) -> str:
-        """The path of the image's file."""
-        return self.importer.obtain(image, Stores(self.store, ()), pull).path
-
-    def files(self) -> list[str]:
-        return sorted(str(p.relative_to(self.root)) for p in self.root.rglob("*") if p.is_file())
-
-
-@pytest.fixture
-def person(registry: Registry, tmp_path: Path) -> Person:
-    return Person(registry, tmp_path / "store")
-
-
-def listing(image: str) -> set[str]:
-    done = subprocess.run(["unsquashfs", "-ls", "-d", "", image], capture_output=True, check=True)
-    return set(done.stdout.decode().split())
 
 
 @pytest.mark.parametrize("compressor", oci.COMPRESSORS)
@@ -272,18 +171,6 @@ def test_a_store_that_cannot_be_written_is_named(registry: Registry, tmp_path: P
     with pytest.raises(UserError) as caught:
         person.get(registry.image("127.0.0.1:1/x"))
     assert caught.value.message == f"'{tmp_path}/file/store': not a directory"
-
-
-def start(registry: Registry, store: Path, *words: str) -> subprocess.Popen[str]:
-    """`ce` as a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "container_engine", *words],
-        env={**registry.env, "EDF_IMAGESTORE": str(store)},
-        cwd=SOURCES,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 def test_of_several_that_want_an_image_one_imports_it(registry: Registry, tmp_path: Path) -> None:

@@ -1,0 +1,117 @@
+"""A registry on the loopback interface, who uses it, and what comes out of it."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from container_engine.images.importing import Importer, Limits, Pull
+from container_engine.images.reference import RegistryImage, parse
+from container_engine.images.store import Store, Stores, architecture
+from tests.unit.images import oci
+from tests.unit.images.oci import Member
+
+SOURCES = Path(__file__).parents[2]
+RUN = {"Env": ["PATH=/opt/bin", "FROM=image"], "WorkingDir": "/w", "Entrypoint": ["/e"]}
+
+
+class Registry(NamedTuple):
+    """A registry on the loopback interface; `env` is that of somebody who may use it."""
+
+    address: str
+    env: dict[str, str]
+
+    def push(self, where: Path, name: str, *layers: list[Member], compressor: str = "gzip") -> str:
+        """Returns the reference under which the image can be had."""
+        where.mkdir()
+        oci.layout(where, layers, RUN, compressor)
+        target = f"docker://{self.address}/{name}"
+        copy = ["skopeo", "copy", "--quiet", f"oci:{where}:latest", target]
+        subprocess.run(copy, env=self.env, check=True)
+        return f"{self.address}/{name}"
+
+    def image(self, reference: str) -> RegistryImage:
+        image = parse(reference, "/")
+        assert isinstance(image, RegistryImage)
+        return image
+
+
+@contextmanager
+def serving(home: Path) -> Iterator[Registry]:
+    """A registry that keeps its data below `home`, which is also the home of its user."""
+    configuration = {
+        "version": 0.1,
+        "storage": {"filesystem": {"rootdirectory": str(home / "data")}},
+        "http": {"addr": "127.0.0.1:0"},
+    }
+    (home / "config.yml").write_text(json.dumps(configuration))  # JSON is YAML
+    server = subprocess.Popen(
+        ["docker-registry", "serve", str(home / "config.yml")],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stderr is not None
+    drain = threading.Thread(target=server.stderr.read)  # or its log would fill the pipe
+    try:
+        announced = (re.search(r"listening on ([0-9.:]+)", line) for line in server.stderr)
+        address = next(found[1] for found in announced if found)
+        drain.start()
+        known = home / ".config/containers/registries.conf"
+        known.parent.mkdir(parents=True)
+        known.write_text(f'[[registry]]\nlocation = "{address}"\ninsecure = true\n')
+        yield Registry(address, {"PATH": os.environ["PATH"], "HOME": str(home)})
+    finally:
+        server.kill()
+        server.wait()
+        drain.join()
+        server.stderr.close()
+
+
+class Person:
+    """Somebody with a store of their own."""
+
+    def __init__(self, registry: Registry, root: Path) -> None:
+        self.store = Store(str(root), architecture())
+        self.root = root
+        self.said: list[str] = []
+        self.importer = self.with_env(registry.env)
+
+    def with_env(self, env: dict[str, str], max_age_s: float = 3600) -> Importer:
+        return Importer(env, "ann", Limits(60, 20, max_age_s), self)
+
+    def say(self, message: str) -> None:
+        self.said.append(message)
+
+    def far(self, name: str, doing: str, done: int, total: int) -> None:
+        pass
+
+    def get(self, image: RegistryImage, pull: Pull = Pull.AGE) -> str:
+        """The path of the image's file."""
+        return self.importer.obtain(image, Stores(self.store, ()), pull).path
+
+    def files(self) -> list[str]:
+        return sorted(str(p.relative_to(self.root)) for p in self.root.rglob("*") if p.is_file())
+
+
+def start(registry: Registry, store: Path, *words: str) -> subprocess.Popen[str]:
+    """`ce` as a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "container_engine", *words],
+        env={**registry.env, "EDF_IMAGESTORE": str(store)},
+        cwd=SOURCES,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def listing(image: str) -> set[str]:
+    done = subprocess.run(["unsquashfs", "-ls", "-d", "", image], capture_output=True, check=True)
+    return set(done.stdout.decode().split())
