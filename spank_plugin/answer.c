@@ -19,16 +19,20 @@ static int failure(const char *answer, struct ce_error *err)
 			    message != NULL ? message + 1 : answer + 1);
 }
 
-/* "R<workdir>" with the four descriptors of struct ce_container. */
-static int ready(const char *answer, int fds[CE_MAX_FDS], struct ce_container *container,
-		 struct ce_error *err)
+/* "R<workdir>\0<notices>" with the four descriptors of struct ce_container. */
+static int ready(const char *answer, size_t size, int fds[CE_MAX_FDS],
+		 struct ce_container *container, struct ce_error *err)
 {
+	size_t notices = strlen(answer) + 1;
+
 	container->user_ns = fds[0];
 	container->mount_ns = fds[1];
 	container->environment = fds[2];
 	container->guard = fds[3];
 	container->workdir = strdup(answer + 1);
-	if (fds[3] < 0 || container->workdir == NULL)
+	/* the buffer is longer than any packet and filled with NULs */
+	container->notices = strdup(notices < size ? answer + notices : "");
+	if (fds[3] < 0 || container->workdir == NULL || container->notices == NULL)
 		return ce_fail(err, "the launcher's answer is not complete");
 	return 0;
 }
@@ -44,7 +48,7 @@ int ce_answer_look(int reply, struct ce_container *container, struct ce_error *e
 	if (n < 0)
 		return ce_fail(err, "cannot read the launcher's answer: %s", strerror(errno));
 	if (n > 0 && answer[0] == 'R')
-		return ready(answer, fds, container, err);
+		return ready(answer, (size_t)n, fds, container, err);
 	for (size_t i = 0; i < CE_MAX_FDS; i++)
 		ce_close_fd(&fds[i]);
 	if (n == 0)

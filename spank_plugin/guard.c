@@ -50,7 +50,7 @@ int guard_fail(struct guard *guard, const char *format, ...)
 
 /* ---- children ---------------------------------------------------------------------------------- */
 
-static void become_child(struct guard *guard, const char *const argv[], int keep)
+static void become_child(struct guard *guard, const char *const argv[], int keep, int output)
 {
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
@@ -58,7 +58,7 @@ static void become_child(struct guard *guard, const char *const argv[], int keep
 	/* a server lives as long as the session; Podman starts the image's entrypoint, too */
 	if (keep >= 0)
 		ce_ignore_step_signals();
-	if (null < 0 || dup2(null, 0) < 0 || dup2(guard->log, 1) < 0 || dup2(guard->log, 2) < 0)
+	if (null < 0 || dup2(null, 0) < 0 || dup2(output, 1) < 0 || dup2(guard->log, 2) < 0)
 		_exit(CE_EXIT_ENGINE);
 	if (keep >= 0 && fcntl(keep, F_SETFD, 0) < 0)
 		_exit(CE_EXIT_ENGINE);
@@ -68,15 +68,20 @@ static void become_child(struct guard *guard, const char *const argv[], int keep
 	_exit(errno == ENOENT ? CE_EXIT_NOT_FOUND : CE_EXIT_NOT_EXECUTABLE);
 }
 
-pid_t guard_spawn(struct guard *guard, const char *const argv[], int keep)
+pid_t guard_spawn_to(struct guard *guard, const char *const argv[], int keep, int output)
 {
 	pid_t pid = fork();
 
 	if (pid < 0)
 		return guard_fail(guard, "cannot start %s", argv[0]);
 	if (pid == 0)
-		become_child(guard, argv, keep);
+		become_child(guard, argv, keep, output);
 	return pid;
+}
+
+pid_t guard_spawn(struct guard *guard, const char *const argv[], int keep)
+{
+	return guard_spawn_to(guard, argv, keep, guard->log);
 }
 
 static int fuse_died(struct guard *guard, pid_t pid, int status)

@@ -3,6 +3,7 @@
  * guard.c        life: namespaces, events, reports, the end
  * guard_ops.c    the operations of the specification, in the order the launcher wrote them
  * guard_bind.c   bind mounts with flags
+ * guard_more.c   operations that depend on what is in the image
  * guard_root.c   files inside the image's root that a start must make sure of
  */
 #ifndef CE_GUARD_H
@@ -24,6 +25,7 @@ struct guard {
 	int init;	   /* pidfd of the container's first process, -1 before there is one */
 	pid_t fuse[GUARD_MAX_FUSE];
 	size_t fuse_count;
+	int in_more; /* the operations under way were added by a program */
 	const char *session; /* directory that our private tmpfs covers */
 	const char *stage;   /* the operation under way, for the report */
 	int stage_errno;
@@ -36,6 +38,9 @@ int guard_fail(struct guard *guard, const char *format, ...) __attribute__((form
 /* Starts a program with stdin from /dev/null and its output in the log. `keep` is one descriptor the
  * program inherits (-1: none). Its pid, or -1 after guard_fail. */
 pid_t guard_spawn(struct guard *guard, const char *const argv[], int keep);
+
+/* The same with its standard output in the descriptor `output`. */
+pid_t guard_spawn_to(struct guard *guard, const char *const argv[], int keep, int output);
 
 /* Waits for a child while the session is being watched; ends the process when the session ended. */
 int guard_wait(struct guard *guard, pid_t pid, int *status);
@@ -53,6 +58,16 @@ int guard_report_ready(struct guard *guard, int process_dir);
 
 /* bind SOURCE TARGET FLAG…: a bind mount with flags of its own, for Podman to bind from. */
 int guard_bind(struct guard *guard, char **args);
+
+/* more PROGRAM ARG…: runs it and then the operations that it printed. */
+int guard_more(struct guard *guard, char **args);
+
+/* note TEXT: a packet "N" TEXT to the launcher, before the report. */
+int guard_note(struct guard *guard, char **args);
+
+/* root-bind SOURCE ROOT PATH FLAG…: a read-only bind mount over PATH of the image, whose links stay
+ * inside; a file or directory is made there where there is none. */
+int guard_root_bind(struct guard *guard, char **args);
 
 int guard_make_root_dir(struct guard *guard, const char *root, const char *path);
 int guard_make_root_entry(struct guard *guard, const char *root, const char *path, const char *id,

@@ -241,6 +241,8 @@ static const struct operation {
 	{ "served", 1, op_served },	      { "root-dir", 2, op_root_dir },
 	{ "root-entry", 4, op_root_entry },   { "podman", 1, op_podman },
 	{ "container", 2, op_container },     { "bind", 2, guard_bind },
+	{ "more", 1, guard_more },	      { "note", 1, guard_note },
+	{ "root-bind", 3, guard_root_bind },
 };
 
 static const struct operation *find_operation(const char *name)

@@ -1,14 +1,21 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/mount.h>
 #include <linux/openat2.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "guard.h"
 #include "io.h"
+
+#ifndef AT_RECURSIVE
+#define AT_RECURSIVE 0x8000
+#endif
 
 /* Opens `path` as a process whose root is `root` would: links of the image, absolute ones and those
  * with too many `..`, stay inside. */
@@ -58,6 +65,50 @@ int guard_make_root_dir(struct guard *guard, const char *root, const char *path)
 
 	if (root_fd < 0 || path[0] != '/' || make_path(root_fd, path) < 0)
 		return guard_fail(guard, "cannot make the directory '%s' in the image", path);
+	return 0;
+}
+
+/* PATH of the image to bind over, an empty file or directory if there is none. */
+static int open_place(int root, const char *path, int is_dir)
+{
+	int place = open_in_root(root, path, O_PATH, 0);
+
+	if (place >= 0 || errno != ENOENT)
+		return place;
+	const char *slash = strrchr(path, '/');
+	CE_AUTO_FREE char *parent = slash != NULL ? strndup(path, (size_t)(slash - path)) : NULL;
+	if (parent == NULL || make_path(root, is_dir ? path : parent) < 0)
+		return -1;
+	if (!is_dir) {
+		CE_AUTO_FD file = open_in_root(root, path, O_WRONLY | O_CREAT | O_NONBLOCK, 0644);
+		if (file < 0)
+			return -1;
+	}
+	return open_in_root(root, path, O_PATH, 0);
+}
+
+int guard_root_bind(struct guard *guard, char **args)
+{
+	const char *source = args[0], *path = args[2];
+	struct mount_attr change = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
+						 MOUNT_ATTR_NODEV };
+	char target[32];
+	struct stat st;
+	CE_AUTO_FD root = open(args[1], O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (root < 0 || stat(source, &st) < 0)
+		return guard_fail(guard, "cannot put '%s' into the image", source);
+	CE_AUTO_FD place = open_place(root, path, S_ISDIR(st.st_mode));
+	if (place < 0)
+		return guard_fail(guard, "cannot make '%s' in the image", path);
+	/* the descriptor has been looked up inside the image; its name is not looked up again */
+	snprintf(target, sizeof target, "/proc/self/fd/%d", place);
+	if (mount(source, target, NULL, MS_BIND | MS_REC, NULL) < 0)
+		return guard_fail(guard, "cannot put '%s' over '%s' of the image", source, path);
+	CE_AUTO_FD mounted = open_in_root(root, path, O_PATH, 0);
+	if (mounted < 0 || syscall(SYS_mount_setattr, mounted, "", AT_EMPTY_PATH | AT_RECURSIVE,
+				   &change, sizeof change) < 0)
+		return guard_fail(guard, "cannot make '%s' of the image read-only", path);
 	return 0;
 }
 

@@ -24,6 +24,8 @@ void ce_container_close(struct ce_container *container)
 	ce_close_fd(&container->guard);
 	free(container->workdir);
 	container->workdir = NULL;
+	free(container->notices);
+	container->notices = NULL;
 }
 
 int ce_join(const struct ce_container *container, struct ce_error *err)

@@ -16,9 +16,10 @@ struct ce_container {
 	int environment; /* records: `NAME=value` sets, `NAME` alone unsets, each ends with NUL */
 	int guard;	/* pidfd of the guard, readable when all of the session is gone */
 	char *workdir;	/* heap, owned */
+	char *notices;	/* heap, owned; lines for the user, may be empty */
 };
 
-#define CE_CONTAINER_INIT { -1, -1, -1, -1, NULL }
+#define CE_CONTAINER_INIT { -1, -1, -1, -1, NULL, NULL }
 
 void ce_container_close(struct ce_container *container);
 

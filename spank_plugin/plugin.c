@@ -244,6 +244,25 @@ static int check_command(spank_t spank, struct ce_error *err)
 	return ce_find_command(task_variable(spank, "PATH"), argv[0], &found, err);
 }
 
+/* Straight to the user's stderr, line by line, once for the node: by its first task. */
+static void tell_user(spank_t spank, const char *kind, const char *text)
+{
+	int task = 0;
+	char node[HOST_NAME_MAX + 1] = "this node";
+	const char *slurm_name = task_variable(spank, "SLURMD_NODENAME");
+
+	if (spank_get_item(spank, S_TASK_ID, &task) == ESPANK_SUCCESS && task != 0)
+		return;
+	if (slurm_name == NULL && gethostname(node, sizeof node) == 0)
+		node[sizeof node - 1] = '\0';
+	do {
+		size_t length = strcspn(text, "\n");
+		dprintf(STDERR_FILENO, "ce: %s: %s: %.*s\n", kind,
+			slurm_name != NULL ? slurm_name : node, (int)length, text);
+		text += length + (text[length] == '\n');
+	} while (*text != '\0');
+}
+
 static int join(spank_t spank, struct ce_error *err)
 {
 	struct ce_container container = CE_CONTAINER_INIT;
@@ -255,27 +274,14 @@ static int join(spank_t spank, struct ce_error *err)
 	    ce_join(&container, err) == 0 &&
 	    ce_apply_environment(container.environment, set_task_variable, spank, err) == 0)
 		rc = check_command(spank, err);
+	if (container.notices != NULL && container.notices[0] != '\0')
+		tell_user(spank, "warning", container.notices);
 	ce_container_close(&container);
 	/* After the join, which would clear it: a task must not outlive the slurmstepd that guards its
 	 * container. */
 	if (rc == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
 		rc = ce_fail(err, "cannot tie the task to slurmstepd: %s", strerror(errno));
 	return rc;
-}
-
-/* One line for the node, from its first task, straight to the user's stderr. */
-static void report(spank_t spank, const struct ce_error *err)
-{
-	int task = 0;
-	char node[HOST_NAME_MAX + 1] = "this node";
-	const char *slurm_name = task_variable(spank, "SLURMD_NODENAME");
-
-	if (spank_get_item(spank, S_TASK_ID, &task) == ESPANK_SUCCESS && task != 0)
-		return;
-	if (slurm_name == NULL && gethostname(node, sizeof node) == 0)
-		node[sizeof node - 1] = '\0';
-	dprintf(STDERR_FILENO, "ce: error: %s: %s\n", slurm_name != NULL ? slurm_name : node,
-		ce_error_text(err));
 }
 
 int slurm_spank_task_init(spank_t spank, int argc, char **argv)
@@ -296,7 +302,7 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 	 * find no command without its image, is no news. */
 	if (ce_session_died(&launcher))
 		_exit(CE_EXIT_ENGINE);
-	report(spank, &err);
+	tell_user(spank, "error", ce_error_text(&err));
 	/* Not `return SLURM_ERROR`: Slurm would add lines of its own that hide the cause, and the exit
 	 * code would be 1. This process is the task and has nothing to clean up. */
 	_exit(err.exit_code);

@@ -83,7 +83,11 @@ def for_tasks(
 
 
 def without_slurms(changes: Mapping[str, str | None]) -> dict[str, str | None]:
-    return {name: value for name, value in changes.items() if not name.startswith(_SLURMS)}
+    return {name: value for name, value in changes.items() if not is_slurms(name)}
+
+
+def is_slurms(name: str) -> bool:
+    return name.startswith(_SLURMS)
 
 
 def apply(base: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:

@@ -24,8 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
+    from container_engine.launch.hooks.onnode import HooksOnNode
+
 PLAN_VERSION = 1
 _MAX_PACKET = 64 * 1024
+_MAX_NOTICES = 4 * 1024
 _FD_SIZE = 4
 # what Python ignores for itself; ignored signals survive execve, and no program expects it
 PYTHONS_SIGNALS = (SIGPIPE, SIGXFSZ)
@@ -36,21 +39,26 @@ class Session:
 
     `fds` are the user namespace, the mount namespace, the records of the tasks' environment
     (spank_plugin/join.h) and a pidfd of the guard, readable when nothing of the session is left.
-    Unless `go_on` is called, the session ends with this process.
+    Unless `go_on` is called, the session ends with this process. `warnings` are for the user.
     """
 
-    def __init__(self, fds: Sequence[int], workdir: str, go_on: Callable[[], None]) -> None:
-        self.fds = fds
-        self.workdir = workdir
+    def __init__(
+        self,
+        fds: Sequence[int],
+        workdir: str,
+        go_on: Callable[[], None],
+        warnings: Sequence[str],
+    ) -> None:
+        self.fds, self.workdir = fds, workdir
         self.go_on = go_on
+        self.warnings = warnings
 
 
 class Watch:
     """What a session lives for: a pidfd whose end is its own; a socket (or -1) to the plugin."""
 
     def __init__(self, process: int, life: int = -1) -> None:
-        self.process = process
-        self.life = life
+        self.process, self.life = process, life
 
 
 def start(plan: Mapping[str, Any], node: Mapping[str, str], watch: Watch, libexec: str) -> Session:
@@ -66,23 +74,31 @@ def start(plan: Mapping[str, Any], node: Mapping[str, str], watch: Watch, libexe
     paths = Paths(session=f"{libexec}/session", init=f"{libexec}/ce-init")
     workdir = resolve(plan["workdir"], node, plan["workdir_from"])
     edf = env.edf_settings(plan, node)
-    given = env.for_container(plan, edf)
+    container = _container(plan, node)
+    hooks = _hooks(plan, node, edf, libexec)
+    settings = edf if hooks is None else hooks.join(container, paths)
+    given = env.for_container(plan, settings)
     check_image(plan["image"]["path"])
     steps = operations(
         paths,
         plan["image"]["path"],
-        _container(plan, node),
+        container,
         given,
-        _person(edf),
+        _person(settings),
         plan["settings"]["tmpfs_size"],
+        () if hooks is None else hooks.operations(paths),
     )
     timeout_s = plan["settings"]["start_timeout_s"]
     control = _start_guard(libexec, watch, encode(steps))
-    user_ns, mount_ns, found, guard = _await_report(control, timeout_s)
-    changes = env.for_tasks(plan, edf, given, env.parse_block(_read_all(found)))
+    hear = None if hooks is None else hooks.hear
+    user_ns, mount_ns, found, guard = _await_report(control, timeout_s, hear)
+    changes = env.for_tasks(plan, settings, given, env.parse_block(_read_all(found)))
     # programs believe PWD where it leads to the directory they are in, also by a path of the host
     changes = {"PWD": workdir, "OLDPWD": None, **changes}
     os.close(found)
+    if hooks is not None:
+        changes |= hooks.for_tasks()
+        changes |= hooks.start_services((user_ns, mount_ns, guard), workdir, changes)
     if plan["startup"]:
         changes |= _run_startup(plan, node, changes, (user_ns, mount_ns, workdir), libexec)
     records = _memory_file("ce-env", env.encode_records(changes))
@@ -91,7 +107,21 @@ def start(plan: Mapping[str, Any], node: Mapping[str, str], watch: Watch, libexe
         control.send(b"K")
         control.close()
 
-    return Session((user_ns, mount_ns, records, guard), workdir, go_on)
+    warnings = () if hooks is None else hooks.warnings
+    return Session((user_ns, mount_ns, records, guard), workdir, go_on, warnings)
+
+
+def _hooks(
+    plan: Mapping[str, Any],
+    node: Mapping[str, str],
+    edf: Mapping[str, str | None],
+    libexec: str,
+) -> HooksOnNode | None:
+    if not plan.get("hooks"):
+        return None
+    from container_engine.launch.hooks.onnode import HooksOnNode
+
+    return HooksOnNode(plan, node, edf, libexec)
 
 
 def _run_startup(
@@ -182,12 +212,18 @@ def _start_guard(libexec: str, watch: Watch, specification: bytes) -> socket:
     return ours
 
 
-def _await_report(control: socket, timeout_s: float) -> Sequence[int]:
+def _await_report(
+    control: socket, timeout_s: float, hear: Callable[[str], None] | None = None
+) -> Sequence[int]:
+    """The descriptors of a ready container; `hear` gets what hooks noted before."""
     control.settimeout(timeout_s)
     try:
         data, ancillary, _flags, _address = control.recvmsg(_MAX_PACKET, CMSG_SPACE(4 * _FD_SIZE))
     except TimeoutError:
         raise LaunchError(f"the container did not start within {timeout_s:g} s") from None
+    if data[:1] == b"N" and hear is not None:
+        hear(data[1:].decode("utf-8", "surrogateescape"))
+        return _await_report(control, timeout_s, hear)
     if data[:1] == b"R":
         return _received(ancillary)
     if not data:
@@ -252,7 +288,8 @@ def main(argv: Sequence[str], libexec: str) -> int:
     reply = socket(fileno=reply_fd)
     try:
         session = _launch(plan_fd, environment_fd, Watch(process, life), libexec)
-        _answer(reply, "R" + session.workdir, session.fds)
+        notices = "\n".join(session.warnings)[:_MAX_NOTICES]
+        _answer(reply, f"R{session.workdir}\0{notices}", session.fds)
         session.go_on()
     except LaunchError as failure:
         _answer(reply, f"F{failure.code}\n{failure}")

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -21,6 +22,9 @@ def run_in_container(plan: Mapping[str, Any], argv: Sequence[str], libexec: str)
     except LaunchError as failure:
         raise UserError(str(failure)) from None
     session.go_on()
+    for line in session.warnings:
+        sys.stderr.write(f"ce: warning: {line}\n")
+    sys.stderr.flush()
     program = f"{libexec}/ce-exec"
     fds = session.fds[:3]
     for fd in fds:

@@ -38,6 +38,7 @@ def operations(
     container_environment: Mapping[str, str],
     person: Person,
     tmpfs_size: str,
+    hooks: Sequence[Operation] = (),
 ) -> list[Operation]:
     served, binds = _served_mounts(paths, container.mounts)
     flagged, container.mounts = _flagged_mounts(paths, binds)
@@ -56,6 +57,7 @@ def operations(
         *(("served", [directory]) for _source, directory in served),
         *flagged,
         *_person(paths, person),
+        *hooks,
         ("podman", podman.arguments(paths, container)),
         ("container", [paths.at("init.pid"), podman.INIT_NAME]),
     ]

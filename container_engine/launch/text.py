@@ -47,6 +47,22 @@ def parse_json(text: str) -> Any:  # noqa: ANN401  # that is what JSON is
     return value
 
 
+def to_json(value: Any) -> str:  # noqa: ANN401  # the inverse of the above
+    """JSON in ASCII of what `parse_json` returns, on one line."""
+    if isinstance(value, str):
+        from _json import encode_basestring_ascii
+
+        text: str = encode_basestring_ascii(value)
+        return text
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{to_json(k)}:{to_json(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(map(to_json, value)) + "]"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return repr(value)
+
+
 def resolve(text: Text, environment: Mapping[str, str], where: str) -> str:
     """The literal text of a plan's string on this node; `where` names its origin in an error."""
     if isinstance(text, str):

@@ -63,6 +63,24 @@ TEST("a ready answer gives the descriptors and the working directory, to every t
 	}
 }
 
+TEST("what stands behind the working directory is for the user")
+{
+	static const char text[] = "R/work\0first\nsecond";
+	int fds[CE_MAX_FDS] = { STDOUT_FILENO, STDOUT_FILENO, STDOUT_FILENO, STDOUT_FILENO };
+
+	connect_launcher();
+	CHECK_INT(ce_send(their_reply, text, sizeof text - 1, fds, 4), 0);
+	CHECK_INT(ce_session_wait(&launcher, 5, &container, &err), 0);
+	CHECK_TEXT(container.workdir, "/work");
+	CHECK_TEXT(container.notices, "first\nsecond");
+	ce_container_close(&container);
+	connect_launcher();
+	answer("R/work", 4);
+	CHECK_INT(ce_session_wait(&launcher, 5, &container, &err), 0);
+	CHECK_TEXT(container.notices, "");
+	ce_container_close(&container);
+}
+
 TEST("a failure is the launcher's message with its exit code")
 {
 	connect_launcher();

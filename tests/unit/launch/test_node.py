@@ -123,6 +123,17 @@ def test_the_report_of_a_failure_is_explained(pair: tuple[socket.socket, socket.
         node._await_report(ours, 5)
 
 
+def test_notes_are_heard_before_the_report(pair: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = pair
+    heard: list[str] = []
+    theirs.send(b"Nfirst")
+    theirs.send(b"N")
+    socket.send_fds(theirs, [b"R"], [0])
+    [fd] = node._await_report(ours, 5, heard.append)
+    os.close(fd)
+    assert heard == ["first", ""]
+
+
 def test_a_guard_that_ends_without_a_report_is_named(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:

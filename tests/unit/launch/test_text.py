@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from container_engine.launch.failure import LaunchError
-from container_engine.launch.text import parse_json, resolve
+from container_engine.launch.text import parse_json, resolve, to_json
 from tests.unit.launch.plans import variable
 
 JSON = st.recursive(
@@ -35,6 +35,11 @@ def outcome(read: Any, text: str) -> Any:  # noqa: ANN401
 def test_a_document_reads_as_with_json_loads(value: object, indent: Any, ascii_only: bool) -> None:  # noqa: ANN401
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
     assert repr(parse_json(text)) == repr(json.loads(text))
+
+
+@given(JSON.filter(lambda value: "inf" not in repr(value) and "nan" not in repr(value)))
+def test_what_is_written_reads_as_itself(value: object) -> None:
+    assert json.loads(to_json(value)) == value
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=8).map("".join))

@@ -1,0 +1,67 @@
+"""What a plan's hooks change on this node. Imported only for plans that have hooks."""
+
+from __future__ import annotations
+
+from container_engine.launch.failure import LaunchError
+from container_engine.launch.hooks.edits import HookEdits
+from container_engine.launch.hooks.files import add_devices, add_mounts, check_devices
+from container_engine.launch.hooks.words import applies, fill
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    Code = Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, str], HookEdits], None]
+
+# Hooks of which data cannot say everything; each has a module code_NAME with a function `prepare`.
+CODE: frozenset[str] = frozenset()
+# What can only be looked at where the image's files are seen.
+_IN_TREE = ("libraries", "search", "refresh", "checks")
+
+
+def prepare(plan: Mapping[str, Any], node: Mapping[str, str], libexec: str) -> HookEdits:
+    """Everything that the plan's hooks change, in the order of the plan.
+
+    Raises LaunchError with the hook's name and a remedy for what this node does not have.
+    """
+    edits = HookEdits(libexec)
+    for hook in plan["hooks"]:
+        if applies(hook, node):
+            _add(edits, hook, plan, node)
+    return edits
+
+
+def _add(
+    edits: HookEdits, hook: Mapping[str, Any], plan: Mapping[str, Any], node: Mapping[str, str]
+) -> None:
+    add_devices(edits, hook, node)
+    add_mounts(edits, hook, node)
+    check_devices(edits, hook, node)
+    for name, value in hook.get("env", {}).items():
+        edits.env[name] = None if value is None else fill(value, hook, node)
+    for name, directories in hook.get("prepend", {}).items():
+        words = [fill(directory, hook, node) for directory in directories]
+        # the later hook stands before the earlier one, as with assignments
+        edits.prepend[name] = [*words, *edits.prepend.get(name, [])]
+    edits.services += [
+        {**service, "hook": hook["name"], "command": [fill(w, hook, node) for w in words]}
+        for service in hook.get("services", ())
+        for words in (service["command"],)
+    ]
+    edits.oci_hooks += hook.get("hooks", ())
+    if any(hook.get(key) for key in _IN_TREE):
+        edits.tree.append({key: hook.get(key) for key in ("name", "file", *_IN_TREE)})
+    if hook.get("code"):
+        _code(hook["code"])(hook, plan, node, edits)
+
+
+def _code(name: str) -> Code:
+    if name not in CODE:
+        raise LaunchError(
+            f"hook code '{name}' is not part of this node's container engine: submit host and node"
+            " have different versions of it"
+        )
+    module = f"container_engine.launch.hooks.code_{name}"
+    prepare_hook: Code = __import__(module, fromlist=["prepare"]).prepare
+    return prepare_hook

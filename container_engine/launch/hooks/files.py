@@ -1,0 +1,80 @@
+"""The devices and mounts of a hook: which of them this node has."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from container_engine.launch.failure import LaunchError
+from container_engine.launch.hooks.pattern import expand, has_wildcard
+from container_engine.launch.hooks.words import fill
+from container_engine.launch.podman import Bind
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from container_engine.launch.hooks.edits import HookEdits
+
+
+def add_devices(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str]) -> None:
+    """Raises LaunchError for one that is missing and not optional."""
+    for device in hook.get("devices", ()):
+        wanted = fill(device["path"], hook, node)
+        found = [path for path in expand(wanted) if _is_device(path)]
+        if not found and not device.get("optional"):
+            raise missing(hook, "device", wanted)
+        edits.devices += [path for path in found if path not in edits.devices]
+    edits.devices += [name for name in hook.get("cdi", ()) if name not in edits.devices]
+
+
+def add_mounts(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str]) -> None:
+    """Raises LaunchError for a source that is missing and not optional."""
+    for mount in hook.get("mounts", ()):
+        source = fill(mount["source"], hook, node)
+        found = expand(source)
+        if not found and not mount.get("optional"):
+            raise missing(hook, "mount source", source)
+        target = fill(mount.get("target", ""), hook, node)
+        edits.binds += [
+            Bind("bind", path, _target(path, target, source), mount.get("options", ()))
+            for path in found
+        ]
+
+
+def check_devices(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str]) -> None:
+    """The pre-flight check of kind `device`, which needs no container."""
+    for check in hook.get("checks", ()):
+        if check["kind"] != "device":
+            continue
+        wanted = fill(check["subject"], hook, node)
+        if not any(_is_device(path) for path in expand(wanted)):
+            hint = f" ({check['hint']})" if check.get("hint") else ""
+            text = f"no device '{wanted}' on this node{hint}"
+            if check["severity"] == "fail":
+                raise LaunchError(f"hook {hook['name']}: {text}")
+            edits.warn(hook, text)
+
+
+def _target(path: str, target: str, source: str) -> str:
+    if not target:
+        return path
+    # what a pattern finds are several: they go into the target, and a single file becomes it
+    return f"{target.rstrip('/')}/{os.path.basename(path)}" if has_wildcard(source) else target
+
+
+def _is_device(path: str) -> bool:
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+
+
+def missing(hook: Mapping[str, Any], what: str, path: str) -> LaunchError:
+    name = hook["name"]
+    return LaunchError(
+        f"hook {name}: {what} '{path}' does not exist on this node (ask the administrator, or leave"
+        f' the hook out: com.hooks.{name}.enabled = "false")'
+    )

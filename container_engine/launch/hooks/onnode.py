@@ -1,0 +1,138 @@
+"""The hooks of one launch on this node, from the plan to the tasks' environment."""
+
+from __future__ import annotations
+
+from container_engine.launch.environment import apply, is_slurms
+from container_engine.launch.failure import LaunchError
+from container_engine.launch.hooks import prepare
+from container_engine.launch.hooks.oci import definition
+from container_engine.launch.text import parse_json, to_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from container_engine.launch.podman import Bind, Container, Paths
+    from container_engine.launch.specification import Operation
+
+_OCI_DIRECTORY = "hooks.d"
+
+
+class HooksOnNode:
+    """Asked by the launcher in the order of the methods. `warnings` are lines for the user."""
+
+    def __init__(
+        self,
+        plan: Mapping[str, Any],
+        node: Mapping[str, str],
+        edf: Mapping[str, str | None],
+        libexec: str,
+    ) -> None:
+        self._plan = plan
+        self._edf = edf
+        self._edits = prepare(plan, node, libexec)
+        self._settings = self._edits.settings(edf, plan["image"]["env"], node)
+        self._heard: dict[str, str | None] = {}
+        self._node = node
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        return self._edits.warnings
+
+    def join(self, container: Container, paths: Paths) -> dict[str, str | None]:
+        """Adds devices, mounts and OCI hooks. Returns the variables of EDF and hooks.
+
+        Where an EDF and a hook mount on the same place, the EDF counts.
+        """
+        edits = self._edits
+        container.devices = [*container.devices, *_new(edits.devices, container.devices)]
+        if edits.oci_hooks:
+            container.hooks_dirs = [*container.hooks_dirs, paths.at(_OCI_DIRECTORY)]
+        self._join_mounts(container)
+        return self._settings
+
+    def _join_mounts(self, container: Container) -> None:
+        edits = self._edits
+        taken = {bind.target: bind for bind in container.mounts}
+        binds: dict[str, Bind] = {}
+        for bind in edits.binds:
+            if bind.target in taken:
+                if taken[bind.target].source != bind.source:
+                    edits.warnings.append(
+                        f"hook mount '{bind.source}' is left out: the environment file mounts"
+                        f" '{taken[bind.target].source}' on '{bind.target}'"
+                    )
+            elif binds.setdefault(bind.target, bind).source != bind.source:
+                raise LaunchError(
+                    f"two hooks mount on '{bind.target}': '{binds[bind.target].source}' and"
+                    f" '{bind.source}' (ask the administrator)"
+                )
+        container.mounts = [*binds.values(), *container.mounts]
+
+    def operations(self, paths: Paths) -> list[Operation]:
+        """What the guard does for hooks between the image's overlay and Podman."""
+        edits = self._edits
+        steps = list(edits.operations)
+        if edits.tree:
+            steps.append(("file", [paths.at("hooks.json"), to_json(self._request(paths))]))
+            steps.append(("more", [f"{edits.libexec}/inject", paths.at("hooks.json")]))
+        if edits.oci_hooks:
+            directory = paths.at(_OCI_DIRECTORY)
+            steps.append(("dir", [directory]))
+            for number, hook in enumerate(edits.oci_hooks):
+                # Podman takes them in the order of their names
+                steps.append(("file", [f"{directory}/{number:04}.json", to_json(definition(hook))]))
+        return steps
+
+    def _request(self, paths: Paths) -> dict[str, Any]:
+        """What the program that looks into the image must know (see inject.py)."""
+        search = self._settings.get("LD_LIBRARY_PATH")
+        if search is None and "LD_LIBRARY_PATH" not in self._settings:
+            image = self._plan["image"]["env"]
+            search = image.get("LD_LIBRARY_PATH", self._node.get("LD_LIBRARY_PATH"))
+        return {
+            "session": paths.session,
+            "root": paths.at("root"),
+            "library_path": search or "",
+            "hooks": self._edits.tree,
+        }
+
+    def hear(self, note: str) -> None:
+        """A line of the program that looks into the image. Raises LaunchError for an error."""
+        said = parse_json(note)
+        if "error" in said:
+            raise LaunchError(said["error"])
+        if "warning" in said:
+            self._edits.warnings.append(said["warning"])
+        self._heard.update(said.get("env", {}))
+
+    def for_tasks(self) -> dict[str, str | None]:
+        """What the image's files made necessary, and variables of Slurm's that hooks change.
+
+        Images and EDFs may not touch those; hooks are the site's.
+        """
+        hooks = self._edits.env.items()
+        slurms = {name: v for name, v in hooks if is_slurms(name) and name not in self._edf}
+        return {**slurms, **self._heard}
+
+    def start_services(
+        self, container: tuple[int, int, int], workdir: str, environment: Mapping[str, str | None]
+    ) -> dict[str, str | None]:
+        """Starts what hooks want to run beside the tasks. Returns further variables."""
+        if not self._edits.services:
+            return {}
+        from container_engine.launch.hooks import services
+
+        place = services.Place(
+            *container,
+            workdir=workdir,
+            environment=apply(self._node, environment),
+            libexec=self._edits.libexec,
+            timeout_s=self._plan["settings"]["start_timeout_s"],
+        )
+        return services.start(self._edits.services, place)
+
+
+def _new(wanted: Sequence[str], present: Sequence[str]) -> list[str]:
+    return [name for name in wanted if name not in present]

@@ -1,0 +1,91 @@
+"""File name patterns (`*`, `?`, `[a-z]`) without the import of glob and re, 6 ms of a start."""
+
+from __future__ import annotations
+
+import os
+
+
+def has_wildcard(path: str) -> bool:
+    return any(character in path for character in "*?[")
+
+
+def expand(path: str) -> list[str]:
+    """The existing paths that match, cxi2 before cxi10. A path without wildcards is itself."""
+    if not has_wildcard(path):
+        return [path] if os.path.lexists(path) else []
+    found = ["/"] if path.startswith("/") else [""]
+    for part in filter(None, path.split("/")):
+        found = [longer for start in found for longer in _step(start, part)]
+    return sorted(found, key=natural)
+
+
+def _step(start: str, part: str) -> list[str]:
+    prefix = start if start in ("", "/") else start + "/"
+    if not has_wildcard(part):
+        return [prefix + part] if os.path.lexists(prefix + part) else []
+    try:
+        names = os.listdir(start or ".")
+    except OSError:
+        return []
+    hidden = part.startswith(".")
+    return [prefix + name for name in names if (hidden or name[:1] != ".") and matches(name, part)]
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Whether the whole of `name` matches; every part of it matches `*`."""
+    name_at = pattern_at = 0
+    # where to go on when what stands behind the last star does not fit
+    star, retry = -1, 0
+    while name_at < len(name):
+        fits, after = _one(name[name_at], pattern, pattern_at)
+        if fits:
+            name_at, pattern_at = name_at + 1, after
+        elif pattern[pattern_at : pattern_at + 1] == "*":
+            star, retry = pattern_at + 1, name_at
+            pattern_at = star
+        elif star >= 0:
+            retry += 1
+            name_at, pattern_at = retry, star
+        else:
+            return False
+    return pattern[pattern_at:].strip("*") == ""
+
+
+def _one(character: str, pattern: str, at: int) -> tuple[bool, int]:
+    """Whether the pattern's element at this place is this character, and where the next begins."""
+    head = pattern[at : at + 1]
+    close = pattern.find("]", at + 2) if head == "[" else -1
+    if close > 0:
+        body = pattern[at + 1 : close]
+        negated = body[0] in "!^" and len(body) > 1
+        return _in_set(character, body[negated:]) != negated, close + 1
+    return head != "*" and head in ("?", character), at + 1
+
+
+def _in_set(character: str, body: str) -> bool:
+    at = 0
+    while at < len(body):
+        if body[at + 1 : at + 2] == "-" and at + 2 < len(body):
+            if body[at] <= character <= body[at + 2]:
+                return True
+            at += 3
+        else:
+            if body[at] == character:
+                return True
+            at += 1
+    return False
+
+
+def natural(text: str) -> list[tuple[int, str]]:
+    """A sort key under which numbers in the text count as numbers."""
+    key: list[tuple[int, str]] = []
+    digits = ""
+    for character in text + "\0":
+        if "0" <= character <= "9":
+            digits += character
+            continue
+        if digits:
+            key.append((int(digits), ""))
+            digits = ""
+        key.append((-1, character))
+    return key

@@ -1,0 +1,230 @@
+"""What hooks change on a node before there is a container: devices, mounts, variables."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from container_engine.launch import environment
+from container_engine.launch.failure import LaunchError
+from container_engine.launch.hooks.onnode import HooksOnNode
+from container_engine.launch.podman import Bind, Paths
+from tests.unit.launch.hooks.hooks import device, hook, mount
+from tests.unit.launch.plans import container, image, plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+PATHS = Paths("/s", "/libexec/ce-init")
+
+
+def on_node(
+    *hooks: dict[str, Any],
+    edf: Mapping[str, str | None] | None = None,
+    node: Mapping[str, str] | None = None,
+    **variables: str,
+) -> HooksOnNode:
+    the_plan = plan(hooks=list(hooks), image=image(PATH="/bin", **variables))
+    return HooksOnNode(the_plan, node or {}, edf or {}, "/libexec")
+
+
+def settings(*hooks: dict[str, Any], **rest: Any) -> dict[str, str | None]:  # noqa: ANN401
+    return on_node(*hooks, **rest).join(container(), PATHS)
+
+
+# ---- devices ---------------------------------------------------------------------------------
+
+
+def test_a_device_that_the_node_has_is_given_to_the_container() -> None:
+    whole = container(devices=("/dev/null",))
+    on_node(hook(devices=[device("/dev/nul*"), device("/dev/zero")])).join(whole, PATHS)
+    assert whole.devices == ["/dev/null", "/dev/zero"]
+
+
+def test_a_missing_device_is_named_with_its_hook_and_a_remedy() -> None:
+    with pytest.raises(LaunchError) as refused:
+        on_node(hook(devices=[device("/dev/cxi-none*")]))
+    assert str(refused.value).startswith(
+        "hook cxi: device '/dev/cxi-none*' does not exist on this node ("
+    )
+    assert 'com.hooks.cxi.enabled = "false"' in str(refused.value)
+
+
+def test_what_is_no_device_does_not_count_as_one(tmp_path: Path) -> None:
+    (tmp_path / "cxi0").touch()
+    with pytest.raises(LaunchError, match="does not exist on this node"):
+        on_node(hook(devices=[device(f"{tmp_path}/cxi*")]))
+
+
+def test_an_optional_device_may_be_missing() -> None:
+    whole = container()
+    on_node(hook(devices=[device("/dev/cxi-none*", optional=True)])).join(whole, PATHS)
+    assert whole.devices == []
+
+
+def test_the_check_for_a_device_warns_or_fails_as_the_site_says() -> None:
+    check = {"kind": "device", "severity": "warn", "subject": "/dev/cxi-none*", "hint": "use TCP"}
+    assert on_node(hook(checks=[check])).warnings == [
+        "hook cxi: no device '/dev/cxi-none*' on this node (use TCP)"
+    ]
+    with pytest.raises(LaunchError, match=r"^hook cxi: no device '/dev/cxi-none\*' on this node"):
+        on_node(hook(checks=[{**check, "severity": "fail"}]))
+    assert on_node(hook(checks=[{**check, "subject": "/dev/nul?"}])).warnings == []
+
+
+# ---- mounts ----------------------------------------------------------------------------------
+
+
+def mounts(*hooks: dict[str, Any], edf: tuple[Bind, ...] = ()) -> list[tuple[str, str]]:
+    whole = container(*edf)
+    on_node(*hooks).join(whole, PATHS)
+    return [(bind.source, bind.target) for bind in whole.mounts]
+
+
+def test_a_pattern_mounts_each_match_at_its_own_path_or_below_the_target(tmp_path: Path) -> None:
+    for name in ("liba.so", "libb.so", "other"):
+        (tmp_path / name).touch()
+    a, b = f"{tmp_path}/liba.so", f"{tmp_path}/libb.so"
+    assert mounts(hook(mounts=[mount(f"{tmp_path}/*.so")])) == [(a, a), (b, b)]
+    assert mounts(hook(mounts=[mount(f"{tmp_path}/*.so", "/opt/x/")])) == [
+        (a, "/opt/x/liba.so"),
+        (b, "/opt/x/libb.so"),
+    ]
+    assert mounts(hook(mounts=[mount(a, "/opt/x")])) == [(a, "/opt/x")]
+
+
+def test_a_missing_mount_source_is_named_unless_it_is_optional(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match=r"^hook cxi: mount source '.*/none' does not exist on"):
+        mounts(hook(mounts=[mount(f"{tmp_path}/none")]))
+    assert mounts(hook(mounts=[mount(f"{tmp_path}/none", optional=True)])) == []
+
+
+def test_the_mount_of_the_environment_file_counts_where_both_want_one(tmp_path: Path) -> None:
+    whole = container(Bind("bind", "/mine", "/opt/x", ()))
+    hooks = on_node(hook(mounts=[mount(str(tmp_path), "/opt/x")]))
+    hooks.join(whole, PATHS)
+    assert [(bind.source, bind.target) for bind in whole.mounts] == [("/mine", "/opt/x")]
+    assert hooks.warnings == [
+        f"hook mount '{tmp_path}' is left out: the environment file mounts '/mine' on '/opt/x'"
+    ]
+
+
+def test_two_hooks_may_want_the_same_mount_but_not_two_on_one_place(tmp_path: Path) -> None:
+    same = hook(mounts=[mount(str(tmp_path), "/x")])
+    assert mounts(same, same) == [(str(tmp_path), "/x")]
+    with pytest.raises(LaunchError, match="two hooks mount on '/x'"):
+        mounts(same, hook("other", mounts=[mount("/usr", "/x")]))
+
+
+# ---- variables -------------------------------------------------------------------------------
+
+
+def test_variables_of_a_hook_stand_between_those_of_edf_and_image() -> None:
+    both = hook(env={"A": "hook", "B": "hook", "C": None})
+    assert settings(both, edf={"A": "edf"}, B="image", C="image") == {
+        "A": "edf",
+        "B": "hook",
+        "C": None,
+    }
+
+
+def test_a_variable_that_the_edf_removes_stays_away() -> None:
+    both = hook(env={"A": "hook"}, prepend={"A": ["/x"]})
+    assert settings(both, edf={"A": None}) == {"A": None}
+
+
+def test_directories_are_put_before_whatever_value_would_count() -> None:
+    adding = hook(prepend={"PATH": ["/x"]})
+    assert settings(adding) == {"PATH": "/x:/bin"}
+    assert settings(adding, edf={"PATH": "/edf"}) == {"PATH": "/x:/edf"}
+    libraries = hook(prepend={"LD_LIBRARY_PATH": ["/x", "/y"]})
+    assert settings(libraries, node={"LD_LIBRARY_PATH": "/job"}) == {
+        "LD_LIBRARY_PATH": "/x:/y:/job"
+    }
+    assert settings(libraries, node={"LD_LIBRARY_PATH": ""}) == {"LD_LIBRARY_PATH": "/x:/y"}
+
+
+def test_the_directories_of_a_later_hook_come_first_and_none_comes_twice() -> None:
+    first, second = hook(prepend={"P": ["/a", "/b"]}), hook("x", prepend={"P": ["/c"]})
+    assert settings(first, second, P="/b:/d") == {"P": "/c:/a:/b:/d"}
+
+
+def test_only_hooks_change_what_slurm_says() -> None:
+    hooks = on_node(hook(env={"SLURM_CONF": "/x", "A": "1"}))
+    given = hooks.join(container(), PATHS)
+    changes = environment.for_tasks(plan(), given, {}, {})
+    assert "SLURM_CONF" not in changes
+    assert hooks.for_tasks() == {"SLURM_CONF": "/x"}
+
+
+def test_the_nodes_own_words_are_filled_in() -> None:
+    words = hook(env={"A": "{node.MY}/{node.uid}/x", "B": "{other}"})
+    import os
+
+    assert settings(words, node={"MY": "m"}) == {"A": f"m/{os.getuid()}/x", "B": "{other}"}
+    with pytest.raises(
+        LaunchError, match=r"^hook cxi: the variable MY does not exist in this step"
+    ):
+        settings(words)
+
+
+def test_an_automatic_hook_applies_where_its_variable_is() -> None:
+    pmix = hook(automatic_when=["PMIX_RANK", "SLURM_MPI_TYPE=pmix*"], env={"A": "1"})
+    assert settings(pmix) == {}
+    assert settings(pmix, node={"SLURM_MPI_TYPE": "pmi2"}) == {}
+    assert settings(pmix, node={"SLURM_MPI_TYPE": "pmix_v4"}) == {"A": "1"}
+    assert settings(pmix, node={"PMIX_RANK": ""}) == {"A": "1"}
+
+
+# ---- what the guard does ---------------------------------------------------------------------
+
+
+def test_hooks_that_need_the_images_files_are_handed_to_a_program_of_ours() -> None:
+    wanting = hook(search=["/opt/x"], env={"A": "1"})
+    hooks = on_node(hook("plain", env={"B": "1"}), wanting, LD_LIBRARY_PATH="/image")
+    [file, more] = hooks.operations(PATHS)
+    assert more == ("more", ["/libexec/inject", "/s/hooks.json"])
+    request = json.loads(file[1][1])
+    assert [use["name"] for use in request["hooks"]] == ["cxi"]
+    assert request["root"] == "/s/root"
+    assert request["library_path"] == "/image"
+
+
+def test_hooks_that_only_set_variables_cost_the_guard_nothing() -> None:
+    assert on_node(hook(env={"A": "1"})).operations(PATHS) == []
+
+
+def test_oci_hooks_become_files_that_podman_reads_in_their_order() -> None:
+    first = {"hookName": "createContainer", "path": "/bin/a", "args": ["a", "b"], "timeout": 5}
+    second = {"hookName": "poststop", "path": "/bin/b", "args": [], "env": ["X=1"], "timeout": None}
+    hooks = on_node(hook(hooks=[first, second]))
+    whole = container(hooks_dirs=("/site",))
+    hooks.join(whole, PATHS)
+    assert whole.hooks_dirs == ["/site", "/s/hooks.d"]
+    steps = hooks.operations(PATHS)
+    assert steps[0] == ("dir", ["/s/hooks.d"])
+    assert json.loads(steps[1][1][1]) == {
+        "version": "1.0.0",
+        "hook": {"path": "/bin/a", "args": ["a", "b"], "timeout": 5},
+        "when": {"always": True},
+        "stages": ["createContainer"],
+    }
+    assert json.loads(steps[2][1][1])["hook"] == {"path": "/bin/b", "env": ["X=1"]}
+
+
+def test_notes_become_variables_warnings_or_the_end() -> None:
+    hooks = on_node(hook(refresh=True))
+    hooks.hear('{"env": {"LD_LIBRARY_PATH": "/x"}}')
+    hooks.hear('{"warning": "hook cxi: old"}')
+    assert hooks.for_tasks() == {"LD_LIBRARY_PATH": "/x"}
+    assert hooks.warnings == ["hook cxi: old"]
+    with pytest.raises(LaunchError, match=r"^no$"):
+        hooks.hear('{"error": "no"}')
+
+
+def test_code_that_this_node_does_not_have_is_refused() -> None:
+    with pytest.raises(LaunchError, match="hook code 'os' is not part of this node's"):
+        on_node(hook(code="os"))
