@@ -1,5 +1,6 @@
 # `make help` says what there is. Everything runs from the root of the repository.
 PREFIX ?= /opt/container-engine
+DESTDIR ?=
 PYTHON ?= /usr/bin/python3
 CE_SANDBOX_DIR ?= /var/lib/ce-sandbox
 export CE_SANDBOX_DIR
@@ -14,11 +15,13 @@ CHECKED := container_engine sandbox/ce_sandbox tests
 requirements = $(shell $(PYTHON) sandbox/requirements $(1))
 # What a prefix has is known by content: several working trees may install into the same one.
 digest = $(shell cat $(1) | sha256sum | cut -c1-16)
-REQUIRED := $(PREFIX)/.required-$(call digest,pyproject.toml)
-PACKAGE := $(PREFIX)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICENSE)
+# Where files are written; what they say of themselves is below PREFIX.
+ROOT := $(DESTDIR)$(PREFIX)
+REQUIRED := $(ROOT)/.required-$(call digest,pyproject.toml)
+PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICENSE)
 
 .PHONY: help deps packages demo check format lint types unit c-tests test-integration test-slurm \
-	bench compat fuzz soak install sandbox-engine clean distclean
+	bench compat deb check-packages fuzz soak install sandbox-engine clean distclean
 
 help: ## show this text
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | column -t -s @
@@ -43,30 +46,27 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.build
 	@$(PIP) install -qq $(call requirements,dev)
 	@touch $@
 
-install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-engine)
-	@install -D -m 0644 docs/man/ce.1 $(PREFIX)/share/man/man1/ce.1
-	@rm -rf $(PREFIX)/share/container-engine/hooks
-	@set -e; for file in $$(cd hooks && find . -mindepth 2 -type f ! -name '*.md'); do \
-		mode=0644; [ ! -x hooks/$$file ] || mode=0755; \
-		install -D -m $$mode hooks/$$file $(PREFIX)/share/container-engine/hooks/$$file; \
-	done
-	@$(MAKE) -s -C spank_plugin install PREFIX=$(PREFIX)
+install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-engine); DESTDIR for packages
+	@install -D -m 0644 docs/man/ce.1 $(ROOT)/share/man/man1/ce.1
+	@$(MAKE) -s -C spank_plugin install PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
 	@set -e; for script in $(SCRIPTS); do \
 		name=$$(basename $$script _script.py.in); \
-		packages=$$($(PREFIX)/bin/python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
-		sed -e 's|@PREFIX@|$(PREFIX)|g' -e "s|@PACKAGES@|$$packages|g" $$script \
-			> $(PREFIX)/libexec/container-engine/.$$name; \
-		chmod 0755 $(PREFIX)/libexec/container-engine/.$$name; \
-		mv $(PREFIX)/libexec/container-engine/.$$name $(PREFIX)/libexec/container-engine/$$name; \
+		packages=$$($(ROOT)/bin/python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+		sed -e 's|@PREFIX@|$(PREFIX)|g' -e "s|@PACKAGES@|$${packages#$(DESTDIR)}|g" $$script \
+			> $(ROOT)/libexec/container-engine/.$$name; \
+		chmod 0755 $(ROOT)/libexec/container-engine/.$$name; \
+		mv $(ROOT)/libexec/container-engine/.$$name $(ROOT)/libexec/container-engine/$$name; \
 	done
 
-$(PREFIX)/.python: $(VENV)/.build
-	@$(PYTHON) -m venv --without-pip $(PREFIX)
+$(ROOT)/.python: $(VENV)/.build
+	@$(PYTHON) -m venv --without-pip $(ROOT)
+	@# nobody works in this environment, and where it was made means nothing
+	@rm -f $(ROOT)/bin/*ctivate* && sed -i '/^command/d' $(ROOT)/pyvenv.cfg
 	@touch $@
 
-$(REQUIRED): $(PREFIX)/.python
-	@$(PIP) --python $(PREFIX)/bin/python3 install -qq $(call requirements)
-	@rm -f $(PREFIX)/.required-* && touch $@
+$(REQUIRED): $(ROOT)/.python
+	@$(PIP) --python $(ROOT)/bin/python3 install -qq $(call requirements)
+	@rm -f $(ROOT)/.required-* && touch $@
 
 # A copy is built, so that neither the sources nor another build are in the way.
 $(PACKAGE): $(REQUIRED)
@@ -74,11 +74,11 @@ $(PACKAGE): $(REQUIRED)
 		trap 'rm -rf "$$copy"' EXIT; \
 		cp -r container_engine pyproject.toml LICENSE README.md "$$copy"; \
 		$(PIP) wheel -qq --no-deps --no-build-isolation -w "$$copy/wheel" "$$copy"; \
-		$(PIP) --python $(PREFIX)/bin/python3 install -qq --no-deps --force-reinstall \
+		$(PIP) --python $(ROOT)/bin/python3 install -qq --no-deps --force-reinstall \
 			"$$copy"/wheel/*.whl
 	@# a PYTHONPATH of the user's must not decide which modules `ce` gets
-	@sed -i '1s|\(/python3\)$$|\1 -I|' $(PREFIX)/bin/ce
-	@rm -f $(PREFIX)/.package-* && touch $@
+	@sed -i '1s|.*|#!$(PREFIX)/bin/python3 -I|' $(ROOT)/bin/ce
+	@rm -f $(ROOT)/.package-* && touch $@
 
 sandbox-engine: packages
 	@$(MAKE) -s install PREFIX=$(CE_SANDBOX_DIR)/prefix
@@ -107,6 +107,12 @@ bench: $(VENV)/.dev sandbox-engine ## measure against other ways to start a cont
 
 compat: ## build and test with another pair of Slurm and Podman, in a Debian 13 of its own
 	@tests/compat/run
+
+deb: packages $(VENV)/.dev ## build a Debian package for this release, in build/
+	@packaging/deb
+
+check-packages: ## build and install the packages in clean systems of Debian 12 and 13
+	@tests/packages/run
 
 fuzz: $(VENV)/.dev ## random input, for longer than the unit tests do
 	@$(PYTEST) tests/fuzz
