@@ -24,6 +24,8 @@ def render(model: type[BaseModel]) -> str:
     for part in (schema, *schema.get("$defs", {}).values()):
         for key in part.get("properties", {}).values():
             key.setdefault("since", FIRST_VERSION)
+            if "type" in key and key.get("default", "") is None:
+                del key["default"]  # None for a key that is not there, which no file can say
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 

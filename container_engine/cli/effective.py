@@ -13,6 +13,8 @@ from container_engine.edf.load import search_path, trace
 from container_engine.edf.model import Problem
 from container_engine.errors import UserError
 from container_engine.images.reference import looks_like_file, parse
+from container_engine.images.resolve import refuse_bare_file
+from container_engine.plan.build import missing_image
 from container_engine.plan.hooks import rules
 from container_engine.site import SiteConfig
 from container_engine.site import find as find_site
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from container_engine.cli.context import Context
     from container_engine.edf.file import EdfFile
     from container_engine.edf.model import Edf, Loaded, Origin, Severity
+    from container_engine.plan.build import Offer
 
 
 class Traced(NamedTuple):
@@ -37,13 +40,19 @@ class Traced(NamedTuple):
 
 def load_effective(name: str, context: Context) -> Loaded:
     """The environment `name`; an image that nothing could refer to is a problem of it too."""
-    return _load(name, context, site_of(context))[0]
+    return _load(name, context, _offered(context, site_of(context)))[0]
+
+
+def load_to_launch(name: str, context: Context, offered: Offer) -> Loaded:
+    """Like `load_effective`; that no file names an image is an error here, beside all others."""
+    loaded, files = _load(name, context, offered)
+    return _with(loaded, [missing_image(files[-1].path)]) if _lacks_image(loaded, files) else loaded
 
 
 def trace_effective(name: str, context: Context) -> Traced:
     """The environment `name` with its history; raises RefusedError if it is not valid."""
     site = site_of(context)
-    loaded, files = _load(name, context, site)
+    loaded, files = _load(name, context, _offered(context, site))
     if loaded.edf is None:
         raise messages.RefusedError(loaded.problems)
     return Traced(loaded.edf, files, site, loaded.problems)
@@ -59,19 +68,35 @@ def site_of(context: Context) -> SiteConfig:
     return SiteConfig() if path is None else load_site(path, context.uid)
 
 
-def _load(name: str, context: Context, site: SiteConfig) -> tuple[Loaded, tuple[EdfFile, ...]]:
-    hooks = offer(catalog(context, site), site).hooks
+def _offered(context: Context, site: SiteConfig) -> Offer:
+    return offer(catalog(context, site), site)
+
+
+def _load(name: str, context: Context, offered: Offer) -> tuple[Loaded, tuple[EdfFile, ...]]:
+    site = offered.site
     loaded, files = trace(
         name,
         env=context.env,
         cwd=context.cwd,
         search=search_path(context.env, site.edf_dir),
         deferred=site.is_deferred,
-        hooks=rules(hooks),
+        hooks=rules(offered.hooks),
     )
-    problems = (*loaded.problems, *_image_problems(files, context.cwd))
+    return _with(loaded, _image_problems(files, context.cwd)), files
+
+
+def _with(loaded: Loaded, others: Sequence[Problem]) -> Loaded:
+    problems = (*loaded.problems, *others)
     refused = any(problem.severity == "error" for problem in problems)
-    return replace(loaded, edf=None if refused else loaded.edf, problems=problems), files
+    return replace(loaded, edf=None if refused else loaded.edf, problems=problems)
+
+
+def _lacks_image(loaded: Loaded, files: Sequence[EdfFile]) -> bool:
+    """Whether certainly no file names one: what could not be read might have."""
+    doubtful = ("image", "base_environment")
+    if any(not error.key or error.key.startswith(doubtful) for error in loaded.errors):
+        return False
+    return bool(files) and not any(file.layer.image for file in files)
 
 
 def _image_problems(files: Sequence[EdfFile], cwd: str) -> list[Problem]:
@@ -81,6 +106,7 @@ def _image_problems(files: Sequence[EdfFile], cwd: str) -> list[Problem]:
         return []
     try:
         parse(image.value, cwd)
+        refuse_bare_file(image.value, cwd)
     except UserError as error:
         return [_problem("error", image.origin, error.message, error.hint)]
     if not looks_like_file(image.value):

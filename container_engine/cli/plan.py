@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from container_engine.cli import messages
-from container_engine.cli.prepare import prepare
-from container_engine.cli.stores import add_pull, with_pull
+from container_engine.cli import messages, remembered
+from container_engine.cli.pulling import add_pull
 
 if TYPE_CHECKING:
     import argparse
@@ -29,13 +28,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    prepared = prepare(arguments.name, with_pull(context, arguments.pull))
-    messages.say(prepared.notices)
+    notices, text = remembered.plan_of(arguments.name, context, arguments.pull)
+    messages.say(notices)
     if arguments.json:
-        sys.stdout.buffer.write(prepared.printed.encode())
-    elif prepared.plan is not None:
+        sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+    elif text:
+        from container_engine.plan.model import from_json
         from container_engine.plan.show import show
 
-        sys.stdout.write(show(prepared.plan))
+        sys.stdout.write(show(from_json(text)))
     sys.stdout.flush()
     return 0

@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine import __version__
 from container_engine.cli import messages
+from container_engine.cli.effective import load_to_launch
 from container_engine.cli.messages import RefusedError
 from container_engine.cli.offer import catalog, offer
 from container_engine.cli.stores import importer, pull_policy, stores
-from container_engine.edf.load import load, search_path
 from container_engine.edf.model import Origin, Problem
 from container_engine.errors import UserError
 from container_engine.images.resolve import resolve
 from container_engine.plan import memo
-from container_engine.plan.build import build, missing_image
-from container_engine.plan.hooks import rules
+from container_engine.plan.build import build
 from container_engine.site import SiteConfig
 from container_engine.site import candidates as site_files
 from container_engine.site import find as find_site
@@ -79,21 +78,11 @@ def _plan(name: str, context: Context, inputs: _Inputs) -> Prepared:
     hooks = catalog(context, settings)
     inputs.files.extend(hooks.probed)
     offered = offer(hooks, settings)
-    loaded = load(
-        name,
-        env=inputs.environment,
-        cwd=context.cwd,
-        search=search_path(inputs.environment, settings.edf_dir),
-        deferred=settings.is_deferred,
-        hooks=rules(offered.hooks),
-    )
+    loaded = load_to_launch(name, context._replace(env=inputs.environment), offered)
     inputs.files.extend(loaded.probed)
     edf = loaded.edf
-    if edf is None or loaded.errors:
+    if edf is None:
         raise RefusedError(loaded.problems)
-    missing = missing_image(edf)
-    if missing:
-        raise RefusedError((*loaded.problems, missing))
     notices = messages.of_problems(loaded.problems)
     if edf.image == "":
         on_host = f"{edf.image_origin}: image: empty: no container, this runs on the host"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.cli.prepare import site_config
-from container_engine.cli.stores import add_pull, importer, stores
+from container_engine.cli.pulling import add_pull
+from container_engine.cli.stores import importer, stores
 from container_engine.errors import UserError
 from container_engine.images.importing import Pull
 from container_engine.images.reference import FileImage, parse
@@ -20,8 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("image", metavar="IMAGE", help="as in an environment: ubuntu:24.04")
     parser.add_argument("--arch", metavar="ARCH", help="amd64, arm64; default: the compute nodes'")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
-    add_pull(parser)
-    parser.set_defaults(pull=Pull.ALWAYS)
+    add_pull(parser, default="always")
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:

@@ -7,9 +7,9 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any
 
-from container_engine.cli import messages
+from container_engine.cli import messages, remembered
+from container_engine.cli.pulling import add_pull
 from container_engine.errors import UserError
-from container_engine.plan import quick
 from container_engine.process import reason
 
 if TYPE_CHECKING:
@@ -21,11 +21,7 @@ NOT_STARTED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--pull",
-        choices=("age", "always", "missing", "never"),
-        help="look the image up: always, if it is missing, never, or by its age (the default)",
-    )
+    add_pull(parser)
     parser.add_argument("name", metavar="NAME", help="an environment: a name or the path of a file")
     parser.add_argument(
         "command", metavar="COMMAND", nargs="...", help="the command and its arguments, after --"
@@ -49,17 +45,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 def _plan(name: str, context: Context, pull: str | None) -> dict[str, Any] | None:
     """The plan as the node launcher reads it, or None for no container."""
-    key = tuple(map(os.fsencode, (name, context.cwd, context.prefix)))
-    whole = pull is None and not context.site_file
-    remembered = quick.recall(key, os.environb, context.uid) if whole else None
-    if remembered is not None:
-        notices, text = (part.decode("utf-8", "surrogateescape") for part in remembered)
-    else:
-        from container_engine.cli.prepare import prepare
-        from container_engine.cli.stores import with_pull
-
-        prepared = prepare(name, with_pull(context, pull))
-        notices, text = prepared.notices, prepared.printed
+    notices, text = remembered.plan_of(name, context, pull)
     messages.say(notices)
     if not text:
         return None

@@ -12,8 +12,6 @@ from container_engine.images.local import Adopter
 from container_engine.images.store import VOID, Store, Stores, architecture, locate
 
 if TYPE_CHECKING:
-    import argparse
-
     from container_engine.cli.context import Context
     from container_engine.site import SiteConfig
 
@@ -57,14 +55,6 @@ def pull_policy(context: Context) -> Pull:
     except ValueError:
         known = ", ".join(Pull)
         raise UserError(f"{PULL}={text}: must be one of {known}") from None
-
-
-def add_pull(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--pull",
-        choices=list(Pull),
-        help="look the image up: always, if it is missing, never, or by its age (the default)",
-    )
 
 
 def with_pull(context: Context, pull: str | None) -> Context:

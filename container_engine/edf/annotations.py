@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from container_engine.edf.check import describe, misplaced, scalar_text
 from container_engine.edf.document import KEYS
 from container_engine.edf.hookvalues import judge, rule_of
+from container_engine.edf.known import PYXIS
 from container_engine.edf.nearest import nearest
 from container_engine.edf.report import key_text
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from container_engine.edf.report import Report
 
 _HOOKS = "com.hooks."
+_PYXIS = "com.pyxis."
 _LOOKS_TRUE = ("true", "yes", "on", "1", "enabled")
 
 
@@ -64,6 +66,8 @@ def check_names(flat: Mapping[str, tuple[str, Path]], rules: HookRules, report: 
             _check_hook(key, text, path, rule, report)
         elif key.startswith(_HOOKS):
             _unknown_hook(key, path, rules, report)
+        elif key.startswith(_PYXIS):
+            _check_pyxis(key, text, path, report)
 
 
 def check_value(key: str, value: str, path: Path, rules: HookRules, report: Report) -> None:
@@ -72,6 +76,23 @@ def check_value(key: str, value: str, path: Path, rules: HookRules, report: Repo
     if doubt is not None:
         say = report.error if doubt.severity == "error" else report.warning
         say(path, doubt.message, doubt.hint)
+
+
+def _check_pyxis(key: str, text: str, path: Path, report: Report) -> None:
+    name = key.removeprefix(_PYXIS)
+    if name not in PYXIS:
+        meant = nearest(name, PYXIS)
+        suggestion = f", did you mean '{_PYXIS}{meant}'?" if meant else ""
+        report.unknown(path, f"unknown annotation '{key}'{suggestion}", f"known are {_known()}")
+    elif text == "true" and PYXIS[name]:
+        report.warning(path, f"has no effect: {PYXIS[name]}")
+    elif text != "true" and text.lower() in _LOOKS_TRUE:
+        message = f"'{text}' does not switch it on, only the exact word 'true' does"
+        report.warning(path, message, f'write {key} = "true"')
+
+
+def _known() -> str:
+    return ", ".join(_PYXIS + name for name in PYXIS)
 
 
 def _unknown_hook(key: str, path: Path, rules: HookRules, report: Report) -> None:

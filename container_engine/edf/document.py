@@ -29,6 +29,9 @@ def _leave_inside(value: object, validate: ValidatorFunctionWrapHandler) -> obje
     return value if isinstance(value, dict) else validate(value)
 
 
+# TOML has no null: None is a key that is not there
+Word = Annotated[str | None, WithJsonSchema({"type": "string"})]
+Switch = Annotated[bool | None, WithJsonSchema({"type": "boolean"})]
 Strings = list[str]
 OneOrMore = Annotated[
     Strings,
@@ -56,23 +59,23 @@ class Document(BaseModel):
         description="Names or paths of the EDFs to inherit from, in order; later ones win.",
         examples=["common", ["common", "./ml.toml"]],
     )
-    image: str | None = Field(
+    image: Word = Field(
         default=None,
         description="Container image: a registry reference or the path of a SquashFS file. "
         "The empty string means: on purpose no container. May come from a base environment.",
         examples=["ubuntu:24.04", "nvcr.io#nvidia/pytorch:24.05-py3", "${SCRATCH}/x.sqsh"],
     )
-    workdir: str | None = Field(
+    workdir: Word = Field(
         default=None,
         description="Initial directory in the container; by default the image's.",
         examples=["/workspace"],
     )
-    entrypoint: bool | None = Field(
+    entrypoint: Switch = Field(
         default=None,
         description="Whether the image's ENTRYPOINT runs before tasks; absent: the site decides.",
         examples=[False],
     )
-    writable: bool | None = Field(
+    writable: Switch = Field(
         default=None,
         description="Whether the container's file system can be written; true if absent.",
         examples=[False],

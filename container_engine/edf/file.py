@@ -39,6 +39,7 @@ class Setting:
 class EdfFile:
     """What one file says by itself; `written` has its values before their expansion."""
 
+    path: str
     layer: Layer
     bases: tuple[Base, ...]
     problems: tuple[Problem, ...]
@@ -59,7 +60,7 @@ def read_file(path: str, setting: Setting) -> EdfFile:
 
 
 def _broken(problem: Problem) -> EdfFile:
-    return EdfFile(Layer(), (), (problem,), {})
+    return EdfFile(problem.file, Layer(), (), (problem,), {})
 
 
 def _parse(path: str, text: str) -> dict[str, Any] | Problem:
@@ -89,4 +90,4 @@ def _interpret(path: str, data: dict[str, Any], positions: Positions, setting: S
         startup=reader.startup(),
     )
     bases = reader.bases()
-    return EdfFile(layer, bases, report.sorted(), reader.written)
+    return EdfFile(path, layer, bases, report.sorted(), reader.written)

@@ -31,6 +31,8 @@ _HOST_PATHS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
 _IMAGE = "image:"
 _FOR_THE_SHELL = "write '$$' where the container's shell shall see a '$'"
 MAX_BASES = 100
+# The kernel's MAX_ARG_STRLEN less the NUL; container_engine.launch.environment has it for the node.
+MAX_VARIABLE = 131071
 
 
 class Reader:
@@ -136,6 +138,7 @@ class Reader:
             text = self._expand(path, written)
             if text is not None:
                 self._warn_of_host_path(name, written)
+                self._refuse_huge(path, name, text)
                 result[name] = EnvEntry(name, text, self._report.origin(path))
                 self.written["env", name] = written
         return result
@@ -219,6 +222,13 @@ class Reader:
 
     def _warn_of_placeholder(self, path: Path, found: str) -> None:
         self._report.warning(path, f"'{found}' looks like a placeholder", advice(found))
+
+    def _refuse_huge(self, path: Path, name: str, text: Text) -> None:
+        """What only the node or the image knows is measured later."""
+        size = len(f"{name}={text}".encode()) if isinstance(text, str) else 0
+        if size > MAX_VARIABLE:
+            message = f"has {size} bytes with its name; Linux allows {MAX_VARIABLE}"
+            self._report.error(path, message)
 
     def _warn_of_host_path(self, name: str, written: str) -> None:
         if name in _HOST_PATHS and name in names(scan(written)):

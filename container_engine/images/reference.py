@@ -239,4 +239,5 @@ def _bad(text: str, why: str) -> UserError:
         hint = f"did you mean './{text}'? a path begins with '/' or '.'"
     elif "/" in text and text.partition("/")[0].isupper():
         hint = "a path begins with '/' or '.'"
-    return UserError(f"'{text}': {why}", hint)
+    whole = why.startswith(f"'{text}' ")
+    return UserError(why if whole else f"'{text}': {why}", hint)

@@ -52,11 +52,7 @@ def resolve(
     reference = parse(text, cwd)
     if isinstance(reference, FileImage):
         return from_file(reference.name, reference.path, tools_env)
-    if looks_like_file(text) and os.path.exists(os.path.join(cwd, text)):
-        raise UserError(
-            f"'{text}': a reference into a registry, for a path begins with '/' or '.'",
-            f"did you mean './{text}'?",
-        )
+    refuse_bare_file(text, cwd)
     try:
         stored = obtain(reference)
     except UserError as error:
@@ -68,6 +64,15 @@ def resolve(
         notices=(*stored.notices, *resolved.notices),
         not_after=stored.not_after,
     )
+
+
+def refuse_bare_file(text: str, cwd: str) -> None:
+    """Raises UserError where `text` is a reference but a file of that name lies in `cwd`."""
+    if looks_like_file(text) and os.path.exists(os.path.join(cwd, text)):
+        raise UserError(
+            f"'{text}': a reference into a registry, for a path begins with '/' or '.'",
+            f"did you mean './{text}'?",
+        )
 
 
 def from_file(

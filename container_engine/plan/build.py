@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.edf.model import Problem
+from container_engine.edf.reading import MAX_VARIABLE
 from container_engine.plan.hooks import use
 from container_engine.plan.imagevars import Resolver
 from container_engine.plan.model import (
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
     from container_engine.site import SiteConfig
 
 
-# The kernel's MAX_ARG_STRLEN less the NUL; container_engine.launch.environment has it for the node.
-MAX_VARIABLE = 131071
-
-
 class Built(NamedTuple):
     """A plan unless some problem is an error."""
 
@@ -37,13 +34,11 @@ class Built(NamedTuple):
     problems: tuple[Problem, ...]
 
 
-def missing_image(edf: Edf) -> Problem | None:
+def missing_image(file: str) -> Problem:
     """The refusal of an EDF in which nothing names an image. `image = ""` is not that."""
-    if edf.image is not None:
-        return None
     return Problem(
         "error",
-        edf.files[-1] if edf.files else edf.name,
+        file,
         0,
         "image",
         "missing, so this environment can only serve as a base of others",
@@ -130,7 +125,7 @@ def _entrypoint_problems(edf: Edf, image: Image) -> list[Problem]:
 
 
 def _size_problems(plan: LaunchPlan) -> list[Problem]:
-    """Variables that no process could be started with; deferred ones are the node's to check."""
+    """Variables that the image's made too large; deferred ones are the node's to check."""
     problems = []
     for entry in plan.env:
         if not isinstance(entry.value, str):

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.cli import plan as plan_verb
+from container_engine.cli import pulling, remembered
 from container_engine.cli.main import main
+from container_engine.images.importing import Pull
 from tests.unit import squashfs
 from tests.unit.cli.conftest import Installed
 
@@ -58,6 +59,29 @@ def test_a_plan_is_printed_for_people_and_for_programs(installed: Installed) -> 
     document = json.loads(installed.ce("plan", "--json", "./e.toml").stdout)
     assert document["env"] == [{"name": "A", "value": "inside", "from": f"{file}:3"}]
     assert document["image"]["path"] == str(installed.home / "i.sqsh")
+
+
+@pytest.mark.parametrize("words", [["plan"], ["plan", "--json"], ["run"]])
+@pytest.mark.parametrize(
+    ("image", "error"),
+    [
+        ('image = "A B"', ":1: image: 'A B' is not a name that a registry knows"),
+        ('image = "i.sqsh"', ":1: image: 'i.sqsh': a reference into a registry, for a path"),
+        ("", ": image: missing, so this environment can only serve as a base of others"),
+    ],
+)
+def test_a_wrong_image_is_told_beside_all_other_errors(
+    installed: Installed, words: list[str], image: str, error: str
+) -> None:
+    file = write(installed, f'{image}\nmounts = ["${{NOPE}}"]\nwritable = 1\n')
+    done = installed.ce(*words, "./e.toml", *(["true"] if words == ["run"] else []))
+    told = [line for line in done.stderr.splitlines() if line.startswith("ce: error")]
+    assert [line.rpartition(": ")[2] for line in told[:2]] == [
+        "variable 'NOPE' is not defined",
+        "expected true or false, found the integer 1",
+    ]
+    assert told[2].startswith(f"ce: error: {file}{error}")
+    assert len(told) == 3
 
 
 @pytest.mark.parametrize("words", [["plan"], ["plan", "--json"], ["run"]])
@@ -123,7 +147,7 @@ def test_control_characters_of_a_file_do_not_reach_the_terminal(installed: Insta
 def test_a_mistake_of_ours_is_one_line_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(plan_verb, "prepare", lambda _name, _context: 1 / 0)
+    monkeypatch.setattr(remembered, "plan_of", lambda *_anything: 1 / 0)
     monkeypatch.delenv("CE_DEBUG", raising=False)
     assert main(["plan", "e"]) == 1
     assert capsys.readouterr().err == (
@@ -176,3 +200,7 @@ def test_the_quick_way_wants_one_name(installed: Installed) -> None:
         2,
         "ce: error: usage: plan [--for srun|salloc|sbatch] NAME\n",
     )
+
+
+def test_the_option_pull_offers_every_policy() -> None:
+    assert list(pulling.WHEN) == list(Pull)

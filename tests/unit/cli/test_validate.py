@@ -121,7 +121,7 @@ def test_files_are_looked_for_only_on_request(here: Path, capsys: Capture) -> No
         ),
         (
             "Ubuntu",
-            "ce: error: {file}:1: image: 'Ubuntu': 'Ubuntu' has upper-case letters, which names "
+            "ce: error: {file}:1: image: 'Ubuntu' has upper-case letters, which names "
             "in a registry never have\n",
         ),
         ("", ""),

@@ -16,7 +16,12 @@ from tests.unit.edf.cases import ENV, is_deferred, load_edf, seen, write
             '[env]\nA = "' + "$USER" * 10_001 + '"\n',
             "x.toml:2: env.A: more than 10000 variables in one value",
         ),
-        ('[env]\nA = "$LONG"\n', ""),
+        ('workdir = "/$LONG"\n', ""),
+        (
+            '[env]\nA = "$LONG"\n',
+            "x.toml:2: env.A: has 500002 bytes with its name; Linux allows 131071",
+        ),
+        ('[env]\nA = "$LONG$SLURM_NODEID"\n', ""),
         ('[env]\nA = "$LONG$LONG$LONG"\n', "x.toml:2: env.A: expands to more than 1 MiB"),
         (
             "base_environment = [" + '"./x",' * 101 + "]\n",

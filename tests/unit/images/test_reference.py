@@ -99,8 +99,8 @@ def test_a_path_begins_with_a_slash_or_a_dot(text: str, path: str) -> None:
             None,
         ),
         ("a//b", "'a//b': an empty name between two '/'", None),
-        ("a b", "'a b': 'a b' is not a name that a registry knows", None),
-        ("<IMAGE>", "'<IMAGE>': '<IMAGE>' is not a name that a registry knows", None),
+        ("a b", "'a b' is not a name that a registry knows", None),
+        ("<IMAGE>", "'<IMAGE>' is not a name that a registry knows", None),
         ("ubuntu:a b", "'ubuntu:a b': 'a b' is not a tag", None),
         (
             "ubuntu@sha256:12",

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from container_engine.edf import reading
 from container_engine.launch import environment
 from container_engine.launch.environment import (
     apply,
@@ -16,7 +17,6 @@ from container_engine.launch.environment import (
     parse_block,
 )
 from container_engine.launch.failure import LaunchError
-from container_engine.plan import build
 from tests.unit.launch.plans import entry, image, plan, variable
 
 HOST = {"PATH": "/host", "LANG": "de_CH.UTF-8", "LC_ALL": "C", "LANGUAGE": "de", "SLURM_X": "1"}
@@ -137,7 +137,7 @@ def test_a_block_may_end_without_nul_and_have_gaps() -> None:
 
 
 def test_submit_host_and_node_agree_on_the_longest_variable() -> None:
-    assert environment.MAX_VARIABLE == build.MAX_VARIABLE
+    assert environment.MAX_VARIABLE == reading.MAX_VARIABLE
 
 
 def test_a_variable_that_execve_would_refuse_is_named() -> None:

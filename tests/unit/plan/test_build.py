@@ -164,13 +164,10 @@ def test_the_sites_settings_travel_with_the_plan() -> None:
     }
 
 
-def test_an_edf_without_an_image_is_refused_and_one_with_an_empty_image_is_not() -> None:
-    refusal = missing_image(edf(image=None))
-    assert refusal is not None
-    assert str(refusal) == (
+def test_the_refusal_of_an_edf_without_an_image_names_its_file() -> None:
+    assert str(missing_image("/e.toml")) == (
         "/e.toml: image: missing, so this environment can only serve as a base of others"
     )
-    assert missing_image(edf(image="")) is None
 
 
 def test_a_plan_survives_its_json() -> None:

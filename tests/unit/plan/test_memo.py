@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import container_engine
+from container_engine.cli import remembered
 from container_engine.plan import memo, quick
 from tests.unit import squashfs
 from tests.unit.plan.conftest import User
@@ -19,6 +20,20 @@ def test_a_plan_is_remembered_as_it_was_printed(user: User) -> None:
     printed = user.plan()
     assert user.recalled() == printed
     assert printed.endswith("}\n")
+
+
+def test_ce_plan_and_ce_run_look_at_the_memo_first(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed = user.plan()
+    (memo_file,) = user.memos()
+    memo_file.write_bytes(memo_file.read_bytes().replace(b'"/scratch/me"', b'"/remembered"'))
+    for name, value in user.env.items():
+        monkeypatch.setenv(name, value)
+    remembered_plan = printed.replace('"/scratch/me"', '"/remembered"')
+    assert remembered_plan != printed
+    assert remembered.plan_of("e", user.context(), None) == ("", remembered_plan)
+    assert remembered.plan_of("e", user.context(), "missing") == ("", printed)
 
 
 def _replace_image(user: User) -> None:

@@ -1,0 +1,30 @@
+"""The plan of an earlier launch, where nothing that it was made from has changed."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from container_engine.plan import quick
+
+if TYPE_CHECKING:
+    from container_engine.cli.context import Context
+
+
+def plan_of(name: str, context: Context, pull: str | None) -> tuple[str, str]:
+    """Notices for stderr, and the plan as JSON, empty for no container.
+
+    Without a memo it is planned anew, which costs the import of the models. Raises CeError.
+    """
+    key = tuple(map(os.fsencode, (name, context.cwd, context.prefix)))
+    # the memo is of a launch with the site's own configuration and the usual look at the registry
+    usual = pull is None and not context.site_file
+    found = quick.recall(key, os.environb, context.uid) if usual else None
+    if found is not None:
+        notices, plan = (part.decode("utf-8", "surrogateescape") for part in found)
+        return notices, plan
+    from container_engine.cli.prepare import prepare
+    from container_engine.cli.stores import with_pull
+
+    prepared = prepare(name, with_pull(context, pull))
+    return prepared.notices, prepared.printed
