@@ -94,7 +94,7 @@ def _plugstack(prefix: Path, settings: Mapping[str, str]) -> Finding:
     path = settings.get("PlugStackConfig", "(null)")
     path = default if path == "(null)" else path
     plugin = str(prefix / _PLUGIN)
-    lines = [line for line in _plugstack_lines(Path(path), _INCLUDES) if plugin in line.split()]
+    lines = [line for line in _plugstack_lines(Path(path), _INCLUDES) if _names(line, plugin)]
     wanted = f"required {plugin} prefix={prefix}"
     if not lines:
         return failed("plugstack.conf", f"{path} has no line for {plugin}", f"add: {wanted}")
@@ -102,6 +102,11 @@ def _plugstack(prefix: Path, settings: Mapping[str, str]) -> Finding:
         text = f"{path}: '{lines[0].split()[0]}': without it, jobs would run on the host"
         return failed("plugstack.conf", text, f"write: {wanted}")
     return ok("plugstack.conf", path)
+
+
+def _names(line: str, plugin: str) -> bool:
+    """Whether a line loads this plugin, under whatever name."""
+    return any(os.path.realpath(word) == os.path.realpath(plugin) for word in line.split()[1:2])
 
 
 def _plugstack_lines(path: Path, depth: int) -> Iterator[str]:
