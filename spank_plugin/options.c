@@ -5,6 +5,11 @@
 
 static char *environment;
 
+/* Of the heterogeneous job or step: what its first component asked for (NULL: nothing), how many there
+ * have been, and whether the one whose options are being read asked for something. */
+static char *first;
+static int components, asked;
+
 /* Slurm calls this first for an option inherited from sbatch or salloc, then for one on the command
  * line, in that order: the last one is the user's nearest word. */
 static int take(int value, const char *argument, int remote)
@@ -20,6 +25,7 @@ static int take(int value, const char *argument, int remote)
 		return -1;
 	free(environment);
 	environment = copy;
+	asked = 1;
 	return 0;
 }
 
@@ -50,8 +56,29 @@ const char *ce_options_environment(void)
 	return environment;
 }
 
+int ce_options_end_component(struct ce_error *err)
+{
+	const char *mine = asked ? environment : NULL;
+
+	asked = 0;
+	if (components++ == 0) {
+		first = mine != NULL ? strdup(mine) : NULL;
+		return mine == NULL || first != NULL ? 0 : ce_fail(err, "out of memory");
+	}
+	if ((mine == NULL && first == NULL) ||
+	    (mine != NULL && first != NULL && strcmp(mine, first) == 0))
+		return 0;
+	return ce_fail(err,
+		       "--environment: '%s' for one component and '%s' for another: Slurm gives all "
+		       "components of a heterogeneous job or step the same; name one for each of them, "
+		       "or start separate steps",
+		       first != NULL ? first : "", mine != NULL ? mine : "");
+}
+
 void ce_options_clear(void)
 {
 	free(environment);
-	environment = NULL;
+	free(first);
+	environment = first = NULL;
+	components = asked = 0;
 }

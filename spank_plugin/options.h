@@ -4,12 +4,19 @@
 
 #include <slurm/spank.h>
 
+#include "error.h"
+
 /* Registers both; SLURM_ERROR after a message when Slurm refuses. */
 int ce_options_register(spank_t spank);
 
 /* The value given last, NULL when neither option was given. On a node its content means nothing: it
  * only says that a container was asked for. */
 const char *ce_options_environment(void);
+
+/* To be called after the options of each component of a heterogeneous job or step (of the only one, where
+ * it is none). Fails when this one asked for something else than the first: Slurm hands the last value,
+ * or its presence, to all of them. */
+int ce_options_end_component(struct ce_error *err);
 
 void ce_options_clear(void);
 

@@ -98,9 +98,11 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 	spank_context_t context = spank_context();
 
 	(void)spank, (void)argc, (void)argv;
-	if ((context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR) || ce_options_environment() == NULL)
+	if (context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR)
 		return SLURM_SUCCESS;
-	if (plan_and_carry(context, &err) == 0)
+	/* Slurm calls this once for each component of a heterogeneous job or step */
+	int rc = ce_options_end_component(&err);
+	if (rc == 0 && (ce_options_environment() == NULL || plan_and_carry(context, &err) == 0))
 		return SLURM_SUCCESS;
 	/* The planner has said why; with an error returned, Slurm would bury that under three lines about
 	 * its plugin stack. Nothing has been allocated yet: this is the end of srun, salloc or sbatch. */

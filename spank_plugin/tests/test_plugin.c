@@ -168,6 +168,57 @@ static void ends_submit(test_fn *submit, const char *wanted)
 	free(printed);
 }
 
+/* ---- components of a heterogeneous step -------------------------------------------------------- */
+
+static const char *components[2]; /* what each of them gives, NULL for nothing */
+
+static void submit_components(void)
+{
+	fake_reset(S_CTX_LOCAL);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	for (size_t i = 0; i < 2; i++) {
+		if (components[i] != NULL)
+			CHECK_INT(fake_give_option("environment", components[i]), 0);
+		CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	}
+	slurm_spank_exit(fake_spank(), 0, NULL);
+}
+
+TEST("components of a heterogeneous step may name the same environment, or none")
+{
+	install("true");
+	components[0] = components[1] = "a";
+	submit_components();
+	components[0] = components[1] = NULL;
+	submit_components();
+}
+
+TEST("components of a heterogeneous step that name two environments are refused")
+{
+	install("true");
+	components[0] = "a", components[1] = "b";
+	ends_submit(submit_components,
+		    "ce: error: --environment: 'a' for one component and 'b' for another: Slurm gives "
+		    "all components of a heterogeneous job or step the same; name one for each of "
+		    "them, or start separate steps\n");
+}
+
+TEST("a component without an environment beside one that has one is refused")
+{
+	char *printed;
+
+	install("true");
+	components[0] = "a", components[1] = NULL;
+	int status = test_in_child(submit_components, &printed);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 125);
+	free(printed);
+	components[0] = NULL, components[1] = "b";
+	status = test_in_child(submit_components, &printed);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 125);
+	CHECK_CONTAINS(printed, "'' for one component and 'b' for another");
+	free(printed);
+}
+
 TEST("what the planner refuses ends srun, salloc and sbatch with 125 and the planner's words only")
 {
 	install("echo 'ce: error: demo.toml:3: no' >&2; exit 1");

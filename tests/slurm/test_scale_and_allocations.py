@@ -107,6 +107,28 @@ def test_a_step_may_ask_for_another_environment_than_its_job(cluster: Cluster, d
     assert (done.stdout, done.stderr) == ("ce-busybox\n", "")
 
 
+def test_components_of_a_heterogeneous_step_run_in_one_environment(
+    cluster: Cluster, demo: str
+) -> None:
+    step = ["-N1", "-n1", f"--environment={demo}", "sh", "-c", f"{_WHO} $SLURM_PROCID"]
+    both = shlex.join(["srun", *step, ":", *step])
+    done = cluster.run(["salloc", "-Q", "-N2", "-n2", "sh", "-c", both])
+    assert (sorted(done.stdout.splitlines()), done.stderr) == (["ce-demo 0", "ce-demo 1"], "")
+
+
+@pytest.mark.parametrize("program", ["srun", "salloc", "sbatch"])
+def test_components_that_ask_for_two_environments_are_refused_in_one_line(
+    cluster: Cluster, demo: str, program: str
+) -> None:
+    script = str(cluster.write("#!/bin/sh\n", mode=0o755))
+    other = cluster.edf(image="busybox")
+    first = [program, f"--environment={demo}", *([script] if program == "srun" else [])]
+    done = cluster.run([*first, ":", f"--environment={other}", script])
+    assert done.returncode == 125
+    assert len(done.stderr.splitlines()) == 1
+    assert f"'{demo}' for one component and '{other}' for another" in done.stderr
+
+
 def test_edf_is_another_name_of_the_option(cluster: Cluster, demo: str) -> None:
     done = cluster.srun(f"--edf={demo}", "sh", "-c", _WHO)
     assert (done.stdout, done.stderr) == ("ce-demo\n", "")
