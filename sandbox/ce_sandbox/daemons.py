@@ -76,7 +76,7 @@ def start(layout: Layout, daemon: Daemon) -> None:
         return
     out = layout.log / f"{daemon.name}.out"
     with out.open("ab") as log:
-        subprocess.Popen(
+        process = subprocess.Popen(
             daemon.argv,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -86,6 +86,10 @@ def start(layout: Layout, daemon: Daemon) -> None:
             start_new_session=True,
             umask=0o022,
         )
+    # Popen returns while the kernel still reads the program from the disk; until it has, a process
+    # shows no command line, by which it is known that a daemon runs.
+    while not daemon.pids() and process.poll() is None:
+        time.sleep(0.001)
 
 
 def make_munge_key(layout: Layout) -> None:

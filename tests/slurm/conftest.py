@@ -11,23 +11,37 @@ import pytest
 
 from tests.slurm.cluster import Cluster, sandbox
 from tests.slurm.leftovers import assert_nothing_left, records
+from tests.slurm.lock import alone_on
 
 NODES = 2
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
-    """A running cluster; it is stopped afterwards unless it ran before."""
+def alone(pytestconfig: pytest.Config) -> Iterator[Path]:
+    """The directory of the cluster, which no other test run has until this one ends."""
     if os.geteuid() != 0:
         pytest.skip("the sandbox needs root")
+    directory = Path(os.environ.get("CE_SANDBOX_DIR") or "/var/lib/ce-sandbox").resolve()
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+
+    def say(line: str) -> None:
+        with capture.global_and_fixture_disabled():
+            print(f"\n{line}", flush=True)
+
+    with alone_on(directory, say):
+        yield directory
+
+
+@pytest.fixture(scope="session")
+def cluster(alone: Path) -> Iterator[Cluster]:
+    """A running cluster; it is stopped afterwards unless it ran before."""
     ran_before = sandbox("status").returncode == 0
     done = sandbox("up", "-n", str(NODES))
     assert done.returncode == 0, done.stdout + done.stderr
-    directory = Path(os.environ.get("CE_SANDBOX_DIR") or "/var/lib/ce-sandbox").resolve()
-    scratch = Path(tempfile.mkdtemp(prefix="test-", dir=directory / "cache"))
+    scratch = Path(tempfile.mkdtemp(prefix="test-", dir=alone / "cache"))
     scratch.chmod(0o755)
     try:
-        before = Cluster(directory, NODES, scratch)
+        before = Cluster(alone, NODES, scratch)
         yield replace(before, records=records(before))
     finally:
         shutil.rmtree(scratch)

@@ -1,0 +1,43 @@
+"""One test run at a time on a cluster: the second waits, says so, and does not wait for ever."""
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+WAIT_S = 1200
+_PAUSE_S = 0.5
+
+
+@contextmanager
+def alone_on(
+    directory: Path, say: Callable[[str], None], within_s: float = WAIT_S
+) -> Iterator[None]:
+    """Hold the cluster in `directory`. The lock goes with the process, however it ends."""
+    directory.mkdir(parents=True, exist_ok=True)
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if not _taken(fd):
+            say(f"another test run uses {directory}, waiting for at most {within_s:g} s")
+            _wait(fd, directory, within_s)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _wait(fd: int, directory: Path, within_s: float) -> None:
+    deadline = time.monotonic() + within_s
+    while not _taken(fd):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"another test run has used {directory} for {within_s:g} s")
+        time.sleep(_PAUSE_S)
+
+
+def _taken(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
