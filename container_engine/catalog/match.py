@@ -22,12 +22,15 @@ class Active(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why these hooks cannot be had; `key` is the annotation at fault."""
+    """Why these hooks cannot be had; `key` is the annotation at fault, or `asked` where it would
+    have to stand.
+    """
 
     key: str
     message: str
     hint: str | None = None
     is_error: bool = True
+    asked: str = ""
 
 
 class Matched(NamedTuple):

@@ -1,7 +1,8 @@
 """What a hook.toml says: the format of the hook catalog.
 
 Strings of the edits may contain `{name}`: a parameter or setting of the hook, `{hook.name}` one of
-another hook, `{arch}` the machine (uname -m), and `{node.…}`, which only the node fills in.
+another hook, `{arch}` the machine (uname -m), `{here}` the directory of the hook.toml, and
+`{node.…}`, which only the node fills in.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ Stage: TypeAlias = Literal[
 ]
 HookName: TypeAlias = Annotated[str, Field(pattern=HOOK_NAME)]
 VariableName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+When: TypeAlias = dict[str, str | tuple[str, ...]]
+_WHEN = "only if each parameter named here has this value, or one of these"
 
 
 class _Frozen(BaseModel):
@@ -81,14 +86,10 @@ class OciHook(_Frozen):
     """As in the containerEdits of CDI and in the OCI runtime specification."""
 
     hookName: Stage = Field(description="the stage at which it runs")  # noqa: N815
-    path: str = Field(pattern="^/", description="absolute path of the program on the node")
+    path: str = Field(pattern="^[/{]", description="absolute path of the program on the node")
     args: tuple[str, ...] = Field((), description="its arguments, the program's name first")
     env: tuple[str, ...] = Field((), description="NAME=value, its whole environment")
     timeout: int | None = Field(None, gt=0, description="seconds after which it failed")
-
-
-When: TypeAlias = dict[str, str | tuple[str, ...]]
-_WHEN = "only if each parameter named here has this value, or one of these"
 
 
 class Edit(_Frozen):
@@ -131,6 +132,7 @@ class Parameter(_Frozen):
     minimum: int | None = Field(None, description="of an integer")
     maximum: int | None = Field(None, description="of an integer")
     enables: bool = Field(False, description="whether saying it enables the hook")
+    when: When = Field(default_factory=dict, description=f"it counts {_WHEN}")
 
 
 class Requires(_Frozen):

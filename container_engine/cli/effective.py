@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.cli import messages
-from container_engine.cli.offer import catalog, offer
+from container_engine.cli.offer import offer
 from container_engine.edf.expand import Scope
 from container_engine.edf.load import search_path, trace
 from container_engine.edf.model import Problem
@@ -69,7 +69,7 @@ def site_of(context: Context) -> SiteConfig:
 
 
 def _offered(context: Context, site: SiteConfig) -> Offer:
-    return offer(catalog(context, site), site)
+    return offer(context, site, [])
 
 
 def _load(name: str, context: Context, offered: Offer) -> tuple[Loaded, tuple[EdfFile, ...]]:

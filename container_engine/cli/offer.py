@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 import container_engine
 from container_engine.catalog.load import load
 from container_engine.errors import SiteError
+from container_engine.plan import coherence
 from container_engine.plan.build import Offer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from container_engine.catalog.load import Catalog
     from container_engine.cli.context import Context
     from container_engine.site import SiteConfig
@@ -19,9 +22,35 @@ if TYPE_CHECKING:
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
-def catalog(context: Context, settings: SiteConfig) -> Catalog:
-    """The built-in hooks and the site's over them, with every fault."""
-    return load((builtin(context.prefix), *settings.hook_catalog), owners())
+def offer(context: Context, settings: SiteConfig, probed: list[str]) -> Offer:
+    """Adds to `probed` what the catalog was read from, and later the directories listed.
+
+    Raises SiteError where the catalog has a fault: no launch goes on with half a catalog.
+    """
+    found = catalog((builtin(context.prefix), *settings.hook_catalog))
+    probed += found.probed
+    if found.faults:
+        first = found.faults[0]
+        more = f" (and {len(found.faults) - 1} more)" if len(found.faults) > 1 else ""
+        hint = "no container is started with a bad hook catalog; 'ce hooks check' shows all"
+        raise SiteError(f"hook catalog: {first}{more}", hint)
+    architecture = settings.image_architecture
+    machine = _MACHINES.get(architecture, architecture) or os.uname().machine
+
+    def entries(directory: str) -> list[str] | None:
+        probed.append(directory)
+        try:
+            return os.listdir(directory)
+        except OSError:
+            return None
+
+    return Offer(settings, found.hooks, machine, entries)
+
+
+def catalog(directories: Sequence[str]) -> Catalog:
+    """The hooks of these directories, later ones over earlier ones, with every fault."""
+    found = load(directories, owners())
+    return found if found.faults else found._replace(faults=coherence.faults(found.hooks))
 
 
 def builtin(prefix: str) -> str:
@@ -34,15 +63,3 @@ def builtin(prefix: str) -> str:
 def owners() -> frozenset[int]:
     """Whose hooks are trusted: root's, and those of whoever owns the engine's own code."""
     return frozenset([0, os.stat(container_engine.__file__).st_uid])
-
-
-def offer(found: Catalog, settings: SiteConfig) -> Offer:
-    """Raises SiteError where the catalog has a fault: no launch goes on with half a catalog."""
-    if found.faults:
-        first = found.faults[0]
-        more = f" (and {len(found.faults) - 1} more)" if len(found.faults) > 1 else ""
-        hint = "no container is started with a bad hook catalog; 'ce hooks check' shows all"
-        raise SiteError(f"hook catalog: {first}{more}", hint)
-    architecture = settings.image_architecture
-    machine = _MACHINES.get(architecture, architecture) or os.uname().machine
-    return Offer(settings, found.hooks, machine)

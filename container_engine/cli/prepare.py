@@ -8,7 +8,7 @@ from container_engine import __version__
 from container_engine.cli import messages
 from container_engine.cli.effective import load_to_launch
 from container_engine.cli.messages import RefusedError
-from container_engine.cli.offer import catalog, offer
+from container_engine.cli.offer import offer
 from container_engine.cli.stores import importer, pull_policy, stores
 from container_engine.edf.model import Origin, Problem
 from container_engine.errors import UserError
@@ -75,9 +75,7 @@ def prepare(name: str, context: Context) -> Prepared:
 def _plan(name: str, context: Context, inputs: _Inputs) -> Prepared:
     settings = site_config(context)
     inputs.files.extend(site_files(context.prefix))
-    hooks = catalog(context, settings)
-    inputs.files.extend(hooks.probed)
-    offered = offer(hooks, settings)
+    offered = offer(context, settings, inputs.files)
     loaded = load_to_launch(name, context._replace(env=inputs.environment), offered)
     inputs.files.extend(loaded.probed)
     edf = loaded.edf

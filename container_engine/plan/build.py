@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from container_engine.catalog.load import Hook
     from container_engine.edf.model import Edf, Origin
     from container_engine.plan.model import Text
+    from container_engine.plan.parameters import Entries
     from container_engine.site import SiteConfig
 
 
@@ -47,11 +48,15 @@ def missing_image(file: str) -> Problem:
 
 
 class Offer(NamedTuple):
-    """What the site offers: its settings, its hooks, and the nodes' machine (uname -m)."""
+    """What the site offers: its settings, its hooks, and the nodes' machine (uname -m).
+
+    `entries` lists a directory of the submit host.
+    """
 
     site: SiteConfig
     hooks: Mapping[str, Hook]
     machine: str
+    entries: Entries
 
 
 def build(edf: Edf, image: Image, offer: Offer, engine: str) -> Built:
@@ -63,7 +68,7 @@ def build(edf: Edf, image: Image, offer: Offer, engine: str) -> Built:
     texts = Resolver(image)
     workdir, workdir_from = _workdir(edf, image, texts)
     entrypoint, entrypoint_from = _entrypoint(edf, image, site)
-    used = use(edf, offer.hooks, offer.machine)
+    used = use(edf, offer.hooks, offer.machine, offer.entries)
     plan = LaunchPlan(
         engine=engine,
         name=edf.name,

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from container_engine.catalog.match import AUTOMATIC, Refusal, match
+from container_engine.catalog.values import Values
 from container_engine.edf.hookvalues import HookRule, ValueRule
 from container_engine.edf.model import Problem
 from container_engine.plan.model import HookUse
+from container_engine.plan.overlap import overlaps
+from container_engine.plan.parameters import settle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from container_engine.catalog.load import Hook
     from container_engine.catalog.match import Active
-    from container_engine.catalog.model import Edit, When
+    from container_engine.catalog.model import Edit
     from container_engine.edf.hookvalues import HookRules
     from container_engine.edf.model import Edf
+    from container_engine.plan.parameters import Entries
 
-# `{name}`, `{hook.name}`; `{node.name}` stays for the node
-_PLACE = re.compile(r"\{([a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)?)\}")
-_NODE = "node."
-_DEPTH = 4
 T = TypeVar("T")
 
 
@@ -33,17 +32,29 @@ class Used(NamedTuple):
     problems: tuple[Problem, ...]
 
 
-def use(edf: Edf, hooks: Mapping[str, Hook], machine: str) -> Used:
-    """What the annotations of `edf` make of the catalog's `hooks` on a `machine` (uname -m)."""
+def use(edf: Edf, hooks: Mapping[str, Hook], machine: str, entries: Entries) -> Used:
+    """What the annotations of `edf` make of the catalog's `hooks` on a `machine` (uname -m).
+
+    `entries` lists a directory of the submit host.
+    """
     annotations = {entry.key: entry.value for entry in edf.annotations}
     matched = match(hooks, annotations)
     values = Values(hooks, annotations, machine)
     problems = [_problem(edf, refusal) for refusal in matched.refusals]
     uses = []
     for active in matched.active:
-        problems += _requirements(edf, active)
+        refusals = [*_requirements(edf, active), *settle(active, values, annotations, entries)]
+        problems += [_problem(edf, refusal) for refusal in refusals]
         uses.append(_use(edf, active, values))
+    problems += [_problem(edf, refusal) for refusal in _overlaps(uses, matched.active)]
     return Used(tuple(uses), tuple(problems))
+
+
+def _overlaps(uses: Sequence[HookUse], active: Sequence[Active]) -> Iterator[Refusal]:
+    asked = {one.hook.name: one.asked for one in active}
+    for found in overlaps(uses):
+        message = f"the hooks '{found.one}' and '{found.other}' both edit {found.what}"
+        yield Refusal(asked[found.other] or asked[found.one], message, "use one of them")
 
 
 def rules(hooks: Mapping[str, Hook]) -> HookRules:
@@ -65,68 +76,6 @@ def _rule(hook: Hook) -> HookRule:
     parameters |= {name: ValueRule("file") for name in data.allow}
     sites = frozenset(data.settings.keys() - set(data.allow))
     return HookRule(hook.name, hook.annotation, hook.switch, parameters, sites)
-
-
-class Values:
-    """What the names in a hook's strings stand for."""
-
-    def __init__(
-        self, hooks: Mapping[str, Hook], annotations: Mapping[str, str], machine: str
-    ) -> None:
-        self._hooks = hooks
-        self._annotations = annotations
-        self._machine = machine
-
-    def parameters(self, hook: Hook) -> dict[str, str]:
-        return {name: self._parameter(hook, name) for name in sorted(hook.data.parameters)}
-
-    def look_up(self, hook: Hook, name: str) -> str | None:
-        """The value of `name` or `hook.name` as `hook` sees it; None if there is no such name."""
-        other, dot, own = name.partition(".")
-        if dot:
-            owner = self._hooks.get(other)
-            return None if owner is None else self.look_up(owner, own)
-        if name in hook.data.parameters:
-            return self._parameter(hook, name)
-        if name in hook.data.settings:
-            return self._setting(hook, name)
-        return self._machine if name == "arch" else None
-
-    def text(self, hook: Hook, text: str, depth: int = _DEPTH) -> str:
-        """`text` with its names replaced; what a user said is never looked into again."""
-
-        def replaced(found: re.Match[str]) -> str:
-            name = found[1]
-            if name.startswith(_NODE):
-                return found[0]
-            value = self.look_up(hook, name)
-            if value is None:
-                return found[0]
-            own = name.rpartition(".")[2]
-            owner = self._hooks.get(name.partition(".")[0], hook) if "." in name else hook
-            is_sites = own in owner.data.settings and depth > 0
-            return self.text(owner, value, depth - 1) if is_sites else value
-
-        return _PLACE.sub(replaced, text)
-
-    def setting(self, hook: Hook, name: str) -> str:
-        return self.text(hook, self._setting(hook, name))
-
-    def holds(self, hook: Hook, when: When) -> bool:
-        for name, wanted in when.items():
-            values = (wanted,) if isinstance(wanted, str) else wanted
-            if self.look_up(hook, name) not in values:
-                return False
-        return True
-
-    def _parameter(self, hook: Hook, name: str) -> str:
-        said = self._annotations.get(f"{hook.annotation}.{name}")
-        return hook.data.parameters[name].default if said is None else said
-
-    def _setting(self, hook: Hook, name: str) -> str:
-        said = self._annotations.get(f"{hook.annotation}.{name}")
-        allowed = said is not None and name in hook.data.allow
-        return said if allowed and said is not None else hook.data.settings[name]
 
 
 def _use(edf: Edf, active: Active, values: Values) -> HookUse:
@@ -199,24 +148,21 @@ def _filled(value: T, text: Callable[[str], str]) -> T:
     return cast("T", result)
 
 
-def _requirements(edf: Edf, active: Active) -> list[Problem]:
-    if not active.hook.data.requires.writable or edf.writable:
-        return []
-    refusal = Refusal(
-        active.asked,
-        f"the hook '{active.hook.name}' ({active.reason}) needs a container that can be written",
-        f"writable is false, {edf.writable_origin}",
-    )
-    return [_problem(edf, refusal)]
+def _requirements(edf: Edf, active: Active) -> Iterator[Refusal]:
+    if active.hook.data.requires.writable and not edf.writable:
+        name, why = active.hook.name, active.reason
+        message = f"the hook '{name}' ({why}) needs a container that can be written"
+        yield Refusal(active.asked, message, f"writable is false, {edf.writable_origin}")
 
 
 def _problem(edf: Edf, refusal: Refusal) -> Problem:
-    origin = next((one.origin for one in edf.annotations if one.key == refusal.key), None)
+    origins = {one.key: one.origin for one in edf.annotations}
+    origin = origins.get(refusal.key) or origins.get(refusal.asked)
     return Problem(
         "error" if refusal.is_error else "warning",
         origin.file if origin else edf.files[-1],
         origin.line if origin else 0,
-        refusal.key,
+        refusal.key or refusal.asked,
         refusal.message,
         refusal.hint,
     )

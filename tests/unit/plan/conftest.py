@@ -9,6 +9,7 @@ from container_engine.cli.context import Context
 from container_engine.cli.prepare import prepare
 from container_engine.plan import memo, quick
 from tests.unit import squashfs
+from tests.unit.catalog.sites import Site
 
 
 class User:
@@ -57,3 +58,8 @@ def user(tmp_path: Path, need_tool: Callable[[str], str]) -> User:
     need_tool("mksquashfs")
     need_tool("unsquashfs")
     return User(tmp_path)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)

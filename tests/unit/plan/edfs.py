@@ -17,7 +17,8 @@ def edf(**values: object) -> Edf:
 
 
 def built(environment: Edf, image: Image = PLAIN, site: SiteConfig | None = None) -> Built:
-    return build(environment, image, Offer(site or SiteConfig(), {}, "x86_64"), "0")
+    offer = Offer(site or SiteConfig(), {}, "x86_64", lambda _directory: None)
+    return build(environment, image, offer, "0")
 
 
 def variable(name: str, op: str = "", word: str = "") -> DeferredVar:

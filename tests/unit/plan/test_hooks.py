@@ -1,5 +1,6 @@
 """Which hooks a plan has, why, and what their data become."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,11 @@ import pytest
 from container_engine.catalog.load import Catalog, load
 from container_engine.edf.model import Annotation, Origin
 from container_engine.plan.hooks import Used, use
+from container_engine.plan.model import HookUse
+from tests.unit.catalog.sites import Site
 from tests.unit.plan.edfs import edf
 
+Entries = Callable[[str], Sequence[str] | None]
 BUILT_IN = str(Path(__file__).parents[3] / "hooks")
 
 
@@ -17,13 +21,17 @@ def catalog() -> Catalog:
     return load([BUILT_IN], [0, Path(__file__).stat().st_uid])
 
 
-def used(catalog: Catalog, **said: str) -> Used:
+def nothing(_directory: str) -> None:
+    """A directory that does not exist on the submit host."""
+
+
+def used(catalog: Catalog, entries: Entries = nothing, /, **said: str) -> Used:
     """Annotations by name below com.hooks, "__" for a dot, on lines 1, 2 …"""
     annotations = tuple(
         Annotation(f"com.hooks.{key.replace('__', '.')}", value, Origin("/e.toml", line))
         for line, (key, value) in enumerate(sorted(said.items()), 1)
     )
-    return use(edf(annotations=annotations), catalog.hooks, "x86_64")
+    return use(edf(annotations=annotations), catalog.hooks, "x86_64", entries)
 
 
 def test_the_built_in_catalog_is_without_fault(catalog: Catalog) -> None:
@@ -70,3 +78,195 @@ def test_an_artifact_takes_the_place_of_the_nodes_network_software(catalog: Cata
     assert by_name["cxi"].libraries == ()
     assert by_name["aws_ofi_nccl"].libraries == ()
     assert by_name["netstack"].mounts[0].source.endswith("/x86_64/latest/shs:13")
+
+
+ARTIFACTS = {"x86_64": ["26.9", "26.10", "26.05.1"], "26.10": ["default", "shs:13.1.0"]}
+
+
+def artifacts(directory: str) -> list[str] | None:
+    return ARTIFACTS.get(directory.rpartition("/")[2])
+
+
+def test_latest_is_the_newest_version(catalog: Catalog) -> None:
+    (netstack,) = chosen(used(catalog, artifacts, netstack__source="artifact"))
+    assert netstack.parameters == {"source": "artifact", "version": "26.10", "name": "default"}
+
+
+def test_an_unknown_version_is_refused_with_those_that_exist(catalog: Catalog) -> None:
+    found = used(catalog, artifacts, netstack__source="artifact", netstack__version="26.11")
+    (problem,) = found.problems
+    assert str(problem) == (
+        "/e.toml:2: com.hooks.netstack.version: there is no '26.11' in"
+        " /opt/container-engine/netstack/x86_64, did you mean '26.10'?"
+    )
+    assert problem.severity == "error"
+    assert problem.hint == "there are 26.10, 26.9, 26.05.1"
+
+
+def test_an_unknown_name_is_refused_with_those_that_exist(catalog: Catalog) -> None:
+    found = used(catalog, artifacts, netstack__source="artifact", netstack__name="shs:14")
+    (problem,) = found.problems
+    assert "there is no 'shs:14' in /opt/container-engine/netstack/x86_64/26.10" in str(problem)
+    assert problem.hint == "there are shs:13.1.0, default"
+
+
+def test_a_variant_has_no_effect_with_an_artifact_and_that_is_said(catalog: Catalog) -> None:
+    found = used(
+        catalog,
+        aws_ofi_nccl__enabled="true",
+        aws_ofi_nccl__variant="cuda12",
+        netstack__source="artifact",
+    )
+    (problem,) = found.problems
+    assert problem.severity == "warning"
+    assert str(problem) == (
+        "/e.toml:2: com.hooks.aws_ofi_nccl.variant: has no effect,"
+        " it only counts if netstack.source is host"
+    )
+
+
+def chosen(found: Used) -> list[HookUse]:
+    """Without what is always there."""
+    return [hook for hook in found.hooks if hook.automatic_when is None]
+
+
+def test_a_hook_that_the_user_turned_off_is_not_implied_and_that_is_said(catalog: Catalog) -> None:
+    found = used(catalog, aws_ofi_nccl__enabled="true", cxi__enabled="false")
+    assert [hook.name for hook in chosen(found)] == ["aws_ofi_nccl"]
+    (problem,) = found.problems
+    assert str(problem) == (
+        "/e.toml:2: com.hooks.cxi.enabled: 'false' although aws_ofi_nccl needs cxi"
+    )
+
+
+def refused(site: Site, **said: str) -> list[str]:
+    found = used(site.load(), **said)
+    return [str(problem) for problem in found.problems if problem.severity == "error"]
+
+
+def test_what_a_hook_implies_implies_further_hooks(site: Site) -> None:
+    site.hook("a", 'implies = ["b"]')
+    site.hook("b", 'implies = ["c"]')
+    site.hook("c")
+    hooks = used(site.load(), a__enabled="true").hooks
+    assert [(hook.name, hook.reason) for hook in hooks] == [
+        ("c", "implied by b"),
+        ("b", "implied by a"),
+        ("a", "com.hooks.a.enabled"),
+    ]
+
+
+def test_a_hook_that_is_on_by_default_can_be_turned_off(site: Site) -> None:
+    site.hook("h", 'default = "on"')
+    (hook,) = used(site.load()).hooks
+    assert (hook.reason, hook.origin) == ("on by default", str(site.own / "h/hook.toml"))
+    assert used(site.load(), h__enabled="false").hooks == ()
+
+
+def test_a_hook_that_the_site_turned_off_is_refused_by_name(site: Site) -> None:
+    site.hook("h", site=False)
+    site.hook("h", "turned_off = true", whole=False)
+    assert refused(site, h__enabled="true") == [
+        "/e.toml:1: com.hooks.h.enabled: the hook 'h' is turned off at this site"
+    ]
+
+
+def test_a_hook_whose_implied_hook_is_turned_off_is_refused(site: Site) -> None:
+    site.hook("a", 'implies = ["b"]')
+    site.hook("b", "turned_off = true")
+    assert refused(site, a__enabled="true") == [
+        "/e.toml:1: com.hooks.a.enabled: needs the hook 'b', which is turned off at this site"
+    ]
+
+
+def test_a_conflict_is_refused_with_both_names(site: Site) -> None:
+    site.hook("a", 'conflicts = ["b"]')
+    site.hook("b")
+    assert refused(site, a__enabled="true", b__enabled="true") == [
+        "/e.toml:1: com.hooks.a.enabled:"
+        " cannot be used together with the hook 'b' (com.hooks.b.enabled)"
+    ]
+    assert refused(site, a__enabled="true") == []
+
+
+def test_a_hook_that_needs_another_one_is_refused_without_it(site: Site) -> None:
+    site.hook("a", 'requires.hooks = ["b"]')
+    site.hook("b")
+    assert refused(site, a__enabled="true") == [
+        "/e.toml:1: com.hooks.a.enabled: needs the hook 'b'"
+    ]
+    assert refused(site, a__enabled="true", b__enabled="true") == []
+
+
+def test_a_hook_that_needs_a_writable_container_is_refused_without(site: Site) -> None:
+    site.hook("h", "requires.writable = true")
+    said = (Annotation("com.hooks.h.enabled", "true", Origin("/e.toml", 1)),)
+    only_read = edf(annotations=said, writable=False, writable_origin=Origin("/e.toml", 9))
+    (problem,) = use(only_read, site.load().hooks, "x86_64", nothing).problems
+    assert "needs a container that can be written" in problem.message
+    assert problem.hint == "writable is false, /e.toml:9"
+    assert refused(site, h__enabled="true") == []
+
+
+def test_a_hook_that_needs_a_glibc_image_has_a_check_of_it_on_the_node(site: Site) -> None:
+    site.hook("h", 'requires.libc = "glibc"')
+    (hook,) = used(site.load(), h__enabled="true").hooks
+    (check,) = hook.checks
+    assert (check.kind, check.severity, check.subject) == ("libc", "fail", "glibc")
+
+
+def test_a_required_parameter_that_is_missing_is_named(site: Site) -> None:
+    site.hook("h", '[parameters.p]\nhelp = "a port"\nrequired = true')
+    assert refused(site, h__enabled="true") == [
+        "/e.toml:1: com.hooks.h.p: the hook 'h' needs it, and it is not set: a port"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "what"),
+    [
+        (
+            'mounts = [{ source = "/a", target = "/x" }]',
+            'mounts = [{ source = "/x" }]',
+            "the path /x",
+        ),
+        ('env.V = "1"', 'env.V = "2"', "the variable V"),
+        (
+            'devices = [{ path = "/dev/x" }]',
+            'devices = [{ path = "/dev/x", permissions = "r" }]',
+            "the device /dev/x",
+        ),
+    ],
+)
+def test_two_hooks_that_edit_one_thing_are_refused(
+    site: Site, one: str, other: str, what: str
+) -> None:
+    site.hook("a", f"[edits.e]\n{one}")
+    site.hook("b", f"[edits.e]\n{other}")
+    assert refused(site, a__enabled="true", b__enabled="true") == [
+        f"/e.toml:2: com.hooks.b.enabled: the hooks 'a' and 'b' both edit {what}"
+    ]
+    assert refused(site, a__enabled="true") == []
+
+
+def test_what_a_user_says_is_not_looked_into_again(site: Site) -> None:
+    site.hook(
+        "h",
+        'settings.secret = "/root"\n[parameters.p]\nhelp = "h"\n[edits.e]\nsearch = ["/a/{p}"]',
+    )
+    (hook,) = used(site.load(), h__enabled="true", h__p="{secret}").hooks
+    assert hook.search == ("/a/{secret}",)
+
+
+def test_settings_may_use_each_other_and_a_circle_of_them_ends(site: Site) -> None:
+    site.hook("h", 'settings.a = "{b}/a"\nsettings.b = "/b"\n[edits.e]\nsearch = ["{a}"]')
+    site.hook("c", 'settings.a = "{a}/a"\n[edits.e]\nsearch = ["{a}"]')
+    hooks = used(site.load(), h__enabled="true", c__enabled="true").hooks
+    assert hooks[1].search == ("/b/a",)
+    assert hooks[0].search[0].startswith("{a}")
+
+
+def test_what_only_the_node_knows_stays_for_it(site: Site) -> None:
+    site.hook("h", '[edits.e]\nsearch = ["/run/{node.uid}"]')
+    (hook,) = used(site.load(), h__enabled="true").hooks
+    assert hook.search == ("/run/{node.uid}",)

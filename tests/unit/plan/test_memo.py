@@ -84,6 +84,45 @@ def test_a_memo_ends_with(user: User, change: Change) -> None:
     assert user.recalled() is None
 
 
+HOOK = 'summary = "s"\nhelp = "h"\ndefault = "on"\n'
+HOOK_CHANGES: dict[str, Callable[[Path], object]] = {
+    "a file changed": lambda catalog: (catalog / "h/hook.toml").write_text(
+        HOOK + 'release = "2"\n'
+    ),
+    "a hook added": lambda catalog: (catalog / "new").mkdir(),
+    "a file added to a hook": lambda catalog: (catalog / "h/program").touch(),
+    "a hook removed": lambda catalog: (catalog / "h").rename(catalog.parent / "gone"),
+    "the directory removed": lambda catalog: catalog.rename(catalog.parent / "gone"),
+    "others may write a file": lambda catalog: (catalog / "h/hook.toml").chmod(0o666),
+}
+
+
+@pytest.mark.parametrize("change", HOOK_CHANGES.values(), ids=HOOK_CHANGES.keys())
+def test_a_memo_ends_when_the_sites_hooks_change(
+    user: User, change: Callable[[Path], object]
+) -> None:
+    catalog = user.home / "hooks.d"
+    (catalog / "h").mkdir(parents=True)
+    (catalog / "h/hook.toml").write_text(HOOK)
+    _write_site_file(user)
+    site = user.prefix / "etc/container-engine/site.toml"
+    site.write_text(f'hook_catalog = ["{catalog}"]\n')
+    assert '"name":"h"' in user.plan()
+    assert user.recalled() is not None
+    change(catalog)
+    assert user.recalled() is None
+
+
+def test_a_memo_ends_when_the_site_begins_to_have_hooks(user: User) -> None:
+    _write_site_file(user)
+    site = user.prefix / "etc/container-engine/site.toml"
+    site.write_text(f'hook_catalog = ["{user.home}/hooks.d"]\n')
+    user.plan()
+    assert user.recalled() is not None
+    (user.home / "hooks.d").mkdir()
+    assert user.recalled() is None
+
+
 def test_a_memo_does_not_depend_on_a_variable_that_no_file_names(user: User) -> None:
     user.plan()
     user.env["LINES"] = "25"

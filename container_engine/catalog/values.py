@@ -1,0 +1,92 @@
+"""What the names in a hook's strings stand for. Pure.
+
+`{name}` is a parameter or setting of the hook, `{hook.name}` one of another hook, `{arch}` the
+machine, `{here}` the directory of the hook.toml; `{node.name}` stays for the node.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from container_engine.catalog.load import Hook
+    from container_engine.catalog.model import When
+
+PLACE = re.compile(r"\{([a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)?)\}")
+NODE = "node."
+# settings may use each other, and a site that makes a circle of them shall not hang a launch
+_DEPTH = 4
+
+
+class Values:
+    """What the names in a hook's strings stand for."""
+
+    def __init__(
+        self, hooks: Mapping[str, Hook], annotations: Mapping[str, str], machine: str
+    ) -> None:
+        self._hooks = hooks
+        self._annotations = annotations
+        self._machine = machine
+        self._chosen: dict[str, str] = {}
+
+    def choose(self, hook: Hook, name: str, value: str) -> None:
+        """Puts a value in the place of one that only stands for another, such as `latest`."""
+        self._chosen[f"{hook.annotation}.{name}"] = value
+
+    def parameters(self, hook: Hook) -> dict[str, str]:
+        return {name: self._parameter(hook, name) for name in sorted(hook.data.parameters)}
+
+    def look_up(self, hook: Hook, name: str) -> str | None:
+        """The value of `name` or `hook.name` as `hook` sees it; None if there is no such name."""
+        other, dot, own = name.partition(".")
+        if dot:
+            owner = self._hooks.get(other)
+            return None if owner is None else self.look_up(owner, own)
+        if name in hook.data.parameters:
+            return self._parameter(hook, name)
+        if name in hook.data.settings:
+            return self._setting(hook, name)
+        if name == "here":
+            return posixpath.dirname(hook.file)
+        return self._machine if name == "arch" else None
+
+    def text(self, hook: Hook, text: str, depth: int = _DEPTH) -> str:
+        """`text` with its names replaced; what a user said is never looked into again."""
+
+        def replaced(found: re.Match[str]) -> str:
+            name = found[1]
+            if name.startswith(NODE):
+                return found[0]
+            value = self.look_up(hook, name)
+            if value is None:
+                return found[0]
+            own = name.rpartition(".")[2]
+            owner = self._hooks[name.partition(".")[0]] if "." in name else hook
+            is_sites = own in owner.data.settings and depth > 0
+            return self.text(owner, value, depth - 1) if is_sites else value
+
+        return PLACE.sub(replaced, text)
+
+    def setting(self, hook: Hook, name: str) -> str:
+        return self.text(hook, self._setting(hook, name))
+
+    def holds(self, hook: Hook, when: When) -> bool:
+        for name, wanted in when.items():
+            values = (wanted,) if isinstance(wanted, str) else wanted
+            if self.look_up(hook, name) not in values:
+                return False
+        return True
+
+    def _parameter(self, hook: Hook, name: str) -> str:
+        key = f"{hook.annotation}.{name}"
+        said = self._chosen.get(key, self._annotations.get(key))
+        return hook.data.parameters[name].default if said is None else said
+
+    def _setting(self, hook: Hook, name: str) -> str:
+        said = self._annotations.get(f"{hook.annotation}.{name}")
+        allowed = said is not None and name in hook.data.allow
+        return said if allowed and said is not None else hook.data.settings[name]

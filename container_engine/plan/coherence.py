@@ -1,0 +1,159 @@
+"""Whether the hooks of a catalog fit together, for `ce hooks check` and for every launch. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from container_engine.catalog.load import Fault
+from container_engine.catalog.values import NODE, PLACE, Values
+from container_engine.edf.hookvalues import judge_value
+from container_engine.edf.nearest import nearest
+from container_engine.plan.hooks import rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from container_engine.catalog.load import Hook
+
+
+_ORDERS = ("implies", "after")
+
+
+def faults(hooks: Mapping[str, Hook]) -> tuple[Fault, ...]:
+    """What no single hook.toml shows, and what the format alone does not forbid."""
+    found: list[Fault] = []
+    values = Values(hooks, {}, "")
+    for hook in hooks.values():
+        found += _unknown_hooks(hook, hooks)
+        found += _defaults(hook)
+        found += _names(hook, values)
+        found += _programs(hook, hooks)
+        if hook.data.profile and hook.data.profile not in hook.data.profiles:
+            known = ", ".join(hook.data.profiles)
+            message = f"profile: there is no profile '{hook.data.profile}'"
+            found.append(Fault(hook.file, message, f"there are {known}" if known else None))
+    found += _shared_annotations(hooks)
+    for key in _ORDERS:
+        found += _cycles(hooks, key)
+    return tuple(found)
+
+
+def _unknown_hooks(hook: Hook, hooks: Mapping[str, Hook]) -> Iterator[Fault]:
+    data = hook.data
+    for key, names in (
+        ("implies", data.implies),
+        ("conflicts", data.conflicts),
+        ("after", data.after),
+        ("requires.hooks", data.requires.hooks),
+    ):
+        for name in names:
+            if name not in hooks:
+                meant = nearest(name, hooks)
+                hint = f"did you mean '{meant}'?" if meant else None
+                yield Fault(hook.file, f"{key}: there is no hook '{name}'", hint)
+
+
+def _defaults(hook: Hook) -> Iterator[Fault]:
+    (rule,) = rules({hook.name: hook})
+    for name, parameter in hook.data.parameters.items():
+        if name in hook.data.settings:
+            yield Fault(hook.file, f"'{name}' is both a parameter and a setting")
+        for key, values in (("default", (parameter.default,)), ("values", parameter.values)):
+            for value in filter(None, values):
+                doubt = judge_value(value, rule.parameters[name])
+                if doubt:
+                    yield Fault(hook.file, f"parameters.{name}.{key}: {doubt.message}", doubt.hint)
+    for name in hook.data.allow:
+        if name not in hook.data.settings:
+            yield Fault(hook.file, f"allow: there is no setting '{name}'")
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _strings(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _strings(item)
+
+
+def _names(hook: Hook, values: Values) -> Iterator[Fault]:
+    """Names in strings, and in conditions, that stand for nothing."""
+    dumped = hook.data.model_dump(include={"edits", "services", "checks", "settings"})
+    texts = [*_strings(dumped), *(one.values_in for one in hook.data.parameters.values())]
+    names = {name: f"{{{name}}}" for text in texts for name in PLACE.findall(text)}
+    data = hook.data
+    conditions = [
+        *(edit.when for edit in data.edits.values()),
+        *(service.when for service in data.services.values()),
+        *(check.when for check in data.checks.values()),
+        *(parameter.when for parameter in data.parameters.values()),
+    ]
+    names |= {name: f"when: '{name}'" for when in conditions for name in when}
+    for name, shown in names.items():
+        if not name.startswith(NODE) and values.look_up(hook, name) is None:
+            yield Fault(hook.file, f"{shown} is neither a parameter nor a setting")
+
+
+def _programs(hook: Hook, hooks: Mapping[str, Hook]) -> Iterator[Fault]:
+    """Programs that an annotation of a user could choose."""
+    programs = [("services", one.command[0]) for one in hook.data.services.values()]
+    programs += [("services", one.stop[0]) for one in hook.data.services.values() if one.stop]
+    programs += [("hooks", one.path) for edit in hook.data.edits.values() for one in edit.hooks]
+    for key, program in programs:
+        for name in sorted(_users_names(hook, hooks, program)):
+            message = (
+                f"{key}: '{program}': users must not choose a program, and {{{name}}} is theirs"
+            )
+            yield Fault(hook.file, message)
+
+
+def _users_names(hook: Hook, hooks: Mapping[str, Hook], text: str, depth: int = 4) -> set[str]:
+    """The names in `text`, and in the settings that it uses, whose values a user can set."""
+    found: set[str] = set()
+    for name in PLACE.findall(text):
+        owner, own = hook, name
+        if "." in name:
+            first, _, own = name.partition(".")
+            owner = hooks.get(first, hook)
+        if own in owner.data.parameters or own in owner.data.allow:
+            found.add(name)
+        elif own in owner.data.settings and depth:
+            found |= _users_names(owner, hooks, owner.data.settings[own], depth - 1)
+    return found
+
+
+def _shared_annotations(hooks: Mapping[str, Hook]) -> Iterator[Fault]:
+    seen: dict[str, Hook] = {}
+    for hook in hooks.values():
+        other = seen.setdefault(hook.switch, hook)
+        if other is not hook:
+            yield Fault(hook.file, f"has the annotation {hook.switch}, as the hook '{other.name}'")
+
+
+def _cycles(hooks: Mapping[str, Hook], key: str) -> Iterator[Fault]:
+    """Each cycle once, named by its hooks."""
+    done: set[str] = set()
+    for start in sorted(hooks):
+        above: list[str] = []
+        cycle = _cycle(hooks, key, start, above, done)
+        if cycle:
+            chain = " -> ".join((*cycle, cycle[0]))
+            yield Fault(hooks[cycle[0]].file, f"{key}: goes in a circle: {chain}")
+
+
+def _cycle(
+    hooks: Mapping[str, Hook], key: str, name: str, above: list[str], done: set[str]
+) -> list[str]:
+    if name in above:
+        return above[above.index(name) :]
+    if name in done or name not in hooks:
+        return []
+    done.add(name)
+    for other in getattr(hooks[name].data, key):
+        cycle = _cycle(hooks, key, other, [*above, name], done)
+        if cycle:
+            return cycle
+    return []

@@ -1,0 +1,72 @@
+"""What a hook's parameters come to, as far as it depends on others or on directories. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from container_engine.catalog.match import Refusal
+from container_engine.edf.nearest import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import TypeAlias
+
+    from container_engine.catalog.match import Active
+    from container_engine.catalog.model import Parameter
+    from container_engine.catalog.values import Values
+
+    # the names in a directory; None if it cannot be read here, and so may be there on the nodes
+    Entries: TypeAlias = Callable[[str], Sequence[str] | None]
+
+LATEST = "latest"
+_SHOWN = 20
+
+
+def settle(
+    active: Active, values: Values, annotations: Mapping[str, str], entries: Entries
+) -> Iterator[Refusal]:
+    """Puts real names in the place of `latest`, and yields what is wrong with the parameters."""
+    hook = active.hook
+    for name, parameter in hook.data.parameters.items():
+        key = f"{hook.annotation}.{name}"
+        if not values.holds(hook, parameter.when):
+            if key in annotations:
+                yield Refusal(key, f"has no effect, {_only(parameter)}", None, is_error=False)
+        elif parameter.required and not annotations.get(key):
+            message = f"the hook '{hook.name}' needs it, and it is not set: {parameter.help}"
+            yield Refusal(key, message, f'write {key} = "..."', asked=active.asked)
+        elif parameter.values_in:
+            yield from _listed(active, name, values, entries)
+
+
+def _only(parameter: Parameter) -> str:
+    wanted = (
+        f"{name} is {value if isinstance(value, str) else ' or '.join(value)}"
+        for name, value in parameter.when.items()
+    )
+    return f"it only counts if {' and '.join(wanted)}"
+
+
+def _listed(active: Active, name: str, values: Values, entries: Entries) -> Iterator[Refusal]:
+    """A value must be an entry of a directory, if that can be seen here."""
+    hook = active.hook
+    directory = values.text(hook, hook.data.parameters[name].values_in)
+    known = entries(directory)
+    value = values.look_up(hook, name) or ""
+    if known is None or value in known:
+        return
+    if value == LATEST and known:
+        values.choose(hook, name, max(known, key=_version))
+        return
+    meant = nearest(value, known)
+    suggestion = f", did you mean '{meant}'?" if meant else ""
+    shown = sorted(known, key=_version, reverse=True)[:_SHOWN]
+    message = f"there is no '{value}' in {directory}{suggestion}"
+    hint = f"there are {', '.join(shown)}" if shown else "the directory is empty"
+    yield Refusal(f"{hook.annotation}.{name}", message, hint, asked=active.asked)
+
+
+def _version(name: str) -> list[tuple[int, str]]:
+    """26.10 is later than 26.9."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
