@@ -40,18 +40,20 @@ class Checked:
 def check(data: dict[str, Any], report: Report) -> Checked:
     """The values of a file that have the right types; every other one is reported."""
     _check_places(data, report)
+    known = {key: value for key, value in data.items() if key in KEYS}
+    # not left to pydantic: a file of nothing but unknown keys would cost it seconds
+    for key in data:
+        if key not in known:
+            _unknown_key(key, report)
     try:
-        return Checked(Document.model_validate(data), {})
+        return Checked(Document.model_validate(known), {})
     except ValidationError as error:
         faults = error.errors(include_url=False, include_context=False)
     bad: set[Path] = set()
     for fault in faults:
         bad.add(fault["loc"])
-        if fault["type"] == "extra_forbidden":
-            _unknown_key(str(fault["loc"][0]), report)
-        else:
-            _wrong_type(fault["loc"], fault["input"], report)
-    return _without(data, bad)
+        _wrong_type(fault["loc"], fault["input"], report)
+    return _without(known, bad)
 
 
 def _without(data: dict[str, Any], bad: set[Path]) -> Checked:

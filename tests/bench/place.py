@@ -55,6 +55,11 @@ class Place:
         return self.dir / "bundle"
 
     @property
+    def four_levels(self) -> Path:
+        """An EDF whose base has a base whose base is the environment that all else uses."""
+        return self.dir / "levels" / "1.toml"
+
+    @property
     def node(self) -> Path:
         return self.prefix / "libexec" / "container-engine" / "node"
 
@@ -75,10 +80,20 @@ def place(layout: Layout) -> Iterator[Place]:
         _command("unsquashfs", "-q", "-n", "-d", str(here.root), str(here.image))
         for directory in (here.session, here.bundle, here.podman / "home", here.podman / "xdg"):
             directory.mkdir(mode=0o700, parents=True)
+        _write_levels(here.four_levels.parent)
         (here.bundle / "config.json").write_text(json.dumps(_oci_configuration(here)))
         for path in (here.dir, *here.dir.rglob("*")):
             os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
         yield here
+
+
+def _write_levels(directory: Path) -> None:
+    directory.mkdir()
+    for level, base in enumerate(("${EDF_DIR}/2.toml", "${EDF_DIR}/3.toml", ENVIRONMENT), start=1):
+        env = "".join(f'LEVEL_{level}_{i} = "${{HOME}}/{i}"\n' for i in range(20))
+        mounts = f'mounts = ["/tmp:/level-{level}", "${{HOME}}:/home-{level}:ro"]'
+        text = f'base_environment = "{base}"\n{mounts}\n[env]\n{env}'
+        (directory / f"{level}.toml").write_text(text)
 
 
 def _command(*argv: str) -> None:

@@ -15,6 +15,7 @@ _BUDGET_MS = 60
 
 def measure(user: User, here: Place, rounds: int) -> list[Row]:
     plan = [str(here.plan), "--for", "srun", "--", ENVIRONMENT]
+    levels = [*plan[:-1], str(here.four_levels)]
     # with no place for memos every plan is made anew
     forgetful = {"XDG_CACHE_HOME": "/proc/none"}
     python = [str(here.prefix / "bin" / "python3"), "-ISE", "-c", "pass"]
@@ -22,14 +23,19 @@ def measure(user: User, here: Place, rounds: int) -> list[Row]:
         "python": lambda: user.run(python),
         "warm": lambda: user.run(plan),
         "cold": lambda: user.run(plan, forgetful),
+        "warm, four levels": lambda: user.run(levels),
+        "cold, four levels": lambda: user.run(levels, forgetful),
     }
     measured = interleave(ways, rounds)
     bare = ("python3 -ISE -c pass", measured["python"])
     warm = duration("planning, remembered", measured["warm"])
+    deep = duration("planning, remembered, four levels", measured["warm, four levels"])
     return [
         Row(**{**vars(warm), "budget": _BUDGET_MS}),
+        Row(**{**vars(deep), "budget": _BUDGET_MS}),
         duration("planning, remembered, beside bare Python", measured["warm"], against=bare),
         duration("planning, anew (pydantic)", measured["cold"], against=bare),
+        duration("planning, anew, four levels", measured["cold, four levels"], against=bare),
         *(_planners(nodes, user, here) for nodes in (1, 2)),
     ]
 
