@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from container_engine.errors import CeError, UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from container_engine.edf.model import Problem
+
+
+_COLOURS = {"error": "1;31", "internal error": "1;31", "warning": "1;33", "hint": "36"}
 
 
 class RefusedError(UserError):
@@ -50,8 +55,21 @@ def of_warning(message: str) -> str:
 def say(text: str) -> None:
     """Prints what the functions above made. A stderr that nobody reads is no error."""
     with contextlib.suppress(OSError, ValueError):
-        sys.stderr.write(text)
+        sys.stderr.write(_coloured(text) if wants_colour(sys.stderr, os.environ) else text)
         sys.stderr.flush()
+
+
+def wants_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:
+    """Whether somebody looks at the stream who has not asked for plain text (no-color.org)."""
+    plain = environment.get("NO_COLOR") or environment.get("TERM", "dumb") == "dumb"
+    return not plain and stream.isatty()
+
+
+def _coloured(text: str) -> str:
+    for kind, colour in _COLOURS.items():
+        word = f"ce: {kind}:"
+        text = re.sub(f"^{word}", f"\033[{colour}m{word}\033[0m", text, flags=re.MULTILINE)
+    return text
 
 
 def say_progress(message: str) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.cli.main import VERBS, main
+from container_engine.cli.main import main
+from container_engine.cli.verbs import VERBS
 
 PAGE = Path(__file__).parents[2] / "docs" / "man" / "ce.1"
 OPTION = re.compile(r"(?<![\w-])(--?[a-z][a-z-]*)")

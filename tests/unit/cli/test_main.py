@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from container_engine.cli import pulling, remembered
 from container_engine.cli.main import main
+from container_engine.cli.verbs import VERBS
 from container_engine.images.importing import Pull
 from tests.unit import squashfs
 from tests.unit.cli.conftest import Installed
@@ -32,10 +34,43 @@ def test_the_overview_is_printed_in_any_locale(installed: Installed) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_ce_alone_and_its_help_name_every_verb(installed: Installed) -> None:
+    for words in ([], ["--help"]):
+        said = installed.ce(*words).stdout
+        assert re.findall(r"^  ce (\S+) ", said, re.MULTILINE).count("run") == 1
+        for verb, about in VERBS.items():
+            assert verb == "run" or f"  ce {verb:<11}{about.help}\n" in said
+
+
+@pytest.mark.parametrize(
+    ("terminal", "environment", "coloured"),
+    [
+        (True, {"TERM": "xterm"}, True),
+        (True, {"TERM": "xterm", "NO_COLOR": ""}, True),
+        (True, {"TERM": "xterm", "NO_COLOR": "1"}, False),
+        (True, {"TERM": "dumb"}, False),
+        (True, {}, False),
+        (False, {"TERM": "xterm"}, False),
+    ],
+)
+def test_colours_are_for_people_who_want_them(
+    installed: Installed, terminal: bool, environment: dict[str, str], coloured: bool
+) -> None:
+    """script(1) gives the command a terminal and keeps what it printed."""
+    words = [str(installed.prefix / "bin/ce"), "plan", "nowhere"]
+    if terminal:
+        words = ["script", "-qec", " ".join(words), "/dev/null"]
+    done = installed.run(*words, env=environment)
+    red = "\033[1;31mce: error:\033[0m nowhere: no environment"
+    plain = "ce: error: nowhere: no environment"
+    assert (red if coloured else plain) in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["frobnicate"], "ce: error: argument VERB: invalid choice: 'frobnicate'"),
+        (["frobnicate"], "ce: error: unknown verb 'frobnicate'"),
+        (["explian", "e"], "ce: error: unknown verb 'explian', did you mean 'explain'?"),
         (["plan"], "ce: error: the following arguments are required: NAME"),
         (["plan", "--wrong", "e"], "ce: error: unrecognized arguments: --wrong"),
         (["run", "e"], "ce: error: run: no command is given"),

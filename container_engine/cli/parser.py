@@ -1,0 +1,65 @@
+"""The command line of `ce`: one parser for all verbs."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+from container_engine import __version__
+from container_engine.cli import messages
+from container_engine.cli.verbs import VERBS, overview
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+PROBLEM, USAGE = 1, 2
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong as all of `ce` does: one line, and what to do about it."""
+
+    def error(self, message: str) -> NoReturn:
+        messages.say(f"ce: error: {message}\nce: hint: '{self.prog} --help' says how to use it\n")
+        sys.exit(USAGE)
+
+    def format_help(self) -> str:
+        return super().format_help().replace("positional arguments:", "arguments:", 1)
+
+
+class _Whole(Parser):
+    def _check_value(self, action: argparse.Action, value: str) -> None:
+        if action.dest == "verb" and value not in VERBS:
+            from container_engine.edf.nearest import nearest
+
+            meant = nearest(value, VERBS)
+            suggestion = f", did you mean '{meant}'?" if meant else ""
+            raise argparse.ArgumentError(None, f"unknown verb '{value}'{suggestion}")
+        super()._check_value(action, value)
+
+    def format_help(self) -> str:
+        formatter = self._get_formatter()
+        formatter.start_section("Options")
+        formatter.add_arguments(a for a in self._actions if a.option_strings)
+        formatter.end_section()
+        return f"{overview()}\n{formatter.format_help()}"
+
+
+def build(chosen: Iterable[str] = VERBS) -> argparse.ArgumentParser:
+    """A parser that knows all verbs, and of the `chosen` ones also their arguments.
+
+    Only the modules of those are imported.
+    """
+    parser = _Whole(prog="ce")
+    parser.add_argument("--version", action="version", version=f"ce {__version__}")
+    parser.add_argument("--site", metavar="FILE", help=argparse.SUPPRESS)
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
+    for name, verb in VERBS.items():
+        description = f"{verb.help[0].upper()}{verb.help[1:]}."
+        own = verbs.add_parser(name, help=verb.help, description=description)
+        if name in chosen:
+            module = importlib.import_module(f"container_engine.cli.{verb.module}")
+            own.set_defaults(execute=module.execute, failure=PROBLEM)
+            module.configure(own)
+    return parser

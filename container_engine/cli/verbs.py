@@ -1,0 +1,66 @@
+"""The verbs of `ce`: what there is, in which order people are told of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Verb(NamedTuple):
+    """A module of this package, imported only when its verb is used.
+
+    It offers configure(parser), which may set the default `failure` (the exit code of a CeError,
+    else 1), and execute(arguments, context), which returns the exit code or raises CeError.
+    """
+
+    module: str
+    help: str
+
+
+VERBS = {
+    "validate": Verb("validate", "check an environment and report every problem"),
+    "plan": Verb("plan", "show what a launch would do"),
+    "run": Verb("run", "run a command in a container, here"),
+    "render": Verb("render", "print the effective environment"),
+    "explain": Verb("explain", "say for each value which line it comes from"),
+    "diff": Verb("diff", "show what two environments do differently"),
+    "lint": Verb("lint", "give advice on an environment"),
+    "init": Verb("init", "write a commented environment to begin with"),
+    "schema": Verb("schema", "print the JSON Schema of a format"),
+    "import": Verb("importing", "make an image of what a registry or another tool has"),
+    "pull": Verb("pull", "get an image from its registry, if there is a newer one"),
+    "images": Verb("images", "list what the image stores have"),
+    "rmi": Verb("rmi", "remove an image from your store"),
+    "gc": Verb("gc", "make room in your store"),
+    "store": Verb("store", "check or repair your store"),
+    "doctor": Verb("doctor", "find out whether containers can be had here, and why not"),
+    "version": Verb("version", "print the version"),
+}
+
+_GROUPS = {
+    "Environments": ("init", "validate", "plan", "explain", "render", "diff", "lint"),
+    "Images": ("pull", "import", "images", "rmi", "gc", "store"),
+    "This host and site": ("doctor", "config", "schema", "completion", "version"),
+}
+_HEAD = """\
+ce runs commands in containers that a file describes (an environment, NAME.toml).
+
+  srun --environment=NAME ...   run every task of a Slurm step in it
+  ce run NAME -- COMMAND        run one command in it, here
+"""
+_TAIL = """\
+
+NAME is looked for in EDF_PATH (else ~/.edf), then among the site's; a path begins with / or ./
+'ce VERB --help' says more about one of them.
+"""
+
+
+def overview() -> str:
+    """What `ce` alone prints: every verb with a line of its own."""
+    named = {verb for verbs in _GROUPS.values() for verb in verbs} | {"run"}
+    others = tuple(verb for verb in VERBS if verb not in named)
+    groups = _GROUPS | ({"More": others} if others else {})
+    text = _HEAD
+    for title, verbs in groups.items():
+        text += f"\n{title}:\n"
+        text += "".join(f"  ce {verb:<11}{VERBS[verb].help}\n" for verb in verbs if verb in VERBS)
+    return text + _TAIL
