@@ -15,7 +15,8 @@ class HookEdits:
     """The sum of all hooks.
 
     `tree` are the hooks that need to see the image's files, `operations` what the guard does
-    between the image's overlay and Podman; `warnings` are lines for the user.
+    between the image's overlay and Podman. `per_task` names for a variable the task's own one that
+    it is copied from. `warnings` are lines for the user.
     """
 
     def __init__(self, libexec: str) -> None:
@@ -25,6 +26,7 @@ class HookEdits:
         self.binds: list[Bind] = []
         self.env: dict[str, str | None] = {}
         self.prepend: dict[str, list[str]] = {}
+        self.per_task: dict[str, str] = {}
         self.services: list[dict[str, Any]] = []
         self.oci_hooks: list[Mapping[str, Any]] = []
         self.tree: list[Mapping[str, Any]] = []

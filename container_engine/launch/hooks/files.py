@@ -7,7 +7,7 @@ import stat
 
 from container_engine.launch.failure import LaunchError
 from container_engine.launch.hooks.pattern import expand, has_wildcard
-from container_engine.launch.hooks.words import fill
+from container_engine.launch.hooks.words import fill, known
 from container_engine.launch.podman import Bind
 
 TYPE_CHECKING = False
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 def add_devices(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str]) -> None:
     """Raises LaunchError for one that is missing and not optional."""
     for device in hook.get("devices", ()):
+        if device.get("optional") and not known(device["path"], node):
+            continue
         wanted = fill(device["path"], hook, node)
         found = [path for path in expand(wanted) if _is_device(path)]
         if not found and not device.get("optional"):
@@ -32,6 +34,8 @@ def add_devices(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, st
 def add_mounts(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str]) -> None:
     """Raises LaunchError for a source that is missing and not optional."""
     for mount in hook.get("mounts", ()):
+        if mount.get("optional") and not known(mount["source"], node):
+            continue
         source = fill(mount["source"], hook, node)
         found = expand(source)
         if not found and not mount.get("optional"):

@@ -13,11 +13,20 @@ if TYPE_CHECKING:
     from typing import Any
 
 _BEGIN, _END = "{node.", "}"
+_VARIABLES = {
+    "user": "USER",
+    "home": "HOME",
+    "job": "SLURM_JOB_ID",
+    "step": "SLURM_STEP_ID",
+    # given to the launcher by the plugin; absent without Slurm
+    "spool": "CE_SPOOL_DIR",
+}
 
 
 def fill(text: str, hook: Mapping[str, Any], node: Mapping[str, str]) -> str:
-    """The text with each `{node.NAME}` replaced: uid, gid, name and arch of the node, else the
-    step's variable NAME. Raises LaunchError for a variable that the step does not have.
+    """The text with each `{node.NAME}` replaced.
+
+    Raises LaunchError for one that this step does not have.
     """
     if _BEGIN not in text:
         return text
@@ -25,24 +34,33 @@ def fill(text: str, hook: Mapping[str, Any], node: Mapping[str, str]) -> str:
     name, end, after = rest.partition(_END)
     if not end:
         return text
-    return before + _value(name, hook, node) + fill(after, hook, node)
+    value = _value(name, node)
+    if value is None:
+        raise LaunchError(
+            f"hook {hook['name']}: '{text}' needs {{node.{name}}}, which this step does not have"
+            f" ({hook['file']})"
+        )
+    return before + value + fill(after, hook, node)
 
 
-def _value(name: str, hook: Mapping[str, Any], node: Mapping[str, str]) -> str:
+def known(text: str, node: Mapping[str, str]) -> bool:
+    """Whether this step has all that `fill` would look up."""
+    names = (part.partition(_END)[0] for part in text.split(_BEGIN)[1:])
+    return all(_value(name, node) is not None for name in names)
+
+
+def _value(name: str, node: Mapping[str, str]) -> str | None:
+    if name in _VARIABLES:
+        return node.get(_VARIABLES[name])
     if name == "uid":
         return str(os.getuid())
     if name == "gid":
         return str(os.getgid())
     if name == "arch":
         return os.uname().machine
-    if name == "name":
+    if name == "host":
         return node.get("SLURMD_NODENAME") or os.uname().nodename
-    if name not in node:
-        raise LaunchError(
-            f"hook {hook['name']}: the variable {name} does not exist in this step, and the hook"
-            f" needs it ({hook['file']})"
-        )
-    return node[name]
+    return node.get(name)
 
 
 def applies(hook: Mapping[str, Any], node: Mapping[str, str]) -> bool:

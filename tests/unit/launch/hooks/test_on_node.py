@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -161,14 +162,21 @@ def test_only_hooks_change_what_slurm_says() -> None:
 
 
 def test_the_nodes_own_words_are_filled_in() -> None:
-    words = hook(env={"A": "{node.MY}/{node.uid}/x", "B": "{other}"})
-    import os
-
-    assert settings(words, node={"MY": "m"}) == {"A": f"m/{os.getuid()}/x", "B": "{other}"}
-    with pytest.raises(
-        LaunchError, match=r"^hook cxi: the variable MY does not exist in this step"
-    ):
+    words = hook(env={"A": "{node.job}/{node.uid}/x", "B": "{other}"})
+    assert settings(words, node={"SLURM_JOB_ID": "7"}) == {
+        "A": f"7/{os.getuid()}/x",
+        "B": "{other}",
+    }
+    with pytest.raises(LaunchError, match=r"^hook cxi: '\{node.job\}/\{node.uid\}/x' needs"):
         settings(words)
+
+
+def test_what_is_optional_may_need_words_that_a_step_does_not_have(tmp_path: Path) -> None:
+    spool = [mount("{node.spool}", "/x", optional=True)]
+    assert mounts(hook(mounts=spool)) == []
+    whole = container()
+    on_node(hook(mounts=spool), node={"CE_SPOOL_DIR": str(tmp_path)}).join(whole, PATHS)
+    assert [bind.source for bind in whole.mounts] == [str(tmp_path)]
 
 
 def test_an_automatic_hook_applies_where_its_variable_is() -> None:
