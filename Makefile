@@ -48,6 +48,11 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.build
 
 install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-engine); DESTDIR for packages
 	@install -D -m 0644 docs/man/ce.1 $(ROOT)/share/man/man1/ce.1
+	@rm -rf $(ROOT)/share/container-engine/hooks
+	@set -e; for file in $$(cd hooks && find . -mindepth 2 -type f ! -name '*.md'); do \
+		mode=0644; [ ! -x hooks/$$file ] || mode=0755; \
+		install -D -m $$mode hooks/$$file $(ROOT)/share/container-engine/hooks/$$file; \
+	done
 	@$(MAKE) -s -C spank_plugin install PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
 	@set -e; for script in $(SCRIPTS); do \
 		name=$$(basename $$script _script.py.in); \
