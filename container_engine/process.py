@@ -132,6 +132,14 @@ def shown(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> None
         pass
 
 
+def into_file(argv: Sequence[str], env: Mapping[str, str], timeout_s: float, path: str) -> None:
+    """Runs a program whose output, of both kinds, goes to the file `path`. Raises as `output`."""
+    with open(path, "wb") as file:
+        number = file.fileno()
+        with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=number, stderr=number):
+            pass
+
+
 def feed(
     argv: Sequence[str],
     env: Mapping[str, str],

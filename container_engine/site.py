@@ -16,6 +16,50 @@ SYSTEM_FILE = "/etc/container-engine/site.toml"
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
+class Policy(BaseModel):
+    """Which images the site wants to be used. It keeps people from mistakes: it is no boundary."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    allowed_images: tuple[str, ...] = Field(
+        (),
+        description="patterns; those with a leading / are for files, the others for references; "
+        "where there is none of a kind, all of that kind are allowed",
+        examples=[["nvcr.io", "docker.io/library/*", "/apps/images"]],
+    )
+    denied_images: tuple[str, ...] = Field(
+        (),
+        description="patterns of what is refused although it is allowed",
+        examples=[["*:latest"]],
+    )
+    max_image_size: str = Field(
+        "",
+        pattern=r"^([0-9]+[KMGT]?)?$",
+        description="limit of an image's file, and of its compressed layers; empty: none",
+        examples=["20G"],
+    )
+    signature_policy: str = Field(
+        "",
+        description="a containers-policy.json(5) in place of the users' own: required signers",
+        examples=["/etc/containers/policy.json"],
+    )
+    scanner: tuple[str, ...] = Field(
+        (),
+        description="a program and its arguments, of which {rootfs}, {image}, {name} and {digest} "
+        "are filled in; its exit code 0 means that the image is good",
+        examples=[["/usr/bin/trivy", "rootfs", "--exit-code", "1", "{rootfs}"]],
+    )
+    scanner_verdict: Literal["warn", "block"] = Field(
+        "warn", description="what a launch does with an image that is not good", examples=["block"]
+    )
+    scanner_timeout_s: float = Field(
+        600, gt=0, description="limit for the scan of one image", examples=[1800]
+    )
+    scanner_max_age_s: float = Field(
+        604800, ge=0, description="after this an image is scanned again", examples=[86400]
+    )
+
+
 class SiteConfig(BaseModel):
     """Defaults for everything, so that a site without a file works."""
 
@@ -45,6 +89,9 @@ class SiteConfig(BaseModel):
     )
     registry_timeout_s: float = Field(
         60, gt=0, description="limit for one question to a registry", examples=[20]
+    )
+    policy: Policy = Field(
+        Policy(), description="which images may be used", examples=[{"denied_images": ["*:latest"]}]
     )
     entrypoint: bool = Field(
         False, description="run an image's entrypoint if no EDF decides", examples=[True]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from container_engine.cli.stores import own_store
 from container_engine.errors import UserError
 from container_engine.images import inventory
 from container_engine.images.importing import size_text, unusable
+from container_engine.images.policy import bytes_of
 
 if TYPE_CHECKING:
     import argparse
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from container_engine.cli.context import Context
 
 _DAY_S = 86400
-_SIZE = re.compile(r"(\d+)([KMGT]?)", re.IGNORECASE)
 _BLOB_DAYS = 7
 
 
@@ -60,7 +59,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def _bytes(text: str) -> int:
-    match = _SIZE.fullmatch(text)
-    if match is None:
+    size = bytes_of(text)
+    if size is None:
         raise UserError(f"--size={text}: not a size", "for example 500M or 50G")
-    return int(match[1]) << (10 * " KMGT".index(match[2].upper() or " "))
+    return size

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from container_engine import process
 from container_engine.cli.prepare import site_config
-from container_engine.cli.stores import adopter, importer, own_store, stores
+from container_engine.cli.stores import adopter, importer, own_store, rules, stores
 from container_engine.errors import UserError
 from container_engine.images.importing import Pull
 from container_engine.images.local import to_file
@@ -67,12 +67,16 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             f"did you mean './{arguments.image}'?",
         )
     settings = site_config(context)
+    wanted = rules(context, settings)
+    if isinstance(image, RegistryImage):
+        wanted.admit(image)
     if arguments.output is not None:
         print(_to_file(image, arguments, context, settings))
         return 0
     called = ""
     if not isinstance(image, RegistryImage):
         called = canonical_name(arguments.name) if arguments.name else local_name(image)
+        wanted.admit_local(LocalImage(arguments.image, "local", called))
     print(_to_store(image, called, arguments, context, settings))
     if called and not arguments.quiet:
         short = arguments.name or called.removesuffix(":latest")

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from container_engine import __version__
 from container_engine.cli import messages
 from container_engine.cli.effective import load_to_launch
+from container_engine.cli.launch_image import launch_image
 from container_engine.cli.messages import RefusedError
 from container_engine.cli.offer import offer
-from container_engine.cli.stores import importer, pull_policy, stores
 from container_engine.edf.model import Origin, Problem
 from container_engine.errors import UserError
-from container_engine.images.resolve import resolve
 from container_engine.plan import memo
 from container_engine.plan.build import build
 from container_engine.site import SiteConfig
@@ -23,8 +22,6 @@ from container_engine.site import load as load_site
 if TYPE_CHECKING:
     from container_engine.cli.context import Context
     from container_engine.edf.model import Edf
-    from container_engine.images.reference import RegistryImage
-    from container_engine.images.resolve import Resolved, Stored
     from container_engine.plan.model import LaunchPlan
 
 
@@ -86,26 +83,17 @@ def _plan(name: str, context: Context, inputs: _Inputs) -> Prepared:
         on_host = f"{edf.image_origin}: image: empty: no container, this runs on the host"
         return Prepared(None, notices + messages.of_warning(on_host))
     try:
-        resolved = _resolve(edf, context, settings, inputs)
+        asking = context._replace(env=inputs.environment)
+        resolved = launch_image(edf, asking, context.env, settings)
     except UserError as error:
         raise RefusedError((*loaded.problems, _image_problem(edf, error))) from None
+    inputs.files.extend(resolved.consulted)
     built = build(edf, resolved.image, offered, __version__)
     if built.plan is None:
         raise RefusedError((*loaded.problems, *built.problems))
     notices += "".join(map(messages.of_warning, resolved.notices))
     notices += messages.of_problems(built.problems)
     return Prepared(built.plan, notices, resolved.not_after)
-
-
-def _resolve(edf: Edf, context: Context, settings: SiteConfig, inputs: _Inputs) -> Resolved:
-    def obtain(image: RegistryImage) -> Stored:
-        asking = context._replace(env=inputs.environment)
-        found = stores(asking, settings)
-        return importer(context, settings).obtain(image, found, pull_policy(asking))
-
-    resolved = resolve(edf.image or "", context.cwd, context.env, obtain)
-    inputs.files.extend(resolved.consulted)
-    return resolved
 
 
 def site_config(context: Context) -> SiteConfig:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.cli.prepare import site_config
 from container_engine.cli.pulling import add_pull
-from container_engine.cli.stores import importer, stores
+from container_engine.cli.stores import importer, rules, stores
 from container_engine.errors import UserError
 from container_engine.images.importing import Pull
 from container_engine.images.reference import FileImage, parse
@@ -29,6 +29,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if isinstance(image, FileImage):
         raise UserError(f"'{image.name}': a file, there is nothing to pull")
     settings = site_config(context)
+    rules(context, settings).admit(image)
     places = stores(context, settings, arguments.arch)
     pull = importer(context, settings, quiet=arguments.quiet)
     print(pull.obtain(image, places, Pull(arguments.pull)).path)

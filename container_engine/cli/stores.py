@@ -9,7 +9,9 @@ from container_engine.cli.progress import listener
 from container_engine.errors import UserError
 from container_engine.images.importing import Importer, Limits, Pull
 from container_engine.images.local import Adopter
+from container_engine.images.policy import Rules
 from container_engine.images.store import VOID, Store, Stores, architecture, locate
+from container_engine.site import find as find_site
 
 if TYPE_CHECKING:
     from container_engine.cli.context import Context
@@ -36,13 +38,20 @@ def own_store(context: Context, settings: SiteConfig, arch: str | None = None) -
 def importer(context: Context, settings: SiteConfig, *, quiet: bool = False) -> Importer:
     """Its progress goes to stderr at once."""
     limits = Limits(settings.import_timeout_s, settings.registry_timeout_s, settings.tag_max_age_s)
-    return Importer(context.env, _user_name(context.uid), limits, listener(quiet=quiet))
+    told, wanted = listener(quiet=quiet), rules(context, settings)
+    return Importer(context.env, _user_name(context.uid), limits, told, wanted)
 
 
 def adopter(context: Context, settings: SiteConfig, *, quiet: bool = False) -> Adopter:
     """For SquashFS files and directories."""
     told = listener(quiet=quiet)
     return Adopter(context.env, _user_name(context.uid), settings.import_timeout_s, told)
+
+
+def rules(context: Context, settings: SiteConfig) -> Rules:
+    """Which images the site wants to be used."""
+    source = context.site_file or find_site(context.prefix) or ""
+    return Rules(settings.policy, source)
 
 
 def pull_policy(context: Context) -> Pull:

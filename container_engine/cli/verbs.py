@@ -29,6 +29,7 @@ VERBS = {
     "import": Verb("importing", "make an image of what a registry or another tool has"),
     "pull": Verb("pull", "get an image from its registry, if there is a newer one"),
     "images": Verb("images", "list what the image stores have"),
+    "scan": Verb("scan", "ask the site's scanner about an image"),
     "rmi": Verb("rmi", "remove an image from your store"),
     "gc": Verb("gc", "make room in your store"),
     "store": Verb("store", "check or repair your store"),
@@ -38,7 +39,10 @@ VERBS = {
 
 _GROUPS = {
     "Environments": ("init", "validate", "plan", "explain", "render", "diff", "lint"),
-    "Images": ("pull", "import", "images", "rmi", "gc", "store"),
+    "Images": (
+        *("pull", "import", "build", "pack", "images", "inspect", "scan", "lock"),
+        *("rmi", "gc", "store", "login", "logout"),
+    ),
     "This host and site": ("doctor", "config", "schema", "completion", "version"),
 }
 _HEAD = """\

@@ -16,6 +16,7 @@ from container_engine.images.files import fresh_directory, publish
 from container_engine.images.inventory import MANIFEST_SUFFIX, SUM_SUFFIX
 from container_engine.images.lease import held
 from container_engine.images.packing import Packer
+from container_engine.images.policy import NO_RULES
 from container_engine.images.registry import Skopeo
 from container_engine.images.resolve import Stored
 from container_engine.process import reason
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from container_engine.images.lease import Holder, Lease
+    from container_engine.images.policy import Rules
     from container_engine.images.reference import Imported
     from container_engine.images.registry import Fetched, Remote
     from container_engine.images.store import Known, Ref, Store, Stores
@@ -63,10 +65,17 @@ class Importer:
     """`env` is the user's environment, for skopeo; `user` is for those who wait for us."""
 
     def __init__(
-        self, env: Mapping[str, str], user: str, limits: Limits, listener: Listener
+        self,
+        env: Mapping[str, str],
+        user: str,
+        limits: Limits,
+        listener: Listener,
+        rules: Rules = NO_RULES,
     ) -> None:
         self._user, self._limits, self._listener = user, limits, listener
-        self._skopeo = Skopeo(env, limits.look_up_s, limits.import_s)
+        self._rules = rules
+        policy = rules.policy.signature_policy
+        self._skopeo = Skopeo(env, limits.look_up_s, limits.import_s, policy)
         self._packer = Packer(env, limits.import_s)
 
     def say(self, message: str) -> None:
@@ -96,6 +105,7 @@ class Importer:
         try:
             with tempfile.TemporaryDirectory(prefix=".ce-import-", dir=directory) as work:
                 remote = self._skopeo.look_up(image, arch)
+                self._rules.admit_size(image.name, remote.size)
                 layers = os.path.join(work, "blobs")
                 fetched = self._build(image, remote, arch, work, layers, None)
                 install(os.path.join(work, "image"), fetched.config, path)
@@ -125,7 +135,7 @@ class Importer:
         not_after = self._not_after(ref) if ends else 0
         if pull == Pull.ALWAYS and is_tag:
             not_after = ref.checked  # nobody may skip the question
-        return Stored(found.path, ref.digest, found.ref_path, not_after, notices)
+        return Stored(found.path, ref.digest, found.ref_path, not_after, notices, ref.origin)
 
     def _look_up(self, image: Imported, stores: Stores, own: Store, pull: Pull) -> Stored:
         asked = time.time()
@@ -139,6 +149,7 @@ class Importer:
                     if found is None or pull != Pull.AGE:
                         raise
                     return self._make_do(image, own, found, error)
+                self._rules.admit_size(image.name, remote.size)
                 if stores.holding(remote.digest) is None:
                     self._import(image, remote, own, lease)
                 own.remember(image, remote.digest)

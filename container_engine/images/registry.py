@@ -76,11 +76,15 @@ class _Document(BaseModel):
 
 
 class Skopeo(NamedTuple):
-    """`env` is the user's: login state, registries.conf and policy.json all count."""
+    """`env` is the user's: login state, registries.conf and policy.json all count.
+
+    `policy` is a file of the site's in place of the user's policy.json; "" for none.
+    """
 
     env: Mapping[str, str]
     look_up_s: float
     copy_s: float
+    policy: str = ""
 
     def look_up(self, image: Imported, arch: str) -> Remote:
         """The image of this architecture that the name stands for now. Raises CeError."""
@@ -111,7 +115,14 @@ class Skopeo(NamedTuple):
         """
         layout = os.path.join(work, "oci")
         os.makedirs(os.path.join(blobs, "sha256"), exist_ok=True)
-        argv = ["skopeo", "copy", "--quiet", "--retry-times", _RETRIES]
+        argv = [
+            *self._skopeo(),
+            "copy",
+            "--quiet",
+            "--remove-signatures",
+            "--retry-times",
+            _RETRIES,
+        ]
         argv += ["--dest-shared-blob-dir", blobs, remote.source, f"oci:{layout}:image"]
         watch = _Arrival(layout, os.path.join(blobs, "sha256"), remote, on_bytes)
         try:
@@ -120,8 +131,11 @@ class Skopeo(NamedTuple):
             raise _refusal(image, error) from None
         return _read(image, layout, blobs)
 
+    def _skopeo(self) -> list[str]:
+        return ["skopeo", *(["--policy", self.policy] if self.policy else [])]
+
     def _manifest(self, image: Imported, source: str) -> bytes:
-        argv = ["skopeo", "inspect", "--raw", source]
+        argv = [*self._skopeo(), "inspect", "--raw", source]
         try:
             return process.output(argv, self.env, self.look_up_s)
         except process.CommandError as error:

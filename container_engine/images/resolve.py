@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class Stored(NamedTuple):
     """An image that was imported; `ref` is the file that says which one its name stands for.
 
-    That may be asked again after `not_after`, in seconds since 1970; 0 is never.
+    That may be asked again after `not_after`, in seconds since 1970; 0 is never. `origin` says what
+    on this host it was made of, "" for a registry.
     """
 
     path: str
@@ -28,6 +29,7 @@ class Stored(NamedTuple):
     ref: str
     not_after: float = 0
     notices: tuple[str, ...] = ()
+    origin: str = ""
 
 
 class Resolved(NamedTuple):

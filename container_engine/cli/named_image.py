@@ -1,0 +1,39 @@
+"""What `ce scan` and `ce inspect` are asked about: an image, or the one of an environment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from container_engine.cli.effective import trace_effective
+from container_engine.edf.locate import NotFoundError, is_path, locate, search_path
+from container_engine.errors import UserError
+
+if TYPE_CHECKING:
+    from container_engine.cli.context import Context
+    from container_engine.edf.model import Edf
+    from container_engine.site import SiteConfig
+
+
+def environment_of(text: str, context: Context, settings: SiteConfig) -> Edf | None:
+    """The environment `text`; None where there is none of that name and it must be an image.
+
+    Raises UserError for one that is not valid or has no image.
+    """
+    if is_path(text) and not text.endswith(".toml"):
+        return None
+    try:
+        locate(text, context.cwd, search_path(context.env, settings.edf_dir), {})
+    except NotFoundError:
+        if text.endswith(".toml"):
+            raise
+        return None
+    edf = trace_effective(text, context).edf
+    if not edf.image:
+        raise UserError(f"'{text}': this environment names no image")
+    return edf
+
+
+def image_of(text: str, context: Context, settings: SiteConfig) -> str:
+    """As an environment would name it."""
+    edf = environment_of(text, context, settings)
+    return text if edf is None else edf.image or ""

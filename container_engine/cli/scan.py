@@ -1,0 +1,66 @@
+"""`ce scan NAME`: what the site's scanner says of an image."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+from container_engine.cli import messages
+from container_engine.cli.launch_image import found_image, subject
+from container_engine.cli.named_image import image_of
+from container_engine.cli.prepare import site_config
+from container_engine.cli.pulling import add_pull
+from container_engine.cli.stores import rules, with_pull
+from container_engine.errors import SiteError
+from container_engine.images.scanning import Scanner, cache_directory
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.cli.context import Context
+    from container_engine.images.scanning import Subject, Verdict
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="an environment, or an image")
+    parser.add_argument("--again", action="store_true", help="do not use what it said before")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    add_pull(parser)
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    """0 for a good image, else 1. The scanner's report goes to stdout."""
+    settings = site_config(context)
+    wanted = rules(context, settings)
+    if not wanted.policy.scanner:
+        where = wanted.source or "the site's configuration"
+        raise SiteError(f"{where}: policy.scanner: the site names no scanner")
+    text = image_of(arguments.name, context, settings)
+    resolved = found_image(text, with_pull(context, arguments.pull), context.env, settings)
+    scanner = Scanner(wanted, cache_directory(context.env), context.env)
+    asked = subject(text, resolved)
+    verdict = None if arguments.again else scanner.recall(asked, time.time())
+    if verdict is None:
+        if not arguments.json:
+            messages.say_progress(f"{text}: being scanned by {wanted.policy.scanner[0]}")
+        verdict = scanner.scan(asked)
+    if arguments.json:
+        print(json.dumps(_as_json(asked, verdict), indent=2))
+    else:
+        print(verdict.report, end="" if verdict.report.endswith("\n") else "\n")
+        print(f"{text}: {_judgement(verdict, wanted.policy.scanner_verdict)}")
+    return 0 if verdict.is_good else 1
+
+
+def _judgement(verdict: Verdict, policy: str) -> str:
+    day = time.strftime("%Y-%m-%d %H:%M", time.localtime(verdict.when))
+    if verdict.is_good:
+        return f"good, {verdict.program[0]} said on {day}"
+    status = "not finished" if verdict.status is None else f"exit code {verdict.status}"
+    launches = "launches are refused" if policy == "block" else "launches warn"
+    return f"not good, {verdict.program[0]} said on {day} ({status}); {launches}"
+
+
+def _as_json(asked: Subject, verdict: Verdict) -> dict[str, object]:
+    return {**asked._asdict(), "good": verdict.is_good, **verdict.model_dump()}

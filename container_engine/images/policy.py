@@ -1,0 +1,82 @@
+"""Which images the site wants to be used: what it says of names and sizes. Pure."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine.errors import UserError
+from container_engine.images.reference import LOCAL_REGISTRY, FileImage, LocalImage
+from container_engine.site import Policy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from container_engine.images.reference import Imported, Reference
+_SIZE = re.compile(r"(\d+)([KMGT]?)", re.IGNORECASE)
+_HINT = "the site decides which images may be used; ask its support"
+
+
+class Rules(NamedTuple):
+    """What the site's file `source` says."""
+
+    policy: Policy
+    source: str
+
+    def admit(self, image: Reference | LocalImage) -> None:
+        """Raises UserError for a name that the site does not want, with the rule."""
+        shown = image.name
+        names = _names(image)
+        denied = _first(self.policy.denied_images, names)
+        if denied is not None:
+            raise self.refusal("denied_images", f"'{denied}' forbids '{shown}'")
+        is_file = isinstance(image, FileImage)
+        allowed = [p for p in self.policy.allowed_images if p.startswith("/") == is_file]
+        if allowed and _first(allowed, names) is None:
+            patterns = ", ".join(f"'{pattern}'" for pattern in allowed)
+            raise self.refusal("allowed_images", f"'{shown}' is none of {patterns}")
+
+    def admit_local(self, image: Imported) -> None:
+        """As `admit`, for what came from this host, whatever it is called there."""
+        self.admit(LocalImage(image.name, "local", image.canonical))
+
+    def admit_size(self, name: str, size: int) -> None:
+        """Raises UserError for more bytes than the site wants an image to have."""
+        limit = bytes_of(self.policy.max_image_size)
+        if limit is not None and size > limit:
+            shown = f"'{name}' has {size / (1 << 20):.0f} MiB"
+            raise self.refusal("max_image_size", f"{self.policy.max_image_size}: {shown}")
+
+    def refusal(self, key: str, why: str) -> UserError:
+        return UserError(f"{self.source}: policy.{key}: {why}", _HINT)
+
+
+NO_RULES = Rules(Policy(), "")
+
+
+def bytes_of(text: str) -> int | None:
+    """The number in "500M" or "50G"; None for what is no size."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        return None
+    return int(match[1]) << (10 * " KMGT".index(match[2].upper() or " "))
+
+
+def _names(image: Reference | LocalImage) -> tuple[str, ...]:
+    """What a pattern may be about: a file, a repository, an image in it."""
+    if isinstance(image, FileImage):
+        return (image.path,)
+    if isinstance(image, LocalImage):
+        base = image.canonical.rpartition("/")[2]
+        return (f"{LOCAL_REGISTRY}/{base.partition(':')[0]}", f"{LOCAL_REGISTRY}/{base}")
+    return (f"{image.registry}/{image.repository}", image.canonical)
+
+
+def _first(patterns: Sequence[str], names: Sequence[str]) -> str | None:
+    """The first pattern that one of the names fits, by itself or as what lies below it."""
+    for pattern in patterns:
+        below = f"{pattern.rstrip('/')}/*"
+        if any(fnmatchcase(name, pattern) or fnmatchcase(name, below) for name in names):
+            return pattern
+    return None

@@ -1,0 +1,154 @@
+"""What the site's scanner says of an image: asked once, remembered for a while."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import tempfile
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from container_engine import process
+from container_engine.errors import SiteError
+from container_engine.images.files import publish
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from container_engine.images.policy import Rules
+
+_MAX_REPORT = 1 << 20
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+# squashfuse becomes a daemon once the image is there; the namespaces end it with the scanner
+_MOUNTED = 'squashfuse -o ro "$1" "$2" && shift 2 && exec "$@"'
+_UNSHARE = ("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child")
+
+
+class Subject(NamedTuple):
+    """An image to be scanned: what the user wrote, what that stands for, and its file."""
+
+    name: str
+    digest: str
+    path: str
+
+
+class Verdict(BaseModel):
+    """`status` is the scanner's exit code, 0 for a good image; None where it did not end.
+
+    `program` is what was run, before names were filled in.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    program: tuple[str, ...]
+    when: float
+    status: int | None
+    report: str
+
+    @property
+    def is_good(self) -> bool:
+        return self.status == 0
+
+    @property
+    def summary(self) -> str:
+        """The last line of the report that has words in it."""
+        lines = [line.strip() for line in self.report.splitlines()]
+        ended = "not finished" if self.status is None else f"exit code {self.status}"
+        return next((line for line in reversed(lines) if any(map(str.isalnum, line))), ended)
+
+
+class Scanner(NamedTuple):
+    """`directory` keeps verdicts. The scanner runs as the user, with the environment `env`."""
+
+    rules: Rules
+    directory: str
+    env: Mapping[str, str]
+
+    def recall(self, subject: Subject, now: float) -> Verdict | None:
+        """What this scanner said of the image, if that is not too old."""
+        try:
+            with open(self._place(subject), "rb") as file:
+                found = Verdict.model_validate_json(file.read())
+        except (OSError, ValidationError):
+            return None
+        policy = self.rules.policy
+        is_young = now < found.when + policy.scanner_max_age_s
+        return found if is_young and found.program == policy.scanner else None
+
+    def scan(self, subject: Subject) -> Verdict:
+        """Runs the scanner and remembers what it said. Raises SiteError where it cannot be run."""
+        policy = self.rules.policy
+        _check_program(policy.scanner[0], self.rules.source)
+        status, report = self._run(subject)
+        verdict = Verdict(program=policy.scanner, when=time.time(), status=status, report=report)
+        if status is not None:
+            with contextlib.suppress(OSError):  # it is asked again the next time
+                publish(self._place(subject), verdict.model_dump_json().encode())
+        return verdict
+
+    def _run(self, subject: Subject) -> tuple[int | None, str]:
+        policy = self.rules.policy
+        with tempfile.TemporaryDirectory(prefix="ce-scan-") as work:
+            rootfs, said = os.path.join(work, "rootfs"), os.path.join(work, "report")
+            os.mkdir(rootfs)
+            argv = _filled(policy.scanner, subject, rootfs)
+            if any("{rootfs}" in word for word in policy.scanner):
+                argv = [*_UNSHARE, "sh", "-c", _MOUNTED, "sh", subject.path, rootfs, *argv]
+            try:
+                status: int | None = 0
+                process.into_file(argv, self.env, policy.scanner_timeout_s, said)
+            except process.CommandError as error:
+                status = error.status
+            except SiteError as error:
+                return None, error.message
+            with open(said, "rb") as file:
+                return status, file.read(_MAX_REPORT).decode(errors="replace")
+
+    def _place(self, subject: Subject) -> str:
+        key = hashlib.sha256(f"{subject.digest}\0{subject.path}".encode("utf-8", "surrogateescape"))
+        with contextlib.suppress(OSError):  # the scan says what is wrong with it
+            found = os.stat(subject.path)
+            key.update(f"{found.st_size} {found.st_mtime_ns}".encode())
+        return f"{self.directory}/{key.hexdigest()}.json"
+
+
+def cache_directory(env: Mapping[str, str]) -> str:
+    """Where a user's verdicts lie."""
+    cache = env.get("XDG_CACHE_HOME", "")
+    if not cache.startswith("/"):
+        cache = os.path.join(env.get("HOME") or tempfile.gettempdir(), ".cache")
+    return f"{cache}/container-engine/scans"
+
+
+def _check_program(path: str, source: str) -> None:
+    """Only root decides what runs in place of a scanner."""
+    where = f"{source}: policy.scanner: '{path}'"
+    if not path.startswith("/"):
+        raise SiteError(f"{where}: not an absolute path")
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise SiteError(f"{where}: {process.reason(error)}") from None
+    if status.st_uid not in {0, os.stat(source).st_uid}:
+        raise SiteError(f"{where}: owned by user {status.st_uid}, not by root")
+    if status.st_mode & _OTHERS_MAY_WRITE:
+        raise SiteError(f"{where}: others than its owner may write it", f"chmod go-w {path}")
+
+
+def _filled(words: Sequence[str], subject: Subject, rootfs: str) -> list[str]:
+    values = {
+        "{rootfs}": rootfs,
+        "{image}": subject.path,
+        "{name}": subject.name,
+        "{digest}": subject.digest,
+    }
+    filled = []
+    for word in words:
+        for place, value in values.items():
+            word = word.replace(place, value)  # noqa: PLW2901
+        filled.append(word)
+    return filled

@@ -1,0 +1,171 @@
+"""What a site forbids, and what its scanner says: by whole commands."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.integration.registry import Registry, start
+from tests.unit import squashfs
+from tests.unit.images.oci import Member
+
+# looks for a file that no image should have; says how often it was asked
+_SCANNER = """#!/bin/sh
+echo asked >> {log}
+echo "scanning $2"
+test -e "$1/etc/os-release" || {{ echo "no files in $1"; exit 7; }}
+if test -e "$1/bad"; then echo "found: /bad"; exit 1; fi
+"""
+
+
+class Site:
+    """A site's configuration, its scanner, and what a user's commands come to there."""
+
+    def __init__(self, directory: Path, registry: Registry) -> None:
+        self.dir, self.registry = directory, registry
+        self.log, self.file = directory / "asked", directory / "site.toml"
+        self.scanner = directory / "scanner"
+        self.scanner.write_text(_SCANNER.format(log=self.log))
+        self.scanner.chmod(0o755)
+
+    def says(self, **policy: object) -> None:
+        lines = (f"{key} = {json.dumps(value)}" for key, value in policy.items())
+        self.file.write_text("[policy]\n" + "\n".join(lines) + "\n")
+        self.file.chmod(0o644)
+
+    def scans(self, **policy: object) -> None:
+        self.says(scanner=[str(self.scanner), "{rootfs}", "{name}"], **policy)
+
+    def ce(self, *words: str) -> subprocess.CompletedProcess[str]:
+        store = self.dir / "store"
+        with start(self.registry, store, "--site", str(self.file), *words) as process:
+            out, err = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+    def edf(self, image: object) -> str:
+        path = self.dir / "env.toml"
+        path.write_text(f'image = "{image}"\n')
+        return str(path)
+
+    def image(self, *files: str) -> Path:
+        content = {"etc/os-release": "ID=x\n", **dict.fromkeys(files, "x")}
+        return squashfs.make(self.dir / f"image{len(files)}.sqsh", content)
+
+    def times_asked(self) -> int:
+        return len(self.log.read_text().splitlines()) if self.log.exists() else 0
+
+
+@pytest.fixture
+def site(registry: Registry, tmp_path: Path) -> Site:
+    made = Site(tmp_path, registry)
+    made.registry = registry._replace(env={**registry.env, "XDG_CACHE_HOME": f"{tmp_path}/cache"})
+    return made
+
+
+def test_a_launch_a_pull_and_an_import_are_refused_with_the_rule(site: Site) -> None:
+    site.says(allowed_images=["nvcr.io"])
+    name = f"{site.registry.address}/x:1"
+    rule = f"{site.file}: policy.allowed_images: '{name}' is none of 'nvcr.io'"
+    edf = site.edf(name)
+    for words, where in (
+        (["plan", edf], f"{edf}:1: image: "),
+        (["pull", name], ""),
+        (["import", name], ""),
+    ):
+        done = site.ce(*words)
+        assert done.returncode == 1
+        assert done.stderr.splitlines()[0] == f"ce: error: {where}{rule}"
+    assert not (site.dir / "store").exists()
+
+
+def test_a_file_is_judged_where_it_really_lies(site: Site) -> None:
+    image = site.image()
+    (site.dir / "allowed").mkdir()
+    (site.dir / "allowed/link.sqsh").symlink_to(image)
+    site.says(allowed_images=[f"{site.dir}/allowed"])
+    done = site.ce("plan", site.edf(site.dir / "allowed/link.sqsh"))
+    assert "policy.allowed_images: " in done.stderr
+    image.rename(site.dir / "allowed/real.sqsh")
+    assert site.ce("plan", site.edf(site.dir / "allowed/real.sqsh")).returncode == 0
+
+
+def test_an_image_that_is_too_large_is_not_downloaded(site: Site, tmp_path: Path) -> None:
+    content = Member("x", os.urandom(1 << 20) + b"x")
+    name = site.registry.push(tmp_path / "i", "large:1", [content])
+    site.says(max_image_size="1M")
+    done = site.ce("pull", name)
+    assert f"{site.file}: policy.max_image_size: 1M: '{name}' has " in done.stderr
+    assert not list((site.dir / "store").glob("blobs/*/*"))
+
+
+def test_a_site_can_ask_for_signatures(site: Site, tmp_path: Path) -> None:
+    name = site.registry.push(tmp_path / "i", "unsigned:1", [Member("a")])
+    policy = site.dir / "policy.json"
+    policy.write_text('{"default": [{"type": "reject"}]}')
+    site.says(signature_policy=str(policy))
+    done = site.ce("pull", name)
+    assert done.returncode == 1
+    assert "rejected by policy" in done.stderr
+    policy.write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
+    assert site.ce("pull", name).returncode == 0
+
+
+def test_a_scan_prints_the_report_and_the_verdict(site: Site) -> None:
+    site.scans()
+    good, bad = site.image(), site.image("bad")
+    done = site.ce("scan", str(good))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"scanning {good}\n{good}: good, {site.scanner} said on ")
+    done = site.ce("scan", site.edf(bad))
+    assert done.returncode == 1
+    assert done.stdout.startswith(f"scanning {bad}\nfound: /bad\n{bad}: not good, ")
+    assert done.stdout.endswith("(exit code 1); launches warn\n")
+
+
+def test_an_image_is_scanned_once(site: Site) -> None:
+    site.scans()
+    image = str(site.image("bad"))
+    for times, words in ((1, []), (1, []), (2, ["--again"])):
+        assert site.ce("scan", image, *words).returncode == 1
+        assert site.times_asked() == times
+    assert site.ce("plan", site.edf(image)).returncode == 0
+    assert json.loads(site.ce("scan", "--json", image).stdout)["good"] is False
+    assert site.times_asked() == 2
+    site.scans(scanner_max_age_s=0)
+    site.ce("scan", image)
+    assert site.times_asked() == 3
+
+
+def test_a_bad_image_is_warned_of_or_refused_as_the_site_wants(site: Site) -> None:
+    edf = site.edf(site.image("bad"))
+    site.scans()
+    done = site.ce("plan", edf)
+    assert done.returncode == 0
+    assert "ce: warning: " in done.stderr
+    assert "the site's scanner says: found: /bad\n" in done.stderr
+    site.scans(scanner_verdict="block")
+    done = site.ce("plan", edf)
+    assert done.returncode == 1
+    assert f"{edf}:1: image: {site.file}: policy.scanner: " in done.stderr
+    assert "is not good: found: /bad\n" in done.stderr
+
+
+def test_a_scanner_that_cannot_judge_is_no_good_verdict(site: Site) -> None:
+    edf = site.edf(site.image())
+    site.scanner.write_text("#!/bin/sh\nexec sleep 60\n")
+    site.scans(scanner_verdict="block", scanner_timeout_s=0.5)
+    assert "not finished after 0.5 s" in site.ce("plan", edf).stderr
+    site.scanner.chmod(0o777)
+    assert "others than its owner may write it" in site.ce("plan", edf).stderr
+    site.scanner.unlink()
+    done = site.ce("plan", edf)
+    assert done.returncode == 1
+    assert "no such file or directory" in done.stderr
+
+
+def test_a_site_without_a_scanner_says_so(site: Site) -> None:
+    site.says()
+    done = site.ce("scan", "/x.sqsh")
+    assert done.stderr == f"ce: error: {site.file}: policy.scanner: the site names no scanner\n"

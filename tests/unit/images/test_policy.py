@@ -1,0 +1,79 @@
+"""What the site says of the names and sizes of images."""
+
+import pytest
+
+from container_engine.errors import UserError
+from container_engine.images.policy import Rules, bytes_of
+from container_engine.images.reference import LocalImage, parse
+from container_engine.site import Policy
+
+DIGEST = f"sha256:{'0' * 64}"
+
+
+def verdict(image: str, **policy: tuple[str, ...]) -> str:
+    """The refusal, or nothing."""
+    try:
+        Rules(Policy.model_validate(policy), "/site.toml").admit(parse(image, "/w"))
+    except UserError as error:
+        return error.message
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits", "not_fits"),
+    [
+        ("nvcr.io", "nvcr.io/nvidia/x:1", "docker.io/nvcr.io:1"),
+        ("docker.io/library/*", "ubuntu:24.04", "someone/ubuntu:24.04"),
+        ("docker.io/library/ubuntu", "ubuntu:24.04", "ubuntu2:1"),
+        ("*:latest", "nvcr.io/nvidia/x", "nvcr.io/nvidia/x:1"),
+        ("localhost:5000/a*", "localhost:5000/ab:1", "localhost:5000/ba:1"),
+        ("docker.io/library/a@*", f"a@{DIGEST}", "a:1"),
+        ("/apps/images", "/apps/images/x/y.sqsh", "/apps/imagesque/y.sqsh"),
+    ],
+)
+def test_a_pattern_allows_what_it_denies_otherwise(pattern: str, fits: str, not_fits: str) -> None:
+    assert verdict(fits, allowed_images=(pattern,)) == ""
+    assert verdict(not_fits, denied_images=(pattern,)) == ""
+    assert verdict(fits, denied_images=(pattern,)) == (
+        f"/site.toml: policy.denied_images: '{pattern}' forbids '{fits}'"
+    )
+    assert verdict(not_fits, allowed_images=(pattern,)) == (
+        f"/site.toml: policy.allowed_images: '{not_fits}' is none of '{pattern}'"
+    )
+
+
+def test_a_pattern_of_one_kind_says_nothing_of_the_other() -> None:
+    assert verdict("/any/x.sqsh", allowed_images=("nvcr.io",)) == ""
+    assert verdict("ubuntu", allowed_images=("/apps",)) == ""
+    assert verdict("ubuntu", allowed_images=("nvcr.io", "/apps")) != ""
+    assert verdict("/any/x.sqsh", allowed_images=("nvcr.io", "/apps")) != ""
+
+
+def test_what_is_allowed_can_be_denied() -> None:
+    rules = {"allowed_images": ("nvcr.io",), "denied_images": ("nvcr.io/bad/*",)}
+    assert verdict("nvcr.io/good/x", **rules) == ""
+    assert "denied_images" in verdict("nvcr.io/bad/x", **rules)
+
+
+def test_what_came_from_this_host_is_local_whatever_it_is_called() -> None:
+    rules = Rules(Policy(allowed_images=("nvcr.io",)), "/site.toml")
+    image = LocalImage("./x", "dir", "/x", called="nvcr.io/nvidia/x:1")
+    with pytest.raises(UserError, match=r"'\./x' is none of 'nvcr\.io'$"):
+        rules.admit_local(image)
+    Rules(Policy(allowed_images=("localhost",)), "").admit_local(image)
+
+
+def test_an_image_may_have_as_many_bytes_as_the_site_says() -> None:
+    rules = Rules(Policy(max_image_size="2M"), "/site.toml")
+    rules.admit_size("x", 2 << 20)
+    with pytest.raises(UserError) as caught:
+        rules.admit_size("x", 3 << 20)
+    assert caught.value.message == "/site.toml: policy.max_image_size: 2M: 'x' has 3 MiB"
+    Rules(Policy(), "").admit_size("x", 1 << 60)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("5", 5), ("5k", 5120), ("2G", 2 << 30), ("", None), ("5 GB", None)]
+)
+def test_a_size_is_a_number_and_a_letter(text: str, size: int | None) -> None:
+    assert bytes_of(text) == size
