@@ -7,9 +7,12 @@ another hook, `{arch}` the machine (uname -m), `{here}` the directory of the hoo
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from pydantic.config import JsonDict
 
 HOOK_NAME = r"^[a-z][a-z0-9_]*$"
 Stage: TypeAlias = Literal[
@@ -31,6 +34,19 @@ _WHEN = "only if each parameter named here has this value, or one of these"
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+def _partial(schema: JsonDict) -> None:
+    """A site's file needs to have only what it changes, so editors must not ask for the rest."""
+    schema.pop("required", None)
+
+
+class _Mergeable(_Frozen):
+    """A table that a site's file of the same name may change key by key."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, json_schema_extra=_partial
+    )
 
 
 class DeviceEdit(_Frozen):
@@ -109,18 +125,18 @@ class Edit(_Frozen):
     hooks: tuple[OciHook, ...] = Field((), description="programs that the OCI runtime runs")
 
 
-class HookService(Service):
+class HookService(Service, _Mergeable):
     when: When = Field(default_factory=dict, description=_WHEN)
 
 
-class HookCheck(Check):
+class HookCheck(Check, _Mergeable):
     when: When = Field(default_factory=dict, description=_WHEN)
 
 
 ParameterType: TypeAlias = Literal["string", "boolean", "integer", "port", "file", "public_key"]
 
 
-class Parameter(_Frozen):
+class Parameter(_Mergeable):
     """What users may say below the hook's annotation. Values are strings."""
 
     type: ParameterType = Field("string", description="what a value must be")
@@ -141,7 +157,7 @@ class Requires(_Frozen):
     hooks: tuple[HookName, ...] = Field((), description="hooks that the user must have enabled")
 
 
-class HookFile(_Frozen):
+class HookFile(_Mergeable):
     """One hook.toml. A site's file of the same name is merged over it, key by key."""
 
     version: Literal[1] = Field(1, description="version of this format")

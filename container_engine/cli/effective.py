@@ -15,27 +15,33 @@ from container_engine.errors import UserError
 from container_engine.images.reference import looks_like_file, parse
 from container_engine.images.resolve import refuse_bare_file
 from container_engine.plan.build import missing_image
-from container_engine.plan.hooks import rules
+from container_engine.plan.hooks import rules, use
 from container_engine.site import SiteConfig
 from container_engine.site import find as find_site
 from container_engine.site import load as load_site
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from container_engine.cli.context import Context
     from container_engine.edf.file import EdfFile
     from container_engine.edf.model import Edf, Loaded, Origin, Severity
     from container_engine.plan.build import Offer
+    from container_engine.plan.model import HookUse
 
 
 class Traced(NamedTuple):
-    """A valid environment, what each of its files says, and what a launch would warn of."""
+    """A valid environment, what each of its files says, and what a launch would warn of.
+
+    `hooks` are those that apply to it, `profiles` all that the catalog has, by hook and name.
+    """
 
     edf: Edf
     files: tuple[EdfFile, ...]
     site: SiteConfig
     problems: tuple[Problem, ...]
+    hooks: tuple[HookUse, ...]
+    profiles: Mapping[str, Mapping[str, Mapping[str, str]]]
 
 
 def load_effective(name: str, context: Context) -> Loaded:
@@ -52,10 +58,13 @@ def load_to_launch(name: str, context: Context, offered: Offer) -> Loaded:
 def trace_effective(name: str, context: Context) -> Traced:
     """The environment `name` with its history; raises RefusedError if it is not valid."""
     site = site_of(context)
-    loaded, files = _load(name, context, _offered(context, site))
+    offered = _offered(context, site)
+    loaded, files = _load(name, context, offered)
     if loaded.edf is None:
         raise messages.RefusedError(loaded.problems)
-    return Traced(loaded.edf, files, site, loaded.problems)
+    used = use(loaded.edf, offered.hooks, offered.machine, offered.entries)
+    profiles = {hook.name: hook.data.profiles for hook in offered.hooks.values()}
+    return Traced(loaded.edf, files, site, loaded.problems, used.hooks, profiles)
 
 
 def scope_at(origin: Origin, context: Context, site: SiteConfig) -> Scope:

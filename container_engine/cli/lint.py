@@ -37,6 +37,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             home,
             context.cwd,
             traced.site.is_deferred,
+            traced.hooks,
+            traced.profiles,
         )
         # the loader already warned of some lines, and once is enough
         warned = {(problem.file, problem.line, problem.key) for problem in traced.problems}

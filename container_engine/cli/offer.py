@@ -34,8 +34,6 @@ def offer(context: Context, settings: SiteConfig, probed: list[str]) -> Offer:
         more = f" (and {len(found.faults) - 1} more)" if len(found.faults) > 1 else ""
         hint = "no container is started with a bad hook catalog; 'ce hooks check' shows all"
         raise SiteError(f"hook catalog: {first}{more}", hint)
-    architecture = settings.image_architecture
-    machine = _MACHINES.get(architecture, architecture) or os.uname().machine
 
     def entries(directory: str) -> list[str] | None:
         probed.append(directory)
@@ -44,7 +42,13 @@ def offer(context: Context, settings: SiteConfig, probed: list[str]) -> Offer:
         except OSError:
             return None
 
-    return Offer(settings, found.hooks, machine, entries)
+    return Offer(settings, found.hooks, machine(settings), entries)
+
+
+def machine(settings: SiteConfig) -> str:
+    """What uname -m says on the compute nodes."""
+    architecture = settings.image_architecture
+    return _MACHINES.get(architecture, architecture) or os.uname().machine
 
 
 def catalog(directories: Sequence[str]) -> Catalog:

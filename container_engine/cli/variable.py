@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from container_engine.catalog import profiles
 from container_engine.cli.known_image import known_image
 from container_engine.edf.expand import escape
 from container_engine.edf.history import quoted
 from container_engine.errors import UserError
 from container_engine.launch.environment import apply, for_tasks, without_slurms
+from container_engine.launch.hooks.edits import HookEdits
 from container_engine.plan.imagevars import Resolver
 from container_engine.plan.show import text as as_written
 
@@ -34,7 +34,7 @@ def explain_variable(name: str, traced: Traced, context: Context) -> str:
     if not without_slurms({name: None}):
         return f"{name}: always from Slurm, which sets it for each task\n" + _ignored(entry)
     said = None if entry is None else _value(entry, image)
-    result = _result(name, said, image, context)
+    result = _result(name, said, image, traced, context)
     head = f"{name} is not set\n" if result is None else f"{name} = {quoted(result)}\n"
     return head + "".join(f"    {line}\n" for line in _sources(name, traced, said, image, context))
 
@@ -43,11 +43,20 @@ def _ignored(entry: EnvEntry | None) -> str:
     return "" if entry is None else f"    EDF: without effect here, {entry.origin}\n"
 
 
-def _result(name: str, said: str | None, image: Image | None, context: Context) -> str | None:
-    plan = {"image": {"env": image.env if image else {}}, "entrypoint": ()}
-    changes = for_tasks(plan, {} if said is None else {name: said or None}, {}, {})
+def _result(
+    name: str, said: str | None, image: Image | None, traced: Traced, context: Context
+) -> str | None:
+    inside = image.env if image else {}
     host = context.env.get(name)
-    return apply({} if host is None else {name: host}, changes).get(name)
+    outside = {} if host is None else {name: host}
+    edf = {} if said is None else {name: said or None}
+    edits = HookEdits("")
+    for hook in traced.hooks:
+        edits.env |= hook.env
+        for variable, paths in hook.prepend.items():
+            edits.prepend[variable] = [*paths, *edits.prepend.get(variable, [])]
+    plan = {"image": {"env": inside}, "entrypoint": ()}
+    return apply(outside, for_tasks(plan, edits.settings(edf, inside, outside), {}, {})).get(name)
 
 
 def _sources(
@@ -75,13 +84,16 @@ def _sources(
 
 
 def _hook(name: str, traced: Traced) -> Iterator[str]:
-    profile = profiles.active({entry.key: entry.value for entry in traced.edf.annotations})
-    value = profiles.PROFILES[profile].get(name) if profile else None
-    if value is not None:
-        applied = "" if profiles.IS_APPLIED else ", which launches do not set yet"
-        yield f"hook: {quoted(value)} in the profile {profile} of {profiles.HOOK}{applied}"
-    else:
-        yield "hook: OCI hooks and CDI devices act on the node, which is not known here"
+    for hook in reversed(traced.hooks):
+        source = f"hook {hook.name}{f', profile {hook.profile}' if hook.profile else ''}"
+        if name in hook.env:
+            value = hook.env[name]
+            yield f"hook: {'unset' if value is None else quoted(value)}, {source}, {hook.origin}"
+        if name in hook.prepend:
+            paths = ":".join(hook.prepend[name])
+            yield f"hook: {quoted(paths)} in front of what follows, {source}, {hook.origin}"
+    if not any(name in {**hook.env, **hook.prepend} for hook in traced.hooks):
+        yield "hook: says nothing; OCI hooks and CDI devices act on the node, not known here"
 
 
 def _value(entry: EnvEntry, image: Image | None) -> str:

@@ -33,6 +33,7 @@ VERBS = {
     "rmi": Verb("rmi", "remove an image from your store"),
     "gc": Verb("gc", "make room in your store"),
     "store": Verb("store", "check or repair your store"),
+    "hooks": Verb("hooks", "list, show, check or test the hooks of this site"),
     "doctor": Verb("doctor", "find out whether containers can be had here, and why not"),
     "version": Verb("version", "print the version"),
 }
@@ -43,7 +44,9 @@ _GROUPS = {
         *("pull", "import", "build", "pack", "images", "inspect", "scan", "lock"),
         *("rmi", "gc", "store", "login", "logout"),
     ),
-    "This host and site": ("doctor", "config", "schema", "completion", "version"),
+    "This host and site": (
+        *("hooks", "devices", "cdi", "doctor", "config", "schema", "completion", "version"),
+    ),
 }
 _HEAD = """\
 ce runs commands in containers that a file describes (an environment, NAME.toml).

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.edf.model import Problem
 from container_engine.edf.scan import names, scan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from container_engine.edf.history import History
     from container_engine.edf.model import Edf, Origin
+    from container_engine.plan.model import HookUse
 
 
 class Subject(NamedTuple):
-    """`histories` are those of `edf`. `home` and `cwd` are the caller's; "" for no home."""
+    """`histories` are those of `edf`. `home` and `cwd` are the caller's; "" for no home.
+
+    `hooks` apply to it; `profiles` are all there are, by hook and name.
+    """
 
     edf: Edf
     histories: tuple[History, ...]
     home: str
     cwd: str
     deferred: Callable[[str], bool]
+    hooks: tuple[HookUse, ...] = ()
+    profiles: Mapping[str, Mapping[str, Mapping[str, str]]] = MappingProxyType({})
 
     def annotation(self, key: str) -> str | None:
         return next((entry.value for entry in self.edf.annotations if entry.key == key), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
-from container_engine.catalog.match import AUTOMATIC, Refusal, match
+from container_engine.catalog.match import AUTOMATIC, Active, Refusal, match
 from container_engine.catalog.values import Values
 from container_engine.edf.hookvalues import HookRule, ValueRule
 from container_engine.edf.model import Problem
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from container_engine.catalog.load import Hook
-    from container_engine.catalog.match import Active
-    from container_engine.catalog.model import Edit
+    from container_engine.catalog.model import Edit, When
     from container_engine.edf.hookvalues import HookRules
     from container_engine.edf.model import Edf
     from container_engine.plan.parameters import Entries
@@ -45,7 +44,8 @@ def use(edf: Edf, hooks: Mapping[str, Hook], machine: str, entries: Entries) -> 
     for active in matched.active:
         refusals = [*_requirements(edf, active), *settle(active, values, annotations, entries)]
         problems += [_problem(edf, refusal) for refusal in refusals]
-        uses.append(_use(edf, active, values))
+        origin = _origin(edf, active.asked) or active.hook.file
+        uses.append(_use(active, values, origin))
     problems += [_problem(edf, refusal) for refusal in _overlaps(uses, matched.active)]
     return Used(tuple(uses), tuple(problems))
 
@@ -78,22 +78,35 @@ def _rule(hook: Hook) -> HookRule:
     return HookRule(hook.name, hook.annotation, hook.switch, parameters, sites)
 
 
-def _use(edf: Edf, active: Active, values: Values) -> HookUse:
+def whole(hooks: Mapping[str, Hook], machine: str) -> tuple[HookUse, ...]:
+    """All hooks, each with all that its data could come to, for those who look at the catalog."""
+    values = Values(hooks, {}, machine)
+    return tuple(
+        _use(Active(hook, "", ""), values, hook.file, every=True) for hook in hooks.values()
+    )
+
+
+def _use(active: Active, values: Values, origin: str, *, every: bool = False) -> HookUse:
+    """With what applies for these values, or with `every` part of the data."""
     hook, data = active.hook, active.hook.data
-    edits = [edit for edit in data.edits.values() if values.holds(hook, edit.when)]
+
+    def applies(when: When) -> bool:
+        return every or values.holds(hook, when)
+
+    edits = [edit for edit in data.edits.values() if applies(edit.when)]
     made = {
         **_merged(edits, data.profiles.get(data.profile, {})),
         "services": [
             {"name": name, **service.model_dump(exclude={"name", "when"})}
             for name, service in data.services.items()
-            if values.holds(hook, service.when)
+            if applies(service.when)
         ],
         "checks": [
             *_libc_check(data.requires.libc),
             *(
                 check.model_dump(exclude={"when"})
                 for check in data.checks.values()
-                if values.holds(hook, check.when)
+                if applies(check.when)
             ),
         ],
     }
@@ -102,7 +115,7 @@ def _use(edf: Edf, active: Active, values: Values) -> HookUse:
         "release": data.release,
         "file": hook.file,
         "reason": active.reason,
-        "from": _origin(edf, active.asked) or hook.file,
+        "from": origin,
         "parameters": values.parameters(hook),
         "settings": {name: values.setting(hook, name) for name in sorted(data.settings)},
         "automatic_when": data.automatic_when if active.reason == AUTOMATIC else None,

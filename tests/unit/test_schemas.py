@@ -17,7 +17,7 @@ from container_engine.plan.model import Image, LaunchPlan
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ROOT / "edf_schemas"
 DATA = ROOT / "tests" / "data" / "edf"
-NAMES = ("edf", "plan", "site")
+NAMES = ("edf", "hook", "plan", "site")
 # What is wrong with these a schema can see: types and unknown keys.
 BAD_BY_SCHEMA = [
     "1-base-as-a-table",
@@ -125,6 +125,21 @@ def test_a_plan_is_valid_by_its_schema_and_a_changed_one_is_not() -> None:
     validator("plan").validate(document)
     for change in ({"version": 2}, {"mounts": "/a"}, {"unknown": 1}, {"image": None}):
         assert not validator("plan").is_valid(document | change), change
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("hooks/*/hook.toml")), ids=lambda p: p.parent.name
+)
+def test_the_built_in_hooks_are_right_by_their_schema(path: Path) -> None:
+    validator("hook").validate(tomllib.loads(path.read_text("utf-8")))
+
+
+def test_a_sites_hook_is_judged_by_what_it_says() -> None:
+    validator("hook").validate({"default": "on", "parameters": {"variant": {"default": "x"}}})
+    edit: dict[str, Any] = {"edits": {"a": {"mount": []}}}
+    wrong: tuple[dict[str, Any], ...] = ({"default": "maybe"}, edit, {"implies": "cxi"})
+    for bad in wrong:
+        assert not validator("hook").is_valid(bad)
 
 
 def test_a_site_configuration_is_judged() -> None:

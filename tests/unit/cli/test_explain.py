@@ -165,9 +165,8 @@ def test_an_unknown_key_gets_the_nearest_one(capsys: Capture) -> None:
         (
             "NCCL_PROTO",
             [
-                "NCCL_PROTO is not set",
-                '    hook: "^LL128" in the profile slingshot-2026.06 of com.hooks.aws_ofi_nccl, '
-                "which launches do not set yet",
+                'NCCL_PROTO = "^LL128"',
+                '    hook: "^LL128", hook aws_ofi_nccl, profile slingshot-2026.06, base.toml:11',
             ],
         ),
         ("SLURM_JOB_ID", ["SLURM_JOB_ID: always from Slurm, which sets it for each task"]),

@@ -10,8 +10,8 @@ Capture = pytest.CaptureFixture[str]
 OFI = "[annotations]\ncom.hooks.aws_ofi_nccl.enabled = true\n"
 SSH = "[annotations]\ncom.hooks.ssh.enabled = true\n"
 HF = "hf_" + "a1" * 12
-PROFILE = "of the profile slingshot-2026.06 of com.hooks.aws_ofi_nccl"
-LATER = "once launches set the profile the line can go"
+PROFILE = "of the profile slingshot-2026.06 of the hook aws_ofi_nccl"
+LATER = "remove the line"
 KEEP = "to keep what the image has"
 
 
@@ -86,7 +86,7 @@ def advice(here: Path, capsys: Capture, text: str) -> str:
         (
             f'{OFI}[env]\nNCCL_PROTO = "^LL128"\n',
             f"5: env.NCCL_PROTO: repeats '^LL128' {PROFILE}\n"
-            f"    {LATER}, the profile follows the network\n",
+            f"    {LATER}, the hook follows the network\n",
         ),
         (
             f'{OFI}[env]\nNCCL_CROSS_NIC = "1"\n',
@@ -101,7 +101,7 @@ def advice(here: Path, capsys: Capture, text: str) -> str:
         (
             f'{OFI}[env]\nNCCL_NET_PLUGIN = "ofi"\n',
             "5: env.NCCL_NET_PLUGIN: keeps NCCL from loading the plugin that "
-            "com.hooks.aws_ofi_nccl puts into the container\n    remove the line\n",
+            "the hook aws_ofi_nccl puts in place\n    remove the line\n",
         ),
         (
             'mounts = ["/:/host"]\n',

@@ -1,0 +1,119 @@
+"""`ce hooks list|show|check|test|explain`: the hook catalog, as a launch reads it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from container_engine.cli import hookcheck, hooktest, messages
+from container_engine.cli.offer import builtin, offer
+from container_engine.cli.prepare import prepare, site_config
+from container_engine.edf.nearest import nearest
+from container_engine.errors import UserError
+from container_engine.plan.hooks import whole
+from container_engine.plan.showhook import show_hook, show_use
+
+if TYPE_CHECKING:
+    from container_engine.catalog.load import Hook
+    from container_engine.cli.context import Context
+    from container_engine.plan.build import Offer
+    from container_engine.plan.model import HookUse
+
+FORMAT_VERSION = 1
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = """\
+list            all hooks of this site, and how each is enabled
+show NAME       what a hook is for, what users may say, what it changes
+check [DIR ...] is the catalog right? with DIR instead of the site's directories
+test NAME       does this node have what the hook needs?
+explain EDF     which hooks apply to an environment, why, and what they change"""
+    actions = ("list", "show", "check", "test", "explain")
+    parser.add_argument("action", metavar="ACTION", choices=actions, help=", ".join(actions))
+    parser.add_argument("names", metavar="NAME", nargs="*", help="a hook, directory or environment")
+    parser.add_argument("--json", action="store_true", help="list, check: print JSON")
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    if arguments.action == "check":
+        return hookcheck.check(arguments.names, context, as_json=arguments.json)
+    if arguments.action == "list":
+        return _list(context, as_json=arguments.json)
+    (name,) = _only(arguments)
+    if arguments.action == "explain":
+        return _explain(name, context)
+    offered = _offer(context)
+    hook = _named(name, offered)
+    if arguments.action == "show":
+        sys.stdout.write(show_hook(hook))
+        return 0
+    return hooktest.test(hook, _whole(name, offered))
+
+
+def _only(arguments: argparse.Namespace) -> list[str]:
+    names: list[str] = arguments.names
+    if len(names) != 1:
+        what = "an environment" if arguments.action == "explain" else "the name of a hook"
+        raise UserError(f"hooks {arguments.action}: expected {what}, found {len(names)} names")
+    return names
+
+
+def _offer(context: Context) -> Offer:
+    return offer(context, site_config(context), [])
+
+
+def _whole(name: str, offered: Offer) -> HookUse:
+    return next(use for use in whole(offered.hooks, offered.machine) if use.name == name)
+
+
+def _named(name: str, offered: Offer) -> Hook:
+    hook = offered.hooks.get(name)
+    if hook is None:
+        meant = nearest(name, offered.hooks)
+        hint = f"did you mean '{meant}'?" if meant else f"there are {', '.join(offered.hooks)}"
+        raise UserError(f"hooks: there is no hook '{name}'", hint)
+    return hook
+
+
+def _list(context: Context, *, as_json: bool) -> int:
+    hooks = sorted(_offer(context).hooks.values())
+    rows = [_row(hook, builtin(context.prefix)) for hook in hooks]
+    if as_json:
+        document = {"version": FORMAT_VERSION, "hooks": rows}
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        return 0
+    for row in rows:
+        said = "off at this site" if row["turned_off"] else row["default"]
+        sys.stdout.write(f"{row['name']:<16} {said:<10} {row['from']:<9} {row['summary']}\n")
+    return 0
+
+
+def _row(hook: Hook, built_in: str) -> dict[str, object]:
+    own = hook.files[0].startswith(f"{built_in}/")
+    changed = len(hook.files) > 1
+    return {
+        "name": hook.name,
+        "default": hook.data.default,
+        "turned_off": hook.data.turned_off,
+        "release": hook.data.release,
+        "from": ("changed" if changed else "built-in") if own else "site",
+        "switch": hook.switch,
+        "files": list(hook.files),
+        "summary": hook.data.summary,
+    }
+
+
+def _explain(name: str, context: Context) -> int:
+    prepared = prepare(name, context)
+    messages.say(prepared.notices)
+    if prepared.plan is None:
+        return 0
+    hooks = prepared.plan.hooks
+    text = "\n".join(map(show_use, hooks)) or f"{name}: no hook applies\n"
+    sys.stdout.buffer.write(text.encode(errors="backslashreplace"))
+    sys.stdout.flush()
+    return 0

@@ -1,0 +1,132 @@
+"""A hook for people: what its data say, and what they come to in one plan. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from container_engine.catalog.load import Hook
+    from container_engine.catalog.model import Parameter, When
+    from container_engine.plan.model import HookUse
+
+_LABEL_WIDTH = 13
+
+
+def show_hook(hook: Hook) -> str:
+    """What an administrator or user wants to know before using it."""
+    data = hook.data
+    rows = [("enabled by", f'{hook.switch} = "true"'), ("default", _default(hook))]
+    rows += [("parameter", line) for name in data.parameters for line in _parameter(hook, name)]
+    for name, value in data.settings.items():
+        allowed = f", users may say {hook.annotation}.{name}" if name in data.allow else ""
+        rows.append(("setting", f"{name} = {value}{allowed}"))
+    for label, names in (
+        ("implies", data.implies),
+        ("conflicts", data.conflicts),
+        ("applied after", data.after),
+        ("needs", _needs(hook)),
+    ):
+        rows += [(label, ", ".join(names))] if names else []
+    for profile, variables in data.profiles.items():
+        active = ", active" if profile == data.profile else ""
+        rows.append(("profile", f"{profile}: {len(variables)} variables{active}"))
+    rows += [("file", file) for file in hook.files]
+    title = f"{hook.name} {data.release}: {data.summary}\n\n{data.help.strip()}\n\n"
+    return title + "".join(_layout(rows))
+
+
+def show_use(use: HookUse) -> str:
+    """What one hook of a plan does."""
+    title = f"{use.name} {use.release}  # {use.reason}, {use.origin}\n"
+    return title + "".join(f"    {line}" for line in _layout(list(_edits(use))))
+
+
+def _default(hook: Hook) -> str:
+    if hook.data.turned_off:
+        return "turned off at this site"
+    automatic = "automatic, where the node has what it is for"
+    return {"off": "off", "on": "on", "automatic": automatic}[hook.data.default]
+
+
+def _parameter(hook: Hook, name: str) -> Iterator[str]:
+    parameter = hook.data.parameters[name]
+    said = f", default {parameter.default}" if parameter.default else ""
+    said += ", must be set" if parameter.required else ""
+    yield f"{hook.annotation}.{name}: {_type(parameter)}{said}"
+    yield f"    {parameter.help}{_when(parameter.when)}"
+
+
+def _type(parameter: Parameter) -> str:
+    if parameter.values:
+        return " | ".join(parameter.values)
+    if parameter.values_in:
+        return f"a name in {parameter.values_in}"
+    return parameter.type.replace("_", " ")
+
+
+def _when(when: When) -> str:
+    parts = (
+        f"{name} is {value if isinstance(value, str) else ' or '.join(value)}"
+        for name, value in when.items()
+    )
+    return f" (if {' and '.join(parts)})" if when else ""
+
+
+def _needs(hook: Hook) -> list[str]:
+    requires = hook.data.requires
+    needs = [f"the hook {name}" for name in requires.hooks]
+    needs += ["a writable container"] if requires.writable else []
+    needs += [f"an image with {requires.libc}"] if requires.libc else []
+    return needs
+
+
+def _edits(use: HookUse) -> Iterator[tuple[str, str]]:
+    yield from (("parameter", f"{name} = {value}") for name, value in use.parameters.items())
+    for device in use.devices:
+        yield "device", f"{device.path}{_optional(optional=device.optional)}"
+    yield from (("cdi", name) for name in use.cdi)
+    for mount in use.mounts:
+        where = f" on {mount.target}" if mount.target else ""
+        yield "mount", f"{mount.source}{where}{_optional(optional=mount.optional)}"
+    for library in use.libraries:
+        place = "in place of the image's" if library.place == "replace" else "beside the image's"
+        files = " ".join(library.files)
+        yield "library", f"{files} {place}{_optional(optional=library.optional)}"
+    yield from (("search", directory) for directory in use.search)
+    yield from _variables(use)
+    yield from _programs(use)
+
+
+def _variables(use: HookUse) -> Iterator[tuple[str, str]]:
+    if use.profile:
+        yield "profile", use.profile
+    for name, variable in use.env.items():
+        yield "env", f"unset {name}" if variable is None else f"{name}={variable}"
+    for name, paths in use.prepend.items():
+        yield "env", f"{name}={':'.join(paths)}:…"
+
+
+def _programs(use: HookUse) -> Iterator[tuple[str, str]]:
+    for service in use.services:
+        yield "service", f"{service.name}: {shlex.join(service.command)}"
+    for check in use.checks:
+        yield "check", f"{check.kind} {check.subject} ({check.severity})"
+    for hook in use.hooks:
+        yield "oci hook", f"{hook.hookName} {hook.path}"
+    if use.code:
+        yield "code", use.code
+
+
+def _optional(*, optional: bool) -> str:
+    return ", if there is one" if optional else ""
+
+
+def _layout(rows: list[tuple[str, str]]) -> Iterator[str]:
+    before = ""
+    for label, what in rows:
+        shown = "" if label == before else label
+        before = label
+        yield f"{shown:<{_LABEL_WIDTH}} {what}\n"

@@ -1,0 +1,154 @@
+"""`ce hooks` reads the catalog as a launch does."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from container_engine.cli.main import main
+from tests.unit.catalog.sites import SMALLEST
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Path:
+    directory = tmp_path / "hooks.d"
+    directory.mkdir()
+    return directory
+
+
+@pytest.fixture(autouse=True)
+def site(tmp_path: Path, catalog: Path) -> Path:
+    file = tmp_path / "site.toml"
+    file.write_text(f'hook_catalog = ["{catalog}"]\n')
+    return file
+
+
+def write(catalog: Path, name: str, text: str) -> Path:
+    file = catalog / name / "hook.toml"
+    file.parent.mkdir()
+    file.write_text(text)
+    return file
+
+
+def run(site: Path, *words: str) -> int:
+    return main(["--site", str(site), "hooks", *words])
+
+
+def test_all_hooks_are_listed_with_who_says_so(site: Path, catalog: Path, capsys: Capture) -> None:
+    write(catalog, "own", SMALLEST)
+    write(catalog, "ssh", "turned_off = true")
+    assert run(site, "list", "--json") == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["hooks"]}
+    assert rows["own"]["from"] == "site"
+    assert rows["cxi"]["from"] == "built-in"
+    assert (rows["ssh"]["from"], rows["ssh"]["turned_off"]) == ("changed", True)
+    assert run(site, "list") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "ssh              off at this site changed   a login into the container, by ssh" in lines
+
+
+def test_a_hook_is_shown_with_what_users_may_say(site: Path, capsys: Capture) -> None:
+    assert run(site, "show", "aws_ofi_nccl") == 0
+    shown = capsys.readouterr().out
+    for text in (
+        'com.hooks.aws_ofi_nccl.enabled = "true"',
+        "com.hooks.aws_ofi_nccl.variant: cuda-dl | cuda12 | cuda13 |",
+        "slingshot-2026.06: 22 variables, active",
+        "implies       cxi",
+    ):
+        assert text in shown
+
+
+def test_an_unknown_hook_gets_the_nearest_name(site: Path, capsys: Capture) -> None:
+    assert run(site, "show", "aws_ofi_ncl") == 1
+    assert capsys.readouterr().err == (
+        "ce: error: hooks: there is no hook 'aws_ofi_ncl'\nce: hint: did you mean 'aws_ofi_nccl'?\n"
+    )
+
+
+def test_the_built_in_hooks_have_no_fault(site: Path, capsys: Capture) -> None:
+    assert run(site, "check") == 0
+    assert capsys.readouterr().out.endswith("hooks, no fault\n")
+
+
+def test_a_directory_is_checked_before_it_is_the_sites(
+    site: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    new = tmp_path / "new"
+    new.mkdir()
+    file = write(new, "own", SMALLEST)
+    file.chmod(0o666)
+    assert run(site, "check", str(new)) == 1
+    said = capsys.readouterr()
+    assert said.err == (
+        f"ce: error: {file}: others than its owner may write it\nce: hint: chmod go-w {file}\n"
+    )
+    assert said.out == ""
+
+
+def test_a_directory_that_does_not_exist_is_a_fault(site: Path, capsys: Capture) -> None:
+    assert run(site, "check", "/nonexistent") == 1
+    assert capsys.readouterr().err == "ce: error: /nonexistent: is not a directory\n"
+
+
+def test_two_hooks_that_edit_one_path_are_a_fault(
+    site: Path, catalog: Path, capsys: Capture
+) -> None:
+    write(catalog, "a", SMALLEST + '[edits.e]\nmounts = [{ source = "/a", target = "/x" }]\n')
+    file = write(catalog, "b", SMALLEST + '[edits.e]\nmounts = [{ source = "/x" }]\n')
+    assert run(site, "check") == 1
+    assert capsys.readouterr().err == (
+        f"ce: error: {file}: edits the path /x, as the hook 'a' does in another way\n"
+        'ce: hint: write conflicts = ["a"]\n'
+    )
+    file.write_text(f'conflicts = ["a"]\n{file.read_text()}')
+    assert run(site, "check") == 0
+
+
+def test_a_program_that_does_not_exist_is_a_fault(
+    site: Path, catalog: Path, capsys: Capture
+) -> None:
+    text = '[[edits.e.hooks]]\nhookName = "poststop"\npath = "{here}/program"\n'
+    file = write(catalog, "a", SMALLEST + text)
+    assert run(site, "check", "--json") == 1
+    (fault,) = json.loads(capsys.readouterr().out)["faults"]
+    program = file.with_name("program")
+    assert fault["message"] == f"hooks: {program} is no program that can be run here"
+    program.touch(mode=0o755)
+    assert run(site, "check") == 0
+
+
+@pytest.mark.parametrize("verb", ["list", "validate", "plan"])
+def test_nothing_goes_on_with_a_bad_catalog(
+    site: Path, catalog: Path, tmp_path: Path, capsys: Capture, verb: str
+) -> None:
+    file = write(catalog, "a", "x")
+    edf = tmp_path / "e.toml"
+    edf.write_text('image = "/i.sqsh"\n')
+    words = ["hooks", "list"] if verb == "list" else [verb, str(edf)]
+    assert main(["--site", str(site), *words]) == 1
+    error, hint = capsys.readouterr().err.splitlines()
+    assert error.startswith(f"ce: error: hook catalog: {file}: not valid TOML: ")
+    assert "'ce hooks check' shows all" in hint
+
+
+def test_what_a_node_lacks_is_told(
+    site: Path, catalog: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    text = f"""
+[edits.e]
+devices = [{{ path = "/dev/null" }}, {{ path = "/dev/nothing*", optional = true }}]
+mounts = [{{ source = "{tmp_path}/*.toml" }}]
+"""
+    file = write(catalog, "a", SMALLEST + text)
+    assert run(site, "test", "a") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "ok       device   /dev/null",
+        "absent   device   /dev/nothing*",
+        f"ok       mount    {tmp_path}/*.toml: {site}",
+    ]
+    file.write_text(SMALLEST + '[edits.e]\nlibraries = [{ files = ["/nonexistent/*.so"] }]\n')
+    assert run(site, "test", "a") == 1
+    assert capsys.readouterr().out == "missing  library  /nonexistent/*.so\n"
