@@ -22,6 +22,12 @@ static int set_variable(void *context, const char *name, const char *value)
 	return value != NULL ? setenv(name, value, 1) : unsetenv(name);
 }
 
+static const char *get_variable(void *context, const char *name)
+{
+	(void)context;
+	return getenv(name);
+}
+
 static int descriptor(const char *text)
 {
 	char *end;
@@ -36,10 +42,11 @@ static int descriptor(const char *text)
 
 static int become(struct ce_container *container, char **command, struct ce_error *err)
 {
+	const struct ce_variables variables = { set_variable, get_variable, NULL };
 	CE_AUTO_FREE char *program = NULL;
 
 	if (ce_join(container, err) < 0 ||
-	    ce_apply_environment(container->environment, set_variable, NULL, err) < 0 ||
+	    ce_apply_environment(container->environment, &variables, err) < 0 ||
 	    ce_find_command(getenv("PATH"), command[0], &program, err) < 0)
 		return -1;
 	execv(program, command);

@@ -44,18 +44,26 @@ int ce_join(const struct ce_container *container, struct ce_error *err)
 	return 0;
 }
 
-static int apply_record(char *record, ce_set_env_fn *set, void *context, struct ce_error *err)
+static int apply_record(char *record, const struct ce_variables *variables, struct ce_error *err)
 {
-	char *equals = strchr(record, '=');
+	int is_copy = record[0] == '=';
+	char *name = record + is_copy;
+	char *equals = strchr(name, '=');
+	const char *value = equals != NULL ? equals + 1 : NULL;
 
 	if (equals != NULL)
 		*equals = '\0';
-	if (set(context, record, equals != NULL ? equals + 1 : NULL) < 0)
-		return ce_fail(err, "cannot set the environment variable '%s'", record);
+	if (is_copy) {
+		value = value != NULL ? variables->get(variables->context, value) : NULL;
+		if (value == NULL)
+			return 0;
+	}
+	if (variables->set(variables->context, name, value) < 0)
+		return ce_fail(err, "cannot set the environment variable '%s'", name);
 	return 0;
 }
 
-int ce_apply_environment(int records_fd, ce_set_env_fn *set, void *context, struct ce_error *err)
+int ce_apply_environment(int records_fd, const struct ce_variables *variables, struct ce_error *err)
 {
 	size_t size = 0;
 	CE_AUTO_FREE char *records = ce_read_file_at(records_fd, MAX_RECORDS, &size);
@@ -64,7 +72,7 @@ int ce_apply_environment(int records_fd, ce_set_env_fn *set, void *context, stru
 		return ce_fail(err, "cannot read the container's environment: %s", strerror(errno));
 	for (char *next = records; next < records + size;) {
 		size_t length = strlen(next);
-		if (apply_record(next, set, context, err) < 0)
+		if (apply_record(next, variables, err) < 0)
 			return -1;
 		next += length + 1;
 	}

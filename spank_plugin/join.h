@@ -13,7 +13,7 @@
 struct ce_container {
 	int user_ns;	/* descriptors, owned; -1 when absent */
 	int mount_ns;
-	int environment; /* records: `NAME=value` sets, `NAME` alone unsets, each ends with NUL */
+	int environment; /* records, see below */
 	int guard;	/* pidfd of the guard, readable when all of the session is gone */
 	char *workdir;	/* heap, owned */
 	char *notices;	/* heap, owned; lines for the user, may be empty */
@@ -27,10 +27,18 @@ void ce_container_close(struct ce_container *container);
  * After a failure the process may be in between: it must not go on to run anything. */
 int ce_join(const struct ce_container *container, struct ce_error *err);
 
-/* Calls set(context, name, value) for each record in order, value NULL to unset. `set` returns 0 or
- * a negative number, which ends the walk with an error that names the variable. */
-typedef int ce_set_env_fn(void *context, const char *name, const char *value);
-int ce_apply_environment(int records_fd, ce_set_env_fn *set, void *context, struct ce_error *err);
+/* The environment of a process: `set` with value NULL unsets; it returns 0 or a negative number. `get`
+ * returns the value a variable has now, NULL for none. */
+struct ce_variables {
+	int (*set)(void *context, const char *name, const char *value);
+	const char *(*get)(void *context, const char *name);
+	void *context;
+};
+
+/* Changes an environment by records, each ended by NUL, in their order: `NAME=value` sets, `NAME` alone
+ * unsets, `=NAME=OTHER` gives NAME the value that OTHER has in this task, and changes nothing where it
+ * has none. What cannot be set ends the walk with an error that names the variable. */
+int ce_apply_environment(int records_fd, const struct ce_variables *variables, struct ce_error *err);
 
 /* Finds `command` as execvp would, with the PATH given (NULL: the usual default). On success *found
  * is a heap string. Not found is exit code 127, found but not executable 126. */

@@ -75,15 +75,22 @@ static void become_launcher(const struct ce_config *config, uid_t uid, gid_t gid
 	_exit(CE_EXIT_ENGINE);
 }
 
-static int environment_file(char **environment)
+static int write_entries(int fd, char *const *entry)
 {
-	CE_AUTO_FD fd = ce_memory_file("ce-job-environment", "", 0);
-
-	for (char **entry = environment; fd >= 0 && entry != NULL && *entry != NULL; entry++) {
+	for (; entry != NULL && *entry != NULL; entry++) {
 		if (ce_write_all(fd, *entry, strlen(*entry) + 1) < 0)
 			return -1;
 	}
-	if (fd < 0 || lseek(fd, 0, SEEK_SET) < 0)
+	return 0;
+}
+
+static int environment_file(char **environment, char *const *facts)
+{
+	CE_AUTO_FD fd = ce_memory_file("ce-job-environment", "", 0);
+
+	/* facts last: of two entries with one name the launcher believes the later one */
+	if (fd < 0 || write_entries(fd, environment) < 0 || write_entries(fd, facts) < 0 ||
+	    lseek(fd, 0, SEEK_SET) < 0)
 		return -1;
 	int result = fd;
 	fd = -1;
@@ -134,8 +141,8 @@ static int fork_launcher(struct ce_launcher *launcher, const struct ce_config *c
 }
 
 int ce_launcher_start(struct ce_launcher *launcher, const struct ce_config *config,
-		      const char *plan, char **environment, uid_t uid, gid_t gid,
-		      struct ce_error *err)
+		      const char *plan, char **environment, char *const *facts, uid_t uid,
+		      gid_t gid, struct ce_error *err)
 {
 	int reply[2] = { -1, -1 }, life[2] = { -1, -1 };
 
@@ -150,7 +157,7 @@ int ce_launcher_start(struct ce_launcher *launcher, const struct ce_config *conf
 	launcher->life = life[0];
 	CE_AUTO_FD their_life = life[1];
 	CE_AUTO_FD plan_fd = ce_memory_file("ce-plan", plan, strlen(plan));
-	CE_AUTO_FD environment_fd = environment_file(environment);
+	CE_AUTO_FD environment_fd = environment_file(environment, facts);
 	CE_AUTO_FD watch = ce_pidfd_open(getpid());
 	if (plan_fd < 0 || environment_fd < 0 || watch < 0)
 		return ce_fail(err, "cannot hand over the plan: %s", strerror(errno));

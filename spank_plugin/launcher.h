@@ -18,11 +18,15 @@ struct ce_launcher {
 
 #define CE_LAUNCHER_INIT { -1, -1, -1, (uid_t)-1, (gid_t)-1 }
 
+/* Variables that the launcher finds behind the job's own: what only slurmstepd knows. */
+#define CE_FACT_SPOOL "CE_SPOOL_DIR"
+
 /* Forks a child that becomes the user for good (groups, gid, uid, verified) and executes the node
- * launcher with the plan and the step's environment in memory files. Does not wait for it.
+ * launcher with the plan and the step's environment, then `facts` (NAME=value, NULL at the end), in
+ * memory files. Does not wait for it.
  * Runs as root or with the user as effective id; this process keeps its identity. */
 int ce_launcher_start(struct ce_launcher *launcher, const struct ce_config *config,
-		      const char *plan, char **environment, uid_t uid, gid_t gid,
-		      struct ce_error *err);
+		      const char *plan, char **environment, char *const *facts, uid_t uid,
+		      gid_t gid, struct ce_error *err);
 
 #endif

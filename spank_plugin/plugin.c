@@ -37,6 +37,7 @@
 #include "launcher.h"
 #include "options.h"
 #include "session.h"
+#include "spool.h"
 #include "submit.h"
 
 SPANK_PLUGIN(container_engine, 1)
@@ -149,6 +150,25 @@ static void name_node(spank_t spank)
 	spank_setenv(spank, "SLURM_NODEID", text, 1);
 }
 
+/* The launcher of the step, told what of this node only slurmstepd knows. */
+static int start_launcher(spank_t spank, const char *plan, uid_t uid, gid_t gid,
+			  struct ce_error *err)
+{
+	char **environment = NULL;
+	uint32_t job = 0, step = 0;
+	CE_AUTO_FREE char *spool = NULL, *fact = NULL;
+
+	if (spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
+		return ce_fail(err, "cannot read the job's environment");
+	if (spank_get_item(spank, S_JOB_ID, &job) == ESPANK_SUCCESS &&
+	    spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS)
+		spool = ce_spool_dir(job, step);
+	if (asprintf(&fact, CE_FACT_SPOOL "=%s", spool != NULL ? spool : "") < 0)
+		return ce_fail(err, "out of memory");
+	char *const facts[] = { fact, NULL };
+	return ce_launcher_start(&launcher, &config, plan, environment, facts, uid, gid, err);
+}
+
 static int start_session(spank_t spank, struct ce_error *err)
 {
 	char **environment = NULL;
@@ -169,9 +189,7 @@ static int start_session(spank_t spank, struct ce_error *err)
 		return 0;
 	}
 	name_node(spank);
-	if (spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
-		return ce_fail(err, "cannot read the job's environment");
-	return ce_launcher_start(&launcher, &config, plan, environment, uid, gid, err);
+	return start_launcher(spank, plan, uid, gid, err);
 }
 
 int slurm_spank_user_init(spank_t spank, int argc, char **argv)
@@ -224,8 +242,9 @@ static int set_task_variable(void *context, const char *name, const char *value)
 	return spank_setenv(spank, name, value, 1) == ESPANK_SUCCESS ? 0 : -1;
 }
 
-static const char *task_variable(spank_t spank, const char *name)
+static const char *task_variable(void *context, const char *name)
 {
+	spank_t spank = context;
 	char **environment = NULL;
 
 	if (spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
@@ -268,13 +287,14 @@ static void tell_user(spank_t spank, const char *kind, const char *text)
 static int join(spank_t spank, struct ce_error *err)
 {
 	struct ce_container container = CE_CONTAINER_INIT;
+	const struct ce_variables variables = { set_task_variable, task_variable, spank };
 	int rc = -1;
 
 	if (start_error.message != NULL)
 		return ce_fail_code(err, start_error.exit_code, "%s", start_error.message);
 	if (ce_session_wait(&launcher, config.start_timeout_s, &container, err) == 0 &&
 	    ce_join(&container, err) == 0 &&
-	    ce_apply_environment(container.environment, set_task_variable, spank, err) == 0)
+	    ce_apply_environment(container.environment, &variables, err) == 0)
 		rc = check_command(spank, err);
 	if (container.notices != NULL && container.notices[0] != '\0')
 		tell_user(spank, "warning", container.notices);

@@ -106,9 +106,16 @@ def parse_block(block: bytes) -> dict[str, str]:
     return {name: value for name, _equals, value in pairs}
 
 
-def encode_records(changes: Mapping[str, str | None]) -> bytes:
-    """The record format of spank_plugin/join.h."""
+def encode_records(
+    changes: Mapping[str, str | None], per_task: Mapping[str, str] | None = None
+) -> bytes:
+    """The record format of spank_plugin/join.h.
+
+    `per_task` are variables that differ between the tasks of a node: each gets the value that
+    another variable has in its task.
+    """
     records: Sequence[str] = [
-        name if value is None else f"{name}={value}" for name, value in changes.items()
+        *(name if value is None else f"{name}={value}" for name, value in changes.items()),
+        *(f"={name}={other}" for name, other in (per_task or {}).items()),
     ]
     return b"".join(record.encode("utf-8", "surrogateescape") + b"\0" for record in records)

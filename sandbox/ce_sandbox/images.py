@@ -9,9 +9,10 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from ce_sandbox import packages
+from ce_sandbox import mpi_images, packages
 from ce_sandbox.layout import USERS, Layout, SandboxError
 
 _PROBE = Path(__file__).resolve().parent.parent / "images" / "probe.c"
@@ -41,6 +42,7 @@ class Recipe:
     fill: Callable[[Layout, Path], None]
     owners: bool = False
     built_by: str | None = None
+    sources: tuple[Path, ...] = ()
 
 
 def provide(layout: Layout, name: str) -> Path:
@@ -48,7 +50,7 @@ def provide(layout: Layout, name: str) -> Path:
     recipe = RECIPES[name]
     image = layout.images / f"{name}.sqsh"
     mark = layout.images / f".{name}.recipe"
-    identity = _identity()
+    identity = _identity(recipe)
     if image.exists() and mark.exists() and mark.read_text() == identity:
         return image
     with tempfile.TemporaryDirectory(dir=layout.cache) as work:
@@ -62,9 +64,9 @@ def provide(layout: Layout, name: str) -> Path:
     return image
 
 
-def _identity() -> str:
+def _identity(recipe: Recipe) -> str:
     """Changes with everything that could change an image, but for newer packages."""
-    sources = [Path(__file__), Path(packages.__file__), _PROBE]
+    sources = [Path(__file__), Path(packages.__file__), _PROBE, *recipe.sources]
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest() + "\n"
 
 
@@ -127,6 +129,11 @@ def _foreign(layout: Layout, root: Path) -> None:
         os.chown(file, uid, uid)
 
 
+def _mpi_recipe(mpi: mpi_images.Mpi) -> Recipe:
+    what = f"{mpi.packages[0]} and /usr/bin/mpi-probe"
+    return Recipe(what, partial(mpi_images.fill, mpi), sources=mpi_images.SOURCES)
+
+
 RECIPES = {
     "demo": Recipe("bash, coreutils, Python and their like", _demo),
     "busybox": Recipe("busybox only", _busybox),
@@ -138,6 +145,7 @@ RECIPES = {
         owners=True,
         built_by=USERS[1],
     ),
+    **{name: _mpi_recipe(mpi) for name, mpi in mpi_images.BY_NAME.items()},
 }
 
 

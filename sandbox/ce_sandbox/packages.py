@@ -30,6 +30,25 @@ def unpack(names: list[str], cache: Path, root: Path) -> None:
         _extract(package, root)
 
 
+def unpack_alone(name: str, cache: Path, root: Path) -> None:
+    """Unpack one package below `root` and nothing that it depends on: headers, say."""
+    alone = cache / "alone"
+    alone.mkdir(parents=True, exist_ok=True)
+    found = sorted(alone.glob(f"{name}_*.deb"))
+    if not found:
+        done = subprocess.run(
+            ["apt-get", "-qq", "-oAPT::Sandbox::User=root", "download", name],
+            cwd=alone,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        found = sorted(alone.glob(f"{name}_*.deb"))
+        if done.returncode or not found:
+            raise SandboxError(f"{name}: cannot be downloaded: {done.stderr.strip()}")
+    _extract(found[-1], root)
+
+
 def _download(names: list[str], cache: Path) -> list[Path]:
     """The package files of this closure, downloaded when not in the cache already."""
     install = ["--download-only", "install", "-y", "usr-is-merged", *names]

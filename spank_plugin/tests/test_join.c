@@ -154,6 +154,14 @@ static int note(void *context, const char *name, const char *value)
 	return strcmp(name, "REFUSED") == 0 ? -1 : 0;
 }
 
+static const char *of_task(void *context, const char *name)
+{
+	CHECK(context == seen);
+	return strcmp(name, "SLURM_PROCID") == 0 ? "7" : NULL;
+}
+
+static const struct ce_variables variables = { note, of_task, seen };
+
 static int apply(const char *records, size_t size)
 {
 	CE_AUTO_FD fd = ce_memory_file("x", records, size);
@@ -161,7 +169,7 @@ static int apply(const char *records, size_t size)
 	CHECK(fd >= 0);
 	/* as after another task has read it through the same open file */
 	CHECK(lseek(fd, 0, SEEK_END) >= 0);
-	return ce_apply_environment(fd, note, seen, &err);
+	return ce_apply_environment(fd, &variables, &err);
 }
 
 TEST("records set and unset variables in their order")
@@ -178,6 +186,22 @@ TEST("values keep equals signs, newlines, quotes and bytes that are not UTF-8")
 
 	CHECK_INT(apply(records, sizeof records), 0);
 	CHECK_TEXT(seen, "[A]==a=b\n\"'$;[B]=\xff\xfe;");
+}
+
+TEST("a variable can get the value that another one has in this task")
+{
+	static const char records[] = "RANK=3\0=RANK=SLURM_PROCID\0A=1";
+
+	CHECK_INT(apply(records, sizeof records), 0);
+	CHECK_TEXT(seen, "[RANK]=3;[RANK]=7;[A]=1;");
+}
+
+TEST("the value of a variable that the task does not have, or of none, changes nothing")
+{
+	static const char records[] = "=RANK=OTHER\0=RANK\0=\0==\0A=1";
+
+	CHECK_INT(apply(records, sizeof records), 0);
+	CHECK_TEXT(seen, "[A]=1;");
 }
 
 TEST("no records change nothing")
@@ -204,7 +228,7 @@ TEST("a variable that cannot be set ends the walk and is named")
 
 TEST("a descriptor that cannot be read is an error and nothing is set")
 {
-	CHECK_INT(ce_apply_environment(-1, note, seen, &err), -1);
+	CHECK_INT(ce_apply_environment(-1, &variables, &err), -1);
 	CHECK_TEXT(ce_error_text(&err),
 		   "cannot read the container's environment: Bad file descriptor");
 	CHECK_TEXT(seen, "");
@@ -231,7 +255,8 @@ TEST("a value of 2 MiB arrives whole")
 	CHECK(memcpy(record, "BIG=", 4) == record);
 	record[SIZE + 4] = '\0';
 	CE_AUTO_FD fd = ce_memory_file("x", record, SIZE + 5);
-	CHECK_INT(ce_apply_environment(fd, measure, NULL, &err), 0);
+	const struct ce_variables big = { measure, of_task, NULL };
+	CHECK_INT(ce_apply_environment(fd, &big, &err), 0);
 	CHECK_INT(value_length, SIZE);
 	free(record);
 }

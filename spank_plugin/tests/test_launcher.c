@@ -23,6 +23,8 @@ static struct ce_launcher launcher = CE_LAUNCHER_INIT;
 static struct ce_error err = CE_ERROR_INIT;
 static char job_first[] = "FIRST=1=2", job_second[] = "SECOND=a\nb";
 static char *job[] = { job_first, job_second, NULL };
+static char fact[] = "FACT=3";
+static char *const facts[] = { fact, NULL };
 
 /* The answer of a fake launcher with this plan (heap). */
 static char *start(const char *plan, uid_t uid, gid_t gid)
@@ -32,7 +34,7 @@ static char *start(const char *plan, uid_t uid, gid_t gid)
 
 	config.node = (char *)fake_node();
 	CHECK(answer != NULL);
-	CHECK_INT(ce_launcher_start(&launcher, &config, plan, job, uid, gid, &err), 0);
+	CHECK_INT(ce_launcher_start(&launcher, &config, plan, job, facts, uid, gid, &err), 0);
 	CHECK(ce_receive(launcher.reply, 0, answer, 65536, fds) >= 0);
 	return answer;
 }
@@ -51,7 +53,7 @@ static void cannot_start(uid_t uid, const char *why)
 
 	adopt_launchers();
 	CHECK(saved >= 0 && dup2(log, STDERR_FILENO) >= 0);
-	CHECK_INT(ce_launcher_start(&launcher, &config, "report", job, uid, getegid(), &err), 0);
+	CHECK_INT(ce_launcher_start(&launcher, &config, "report", job, facts, uid, getegid(), &err), 0);
 	CHECK_INT(ce_receive(launcher.reply, 0, data, sizeof data, fds), 0);
 	CHECK(wait(&status) > 0);
 	CHECK(dup2(saved, STDERR_FILENO) >= 0);
@@ -124,7 +126,7 @@ TEST("the launcher's environment is minimal; the job's comes as data, byte by by
 	setenv("LD_PRELOAD_OF_ROOT", "x", 1);
 	char *report = start("report", geteuid(), getegid());
 	CHECK_CONTAINS(report, "\nenv:PATH=/usr/sbin:/usr/bin:/sbin:/bin\nenv:LANG=C.UTF-8\njob:");
-	CHECK_CONTAINS(report, "job:FIRST=1=2;SECOND=a\nb;\n");
+	CHECK_CONTAINS(report, "job:FIRST=1=2;SECOND=a\nb;FACT=3;\n");
 	CHECK(strstr(report, "LD_PRELOAD_OF_ROOT") == NULL);
 	free(report);
 }
@@ -184,8 +186,8 @@ TEST("a job without environment and a plan of 1 MiB are handed over whole")
 	memset(plan, 'x', 1 << 20);
 	plan[1 << 20] = '\0';
 	config.node = (char *)fake_node();
-	CHECK_INT(ce_launcher_start(&launcher, &config, plan, none, geteuid(), getegid(), &err), 0);
-	CHECK_INT(ce_launcher_start(&launcher, &config, "mute", NULL, geteuid(), getegid(), &err), 0);
+	CHECK_INT(ce_launcher_start(&launcher, &config, plan, none, NULL, geteuid(), getegid(), &err), 0);
+	CHECK_INT(ce_launcher_start(&launcher, &config, "mute", NULL, NULL, geteuid(), getegid(), &err), 0);
 	CHECK_INT(ce_receive(launcher.reply, 0, data, sizeof data, fds), 0);
 	free(plan);
 }
