@@ -18,8 +18,10 @@ struct ce_launcher {
 
 #define CE_LAUNCHER_INIT { -1, -1, -1, (uid_t)-1, (gid_t)-1 }
 
-/* Variables that the launcher finds behind the job's own: what only slurmstepd knows. */
-#define CE_FACT_SPOOL "CE_SPOOL_DIR"
+/* A variable that the launcher finds behind the job's own, for what only slurmstepd knows: the
+ * directory that the step's PMIx server shares with its clients on this node; without one the variable
+ * does not exist. */
+#define CE_FACT_PMIX "CE_PMIX_DIR"
 
 /* Forks a child that becomes the user for good (groups, gid, uid, verified) and executes the node
  * launcher with the plan and the step's environment, then `facts` (NAME=value, NULL at the end), in

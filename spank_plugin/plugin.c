@@ -156,14 +156,14 @@ static int start_launcher(spank_t spank, const char *plan, uid_t uid, gid_t gid,
 {
 	char **environment = NULL;
 	uint32_t job = 0, step = 0;
-	CE_AUTO_FREE char *spool = NULL, *fact = NULL;
+	CE_AUTO_FREE char *pmix = NULL, *fact = NULL;
 
 	if (spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
 		return ce_fail(err, "cannot read the job's environment");
 	if (spank_get_item(spank, S_JOB_ID, &job) == ESPANK_SUCCESS &&
 	    spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS)
-		spool = ce_spool_dir(job, step);
-	if (asprintf(&fact, CE_FACT_SPOOL "=%s", spool != NULL ? spool : "") < 0)
+		pmix = ce_spool_pmix(job, step);
+	if (pmix != NULL && asprintf(&fact, CE_FACT_PMIX "=%s", pmix) < 0)
 		return ce_fail(err, "out of memory");
 	char *const facts[] = { fact, NULL };
 	return ce_launcher_start(&launcher, &config, plan, environment, facts, uid, gid, err);

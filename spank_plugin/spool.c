@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+
+#include "io.h"
 
 /* slurmstepd opens its socket before anything else of a step */
 enum { LAST_DESCRIPTOR = 255 };
@@ -47,5 +50,19 @@ char *ce_spool_dir(uint32_t job, uint32_t step)
 		if (is_steps_socket(fd, wanted, &address))
 			return strdup(address.sun_path);
 	}
+	return NULL;
+}
+
+char *ce_spool_pmix(uint32_t job, uint32_t step)
+{
+	struct stat st;
+	char *path = NULL;
+	CE_AUTO_FREE char *spool = ce_spool_dir(job, step);
+
+	if (spool == NULL || asprintf(&path, "%s/pmix.%u.%u", spool, (unsigned)job, (unsigned)step) < 0)
+		return NULL;
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+		return path;
+	free(path);
 	return NULL;
 }

@@ -8,4 +8,8 @@
  * NULL when it cannot be learnt. */
 char *ce_spool_dir(uint32_t job, uint32_t step);
 
+/* The directory that Slurm's PMIx server of this step shares with its clients: a heap string, NULL when
+ * there is none, as in all steps but those of `srun --mpi=pmix`. */
+char *ce_spool_pmix(uint32_t job, uint32_t step);
+
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -57,4 +58,18 @@ TEST("sockets of other steps, of other purposes and without a path tell nothing"
 	listen_at("agent");
 	CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
 	CHECK(ce_spool_dir(12, 3) == NULL);
+}
+
+TEST("the directory of a step's PMIx server is the one with the step's number, if there is one")
+{
+	char path[256];
+
+	listen_at("nid7_12.3");
+	CHECK(ce_spool_pmix(12, 3) == NULL);
+	CHECK(snprintf(path, sizeof path, "%s/pmix.12.3", test_directory()) < (int)sizeof path);
+	CHECK_INT(mkdir(path, 0700), 0);
+	char *found = ce_spool_pmix(12, 3);
+	CHECK_TEXT(found, path);
+	free(found);
+	CHECK(ce_spool_pmix(12, 4) == NULL);
 }
