@@ -101,7 +101,8 @@ def start(plan: Mapping[str, Any], node: Mapping[str, str], watch: Watch, libexe
         changes |= hooks.start_services((user_ns, mount_ns, guard), workdir, changes)
     if plan["startup"]:
         changes |= _run_startup(plan, node, changes, (user_ns, mount_ns, workdir), libexec)
-    records = _memory_file("ce-env", env.encode_records(changes))
+    per_task = {} if hooks is None else hooks.per_task
+    records = _memory_file("ce-env", env.encode_records(changes, per_task))
 
     def go_on() -> None:
         control.send(b"K")

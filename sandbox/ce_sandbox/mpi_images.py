@@ -10,8 +10,14 @@ from ce_sandbox.layout import Layout, SandboxError
 
 PROBE = Path(__file__).resolve().parent.parent / "images" / "mpi.c"
 # The nodes of a sandbox are one machine, which may have no network but lo; Open MPI leaves that out
-# unless told otherwise. The plugin for PSM needs a library that only the package's script links.
-_OPEN_MPI_SETTINGS = "pml = ob1\nbtl = self,vader,tcp\nbtl_tcp_if_include = lo\nmtl = ^psm\n"
+# unless told otherwise. Its files of shared memory have no node in their names, so they must lie where
+# the nodes do not meet: not in the machine's /dev/shm.
+_OPEN_MPI_SETTINGS = """\
+pml = ob1
+btl = self,vader,tcp
+btl_tcp_if_include = lo
+btl_vader_backing_directory = /tmp
+"""
 _EVERYWHERE = ["coreutils", "dash", "hostname"]
 
 
@@ -43,6 +49,8 @@ def fill(mpi: Mpi, layout: Layout, root: Path) -> None:
     """The packages' files and /usr/bin/mpi-probe below `root`."""
     cache = layout.cache / "packages"
     packages.unpack([*_EVERYWHERE, *mpi.packages], cache, root)
+    (root / "tmp").mkdir()
+    (root / "tmp").chmod(0o1777)
     if mpi.settings is not None:
         (root / mpi.settings[0]).write_text(mpi.settings[1])
     with tempfile.TemporaryDirectory(dir=layout.cache) as headers:

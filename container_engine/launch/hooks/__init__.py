@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Code = Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, str], HookEdits], None]
 
 # Hooks of which data cannot say everything; each has a module code_NAME with a function `prepare`.
-CODE: frozenset[str] = frozenset()
+CODE: frozenset[str] = frozenset(["pmix", "pytorch"])
 # What can only be looked at where the image's files are seen.
 _IN_TREE = ("libraries", "search", "refresh", "checks")
 

@@ -116,6 +116,12 @@ class HooksOnNode:
         slurms = {name: v for name, v in hooks if is_slurms(name) and name not in self._edf}
         return {**slurms, **self._heard}
 
+    @property
+    def per_task(self) -> dict[str, str]:
+        """Variables that differ between the tasks of this node; the EDF's count more."""
+        per_task = self._edits.per_task.items()
+        return {name: other for name, other in per_task if name not in self._edf}
+
     def start_services(
         self, container: tuple[int, int, int], workdir: str, environment: Mapping[str, str | None]
     ) -> dict[str, str | None]:
