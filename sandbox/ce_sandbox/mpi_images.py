@@ -10,8 +10,8 @@ from ce_sandbox.layout import Layout, SandboxError
 
 PROBE = Path(__file__).resolve().parent.parent / "images" / "mpi.c"
 # The nodes of a sandbox are one machine, which may have no network but lo; Open MPI leaves that out
-# unless told otherwise. Its files of shared memory have no node in their names, so they must lie where
-# the nodes do not meet: not in the machine's /dev/shm.
+# unless told otherwise. Its files of shared memory have no node in their names, so they must lie
+# where the nodes do not meet: not in the machine's /dev/shm.
 _OPEN_MPI_SETTINGS = """\
 pml = ob1
 btl = self,vader,tcp

@@ -1,0 +1,115 @@
+"""MPI from the image: `srun --mpi=pmix` and `--mpi=pmi2`, no annotation needed."""
+
+import pytest
+
+from tests.slurm.cluster import Cluster
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+# What a ring and an allreduce of the ranks 0 to 3 add up to.
+RING = "ring 6 allreduce 6\n"
+# The nodes are one machine, where UCX tries to open another container's memory. Its TCP is no way
+# out: MPICH 4.0 hangs in MPI_Finalize with it now and then, also without a container.
+UCX = {"UCX_TLS": "sysv,self"}
+
+
+@pytest.fixture(scope="session")
+def open_mpi(cluster: Cluster) -> str:
+    return cluster.edf(image="openmpi")
+
+
+@pytest.fixture(scope="session")
+def mpich(cluster: Cluster) -> str:
+    return cluster.edf(image="mpich")
+
+
+def test_open_mpi_starts_across_nodes_by_pmix(cluster: Cluster, open_mpi: str) -> None:
+    done = cluster.srun(
+        "--mpi=pmix", "-N2", "-n4", f"--environment={open_mpi}", "mpi-probe", "ring"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, RING, "")
+
+
+def test_mpich_starts_across_nodes_by_pmi2(cluster: Cluster, mpich: str) -> None:
+    srun = ("--mpi=pmi2", "-N2", "-n4", f"--environment={mpich}")
+    done = cluster.srun(*srun, "mpi-probe", "ring", env=UCX)
+    assert (done.returncode, done.stdout, done.stderr) == (0, RING, "")
+
+
+def test_open_mpi_starts_in_a_container_that_cannot_be_written(cluster: Cluster) -> None:
+    edf = cluster.edf("writable = false\n", image="openmpi")
+    done = cluster.srun("--mpi=pmix", "-N2", "-n4", f"--environment={edf}", "mpi-probe", "ring")
+    assert (done.returncode, done.stdout, done.stderr) == (0, RING, "")
+
+
+def test_ranks_of_a_node_share_memory(cluster: Cluster, mpich: str, open_mpi: str) -> None:
+    """Nothing but shared memory is allowed here, and one container per node makes it possible."""
+    for edf, mpi, env in (
+        (open_mpi, "pmix", {"OMPI_MCA_btl": "self,vader"}),
+        (mpich, "pmi2", {"UCX_TLS": "posix,cma,self"}),
+    ):
+        srun = (f"--mpi={mpi}", "-N1", "-n4", f"--environment={edf}")
+        done = cluster.srun(*srun, "mpi-probe", "ring", env=env)
+        assert (done.returncode, done.stdout) == (0, RING), done.stderr
+
+
+def test_only_the_steps_own_pmix_directory_is_seen(cluster: Cluster, open_mpi: str) -> None:
+    script = f"echo $PMIX_SERVER_TMPDIR; ls -d {cluster.dir}/spool/*/* {cluster.dir}/tmp/*/*"
+    done = cluster.srun("--mpi=pmix", "-N1", f"--environment={open_mpi}", "sh", "-c", script)
+    server, *seen = done.stdout.split()
+    step = server.rstrip("/").rpartition("pmix.")[2]
+    node = f"{cluster.dir}/spool/n1"
+    assert [server.rstrip("/"), *seen] == [
+        f"{node}/pmix.{step}",
+        f"{node}/pmix.{step}",
+        *(path for path in seen if path.endswith(f"_{step}")),
+    ]
+    assert len(seen) == 2
+
+
+def test_a_step_without_pmix_sees_no_directory_of_slurm(cluster: Cluster, open_mpi: str) -> None:
+    done = cluster.srun(f"--environment={open_mpi}", "ls", f"{cluster.dir}/spool")
+    assert done.returncode != 0
+    assert "No such file" in done.stderr
+
+
+def test_an_annotation_turns_pmix_off(cluster: Cluster) -> None:
+    edf = cluster.edf('[annotations]\ncom.hooks.pmix.enabled = "false"\n', image="openmpi")
+    done = cluster.srun("--mpi=pmix", "-N1", f"--environment={edf}", "ls", f"{cluster.dir}/spool")
+    assert done.returncode != 0
+
+
+# ---- variables of torch.distributed ------------------------------------------------------------
+
+VARIABLES = 'echo "$RANK $LOCAL_RANK $WORLD_SIZE $MASTER_ADDR $MASTER_PORT"'
+
+
+def test_every_task_gets_its_own_rank_for_torch(cluster: Cluster) -> None:
+    edf = cluster.edf('[annotations]\ncom.hooks.pytorch.enabled = "true"\n')
+    done = cluster.srun("-N2", "-n4", f"--environment={edf}", "sh", "-c", VARIABLES)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in sorted(done.stdout.splitlines())]
+    assert [row[:4] for row in rows] == [
+        ["0", "0", "4", "n1"],
+        ["1", "1", "4", "n1"],
+        ["2", "0", "4", "n1"],
+        ["3", "1", "4", "n1"],
+    ]
+    assert len({row[4] for row in rows}) == 1
+
+
+def test_pyxis_annotation_gives_rank_and_local_rank(cluster: Cluster) -> None:
+    edf = cluster.edf('[annotations]\ncom.pyxis.pytorch_remap_vars = "true"\n')
+    done = cluster.srun("-N2", "-n4", f"--environment={edf}", "sh", "-c", VARIABLES)
+    assert sorted(done.stdout.splitlines()) == ["0 0   ", "1 1   ", "2 0   ", "3 1   "]
+
+
+def test_an_environment_file_has_the_last_word_on_ranks(cluster: Cluster) -> None:
+    text = (
+        '[annotations]\ncom.hooks.pytorch.enabled = "true"\n[env]\nRANK = "x"\nMASTER_PORT = "5"\n'
+    )
+    edf = cluster.edf(text)
+    done = cluster.srun(
+        "-n2", f"--environment={edf}", "sh", "-c", VARIABLES, env={"WORLD_SIZE": "9"}
+    )
+    assert sorted(done.stdout.splitlines()) == ["x 0 2 n1 5", "x 1 2 n1 5"]
