@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import sys
 from typing import TYPE_CHECKING
+
+from container_engine.launch.hooks.pattern import expand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +19,7 @@ def test(hook: Hook, use: HookUse) -> int:
     """One line for each thing of the host that the hook asks for; 1 if a needed one is missing."""
     failed = False
     for what, pattern, optional in _wanted(use):
-        found = sorted(glob.glob(pattern))
+        found = expand(pattern)
         failed |= not found and not optional
         verdict = "ok" if found else "absent" if optional else "missing"
         shown = ", ".join(found) if found and found != [pattern] else ""
