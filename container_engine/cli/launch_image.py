@@ -7,11 +7,14 @@ import time
 from typing import TYPE_CHECKING
 
 from container_engine.cli import messages
+from container_engine.cli.declared import declared
 from container_engine.cli.stores import importer, pull_policy, rules, stores
 from container_engine.errors import SiteError
+from container_engine.images import lock
 from container_engine.images.reference import FileImage, RegistryImage, parse
 from container_engine.images.resolve import resolve
 from container_engine.images.scanning import Scanner, Subject, cache_directory
+from container_engine.images.store import architecture
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,19 +23,42 @@ if TYPE_CHECKING:
     from container_engine.edf.model import Edf
     from container_engine.images.policy import Rules
     from container_engine.images.resolve import Resolved, Stored
+    from container_engine.plan.build import Offer
     from container_engine.site import SiteConfig
 
 
 def launch_image(
-    edf: Edf, context: Context, tools_env: Mapping[str, str], settings: SiteConfig
+    edf: Edf, context: Context, tools_env: Mapping[str, str], offered: Offer
 ) -> Resolved:
-    """The image that `edf` names, imported if need be, if the site wants it to be used.
+    """The image of a launch of `edf`, imported if need be, if the site wants it to be used.
 
     `tools_env` is for the programs that import and judge; of the context's environment only single
     names are asked for. Raises CeError.
     """
-    resolved = found_image(edf.image or "", context, tools_env, settings)
-    return _scanned(resolved, rules(context, settings), tools_env)
+    resolved = image_of(edf, context, tools_env, offered)
+    return _scanned(resolved, rules(context, offered.site), tools_env)
+
+
+def image_of(edf: Edf, context: Context, tools_env: Mapping[str, str], offered: Offer) -> Resolved:
+    """As `launch_image`, without asking the scanner: the locked image, or the one that is named."""
+    named = edf.image or ""
+    path = lock.beside(edf.files[-1])
+    locked = lock.read(path)
+    if locked is None:
+        resolved = found_image(named, context, tools_env, offered.site)
+        return resolved._replace(consulted=(path, *resolved.consulted))
+    arch = offered.site.image_architecture or architecture()
+    text = lock.locked_image(locked, path, named, arch, context.cwd)
+    resolved = found_image(text, context, tools_env, offered.site)
+    moved = lock.differences(locked, declared(edf.name, context, offered))
+    notices = (
+        (f"{path}: used as it is, but {'; '.join(moved)} (ce lock renews it)",) if moved else ()
+    )
+    return resolved._replace(
+        image=resolved.image.model_copy(update={"name": named}),
+        notices=(*notices, *resolved.notices),
+        consulted=(path, *resolved.consulted),
+    )
 
 
 def found_image(

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.cli.effective import trace_effective
+from container_engine.cli.launch_image import found_image, image_of
+from container_engine.cli.offer import offer
 from container_engine.edf.locate import NotFoundError, is_path, locate, search_path
 from container_engine.errors import UserError
 
 if TYPE_CHECKING:
     from container_engine.cli.context import Context
     from container_engine.edf.model import Edf
+    from container_engine.images.resolve import Resolved
     from container_engine.site import SiteConfig
 
 
@@ -33,7 +36,9 @@ def environment_of(text: str, context: Context, settings: SiteConfig) -> Edf | N
     return edf
 
 
-def image_of(text: str, context: Context, settings: SiteConfig) -> str:
-    """As an environment would name it."""
+def resolved(text: str, context: Context, settings: SiteConfig) -> Resolved:
+    """The image `text`, or the one of the environment `text`, imported if need be."""
     edf = environment_of(text, context, settings)
-    return text if edf is None else edf.image or ""
+    if edf is None:
+        return found_image(text, context, context.env, settings)
+    return image_of(edf, context, context.env, offer(context, settings, []))

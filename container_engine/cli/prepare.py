@@ -84,7 +84,7 @@ def _plan(name: str, context: Context, inputs: _Inputs) -> Prepared:
         return Prepared(None, notices + messages.of_warning(on_host))
     try:
         asking = context._replace(env=inputs.environment)
-        resolved = launch_image(edf, asking, context.env, settings)
+        resolved = launch_image(edf, asking, context.env, offered)
     except UserError as error:
         raise RefusedError((*loaded.problems, _image_problem(edf, error))) from None
     inputs.files.extend(resolved.consulted)

@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING
 
 from container_engine.cli import messages
-from container_engine.cli.launch_image import found_image, subject
-from container_engine.cli.named_image import image_of
+from container_engine.cli.launch_image import subject
+from container_engine.cli.named_image import resolved
 from container_engine.cli.prepare import site_config
 from container_engine.cli.pulling import add_pull
 from container_engine.cli.stores import rules, with_pull
@@ -36,20 +36,19 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if not wanted.policy.scanner:
         where = wanted.source or "the site's configuration"
         raise SiteError(f"{where}: policy.scanner: the site names no scanner")
-    text = image_of(arguments.name, context, settings)
-    resolved = found_image(text, with_pull(context, arguments.pull), context.env, settings)
+    found = resolved(arguments.name, with_pull(context, arguments.pull), settings)
     scanner = Scanner(wanted, cache_directory(context.env), context.env)
-    asked = subject(text, resolved)
+    asked = subject(found.image.name, found)
     verdict = None if arguments.again else scanner.recall(asked, time.time())
     if verdict is None:
         if not arguments.json:
-            messages.say_progress(f"{text}: being scanned by {wanted.policy.scanner[0]}")
+            messages.say_progress(f"{asked.name}: being scanned by {wanted.policy.scanner[0]}")
         verdict = scanner.scan(asked)
     if arguments.json:
         print(json.dumps(_as_json(asked, verdict), indent=2))
     else:
         print(verdict.report, end="" if verdict.report.endswith("\n") else "\n")
-        print(f"{text}: {_judgement(verdict, wanted.policy.scanner_verdict)}")
+        print(f"{asked.name}: {_judgement(verdict, wanted.policy.scanner_verdict)}")
     return 0 if verdict.is_good else 1
 
 

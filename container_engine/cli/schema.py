@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from container_engine.cli.context import Context
 
-FORMATS = ("edf", "hook", "plan", "site")
+FORMATS = ("edf", "hook", "lock", "plan", "site")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +22,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "format",
         metavar="FORMAT",
         choices=FORMATS,
-        help="edf: an environment; hook: hook.toml; plan: what 'ce plan' prints; site: site.toml",
+        help="edf: an environment; hook: hook.toml; lock: what 'ce lock' writes; "
+        "plan: what 'ce plan --json' prints; site: site.toml",
     )
 
 
@@ -35,7 +36,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:  # noqa: AR
 def _model(name: str) -> type[BaseModel]:
     from container_engine.catalog.schema import MODELS as HOOK
     from container_engine.edf.schema import MODELS as EDF
+    from container_engine.images.schema import MODELS as IMAGES
     from container_engine.plan.schema import MODELS as OTHERS
 
-    models: dict[str, type[BaseModel]] = {**EDF, **HOOK, **OTHERS}
+    models: dict[str, type[BaseModel]] = {**EDF, **HOOK, **IMAGES, **OTHERS}
     return models[f"{name}.json"]

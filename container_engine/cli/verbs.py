@@ -29,6 +29,7 @@ VERBS = {
     "import": Verb("importing", "make an image of what a registry or another tool has"),
     "pull": Verb("pull", "get an image from its registry, if there is a newer one"),
     "images": Verb("images", "list what the image stores have"),
+    "lock": Verb("lock", "write down which image an environment stands for"),
     "scan": Verb("scan", "ask the site's scanner about an image"),
     "rmi": Verb("rmi", "remove an image from your store"),
     "gc": Verb("gc", "make room in your store"),

@@ -57,6 +57,11 @@ class RegistryImage(NamedTuple):
         return f"{self.registry}/{self.repository}{version}"
 
     @property
+    def tagged(self) -> str:
+        """The name without its digest."""
+        return f"{self.registry}/{self.repository}{f':{self.tag}' if self.tag else ''}"
+
+    @property
     def source(self) -> str:
         """As skopeo names it."""
         return f"{_SCHEME}{self.canonical}"

@@ -15,7 +15,7 @@ from container_engine.errors import CeError, SiteError, UserError
 from container_engine.images.reference import RegistryImage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from container_engine.images.reference import Imported
 
@@ -101,6 +101,19 @@ class Skopeo(NamedTuple):
         names = tuple(_hex(layer.digest) for layer in document.layers)
         return Remote(digest, source, sum(layer.size for layer in document.layers), names, text)
 
+    def platforms(self, image: RegistryImage, archs: Sequence[str]) -> dict[str, Remote]:
+        """What the name stands for now on those of the architectures that it is made for.
+
+        Raises CeError.
+        """
+        document = _parse(image, self._manifest(image, image.source))
+        if document.manifests is None:
+            argv = [*self._skopeo(), "inspect", "--raw", "--config", image.source]
+            arch = _Platform.model_validate_json(self._ask(image, argv)).architecture
+            return {arch: self.look_up(image, arch)}
+        made = {one.platform.architecture for one in document.manifests}
+        return {arch: self.look_up(image, arch) for arch in archs if arch in made}
+
     def copy(
         self,
         image: Imported,
@@ -135,7 +148,9 @@ class Skopeo(NamedTuple):
         return ["skopeo", *(["--policy", self.policy] if self.policy else [])]
 
     def _manifest(self, image: Imported, source: str) -> bytes:
-        argv = [*self._skopeo(), "inspect", "--raw", source]
+        return self._ask(image, [*self._skopeo(), "inspect", "--raw", source])
+
+    def _ask(self, image: Imported, argv: Sequence[str]) -> bytes:
         try:
             return process.output(argv, self.env, self.look_up_s)
         except process.CommandError as error:

@@ -154,7 +154,15 @@ class Stores(NamedTuple):
             place = None if ref is None else self.holding(ref.digest)
             if ref is not None and place is not None:
                 return Known(ref, path, place.image(ref.digest), store is self.own)
-        return None
+        return self._by_digest(image)
+
+    def _by_digest(self, image: Imported) -> Known | None:
+        """What is asked for by its digest may have been imported under another name."""
+        place = None if image.digest is None else self.holding(image.digest)
+        if image.digest is None or place is None:
+            return None
+        ref = Ref(name=image.canonical, digest=image.digest, checked=0)
+        return Known(ref, place.ref(image), place.image(ref.digest), place is self.own)
 
     def holding(self, digest: str) -> Store | None:
         return next((store for store in self.all() if store.has(digest)), None)

@@ -17,7 +17,7 @@ from container_engine.plan.model import Image, LaunchPlan
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ROOT / "edf_schemas"
 DATA = ROOT / "tests" / "data" / "edf"
-NAMES = ("edf", "hook", "plan", "site")
+NAMES = ("edf", "hook", "lock", "plan", "site")
 # What is wrong with these a schema can see: types and unknown keys.
 BAD_BY_SCHEMA = [
     "1-base-as-a-table",

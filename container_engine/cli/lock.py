@@ -1,0 +1,105 @@
+"""`ce lock NAME…`: writes down exactly which image an environment stands for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from container_engine import __version__
+from container_engine.cli.declared import declared
+from container_engine.cli.named_image import environment_of
+from container_engine.cli.offer import offer
+from container_engine.cli.prepare import site_config
+from container_engine.cli.stores import rules, stores
+from container_engine.errors import UserError
+from container_engine.images import lock
+from container_engine.images.importing import size_text
+from container_engine.images.reference import FileImage, parse
+from container_engine.images.registry import Skopeo
+from container_engine.images.store import architecture
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.cli.context import Context
+    from container_engine.edf.model import Edf
+    from container_engine.images.reference import RegistryImage
+    from container_engine.site import SiteConfig
+
+_ARCHITECTURES = ("amd64", "arm64")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "names", metavar="NAME", nargs="+", help="an environment: a name or the path of a file"
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="write nothing; end with 1 where a lock is missing or the environment has moved on",
+    )
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    settings = site_config(context)
+    good = True
+    for name in arguments.names:
+        edf = environment_of(name, context, settings)
+        if edf is None:
+            raise UserError(f"'{name}': no environment, a path ends in .toml")
+        if arguments.check:
+            good = _check(edf, context, settings) and good
+        else:
+            _lock(edf, context, settings)
+    return 0 if good else 1
+
+
+def _check(edf: Edf, context: Context, settings: SiteConfig) -> bool:
+    path = lock.beside(edf.files[-1])
+    found = lock.read(path)
+    if found is None:
+        print(f"{path}: missing")
+        return False
+    moved = lock.differences(found, declared(edf.name, context, offer(context, settings, [])))
+    print(f"{path}: {'; '.join(moved) or 'up to date'}")
+    return not moved
+
+
+def _lock(edf: Edf, context: Context, settings: SiteConfig) -> None:
+    now = declared(edf.name, context, offer(context, settings, []))
+    image = parse(edf.image or "", context.cwd)
+    if isinstance(image, FileImage):
+        name, images = "", {"file": lock.pin_file(image.path)}
+    else:
+        rules(context, settings).admit(image)
+        name, images = image.tagged, _pinned(image, context, settings)
+    made = lock.Lock(
+        version=1,
+        engine=__version__,
+        environment=now.environment,
+        image=now.image,
+        name=name,
+        images=images,
+        hooks=now.hooks,
+    )
+    path = lock.beside(edf.files[-1])
+    lock.write(path, made)
+    for arch, pinned in images.items():
+        print(f"{path}: {arch} {pinned.digest} ({size_text(pinned.size)})")
+
+
+def _pinned(image: RegistryImage, context: Context, settings: SiteConfig) -> dict[str, lock.Pinned]:
+    """Asked of the registry now, whatever the store has; of the store for what is from here."""
+    wanted = settings.image_architecture or architecture()
+    known = stores(context, settings).find(image)
+    if known is not None and known.ref.origin:
+        return {wanted: lock.pin_file(known.path).model_copy(update={"digest": known.ref.digest})}
+    archs = dict.fromkeys((wanted, *_ARCHITECTURES))
+    policy = settings.policy.signature_policy
+    limit = settings.registry_timeout_s
+    found = Skopeo(context.env, limit, limit, policy).platforms(image, tuple(archs))
+    if not found:
+        raise UserError(f"'{image.name}': not made for {', '.join(archs)}")
+    return {
+        arch: lock.Pinned(digest=remote.digest, size=remote.size)
+        for arch, remote in sorted(found.items())
+    }

@@ -1,0 +1,159 @@
+"""NAME.lock beside an environment NAME.toml: exactly which image it stands for.
+
+A JSON file, made by `ce lock` and meant to be kept together with the environment. For each
+architecture it has the digest that the image's name stood for; of the environment it has a hash,
+the same for all users, and of the hooks it uses their releases.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from container_engine.errors import UserError
+from container_engine.images import squashfs
+from container_engine.images.blobs import sha256
+from container_engine.images.files import publish
+from container_engine.images.reference import FileImage, parse
+from container_engine.process import reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SUFFIX = ".lock"
+_HEAD = 96  # of the superblock: it changes whenever a file is made anew
+_DIGEST = r"^sha256:[0-9a-f]{64}$"
+
+
+class Pinned(BaseModel):
+    """What a name stood for on one architecture, or the content of a file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    digest: str = Field(pattern=_DIGEST, description="of the manifest, or of the file")
+    size: int = Field(ge=0, description="bytes of the compressed layers, or of the file")
+    head: str = Field("", description="hash of a file's first bytes, by which launches know it")
+
+
+class Lock(BaseModel):
+    """`images` has one entry per architecture, or for a file the only one, "file"."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: Literal[1] = Field(1, description="of this format")
+    engine: str = Field(description="version of the container engine that made it")
+    environment: str = Field(description="hash of the effective EDF, variables not expanded")
+    image: str = Field(description="as the environment names it, variables not expanded")
+    name: str = Field(description="registry, repository and tag; empty for a file")
+    images: dict[str, Pinned] = Field(description="what that stood for, by architecture")
+    hooks: dict[str, str] = Field(description="releases of the hooks that the environment uses")
+
+    def to_json(self) -> str:
+        return json.dumps(self.model_dump(), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+class Declared(NamedTuple):
+    """What an environment says now, as a lock compares it."""
+
+    environment: str
+    image: str
+    hooks: dict[str, str]
+
+
+def beside(edf_path: str) -> str:
+    """Where the lock of an environment's file lies."""
+    return edf_path.removesuffix(".toml") + SUFFIX
+
+
+def read(path: str) -> Lock | None:
+    """None where there is none. Raises UserError for one that cannot be read or understood."""
+    try:
+        with open(path, "rb") as file:
+            return Lock.model_validate_json(file.read())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UserError(f"{path}: {reason(error)}") from None
+    except ValidationError as error:
+        problem = error.errors()[0]
+        key = ".".join(str(part) for part in problem["loc"])
+        where = f"{path}: {key}: " if key else f"{path}: "
+        raise UserError(f"{where}{problem['msg'].lower()}", "ce lock makes it anew") from None
+
+
+def write(path: str, lock: Lock) -> None:
+    """Raises UserError."""
+    try:
+        publish(path, lock.to_json().encode("utf-8", "surrogateescape"))
+    except OSError as error:
+        raise UserError(f"{path}: {reason(error)}") from None
+
+
+def digest_of(said: Iterable[tuple[str, str]]) -> str:
+    """Of keys and values as an environment's files have them."""
+    text = json.dumps([list(pair) for pair in said]).encode("utf-8", "surrogateescape")
+    return f"sha256:{hashlib.sha256(text).hexdigest()}"
+
+
+def pin_file(path: str) -> Pinned:
+    """A SquashFS file as it is now; reads all of it. Raises UserError."""
+    squashfs.check(path)
+    try:
+        size, digest = os.path.getsize(path), sha256(path)
+        return Pinned(digest=f"sha256:{digest}", size=size, head=_head(path))
+    except OSError as error:
+        raise UserError(f"'{path}': {reason(error)}") from None
+
+
+def differences(lock: Lock, now: Declared) -> list[str]:
+    """In what an environment has moved on since it was locked, in words."""
+    found = []
+    if lock.image != now.image:
+        found.append(f"its image was '{lock.image}' and is '{now.image}'")
+    elif lock.environment != now.environment:
+        found.append("the environment says something else")
+    for name in sorted(lock.hooks.keys() | now.hooks.keys()):
+        before, after = lock.hooks.get(name), now.hooks.get(name)
+        if before != after:
+            found.append(f"hook {name} was {_release(before)} and is {_release(after)}")
+    return found
+
+
+def locked_image(lock: Lock, path: str, declared: str, arch: str, cwd: str) -> str:
+    """The image for a launch, in place of `declared`: by its digest. Raises UserError.
+
+    `declared` is what the environment names, with its variables expanded.
+    """
+    if not lock.name:
+        image = parse(declared, cwd)
+        if not isinstance(image, FileImage):
+            raise UserError(f"{path}: a file is locked, and '{declared}' is none", _HINT)
+        _check_file(image.path, lock.images["file"], path)
+        return declared
+    pinned = lock.images.get(arch)
+    if pinned is None:
+        known = ", ".join(sorted(lock.images))
+        raise UserError(f"{path}: no image is locked for {arch}, only for {known}", _HINT)
+    return f"{lock.name}@{pinned.digest}"
+
+
+_HINT = "ce lock makes it anew"
+
+
+def _check_file(path: str, pinned: Pinned, lock_path: str) -> None:
+    squashfs.check(path)
+    if os.path.getsize(path) != pinned.size or _head(path) != pinned.head:
+        raise UserError(f"{lock_path}: '{path}' is not the file that was locked", _HINT)
+
+
+def _head(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read(_HEAD)).hexdigest()
+
+
+def _release(number: str | None) -> str:
+    return "not used" if number is None else f"release {number}"

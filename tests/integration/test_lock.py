@@ -1,0 +1,151 @@
+"""Locks: which image a launch uses, and what is said when the environment has moved on."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.integration.registry import Registry, start
+from tests.unit import squashfs
+from tests.unit.images.oci import Member
+
+
+class Project(NamedTuple):
+    """A directory with an environment, by somebody with a store of their own."""
+
+    dir: Path
+    registry: Registry
+
+    @property
+    def edf(self) -> Path:
+        return self.dir / "train.toml"
+
+    @property
+    def lock(self) -> Path:
+        return self.dir / "train.lock"
+
+    def ce(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+        person = self.registry._replace(env={**self.registry.env, **env})
+        with start(person, self.dir / "store", *words, str(self.edf)) as process:
+            out, err = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+    def locked(self) -> dict[str, Any]:
+        done = self.ce("lock")
+        assert done.returncode == 0, done.stderr
+        content: dict[str, Any] = json.loads(self.lock.read_text())
+        return content
+
+    def launched(self, **env: str) -> tuple[str, str]:
+        """The digest, or the path, of the image of a launch, and what was said about the lock."""
+        done = self.ce("plan", "--json", **env)
+        assert done.returncode == 0, done.stderr
+        image = json.loads(done.stdout)["image"]
+        said = [line for line in done.stderr.splitlines() if str(self.lock) in line]
+        return image["digest"] or image["path"], "\n".join(said)
+
+    def push(self, name: str, content: str) -> str:
+        where = self.dir / f"layout-{content}"
+        return self.registry.push(where, name, [Member("f", content.encode())])
+
+
+@pytest.fixture
+def project(registry: Registry, tmp_path: Path) -> Project:
+    return Project(tmp_path, registry)
+
+
+def test_a_launch_uses_what_is_locked_although_the_tag_has_moved(project: Project) -> None:
+    name = project.push("locked:1", "one")
+    project.edf.write_text(f'image = "{name}"\n')
+    lock = project.locked()
+    [(arch, pinned)] = lock["images"].items()
+    assert project.launched(CE_PULL="always") == (pinned["digest"], "")
+    project.push("locked:1", "two")
+    assert project.launched(CE_PULL="always") == (pinned["digest"], "")
+    assert project.locked()["images"][arch]["digest"] != pinned["digest"]
+
+
+def test_a_launch_says_that_the_environment_has_moved_on(project: Project) -> None:
+    name = project.push("moving:1", "one")
+    other = project.push("moving:2", "two")
+    project.edf.write_text(f'image = "{name}"\n')
+    [pinned] = project.locked()["images"].values()
+    assert project.ce("lock", "--check").returncode == 0
+    project.edf.write_text(f'image = "{name}"\nworkdir = "/w"\n')
+    digest, said = project.launched()
+    assert digest == pinned["digest"]
+    assert "the environment says something else (ce lock renews it)" in said
+    project.edf.write_text(f'image = "{other}"\n')
+    digest, said = project.launched()
+    assert digest == pinned["digest"]
+    assert f"its image was '{name}' and is '{other}'" in said
+
+
+def test_the_check_tells_whether_a_lock_is_missing_or_old(project: Project) -> None:
+    name = project.push("checked:1", "one")
+    project.edf.write_text(f'image = "{name}"\n[env]\nA = "1"\n')
+    done = project.ce("lock", "--check")
+    assert (done.returncode, done.stdout) == (1, f"{project.lock}: missing\n")
+    before = project.locked()
+    project.edf.write_text(f'# a comment\nimage = "{name}"\n\nenv.A = "1"\n')
+    done = project.ce("lock", "--check")
+    assert (done.returncode, done.stdout) == (0, f"{project.lock}: up to date\n")
+    project.edf.write_text(f'image = "{name}"\nenv.A = "2"\n')
+    done = project.ce("lock", "--check")
+    assert (done.returncode, done.stdout) == (
+        1,
+        f"{project.lock}: the environment says something else\n",
+    )
+    assert json.loads(project.lock.read_text()) == before
+
+
+def test_a_lock_is_the_same_for_everybody(project: Project) -> None:
+    name = project.push("shared:1", "one")
+    project.edf.write_text(f'image = "{name}"\nmounts = ["${{WHERE}}:/data"]\n')
+    assert project.ce("lock", WHERE="/a").returncode == 0
+    assert project.ce("lock", "--check", WHERE="/b").returncode == 0
+
+
+def test_a_locked_file_must_be_that_file(project: Project) -> None:
+    image = squashfs.make(project.dir / "i.sqsh", {"f": "1"})
+    project.edf.write_text(f'image = "{image}"\n')
+    lock = project.locked()
+    assert lock["images"]["file"]["size"] == image.stat().st_size
+    assert project.launched() == (str(image), "")
+    squashfs.make(image, {"f": "1", "g": "2"})
+    done = project.ce("plan")
+    assert done.returncode == 1
+    assert f"{project.lock}: '{image}' is not the file that was locked" in done.stderr
+
+
+def test_a_locked_image_of_this_host_is_found_by_its_digest(project: Project) -> None:
+    image = squashfs.make(project.dir / "i.sqsh", {"f": "1"})
+    with start(project.registry, project.dir / "store", "import", str(image), "own:1") as process:
+        assert process.wait() == 0
+    project.edf.write_text('image = "own:1"\n')
+    [pinned] = project.locked()["images"].values()
+    assert project.launched() == (pinned["digest"], "")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("{", "invalid json"),
+        ({"version": 2}, "version: input should be 1"),
+        ({"images": {"s390x": {"digest": f"sha256:{'0' * 64}", "size": 1}}}, "only for s390x"),
+    ],
+)
+def test_a_lock_that_cannot_be_used_ends_the_launch(
+    project: Project, change: str | dict[str, object], message: str
+) -> None:
+    project.edf.write_text('image = "ubuntu:24.04"\n')
+    good = {"version": 1, "engine": "0", "environment": "x", "image": "ubuntu:24.04", "hooks": {}}
+    good |= {"name": "docker.io/library/ubuntu:24.04", "images": {}}
+    project.lock.write_text(change if isinstance(change, str) else json.dumps({**good, **change}))
+    done = project.ce("plan")
+    assert done.returncode == 1
+    assert str(project.lock) in done.stderr
+    assert message in done.stderr
+    assert "ce: hint: ce lock makes it anew" in done.stderr
