@@ -1,16 +1,191 @@
 """Looks into the image for a launch's hooks; what it prints, the guard does (guard_more.c).
 
-Runs as the user in the session's namespaces, after the overlay is mounted and before Podman.
+Runs as the user in the session's namespaces, after the overlay is mounted and before Podman. Files
+of the image are changed in the overlay's upper layer only, which ends with the session.
 """
 
 from __future__ import annotations
 
+import os
+import sys
+
+from container_engine.launch.hooks.decide import BESIDE, OWN_DIRECTORY, Decider, RefusedError
+from container_engine.launch.hooks.host import MACHINES, Host
+from container_engine.launch.hooks.image import CACHE, Image
+from container_engine.launch.hooks.names import is_c_library
+from container_engine.launch.hooks.pattern import expand, matches
+from container_engine.launch.hooks.preflight import Container
+from container_engine.launch.hooks.roots import Roots
+from container_engine.launch.text import parse_json, to_json
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from container_engine.launch.hooks.decide import Decision
+
+_LIBRARY_FILE = "lib*.so*"
+_CONFIGURATIONS = "/etc/ld.so.conf.d"
 
 
 def main(argv: Sequence[str]) -> int:
     """inject REQUEST: a file written by onnode.py."""
-    del argv
+    with open(argv[0], encoding="utf-8", errors="surrogateescape") as file:
+        request = parse_json(file.read())
+    work = _Work(request)
+    work.run()
+    parts: list[str] = []
+    for name, *arguments in work.operations:
+        parts += [name, str(len(arguments)), *arguments]
+    text = "".join(part + "\0" for part in parts)
+    sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+    sys.stdout.flush()
     return 0
+
+
+class _Work:
+    """One request. `operations` are the guard's, in order."""
+
+    def __init__(self, request: Mapping[str, Any]) -> None:
+        self._request = request
+        self._hooks: Sequence[Mapping[str, Any]] = request["hooks"]
+        self._root: str = request["root"]
+        self.operations: list[tuple[str, ...]] = []
+        roots = Roots(self._root)
+        machine = MACHINES.get(os.uname().machine, 0)
+        self._roots = roots
+        self._host = Host(machine, roots)
+        self._binds = [(target, source) for source, target in request["binds"]]
+        files = [self._files(hook) for hook in self._hooks]
+        # the process may look up modules no more: from now on, they could be the image's
+        sys.path.clear()
+        self._image = Image(self._host, roots, request["library_path"], self._binds)
+        self._decider = Decider(self._host, self._image)
+        self._search: dict[str, str] = {}
+        self._wanted = [use for uses in files for use in uses]
+
+    def _files(
+        self, hook: Mapping[str, Any]
+    ) -> list[tuple[Mapping[str, Any], str, Mapping[str, Any]]]:
+        """The libraries of the node that a hook names; a note for what is missing."""
+        found = []
+        for libraries in hook["libraries"] or ():
+            for pattern in libraries["files"]:
+                paths = expand(pattern)
+                found += [(hook, path, libraries) for path in paths]
+                if not paths and not libraries["optional"]:
+                    self._note(
+                        error=f"hook {hook['name']}: library '{pattern}' does not exist on this"
+                        " node (ask the administrator, or leave the hook out:"
+                        f' com.hooks.{hook["name"]}.enabled = "false")'
+                    )
+        return found
+
+    def _note(self, **said: object) -> None:
+        self.operations.append(("note", to_json(said)))
+
+    def _tell(self, hook: Mapping[str, Any], severity: str, text: str) -> None:
+        line = f"hook {hook['name']}: {text}".replace("\n", " ")
+        if severity == "fail":
+            self._note(error=line)
+        else:
+            self._note(warning=line)
+
+    def run(self) -> None:
+        if self._image.kind != "none":
+            for hook, path, libraries in self._wanted:
+                self._inject(hook, path, libraries)
+            for decision in self._decider.decisions.values():
+                self._place(decision)
+            for hook in self._hooks:
+                self._make_known(hook)
+            self._tell_loader()
+        self._check()
+        if self._request["explain"]:
+            for decision in self._decider.decisions.values():
+                self._note(decision=decision.described())
+
+    # ---- libraries ---------------------------------------------------------------------------
+
+    def _inject(self, hook: Mapping[str, Any], path: str, libraries: Mapping[str, Any]) -> None:
+        try:
+            self._decider.inject(hook["name"], path, libraries["place"], libraries["closure"])
+        except RefusedError as refusal:
+            severity = next((c["severity"] for c in _checks(hook, "glibc")), "warn")
+            self._tell(hook, severity, f"{os.path.basename(path)} is left out: {refusal}")
+
+    def _place(self, decision: Decision) -> None:
+        if decision.library is None or not decision.is_from_node:
+            return
+        source = decision.library.path
+        for place in decision.places:
+            self.operations.append(("root-bind", source, self._root, place))
+        if decision.lost:
+            self._tell(
+                {"name": decision.hook},
+                "warn",
+                f"programs of the image that need {decision.lost[-1]} of {decision.name} will not"
+                " start: the node's is older",
+            )
+        if decision.action == BESIDE or not self._image.find(decision.name):
+            for name in decision.names:
+                place = f"{OWN_DIRECTORY}/{name}"
+                self.operations.append(("root-bind", source, self._root, place))
+                self._search[name] = place
+
+    def _make_known(self, hook: Mapping[str, Any]) -> None:
+        """Libraries that lie in directories or mounts of a hook."""
+        for directory in hook["search"] or ():
+            for path in self._image.entries(f"{directory}/{_LIBRARY_FILE}"):
+                self._search.setdefault(os.path.basename(path), path)
+        for target, _source in self._binds if hook["refresh"] else ():
+            name = os.path.basename(target)
+            if matches(name, _LIBRARY_FILE) and not is_c_library(name):
+                self._search.setdefault(name, target)
+
+    # ---- the loader --------------------------------------------------------------------------
+
+    def _tell_loader(self) -> None:
+        """Its cache, or for musl its search path, with what is new in front."""
+        if not self._search:
+            return
+        self._roots.enter_image()
+        directories = list(dict.fromkeys(map(os.path.dirname, self._search.values())))
+        if self._image.kind == "musl":
+            # behind the image's own: what is made for glibc must not get in their way
+            known = [d for d in self._image.default_directories if d not in directories]
+            _write(self._image.musl_path, "\n".join([*known, *directories]).encode() + b"\n")
+            return
+        _write(CACHE, self._image.cache.with_entries(self._search))
+        if os.path.isdir(_CONFIGURATIONS):
+            # for whoever runs ldconfig in the container
+            text = "".join(f"{directory}\n" for directory in directories)
+            _write(f"{_CONFIGURATIONS}/000-container-engine.conf", text.encode())
+
+    # ---- pre-flight --------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        container = Container(self._image, self._host, self._decider.decisions, self._search)
+        known = container.checks()
+        for hook in self._hooks:
+            for check in hook["checks"] or ():
+                look = known.get(check["kind"])
+                problem = look(check["subject"]) if look else ""
+                if problem:
+                    hint = f" ({check['hint']})" if check.get("hint") else ""
+                    self._tell(hook, check["severity"], f"{problem}{hint}")
+
+
+def _checks(hook: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
+    return [check for check in hook["checks"] or () if check["kind"] == kind]
+
+
+def _write(path: str, content: bytes) -> None:
+    """A new file in place of the image's, which is not copied first."""
+    path = os.path.realpath(path)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    new = f"{path}.ce-new"
+    with open(new, "wb") as file:
+        file.write(content)
+    os.replace(new, path)

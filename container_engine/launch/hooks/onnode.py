@@ -28,7 +28,11 @@ class HooksOnNode:
         node: Mapping[str, str],
         edf: Mapping[str, str | None],
         libexec: str,
+        explain: bool = False,
     ) -> None:
+        self._explain = explain
+        self._binds: list[tuple[str, str]] = []
+        self.decisions: list[dict[str, Any]] = []
         self._plan = plan
         self._edf = edf
         self._edits = prepare(plan, node, libexec)
@@ -69,6 +73,7 @@ class HooksOnNode:
                     f" '{bind.source}' (ask the administrator)"
                 )
         container.mounts = [*binds.values(), *container.mounts]
+        self._binds = [(b.source, b.target) for b in container.mounts if b.kind == "bind"]
 
     def operations(self, paths: Paths) -> list[Operation]:
         """What the guard does for hooks between the image's overlay and Podman."""
@@ -95,6 +100,8 @@ class HooksOnNode:
             "session": paths.session,
             "root": paths.at("root"),
             "library_path": search or "",
+            "binds": self._binds,
+            "explain": self._explain,
             "hooks": self._edits.tree,
         }
 
@@ -105,6 +112,8 @@ class HooksOnNode:
             raise LaunchError(said["error"])
         if "warning" in said:
             self._edits.warnings.append(said["warning"])
+        if "decision" in said:
+            self.decisions.append(said["decision"])
         self._heard.update(said.get("env", {}))
 
     def for_tasks(self) -> dict[str, str | None]:

@@ -1,0 +1,166 @@
+"""The image's C library and libraries, as its own loader finds them.
+
+With what is mounted over it later: a path below a mount is looked up on the node.
+"""
+
+from __future__ import annotations
+
+import os
+
+from container_engine.launch.hooks import elf
+from container_engine.launch.hooks.host import TRIPLES, content
+from container_engine.launch.hooks.loadercache import Cache
+from container_engine.launch.hooks.names import Version, c_version
+from container_engine.launch.hooks.pattern import expand
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from container_engine.launch.hooks.host import Host
+    from container_engine.launch.hooks.roots import Roots
+
+CACHE = "/etc/ld.so.cache"
+_MUSL_DEFAULT = ("/lib", "/usr/local/lib", "/usr/lib")
+# where software that finds its libraries by itself is installed, in published images
+_ODD_PLACES = (
+    *("/usr/local/lib", "/usr/local/lib64", "/usr/local/*/lib", "/usr/local/*/lib64"),
+    *("/opt/*/lib", "/opt/*/lib64", "/opt/*/*/lib", "/opt/*/*/lib64", "/usr/lib/*/*/lib"),
+)
+
+
+class Image:
+    """`kind` is the C library: glibc, musl, or none where no loader of this machine is found."""
+
+    def __init__(
+        self, host: Host, roots: Roots, library_path: str, binds: Sequence[tuple[str, str]]
+    ) -> None:
+        self.machine = host.machine
+        self._host = host
+        self._roots = roots
+        # the innermost mount counts
+        self._binds = sorted(binds, key=lambda bind: len(bind[0]), reverse=True)
+        self._known: dict[str, elf.Library | None] = {}
+        self._odd: list[str] | None = None
+        roots.enter_image()
+        self.cache = Cache(content(CACHE), self.machine)
+        self._path = [part for part in library_path.split(":") if part.startswith("/")]
+        self.musl_path = ""
+        self.libc = self._find_libc()
+        self.version: Version = c_version(self.libc.defines) if self.libc else ()
+        self.kind = "glibc" if self.libc else "none"
+        if not self.libc:
+            self._look_for_musl()
+
+    def _find_libc(self) -> elf.Library | None:
+        triple = TRIPLES.get(self.machine, "none")
+        families = (
+            (f"/lib/{triple}", f"/usr/lib/{triple}", "/lib", "/usr/lib"),
+            ("/lib64", "/usr/lib64"),
+            ("/lib", "/usr/lib"),
+        )
+        listed = self.cache.find("libc.so.6")
+        for directories in families:
+            for directory in directories:
+                path = f"{directory}/libc.so.6"
+                if (not listed or path in listed) and (libc := self.read(path)):
+                    self._defaults: Sequence[str] = directories
+                    return libc
+        self._defaults = families[1]
+        return next((libc for path in listed if (libc := self.read(path))), None)
+
+    def _look_for_musl(self) -> None:
+        """musl's loader is its libc; what it searches can be said in a file named after it."""
+        self._roots.enter_image()
+        for loader in expand("/lib/ld-musl-*.so.1"):
+            libc = self.read(loader)
+            if libc:
+                architecture = os.path.basename(loader)[len("ld-musl-") : -len(".so.1")]
+                self.kind, self.libc = "musl", libc
+                self.musl_path = f"/etc/ld-musl-{architecture}.path"
+                said = content(self.musl_path).decode("utf-8", "surrogateescape")
+                self._defaults = (
+                    tuple(said.replace("\n", ":").strip(":").split(":")) if said else ()
+                )
+                self._defaults = self._defaults or _MUSL_DEFAULT
+
+    @property
+    def default_directories(self) -> Sequence[str]:
+        return self._defaults
+
+    def on_node(self, path: str) -> str | None:
+        """Where a path of the container is on the node; None if it is the image's own."""
+        for target, source in self._binds:
+            if path == target or path.startswith(target.rstrip("/") + "/"):
+                return source + path[len(target.rstrip("/")) :]
+        return None
+
+    def read(self, path: str) -> elf.Library | None:
+        if path not in self._known:
+            source = self.on_node(path)
+            self._known[path] = self._host.read(source) if source else self._read(path)
+        return self._known[path]
+
+    def _read(self, path: str) -> elf.Library | None:
+        self._roots.enter_image()
+        try:
+            library = elf.read(path)
+        except (OSError, elf.NotALibraryError):
+            return None
+        # its real name has the version
+        library.path = os.path.realpath(path)
+        return library if library.machine == self.machine else None
+
+    def symbols(self, library: elf.Library) -> tuple[set[str], set[str]]:
+        self._roots.enter_image()
+        return elf.symbols(library.path)
+
+    def entries(self, pattern: str) -> list[str]:
+        """The files of the container that match."""
+        directory, _slash, name = pattern.rpartition("/")
+        source = self.on_node(directory)
+        if source is None:
+            self._roots.enter_image()
+            return expand(pattern)
+        self._roots.enter_node()
+        return [f"{directory}/{os.path.basename(path)}" for path in expand(f"{source}/{name}")]
+
+    def exists(self, path: str) -> bool:
+        return bool(self.entries(path))
+
+    def find(self, name: str, first: Sequence[str] = ()) -> list[str]:
+        """Where a library of this name is, in the order in which the loader would take them.
+
+        `first` are directories that the library which needs it names.
+        """
+        if "/" in name:
+            return [name] if self.read(name) else []
+        directories = [*first, *self._path]
+        places = [f"{directory}/{name}" for directory in directories]
+        places += self.cache.find(name) if self.kind == "glibc" else ()
+        places += [f"{directory}/{name}" for directory in self._defaults]
+        return [path for path in dict.fromkeys(places) if self.read(path)]
+
+    def everywhere(self, name: str) -> list[str]:
+        """Also where only programs find it that name the directory themselves."""
+        if self._odd is None:
+            self._roots.enter_image()
+            self._odd = [path for pattern in _ODD_PLACES for path in expand(pattern)]
+        odd = (f"{directory}/{name}" for directory in self._odd)
+        found = [*self.find(name), *(path for path in odd if self.read(path))]
+        self._roots.enter_image()
+        by_file: dict[str, str] = {}
+        for path in found:
+            # what is mounted over the image cannot be replaced in it
+            if self.on_node(path) is None:
+                by_file.setdefault(os.path.realpath(path), path)
+        return list(by_file)
+
+    def versions_of(self, stem: str) -> list[str]:
+        """The names `STEM.so.N…` that the image has, also without a loader's cache."""
+        listed = self.cache.names(f"{stem}.so.")
+        directories = dict.fromkeys([*self._path, *self._defaults])
+        files = [path for d in directories for path in self.entries(f"{d}/{stem}.so.*")]
+        if not listed and not files:
+            files = [path for d in _ODD_PLACES for path in self.entries(f"{d}/{stem}.so.*")]
+        return list(dict.fromkeys([*listed, *map(os.path.basename, files)]))

@@ -1,0 +1,60 @@
+"""What the names of libraries say: which belong to the C library, and versions. Pure."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Version = tuple[int, ...]
+
+# Parts of glibc. They fit their own loader and no other: one of another version in a process ends
+# it, so they never come from the node.
+_C_LIBRARY = frozenset(
+    [
+        *("libc", "libm", "libpthread", "libdl", "librt", "libresolv", "libutil", "libanl"),
+        *("libmvec", "libthread_db", "libBrokenLocale", "libpcprofile", "libmemusage", "libcidn"),
+    ]
+)
+_LOADERS = ("ld-linux", "ld64.so", "ld.so", "ld-musl-", "libc.musl-", "linux-vdso", "libnss_")
+_ABI = "GLIBC_"
+
+
+def is_c_library(name: str) -> bool:
+    """Whether a dependency of this name is part of the C library or its loader."""
+    stem, dot_so, _version = name.partition(".so")
+    return (
+        (bool(dot_so) and stem in _C_LIBRARY)
+        or name.startswith(_LOADERS)
+        # the newer libnsl is a library of its own
+        or name == "libnsl.so.1"
+    )
+
+
+def c_version(versions: Iterable[str]) -> Version:
+    """The newest GLIBC_x.y among symbol versions; () where there is none."""
+    found = [
+        numbers(version[len(_ABI) :])
+        for version in versions
+        if version.startswith(_ABI) and version[len(_ABI) :][:1].isdigit()
+    ]
+    return max(found, default=())
+
+
+def numbers(text: str) -> Version:
+    """`2.3.4` as a tuple; what is no number ends it."""
+    found = []
+    for part in text.split("."):
+        if not part.isdigit():
+            break
+        found.append(int(part))
+    return tuple(found)
+
+
+def file_version(file_name: str) -> Version:
+    """The numbers behind `.so`: (200, 26, 0) for libnl-3.so.200.26.0."""
+    return numbers(file_name.partition(".so.")[2])
+
+
+def dotted(version: Version) -> str:
+    return ".".join(map(str, version))
