@@ -118,6 +118,11 @@ class SiteConfig(BaseModel):
         description="directories of the site's hooks, NAME/hook.toml; later ones win",
         examples=[["/etc/container-engine/hooks.d"]],
     )
+    trace_dir: str = Field(
+        "~/.local/state/container-engine/trace",
+        description="where each node writes the trace of a launch, as the user; empty: nowhere",
+        examples=["/scratch/traces"],
+    )
     root_remap: bool = Field(
         False, description="users are root in their containers", examples=[True]
     )

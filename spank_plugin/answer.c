@@ -19,7 +19,7 @@ static int failure(const char *answer, struct ce_error *err)
 			    message != NULL ? message + 1 : answer + 1);
 }
 
-/* "R<workdir>\0<notices>" with the four descriptors of struct ce_container. */
+/* "R<workdir>\0<notices>" with the descriptors of struct ce_container; the trace may be absent. */
 static int ready(const char *answer, size_t size, int fds[CE_MAX_FDS],
 		 struct ce_container *container, struct ce_error *err)
 {
@@ -29,6 +29,7 @@ static int ready(const char *answer, size_t size, int fds[CE_MAX_FDS],
 	container->mount_ns = fds[1];
 	container->environment = fds[2];
 	container->guard = fds[3];
+	container->trace = fds[4];
 	container->workdir = strdup(answer + 1);
 	/* the buffer is longer than any packet and filled with NULs */
 	container->notices = strdup(notices < size ? answer + notices : "");

@@ -18,7 +18,7 @@ enum { CHILD_GATE = 3, CHILD_REPLY, CHILD_LIFE, CHILD_FIRST_CLOSED };
 
 /* Also ends what a task has left running: its image is no longer served, and it would keep the
  * container's mounts. */
-static void end_what_is_left(int reply)
+static void end_what_is_left(int reply, const struct ce_moments *moments)
 {
 	struct ce_error err = CE_ERROR_INIT;
 	struct ce_container container = CE_CONTAINER_INIT;
@@ -34,6 +34,7 @@ static void end_what_is_left(int reply)
 		ce_wait_readable(container.guard, ce_now_ms() + GUARD_WAIT_MS);
 	}
 	ce_sweep(container.mount_ns);
+	ce_moments_write(moments, container.trace);
 	ce_container_close(&container);
 }
 
@@ -62,7 +63,7 @@ static void be_child(int gate, const struct ce_launcher *launcher)
 	if (keep_only(gate, launcher) < 0 || read(CHILD_GATE, &word, 1) != 1 ||
 	    ce_become_user(launcher->uid, launcher->gid, NULL, 0) != NULL)
 		_exit(1);
-	end_what_is_left(CHILD_REPLY);
+	end_what_is_left(CHILD_REPLY, launcher->moments);
 	/* not exit: the handlers are slurmstepd's */
 	_exit(0);
 }

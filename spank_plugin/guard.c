@@ -28,6 +28,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "io.h"
@@ -209,6 +210,24 @@ static int copy_environment(struct guard *guard, int process_dir)
 	return copy >= 0 ? copy : guard_fail(guard, "cannot keep the container's environment");
 }
 
+void guard_stamp(struct guard *guard, const char *name)
+{
+	struct timespec now;
+
+	if (guard->stamps_size == 0)
+		guard->stamps[guard->stamps_size++] = 'R';
+	if (guard->last_stamp != NULL && strcmp(guard->last_stamp, name) == 0)
+		return;
+	size_t room = sizeof guard->stamps - guard->stamps_size;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	int n = snprintf(guard->stamps + guard->stamps_size, room, "%s %lld\n", name,
+			 (long long)now.tv_sec * 1000000000 + now.tv_nsec);
+	/* a line that does not fit is left out whole */
+	if (n > 0 && (size_t)n < room)
+		guard->stamps_size += (size_t)n;
+	guard->last_stamp = name;
+}
+
 int guard_report_ready(struct guard *guard, int process_dir)
 {
 	CE_AUTO_FD user_ns = open_in(guard, process_dir, "ns/user");
@@ -224,7 +243,8 @@ int guard_report_ready(struct guard *guard, int process_dir)
 	if (self < 0)
 		return guard_fail(guard, "cannot open a descriptor of the guard");
 	int fds[] = { user_ns, mount_ns, environment, self };
-	if (ce_send(guard->control, "R", 1, fds, 4) < 0)
+	guard_stamp(guard, "ready");
+	if (ce_send(guard->control, guard->stamps, guard->stamps_size, fds, 4) < 0)
 		return guard_fail(guard, "cannot answer the launcher");
 	return 0;
 }

@@ -14,7 +14,8 @@
 
 #include "error.h"
 
-enum { GUARD_MAX_FUSE = 64 };
+/* stamps: a line for each kind of operation, far from the limit */
+enum { GUARD_MAX_FUSE = 64, GUARD_MAX_STAMPS = 2048 };
 
 struct guard {
 	int control;	   /* to the launcher: one report from us, then its word to go on */
@@ -29,6 +30,9 @@ struct guard {
 	const char *session; /* directory that our private tmpfs covers */
 	const char *stage;   /* the operation under way, for the report */
 	int stage_errno;
+	char stamps[GUARD_MAX_STAMPS]; /* "R", then "OPERATION NANOSECONDS\n" for its beginning */
+	size_t stamps_size;
+	const char *last_stamp; /* the operation of the last line; a literal */
 	struct ce_error err;
 };
 
@@ -53,7 +57,10 @@ int guard_events(struct guard *guard, int milliseconds);
  * its arguments in decimal, the arguments. */
 int guard_run_operations(struct guard *guard, char *specification, size_t size);
 
-/* Sends the ready report: descriptors of the namespaces, the environment, ourselves. */
+/* Notes that an operation begins, by CLOCK_MONOTONIC; several of one kind in a row are one. */
+void guard_stamp(struct guard *guard, const char *name);
+
+/* Sends the ready report: when what began, descriptors of the namespaces, the environment, ourselves. */
 int guard_report_ready(struct guard *guard, int process_dir);
 
 /* bind SOURCE TARGET FLAG…: a bind mount with flags of its own, for Podman to bind from. */

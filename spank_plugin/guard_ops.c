@@ -307,6 +307,7 @@ int guard_run_operations(struct guard *guard, char *specification, size_t size)
 		if (args == NULL)
 			return guard_fail(guard, "specification cut short");
 		guard->stage = op->name;
+		guard_stamp(guard, op->name);
 		if (op->run(guard, args) < 0)
 			return -1;
 	}

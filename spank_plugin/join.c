@@ -22,6 +22,7 @@ void ce_container_close(struct ce_container *container)
 	ce_close_fd(&container->mount_ns);
 	ce_close_fd(&container->environment);
 	ce_close_fd(&container->guard);
+	ce_close_fd(&container->trace);
 	free(container->workdir);
 	container->workdir = NULL;
 	free(container->notices);

@@ -40,12 +40,12 @@ static void become_user(uid_t uid, gid_t gid)
 }
 
 /* Never returns. Between fork and execve in a process with threads only async-signal-safe calls are
- * sound; snprintf with %d and the calls below are so in glibc, and nothing here allocates. */
+ * sound; snprintf of numbers and the calls below are so in glibc, and nothing here allocates. */
 static void become_launcher(const struct ce_config *config, uid_t uid, gid_t gid,
 			    const int pass[PASS_COUNT])
 {
-	char numbers[PASS_COUNT][16];
-	const char *argv[PASS_COUNT + 2] = { config->node };
+	char numbers[PASS_COUNT][16], begun[32];
+	const char *argv[PASS_COUNT + 3] = { config->node };
 	const char *const environment[] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8",
 					    NULL };
 
@@ -64,7 +64,9 @@ static void become_launcher(const struct ce_config *config, uid_t uid, gid_t gid
 		snprintf(numbers[i], sizeof numbers[i], "%d", pass[i]);
 		argv[i + 1] = numbers[i];
 	}
-	argv[PASS_COUNT + 1] = NULL;
+	snprintf(begun, sizeof begun, "%lld", (long long)ce_moments_now());
+	argv[PASS_COUNT + 1] = begun;
+	argv[PASS_COUNT + 2] = NULL;
 	/* slurmstepd ends a step's output when nobody holds its end any more: not even a launcher that its
 	 * user has stopped may. The copy is for one message and closes with execve. */
 	int output = fcntl(2, F_DUPFD_CLOEXEC, 3), null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -148,6 +150,7 @@ int ce_launcher_start(struct ce_launcher *launcher, const struct ce_config *conf
 
 	launcher->uid = uid;
 	launcher->gid = gid;
+	launcher->moments = ce_moments_make();
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, reply) < 0)
 		return ce_fail(err, "cannot make a socket: %s", strerror(errno));
 	launcher->reply = reply[0];

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "config.h"
+#include "moments.h"
 
 struct ce_launcher {
 	int reply;   /* socket: one packet, which every task peeks at; -1 before a start */
@@ -14,9 +15,10 @@ struct ce_launcher {
 	int process; /* pidfd of the launcher */
 	uid_t uid;   /* the user's: whose the launcher and all of the session is */
 	gid_t gid;
+	struct ce_moments *moments; /* NULL before a start, or where there are none */
 };
 
-#define CE_LAUNCHER_INIT { -1, -1, -1, (uid_t)-1, (gid_t)-1 }
+#define CE_LAUNCHER_INIT { -1, -1, -1, (uid_t)-1, (gid_t)-1, NULL }
 
 /* A variable that the launcher finds behind the job's own, for what only slurmstepd knows: the
  * directory that the step's PMIx server shares with its clients on this node; without one the variable

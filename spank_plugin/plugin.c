@@ -35,6 +35,7 @@
 #include "config.h"
 #include "io.h"
 #include "launcher.h"
+#include "moments.h"
 #include "options.h"
 #include "session.h"
 #include "spool.h"
@@ -78,6 +79,7 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 static int plan_and_carry(spank_context_t context, struct ce_error *err)
 {
 	CE_AUTO_FREE char *plan = NULL;
+	int64_t begun = ce_moments_now();
 	int is_srun = context == S_CTX_LOCAL;
 	/* Slurm has one context for both of these */
 	int is_salloc = strcmp(program_invocation_short_name, "salloc") == 0;
@@ -90,7 +92,7 @@ static int plan_and_carry(spank_context_t context, struct ce_error *err)
 	if (!is_srun)
 		return 0;
 	ce_carry_multi_prog();
-	return ce_carry_put(plan, err);
+	return ce_carry_put(plan, begun, err);
 }
 
 int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
@@ -189,7 +191,9 @@ static int start_session(spank_t spank, struct ce_error *err)
 		return 0;
 	}
 	name_node(spank);
-	return start_launcher(spank, plan, uid, gid, err);
+	int rc = start_launcher(spank, plan, uid, gid, err);
+	spank_unsetenv(spank, CE_CARRY_TIMES); /* was for the launcher only */
+	return rc;
 }
 
 int slurm_spank_user_init(spank_t spank, int argc, char **argv)
@@ -296,6 +300,8 @@ static int join(spank_t spank, struct ce_error *err)
 	    ce_join(&container, err) == 0 &&
 	    ce_apply_environment(container.environment, &variables, err) == 0)
 		rc = check_command(spank, err);
+	if (rc == 0)
+		ce_moments_join(launcher.moments);
 	if (container.notices != NULL && container.notices[0] != '\0')
 		tell_user(spank, "warning", container.notices);
 	ce_container_close(&container);

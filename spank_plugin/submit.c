@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 
 #include "io.h"
+#include "moments.h"
 
 extern char **environ;
 
@@ -95,9 +96,9 @@ int ce_submit_plan(const struct ce_config *config, const char *caller, const cha
 	return 0;
 }
 
-int ce_carry_put(const char *plan, struct ce_error *err)
+int ce_carry_put(const char *plan, int64_t begun, struct ce_error *err)
 {
-	char name[64], count[16];
+	char name[64], count[16], times[64];
 	size_t size = strlen(plan), parts = (size + CE_CARRY_PIECE - 1) / CE_CARRY_PIECE;
 
 	for (size_t i = 0; i < parts; i++) {
@@ -106,6 +107,8 @@ int ce_carry_put(const char *plan, struct ce_error *err)
 		if (piece == NULL || setenv(name, piece, 1) < 0)
 			return ce_fail(err, "out of memory");
 	}
+	snprintf(times, sizeof times, "%lld %lld", (long long)begun, (long long)ce_moments_now());
+	setenv(CE_CARRY_TIMES, times, 1);
 	snprintf(count, sizeof count, "%zu", parts);
 	return setenv(CE_CARRY_COUNT, count, 1) < 0 ? ce_fail(err, "out of memory") : 0;
 }

@@ -5,6 +5,8 @@
 #ifndef CE_SUBMIT_H
 #define CE_SUBMIT_H
 
+#include <stdint.h>
+
 #include "config.h"
 
 /* The variables that carry a plan: CE_CARRY_COUNT holds their number, CE_CARRY_PART followed by a
@@ -15,6 +17,8 @@
 /* Present when srun was given --multi-prog: then the step's argv names a file that srun has read, not
  * the command of the tasks. SPANK has no item that says so. */
 #define CE_CARRY_MULTI "SLURM_CE_MULTI_PROG"
+/* When planning began and ended, for the trace: two numbers of nanoseconds since 1970. */
+#define CE_CARRY_TIMES "SLURM_CE_PLANNED"
 enum { CE_CARRY_PIECE = 64 * 1024, CE_CARRY_MAX_PARTS = 256 };
 
 /* Runs `ce plan` for this environment. Its warnings and progress go to the user's terminal. On
@@ -23,8 +27,8 @@ enum { CE_CARRY_PIECE = 64 * 1024, CE_CARRY_MAX_PARTS = 256 };
 int ce_submit_plan(const struct ce_config *config, const char *caller, const char *environment,
 		   char **plan, struct ce_error *err);
 
-/* Puts the plan into this process's environment. */
-int ce_carry_put(const char *plan, struct ce_error *err);
+/* Puts the plan into this process's environment, and that planning began at `begun` (moments.h). */
+int ce_carry_put(const char *plan, int64_t begun, struct ce_error *err);
 
 /* Notes --multi-prog, from this process's own command line. A command whose arguments look the same is
  * mistaken for it; all that costs is our word for a command that is not found. */

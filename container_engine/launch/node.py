@@ -9,12 +9,21 @@ from __future__ import annotations
 import os
 import pwd
 import sys
-from _signal import SIGPIPE, SIGXFSZ  # type: ignore[import-not-found]
-from _socket import AF_UNIX, CMSG_SPACE, SCM_RIGHTS, SOCK_SEQPACKET, SOL_SOCKET, socket, socketpair
+from _socket import SCM_RIGHTS, SOL_SOCKET, socket
 
 from container_engine.launch import environment as env
+from container_engine.launch import trace
 from container_engine.launch.checks import check_image, resolve_devices, resolve_mounts
-from container_engine.launch.failure import LaunchError, explain
+from container_engine.launch.failure import LaunchError
+from container_engine.launch.guard import (
+    FD_SIZE,
+    MAX_PACKET,
+    Watch,
+    await_report,
+    memory_file,
+    read_all,
+    start_guard,
+)
 from container_engine.launch.podman import Container, Paths
 from container_engine.launch.specification import Person, encode, operations
 from container_engine.launch.text import parse_json, resolve
@@ -27,11 +36,7 @@ if TYPE_CHECKING:
     from container_engine.launch.hooks.onnode import HooksOnNode
 
 PLAN_VERSION = 1
-_MAX_PACKET = 64 * 1024
 _MAX_NOTICES = 4 * 1024
-_FD_SIZE = 4
-# what Python ignores for itself; ignored signals survive execve, and no program expects it
-PYTHONS_SIGNALS = (SIGPIPE, SIGXFSZ)
 
 
 class Session:
@@ -54,18 +59,19 @@ class Session:
         self.warnings = warnings
 
 
-class Watch:
-    """What a session lives for: a pidfd whose end is its own; a socket (or -1) to the plugin."""
-
-    def __init__(self, process: int, life: int = -1) -> None:
-        self.process, self.life = process, life
-
-
-def start(plan: Mapping[str, Any], node: Mapping[str, str], watch: Watch, libexec: str) -> Session:
+def start(
+    plan: Mapping[str, Any],
+    node: Mapping[str, str],
+    watch: Watch,
+    libexec: str,
+    marks: trace.Marks | None = None,
+) -> Session:
     """Starts the container and waits until its first process runs.
 
     `node` is the step's environment for the plan's deferred strings. Raises LaunchError.
     """
+    marks = marks or trace.Marks(0)
+    marks.mark("prepare")
     if plan.get("version") != PLAN_VERSION:
         raise LaunchError(
             f"this node understands plans of version {PLAN_VERSION}, not {plan.get('version')!r}:"
@@ -89,20 +95,26 @@ def start(plan: Mapping[str, Any], node: Mapping[str, str], watch: Watch, libexe
         () if hooks is None else hooks.operations(paths),
     )
     timeout_s = plan["settings"]["start_timeout_s"]
-    control = _start_guard(libexec, watch, encode(steps))
+    marks.mark("namespaces")
+    control = start_guard(libexec, watch, encode(steps))
     hear = None if hooks is None else hooks.hear
-    user_ns, mount_ns, found, guard = _await_report(control, timeout_s, hear)
-    changes = env.for_tasks(plan, settings, given, env.parse_block(_read_all(found)))
+    marks.guard, (user_ns, mount_ns, found, guard) = await_report(control, timeout_s, hear)
+    marks.mark("environment")
+    marks.names = {"image": list(plan["image"]["env"]), "edf": list(edf)}
+    changes = env.for_tasks(plan, settings, given, env.parse_block(read_all(found)))
     # programs believe PWD where it leads to the directory they are in, also by a path of the host
     changes = {"PWD": workdir, "OLDPWD": None, **changes}
     os.close(found)
     if hooks is not None:
         changes |= hooks.for_tasks()
+        marks.names["hooks"] = [name for name in settings if name not in edf]
+        marks.mark("services")
         changes |= hooks.start_services((user_ns, mount_ns, guard), workdir, changes)
     if plan["startup"]:
+        marks.mark("startup")
         changes |= _run_startup(plan, node, changes, (user_ns, mount_ns, workdir), libexec)
     per_task = {} if hooks is None else hooks.per_task
-    records = _memory_file("ce-env", env.encode_records(changes, per_task))
+    records = memory_file("ce-env", env.encode_records(changes, per_task))
 
     def go_on() -> None:
         control.send(b"K")
@@ -136,7 +148,7 @@ def _run_startup(
     from container_engine.launch import startup
 
     user_ns, mount_ns, workdir = container
-    records = _memory_file("ce-env", env.encode_records(changes))
+    records = memory_file("ce-env", env.encode_records(changes))
     for fd in (user_ns, mount_ns, records):
         os.set_inheritable(fd, True)
     join = [f"{libexec}/ce-exec", str(user_ns), str(mount_ns), str(records), workdir]
@@ -183,115 +195,53 @@ def _group_name(gid: int, otherwise: str) -> str:
         return otherwise
 
 
-def _start_guard(libexec: str, watch: Watch, specification: bytes) -> socket:
-    ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
-    spec = _memory_file("ce-specification", specification)
-    passed = [theirs.fileno(), watch.process, watch.life, spec]
-    for fd in passed:
-        if fd >= 0:
-            os.set_inheritable(fd, True)
-    program = f"{libexec}/ce-guard"
-    try:
-        pid = os.posix_spawn(
-            program,
-            [program, *map(str, passed)],
-            {},
-            # slurmstepd and pipes wait for everybody who holds their ends: the guard holds none
-            file_actions=[(os.POSIX_SPAWN_OPEN, fd, "/dev/null", os.O_RDWR, 0) for fd in range(3)],
-            setsigdef=PYTHONS_SIGNALS,
-        )
-    except OSError as error:
-        raise LaunchError(f"cannot start {program}: {error.strerror}") from None
-    finally:
-        theirs.close()
-        os.close(spec)
-        os.set_inheritable(watch.process, False)
-        if watch.life >= 0:
-            # the guard's alone: its end must show at once, also while the launcher still runs
-            os.close(watch.life)
-    os.waitpid(pid, 0)  # it ends as soon as it has made process 1 of the session
-    return ours
-
-
-def _await_report(
-    control: socket, timeout_s: float, hear: Callable[[str], None] | None = None
-) -> Sequence[int]:
-    """The descriptors of a ready container; `hear` gets what hooks noted before."""
-    control.settimeout(timeout_s)
-    try:
-        data, ancillary, _flags, _address = control.recvmsg(_MAX_PACKET, CMSG_SPACE(4 * _FD_SIZE))
-    except TimeoutError:
-        raise LaunchError(f"the container did not start within {timeout_s:g} s") from None
-    if data[:1] == b"N" and hear is not None:
-        hear(data[1:].decode("utf-8", "surrogateescape"))
-        return _await_report(control, timeout_s, hear)
-    if data[:1] == b"R":
-        return _received(ancillary)
-    if not data:
-        raise LaunchError("the process that guards the container ended while it started")
-    raise LaunchError(explain(data[1:].decode("utf-8", "replace")))
-
-
-def _received(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
-    fds = []
-    for level, kind, data in ancillary:
-        if level == SOL_SOCKET and kind == SCM_RIGHTS:
-            fds += [
-                int.from_bytes(data[i : i + _FD_SIZE], sys.byteorder)
-                for i in range(0, len(data), _FD_SIZE)
-            ]
-    for fd in fds:
-        os.set_inheritable(fd, False)
-    return fds
-
-
-def _memory_file(name: str, content: bytes) -> int:
-    fd = os.memfd_create(name)
-    view = memoryview(content)
-    while view:
-        view = view[os.write(fd, view) :]
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
-
-
-def _read_all(fd: int) -> bytes:
-    with open(fd, "rb", closefd=False) as file:
-        return file.read()
-
-
 # ---- called by the plugin --------------------------------------------------------------------
 
 
 def _answer(reply: socket, text: str, fds: Sequence[int] = ()) -> None:
-    rights = b"".join(fd.to_bytes(_FD_SIZE, sys.byteorder) for fd in fds)
+    rights = b"".join(fd.to_bytes(FD_SIZE, sys.byteorder) for fd in fds)
     ancillary = [(SOL_SOCKET, SCM_RIGHTS, rights)] if fds else []
     try:
-        reply.sendmsg([text.encode("utf-8", "surrogateescape")[: _MAX_PACKET - 1]], ancillary)
+        reply.sendmsg([text.encode("utf-8", "surrogateescape")[: MAX_PACKET - 1]], ancillary)
     except (BrokenPipeError, ConnectionError):
         sys.exit(125)  # slurmstepd is gone: nobody is left to tell
 
 
-def _launch(plan_fd: int, environment_fd: int, watch: Watch, libexec: str) -> Session:
-    text = _read_all(plan_fd).decode("utf-8", "surrogateescape")
-    node = env.parse_block(_read_all(environment_fd))
+def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, begun: int) -> None:
+    """Starts the container and answers. Raises LaunchError, with the trace written."""
+    plan_fd, environment_fd = inputs
+    text = read_all(plan_fd).decode("utf-8", "surrogateescape")
+    node = env.parse_block(read_all(environment_fd))
     if '"var"' in text:
         from container_engine.launch import nodename
 
         node = nodename.complete(node)
-    return start(parse_json(text), node, watch, libexec)
+    plan, marks = parse_json(text), trace.Marks(begun)
+    recorded = trace.open_file(plan.get("settings", {}).get("trace_dir", ""), node)
+    try:
+        session = start(plan, node, watch, libexec, marks)
+    except LaunchError as failure:
+        trace.write(recorded, plan, node, marks, str(failure))
+        raise
+    marks.mark("answer")
+    notices = "\n".join(session.warnings)[:_MAX_NOTICES]
+    fds = session.fds if recorded < 0 else (*session.fds, recorded)
+    _answer(reply, f"R{session.workdir}\0{notices}", fds)
+    session.go_on()
+    trace.write(recorded, plan, node, marks)
 
 
 def main(argv: Sequence[str], libexec: str) -> int:
-    """node REPLY PLAN ENVIRONMENT WATCH LIFE: open descriptors, in the order of launcher.c."""
-    reply_fd, plan_fd, environment_fd, process, life = map(int, argv)
+    """node REPLY PLAN ENVIRONMENT WATCH LIFE BEGUN, as launcher.c calls it.
+
+    All but the last are open descriptors; BEGUN is the time of the call (trace.py).
+    """
+    reply_fd, plan_fd, environment_fd, process, life, begun = map(int, argv)
     for fd in (reply_fd, process, life):
         os.set_inheritable(fd, False)
     reply = socket(fileno=reply_fd)
     try:
-        session = _launch(plan_fd, environment_fd, Watch(process, life), libexec)
-        notices = "\n".join(session.warnings)[:_MAX_NOTICES]
-        _answer(reply, f"R{session.workdir}\0{notices}", session.fds)
-        session.go_on()
+        _launch(reply, (plan_fd, environment_fd), Watch(process, life), libexec, begun)
     except LaunchError as failure:
         _answer(reply, f"F{failure.code}\n{failure}")
         return failure.code

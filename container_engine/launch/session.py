@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 
 from container_engine.errors import CeError, UserError
 from container_engine.launch.failure import LaunchError
-from container_engine.launch.node import PYTHONS_SIGNALS, Watch, start
+from container_engine.launch.guard import PYTHONS_SIGNALS, Watch
+from container_engine.launch.node import start
 
 
 def run_in_container(plan: Mapping[str, Any], argv: Sequence[str], libexec: str) -> NoReturn:

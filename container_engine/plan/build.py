@@ -215,5 +215,6 @@ def _settings(site: SiteConfig) -> Settings:
         start_timeout_s=site.start_timeout_s,
         tmpfs_size=site.tmpfs_size,
         hooks_dirs=site.hooks_dirs,
+        trace_dir=site.trace_dir,
         root_remap=site.root_remap,
     )

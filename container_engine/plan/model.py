@@ -133,6 +133,7 @@ class Settings(_Frozen):
     start_timeout_s: float = Field(120, gt=0, description="limit for the start, in seconds")
     tmpfs_size: str = Field("50%", description="limit of what a container may write")
     hooks_dirs: tuple[str, ...] = Field((), description="directories of OCI hooks")
+    trace_dir: str = Field("", description="where traces are written; empty: nowhere")
     root_remap: bool = Field(False, description="users are root in their containers")
 
 

@@ -23,6 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* behind the descriptors stands the time of the start */
 enum { REPLY = 1, PLAN, ENVIRONMENT, WATCH, LIFE, ARGUMENTS };
 
 extern char **environ;
@@ -200,7 +201,7 @@ static void start_container(void)
 
 int main(int argc, char **argv)
 {
-	if (argc != ARGUMENTS)
+	if (argc != ARGUMENTS + 1 || atoll(argv[ARGUMENTS]) <= 0)
 		return 98;
 	for (int i = REPLY; i < ARGUMENTS; i++)
 		fds[i] = atoi(argv[i]);

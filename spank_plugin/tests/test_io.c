@@ -66,8 +66,8 @@ TEST("a packet that is only looked at gives everybody descriptors of their own")
 	char data[4];
 
 	make_pair(pair);
-	int four[] = { 0, 1, 2, 0 };
-	CHECK_INT(ce_send(pair[0], "R", 1, four, 4), 0);
+	int all[CE_MAX_FDS] = { 0, 1, 2, 0, 1 };
+	CHECK_INT(ce_send(pair[0], "R", 1, all, CE_MAX_FDS), 0);
 	CHECK_INT(ce_receive(pair[1], MSG_PEEK, data, sizeof data, first), 1);
 	CHECK_INT(ce_receive(pair[1], MSG_PEEK, data, sizeof data, second), 1);
 	for (int i = 0; i < CE_MAX_FDS; i++)

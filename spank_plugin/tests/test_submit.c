@@ -39,7 +39,7 @@ static void carry(size_t size, const char *parts)
 
 	clearenv();
 	setenv("SLURM_CE_PLAN_OF_SOMEBODY", "x", 1);
-	CHECK_INT(ce_carry_put(text, &err), 0);
+	CHECK_INT(ce_carry_put(text, 1, &err), 0);
 	CHECK_TEXT(getenv(CE_CARRY_COUNT), parts);
 	for (char **entry = environ; *entry != NULL; entry++)
 		CHECK(strlen(*entry) < (size_t)128 * 1024);
@@ -70,8 +70,8 @@ TEST("the plan of an outer srun does not shine through a shorter one")
 	char *outer = make_text(3 * PIECE);
 
 	clearenv();
-	CHECK_INT(ce_carry_put(outer, &err), 0);
-	CHECK_INT(ce_carry_put("inner", &err), 0);
+	CHECK_INT(ce_carry_put(outer, 1, &err), 0);
+	CHECK_INT(ce_carry_put("inner", 1, &err), 0);
 	char *got = ce_carry_get(environ);
 	CHECK_TEXT(got, "inner");
 	free(got);

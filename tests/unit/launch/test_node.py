@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.launch import node
+from container_engine.launch import guard, node
 from container_engine.launch.failure import LaunchError
 from tests.unit.launch.plans import plan
 
@@ -33,7 +33,17 @@ ALLOWED = {
     "container_engine.launch",
     *(
         f"container_engine.launch.{name}"
-        for name in ("checks", "environment", "failure", "node", "podman", "specification", "text")
+        for name in (
+            "checks",
+            "environment",
+            "failure",
+            "guard",
+            "node",
+            "podman",
+            "specification",
+            "text",
+            "trace",
+        )
     ),
 }
 
@@ -71,7 +81,7 @@ def answer_to(the_plan: bytes, pair: tuple[socket.socket, socket.socket]) -> tup
     )
     life, watch = os.dup(theirs.fileno()), os.pidfd_open(os.getpid())
     fds = [theirs.fileno(), memory_file(the_plan), memory_file(b"A=1\0"), watch, life]
-    argv = [PYTHON, "-ISE", "-c", script, str(PACKAGE), *map(str, fds)]
+    argv = [PYTHON, "-ISE", "-c", script, str(PACKAGE), *map(str, fds), "1"]
     done = subprocess.run(argv, pass_fds=fds, capture_output=True, text=True)
     for fd in fds[1:]:
         os.close(fd)
@@ -98,7 +108,7 @@ def test_a_plan_that_is_none_is_answered_and_not_a_traceback(
 
 def test_a_plan_of_another_version_is_refused() -> None:
     with pytest.raises(LaunchError, match="different versions of the container engine"):
-        node.start(plan(version=2), {}, node.Watch(-1), "/libexec")
+        node.start(plan(version=2), {}, guard.Watch(-1), "/libexec")
 
 
 # ---- the guard's report ----------------------------------------------------------------------
@@ -108,8 +118,9 @@ def test_the_report_of_a_running_container_gives_its_descriptors(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
     ours, theirs = pair
-    socket.send_fds(theirs, [b"R"], [0, 1, 2, 0])
-    fds = node._await_report(ours, 5)
+    socket.send_fds(theirs, [b"Rsession 5\nready 7\n"], [0, 1, 2, 0])
+    moments, fds = guard.await_report(ours, 5)
+    assert moments == "session 5\nready 7\n"
     assert len(fds) == 4
     assert not any(os.get_inheritable(fd) for fd in fds)
     for fd in fds:
@@ -120,7 +131,7 @@ def test_the_report_of_a_failure_is_explained(pair: tuple[socket.socket, socket.
     ours, theirs = pair
     theirs.send(b"Eoverlay\n2\ncannot mount\nlog \xff")
     with pytest.raises(LaunchError, match=r"^cannot mount: No such file or directory \(log"):
-        node._await_report(ours, 5)
+        guard.await_report(ours, 5)
 
 
 def test_notes_are_heard_before_the_report(pair: tuple[socket.socket, socket.socket]) -> None:
@@ -129,7 +140,7 @@ def test_notes_are_heard_before_the_report(pair: tuple[socket.socket, socket.soc
     theirs.send(b"Nfirst")
     theirs.send(b"N")
     socket.send_fds(theirs, [b"R"], [0])
-    [fd] = node._await_report(ours, 5, heard.append)
+    _moments, [fd] = guard.await_report(ours, 5, heard.append)
     os.close(fd)
     assert heard == ["first", ""]
 
@@ -140,12 +151,12 @@ def test_a_guard_that_ends_without_a_report_is_named(
     ours, theirs = pair
     theirs.close()
     with pytest.raises(LaunchError, match="the process that guards the container ended"):
-        node._await_report(ours, 5)
+        guard.await_report(ours, 5)
 
 
 def test_a_guard_that_never_reports_is_given_up(pair: tuple[socket.socket, socket.socket]) -> None:
     with pytest.raises(LaunchError, match=r"^the container did not start within 0\.05 s$"):
-        node._await_report(pair[0], 0.05)
+        guard.await_report(pair[0], 0.05)
 
 
 # ---- the user --------------------------------------------------------------------------------

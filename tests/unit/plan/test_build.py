@@ -155,11 +155,18 @@ def test_every_part_of_a_plan_says_who_asked_for_it() -> None:
 
 
 def test_the_sites_settings_travel_with_the_plan() -> None:
-    site = SiteConfig(start_timeout_s=7, tmpfs_size="1g", hooks_dirs=("/h",), root_remap=True)
+    site = SiteConfig(
+        start_timeout_s=7,
+        tmpfs_size="1g",
+        hooks_dirs=("/h",),
+        trace_dir="/traces",
+        root_remap=True,
+    )
     assert plan(edf(), site=site).settings.model_dump() == {
         "start_timeout_s": 7,
         "tmpfs_size": "1g",
         "hooks_dirs": ("/h",),
+        "trace_dir": "/traces",
         "root_remap": True,
     }
 

@@ -1,0 +1,127 @@
+"""The traces of a step: one file for each node, written there as the user."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from container_engine.errors import UserError
+from container_engine.process import reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_VERSION = 1
+_STEP = re.compile(r"\d+\.\d+")
+_SECOND = 1_000_000_000
+
+
+class Phase(NamedTuple):
+    """Begin and end in seconds since 1970, by the clock of the host where it was."""
+
+    name: str
+    begin: float
+    end: float
+
+    @property
+    def took(self) -> float:
+        return self.end - self.begin
+
+
+class Trace(NamedTuple):
+    """The launch on one node. `end` is None while the step runs, or if nobody could note it."""
+
+    node: str
+    facts: Mapping[str, Any]
+    phases: tuple[Phase, ...]
+    joined: int = 0
+    end: float | None = None
+
+    @property
+    def on_node(self) -> tuple[Phase, ...]:
+        """Without what the submit host did."""
+        return tuple(phase for phase in self.phases if phase.name != "plan")
+
+    @property
+    def start_took(self) -> float:
+        """From slurmstepd's fork to the last task that joined, in seconds."""
+        return self.on_node[-1].end - self.on_node[0].begin if self.on_node else 0.0
+
+
+def steps(directory: str) -> list[str]:
+    """JOB.STEP of all traces, the newest first. Raises UserError where they cannot be read."""
+    try:
+        found = [entry for entry in os.scandir(directory) if _STEP.fullmatch(entry.name)]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UserError(f"{directory}: {reason(error)}") from None
+    return [entry.name for entry in sorted(found, key=lambda entry: -entry.stat().st_mtime)]
+
+
+def choose(directory: str, wanted: str) -> str:
+    """JOB.STEP for JOB or JOB.STEP; a job's newest step. Raises UserError."""
+    known = steps(directory)
+    if wanted in known:
+        return wanted
+    of_job = [step for step in known if step.partition(".")[0] == wanted]
+    if of_job:
+        return of_job[0]
+    hint = f"there are {', '.join(known[:5])}" if known else "no launch has left one"
+    raise UserError(f"{wanted}: no trace in {directory}", f"{hint}; `ce trace` lists them")
+
+
+def read(directory: str, step: str) -> list[Trace]:
+    """The traces of all nodes of a step, by the order of their names."""
+    paths = sorted(
+        os.scandir(os.path.join(directory, step)), key=lambda entry: _natural(entry.name)
+    )
+    found = [_read(entry.path) for entry in paths if entry.name.endswith(".json")]
+    return [trace for trace in found if trace is not None]
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """n2 before n10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def _read(path: str) -> Trace | None:
+    """None for a file that is not whole yet, or of another version."""
+    documents = list(_documents(path))
+    if not documents or documents[0].get("version") != _VERSION:
+        return None
+    facts = documents[0]
+    end = next((document for document in documents[1:] if "end" in document), {})
+    phases = [
+        Phase(phase["name"], phase["begin"] / _SECOND, phase["end"] / _SECOND)
+        for phase in facts["phases"]
+    ]
+    if end.get("first_join"):
+        phases += _joins(phases, end)
+    node = os.path.basename(path).removesuffix(".json")
+    stopped = end["end"] / _SECOND if end else None
+    return Trace(node, facts, tuple(phases), end.get("joined", 0), stopped)
+
+
+def _joins(phases: Sequence[Phase], end: Mapping[str, int]) -> list[Phase]:
+    """Tasks join from the answer on; the first may be in before the launcher has ended."""
+    first, last = end["first_join"] / _SECOND, end["last_join"] / _SECOND
+    answered = phases[-1].begin if phases else first
+    return [Phase("first join", min(answered, first), first), Phase("last join", first, last)]
+
+
+def _documents(path: str) -> Iterator[dict[str, Any]]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.readlines()
+    except OSError as error:
+        raise UserError(f"{path}: {reason(error)}") from None
+    for line in lines:
+        try:
+            document = json.loads(line)
+        except ValueError:
+            return
+        if isinstance(document, dict):
+            yield document

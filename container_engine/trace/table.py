@@ -1,0 +1,70 @@
+"""A step's traces as text: where the time went, and on which node most of it."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from container_engine.trace.record import Trace
+
+# how much slower than the median a node must be, and by how many seconds, to stand out
+_SLOWER, _SLOWER_S = 1.5, 0.05
+
+
+def stragglers(traces: Sequence[Trace]) -> list[Trace]:
+    """Nodes whose start took much longer than the median node's, the slowest first."""
+    if len(traces) < 3:
+        return []
+    usual = statistics.median(trace.start_took for trace in traces)
+    slow = [t for t in traces if t.start_took > max(_SLOWER * usual, usual + _SLOWER_S)]
+    return sorted(slow, key=lambda trace: -trace.start_took)
+
+
+def lines(step: str, traces: Sequence[Trace]) -> Iterator[str]:
+    facts = traces[0].facts
+    tasks = sum(trace.joined for trace in traces)
+    yield f"step {step}: {len(traces)} nodes, {tasks} tasks"
+    yield f"environment  {facts['environment']}"
+    yield f"image        {facts['image']['name']}  {facts['image']['digest']}".rstrip()
+    for hook in facts["hooks"]:
+        yield f"hook         {hook['name']} {hook['release']}: {hook['reason']}"
+    yield ""
+    yield from _phases(traces)
+    yield ""
+    took = [trace.start_took for trace in traces]
+    slowest = traces[took.index(max(took))].node
+    usual = _ms(statistics.median(took))
+    yield f"until all tasks were in: median {usual}, longest {_ms(max(took))} on {slowest}"
+    for trace in stragglers(traces):
+        yield f"slow: {trace.node} took {_ms(trace.start_took)}"
+    for trace in traces:
+        if trace.facts["error"]:
+            yield f"failed: {trace.node}: {trace.facts['error']}"
+
+
+def _phases(traces: Sequence[Trace]) -> Iterator[str]:
+    names = list(dict.fromkeys(phase.name for trace in traces for phase in trace.phases))
+    rows = [("phase", "median", "min", "max", "slowest")]
+    for name in names:
+        took = {
+            trace.node: phase.took
+            for trace in traces
+            for phase in trace.phases
+            if phase.name == name
+        }
+        values = list(took.values())
+        # planned once, on the submit host
+        where = "submit host" if name == "plan" else max(took, key=lambda node: took[node])
+        row = (_ms(statistics.median(values)), _ms(min(values)), _ms(max(values)))
+        rows.append((name, *row, where))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for phase, *numbers, where in rows:
+        cells = (f"{cell:>{width}}" for cell, width in zip(numbers, widths[1:-1], strict=True))
+        yield f"{phase:<{widths[0]}}  {'  '.join(cells)}  {where}"
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:.1f} ms" if seconds < 10 else f"{seconds:.1f} s"

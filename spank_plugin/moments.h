@@ -1,0 +1,32 @@
+/*
+ * When the tasks of a node joined their container and when its session ended: the plugin's part of a
+ * launch's trace. Nothing depends on it; where it cannot be had, it is missing.
+ */
+#ifndef CE_MOMENTS_H
+#define CE_MOMENTS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* Nanoseconds since 1970; 0 for what has not happened. Shared with every task of the node, whose
+ * user may write here what he likes: it is only ever printed, by a process of his. */
+struct ce_moments {
+	_Atomic int64_t first_join;
+	_Atomic int64_t last_join;
+	_Atomic int64_t joined; /* how many tasks */
+};
+
+/* Now, in nanoseconds since 1970. */
+int64_t ce_moments_now(void);
+
+/* Memory that children share, freed by the end of the process. NULL where there is none. */
+struct ce_moments *ce_moments_make(void);
+
+/* Notes that a task has joined. In the task; `moments` may be NULL. */
+void ce_moments_join(struct ce_moments *moments);
+
+/* Appends one line of JSON to the trace: the end is now. As the user: what `trace` is, he decides.
+ * `moments` may be NULL, `trace` -1. */
+void ce_moments_write(const struct ce_moments *moments, int trace);
+
+#endif
