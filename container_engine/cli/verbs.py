@@ -35,6 +35,7 @@ VERBS = {
     "gc": Verb("gc", "make room in your store"),
     "store": Verb("store", "check or repair your store"),
     "hooks": Verb("hooks", "list, show, check or test the hooks of this site"),
+    "trace": Verb("trace", "show where a launch spent its time"),
     "doctor": Verb("doctor", "find out whether containers can be had here, and why not"),
     "version": Verb("version", "print the version"),
 }
@@ -46,7 +47,7 @@ _GROUPS = {
         *("rmi", "gc", "store", "login", "logout"),
     ),
     "This host and site": (
-        *("hooks", "devices", "cdi", "doctor", "config", "schema", "completion", "version"),
+        *("hooks", "devices", "cdi", "trace", "doctor", "config", "schema", "completion", "version"),
     ),
 }
 _HEAD = """\

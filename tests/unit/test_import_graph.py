@@ -11,11 +11,11 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # each room may import from those further down and from itself
 ROOMS = (
     ("cli",),
-    ("lint", "doctor"),
+    ("lint", "doctor", "trace"),
     ("launch", "images"),
     ("plan",),
     ("edf", "catalog", "site"),
-    ("process", "trace", "schemas"),
+    ("process", "schemas"),
     ("errors",),
 )
 LEVELS = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}

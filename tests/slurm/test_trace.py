@@ -1,0 +1,45 @@
+"""The trace of a real launch: what `ce trace` says after a step, and what it never says."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.cluster import Cluster
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+
+def trace(cluster: Cluster, job: str, *options: str) -> str:
+    done = cluster.run([str(cluster.prefix / "bin/ce"), "trace", job, *options])
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_step_leaves_a_trace_of_each_node_with_phases_tasks_and_end(
+    cluster: Cluster, shared: Path
+) -> None:
+    edf = cluster.edf('startup = ["true"]\n[env]\nTOKEN = "very secret"\n')
+    done = cluster.srun("-N2", "-n4", f"--environment={edf}", "printenv", "SLURM_JOB_ID")
+    assert done.returncode == 0, done.stderr
+    [job] = set(done.stdout.split())
+    text = trace(cluster, job)
+    assert text.startswith(f"step {job}.0: 2 nodes, 4 tasks\n")
+    for phase in ("plan", "launch", "mount", "create", "startup", "first join", "last join"):
+        assert f"\n{phase}" in text
+    assert "very secret" not in trace(cluster, job, "--json")
+    for node in json.loads(trace(cluster, job, "--json")):
+        assert node["end"] >= node["phases"][-1]["end"]
+        assert node["variables"]["edf"] == ["TOKEN"]
+    page = shared / "page.html"
+    trace(cluster, job, f"--html={page}")
+    assert page.read_text().count("<rect ") >= 20
+
+
+def test_the_trace_of_a_step_that_failed_has_the_cause(cluster: Cluster) -> None:
+    edf = cluster.edf('mounts = ["/nowhere/${SLURM_JOB_ID}:/mnt"]\n')
+    done = cluster.srun("-N1", f"--environment={edf}", "true")
+    assert done.returncode == 125
+    text = trace(cluster, done.stderr.partition("/nowhere/")[2].split("'")[0])
+    assert "failed: n1: " in text
+    assert "does not exist" in text

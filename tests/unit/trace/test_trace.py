@@ -1,0 +1,139 @@
+"""From what nodes wrote to what a person sees of a launch."""
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from container_engine.errors import UserError
+from container_engine.trace import page, perfetto, record, table
+
+SECOND = 1_000_000_000
+BEGIN = 1_700_000_000 * SECOND
+MS = 1_000_000
+
+
+def facts(create_ms: int, **more: object) -> dict[str, Any]:
+    """A launch with a planning of 10 ms, 20 ms until Podman, and so many in Podman."""
+    times = {"plan": (0, 10), "launch": (30, 50), "create": (50, 50 + create_ms)}
+    phases = [
+        {"name": name, "begin": BEGIN + begin * MS, "end": BEGIN + end * MS}
+        for name, (begin, end) in times.items()
+    ]
+    return {
+        "version": 1,
+        "environment": "torch",
+        "files": ["/home/alice/.edf/torch.toml"],
+        "image": {"name": "debian", "path": "/store/debian.sqsh", "digest": "sha256:12"},
+        "hooks": [{"name": "cxi", "release": "1", "reason": "implied by aws_ofi_nccl"}],
+        "mounts": [{"source": "/a<b>", "target": "/data", "from": "torch.toml:3"}],
+        "variables": {"edf": ["TOKEN"]},
+        "phases": phases,
+        "error": "",
+        **more,
+    }
+
+
+def write(directory: Path, step: str, node: str, *lines: object) -> None:
+    (directory / step).mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (directory / step / f"{node}.json").write_text(text)
+
+
+def ended(first_ms: int, last_ms: int, joined: int = 2) -> dict[str, int]:
+    return {
+        "end": BEGIN + 2 * SECOND,
+        "first_join": BEGIN + first_ms * MS,
+        "last_join": BEGIN + last_ms * MS,
+        "joined": joined,
+    }
+
+
+@pytest.fixture
+def step(tmp_path: Path) -> Path:
+    """Step 7.0 on n1 to n10, of which n10 was slow."""
+    for number in range(1, 10):
+        write(tmp_path, "7.0", f"n{number}", facts(50), ended(101, 102))
+    write(tmp_path, "7.0", "n10", facts(400), ended(451, 455))
+    return tmp_path
+
+
+def test_nodes_are_in_the_order_of_their_numbers(step: Path) -> None:
+    names = [trace.node for trace in record.read(str(step), "7.0")]
+    assert names == [f"n{number}" for number in range(1, 11)]
+
+
+def test_a_start_lasts_from_the_fork_to_the_last_task(step: Path) -> None:
+    first = record.read(str(step), "7.0")[0]
+    assert first.start_took == pytest.approx(0.072, abs=1e-6)
+    assert (first.joined, first.end) == (2, 1_700_000_002.0)
+
+
+def test_the_table_names_phases_tasks_and_the_slow_node(step: Path) -> None:
+    lines = list(table.lines("7.0", record.read(str(step), "7.0")))
+    assert lines[0] == "step 7.0: 10 nodes, 20 tasks"
+    assert "hook         cxi 1: implied by aws_ofi_nccl" in lines
+    rows = {line.split("  ")[0]: line.split() for line in lines if " ms " in line}
+    assert rows["plan"][-2:] == ["submit", "host"]
+    assert rows["create"] == ["create", "50.0", "ms", "50.0", "ms", "400.0", "ms", "n10"]
+    assert "slow: n10 took 425.0 ms" in lines
+
+
+def test_a_node_that_failed_is_told_with_its_cause(tmp_path: Path) -> None:
+    write(tmp_path, "7.0", "n1", facts(5, error="mount source '/x': does not exist"))
+    lines = list(table.lines("7.0", record.read(str(tmp_path), "7.0")))
+    assert lines[-1] == "failed: n1: mount source '/x': does not exist"
+
+
+def test_a_job_means_its_newest_step_and_an_unknown_one_is_refused(step: Path) -> None:
+    write(step, "7.1", "n1", facts(5))
+    assert record.choose(str(step), "7") == "7.1"
+    assert record.choose(str(step), "7.0") == "7.0"
+    with pytest.raises(UserError, match=r"^8: no trace in "):
+        record.choose(str(step), "8")
+
+
+@pytest.mark.parametrize("text", ["", "{", "null\n", '{"version": 2}\n', "[]\n"])
+def test_a_trace_that_is_not_whole_is_left_out(tmp_path: Path, text: str) -> None:
+    write(tmp_path, "7.0", "n1", facts(5))
+    (tmp_path / "7.0/n2.json").write_text(text)
+    assert [trace.node for trace in record.read(str(tmp_path), "7.0")] == ["n1"]
+
+
+class _Bars(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bars = 0
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, _attrs: list[tuple[str, str | None]]) -> None:
+        self.bars += tag == "rect"
+        assert tag not in {"script", "img", "iframe"}
+        if tag not in {"meta", "line"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+
+def test_the_page_has_a_bar_for_each_phase_and_is_sound_html(step: Path) -> None:
+    text = page.page("7.0", record.read(str(step), "7.0"))
+    parser = _Bars()
+    parser.feed(text)
+    assert parser.open == []
+    assert parser.bars == 10 * 5
+    assert '<text x="122" y="241" text-anchor="end" class="slow">n10</text>' in text
+    assert "/a&lt;b&gt; on /data" in text
+    assert "http" not in text
+
+
+def test_perfetto_gets_microseconds_and_the_submit_host_apart(step: Path) -> None:
+    events = json.loads(perfetto.document("7.0", record.read(str(step), "7.0")))["traceEvents"]
+    create = [e for e in events if e["name"] == "create" and e["pid"] == 10]
+    assert [(e["ph"], e["dur"]) for e in create] == [("X", 400_000)]
+    assert [e["pid"] for e in events if e["name"] == "plan"] == [0]
