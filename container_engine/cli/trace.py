@@ -71,7 +71,8 @@ def _list(directory: str, *, as_json: bool) -> int:
             took = max(trace.start_took for trace in traces)
             state = "runs or was cut off" if traces[0].end is None else "ended"
             name = traces[0].facts["environment"]
-            print(f"{step:<12} {len(traces):>4} nodes  {1000 * took:>8.1f} ms  {state:<20} {name}")
+            nodes = f"{len(traces)} {'node' if len(traces) == 1 else 'nodes'}"
+            print(f"{step:<12} {nodes:>11}  {1000 * took:>8.1f} ms  {state:<20}  {name}")
     if not known:
         print(f"no traces in {directory}")
     return 0

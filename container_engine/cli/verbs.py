@@ -47,7 +47,17 @@ _GROUPS = {
         *("rmi", "gc", "store", "login", "logout"),
     ),
     "This host and site": (
-        *("hooks", "devices", "cdi", "trace", "doctor", "config", "schema", "completion", "version"),
+        *(
+            "hooks",
+            "devices",
+            "cdi",
+            "trace",
+            "doctor",
+            "config",
+            "schema",
+            "completion",
+            "version",
+        ),
     ),
 }
 _HEAD = """\

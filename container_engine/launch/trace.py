@@ -22,6 +22,7 @@ PLANNED = "SLURM_CE_PLANNED"
 # the operations of the guard with which a phase begins; those before them mount the image
 _BEGINS = {"session": "mount", "more": "hooks", "podman": "create", "container": "init"}
 _LONGEST_ERROR = 2000
+_KEPT = 200  # steps; the first node of a step removes what is older
 
 
 class Marks:
@@ -113,8 +114,20 @@ def write(
     line = (to_json(record) + "\n").encode()
     try:
         os.write(fd, line)
+        if node.get("SLURM_NODEID") == "0":
+            _forget_old(os.path.dirname(os.path.dirname(os.readlink(f"/proc/self/fd/{fd}"))))
     except OSError:
         return  # a full disk loses the trace, not the step
+
+
+def _forget_old(directory: str) -> None:
+    """Steps beyond those that are kept, by their numbers, which grow."""
+    steps = [name for name in os.listdir(directory) if name.replace(".", "", 1).isdigit()]
+    steps.sort(key=lambda name: [int(number) for number in name.split(".")])
+    for step in steps[:-_KEPT]:
+        for name in os.listdir(f"{directory}/{step}"):
+            os.unlink(f"{directory}/{step}/{name}")
+        os.rmdir(f"{directory}/{step}")
 
 
 def _words(text: Any) -> str:  # noqa: ANN401  # a Text of the plan

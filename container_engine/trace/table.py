@@ -26,7 +26,7 @@ def stragglers(traces: Sequence[Trace]) -> list[Trace]:
 def lines(step: str, traces: Sequence[Trace]) -> Iterator[str]:
     facts = traces[0].facts
     tasks = sum(trace.joined for trace in traces)
-    yield f"step {step}: {len(traces)} nodes, {tasks} tasks"
+    yield f"step {step}: {_count(len(traces), 'node')}, {_count(tasks, 'task')}"
     yield f"environment  {facts['environment']}"
     yield f"image        {facts['image']['name']}  {facts['image']['digest']}".rstrip()
     for hook in facts["hooks"]:
@@ -64,6 +64,10 @@ def _phases(traces: Sequence[Trace]) -> Iterator[str]:
     for phase, *numbers, where in rows:
         cells = (f"{cell:>{width}}" for cell, width in zip(numbers, widths[1:-1], strict=True))
         yield f"{phase:<{widths[0]}}  {'  '.join(cells)}  {where}"
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def _ms(seconds: float) -> str:
