@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.cli import messages
+from container_engine.cli.configuration import configuration
 from container_engine.cli.offer import offer
 from container_engine.edf.expand import Scope
 from container_engine.edf.load import search_path, trace
@@ -14,11 +15,9 @@ from container_engine.edf.model import Problem
 from container_engine.errors import UserError
 from container_engine.images.reference import looks_like_file, parse
 from container_engine.images.resolve import refuse_bare_file
+from container_engine.plan import overrides
 from container_engine.plan.build import missing_image
 from container_engine.plan.hooks import rules, use
-from container_engine.site import SiteConfig
-from container_engine.site import find as find_site
-from container_engine.site import load as load_site
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from container_engine.edf.model import Edf, Loaded, Origin, Severity
     from container_engine.plan.build import Offer
     from container_engine.plan.model import HookUse
+    from container_engine.site import SiteConfig
 
 
 class Traced(NamedTuple):
@@ -38,33 +38,36 @@ class Traced(NamedTuple):
 
     edf: Edf
     files: tuple[EdfFile, ...]
-    site: SiteConfig
+    offer: Offer
     problems: tuple[Problem, ...]
     hooks: tuple[HookUse, ...]
     profiles: Mapping[str, Mapping[str, Mapping[str, str]]]
 
+    @property
+    def site(self) -> SiteConfig:
+        return self.offer.site
+
 
 def load_effective(name: str, context: Context) -> Loaded:
     """The environment `name`; an image that nothing could refer to is a problem of it too."""
-    return _load(name, context, _offered(context, site_of(context)))[0]
+    return _load(name, context, offered(context))[0]
 
 
-def load_to_launch(name: str, context: Context, offered: Offer) -> Loaded:
+def load_to_launch(name: str, context: Context, whole: Offer) -> Loaded:
     """Like `load_effective`; that no file names an image is an error here, beside all others."""
-    loaded, files = _load(name, context, offered)
+    loaded, files = _load(name, context, whole)
     return _with(loaded, [missing_image(files[-1].path)]) if _lacks_image(loaded, files) else loaded
 
 
 def trace_effective(name: str, context: Context) -> Traced:
     """The environment `name` with its history; raises RefusedError if it is not valid."""
-    site = site_of(context)
-    offered = _offered(context, site)
-    loaded, files = _load(name, context, offered)
+    whole = offered(context)
+    loaded, files = _load(name, context, whole)
     if loaded.edf is None:
         raise messages.RefusedError(loaded.problems)
-    used = use(loaded.edf, offered.hooks, offered.machine, offered.entries)
-    profiles = {hook.name: hook.data.profiles for hook in offered.hooks.values()}
-    return Traced(loaded.edf, files, site, loaded.problems, used.hooks, profiles)
+    used = use(loaded.edf, whole.hooks, whole.machine, whole.entries)
+    profiles = {hook.name: hook.data.profiles for hook in whole.hooks.values()}
+    return Traced(loaded.edf, files, whole, loaded.problems, used.hooks, profiles)
 
 
 def scope_at(origin: Origin, context: Context, site: SiteConfig) -> Scope:
@@ -73,25 +76,26 @@ def scope_at(origin: Origin, context: Context, site: SiteConfig) -> Scope:
 
 
 def site_of(context: Context) -> SiteConfig:
-    path = context.site_file or find_site(context.prefix)
-    return SiteConfig() if path is None else load_site(path, context.uid)
+    return configuration(context).settings
 
 
-def _offered(context: Context, site: SiteConfig) -> Offer:
-    return offer(context, site, [])
+def offered(context: Context) -> Offer:
+    """What the site offers; raises SiteError."""
+    return offer(context, configuration(context), [])
 
 
-def _load(name: str, context: Context, offered: Offer) -> tuple[Loaded, tuple[EdfFile, ...]]:
-    site = offered.site
+def _load(name: str, context: Context, whole: Offer) -> tuple[Loaded, tuple[EdfFile, ...]]:
+    site = whole.site
     loaded, files = trace(
         name,
         env=context.env,
         cwd=context.cwd,
         search=search_path(context.env, site.edf_dir),
         deferred=site.is_deferred,
-        hooks=rules(offered.hooks),
+        hooks=rules(whole.hooks),
     )
-    return _with(loaded, _image_problems(files, context.cwd)), files
+    others = [] if loaded.edf is None else overrides.problems(loaded.edf, whole)
+    return _with(loaded, [*others, *_image_problems(files, context.cwd)]), files
 
 
 def _with(loaded: Loaded, others: Sequence[Problem]) -> Loaded:

@@ -7,9 +7,9 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from container_engine.cli import hookcheck, hooktest, messages
-from container_engine.cli.offer import builtin, offer
-from container_engine.cli.prepare import prepare, site_config
+from container_engine.cli import effective, hookcheck, hooktest, messages
+from container_engine.cli.offer import builtin
+from container_engine.cli.prepare import prepare
 from container_engine.edf.nearest import nearest
 from container_engine.errors import UserError
 from container_engine.plan.hooks import whole
@@ -63,7 +63,7 @@ def _only(arguments: argparse.Namespace) -> list[str]:
 
 
 def _offer(context: Context) -> Offer:
-    return offer(context, site_config(context), [])
+    return effective.offered(context)
 
 
 def _whole(name: str, offered: Offer) -> HookUse:

@@ -11,6 +11,7 @@ from container_engine.cli.declared import declared
 from container_engine.cli.stores import importer, pull_policy, rules, stores
 from container_engine.errors import SiteError
 from container_engine.images import lock
+from container_engine.images.importing import Pull
 from container_engine.images.reference import FileImage, RegistryImage, parse
 from container_engine.images.resolve import resolve
 from container_engine.images.scanning import Scanner, Subject, cache_directory
@@ -76,7 +77,7 @@ def found_image(
         is_local = known is not None and known.ref.origin
         wanted.admit_local(image) if is_local else wanted.admit(image)
         source = importer(context._replace(env=tools_env), settings)
-        return source.obtain(image, found, pull_policy(context))
+        return source.obtain(image, found, pull_policy(context, Pull(settings.pull)))
 
     resolved = resolve(text, context.cwd, tools_env, obtain)
     wanted.admit_size(text, os.path.getsize(resolved.image.path))

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from container_engine import __version__
 from container_engine.cli.declared import declared
+from container_engine.cli.effective import offered
 from container_engine.cli.named_image import environment_of
-from container_engine.cli.offer import offer
 from container_engine.cli.prepare import site_config
 from container_engine.cli.stores import rules, stores
 from container_engine.errors import UserError
@@ -47,25 +47,25 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         if edf is None:
             raise UserError(f"'{name}': no environment, a path ends in .toml")
         if arguments.check:
-            good = _check(edf, context, settings) and good
+            good = _check(edf, context) and good
         else:
             _lock(edf, context, settings)
     return 0 if good else 1
 
 
-def _check(edf: Edf, context: Context, settings: SiteConfig) -> bool:
+def _check(edf: Edf, context: Context) -> bool:
     path = lock.beside(edf.files[-1])
     found = lock.read(path)
     if found is None:
         print(f"{path}: missing")
         return False
-    moved = lock.differences(found, declared(edf.name, context, offer(context, settings, [])))
+    moved = lock.differences(found, declared(edf.name, context, offered(context)))
     print(f"{path}: {'; '.join(moved) or 'up to date'}")
     return not moved
 
 
 def _lock(edf: Edf, context: Context, settings: SiteConfig) -> None:
-    now = declared(edf.name, context, offer(context, settings, []))
+    now = declared(edf.name, context, offered(context))
     image = parse(edf.image or "", context.cwd)
     if isinstance(image, FileImage):
         name, images = "", {"file": lock.pin_file(image.path)}

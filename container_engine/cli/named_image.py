@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from container_engine.cli.effective import trace_effective
+from container_engine.cli.effective import offered, trace_effective
 from container_engine.cli.launch_image import found_image, image_of
-from container_engine.cli.offer import offer
 from container_engine.edf.locate import NotFoundError, is_path, locate, search_path
 from container_engine.errors import UserError
 
@@ -41,4 +40,4 @@ def resolved(text: str, context: Context, settings: SiteConfig) -> Resolved:
     edf = environment_of(text, context, settings)
     if edf is None:
         return found_image(text, context, context.env, settings)
-    return image_of(edf, context, context.env, offer(context, settings, []))
+    return image_of(edf, context, context.env, offered(context))

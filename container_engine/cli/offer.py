@@ -10,6 +10,7 @@ from container_engine.catalog.load import load
 from container_engine.errors import SiteError
 from container_engine.plan import coherence
 from container_engine.plan.build import Offer
+from container_engine.plan.sitewide import sitewide
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,16 +18,19 @@ if TYPE_CHECKING:
     from container_engine.catalog.load import Catalog
     from container_engine.cli.context import Context
     from container_engine.site import SiteConfig
+    from container_engine.site.load import Configuration
 
 # the names of image architectures, in the words of uname -m
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
-def offer(context: Context, settings: SiteConfig, probed: list[str]) -> Offer:
+def offer(context: Context, config: Configuration, probed: list[str]) -> Offer:
     """Adds to `probed` what the catalog was read from, and later the directories listed.
 
-    Raises SiteError where the catalog has a fault: no launch goes on with half a catalog.
+    Raises SiteError where the catalog or what the site gives to every environment has a fault: no
+    launch goes on with half of it.
     """
+    settings = config.settings
     found = catalog((builtin(context.prefix), *settings.hook_catalog))
     probed += found.probed
     if found.faults:
@@ -42,7 +46,8 @@ def offer(context: Context, settings: SiteConfig, probed: list[str]) -> Offer:
         except OSError:
             return None
 
-    return Offer(settings, found.hooks, machine(settings), entries)
+    wide = sitewide(config, context.env)
+    return Offer(settings, found.hooks, machine(settings), entries, wide, config.origins)
 
 
 def machine(settings: SiteConfig) -> str:

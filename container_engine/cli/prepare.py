@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine import __version__
 from container_engine.cli import messages
+from container_engine.cli.configuration import configuration
 from container_engine.cli.effective import load_to_launch
 from container_engine.cli.launch_image import launch_image
 from container_engine.cli.messages import RefusedError
@@ -14,15 +15,13 @@ from container_engine.edf.model import Origin, Problem
 from container_engine.errors import UserError
 from container_engine.plan import memo
 from container_engine.plan.build import build
-from container_engine.site import SiteConfig
-from container_engine.site import candidates as site_files
-from container_engine.site import find as find_site
-from container_engine.site import load as load_site
+from container_engine.plan.overrides import choose
 
 if TYPE_CHECKING:
     from container_engine.cli.context import Context
     from container_engine.edf.model import Edf
     from container_engine.plan.model import LaunchPlan
+    from container_engine.site import SiteConfig
 
 
 class Prepared(NamedTuple):
@@ -70,10 +69,11 @@ def prepare(name: str, context: Context) -> Prepared:
 
 
 def _plan(name: str, context: Context, inputs: _Inputs) -> Prepared:
-    settings = site_config(context)
-    inputs.files.extend(site_files(context.prefix))
-    offered = offer(context, settings, inputs.files)
-    loaded = load_to_launch(name, context._replace(env=inputs.environment), offered)
+    config = configuration(context)
+    inputs.files.extend(config.probed)
+    asking = context._replace(env=inputs.environment)
+    offered = offer(asking, config, inputs.files)
+    loaded = load_to_launch(name, asking, offered)
     inputs.files.extend(loaded.probed)
     edf = loaded.edf
     if edf is None:
@@ -83,8 +83,9 @@ def _plan(name: str, context: Context, inputs: _Inputs) -> Prepared:
         on_host = f"{edf.image_origin}: image: empty: no container, this runs on the host"
         return Prepared(None, notices + messages.of_warning(on_host))
     try:
-        asking = context._replace(env=inputs.environment)
-        resolved = launch_image(edf, asking, context.env, offered)
+        pull = choose("pull", edf, offered).value
+        site = offered.site.model_copy(update={"pull": pull})
+        resolved = launch_image(edf, asking, context.env, offered._replace(site=site))
     except UserError as error:
         raise RefusedError((*loaded.problems, _image_problem(edf, error))) from None
     inputs.files.extend(resolved.consulted)
@@ -97,8 +98,8 @@ def _plan(name: str, context: Context, inputs: _Inputs) -> Prepared:
 
 
 def site_config(context: Context) -> SiteConfig:
-    path = context.site_file or find_site(context.prefix)
-    return SiteConfig() if path is None else load_site(path, context.uid)
+    """Raises SiteError."""
+    return configuration(context).settings
 
 
 def _image_problem(edf: Edf, error: UserError) -> Problem:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from container_engine.cli.context import Context
 
-FORMATS = ("edf", "hook", "lock", "plan", "site")
+FORMATS = ("config", "edf", "hook", "lock", "plan")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -22,8 +22,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "format",
         metavar="FORMAT",
         choices=FORMATS,
-        help="edf: an environment; hook: hook.toml; lock: what 'ce lock' writes; "
-        "plan: what 'ce plan --json' prints; site: site.toml",
+        help="config: config.toml; edf: an environment; hook: hook.toml; lock: what 'ce lock' "
+        "writes; plan: what 'ce plan --json' prints",
     )
 
 

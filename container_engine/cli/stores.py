@@ -5,13 +5,13 @@ from __future__ import annotations
 import pwd
 from typing import TYPE_CHECKING
 
+from container_engine.cli.configuration import configuration
 from container_engine.cli.progress import listener
 from container_engine.errors import UserError
 from container_engine.images.importing import Importer, Limits, Pull
 from container_engine.images.local import Adopter
 from container_engine.images.policy import Rules
 from container_engine.images.store import VOID, Store, Stores, architecture, locate
-from container_engine.site import find as find_site
 
 if TYPE_CHECKING:
     from container_engine.cli.context import Context
@@ -50,15 +50,15 @@ def adopter(context: Context, settings: SiteConfig, *, quiet: bool = False) -> A
 
 def rules(context: Context, settings: SiteConfig) -> Rules:
     """Which images the site wants to be used."""
-    source = context.site_file or find_site(context.prefix) or ""
-    return Rules(settings.policy, source)
+    config = configuration(context)
+    return Rules(settings.policy, config.files[0] if config.files else "", config.origins)
 
 
-def pull_policy(context: Context) -> Pull:
-    """From the variable CE_PULL, which the option --pull sets. Raises UserError."""
+def pull_policy(context: Context, usual: Pull) -> Pull:
+    """From the variable CE_PULL, which the option --pull sets; else `usual`. Raises UserError."""
     text = context.env.get(PULL)
     if not text:
-        return Pull.AGE
+        return usual
     try:
         return Pull(text)
     except ValueError:

@@ -37,6 +37,7 @@ VERBS = {
     "hooks": Verb("hooks", "list, show, check or test the hooks of this site"),
     "trace": Verb("trace", "show where a launch spent its time"),
     "doctor": Verb("doctor", "find out whether containers can be had here, and why not"),
+    "config": Verb("config", "show or check the site's configuration"),
     "version": Verb("version", "print the version"),
 }
 

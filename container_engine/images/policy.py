@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
@@ -11,7 +12,7 @@ from container_engine.images.reference import LOCAL_REGISTRY, FileImage, LocalIm
 from container_engine.site import Policy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from container_engine.images.reference import Imported, Reference
 _SIZE = re.compile(r"(\d+)([KMGT]?)", re.IGNORECASE)
@@ -19,10 +20,11 @@ _HINT = "the site decides which images may be used; ask its support"
 
 
 class Rules(NamedTuple):
-    """What the site's file `source` says."""
+    """What the site says in the file `source`, or in that of `origins` for one key."""
 
     policy: Policy
     source: str
+    origins: Mapping[str, str] = MappingProxyType({})
 
     def admit(self, image: Reference | LocalImage) -> None:
         """Raises UserError for a name that the site does not want, with the rule."""
@@ -49,7 +51,8 @@ class Rules(NamedTuple):
             raise self.refusal("max_image_size", f"{self.policy.max_image_size}: {shown}")
 
     def refusal(self, key: str, why: str) -> UserError:
-        return UserError(f"{self.source}: policy.{key}: {why}", _HINT)
+        file = self.origins.get(f"policy.{key}", self.source)
+        return UserError(f"{file}: policy.{key}: {why}", _HINT)
 
 
 NO_RULES = Rules(Policy(), "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.edf.model import Problem
@@ -17,6 +18,8 @@ from container_engine.plan.model import (
     Settings,
     StartupLine,
 )
+from container_engine.plan.overrides import SETTINGS, choose
+from container_engine.plan.sitewide import Sitewide, add
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from container_engine.catalog.load import Hook
     from container_engine.edf.model import Edf, Origin
     from container_engine.plan.model import Text
+    from container_engine.plan.overrides import Chosen
     from container_engine.plan.parameters import Entries
     from container_engine.site import SiteConfig
 
@@ -50,24 +54,37 @@ def missing_image(file: str) -> Problem:
 class Offer(NamedTuple):
     """What the site offers: its settings, its hooks, and the nodes' machine (uname -m).
 
-    `entries` lists a directory of the submit host.
+    `entries` lists a directory of the submit host. `wide` is for every environment; `origins` has
+    the files of the settings.
     """
 
     site: SiteConfig
     hooks: Mapping[str, Hook]
     machine: str
     entries: Entries
+    wide: Sitewide = Sitewide()
+    origins: Mapping[str, str] = MappingProxyType({})
+
+    def origin(self, key: str) -> str:
+        """Where the site says `key`, in the words of plans."""
+        return f"site: {self.origins[key]}:{key}" if key in self.origins else "default"
+
+    def lets(self, key: str) -> bool:
+        """Whether an EDF may decide `key` in another way."""
+        return key in self.site.edf_may_override
 
 
 def build(edf: Edf, image: Image, offer: Offer, engine: str) -> Built:
     """Everything a launch of `edf` does. `engine` is the version of the container engine.
 
-    The EDF has an image, which `image` is. All problems are found, not only the first.
+    The EDF has an image, which `image` is, and nothing that the site forbids. All problems are
+    found, not only the first.
     """
-    site = offer.site
+    edf = add(edf, offer.wide)
+    settings = {name: choose(name, edf, offer) for name in SETTINGS}
     texts = Resolver(image)
     workdir, workdir_from = _workdir(edf, image, texts)
-    entrypoint, entrypoint_from = _entrypoint(edf, image, site)
+    entrypoint, entrypoint_from = _entrypoint(edf, image, offer)
     used = use(edf, offer.hooks, offer.machine, offer.entries)
     plan = LaunchPlan(
         engine=engine,
@@ -87,14 +104,15 @@ def build(edf: Edf, image: Image, offer: Offer, engine: str) -> Built:
         annotations_from={entry.key: str(entry.origin) for entry in edf.annotations},
         startup=_startup(edf, texts),
         hooks=used.hooks,
-        settings=_settings(site),
+        settings=_settings(offer.site, settings),
+        settings_from={name: chosen.origin for name, chosen in settings.items()},
     )
     problems = (
         *texts.problems,
         *_entrypoint_problems(edf, image),
         *_hook_problems(edf, offer),
         *used.problems,
-        *_size_problems(plan),
+        *_size_problems(edf, plan),
     )
     refused = texts.problems or any(problem.severity == "error" for problem in problems)
     return Built(None if refused else plan, problems)
@@ -113,11 +131,11 @@ def _workdir(edf: Edf, image: Image, texts: Resolver) -> tuple[Text, str]:
     return "/", "default"
 
 
-def _entrypoint(edf: Edf, image: Image, site: SiteConfig) -> tuple[tuple[str, ...], str]:
+def _entrypoint(edf: Edf, image: Image, offer: Offer) -> tuple[tuple[str, ...], str]:
     if edf.entrypoint is not None:
         wanted, origin = edf.entrypoint, _where(edf.entrypoint_origin)
     else:
-        wanted, origin = site.entrypoint, "site" if site.entrypoint else "default"
+        wanted, origin = offer.site.entrypoint, offer.origin("entrypoint")
     return (image.entrypoint if wanted else ()), origin
 
 
@@ -129,17 +147,17 @@ def _entrypoint_problems(edf: Edf, image: Image) -> list[Problem]:
     return [Problem("warning", origin.file, origin.line, "entrypoint", message)]
 
 
-def _size_problems(plan: LaunchPlan) -> list[Problem]:
+def _size_problems(edf: Edf, plan: LaunchPlan) -> list[Problem]:
     """Variables that the image's made too large; deferred ones are the node's to check."""
     problems = []
-    for entry in plan.env:
-        if not isinstance(entry.value, str):
+    for entry, planned in zip(edf.env, plan.env, strict=True):
+        if not isinstance(planned.value, str):
             continue
-        size = len(f"{entry.name}={entry.value}".encode("utf-8", "surrogateescape"))
+        size = len(f"{entry.name}={planned.value}".encode("utf-8", "surrogateescape"))
         if size > MAX_VARIABLE:
-            file, _colon, line = entry.origin.rpartition(":")
             message = f"has {size} bytes with its name; Linux allows {MAX_VARIABLE}"
-            problems.append(Problem("error", file, int(line), f"env.{entry.name}", message))
+            where = entry.origin
+            problems.append(Problem("error", where.file, where.line, f"env.{entry.name}", message))
     return problems
 
 
@@ -210,11 +228,11 @@ def _startup(edf: Edf, texts: Resolver) -> tuple[StartupLine, ...]:
     )
 
 
-def _settings(site: SiteConfig) -> Settings:
+def _settings(site: SiteConfig, chosen: Mapping[str, Chosen]) -> Settings:
     return Settings(
-        start_timeout_s=site.start_timeout_s,
-        tmpfs_size=site.tmpfs_size,
+        start_timeout_s=chosen["start_timeout_s"].value,
+        tmpfs_size=chosen["tmpfs_size"].value,
         hooks_dirs=site.hooks_dirs,
         trace_dir=site.trace_dir,
-        root_remap=site.root_remap,
+        root_remap=chosen["root_remap"].value,
     )

@@ -161,6 +161,7 @@ class LaunchPlan(_Frozen):
     startup: tuple[StartupLine, ...] = Field((), description="run once per node before tasks")
     hooks: tuple[HookUse, ...] = Field((), description="in the order of application")
     settings: Settings = Field(Settings(), description="what the site decided")
+    settings_from: dict[str, str] = Field(default_factory=dict, description=_FROM)
 
     def to_json(self) -> str:
         """One line. Bytes that are not UTF-8 (PEP 383) survive: JSON writes them as "\\udcff"."""

@@ -1,4 +1,4 @@
-"""`python -m container_engine.plan.schema [DIRECTORY]` writes plan.json and site.json."""
+"""`python -m container_engine.plan.schema [DIRECTORY]` writes plan.json and config.json."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from container_engine.plan.model import LaunchPlan
 from container_engine.schemas import write
-from container_engine.site import SiteConfig
+from container_engine.site.model import SiteConfig
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-MODELS: dict[str, type[BaseModel]] = {"plan.json": LaunchPlan, "site.json": SiteConfig}
+MODELS: dict[str, type[BaseModel]] = {"plan.json": LaunchPlan, "config.json": SiteConfig}
 
 if __name__ == "__main__":
     write(MODELS, sys.argv[1:])

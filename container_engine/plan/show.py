@@ -33,7 +33,21 @@ def show(plan: LaunchPlan) -> str:
         rows.append(("env", what, entry.origin))
     for key, value in plan.annotations.items():
         rows.append(("annotation", f"{key} = {value}", plan.annotations_from.get(key, "")))
+    for name, origin in plan.settings_from.items():
+        setting = getattr(plan.settings, name, None)
+        if origin != "default" and setting is not None:
+            rows.append(("setting", f"{name} = {_setting(setting)}", origin))
     return "".join(_layout(rows))
+
+
+def _setting(value: object) -> str:
+    return (
+        str(value).lower()
+        if isinstance(value, bool)
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )
 
 
 def text(value: Text) -> str:

@@ -93,7 +93,7 @@ class Layout:
 
     @property
     def site_config(self) -> Path:
-        return self.prefix / "etc" / "container-engine" / "site.toml"
+        return self.prefix / "etc" / "container-engine" / "config.toml"
 
     def home(self, user: str) -> Path:
         return self.dir / "home" / user

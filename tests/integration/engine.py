@@ -71,7 +71,7 @@ class Engine:
 
     def with_site(self, text: str) -> "Engine":
         """The engine with other settings of the site."""
-        site = self.scratch / f"{uuid.uuid4().hex}.site.toml"
+        site = self.scratch / f"{uuid.uuid4().hex}.config.toml"
         site.write_text(text)
         site.chmod(0o644)
         return replace(self, site=site)

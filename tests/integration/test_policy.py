@@ -25,7 +25,7 @@ class Site:
 
     def __init__(self, directory: Path, registry: Registry) -> None:
         self.dir, self.registry = directory, registry
-        self.log, self.file = directory / "asked", directory / "site.toml"
+        self.log, self.file = directory / "asked", directory / "config.toml"
         self.scanner = directory / "scanner"
         self.scanner.write_text(_SCANNER.format(log=self.log))
         self.scanner.chmod(0o755)

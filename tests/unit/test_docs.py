@@ -1,5 +1,6 @@
 """Every EDF in the documentation is a complete file that loads without a complaint."""
 
+import os
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -10,7 +11,9 @@ import pytest
 
 from container_engine.edf.load import load
 from container_engine.images.reference import parse
+from container_engine.plan.sitewide import sitewide
 from container_engine.site import SiteConfig
+from container_engine.site.load import load as load_site
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -18,6 +21,7 @@ BLOCK = re.compile(r"^```toml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#([^)\s]+))?\)")
 # The first line of an example names its file: "# ~/.edf/train.toml", "# ./train.toml".
 FILE_NAME = re.compile(r"# (?:~/\.edf/|\./)?([a-z][a-z0-9-]*\.toml)")
+SITE_FILE = re.compile(r"# /etc/container-engine/((?:conf\.d/)?[a-z0-9-]*\.toml)\n")
 VARIABLES = {
     "HOME": "/home/alice",
     "USER": "alice",
@@ -36,12 +40,14 @@ def examples_of(page: Path) -> Iterator[Example]:
     for block in BLOCK.finditer(text):
         line = text.count("\n", 0, block.start()) + 2
         place = f"{page.relative_to(ROOT)}:{line}"
-        name = FILE_NAME.match(block[1])
+        name = FILE_NAME.match(block[1]) or SITE_FILE.match(block[1])
         assert name, f"{place}: the first line must name the file, as in '# ~/.edf/train.toml'"
         yield Example(place, name[1], block[1])
 
 
-EXAMPLES = [example for page in PAGES for example in examples_of(page)]
+WRITTEN = [example for page in PAGES for example in examples_of(page)]
+EXAMPLES = [example for example in WRITTEN if not SITE_FILE.match(example.text)]
+OF_SITES = [example for example in WRITTEN if SITE_FILE.match(example.text)]
 
 
 @pytest.fixture
@@ -60,6 +66,16 @@ def test_there_are_examples() -> None:
 def test_no_two_examples_have_one_name() -> None:
     names = [example.file for example in EXAMPLES]
     assert sorted(set(names)) == sorted(names)
+
+
+@pytest.mark.parametrize("example", OF_SITES, ids=lambda example: example.place)
+def test_an_example_of_a_sites_configuration_is_valid(example: Example, tmp_path: Path) -> None:
+    file = tmp_path / "etc/container-engine" / example.file
+    file.parent.mkdir(parents=True)
+    file.write_text(example.text, encoding="utf-8")
+    config = load_site(str(tmp_path), os.geteuid())
+    assert config.files == (str(file),)
+    sitewide(config, VARIABLES)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.place)

@@ -17,7 +17,7 @@ from container_engine.plan.model import Image, LaunchPlan
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ROOT / "edf_schemas"
 DATA = ROOT / "tests" / "data" / "edf"
-NAMES = ("edf", "hook", "lock", "plan", "site")
+NAMES = ("config", "edf", "hook", "lock", "plan")
 # What is wrong with these a schema can see: types and unknown keys.
 BAD_BY_SCHEMA = [
     "1-base-as-a-table",
@@ -80,7 +80,7 @@ def test_every_key_has_a_description_and_a_version(name: str) -> None:
             assert described.get("since"), key
 
 
-@pytest.mark.parametrize("name", ["edf", "site"])
+@pytest.mark.parametrize("name", ["edf", "config"])
 def test_every_key_that_people_write_has_an_example_that_is_valid(name: str) -> None:
     judge = validator(name)
     for key, described in schema(name)["properties"].items():
@@ -143,9 +143,9 @@ def test_a_sites_hook_is_judged_by_what_it_says() -> None:
 
 
 def test_a_site_configuration_is_judged() -> None:
-    validator("site").validate({"version": 1, "edf_dir": "/etc/edf", "tmpfs_size": "1g"})
-    assert not validator("site").is_valid({"edf_dirs": "/etc/edf"})
-    assert not validator("site").is_valid({"start_timeout_s": 0})
+    validator("config").validate({"version": 1, "edf_dir": "/etc/edf", "tmpfs_size": "1g"})
+    assert not validator("config").is_valid({"edf_dirs": "/etc/edf"})
+    assert not validator("config").is_valid({"start_timeout_s": 0})
 
 
 @pytest.mark.parametrize("name", NAMES)

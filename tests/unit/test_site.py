@@ -1,4 +1,4 @@
-"""The site's configuration file: who may write it, what it may say."""
+"""The site's configuration: which files are read, who may write them, what they may say."""
 
 import os
 from pathlib import Path
@@ -6,72 +6,150 @@ from pathlib import Path
 import pytest
 
 from container_engine.errors import SiteError
-from container_engine.site import SYSTEM_FILE, SiteConfig, candidates, find, load
+from container_engine.site.load import SYSTEM_DIRECTORY, Configuration, directories, load, read
+from container_engine.site.model import SiteConfig
+
+UID = os.geteuid()
+
+
+class Site:
+    """The configuration below an installation."""
+
+    def __init__(self, prefix: Path) -> None:
+        self.prefix = str(prefix)
+        self.directory = prefix / "etc/container-engine"
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o644)
+        return path
+
+    def load(self) -> Configuration:
+        return load(self.prefix, UID)
+
+    def refusal(self, uid: int = UID) -> str:
+        with pytest.raises(SiteError) as caught:
+            load(self.prefix, uid)
+        return caught.value.message.replace(f"{self.directory}/", "")
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "etc/container-engine/site.toml"
-    path.parent.mkdir(parents=True)
-    path.write_text("entrypoint = true\n")
-    path.chmod(0o644)
-    return path
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
 
 
-def refusal(file: Path, uid: int = 0) -> str:
-    with pytest.raises(SiteError) as caught:
-        load(str(file), uid)
-    return caught.value.message
+def test_files_below_the_installation_count_before_the_systems(site: Site) -> None:
+    assert directories(site.prefix) == (str(site.directory), SYSTEM_DIRECTORY)
+    main = site.write("config.toml", "entrypoint = true\n")
+    assert site.load().settings.entrypoint
+    assert site.load().files == (str(main),)
 
 
-def test_a_file_below_the_installation_counts_before_the_systems(
-    tmp_path: Path, file: Path
-) -> None:
-    assert candidates(str(tmp_path)) == (str(file), SYSTEM_FILE)
-    assert find(str(tmp_path)) == str(file)
-    assert load(str(file), os.geteuid()).entrypoint
+def test_without_a_file_everything_has_a_default(site: Site) -> None:
+    if not Path(SYSTEM_DIRECTORY).exists():
+        assert site.load().settings == SiteConfig()
+        assert site.load().origin("entrypoint") == "default"
 
 
-def test_without_a_file_everything_has_a_default(tmp_path: Path) -> None:
-    assert SiteConfig().start_timeout_s == 120
-    if not os.path.lexists(SYSTEM_FILE):
-        assert find(str(tmp_path)) is None
+def test_drop_ins_are_read_in_the_order_of_their_names_and_the_last_counts(site: Site) -> None:
+    site.write("config.toml", 'pull = "never"\ntmpfs_size = "1g"\nimage_stores = ["/a"]\n')
+    last = site.write("conf.d/20-b.toml", 'pull = "missing"\nimage_stores = ["/b"]\n')
+    site.write("conf.d/10-a.toml", 'pull = "always"\n')
+    found = site.load()
+    assert [Path(file).name for file in found.files] == ["config.toml", "10-a.toml", "20-b.toml"]
+    assert found.settings.pull == "missing"
+    assert found.settings.tmpfs_size == "1g"
+    assert found.settings.image_stores == ("/b",)
+    assert found.origin("pull") == f"site: {last}:pull"
+
+
+def test_mounts_devices_and_tables_of_several_files_add_up(site: Site) -> None:
+    main = site.write("config.toml", 'mounts = ["/a"]\n[env]\nA = "1"\nB = "1"\n')
+    one = site.write("conf.d/1.toml", 'mounts = ["/b"]\ndevices = ["/dev/x"]\n[env]\nB = "2"\n')
+    two = site.write("conf.d/2.toml", '[policy]\nmax_image_size = "1G"\n')
+    found = site.load()
+    assert found.settings.mounts == ("/a", "/b")
+    assert found.settings.env == {"A": "1", "B": "2"}
+    assert found.origins == {
+        "mounts[0]": str(main),
+        "mounts[1]": str(one),
+        "devices[0]": str(one),
+        "env.A": str(main),
+        "env.B": str(one),
+        "policy.max_image_size": str(two),
+    }
+
+
+def test_drop_ins_alone_are_enough_and_other_files_are_passed_over(site: Site) -> None:
+    site.write("conf.d/a.toml", "entrypoint = true\n")
+    for name in ("a.toml.rpmsave", ".b.toml", "README"):
+        site.write(f"conf.d/{name}", "no = no")
+    assert [Path(file).name for file in site.load().files] == ["a.toml"]
+
+
+def test_everything_that_was_looked_at_is_known(site: Site) -> None:
+    """The memo of a plan has to notice a file that appears."""
+    drop_in = site.write("conf.d/a.toml", "")
+    paths = site.load().probed
+    assert set(paths) >= {f"{site.directory}/config.toml", f"{site.directory}/conf.d", str(drop_in)}
+    drop_in.unlink()
+    assert f"{SYSTEM_DIRECTORY}/conf.d" in site.load().probed
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("entrypiont = true", "unknown key 'entrypiont'"),
+        ("entrypiont = true", "unknown key 'entrypiont', did you mean 'entrypoint'?"),
+        ("zzz = true", "unknown key 'zzz'"),
         ("version = 2", "version: input should be 1"),
         ("start_timeout_s = 0", "start_timeout_s: input should be greater than 0"),
+        ('entrypoint = "yes"', "entrypoint: input should be a valid boolean"),
+        ("mounts = [1]", "mounts[0]: input should be a valid string"),
+        ("env = {A = 1}", "env.A: input should be a valid string"),
         ("a = x", "not valid TOML: Invalid value (at line 1, column 5)"),
     ],
 )
-def test_what_it_may_not_say_is_named(file: Path, text: str, problem: str) -> None:
-    file.write_text(text)
-    assert refusal(file, os.geteuid()) == f"{file}: {problem}"
+def test_what_it_may_not_say_is_named(site: Site, text: str, problem: str) -> None:
+    site.write("config.toml", text)
+    assert site.refusal() == f"config.toml: {problem}"
 
 
-def test_all_wrong_keys_are_named(file: Path) -> None:
-    file.write_text("x = 1\ny = 2\n")
-    assert refusal(file, os.geteuid()) == f"{file}: unknown key 'x'; {file}: unknown key 'y'"
+def test_all_faults_of_all_files_are_named_and_the_rest_counts(site: Site) -> None:
+    site.write("config.toml", 'x = 1\npull = "never"\n')
+    site.write("conf.d/a.toml", 'entrypoint = 3\ntmpfs_size = "big"\n')
+    assert site.refusal() == (
+        "config.toml: unknown key 'x'; "
+        "conf.d/a.toml: entrypoint: input should be a valid boolean; "
+        "conf.d/a.toml: tmpfs_size: string should match pattern '^[0-9]+(%|[kmgKMG]?)$'"
+    )
+    assert read(site.prefix, UID).settings == SiteConfig(pull="never")
 
 
 @pytest.mark.parametrize("mode", [0o664, 0o646])
-def test_a_file_that_others_may_write_is_refused(file: Path, mode: int) -> None:
-    file.chmod(mode)
-    assert refusal(file, os.geteuid()) == f"{file}: others than its owner may write it"
+@pytest.mark.parametrize("name", ["config.toml", "conf.d/a.toml"])
+def test_a_file_that_others_may_write_is_refused(site: Site, name: str, mode: int) -> None:
+    site.write(name, "").chmod(mode)
+    assert site.refusal() == f"{name}: others than its owner may write it"
 
 
-def test_a_file_of_another_user_is_refused(file: Path) -> None:
+def test_a_directory_of_drop_ins_that_others_may_write_is_refused(site: Site) -> None:
+    site.write("conf.d/a.toml", "").parent.chmod(0o777)
+    assert site.refusal() == "conf.d: others than its owner may write it"
+
+
+def test_a_file_of_another_user_is_refused(site: Site) -> None:
+    path = site.write("config.toml", "")
     if os.geteuid() == 0:
-        os.chown(file, 12345, -1)
-    owner = file.stat().st_uid
-    assert refusal(file, owner + 1) == f"{file}: owned by user {owner}, not by root"
+        os.chown(path, 12345, -1)
+    owner = path.stat().st_uid
+    assert site.refusal(owner + 1) == f"config.toml: owned by user {owner}, not by root"
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    assert refusal(tmp_path) == f"{tmp_path}: is a directory"
+def test_a_file_that_cannot_be_read_is_named(site: Site) -> None:
+    (site.directory / "config.toml").mkdir(parents=True)
+    assert site.refusal() == "config.toml: is a directory"
 
 
 @pytest.mark.parametrize(
@@ -89,8 +167,9 @@ def test_which_variables_only_the_node_knows(name: str, expected: bool) -> None:
     assert SiteConfig().is_deferred(name) == expected
 
 
-def test_the_example_shows_every_key_with_its_default(file: Path) -> None:
-    file.write_bytes((Path(__file__).parents[2] / "docs/admin/site.toml").read_bytes())
-    shown = load(str(file), os.geteuid())
+def test_the_example_shows_every_key_with_its_default(site: Site) -> None:
+    example = Path(__file__).parents[2] / "docs/admin/config.toml"
+    site.write("config.toml", example.read_text())
+    shown = site.load().settings
     assert shown.model_fields_set == set(SiteConfig.model_fields)
     assert shown.model_copy(update={"image_store": None}) == SiteConfig()

@@ -20,7 +20,7 @@ def catalog(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def site(tmp_path: Path, catalog: Path) -> Path:
-    file = tmp_path / "site.toml"
+    file = tmp_path / "config.toml"
     file.write_text(f'hook_catalog = ["{catalog}"]\n')
     return file
 

@@ -205,7 +205,7 @@ def test_a_removed_directory_is_named(
 
 def test_the_site_file_of_the_installation_decides(installed: Installed, tmp_path: Path) -> None:
     write(installed, 'image = "./i.sqsh"')
-    site = tmp_path / "site.toml"
+    site = tmp_path / "config.toml"
     site.write_text("tmpfs_size = '7m'\n")
     done = installed.ce("--site", str(site), "plan", "--json", "./e.toml")
     assert json.loads(done.stdout)["settings"]["tmpfs_size"] == "7m"

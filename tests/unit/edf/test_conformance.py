@@ -23,7 +23,7 @@ class Engine:
     """`ce` for somebody whose search path are the bases, on a site with nothing of its own."""
 
     def __init__(self, directory: Path) -> None:
-        self._site = directory / "site.toml"
+        self._site = directory / "config.toml"
         self._site.write_text('edf_dir = "/nonexistent/etc/edf"\n')
 
     def load(self, path: Path, cwd: str = CWD) -> Loaded:

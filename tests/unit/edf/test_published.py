@@ -39,7 +39,7 @@ class World:
         self._image = image
         for name in ("edf/common_env", "edf/ml_pytorch_env1", "repo/base/env", "project/env"):
             write(root, f"{name}.toml", 'image = "ubuntu:24.04"\n')
-        write(root, "site.toml", "")
+        write(root, "config.toml", "")
         env = {
             "BASE_ENV": "base",
             "EDF_IMAGESTORE": f"{root}/store",
@@ -54,7 +54,7 @@ class World:
             "USER": "user",
             "VERL_IMAGE": "verl:1",
         }
-        site = str(root / "site.toml")
+        site = str(root / "config.toml")
         self.context = Context(
             env, str(root), os.geteuid(), f"{root}/prefix", time.time_ns(), site_file=site
         )

@@ -13,7 +13,7 @@ DIGEST = f"sha256:{'0' * 64}"
 def verdict(image: str, **policy: tuple[str, ...]) -> str:
     """The refusal, or nothing."""
     try:
-        Rules(Policy.model_validate(policy), "/site.toml").admit(parse(image, "/w"))
+        Rules(Policy.model_validate(policy), "/config.toml").admit(parse(image, "/w"))
     except UserError as error:
         return error.message
     return ""
@@ -35,10 +35,10 @@ def test_a_pattern_allows_what_it_denies_otherwise(pattern: str, fits: str, not_
     assert verdict(fits, allowed_images=(pattern,)) == ""
     assert verdict(not_fits, denied_images=(pattern,)) == ""
     assert verdict(fits, denied_images=(pattern,)) == (
-        f"/site.toml: policy.denied_images: '{pattern}' forbids '{fits}'"
+        f"/config.toml: policy.denied_images: '{pattern}' forbids '{fits}'"
     )
     assert verdict(not_fits, allowed_images=(pattern,)) == (
-        f"/site.toml: policy.allowed_images: '{not_fits}' is none of '{pattern}'"
+        f"/config.toml: policy.allowed_images: '{not_fits}' is none of '{pattern}'"
     )
 
 
@@ -56,7 +56,7 @@ def test_what_is_allowed_can_be_denied() -> None:
 
 
 def test_what_came_from_this_host_is_local_whatever_it_is_called() -> None:
-    rules = Rules(Policy(allowed_images=("nvcr.io",)), "/site.toml")
+    rules = Rules(Policy(allowed_images=("nvcr.io",)), "/config.toml")
     image = LocalImage("./x", "dir", "/x", called="nvcr.io/nvidia/x:1")
     with pytest.raises(UserError, match=r"'\./x' is none of 'nvcr\.io'$"):
         rules.admit_local(image)
@@ -64,11 +64,11 @@ def test_what_came_from_this_host_is_local_whatever_it_is_called() -> None:
 
 
 def test_an_image_may_have_as_many_bytes_as_the_site_says() -> None:
-    rules = Rules(Policy(max_image_size="2M"), "/site.toml")
+    rules = Rules(Policy(max_image_size="2M"), "/config.toml")
     rules.admit_size("x", 2 << 20)
     with pytest.raises(UserError) as caught:
         rules.admit_size("x", 3 << 20)
-    assert caught.value.message == "/site.toml: policy.max_image_size: 2M: 'x' has 3 MiB"
+    assert caught.value.message == "/config.toml: policy.max_image_size: 2M: 'x' has 3 MiB"
     Rules(Policy(), "").admit_size("x", 1 << 60)
 
 

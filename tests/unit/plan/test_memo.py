@@ -52,7 +52,7 @@ def _write_config(user: User) -> None:
 def _write_site_file(user: User) -> None:
     directory = user.prefix / "etc/container-engine"
     directory.mkdir(parents=True)
-    (directory / "site.toml").write_text("start_timeout_s = 5\n")
+    (directory / "config.toml").write_text("start_timeout_s = 5\n")
 
 
 def _appear_earlier(user: User) -> None:
@@ -105,7 +105,7 @@ def test_a_memo_ends_when_the_sites_hooks_change(
     (catalog / "h").mkdir(parents=True)
     (catalog / "h/hook.toml").write_text(HOOK)
     _write_site_file(user)
-    site = user.prefix / "etc/container-engine/site.toml"
+    site = user.prefix / "etc/container-engine/config.toml"
     site.write_text(f'hook_catalog = ["{catalog}"]\n')
     assert '"name":"h"' in user.plan()
     assert user.recalled() is not None
@@ -115,7 +115,7 @@ def test_a_memo_ends_when_the_sites_hooks_change(
 
 def test_a_memo_ends_when_the_site_begins_to_have_hooks(user: User) -> None:
     _write_site_file(user)
-    site = user.prefix / "etc/container-engine/site.toml"
+    site = user.prefix / "etc/container-engine/config.toml"
     site.write_text(f'hook_catalog = ["{user.home}/hooks.d"]\n')
     user.plan()
     assert user.recalled() is not None

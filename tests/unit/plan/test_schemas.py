@@ -18,4 +18,4 @@ def test_the_schema_is_not_stale(name: str) -> None:
 
 def test_the_schemas_are_written_into_the_directory_that_is_named(tmp_path: Path) -> None:
     write(MODELS, [str(tmp_path)])
-    assert {path.name for path in tmp_path.iterdir()} == {"plan.json", "site.json"}
+    assert {path.name for path in tmp_path.iterdir()} == {"plan.json", "config.json"}

@@ -1,19 +1,22 @@
-"""The site's configuration: what an administrator decides for all users, in one TOML file."""
+"""The site's configuration: what an administrator decides for all users."""
 
 from __future__ import annotations
 
-import os
-import stat
-import tomllib
-from typing import Literal
+from typing import Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
-from container_engine.errors import SiteError
-from container_engine.process import reason
-
-SYSTEM_FILE = "/etc/container-engine/site.toml"
-_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+PullPolicy: TypeAlias = Literal["age", "always", "missing", "never"]
+Overridable: TypeAlias = Literal[
+    "entrypoint",
+    "env",
+    "mounts",
+    "pull",
+    "root_remap",
+    "start_timeout_s",
+    "tmpfs_size",
+]
+SIZE = r"^[0-9]+(%|[kmgKMG]?)$"
 
 
 class Policy(BaseModel):
@@ -66,6 +69,26 @@ class SiteConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     version: Literal[1] = Field(1, description="version of this format", examples=[1])
+    mounts: tuple[str, ...] = Field(
+        (),
+        description="mounts of every container, written as in an EDF",
+        examples=[["/scratch", "/etc/site-ca.pem:/etc/ssl/site-ca.pem:ro"]],
+    )
+    devices: tuple[str, ...] = Field(
+        (),
+        description="devices of every container, written as in an EDF",
+        examples=[["nvidia.com/gpu=all"]],
+    )
+    env: dict[str, str] = Field(
+        {},
+        description="variables of every container, as in an EDF",
+        examples=[{"HTTPS_PROXY": "http://proxy.example:3128"}],
+    )
+    edf_may_override: tuple[Overridable, ...] = Field(
+        ("entrypoint", "env", "mounts", "pull", "root_remap", "start_timeout_s", "tmpfs_size"),
+        description="what an EDF may decide in another way than the site does",
+        examples=[["entrypoint", "env", "pull"]],
+    )
     edf_dir: str = Field(
         "/etc/edf", description="where EDFs of the site lie", examples=["/etc/edf"]
     )
@@ -93,7 +116,13 @@ class SiteConfig(BaseModel):
     policy: Policy = Field(
         Policy(), description="which images may be used", examples=[{"denied_images": ["*:latest"]}]
     )
-    entrypoint: bool = Field(
+    pull: PullPolicy = Field(
+        "age",
+        description="when launches look an image up: always, if it is missing, never, or by the "
+        "age of the last answer (tag_max_age_s)",
+        examples=["missing"],
+    )
+    entrypoint: StrictBool = Field(
         False, description="run an image's entrypoint if no EDF decides", examples=[True]
     )
     deferred_variables: tuple[str, ...] = Field(
@@ -108,7 +137,10 @@ class SiteConfig(BaseModel):
         3600, gt=0, description="limit for the import of one image", examples=[7200]
     )
     tmpfs_size: str = Field(
-        "50%", description="limit of what a container may write", examples=["16g"]
+        "50%",
+        pattern=SIZE,
+        description="limit of what a container may write, a size or a part of the node's memory",
+        examples=["16g"],
     )
     hooks_dirs: tuple[str, ...] = Field(
         (), description="OCI hook directories", examples=[["/etc/containers/oci/hooks.d"]]
@@ -123,7 +155,7 @@ class SiteConfig(BaseModel):
         description="where each node writes the trace of a launch, as the user; empty: nowhere",
         examples=["/scratch/traces"],
     )
-    root_remap: bool = Field(
+    root_remap: StrictBool = Field(
         False, description="users are root in their containers", examples=[True]
     )
 
@@ -133,49 +165,3 @@ class SiteConfig(BaseModel):
             name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
             for pattern in self.deferred_variables
         )
-
-
-def candidates(prefix: str) -> tuple[str, ...]:
-    """Where the file may be for an installation below `prefix`; the first that exists counts."""
-    return (f"{prefix}/etc/container-engine/site.toml", SYSTEM_FILE)
-
-
-def find(prefix: str) -> str | None:
-    return next((path for path in candidates(prefix) if os.path.lexists(path)), None)
-
-
-def load(path: str, uid: int) -> SiteConfig:
-    """The configuration in `path`, which root or `uid` must own and nobody else may write.
-
-    Raises SiteError with one line that names the file and, where one is at fault, the key.
-    """
-    try:
-        with open(path, "rb") as file:
-            _check_owner(path, os.fstat(file.fileno()), uid)
-            content = tomllib.load(file)
-    except OSError as error:
-        raise SiteError(f"{path}: {reason(error)}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SiteError(f"{path}: not valid TOML: {error}") from None
-    try:
-        return SiteConfig.model_validate(content)
-    except ValidationError as error:
-        raise SiteError("; ".join(_lines(path, error))) from None
-
-
-def _check_owner(path: str, status: os.stat_result, uid: int) -> None:
-    if status.st_uid not in (0, uid):
-        raise SiteError(f"{path}: owned by user {status.st_uid}, not by root", f"chown root {path}")
-    if status.st_mode & _OTHERS_MAY_WRITE:
-        raise SiteError(f"{path}: others than its owner may write it", f"chmod go-w {path}")
-
-
-def _lines(path: str, error: ValidationError) -> list[str]:
-    lines = []
-    for problem in error.errors():
-        key = ".".join(str(part) for part in problem["loc"])
-        if problem["type"] == "extra_forbidden":
-            lines.append(f"{path}: unknown key '{key}'")
-        else:
-            lines.append(f"{path}: {key}: {problem['msg'].lower()}")
-    return lines

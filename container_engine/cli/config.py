@@ -1,0 +1,120 @@
+"""`ce config show|check`: what the site decided, in which file, and whether that can be."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from container_engine.cli.configuration import with_faults
+from container_engine.errors import SiteError
+from container_engine.plan.sitewide import sitewide
+from container_engine.process import reason
+from container_engine.site.load import Fault, directories
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from container_engine.cli.context import Context
+    from container_engine.site.load import Configuration
+
+_DEFAULT = "default"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "action",
+        metavar="ACTION",
+        choices=("show", "check"),
+        help="show: each value and the file it comes from; check: what is wrong, exit code 1",
+    )
+    parser.add_argument("--json", action="store_true", help="for programs")
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    config = with_faults(context)
+    if arguments.action == "check":
+        return _check(config, context, as_json=arguments.json)
+    if config.faults:
+        raise SiteError(str(config.faults[0]), "'ce config check' names everything that is wrong")
+    rows = list(_rows(config))
+    if arguments.json:
+        document = {key: {"value": value, "from": origin} for key, value, origin in rows}
+        print(json.dumps({"files": config.files, "settings": document}, indent=2))
+        return 0
+    shown = [(f"{key} = {_toml(value)}", origin) for key, value, origin in rows]
+    width = max(len(text) for text, _origin in shown if len(text) <= 60)
+    for text, origin in shown:
+        print(f"{text:<{width}}  # {origin}")
+    return 0
+
+
+def _rows(config: Configuration) -> Iterator[tuple[str, object, str]]:
+    """Every key; what several files may add to, item by item."""
+    for key, value in config.settings.model_dump(mode="json").items():
+        items: dict[str, object] = {key: value}
+        if isinstance(value, dict) and value:
+            items = {f"{key}.{name}": item for name, item in value.items()}
+        elif isinstance(value, list) and f"{key}[0]" in config.origins:
+            items = {f"{key}[{index}]": item for index, item in enumerate(value)}
+        yield from ((name, items[name], config.origins.get(name, _DEFAULT)) for name in items)
+
+
+def _toml(value: object) -> str:
+    if value is None:
+        return "(none)"
+    if isinstance(value, float):
+        return f"{value:g}"
+    # strings, arrays of strings and booleans look alike in TOML and JSON
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _check(config: Configuration, context: Context, *, as_json: bool) -> int:
+    faults = [*config.faults, *_semantic(config, context)]
+    if as_json:
+        document = {"files": config.files, "faults": [fault._asdict() for fault in faults]}
+        print(json.dumps({"valid": not faults, **document}, indent=2))
+    else:
+        for fault in faults:
+            print(fault)
+            if fault.hint:
+                print(f"    {fault.hint}")
+        if not faults:
+            _say_fine(config, context)
+    sys.stdout.flush()
+    return int(bool(faults))
+
+
+def _say_fine(config: Configuration, context: Context) -> None:
+    for file in config.files:
+        print(f"{file}: nothing is wrong")
+    if not config.files:
+        places = " and ".join(directories(context.prefix))
+        print(f"no file in {places}: all settings have their defaults")
+
+
+def _semantic(config: Configuration, context: Context) -> Iterator[Fault]:
+    """What no type can say: directories that are not there, strings that are not mounts."""
+    if not config.faults:
+        try:
+            sitewide(config, context.env)
+        except SiteError as error:
+            yield Fault(error.message, "", "", error.hint)
+    for key in ("edf_dir", "image_store", "image_stores", "hooks_dirs", "hook_catalog"):
+        if key not in config.origins:
+            continue  # a default need not be there
+        value = getattr(config.settings, key)
+        for path in value if isinstance(value, tuple) else (value,):
+            yield from _directory(config.origins[key], key, path)
+
+
+def _directory(file: str, key: str, path: str) -> Iterator[Fault]:
+    if not path.startswith("/"):
+        yield Fault(file, key, f"'{path}' is not an absolute path")
+        return
+    try:
+        os.listdir(path)
+    except OSError as error:
+        yield Fault(file, key, f"'{path}': {reason(error)}")

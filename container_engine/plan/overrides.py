@@ -1,0 +1,117 @@
+"""What an EDF decides in another way than the site, and whether the site lets it. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from container_engine.edf.model import Problem
+from container_engine.edf.nearest import nearest
+from container_engine.site.model import SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from container_engine.edf.model import Annotation, Edf, Origin
+    from container_engine.plan.build import Offer
+
+PREFIX = "com.ce."
+
+
+class _Setting(NamedTuple):
+    """How an annotation says a setting of the site; `read` gives None for what it cannot be."""
+
+    read: Callable[[str], Any]
+    wanted: str
+
+
+def _switch(text: str) -> bool | None:
+    return {"true": True, "false": False}.get(text)
+
+
+def _seconds(text: str) -> float | None:
+    return float(text) if re.fullmatch(r"[0-9]{1,6}(\.[0-9]+)?", text) and float(text) else None
+
+
+def _size(text: str) -> str | None:
+    return text if re.fullmatch(SIZE, text) else None
+
+
+def _policy(text: str) -> str | None:
+    return text if text in ("age", "always", "missing", "never") else None
+
+
+SETTINGS = {
+    "pull": _Setting(_policy, "age, always, missing or never"),
+    "root_remap": _Setting(_switch, "true or false"),
+    "start_timeout_s": _Setting(_seconds, "a number of seconds"),
+    "tmpfs_size": _Setting(_size, "a size such as 16g or 50%"),
+}
+
+
+class Chosen(NamedTuple):
+    """A setting as it counts, and where it was written."""
+
+    value: Any
+    origin: str
+
+
+def choose(name: str, edf: Edf, offer: Offer) -> Chosen:
+    """The setting `name`: what the EDF's annotation says, else what the site does."""
+    for entry in edf.annotations:
+        if entry.key == PREFIX + name:
+            return Chosen(SETTINGS[name].read(entry.value), str(entry.origin))
+    return Chosen(getattr(offer.site, name), offer.origin(name))
+
+
+def problems(edf: Edf, offer: Offer) -> list[Problem]:
+    """Values that mean nothing, names that nobody knows, and what the site keeps for itself."""
+    return [
+        *(problem for entry in edf.annotations for problem in _annotation(entry, offer)),
+        *_refused(edf, offer),
+    ]
+
+
+def _annotation(entry: Annotation, offer: Offer) -> Iterator[Problem]:
+    if not entry.key.startswith(PREFIX):
+        return
+    name = entry.key.removeprefix(PREFIX)
+    setting, key = SETTINGS.get(name), f"annotations.{entry.key}"
+    if setting is None:
+        meant = nearest(name, SETTINGS)
+        suggestion = f", did you mean '{PREFIX}{meant}'?" if meant else ""
+        message = f"unknown annotation '{entry.key}'{suggestion}"
+        hint = f"known are {', '.join(PREFIX + known for known in SETTINGS)}"
+        yield Problem("warning", entry.origin.file, entry.origin.line, "", message, hint)
+    elif setting.read(entry.value) is None:
+        yield _problem(key, entry.origin, f"expected {setting.wanted}, found '{entry.value}'")
+    elif setting.read(entry.value) != getattr(offer.site, name) and not offer.lets(name):
+        yield _refusal(key, entry.origin, name, offer)
+
+
+def _refused(edf: Edf, offer: Offer) -> Iterator[Problem]:
+    origin = edf.entrypoint_origin
+    differs = edf.entrypoint is not None and edf.entrypoint != offer.site.entrypoint
+    if differs and origin is not None and not offer.lets("entrypoint"):
+        yield _refusal("entrypoint", origin, "entrypoint", offer)
+    if not offer.lets("mounts"):
+        kept = [str(mount.target) for mount in offer.wide.mounts]
+        for mount in edf.mounts:
+            above = f"{mount.target}/"
+            if any(f"{target}/".startswith(above) for target in kept):
+                yield _refusal("mounts", mount.origin, "mounts", offer)
+    if not offer.lets("env"):
+        fixed = {entry.name: entry.value for entry in offer.wide.env}
+        for entry in edf.env:
+            if entry.name in fixed and entry.value != fixed[entry.name]:
+                yield _refusal(f"env.{entry.name}", entry.origin, "env", offer)
+
+
+def _refusal(key: str, origin: Origin, name: str, offer: Offer) -> Problem:
+    rule = offer.origins.get("edf_may_override", "the site's configuration")
+    message = f"the site decides this: '{name}' is not in edf_may_override of {rule}"
+    return _problem(key, origin, message, "remove the line; 'ce config show' says what counts")
+
+
+def _problem(key: str, origin: Origin, message: str, hint: str | None = None) -> Problem:
+    return Problem("error", origin.file, origin.line, key, message, hint)

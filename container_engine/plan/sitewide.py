@@ -1,0 +1,111 @@
+"""What the site gives to every environment: mounts, devices and variables. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine.edf.devices import parse_device
+from container_engine.edf.expand import Scope, expand, pieces
+from container_engine.edf.model import Device, Edf, EnvEntry, Mount, Origin
+from container_engine.edf.mounts import parse_mount
+from container_engine.edf.scan import ExpandError
+from container_engine.errors import SiteError, UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from container_engine.site.load import Configuration
+
+
+@dataclass(frozen=True, slots=True)
+class SiteOrigin(Origin):
+    """A key of a file of the site's; such files are short, and their lines are not known."""
+
+    key: str = ""
+
+    def __str__(self) -> str:
+        return f"site: {self.file}:{self.key}"
+
+
+class Sitewide(NamedTuple):
+    """Expanded as the strings of an EDF are, in the order of writing."""
+
+    mounts: tuple[Mount, ...] = ()
+    devices: tuple[Device, ...] = ()
+    env: tuple[EnvEntry, ...] = ()
+
+
+def sitewide(config: Configuration, env: Mapping[str, str]) -> Sitewide:
+    """What `config` gives to somebody with the environment `env`, asked for single names only.
+
+    Raises SiteError with everything that cannot be used.
+    """
+    reader = _Reader(config, env)
+    found = Sitewide(
+        tuple(reader.mounts(config.settings.mounts)),
+        tuple(reader.devices(config.settings.devices)),
+        tuple(reader.env(config.settings.env)),
+    )
+    if reader.faults:
+        raise SiteError("; ".join(reader.faults), reader.hint)
+    return found
+
+
+def add(edf: Edf, wide: Sitewide) -> Edf:
+    """The environment and below it what the site gives: for one thing that both name, the EDF's."""
+    mounts = {mount.target: mount for mount in (*wide.mounts, *edf.mounts)}
+    devices = {device.name: device for device in (*edf.devices, *wide.devices)}
+    env = {entry.name: entry for entry in (*wide.env, *edf.env)}
+    return replace(
+        edf,
+        mounts=tuple(mounts.values()),
+        devices=tuple(devices.values()),
+        env=tuple(entry for _name, entry in sorted(env.items())),
+    )
+
+
+class _Reader:
+    """Reads the entries of one key after the other and collects what is wrong with them."""
+
+    def __init__(self, config: Configuration, env: Mapping[str, str]) -> None:
+        self._config = config
+        self._scope = Scope(env, {}, config.settings.is_deferred)
+        self.faults: list[str] = []
+        self.hint: str | None = None
+
+    def mounts(self, written: tuple[str, ...]) -> Iterator[Mount]:
+        for index, text in enumerate(written):
+            origin = self._origin(f"mounts[{index}]")
+            try:
+                if text.startswith("."):
+                    raise UserError(f"'{text}' is relative to the directory of whoever launches")
+                yield parse_mount(pieces(text, self._scope), "/", origin)
+            except UserError as error:
+                self._fault(origin, error)
+
+    def devices(self, written: tuple[str, ...]) -> Iterator[Device]:
+        for index, text in enumerate(written):
+            origin = self._origin(f"devices[{index}]")
+            try:
+                yield parse_device(expand(text, self._scope), origin)
+            except UserError as error:
+                self._fault(origin, error)
+
+    def env(self, written: Mapping[str, str]) -> Iterator[EnvEntry]:
+        for name, text in written.items():
+            origin = self._origin(f"env.{name}")
+            try:
+                if not name or "=" in name:
+                    raise UserError("not a name that a variable can have")
+                yield EnvEntry(name, expand(text, self._scope), origin)
+            except UserError as error:
+                self._fault(origin, error)
+
+    def _origin(self, key: str) -> SiteOrigin:
+        return SiteOrigin(self._config.origins[key], 0, key)
+
+    def _fault(self, origin: SiteOrigin, error: UserError) -> None:
+        faults = error.faults if isinstance(error, ExpandError) else [(error.message, error.hint)]
+        self.faults += [f"{origin.file}: {origin.key}: {message}" for message, _hint in faults]
+        self.hint = self.hint or faults[0][1]

@@ -1,0 +1,180 @@
+"""What the site gives to every environment, and what an EDF may decide otherwise."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from container_engine.cli.effective import load_effective
+from container_engine.cli.messages import of_problems
+from container_engine.cli.prepare import prepare
+from container_engine.plan.model import LaunchPlan
+from container_engine.plan.show import show
+from tests.unit.plan.conftest import User
+
+SITE = """
+mounts = ["/scratch/${USER:-nobody}:/scratch", "/opt/site/lib:/opt/site/lib:ro"]
+devices = ["site.com/gpu=all"]
+[env]
+PROXY = "http://proxy"
+FROM_IMAGE = "${image:FROM}"
+NODE = "${SLURMD_NODENAME}"
+"""
+
+
+class Site:
+    """An installation with a configuration, and somebody who launches."""
+
+    def __init__(self, user: User) -> None:
+        self.user = user
+        self.file = user.prefix / "etc/container-engine/config.toml"
+        self.file.parent.mkdir(parents=True)
+
+    def plan(self, site: str, edf: str) -> LaunchPlan:
+        self.file.write_text(site)
+        self.user.write(self.user.second / "e.toml", edf)
+        prepared = prepare("e", self.user.context())
+        assert prepared.plan is not None
+        return prepared.plan
+
+    def said(self, site: str, edf: str) -> str:
+        """What `ce validate` says, without directories."""
+        self.file.write_text(site)
+        self.user.write(self.user.second / "e.toml", edf)
+        said = of_problems(load_effective("e", self.user.context()).problems)
+        return said.replace(f"{self.user.second}/", "").replace(str(self.file), "SITE")
+
+
+@pytest.fixture
+def site(user: User) -> Site:
+    return Site(user)
+
+
+def targets(plan: LaunchPlan) -> dict[object, str]:
+    return {mount.target: mount.origin for mount in plan.mounts}
+
+
+def values(plan: LaunchPlan) -> dict[str, object]:
+    return {entry.name: entry.value for entry in plan.env}
+
+
+def test_every_container_gets_what_the_site_gives(site: Site) -> None:
+    plan = site.plan(SITE, 'mounts = ["/data"]\ndevices = ["/dev/mine"]\n[env]\nA = "1"')
+    of_site = f"site: {site.file}"
+    assert targets(plan) == {
+        "/scratch": f"{of_site}:mounts[0]",
+        "/opt/site/lib": f"{of_site}:mounts[1]",
+        "/data": f"{site.user.second}/e.toml:2",
+    }
+    assert plan.mounts[0].source == "/scratch/nobody"
+    assert [device.name for device in plan.devices] == ["/dev/mine", "site.com/gpu=all"]
+    assert values(plan)["FROM_IMAGE"] == "inside"
+    assert values(plan)["PROXY"] == "http://proxy"
+    assert not isinstance(values(plan)["NODE"], str)
+    shown = show(plan)
+    assert f"# {of_site}:env.PROXY\n" in shown
+
+
+def test_the_edf_counts_before_the_site(site: Site) -> None:
+    edf = 'mounts = ["/mine:/scratch"]\n[env]\nPROXY = ""\n[annotations]\ncom.ce.tmpfs_size = "1g"'
+    plan = site.plan(SITE + "[policy]\n", f"{edf}\ncom.ce.root_remap = true")
+    assert plan.mounts[0].source == "/mine"
+    assert values(plan)["PROXY"] is None
+    assert (plan.settings.tmpfs_size, plan.settings.root_remap) == ("1g", True)
+    assert plan.settings_from["tmpfs_size"] == f"{site.user.second}/e.toml:6"
+    assert plan.settings_from["start_timeout_s"] == "default"
+
+
+def test_a_setting_of_the_site_is_named_by_its_file(site: Site) -> None:
+    plan = site.plan('tmpfs_size = "2g"\nentrypoint = true\n', "")
+    assert plan.settings_from["tmpfs_size"] == f"site: {site.file}:tmpfs_size"
+    assert plan.entrypoint_from == f"site: {site.file}:entrypoint"
+    assert "setting      tmpfs_size = 2g" in show(plan)
+
+
+@pytest.mark.parametrize(
+    ("edf", "where", "name"),
+    [
+        ("entrypoint = true", "2: entrypoint", "entrypoint"),
+        ('mounts = ["/x:/scratch"]', "2: mounts", "mounts"),
+        ('mounts = ["/x:/opt/site"]', "2: mounts", "mounts"),
+        ('[env]\nPROXY = ""', "3: env.PROXY", "env"),
+        (
+            '[annotations]\ncom.ce.tmpfs_size = "1g"',
+            "3: annotations.com.ce.tmpfs_size",
+            "tmpfs_size",
+        ),
+        ('[annotations]\ncom.ce.pull = "never"', "3: annotations.com.ce.pull", "pull"),
+    ],
+)
+def test_what_the_site_keeps_for_itself_is_refused(
+    site: Site, edf: str, where: str, name: str
+) -> None:
+    assert site.said(SITE, edf) == ""
+    assert site.said(f"edf_may_override = []\n{SITE}", edf) == (
+        f"ce: error: e.toml:{where}: the site decides this: '{name}' is not in edf_may_override"
+        " of SITE\nce: hint: remove the line; 'ce config show' says what counts\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "edf",
+    [
+        "entrypoint = false",
+        '[annotations]\ncom.ce.tmpfs_size = "50%"',
+        '[env]\nPROXY = "http://proxy"',
+        'mounts = ["/x:/scratch2", "/y:/opt/site/lib/below"]',
+    ],
+)
+def test_who_says_what_the_site_says_or_something_else_is_not_refused(site: Site, edf: str) -> None:
+    assert site.said(f"edf_may_override = []\n{SITE}", edf) == ""
+
+
+@pytest.mark.parametrize(
+    ("annotation", "said"),
+    [
+        (
+            'tmpfs_size = "big"',
+            "error: e.toml:3: annotations.com.ce.tmpfs_size: expected a size such as 16g or 50%, "
+            "found 'big'",
+        ),
+        (
+            "start_timeout_s = 0",
+            "error: e.toml:3: annotations.com.ce.start_timeout_s: expected a number of seconds, "
+            "found '0'",
+        ),
+        (
+            'tmpfs_sise = "1g"',
+            "warning: e.toml:3: unknown annotation 'com.ce.tmpfs_sise', did you mean "
+            "'com.ce.tmpfs_size'?",
+        ),
+    ],
+)
+def test_a_setting_that_means_nothing_is_told(site: Site, annotation: str, said: str) -> None:
+    found = site.said("", f"[annotations.com.ce]\n{annotation}")
+    assert found.splitlines()[0] == f"ce: {said}"
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "a drop-in": lambda file: _write(file.parent / "conf.d/1.toml", "tmpfs_size = '1g'"),
+    "another drop-in": lambda file: _write(file.parent / "conf.d/2.toml", ""),
+    "the main file": lambda file: _write(file, "tmpfs_size = '1g'"),
+    "a variable of the site's mounts": lambda _file: None,
+}
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_memo_ends_with_a_change_of(site: Site, change: str) -> None:
+    if change == "another drop-in":
+        CHANGES["a drop-in"](site.file)
+    site.plan(SITE, "")
+    assert site.user.recalled() is not None
+    CHANGES[change](site.file)
+    if change.startswith("a variable"):
+        site.user.env["USER"] = "somebody"
+    assert site.user.recalled() is None
