@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,10 @@ from container_engine.cli.offer import builtin
 from container_engine.cli.prepare import prepare
 from container_engine.edf.nearest import nearest
 from container_engine.errors import UserError
+from container_engine.launch.failure import LaunchError
+from container_engine.launch.hooks.findings import find
 from container_engine.plan.hooks import whole
-from container_engine.plan.showhook import show_hook, show_use
+from container_engine.plan.showhook import show_hook, show_libraries, show_use
 
 if TYPE_CHECKING:
     from container_engine.catalog.load import Hook
@@ -31,11 +34,11 @@ list            all hooks of this site, and how each is enabled
 show NAME       what a hook is for, what users may say, what it changes
 check [DIR ...] is the catalog right? with DIR instead of the site's directories
 test NAME       does this node have what the hook needs?
-explain EDF     which hooks apply to an environment, why, and what they change"""
+explain EDF     which hooks apply to an environment, why, what they change, and which libraries"""
     actions = ("list", "show", "check", "test", "explain")
     parser.add_argument("action", metavar="ACTION", choices=actions, help=", ".join(actions))
     parser.add_argument("names", metavar="NAME", nargs="*", help="a hook, directory or environment")
-    parser.add_argument("--json", action="store_true", help="list, check: print JSON")
+    parser.add_argument("--json", action="store_true", help="list, check, explain: print JSON")
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
@@ -45,7 +48,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         return _list(context, as_json=arguments.json)
     (name,) = _only(arguments)
     if arguments.action == "explain":
-        return _explain(name, context)
+        return _explain(name, context, as_json=arguments.json)
     offered = _offer(context)
     hook = _named(name, offered)
     if arguments.action == "show":
@@ -107,13 +110,27 @@ def _row(hook: Hook, built_in: str) -> dict[str, object]:
     }
 
 
-def _explain(name: str, context: Context) -> int:
+def _explain(name: str, context: Context, *, as_json: bool) -> int:
     prepared = prepare(name, context)
     messages.say(prepared.notices)
     if prepared.plan is None:
         return 0
+    try:
+        found = find(json.loads(prepared.printed), os.environ, context.libexec)
+    except LaunchError as failure:
+        raise UserError(f"hooks explain: {failure}") from None
+    if as_json:
+        document = {
+            "version": FORMAT_VERSION,
+            "libraries": list(found.decisions),
+            "warnings": list(found.warnings),
+        }
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        return 0
     hooks = prepared.plan.hooks
     text = "\n".join(map(show_use, hooks)) or f"{name}: no hook applies\n"
+    text += show_libraries(found.decisions)
     sys.stdout.buffer.write(text.encode(errors="backslashreplace"))
     sys.stdout.flush()
+    messages.say("".join(map(messages.of_warning, found.warnings)))
     return 0

@@ -80,7 +80,7 @@ def start(
     paths = Paths(session=f"{libexec}/session", init=f"{libexec}/ce-init")
     workdir = resolve(plan["workdir"], node, plan["workdir_from"])
     edf = env.edf_settings(plan, node)
-    container = _container(plan, node)
+    container = container_of(plan, node)
     hooks = _hooks(plan, node, edf, libexec)
     settings = edf if hooks is None else hooks.join(container, paths)
     given = env.for_container(plan, settings)
@@ -90,7 +90,7 @@ def start(
         plan["image"]["path"],
         container,
         given,
-        _person(settings),
+        person_of(settings),
         plan["settings"]["tmpfs_size"],
         () if hooks is None else hooks.operations(paths),
     )
@@ -130,11 +130,17 @@ def _hooks(
     edf: Mapping[str, str | None],
     libexec: str,
 ) -> HooksOnNode | None:
-    if not plan.get("hooks"):
+    if not any(_may_apply(hook, node) for hook in plan.get("hooks", ())):
         return None
     from container_engine.launch.hooks.onnode import HooksOnNode
 
     return HooksOnNode(plan, node, edf, libexec)
+
+
+def _may_apply(hook: Mapping[str, Any], node: Mapping[str, str]) -> bool:
+    """Automatic hooks are in every plan; without their variables they shall cost nothing."""
+    conditions = hook.get("automatic_when")
+    return not conditions or any(word.partition("=")[0] in node for word in conditions)
 
 
 def _run_startup(
@@ -161,7 +167,7 @@ def _run_startup(
     return env.without_slurms(made)
 
 
-def _container(plan: Mapping[str, Any], node: Mapping[str, str]) -> Container:
+def container_of(plan: Mapping[str, Any], node: Mapping[str, str]) -> Container:
     return Container(
         # root inside is an option of the site; outside it is the same user
         ids=(0, 0) if plan["settings"]["root_remap"] else (os.getuid(), os.getgid()),
@@ -174,7 +180,7 @@ def _container(plan: Mapping[str, Any], node: Mapping[str, str]) -> Container:
     )
 
 
-def _person(edf: Mapping[str, str | None]) -> Person:
+def person_of(edf: Mapping[str, str | None]) -> Person:
     uid, gid = os.getuid(), os.getgid()
     try:
         entry = pwd.getpwuid(uid)

@@ -6,13 +6,20 @@ import shlex
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
 
     from container_engine.catalog.load import Hook
     from container_engine.catalog.model import Parameter, When
     from container_engine.plan.model import HookUse
 
 _LABEL_WIDTH = 13
+_ACTIONS = {
+    "replace": "the node's, in place of the image's",
+    "beside": "the node's, beside the image's libraries",
+    "keep": "the image's own",
+    "absent": "missing on node and image",
+}
 
 
 def show_hook(hook: Hook) -> str:
@@ -42,6 +49,20 @@ def show_use(use: HookUse) -> str:
     """What one hook of a plan does."""
     title = f"{use.name} {use.release}  # {use.reason}, {use.origin}\n"
     return title + "".join(f"    {line}" for line in _layout(list(_edits(use))))
+
+
+def show_libraries(decisions: Sequence[Mapping[str, Any]]) -> str:
+    """Which libraries of the node this node would put into the image, and why."""
+    if not decisions:
+        return ""
+    lines = ["\nlibraries on this node\n"]
+    for decision in decisions:
+        lines.append(f"    {decision['library']}: {_ACTIONS[decision['action']]}\n")
+        lines.append(f"        {decision['reason']}\n")
+        if decision["source"]:
+            lines.append(f"        {decision['source']}\n")
+            lines += [f"        -> {place}\n" for place in decision["places"]]
+    return "".join(lines)
 
 
 def _default(hook: Hook) -> str:

@@ -111,6 +111,27 @@ def _static(layout: Layout, root: Path) -> None:
     _identify(root, "static", "Container Engine test (no shell)")
 
 
+def _glibc(layout: Layout, root: Path) -> None:
+    """A shell and the tools of the loader: what tests of hooks change into images of all kinds."""
+    names = ["bash", "coreutils", "libc-bin"]
+    packages.unpack(names, layout.cache / "packages", root)
+    _identify(root, "glibc", "Container Engine test (glibc)")
+    (root / "bin/sh").unlink(missing_ok=True)
+    (root / "bin/sh").symlink_to("bash")
+    _checked(["ldconfig", "-r", str(root)])
+
+
+def _musl(layout: Layout, root: Path) -> None:
+    """busybox and musl's loader, as Alpine has them: no cache, no ldconfig, no search path file."""
+    _busybox(layout, root)
+    (root / "lib").mkdir()
+    with tempfile.TemporaryDirectory(dir=layout.cache) as work:
+        packages.unpack(["musl"], layout.cache / "packages", Path(work))
+        (libc,) = Path(work).glob("usr/lib/*-linux-musl/libc.so")
+        shutil.copy(libc, root / f"lib/ld-musl-{platform.machine()}.so.1")
+    _identify(root, "musl", "Container Engine test (musl)")
+
+
 def _setuid(layout: Layout, root: Path) -> None:
     """Files that would give root or a group to whoever runs them, were it allowed."""
     _busybox(layout, root)
@@ -138,6 +159,8 @@ RECIPES = {
     "demo": Recipe("bash, coreutils, Python and their like", _demo),
     "busybox": Recipe("busybox only", _busybox),
     "static": Recipe("one static program (/bin/probe), no shell, no libc", _static),
+    "glibc": Recipe("bash, coreutils and the loader's tools", _glibc),
+    "musl": Recipe("busybox and musl's loader", _musl),
     "setuid": Recipe("busybox, with setuid and setgid files owned by root", _setuid),
     "foreign": Recipe(
         "files of other owners, image file of the second user",

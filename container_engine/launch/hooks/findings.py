@@ -1,0 +1,66 @@
+"""What hooks would do to an image on this node, found out as a launch does, without a container."""
+
+from __future__ import annotations
+
+import os
+
+from container_engine.launch import environment as env
+from container_engine.launch.checks import check_image
+from container_engine.launch.failure import LaunchError, explain
+from container_engine.launch.guard import MAX_PACKET, Watch, start_guard
+from container_engine.launch.hooks.onnode import HooksOnNode
+from container_engine.launch.node import container_of, person_of
+from container_engine.launch.podman import Paths
+from container_engine.launch.specification import encode, operations
+from container_engine.launch.text import to_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+_END = "end"
+
+
+class Findings:
+    """`decisions` as decide.Decision.described; `warnings` are what a launch would say."""
+
+    def __init__(self, decisions: Sequence[Mapping[str, Any]], warnings: Sequence[str]) -> None:
+        self.decisions = decisions
+        self.warnings = warnings
+
+
+def find(plan: Mapping[str, Any], node: Mapping[str, str], libexec: str) -> Findings:
+    """Mounts the image in a session that ends with this call. Raises LaunchError."""
+    paths = Paths(session=f"{libexec}/session", init=f"{libexec}/ce-init")
+    edf = env.edf_settings(plan, node)
+    container = container_of(plan, node)
+    hooks = HooksOnNode(plan, node, edf, libexec, explain=True)
+    settings = hooks.join(container, paths)
+    check_image(plan["image"]["path"])
+    steps = operations(
+        paths,
+        plan["image"]["path"],
+        container,
+        env.for_container(plan, settings),
+        person_of(settings),
+        plan["settings"]["tmpfs_size"],
+        hooks.operations(paths),
+    )
+    before_podman = steps[: [name for name, _arguments in steps].index("podman")]
+    steps = [*before_podman, ("note", [to_json({_END: True})])]
+    control = start_guard(libexec, Watch(os.pidfd_open(os.getpid())), encode(steps))
+    control.settimeout(plan["settings"]["start_timeout_s"])
+    try:
+        while (note := _note(control.recv(MAX_PACKET))) != to_json({_END: True}):
+            hooks.hear(note)
+    finally:
+        control.close()
+    return Findings(hooks.decisions, hooks.warnings)
+
+
+def _note(packet: bytes) -> str:
+    text = packet[1:].decode("utf-8", "surrogateescape")
+    if packet.startswith(b"N"):
+        return text
+    raise LaunchError(explain(text) if packet else "the session ended")
