@@ -10,8 +10,10 @@ from container_engine.cli.effective import scope_at, trace_effective
 from container_engine.cli.variable import explain_variable
 from container_engine.edf.document import KEYS
 from container_engine.edf.history import histories, quoted, variables
+from container_engine.edf.mounts import mount_text
 from container_engine.edf.nearest import nearest
 from container_engine.errors import UserError
+from container_engine.plan.sitewide import SiteOrigin, add
 
 if TYPE_CHECKING:
     import argparse
@@ -55,17 +57,17 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 def _explain(key: str | None, traced: Traced, context: Context) -> Iterator[str]:
     found = histories(traced.edf, traced.files)
-    defaults = _defaults(traced)
+    others = [*_of_site(traced), *_defaults(traced)]
     if key is not None:
         chosen = [history for history in found if _is_asked(key, history.key)]
-        defaults = [line for line in defaults if _is_asked(key, line.partition(" ")[0])]
-        if not chosen and not defaults:
+        others = [other for other in others if _is_asked(key, other[0].partition(" ")[0])]
+        if not chosen and not others:
             _refuse(key, found)
         found = tuple(chosen)
     for history in found:
         yield from _lines(history, traced, context)
-    for line in defaults:
-        yield f"{line}\n    default\n"
+    for line, origin in others:
+        yield f"{line}\n    {origin}\n"
 
 
 def _is_asked(key: str, name: str) -> bool:
@@ -88,20 +90,35 @@ def _refuse(key: str, found: Sequence[History]) -> None:
     raise UserError(f"explain: no file says anything about '{key}'", hint)
 
 
-def _defaults(traced: Traced) -> list[str]:
-    """The keys that count although no file has them."""
-    edf, site = traced.edf, traced.site
-    lines: list[str] = []
+def _defaults(traced: Traced) -> Iterator[tuple[str, str]]:
+    """The keys that count although no file has them, and who says so."""
+    edf, offer = traced.edf, traced.offer
     if edf.entrypoint is None:
-        value = quoted(site.entrypoint)
-        lines.append(f"entrypoint = {value}{' (site configuration)' if site.entrypoint else ''}")
+        yield f"entrypoint = {quoted(offer.site.entrypoint)}", offer.origin("entrypoint")
     if edf.image is None:
-        lines.append("image (none, so this can only be a base of others)")
+        yield "image (none, so this can only be a base of others)", "default"
     if edf.workdir is None:
-        lines.append("workdir (the image's)")
+        yield "workdir (the image's)", "default"
     if edf.writable_origin is None:
-        lines.append("writable = true")
-    return lines
+        yield "writable = true", "default"
+
+
+def _of_site(traced: Traced) -> Iterator[tuple[str, str]]:
+    """What every container gets, as far as the EDF does not decide otherwise."""
+    whole = add(traced.edf, traced.offer.wide)
+    for mount in whole.mounts:
+        if isinstance(mount.origin, SiteOrigin):
+            yield f"mounts = {quoted(mount_text(mount, _escaped))}", str(mount.origin)
+    for device in whole.devices:
+        if isinstance(device.origin, SiteOrigin):
+            yield f"devices = {quoted(device.name)}", str(device.origin)
+    for entry in whole.env:
+        if isinstance(entry.origin, SiteOrigin):
+            yield f"env.{entry.name} = {quoted(entry.value)}", str(entry.origin)
+
+
+def _escaped(literal: str) -> str:
+    return literal.replace(":", "\\:")
 
 
 def _lines(history: History, traced: Traced, context: Context) -> Iterator[str]:

@@ -15,9 +15,10 @@ from container_engine.launch.environment import apply, for_tasks, without_slurms
 from container_engine.launch.hooks.edits import HookEdits
 from container_engine.plan.imagevars import Resolver
 from container_engine.plan.show import text as as_written
+from container_engine.plan.sitewide import add
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from container_engine.cli.context import Context
     from container_engine.cli.effective import Traced
@@ -30,13 +31,17 @@ def explain_variable(name: str, traced: Traced, context: Context) -> str:
     if not name or "=" in name or "\0" in name:
         raise UserError(f"explain: '{name}' is not a name that a variable can have")
     image = known_image(traced.edf, context, traced.site)
-    entry = next((entry for entry in traced.edf.env if entry.name == name), None)
+    entry = _entry(name, add(traced.edf, traced.offer.wide).env)
     if not without_slurms({name: None}):
         return f"{name}: always from Slurm, which sets it for each task\n" + _ignored(entry)
     said = None if entry is None else _value(entry, image)
     result = _result(name, said, image, traced, context)
     head = f"{name} is not set\n" if result is None else f"{name} = {quoted(result)}\n"
     return head + "".join(f"    {line}\n" for line in _sources(name, traced, said, image, context))
+
+
+def _entry(name: str, entries: Iterable[EnvEntry]) -> EnvEntry | None:
+    return next((entry for entry in entries if entry.name == name), None)
 
 
 def _ignored(entry: EnvEntry | None) -> str:
@@ -62,11 +67,16 @@ def _result(
 def _sources(
     name: str, traced: Traced, said: str | None, image: Image | None, context: Context
 ) -> Iterator[str]:
-    entry = next((entry for entry in traced.edf.env if entry.name == name), None)
+    entry = _entry(name, traced.edf.env)
     if entry is not None and said is not None:
         yield f"EDF: {quoted(said) if said else 'unset'}, {entry.origin}"
     else:
         yield "EDF: says nothing"
+    given = _entry(name, traced.offer.wide.env)
+    if given is not None:
+        # "site: FILE:KEY" is how the origin of such an entry reads
+        where = str(given.origin).removeprefix("site: ")
+        yield f"site: {quoted(_value(given, image))}, {where}"
     yield from _hook(name, traced)
     if image is None:
         yield "image: cannot be read here"

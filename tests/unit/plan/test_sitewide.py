@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.cli.effective import load_effective
+from container_engine.cli.main import main
 from container_engine.cli.messages import of_problems
 from container_engine.cli.prepare import prepare
 from container_engine.plan.model import LaunchPlan
@@ -73,6 +74,26 @@ def test_every_container_gets_what_the_site_gives(site: Site) -> None:
     assert not isinstance(values(plan)["NODE"], str)
     shown = show(plan)
     assert f"# {of_site}:env.PROXY\n" in shown
+
+
+def test_explain_names_the_sites_files(
+    site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.plan("entrypoint = true\n" + SITE, 'mounts = ["/x:/scratch"]\n[env]\nPROXY = "mine"')
+    for name, value in site.user.env.items():
+        monkeypatch.setenv(name, value)
+    words = ["--site", str(site.file), "explain", "e"]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    of_site = f"site: {site.file}"
+    assert f'mounts = "/opt/site/lib:/opt/site/lib:ro"\n    {of_site}:mounts[1]\n' in said
+    assert f'devices = "site.com/gpu=all"\n    {of_site}:devices[0]\n' in said
+    assert f'env.FROM_IMAGE = "${{image:FROM}}"\n    {of_site}:env.FROM_IMAGE\n' in said
+    assert "mounts[0]\n" not in said.replace("devices[0]", "")
+    assert main([*words, "--env", "PROXY"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == 'PROXY = "mine"'
+    assert lines[2] == f'    site: "http://proxy", {site.file}:env.PROXY'
 
 
 def test_the_edf_counts_before_the_site(site: Site) -> None:
