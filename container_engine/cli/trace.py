@@ -6,7 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from container_engine.cli.prepare import site_config
+from container_engine.cli import steps
 from container_engine.errors import UserError
 from container_engine.process import reason
 from container_engine.trace import page, perfetto, record, table
@@ -53,11 +53,10 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def _directory(context: Context) -> str:
-    directory = site_config(context).trace_dir
-    if not directory:
+    directory = steps.trace_directory(context)
+    if directory is None:
         raise UserError("this site writes no traces", "its configuration has an empty trace_dir")
-    home = context.env.get("HOME", "/")
-    return home + directory[1:] if directory.startswith("~/") else directory
+    return directory
 
 
 def _list(directory: str, *, as_json: bool) -> int:

@@ -35,6 +35,8 @@ VERBS = {
     "gc": Verb("gc", "make room in your store"),
     "store": Verb("store", "check or repair your store"),
     "hooks": Verb("hooks", "list, show, check or test the hooks of this site"),
+    "ps": Verb("ps", "list your steps that run in containers"),
+    "exec": Verb("exec", "run one more command in a container that runs"),
     "trace": Verb("trace", "show where a launch spent its time"),
     "doctor": Verb("doctor", "find out whether containers can be had here, and why not"),
     "config": Verb("config", "show or check the site's configuration"),
@@ -47,18 +49,9 @@ _GROUPS = {
         *("pull", "import", "build", "pack", "images", "inspect", "scan", "lock"),
         *("rmi", "gc", "store", "login", "logout"),
     ),
+    "Running steps": ("ps", "exec", "trace"),
     "This host and site": (
-        *(
-            "hooks",
-            "devices",
-            "cdi",
-            "trace",
-            "doctor",
-            "config",
-            "schema",
-            "completion",
-            "version",
-        ),
+        *("hooks", "devices", "cdi", "doctor", "config", "schema", "completion", "version"),
     ),
 }
 _HEAD = """\

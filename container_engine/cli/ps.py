@@ -1,0 +1,40 @@
+"""`ce ps`: which of the user's steps run in containers."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from container_engine.cli import steps
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.cli.context import Context
+
+_HEAD = ("STEP", "NODES", "TIME", "COMMAND", "ENVIRONMENT", "IMAGE")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB", nargs="?", help="only the steps of this job")
+    parser.add_argument("--json", action="store_true", help="for programs")
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    found = [
+        step
+        for step in steps.running(context)
+        if step.traced and arguments.job in (None, step.id.partition(".")[0])
+    ]
+    if arguments.json:
+        print(json.dumps([step._asdict() for step in found], indent=2))
+        return 0
+    rows = [
+        _HEAD,
+        *((s.id, s.nodes, s.elapsed, s.name, s.environment, s.image) for s in found),
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        print("  ".join(cells).rstrip())
+    return 0

@@ -1,0 +1,95 @@
+"""`ce ps` and `ce exec`: what runs in containers, and one more command in one of them."""
+
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.cluster import ALICE, BOB, Cluster, Completed
+from tests.slurm.job import Job, started
+from tests.slurm.polling import until
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+
+@pytest.fixture
+def running(cluster: Cluster, shared: Path) -> Iterator[str]:
+    """The id of a step of two nodes that runs in a container with a mount and a variable."""
+    edf = cluster.edf(
+        f'mounts = ["{shared}:/data"]\nworkdir = "/data"\n[env]\nWORDS = "two words\\n=x"\n'
+    )
+    command = ("sh", "-c", "echo $SLURM_JOB_ID.$SLURM_STEP_ID; sleep 60")
+    with started(cluster, "srun", "-N2", "-n2", f"--environment={edf}", *command) as job:
+        step = job.wait_for_lines(2)[0]
+        _wait_for_trace(cluster, step, job)
+        yield step
+
+
+def _wait_for_trace(cluster: Cluster, step: str, _job: Job) -> None:
+    until("the step in ce ps", lambda: step in ce(cluster, "ps").stdout)
+
+
+def ce(cluster: Cluster, *words: str, user: str = ALICE) -> Completed:
+    return cluster.run([str(cluster.prefix / "bin/ce"), *words], user)
+
+
+def test_ps_lists_a_running_step_with_its_nodes_and_environment(
+    cluster: Cluster, running: str
+) -> None:
+    [step] = json.loads(ce(cluster, "ps", "--json").stdout)
+    assert (step["id"], step["nodes"], step["name"]) == (running, "n[1-2]", "sh")
+    assert step["environment"].endswith(".toml")
+    assert running not in ce(cluster, "ps", user=BOB).stdout
+
+
+def test_exec_has_the_mounts_environment_and_directory_of_the_tasks(
+    cluster: Cluster, running: str, shared: Path
+) -> None:
+    script = "printenv WORDS; pwd; echo $SLURMD_NODENAME; touch /data/made; exit 7"
+    done = ce(cluster, "exec", running, "--", "sh", "-c", script)
+    assert done.stdout == "two words\n=x\n/data\nn1\n"
+    assert done.returncode == 7
+    assert (shared / "made").exists()
+
+
+def test_exec_goes_to_the_node_that_is_asked_for(cluster: Cluster, running: str) -> None:
+    job = running.partition(".")[0]
+    done = ce(cluster, "exec", "-w", "n2", job, "--", "printenv", "SLURMD_NODENAME")
+    assert (done.stdout, done.returncode) == ("n2\n", 0)
+    done = ce(cluster, "exec", "-w", "n3", job, "--", "true")
+    assert done.returncode == 125
+    assert "does not run on n3" in done.stderr
+
+
+def test_exec_sees_what_only_the_container_has(cluster: Cluster, running: str) -> None:
+    done = ce(cluster, "exec", running, "--", "cat", "/etc/os-release")
+    assert "Container Engine demo" in done.stdout
+    done = ce(cluster, "exec", running, "--", "no-such-command")
+    assert done.returncode == 127
+
+
+def test_exec_of_a_step_that_does_not_run_is_refused_in_one_line(cluster: Cluster) -> None:
+    done = ce(cluster, "exec", "999999.0", "--", "true")
+    assert done.returncode == 125
+    assert done.stderr.startswith("ce: error: 999999.0: no such step runs\n")
+
+
+def test_nobody_gets_into_the_container_of_somebody_else(cluster: Cluster, running: str) -> None:
+    done = ce(cluster, "exec", running, "--", "true", user=BOB)
+    assert done.returncode == 125
+    here = ("exec", "--here", "--node=n1", running, "--", "true")
+    done = ce(cluster, *here, user=BOB)
+    assert done.returncode == 125
+    assert "no task of step" in done.stderr
+
+
+def test_what_exec_started_ends_with_the_step(cluster: Cluster, running: str) -> None:
+    job = running.partition(".")[0]
+    words = shlex.join(["sh", "-c", "echo in; sleep 1000"])
+    argv = f"exec {cluster.prefix}/bin/ce exec {running} -- {words}"
+    with started(cluster, "sh", "-c", argv) as inside:
+        assert inside.wait_for_lines(1) == ["in"]
+        cluster.run(["scancel", job])
+        assert inside.wait().returncode != 0
