@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import tempfile
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from container_engine.doctor.finding import Finding, failed, ok, warning
@@ -43,7 +44,10 @@ _SUBMIT = (
 
 def look(env: Mapping[str, str], path: str = PATH) -> Iterator[Finding]:
     """What a compute node must have."""
-    yield from (_check(program, {**env, "PATH": path}, failed) for program in _NODE)
+    with tempfile.TemporaryDirectory(prefix="ce-doctor-") as runtime:
+        # a session has one of its own; without any, crun does not even tell its version
+        own = {**env, "PATH": path, "XDG_RUNTIME_DIR": runtime}
+        yield from (_check(program, own, failed) for program in _NODE)
 
 
 def look_for_imports(env: Mapping[str, str], path: str = PATH) -> Iterator[Finding]:
