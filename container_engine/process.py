@@ -171,6 +171,17 @@ def reading(
 
 
 @contextlib.contextmanager
+def kept(argv: Sequence[str], env: Mapping[str, str], timeout_s: float, fd: int) -> Iterator[None]:
+    """Runs a program that inherits the descriptor `fd`; it is ended with the body."""
+    with (
+        contextlib.suppress(CommandError),
+        _child(argv, env, timeout_s, stdin=_NOTHING, stdout=_NOTHING, inherited=(fd,)) as child,
+    ):
+        yield
+        child.kill()
+
+
+@contextlib.contextmanager
 def _child(
     argv: Sequence[str],
     env: Mapping[str, str],
@@ -178,6 +189,7 @@ def _child(
     stdin: IO[bytes] | int,
     stdout: int,
     stderr: int | None = None,
+    inherited: Sequence[int] = (),
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A running program, killed after `timeout_s` seconds or when the body raises."""
     import subprocess
@@ -194,7 +206,12 @@ def _child(
     with tempfile.TemporaryFile() as said:
         try:
             child = subprocess.Popen(
-                argv, env=env, stdin=stdin, stdout=stdout, stderr=stderr or said
+                argv,
+                env=env,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr or said,
+                pass_fds=inherited,
             )
         except OSError as error:
             raise _not_started(argv, error) from None

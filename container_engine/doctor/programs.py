@@ -36,6 +36,7 @@ _NODE = (
 )
 _SUBMIT = (
     _Program("skopeo", "skopeo", (1, 9)),
+    _Program("tar2sqfs", "squashfs-tools-ng", (1, 0)),
     _Program("mksquashfs", "squashfs-tools", (4, 5), ("-version",)),
     _Program("unsquashfs", "squashfs-tools", (4, 5), ("-version",)),
     _Program("zstd", "zstd", (1, 4)),

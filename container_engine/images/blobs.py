@@ -8,96 +8,123 @@ import hashlib
 import os
 import threading
 import zlib
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from container_engine import process
 from container_engine.errors import UserError
+from container_engine.images.pieces import Ahead, Stream
+
+_InflateError: type[Exception]
+try:
+    # twice as quick as zlib; not made for every kind of processor
+    from isal.isal_zlib import IsalError, decompressobj
+
+    _InflateError = IsalError  # type: ignore[assignment]  # its stub takes the class for an object
+except ImportError:
+    _InflateError, decompressobj = zlib.error, zlib.decompressobj  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _ANY_GZIP = 31  # zlib's number for a gzip header and the largest window
-_PIECE = 1 << 18
+_PIECE = 1 << 16  # what it becomes stays in the processor's cache
 _BUFFER = 1 << 20
 _TIMEOUT_S = 24 * 3600  # the import as a whole has the true limit
 
 
+class Reading(Protocol):
+    """A layer file that is open. A read may wait for the bytes; `wake` ends that, with b""."""
+
+    def read(self, size: int, /) -> bytes: ...
+    def wake(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Layer(Protocol):
+    """A layer file, which may still arrive. `path` is where it lies in the end."""
+
+    @property
+    def path(self) -> str: ...
+    def open(self) -> Reading: ...
+    def whole(self) -> str:
+        """The path, once all of the file is there."""
+        ...
+
+
+class LayerFile:
+    """A layer that is there."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def open(self) -> Reading:
+        return _FileReading(self.path)
+
+    def whole(self) -> str:
+        return self.path
+
+
+class _FileReading:
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - `close` closes it
+        self.read, self.close = self._file.read, self._file.close
+
+    def wake(self) -> None:
+        pass
+
+
 @contextlib.contextmanager
-def plain(path: str, env: Mapping[str, str], on_read: Callable[[int], None]) -> Iterator[IO[bytes]]:
-    """The uncompressed content of the layer file `path`; `on_read` hears of each piece's size.
+def plain(layer: Layer, env: Mapping[str, str], on_read: Callable[[int], None]) -> Iterator[Stream]:
+    """The uncompressed content of the layer; `on_read` hears of each piece's size.
 
     `env` is the environment for zstd. When the body ends, the rest is read, so that damage behind
     it is found as well. Raises UserError for damage.
     """
-    with open(path, "rb", buffering=0) as blob:
-        magic = os.pread(blob.fileno(), 4, 0)
+    with contextlib.closing(layer.open()) as reading:
         try:
-            with _decompressed(blob, magic, env, on_read) as stream:
+            magic = reading.read(_PIECE)
+            pieces = _pieces(reading, magic, on_read)
+            with _decompressed(pieces, magic, env, reading.wake) as made:
+                stream = Stream(made)
                 yield stream
-                while stream.read(_BUFFER):
-                    pass
-        except (zlib.error, EOFError, process.CommandError) as error:
-            raise UserError(f"layer {path}: damaged: {error}") from None
+                stream.drain()
+        except (_InflateError, EOFError, process.CommandError) as error:
+            raise UserError(f"layer {layer.path}: damaged: {error}") from None
 
 
-def _decompressed(
-    blob: IO[bytes], magic: bytes, env: Mapping[str, str], on_read: Callable[[int], None]
-) -> contextlib.AbstractContextManager[IO[bytes]]:
-    if magic.startswith(_GZIP):
-        return _from_thread(lambda out: _inflate(blob, out, on_read))
-    if magic == _ZSTD:
-        return _by_zstd(blob, env, on_read)
-    return _from_thread(lambda out: _pass_on(blob, out, on_read))
-
-
-@contextlib.contextmanager
-def _by_zstd(
-    blob: IO[bytes], env: Mapping[str, str], on_read: Callable[[int], None]
-) -> Iterator[IO[bytes]]:
-    with (
-        _from_thread(lambda out: _pass_on(blob, out, on_read)) as compressed,
-        process.reading(["zstd", "-dcq"], env, _TIMEOUT_S, compressed) as stream,
-    ):
-        yield stream
-
-
-@contextlib.contextmanager
-def _from_thread(produce: Callable[[int], None]) -> Iterator[IO[bytes]]:
-    """What `produce` writes to a descriptor, in a thread, which keeps Python little."""
-    end, start = os.pipe2(os.O_CLOEXEC)
-    with contextlib.suppress(OSError):  # users have a limit for this, and it is only quicker
-        fcntl.fcntl(start, fcntl.F_SETPIPE_SZ, _BUFFER)
-    failed: list[Exception] = []
-
-    def run() -> None:
-        try:
-            produce(start)
-        except BrokenPipeError:
-            pass  # the reader has given up and says why
-        except Exception as error:  # noqa: BLE001 - raised again where somebody reads
-            failed.append(error)
-        finally:
-            os.close(start)
-
-    thread = threading.Thread(target=run, daemon=True)
-    with open(end, "rb", buffering=_BUFFER) as stream:
-        thread.start()
-        yield stream
-    thread.join()
-    if failed:
-        raise failed[0]
-
-
-def _inflate(blob: IO[bytes], out: int, on_read: Callable[[int], None]) -> None:
-    """A gzip file may have several members, as parallel compressors write them."""
-    inflater = zlib.decompressobj(_ANY_GZIP)
-    while data := blob.read(_PIECE):
+def _pieces(reading: Reading, first: bytes, on_read: Callable[[int], None]) -> Iterator[bytes]:
+    data = first
+    while data:
         on_read(len(data))
+        yield data
+        data = reading.read(_PIECE)
+
+
+@contextlib.contextmanager
+def _decompressed(
+    pieces: Iterator[bytes], magic: bytes, env: Mapping[str, str], wake: Callable[[], None]
+) -> Iterator[Iterator[bytes]]:
+    if magic.startswith(_ZSTD):
+        with _by_zstd(pieces, env, wake) as made:
+            yield made
+        return
+    ahead = Ahead(_inflated(pieces) if magic.startswith(_GZIP) else pieces, wake)
+    try:
+        yield iter(ahead)
+    finally:
+        ahead.close()
+
+
+def _inflated(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """A gzip file may have several members, as parallel compressors write them."""
+    inflater = decompressobj(_ANY_GZIP)
+    for piece in pieces:
+        data = piece
         while data:
             if inflater.eof:
-                inflater = zlib.decompressobj(_ANY_GZIP)
-            _write(out, inflater.decompress(data))
+                inflater = decompressobj(_ANY_GZIP)
+            yield inflater.decompress(data)
             data = inflater.unused_data
             if data and not data.strip(b"\0"):
                 break  # padding
@@ -105,16 +132,43 @@ def _inflate(blob: IO[bytes], out: int, on_read: Callable[[int], None]) -> None:
         raise EOFError("it ends too early")
 
 
-def _pass_on(blob: IO[bytes], out: int, on_read: Callable[[int], None]) -> None:
-    while data := blob.read(_PIECE):
-        on_read(len(data))
-        _write(out, data)
+@contextlib.contextmanager
+def _by_zstd(
+    pieces: Iterator[bytes], env: Mapping[str, str], wake: Callable[[], None]
+) -> Iterator[Iterator[bytes]]:
+    """zstd reads from a pipe that a thread fills."""
+    end, start = os.pipe2(os.O_CLOEXEC)
+    widen(end)
+    failed: list[Exception] = []
+
+    def run() -> None:
+        try:
+            with open(start, "wb", buffering=0) as out:
+                out.writelines(pieces)
+        except BrokenPipeError:
+            pass  # zstd says why it ended
+        except Exception as error:  # noqa: BLE001 - raised again where somebody reads
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    with open(end, "rb", buffering=0) as compressed:
+        thread.start()
+        try:
+            with process.reading(["zstd", "-dcq"], env, _TIMEOUT_S, compressed) as stream:
+                widen(stream.fileno())
+                yield iter(lambda: os.read(stream.fileno(), _BUFFER), b"")
+        finally:
+            compressed.close()
+            wake()
+            thread.join()
+            if failed:
+                raise failed[0]
 
 
-def _write(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
+def widen(pipe: int) -> None:
+    """Lets a pipe hold more, which is only quicker: users have a limit for it."""
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _BUFFER)
 
 
 class Verification:

@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from container_engine.errors import CeError, UserError
@@ -15,6 +16,7 @@ from container_engine.images import blobs, config
 from container_engine.images.files import fresh_directory, publish
 from container_engine.images.inventory import MANIFEST_SUFFIX, SUM_SUFFIX
 from container_engine.images.lease import held
+from container_engine.images.making import Maker, Place
 from container_engine.images.packing import Packer
 from container_engine.images.policy import NO_RULES
 from container_engine.images.registry import Skopeo
@@ -76,7 +78,7 @@ class Importer:
         self._rules = rules
         policy = rules.policy.signature_policy
         self._skopeo = Skopeo(env, limits.look_up_s, limits.import_s, policy)
-        self._packer = Packer(env, limits.import_s)
+        self._maker = Maker(self._skopeo, Packer(env, limits.import_s))
 
     def say(self, message: str) -> None:
         self._listener.say(message)
@@ -188,28 +190,15 @@ class Importer:
         """Leaves `work`/image, complete and checked."""
         began, name = time.monotonic(), image.name
 
-        def far(doing: str, done: int, total: int) -> None:
+        def far(doing: str, done: int) -> None:
             if lease is not None:
-                lease.progress = f"{doing} {100 * done // max(total, 1)} %"
-            self._listener.far(name, doing, done, total)
+                lease.progress = f"{doing} {100 * done // max(remote.size, 1)} %"
+            self._listener.far(name, doing, done, remote.size)
 
-        fetched = self._skopeo.copy(
-            image, remote, work, layers, lambda done: far("downloading", done, remote.size)
-        )
-        if fetched.architecture != arch:
-            raise UserError(f"'{name}': made for {fetched.architecture}, wanted is {arch}")
-        for path in fetched.layers:
-            os.utime(path)  # for those who tidy up: it is in use
-        done = 0
-
-        def on_read(size: int) -> None:
-            nonlocal done
-            done += size
-            far("packing", done, fetched.size)
-
-        made = self._packer.pack(fetched.layers, os.path.join(work, "image"), on_read)
-        took = time.monotonic() - began
-        self._listener.say(f"{name}: imported, {size_text(made.bytes_used)} in {took:.1f} s")
+        place = Place(work, layers, os.path.join(work, "image"))
+        fetched = self._maker.make(image, remote, arch, place, far)
+        size, took = os.path.getsize(place.made), time.monotonic() - began
+        self._listener.say(f"{name}: imported, {size_text(size)} in {took:.1f} s")
         return fetched
 
 
@@ -219,12 +208,13 @@ def install(made: str, configuration: bytes, path: str, manifest: bytes | None =
     The configuration first: an image is never there without it. Raises OSError.
     """
     publish(config.beside(path), configuration)
-    with open(made, "rb") as file:
-        os.fsync(file.fileno())
-    if manifest is not None:
-        publish(path + MANIFEST_SUFFIX, manifest)
+    with open(made, "rb") as file, ThreadPoolExecutor(1) as beside:
         # so that damage can be told from content: SquashFS has no checksums
-        publish(path + SUM_SUFFIX, f"{blobs.sha256(made)}\n".encode())
+        digest = None if manifest is None else beside.submit(blobs.sha256, made)
+        os.fsync(file.fileno())
+    if manifest is not None and digest is not None:
+        publish(path + MANIFEST_SUFFIX, manifest)
+        publish(path + SUM_SUFFIX, f"{digest.result()}\n".encode())
     os.replace(made, path)
 
 
@@ -254,7 +244,7 @@ def _check_space(store: Store, remote: Remote) -> None:
     """Before anything is downloaded, as far as the sizes are known."""
     there = sum(
         os.path.getsize(path)
-        for path in (os.path.join(store.blobs, "sha256", name) for name in remote.blobs)
+        for path in (os.path.join(store.blobs, "sha256", blob.name) for blob in remote.blobs)
         if os.path.exists(path)
     )
     wanted = int(remote.size * (1 + _SPARE)) - there

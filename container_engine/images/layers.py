@@ -1,14 +1,15 @@
 """The layers of an image as one tar stream, without unpacking any of them to disk.
 
 Each layer is read twice: once to learn what is visible in the end, once for the contents. Owners
-become root, device nodes and extended attributes are left out: neither means anything in a
-container whose only user is the one who started it.
+become root, device nodes and extended attributes that only root may set are left out: neither means
+anything in a container whose only user is the one who started it.
 """
 
 from __future__ import annotations
 
 import gzip
 import os
+import shutil
 import tarfile
 import zlib
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from typing import IO, TYPE_CHECKING
 
 from container_engine import process
 from container_engine.errors import UserError
+from container_engine.images import tarstream
+from container_engine.images.tarstream import Entry
 from container_engine.images.tree import Tree
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from container_engine.images.tree import Paths, Visible
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_MODE, _BLOCK, _PIECE = 0o7777, 512, 1 << 20
 _LAYER_TIMEOUT_S = 24 * 3600  # the import as a whole has the true limit
 _DAMAGED = (tarfile.TarError, zlib.error, gzip.BadGzipFile, EOFError)
 
@@ -34,14 +38,13 @@ def write_merged(layers: Sequence[str], out: IO[bytes], env: Mapping[str, str]) 
     `env` is the environment for zstd. Raises UserError for a layer that is damaged.
     """
     visible = _visible(layers, env)
-    with tarfile.open(
-        fileobj=out, mode="w|", format=tarfile.GNU_FORMAT, encoding="utf-8", bufsize=1 << 20
-    ) as archive:
-        for path, directory in visible.directories:
-            archive.addfile(_directory(path, directory.mode, directory.mtime))
-        for layer, contents in zip(layers, visible.contents, strict=True):
-            if contents:
-                _copy(layer, contents, archive, env)
+    for path, directory in visible.directories:
+        entry = Entry(_bytes(path), tarstream.DIRECTORY, directory.mode, directory.mtime, 0, b"")
+        out.write(tarstream.header(entry._replace(xattrs=directory.xattrs)))
+    for layer, contents in zip(layers, visible.contents, strict=True):
+        if contents:
+            _copy(layer, contents, out, env)
+    out.write(tarstream.END)
 
 
 def _visible(layers: Sequence[str], env: Mapping[str, str]) -> Visible:
@@ -56,7 +59,7 @@ def _visible(layers: Sequence[str], env: Mapping[str, str]) -> Visible:
 
 def _add(tree: Tree, index: int, member: tarfile.TarInfo) -> None:
     if member.isdir():
-        tree.add_directory(member.name, member.mode, member.mtime)
+        tree.add_directory(member.name, member.mode & _MODE, _time(member), _xattrs(member))
     elif member.islnk():
         tree.add_hard_link(member.name, member.linkname)
     elif member.issym():
@@ -65,39 +68,46 @@ def _add(tree: Tree, index: int, member: tarfile.TarInfo) -> None:
         tree.add_content(member.name, index)
 
 
-def _copy(layer: str, contents: Paths, out: tarfile.TarFile, env: Mapping[str, str]) -> None:
+def _copy(layer: str, contents: Paths, out: IO[bytes], env: Mapping[str, str]) -> None:
     """Writes the visible members of one layer."""
     with _members(layer, env) as (archive, members):
         for index, member in enumerate(members):
             paths = contents.get(index)
             if not paths:
                 continue
+            entry = _entry(paths[0], member)
+            out.write(tarstream.header(entry))
             content = archive.extractfile(member) if member.isreg() else None
-            out.addfile(_plain(paths[0], member), content)
+            if content is not None:
+                shutil.copyfileobj(content, out, _PIECE)
+                out.write(bytes(-member.size % _BLOCK))
             for other in paths[1:]:
-                out.addfile(_link(other, paths[0]))
+                shared = Entry(_bytes(other), tarstream.HARD_LINK, 0, 0, 0, entry.name)
+                out.write(tarstream.header(shared))
 
 
-def _directory(path: str, mode: int, mtime: float) -> tarfile.TarInfo:
-    info = tarfile.TarInfo(path)
-    info.type, info.mode, info.mtime = tarfile.DIRTYPE, mode, int(mtime)
-    return info
+def _entry(path: str, member: tarfile.TarInfo) -> Entry:
+    kind = tarstream.FILE if member.isreg() else member.type
+    size = member.size if member.isreg() else 0  # a sparse file is read with its holes
+    link = _bytes(member.linkname) if member.issym() else b""
+    mode = member.mode & _MODE
+    return Entry(_bytes(path), kind, mode, _time(member), size, link, _xattrs(member))
 
 
-def _link(path: str, target: str) -> tarfile.TarInfo:
-    info = tarfile.TarInfo(path)
-    info.type, info.linkname = tarfile.LNKTYPE, target
-    return info
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
-def _plain(path: str, member: tarfile.TarInfo) -> tarfile.TarInfo:
-    info = tarfile.TarInfo(path)
-    info.mode, info.mtime = member.mode, int(member.mtime)
-    if member.isreg():
-        info.size = member.size  # a sparse file is read with its holes
-    else:
-        info.type, info.linkname = member.type, member.linkname
-    return info
+def _time(member: tarfile.TarInfo) -> int:
+    return min(max(int(member.mtime), 0), tarstream.MAX_TIME)
+
+
+def _xattrs(member: tarfile.TarInfo) -> tarstream.Xattrs:
+    if not member.pax_headers:
+        return ()
+    return tarstream.kept_xattrs(
+        {_bytes(key): _bytes(value) for key, value in member.pax_headers.items()}
+    )
 
 
 @contextmanager
@@ -109,7 +119,9 @@ def _members(
         magic = os.pread(blob.fileno(), 4, 0)  # the position stays, a child may inherit it
         try:
             with _plain_stream(blob, magic, env) as stream:
-                archive = tarfile.open(fileobj=stream, mode="r|", bufsize=1 << 20)  # noqa: SIM115
+                archive = tarfile.open(  # noqa: SIM115
+                    fileobj=stream, mode="r|", bufsize=1 << 20, encoding="utf-8"
+                )
                 yield archive, _each(archive)
                 while stream.read(1 << 20):
                     pass  # so that a decompressor comes to its end and can say what it found

@@ -7,7 +7,7 @@ cannot be followed that way UnusualError is raised: `layers.py` takes two passes
 
 from __future__ import annotations
 
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from container_engine.errors import UserError
 from container_engine.images import tarstream
@@ -24,7 +24,7 @@ _CONTENT, _MADE, _STATED = 1, 2, 3  # a file or link; a directory only meant, or
 class Merger:
     """Takes the layers, highest first, and writes what is visible to `out`."""
 
-    def __init__(self, out: IO[bytes]) -> None:
+    def __init__(self, out: tarstream.Out) -> None:
         self._out = out
         self._kinds: dict[bytes, int] = {}  # what all layers so far have
         self._hidden: set[bytes] = set()  # paths that no lower layer may bring
@@ -51,7 +51,7 @@ class Merger:
 class _Layer:
     def __init__(
         self,
-        out: IO[bytes],
+        out: tarstream.Out,
         kinds: dict[bytes, int],
         hidden: set[bytes],
         emptied: set[bytes],
@@ -131,6 +131,8 @@ class _Layer:
         )
         if not is_visible:
             self._buried.add(path)
+            if self._kinds.get(path) in {_MADE, _STATED}:
+                self.empties.add(path)  # a higher layer's directory takes this file's place
             return
         if entry.kind == tarstream.HARD_LINK and target not in self._passed:
             raise UnusualError  # to a file that is hidden or in a lower layer
@@ -201,7 +203,7 @@ class _Layer:
         return UserError(f"layer {self._number}: {what}")
 
 
-def merge(layers: Iterable[tuple[int, tarstream.Reader]], out: IO[bytes]) -> None:
+def merge(layers: Iterable[tuple[int, tarstream.Reader]], out: tarstream.Out) -> None:
     """Writes what the layers make together; each comes with its number, the highest first."""
     merger = Merger(out)
     for number, reader in layers:

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from typing import IO, TYPE_CHECKING
 
 from container_engine import process
 from container_engine.errors import CeError, UserError
-from container_engine.images import blobs, layers, onepass, squashfs, tarstream
+from container_engine.images import blobs, layers, onepass, pieces, squashfs, tarstream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-# Level 3 made 477 MB of a Debian system with 1.3 GB in 8 s; level 15, the default, 421 MB in 90 s.
-# mksquashfs, because sqfstar 4.5 fails to parse a compression level.
-_SETTINGS = ["-quiet", "-no-progress", "-no-xattrs", "-comp", "zstd", "-Xcompression-level", "3"]
+# Of a Debian system with 1.3 GB, level 2 made 415 MB in 4.9 s of processor time, level 3 406 MB in
+# 6.1 s, level 6 382 MB in 13 s. Blocks beyond 128 KiB cost whoever reads here and there.
+_LEVEL = "2"
 # its queues take a quarter of the memory otherwise; this costs no time
+_SETTINGS = ["-quiet", "-no-progress", "-comp", "zstd", "-Xcompression-level", _LEVEL]
 _SETTINGS += ["-mem", "160M"]
 # all files are root's, which in a container is the user
 _OWNER = ["-all-root", "-root-mode", "0755"]
 # of a directory: a file that cannot be read is an error instead of an empty file, and what has not
 # changed gives the same image again
-_OF_DIRECTORY = ["-exit-on-error", "-mkfs-time", "0", "-no-exports"]
-_BUFFER = 1 << 20
+_OF_DIRECTORY = ["-exit-on-error", "-mkfs-time", "0", "-no-exports", "-no-xattrs"]
+# The archive has only root's files. tar2sqfs takes a quarter less time of the processors than
+# mksquashfs and a sixth of the memory, and gives the same image for the same archive.
+_TAR2SQFS = ["tar2sqfs", "--quiet", "--no-skip", "--compressor", "zstd", "--comp-extra"]
+_TAR2SQFS += [f"level={_LEVEL}"]
+# mksquashfs, because sqfstar 4.5 fails to parse a compression level
+_MKSQUASHFS = ["mksquashfs", "-", "-tar", "-noappend", *_SETTINGS, *_OWNER, "-mkfs-time", "0"]
+_MAX_JOBS, _BLOCKS_PER_JOB = 16, 8  # with 128 KiB each, waiting to be compressed
 
 
 class Packer:
@@ -32,15 +41,16 @@ class Packer:
         self._timeout_s = timeout_s
 
     def pack(
-        self, files: Sequence[str], target: str, on_read: Callable[[int], None]
+        self, stack: Sequence[blobs.Layer], target: str, on_read: Callable[[int], None]
     ) -> squashfs.Superblock:
-        """Makes `target` of layer files, the lowest first. `on_read` hears of each piece read."""
-        check = blobs.Verification(files)
+        """Makes `target` of layers, the lowest first. `on_read` hears of each piece read."""
+        check = blobs.Verification([one.path for one in stack if isinstance(one, blobs.LayerFile)])
         try:
             try:
-                self._feed(target, lambda out: self._merge(files, out, on_read))
+                self._feed(target, lambda out: self._merge(stack, out, on_read))
             except tarstream.UnusualError:
-                self._feed(target, lambda out: layers.write_merged(files, out, self._env))
+                paths = [layer.whole() for layer in stack]
+                self._feed(target, lambda out: layers.write_merged(paths, out, self._env))
         except CeError:
             check.finish()  # a layer that is not what it should be explains all else
             raise
@@ -62,23 +72,32 @@ class Packer:
         return squashfs.check(target)
 
     def _feed(self, target: str, write: Callable[[IO[bytes]], None]) -> None:
-        argv = ["mksquashfs", "-", target, "-noappend", "-tar", *_SETTINGS, *_OWNER]
-        process.feed(argv, self._env, self._timeout_s, write)
+        process.feed(self._of_archive(target), self._env, self._timeout_s, write)
 
-    def _merge(self, files: Sequence[str], out: IO[bytes], on_read: Callable[[int], None]) -> None:
-        with open(out.fileno(), "wb", buffering=_BUFFER, closefd=False) as wide:
-            merger = onepass.Merger(wide)
-            for number, path in reversed(list(enumerate(files))):
-                with blobs.plain(path, self._env, on_read) as stream:
-                    _add(merger, number, path, stream)
-            merger.finish()
+    def _of_archive(self, target: str) -> list[str]:
+        if shutil.which("tar2sqfs", path=self._env.get("PATH")) is None:
+            return [*_MKSQUASHFS[:2], target, *_MKSQUASHFS[2:]]
+        jobs = min(len(os.sched_getaffinity(0)), _MAX_JOBS)
+        queue = ["--num-jobs", str(jobs), "--queue-backlog", str(_BLOCKS_PER_JOB * jobs)]
+        return [*_TAR2SQFS, *queue, "--force", target]
+
+    def _merge(
+        self, stack: Sequence[blobs.Layer], out: IO[bytes], on_read: Callable[[int], None]
+    ) -> None:
+        blobs.widen(out.fileno())
+        gather = pieces.Gather(out.fileno())
+        merger = onepass.Merger(gather)
+        for number, layer in reversed(list(enumerate(stack))):
+            with blobs.plain(layer, self._env, on_read) as stream:
+                _add(merger, number, layer.path, stream)
+        merger.finish()
+        gather.flush()
 
 
-def _add(merger: onepass.Merger, number: int, path: str, stream: IO[bytes]) -> None:
+def _add(merger: onepass.Merger, number: int, path: str, stream: pieces.Stream) -> None:
     try:
         merger.add_layer(tarstream.Reader(stream), number)
     except (tarstream.DamagedError, ValueError) as error:
         # what the decompressor has to say of a damaged layer is nearer to the cause
-        while stream.read(_BUFFER):
-            pass
+        stream.drain()
         raise UserError(f"layer {path}: damaged: {error}") from None

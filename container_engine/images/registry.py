@@ -21,20 +21,27 @@ if TYPE_CHECKING:
 
 _FATAL = re.compile(r'level=fatal msg="(.*)"')
 _RETRIES = "3"
-_STALLED_S = 120
+
+
+class Wanted(NamedTuple):
+    """A blob, by its digest in hexadecimal."""
+
+    name: str
+    size: int
 
 
 class Remote(NamedTuple):
     """One image as its registry has it. `source` names it for skopeo; `size` is of the layers.
 
-    `manifest` is what `digest` is the digest of.
+    `manifest` is what `digest` is the digest of. `blobs` are the layers, the lowest first.
     """
 
     digest: str
     source: str
     size: int
-    blobs: tuple[str, ...]
+    blobs: tuple[Wanted, ...]
     manifest: bytes
+    config: Wanted | None = None
 
 
 class Fetched(NamedTuple):
@@ -98,8 +105,10 @@ class Skopeo(NamedTuple):
         digest = f"sha256:{hashlib.sha256(text).hexdigest()}"
         if isinstance(image, RegistryImage):
             source = image.at(digest)
-        names = tuple(_hex(layer.digest) for layer in document.layers)
-        return Remote(digest, source, sum(layer.size for layer in document.layers), names, text)
+        layers = tuple(Wanted(_hex(layer.digest), layer.size) for layer in document.layers)
+        described = document.config
+        config = None if described is None else Wanted(_hex(described.digest), described.size)
+        return Remote(digest, source, sum(one.size for one in layers), layers, text, config)
 
     def platforms(self, image: RegistryImage, archs: Sequence[str]) -> dict[str, Remote]:
         """What the name stands for now on those of the architectures that it is made for.
@@ -137,7 +146,7 @@ class Skopeo(NamedTuple):
             _RETRIES,
         ]
         argv += ["--dest-shared-blob-dir", blobs, remote.source, f"oci:{layout}:image"]
-        watch = _Arrival(layout, os.path.join(blobs, "sha256"), remote, on_bytes)
+        watch = _Arrival(layout, os.path.join(blobs, "sha256"), remote, on_bytes, self.look_up_s)
         try:
             process.watched(argv, self.env, self.copy_s, watch.look)
         except process.CommandError as error:
@@ -161,10 +170,15 @@ class _Arrival:
     """Sees blobs grow; gives up on a registry that sends nothing any more."""
 
     def __init__(
-        self, layout: str, blobs: str, remote: Remote, on_bytes: Callable[[int], None]
+        self,
+        layout: str,
+        blobs: str,
+        remote: Remote,
+        on_bytes: Callable[[int], None],
+        silence_s: float,
     ) -> None:
-        self._layout, self._on_bytes = layout, on_bytes
-        self._paths = [os.path.join(blobs, name) for name in remote.blobs]
+        self._layout, self._on_bytes, self._silence_s = layout, on_bytes, silence_s
+        self._paths = [os.path.join(blobs, blob.name) for blob in remote.blobs]
         self._last, self._since = -1, time.monotonic()
 
     def look(self) -> None:
@@ -172,8 +186,8 @@ class _Arrival:
         if size != self._last:
             self._last, self._since = size, time.monotonic()
             self._on_bytes(size)
-        elif time.monotonic() - self._since > _STALLED_S:
-            raise SiteError(f"the registry has sent nothing for {_STALLED_S} s")
+        elif time.monotonic() - self._since > self._silence_s:
+            raise SiteError(f"the registry has sent nothing for {self._silence_s:g} s")
 
     def _drafts(self) -> int:
         try:
@@ -209,12 +223,17 @@ def _read(image: Imported, layout: str, blobs: str) -> Fetched:
     if manifest.config is None:
         raise UserError(f"'{image.name}': an artifact, not an image")
     config = _blob(blobs, manifest.config)
+    architecture = architecture_of(image, config)
+    layers = tuple(os.path.join(blobs, "sha256", _hex(one.digest)) for one in manifest.layers)
+    return Fetched(architecture, config, layers, sum(one.size for one in manifest.layers))
+
+
+def architecture_of(image: Imported, config: bytes) -> str:
+    """What an image's configuration says. Raises UserError."""
     try:
-        platform = _Platform.model_validate_json(config)
+        return _Platform.model_validate_json(config).architecture
     except ValidationError:
         raise UserError(f"'{image.name}': an artifact, not an image") from None
-    layers = tuple(os.path.join(blobs, "sha256", _hex(one.digest)) for one in manifest.layers)
-    return Fetched(platform.architecture, config, layers, sum(one.size for one in manifest.layers))
 
 
 def _blob(blobs: str, blob: _Blob) -> bytes:

@@ -6,24 +6,36 @@ files, headers of other vendors) raises UnusualError: `layers.py` reads such arc
 
 from __future__ import annotations
 
-import struct
-from typing import IO, TYPE_CHECKING, NamedTuple
+import zlib
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from container_engine.images.pieces import Stream
+
 FILE, HARD_LINK, SYMLINK, DIRECTORY, FIFO = b"0", b"1", b"2", b"5", b"6"
 _DEVICES = (b"3", b"4")
 _LONG_NAME, _LONG_LINK, _PAX, _PAX_GLOBAL = b"L", b"K", b"x", b"g"
-_BLOCK, _PIECE = 512, 1 << 20
+_EXTENSIONS = frozenset((_LONG_NAME, _LONG_LINK, _PAX, _PAX_GLOBAL))
+_BLOCK = 512
 _ZEROS = bytes(_BLOCK)
 _MAX_EXTENSION = 1 << 20  # bytes of a name or of pax records
 _NAME_LENGTH = 100
-_OCTAL_SIZE, _MAX_TIME = 1 << 33, (1 << 32) - 1
-# name mode uid gid size mtime checksum type link magic uname gname major minor prefix
-_HEADER = struct.Struct("<100s8s8s8s12s12s8sc100s8s32s32s8s8s155s12x")
+_OCTAL_SIZE, MAX_TIME = 1 << 33, (1 << 32) - 1
 _GNU, _USTAR = b"ustar  \0", b"ustar\0"
-_CHECKSUM_AT = slice(148, 156)
+_CHECKSUM = slice(148, 156)
+# adler32 has, in its lower half, one more than the sum of the bytes modulo this
+_ADLER_BASE, _LOWER_HALF = 65521, 0xFFFF
+
+_XATTR = b"SCHILY.xattr."
+_KEPT = b"user."
+# overlay file systems made by users take these as their own orders
+_NOT_KEPT = b"user.overlay."
+
+
+Xattrs: TypeAlias = tuple[tuple[bytes, bytes], ...]
+_NONE: Xattrs = ()
 
 
 class UnusualError(Exception):
@@ -34,8 +46,17 @@ class DamagedError(Exception):
     """Not a tar archive, or not all of it."""
 
 
+class Out(Protocol):
+    """Where an archive is written to."""
+
+    def write(self, piece: bytes | memoryview, /) -> object: ...
+
+
 class Entry(NamedTuple):
-    """`name` and `link` as the archive has them. Times in whole seconds."""
+    """`name` and `link` as the archive has them. Times in whole seconds.
+
+    Of extended attributes only those that users may set.
+    """
 
     name: bytes
     kind: bytes
@@ -43,13 +64,14 @@ class Entry(NamedTuple):
     mtime: int
     size: int
     link: bytes
+    xattrs: Xattrs = ()
 
 
 class Reader:
     """The entries of an archive. The content of one must be read before the next is asked for,
     with `copy`, or it is skipped. Devices are left out."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._left = 0  # bytes up to the next header
         self._content = 0
@@ -58,39 +80,46 @@ class Reader:
         extended: dict[bytes, bytes] = {}
         while True:
             self._skip()
-            block = self._exactly(_BLOCK, at_end=True)
+            block = self._stream.take(_BLOCK)
             if not block or block == _ZEROS:
                 return
+            if len(block) < _BLOCK:
+                raise _cut_short()
             kind, entry = _parse(block, extended)
             self._content = entry.size
             self._left = -(-entry.size // _BLOCK) * _BLOCK
-            if kind in {_LONG_NAME, _LONG_LINK, _PAX, _PAX_GLOBAL}:
+            if kind in _EXTENSIONS:
                 self._extend(extended, kind)
                 continue
-            extended = {}
+            if extended:
+                extended = {}
             if kind not in _DEVICES:
                 yield entry
 
-    def copy(self, out: IO[bytes]) -> None:
+    def copy(self, out: Out) -> None:
         """Writes the content of the last entry, padded as a tar archive has it."""
         while self._left:
-            piece = self._exactly(min(self._left, _PIECE))
+            piece = self._stream.some(self._left)
+            if not piece:
+                raise _cut_short()
             self._left -= len(piece)
             out.write(piece)
 
     def _extend(self, extended: dict[bytes, bytes], kind: bytes) -> None:
         if self._content > _MAX_EXTENSION:
             raise UnusualError
-        text = self._exactly(self._left)[: self._content]
-        self._left = 0
+        text = self._stream.take(self._left)
+        if len(text) < self._left:
+            raise _cut_short()
+        text, self._left = text[: self._content], 0
         if kind == _LONG_NAME:
             extended[b"path"] = text.rstrip(b"\0")
         elif kind == _LONG_LINK:
             extended[b"linkpath"] = text.rstrip(b"\0")
         else:
-            records = dict(_pax_records(text))
-            if any(key.startswith(b"GNU.sparse") for key in records):
+            if b"GNU.sparse" in text:
                 raise UnusualError
+            records = dict(_pax_records(text))
             if kind == _PAX_GLOBAL and records.keys() & {b"path", b"linkpath", b"size"}:
                 raise UnusualError
             if kind == _PAX:
@@ -98,35 +127,47 @@ class Reader:
 
     def _skip(self) -> None:
         while self._left:
-            self._left -= len(self._exactly(min(self._left, _PIECE)))
+            piece = self._stream.some(self._left)
+            if not piece:
+                raise _cut_short()
+            self._left -= len(piece)
 
-    def _exactly(self, size: int, *, at_end: bool = False) -> bytes:
-        data = self._stream.read(size)
-        if len(data) == size or (at_end and not data):
-            return data
-        raise DamagedError("it ends in the middle")
+
+def _cut_short() -> DamagedError:
+    return DamagedError("it ends in the middle")
 
 
 def _parse(block: bytes, extended: dict[bytes, bytes]) -> tuple[bytes, Entry]:
-    fields = _HEADER.unpack(block)
-    name, mode, size, mtime, checksum = fields[0], fields[1], fields[4], fields[5], fields[6]
-    kind, link, magic, prefix = fields[7], fields[8], fields[9], fields[14]
+    stated = block[_CHECKSUM]
     # the sum counts its own field as blanks
-    if _number(checksum) != sum(block) - sum(block[_CHECKSUM_AT]) + 8 * 0x20:
+    right = _number(stated) - 8 * 0x20 + sum(stated)
+    if (right + 1) % _ADLER_BASE != zlib.adler32(block) & _LOWER_HALF:
         raise DamagedError("a header's checksum is wrong")
-    name, link = name.partition(b"\0")[0], link.partition(b"\0")[0]
-    if magic.startswith(_USTAR) and prefix[0]:
-        name = prefix.partition(b"\0")[0] + b"/" + name
-    is_extension = kind in {_LONG_NAME, _LONG_LINK, _PAX, _PAX_GLOBAL}
-    length = _number(size)
-    if not is_extension:
+    name, link = block[:100].partition(b"\0")[0], block[157:257].partition(b"\0")[0]
+    if block[345] and block[257:265].startswith(_USTAR):
+        name = block[345:500].partition(b"\0")[0] + b"/" + name
+    kind, length, when = block[156:157], _number(block[124:136]), _number(block[136:148])
+    mode, xattrs = _number(block[100:108]) & 0o7777, _NONE
+    if kind in _EXTENSIONS:
+        return kind, Entry(name, kind, mode, 0, length, link)
+    if extended:
         name, link = extended.get(b"path", name), extended.get(b"linkpath", link)
         length = int(extended.get(b"size", length))
-        kind = _kind(kind, name)
-        length = length if kind == FILE else 0
-    when = float(extended[b"mtime"]) if b"mtime" in extended else _number(mtime)
-    when = min(max(int(when), 0), _MAX_TIME)
-    return kind, Entry(name, kind, _number(mode) & 0o7777, when, length, link)
+        when = int(float(extended.get(b"mtime", when)))
+        xattrs = kept_xattrs(extended) if len(extended) > 1 else _NONE
+    kind = _kind(kind, name)
+    length = length if kind == FILE else 0
+    return kind, Entry(name, kind, mode, min(max(when, 0), MAX_TIME), length, link, xattrs)
+
+
+def kept_xattrs(records: dict[bytes, bytes]) -> Xattrs:
+    """The extended attributes in pax records that an image keeps."""
+    named = ((key.removeprefix(_XATTR), key, value) for key, value in records.items())
+    return tuple(
+        (name, value)
+        for name, key, value in named
+        if name != key and name.startswith(_KEPT) and not name.startswith(_NOT_KEPT)
+    )
 
 
 def _kind(kind: bytes, name: bytes) -> bytes:
@@ -145,7 +186,7 @@ def _number(field: bytes) -> int:
         # the first bit only marks the form, the second is the sign
         return value - (1 << bits) if field[0] & 0x40 else value - (1 << (bits - 1))
     try:
-        return int(field.strip(b"\0 ") or b"0", 8)
+        return int(field.rstrip(b"\0 ") or b"0", 8)
     except ValueError:
         raise DamagedError("a header has no number where one belongs") from None
 
@@ -163,37 +204,45 @@ def _pax_records(text: bytes) -> Iterator[tuple[bytes, bytes]]:
 def header(entry: Entry) -> bytes:
     """What stands before the content of an entry that root owns, in GNU's format."""
     extra = b""
+    if entry.xattrs:
+        extra += _extension(_PAX, b"".join(_pax_record(_XATTR + n, v) for n, v in entry.xattrs))
     if len(entry.link) > _NAME_LENGTH:
-        extra += _extension(_LONG_LINK, entry.link)
+        extra += _extension(_LONG_LINK, entry.link + b"\0")
     if len(entry.name) > _NAME_LENGTH:
-        extra += _extension(_LONG_NAME, entry.name)
+        extra += _extension(_LONG_NAME, entry.name + b"\0")
     return extra + _block(entry)
 
 
+def _pax_record(key: bytes, value: bytes) -> bytes:
+    """Its length counts the digits of the length."""
+    bare = len(key) + len(value) + 3
+    size = bare + len(str(bare))
+    size = bare + len(str(size))
+    return b"%d %b=%b\n" % (size, key, value)
+
+
 def _extension(kind: bytes, text: bytes) -> bytes:
-    head = _block(Entry(b"././@LongLink", kind, 0, 0, len(text) + 1, b""))
-    return head + text + bytes(_BLOCK - len(text) % _BLOCK)
+    head = _block(Entry(b"././@LongLink", kind, 0, 0, len(text), b""))
+    return head + text + bytes(-len(text) % _BLOCK)
 
 
 def _block(entry: Entry) -> bytes:
-    small = entry.size < _OCTAL_SIZE
-    size = b"%011o\0" % entry.size if small else b"\x80" + entry.size.to_bytes(11, "big")
-    fields = [
-        entry.name[:_NAME_LENGTH],
-        b"%07o\0" % entry.mode,
-        b"0000000\0",
-        b"0000000\0",
-        size,
-        b"%011o\0" % entry.mtime,
-        b" " * 8,
-        entry.kind,
-        entry.link[:_NAME_LENGTH],
+    """Uid, gid and all that follows the link's target are zero."""
+    name, kind, mode, mtime, size, link, _xattrs = entry
+    length = b"%011o\0" % size if size < _OCTAL_SIZE else b"\x80" + size.to_bytes(11, "big")
+    fields = b"%b%07o\x000000000\x000000000\x00%b%011o\x00        %b%b%b" % (
+        name[:_NAME_LENGTH].ljust(_NAME_LENGTH, b"\0"),
+        mode,
+        length,
+        mtime,
+        kind,
+        link[:_NAME_LENGTH].ljust(_NAME_LENGTH, b"\0"),
         _GNU,
-        *[b""] * 5,
-    ]
-    block = bytearray(_HEADER.pack(*fields))
-    block[_CHECKSUM_AT] = b"%06o\0 " % sum(block)
-    return bytes(block)
+    )
+    # no header has so many high bytes that the sum reaches the modulus
+    checksum = (zlib.adler32(fields) & _LOWER_HALF) - 1
+    return b"%b%06o\0 %b%b" % (fields[:148], checksum, fields[156:], _PADDING)
 
 
+_PADDING = bytes(_BLOCK - 265)
 END = 2 * _ZEROS

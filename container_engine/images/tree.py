@@ -14,6 +14,8 @@ from container_engine.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from container_engine.images.tarstream import Xattrs
+
 WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
 _MAX_LINKS = 40  # as the kernel
@@ -31,11 +33,12 @@ class Content:
 
 
 class Directory:
-    __slots__ = ("children", "mode", "mtime")
+    __slots__ = ("children", "mode", "mtime", "xattrs")
 
-    def __init__(self, mode: int = 0o755, mtime: float = 0) -> None:
+    def __init__(self, mode: int = 0o755, mtime: int = 0, xattrs: Xattrs = ()) -> None:
         self.mode = mode
         self.mtime = mtime
+        self.xattrs = xattrs
         self.children: dict[str, Slot] = {}
 
 
@@ -69,7 +72,7 @@ class Tree:
     def next_layer(self) -> None:
         self._layer += 1
 
-    def add_directory(self, path: str, mode: int, mtime: float) -> None:
+    def add_directory(self, path: str, mode: int, mtime: int, xattrs: Xattrs = ()) -> None:
         parts = self._parts(path)
         if not parts:
             return  # the root keeps its own mode
@@ -77,8 +80,9 @@ class Tree:
         found = parent.children.get(parts[-1])
         if found is not None and isinstance(found.node, Directory):
             found.layer, found.node.mode, found.node.mtime = self._layer, mode, mtime
+            found.node.xattrs = xattrs
         else:
-            parent.children[parts[-1]] = Slot(self._layer, Directory(mode, mtime))
+            parent.children[parts[-1]] = Slot(self._layer, Directory(mode, mtime, xattrs))
 
     def add_content(self, path: str, index: int, target: str | None = None) -> None:
         """Member `index` of this layer; `target` for a symbolic link. Whiteouts do their work."""

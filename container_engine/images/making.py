@@ -1,0 +1,112 @@
+"""An image as a SquashFS file: packed while it is downloaded where that goes well."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine.errors import UserError
+from container_engine.images import blobs
+from container_engine.images.arrival import Arrival, BrokenOffError
+from container_engine.images.reference import RegistryImage
+from container_engine.images.registry import architecture_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from container_engine.images.packing import Packer
+    from container_engine.images.reference import Imported
+    from container_engine.images.registry import Fetched, Remote, Skopeo, Wanted
+
+    Far = Callable[[str, int], None]
+
+
+class Place(NamedTuple):
+    """`work` is ours alone, below `layers` blobs stay, `made` is the file to be."""
+
+    work: str
+    layers: str
+    made: str
+
+    def has(self, blob: Wanted) -> bool:
+        return os.path.exists(self.path(blob))
+
+    def path(self, blob: Wanted) -> str:
+        return os.path.join(self.directory, blob.name)
+
+    @property
+    def directory(self) -> str:
+        return os.path.join(self.layers, "sha256")
+
+
+class Maker(NamedTuple):
+    skopeo: Skopeo
+    packer: Packer
+
+    def make(self, image: Imported, remote: Remote, arch: str, place: Place, far: Far) -> Fetched:
+        """Leaves the image in `place.made`; `far` hears what is done and how many bytes of it.
+
+        Raises CeError or OSError.
+        """
+        os.makedirs(place.directory, exist_ok=True)
+        if isinstance(image, RegistryImage):
+            with contextlib.suppress(BrokenOffError):
+                self._make_arriving(image, remote, arch, place, far)
+                # all blobs are there: it adds the configuration, and policy.json has its say
+                return self.skopeo.copy(image, remote, place.work, place.layers, lambda _done: None)
+        fetched = self.skopeo.copy(
+            image, remote, place.work, place.layers, lambda done: far("downloading", done)
+        )
+        _check(image, fetched.architecture, arch)
+        self._pack([blobs.LayerFile(path) for path in fetched.layers], place, "packing", far)
+        return fetched
+
+    def _make_arriving(
+        self, image: RegistryImage, remote: Remote, arch: str, place: Place, far: Far
+    ) -> None:
+        """Raises BrokenOffError where the blobs do not come this way."""
+        wanted = [blob for blob in _in_order(remote) if not place.has(blob)]
+        skopeo = self.skopeo
+        arrival = Arrival(remote.source, skopeo.env, place.directory, place.work, skopeo.look_up_s)
+        stack: list[blobs.Layer] = [
+            arrival.layer(blob) if blob in wanted else blobs.LayerFile(place.path(blob))
+            for blob in remote.blobs
+        ]
+        try:
+            arrival.start(wanted)
+            if remote.config in wanted and remote.config is not None:
+                with open(arrival.layer(remote.config).whole(), "rb") as file:
+                    _check(image, architecture_of(image, file.read()), arch)
+            try:
+                self._pack(stack, place, "importing", far)
+            except UserError:
+                if arrival.is_whole:
+                    raise
+                raise BrokenOffError from None  # what came may not be what it should be
+        finally:
+            arrival.close()
+
+    def _pack(self, stack: list[blobs.Layer], place: Place, doing: str, far: Far) -> None:
+        done = 0
+
+        def on_read(size: int) -> None:
+            nonlocal done
+            done += size
+            far(doing, done)
+
+        for layer in stack:
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(layer.path)  # for those who tidy up: it is in use
+        self.packer.pack(stack, place.made, on_read)
+
+
+def _in_order(remote: Remote) -> list[Wanted]:
+    """As they are needed, each once."""
+    config = () if remote.config is None else (remote.config,)
+    return list(dict.fromkeys((*config, *reversed(remote.blobs))))
+
+
+def _check(image: Imported, made_for: str, wanted: str) -> None:
+    if made_for != wanted:
+        raise UserError(f"'{image.name}': made for {made_for}, wanted is {wanted}")

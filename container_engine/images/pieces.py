@@ -1,0 +1,132 @@
+"""Streams of bytes in pieces of any size, passed on without being put together or copied."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+_AHEAD = 8  # pieces of at most some MiB
+_ONCE, _MANY = 1 << 20, 512  # bytes, and pieces of the at most 1024 that one call may write
+_NOTICE_S = 0.2
+
+
+class Stream:
+    """Reads what an iterator yields."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = iter(pieces)
+        self._piece = b""
+        self._at = 0
+
+    def take(self, size: int) -> bytes:
+        """The next `size` bytes; fewer where the stream ends."""
+        at = self._at
+        if at + size <= len(self._piece):
+            self._at = at + size
+            return self._piece[at : self._at]
+        found = []
+        while size and (part := self.some(size)):
+            found.append(part)
+            size -= len(part)
+        return b"".join(found)
+
+    def some(self, size: int) -> memoryview:
+        """Up to `size` bytes as they lie in memory; none at the end of the stream."""
+        while self._at >= len(self._piece):
+            piece = next(self._pieces, None)
+            if piece is None:
+                return memoryview(b"")
+            self._piece, self._at = piece, 0
+        found = memoryview(self._piece)[self._at : self._at + size]
+        self._at += len(found)
+        return found
+
+    def drain(self) -> None:
+        """Reads up to the end, so that what is wrong there is found."""
+        while self.some(1 << 30):
+            pass
+
+
+class Gather:
+    """Writes pieces to a descriptor, many with one call. Call `flush` in the end."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._waiting: list[bytes | memoryview] = []
+        self._size = 0
+
+    def write(self, piece: bytes | memoryview) -> None:
+        self._waiting.append(piece)
+        self._size += len(piece)
+        if self._size >= _ONCE or len(self._waiting) >= _MANY:
+            self.flush()
+
+    def flush(self) -> None:
+        waiting, self._waiting, self._size = self._waiting, [], 0
+        while waiting:
+            written = os.writev(self._fd, waiting)
+            done = 0
+            while done < len(waiting) and written >= len(waiting[done]):
+                written -= len(waiting[done])
+                done += 1
+            del waiting[:done]
+            if written:
+                waiting[0] = memoryview(waiting[0])[written:]
+
+
+class _End:
+    pass
+
+
+_END: Final = _End()
+
+
+class Ahead:
+    """What `pieces` yields, made in a thread. Call `close`, which ends the thread.
+
+    `wake` is called before, for a `pieces` that waits for something.
+    """
+
+    def __init__(self, pieces: Iterator[bytes], wake: Callable[[], None]) -> None:
+        self._pieces, self._wake = pieces, wake
+        self._made: queue.Queue[bytes | Exception | _End] = queue.Queue(_AHEAD)
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def __iter__(self) -> Iterator[bytes]:
+        while True:
+            made = self._made.get()
+            if isinstance(made, _End):
+                return
+            if isinstance(made, Exception):
+                raise made
+            yield made
+
+    def close(self) -> None:
+        self._closed.set()
+        self._wake()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            for piece in self._pieces:
+                if not self._put(piece):
+                    return
+            self._put(_END)
+        except Exception as error:  # noqa: BLE001 - raised again where somebody reads
+            self._put(error)
+
+    def _put(self, made: bytes | Exception | _End) -> bool:
+        while not self._closed.is_set():
+            try:
+                self._made.put(made, timeout=_NOTICE_S)
+            except queue.Full:
+                continue
+            return True
+        return False

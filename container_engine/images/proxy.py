@@ -1,0 +1,89 @@
+"""skopeo as a proxy (`skopeo experimental-image-proxy`, from skopeo 1.6): blobs as streams.
+
+Requests and answers are JSON texts, one per packet; a blob comes through a pipe whose descriptor
+is in the answer. skopeo knows the logins, mirrors and certificates, and it verifies the digests.
+Version 1.9 does not look at policy.json then, so who publishes an image asks `skopeo copy`, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from container_engine import process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_MAX_ANSWER, _MAX_FDS = 1 << 16, 2
+_TIMEOUT_S = 24 * 3600  # who reads notices silence; the import as a whole has a limit
+
+
+class ProxyError(Exception):
+    """What the proxy said, or that it said nothing. No message for people."""
+
+
+class _Answer(NamedTuple):
+    value: object
+    pipeid: int
+    fds: list[int]
+
+
+class Proxy:
+    """The image `source`, as skopeo names it, while it is open."""
+
+    def __init__(self, source: str, env: Mapping[str, str], answer_s: float) -> None:
+        self._source, self._env, self._answer_s = source, env, answer_s
+        self._image: object = None
+
+    def __enter__(self) -> Self:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, contextlib.ExitStack() as stack:
+            self._socket = stack.enter_context(ours)
+            ours.settimeout(self._answer_s)
+            argv = ["skopeo", "experimental-image-proxy", "--sockfd", str(theirs.fileno())]
+            stack.enter_context(process.kept(argv, self._env, _TIMEOUT_S, theirs.fileno()))
+            self._ask("Initialize")
+            self._image = self._ask("OpenImage", self._source).value
+            self._open = stack.pop_all()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._open.close()
+
+    @contextlib.contextmanager
+    def blob(self, name: str, size: int) -> Iterator[int]:
+        """A descriptor to read the blob from up to its end. Raises ProxyError if it was not whole.
+
+        The proxy closes its end of the pipe once it is asked whether all was well.
+        """
+        answer = self._ask("GetBlob", self._image, f"sha256:{name}", size)
+        try:
+            self._send("FinishPipe", answer.pipeid)
+            yield answer.fds[0]
+        finally:
+            for fd in answer.fds:
+                os.close(fd)
+        self._receive()
+
+    def _ask(self, method: str, *arguments: object) -> _Answer:
+        self._send(method, *arguments)
+        return self._receive()
+
+    def _send(self, method: str, *arguments: object) -> None:
+        self._socket.send(json.dumps({"method": method, "args": arguments}).encode())
+
+    def _receive(self) -> _Answer:
+        text, fds, _flags, _address = socket.recv_fds(self._socket, _MAX_ANSWER, _MAX_FDS)
+        try:
+            said = json.loads(text)
+            if said["success"]:
+                return _Answer(said["value"], int(said.get("pipeid") or 0), fds)
+        except (ValueError, KeyError, TypeError):
+            pass
+        for fd in fds:
+            os.close(fd)
+        raise ProxyError
