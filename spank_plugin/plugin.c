@@ -266,6 +266,10 @@ static int check_command(spank_t spank, struct ce_error *err)
 	if (is_multi_prog || spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS ||
 	    argc < 1)
 		return 0;
+	/* with --bcast and no name Slurm makes one up, later */
+	size_t length = strlen(argv[0]);
+	if (length > 0 && argv[0][length - 1] == '/')
+		return 0;
 	return ce_find_command(task_variable(spank, "PATH"), argv[0], &found, err);
 }
 

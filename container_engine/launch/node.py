@@ -26,7 +26,7 @@ from container_engine.launch.guard import (
 )
 from container_engine.launch.podman import Container, Paths
 from container_engine.launch.specification import Person, encode, operations
-from container_engine.launch.text import parse_json, resolve
+from container_engine.launch.text import parse_plan, resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, 
         from container_engine.launch import nodename
 
         node = nodename.complete(node)
-    plan, marks = parse_json(text), trace.Marks(begun)
+    plan, marks = parse_plan(text), trace.Marks(begun)
     recorded = trace.open_file(plan.get("settings", {}).get("trace_dir", ""), node)
     try:
         session = start(plan, node, watch, libexec, marks)

@@ -47,6 +47,18 @@ def parse_json(text: str) -> Any:  # noqa: ANN401  # that is what JSON is
     return value
 
 
+def parse_plan(text: str) -> dict[str, Any]:
+    """The plan that a node was handed. Raises LaunchError when it is none."""
+    damaged = "the plan that arrived on this node is damaged"
+    try:
+        plan = parse_json(text)
+    except (ValueError, RecursionError) as error:
+        raise LaunchError(f"{damaged}: {error}") from None
+    if not isinstance(plan, dict):
+        raise LaunchError(f"{damaged}: it is no JSON object")
+    return plan
+
+
 def to_json(value: Any) -> str:  # noqa: ANN401  # the inverse of the above
     """JSON in ASCII of what `parse_json` returns, on one line."""
     if isinstance(value, str):

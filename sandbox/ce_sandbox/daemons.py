@@ -113,11 +113,20 @@ def wait_for_nodes(layout: Layout, count: int) -> None:
     slurmctld = controller(layout)
     _until(lambda: _serves(config.CONTROLLER_PORT), "slurmctld to listen", slurmctld, log)
     _until(
-        lambda: {name for name, state in node_states(layout).items() if is_usable(state)} >= wanted,
+        lambda: _usable_nodes(layout) >= wanted,
         f"{count} nodes to be up",
         slurmctld,
         log,
     )
+
+
+def _usable_nodes(layout: Layout) -> set[str]:
+    """Those that can take a job. Slurm drains a node on which a task would not die: that is over."""
+    states = node_states(layout)
+    drained = [name for name, state in states.items() if state.startswith("drain")]
+    if drained:
+        _client(layout, "scontrol", "update", f"nodename={','.join(drained)}", "state=resume")
+    return {name for name, state in states.items() if is_usable(state)}
 
 
 def is_usable(state: str) -> bool:

@@ -366,6 +366,42 @@ def test_a_home_that_does_not_exist_changes_nothing(cluster: Cluster) -> None:
     assert (done.returncode, done.stdout) == (0, f"{entry.pw_uid}\n"), done.stderr
 
 
+@pytest.mark.parametrize(
+    ("plan", "cause"),
+    [
+        ("garbage", "is damaged: not a JSON document"),
+        ("[" * 100_000, "is damaged: maximum recursion depth"),
+        ("[1]", "is damaged: it is no JSON object"),
+        ('{"version":99}', "understands plans of version 1, not 99"),
+        ('{"version":1}', "internal error of the launcher: KeyError"),
+        ("x" * 3_000_000, "is damaged: not a JSON document"),
+    ],
+)
+def test_a_plan_that_a_user_has_made_up_fails_the_step_in_one_line(
+    cluster: Cluster, demo: str, shared: Path, plan: str, cause: str
+) -> None:
+    """srun can be told to take another planner; the nodes cannot."""
+    planner = shared / "libexec" / "container-engine" / "plan"
+    planner.parent.mkdir(parents=True)
+    (shared / "plan").write_text(plan)
+    planner.write_text(f"#!/bin/sh\ncat {shared}/plan\n")
+    planner.chmod(0o755)
+    stack, conf = shared / "plugstack.conf", shared / "slurm.conf"
+    plugin = cluster.prefix / "lib" / "slurm" / "container_engine.so"
+    stack.write_text(f"required {plugin} prefix={shared}\n")
+    text = (cluster.dir / "etc" / "slurm.conf").read_text()
+    conf.write_text(re.sub(r"(?m)^PlugStackConfig=.*$", f"PlugStackConfig={stack}", text))
+    script = f"touch {shared}/ran /dev/shm/ce-ran"
+    done = cluster.srun(
+        "-n2", f"--environment={demo}", "sh", "-c", script, env={"SLURM_CONF": str(conf)}
+    )
+    assert done.returncode == 125
+    assert len(causes(done)) == 1
+    assert cause in causes(done)[0]
+    assert not (shared / "ran").exists()
+    assert not Path("/dev/shm/ce-ran").exists()
+
+
 def test_plan_variables_forged_by_a_user_do_not_run_the_command_on_the_host(
     cluster: Cluster, demo: str, shared: Path
 ) -> None:

@@ -1,6 +1,7 @@
 """Which programs a step finds: the image's, by the image's PATH."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -77,6 +78,15 @@ def test_arguments_arrive_as_they_were_given(cluster: Cluster, demo: str) -> Non
     script = "import sys; print(ascii(sys.argv[1:]))"
     done = cluster.srun(f"--environment={demo}", "python3", "-c", script, *given)
     assert done.stdout == f"{given!a}\n"
+
+
+@pytest.mark.parametrize("place", ["sent", ""])
+def test_a_command_sent_with_bcast_runs_where_its_place_is_mounted(
+    cluster: Cluster, shared: Path, mounted: str, place: str
+) -> None:
+    script = cluster.write("#!/bin/sh\n. /etc/os-release; echo $ID $0\n", mode=0o755)
+    done = cluster.srun(f"--bcast={shared}/{place}", f"--environment={mounted}", str(script))
+    assert done.stdout.startswith(f"ce-demo {shared}/{place}"), done.stderr
 
 
 def test_a_multi_prog_step_runs_in_the_container(cluster: Cluster, demo: str) -> None:

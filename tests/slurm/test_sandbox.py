@@ -50,6 +50,14 @@ def test_a_daemon_that_died_comes_back_with_the_next_up(cluster: Cluster) -> Non
     assert cluster.srun("-N2", "true").returncode == 0
 
 
+def test_a_node_that_slurm_has_drained_serves_again_after_up(cluster: Cluster) -> None:
+    drain = ["scontrol", "update", "nodename=n2", "state=drain", "reason=test"]
+    environment = {**os.environ, "SLURM_CONF": str(cluster.dir / "etc" / "slurm.conf")}
+    subprocess.run(drain, env=environment, check=True)
+    assert sandbox("up").returncode == 0
+    assert cluster.srun("-N2", "true").returncode == 0
+
+
 def test_users_are_ordinary_and_have_no_subordinate_ids(cluster: Cluster) -> None:
     for user in (ALICE, BOB):
         assert pwd.getpwnam(user).pw_uid >= 1000
