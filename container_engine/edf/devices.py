@@ -23,6 +23,9 @@ def parse_device(text: Text, origin: Origin) -> Device:
         # A CDI name has a literal "=" in any sensible spelling, the path of a device has none.
         return Device(text, is_cdi="=" in _literal(text), origin=origin)
     if first.startswith("/"):
+        if ":" in _literal(text):
+            hint = "name the device by a symbolic link without one; a path is all that belongs here"
+            raise DeviceError(f"'{text}': Podman takes no device with a colon in its path", hint)
         return Device(text, is_cdi=False, origin=origin)
     literal = _literal(text)
     vendor, slash, rest = literal.partition("/")

@@ -92,6 +92,8 @@ def resolve_devices(plan: Mapping[str, Any], environment: Mapping[str, str]) -> 
 
 
 def _device_problem(path: str) -> str:
+    if ":" in path:
+        return "Podman takes no device with a colon in its path"
     try:
         mode = os.stat(path).st_mode
     except OSError as error:

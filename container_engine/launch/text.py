@@ -97,6 +97,17 @@ def _variable(part: Mapping[str, Any], environment: Mapping[str, str], where: st
     if kind == "-":
         return resolve(part["word"], environment, where)
     reason = resolve(part["word"], environment, where) if kind == "?" else ""
-    raise LaunchError(
-        f"{where}: ${{{name}}}: {reason or 'the variable is not defined on this node either'}"
-    )
+    raise LaunchError(f"{where}: ${{{name}}}: {reason or _why_undefined(name)}")
+
+
+# Set for each task by slurmstepd or one of its plugins; the container starts before that.
+_OF_TASKS = ("CUDA_", "ROCR_", "GPU_", "ZE_", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_TASK_PID")
+
+
+def _why_undefined(name: str) -> str:
+    if name.startswith(_OF_TASKS):
+        return (
+            "Slurm sets the variable for each task, after the container has started: use it in"
+            " the task itself"
+        )
+    return "the variable is not defined on this node either"

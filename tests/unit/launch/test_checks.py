@@ -129,6 +129,12 @@ def test_what_is_no_device_is_refused_with_all_others(tmp_path: Path) -> None:
     )
 
 
+def test_a_device_with_a_colon_that_only_the_node_knows_is_refused_there() -> None:
+    deferred = device(["/dev/", variable("D")])
+    with pytest.raises(LaunchError, match="'/dev/a:b': Podman takes no device with a colon"):
+        resolve_devices(plan(devices=[deferred]), {"D": "a:b"})
+
+
 def test_a_deferred_device_is_the_nodes() -> None:
     names = resolve_devices(plan(devices=[device(["/dev/", variable("D")])]), {"D": "null"})
     assert names == ["/dev/null"]

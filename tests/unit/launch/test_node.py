@@ -97,11 +97,19 @@ def test_a_failure_is_answered_with_its_code_and_words(
     assert packet.startswith(b"F125\nthis node understands plans of version 1, not 7: ")
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"version": 1}', b"\xff", b"null"])
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"\xff", b"null"])
 def test_a_plan_that_is_none_is_answered_and_not_a_traceback(
     pair: tuple[socket.socket, socket.socket], text: bytes
 ) -> None:
     code, packet = answer_to(text, pair)
+    assert code == 125
+    assert packet.startswith(b"F125\nthe plan that arrived on this node is damaged: ")
+
+
+def test_a_plan_without_its_parts_is_answered_and_not_a_traceback(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    code, packet = answer_to(b'{"version": 1}', pair)
     assert code == 125
     assert packet.startswith(b"F125\ninternal error of the launcher: ")
 

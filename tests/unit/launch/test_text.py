@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from container_engine.launch.failure import LaunchError
-from container_engine.launch.text import parse_json, resolve, to_json
+from container_engine.launch.text import parse_json, parse_plan, resolve, to_json
 from tests.unit.launch.plans import variable
 
 JSON = st.recursive(
@@ -112,6 +112,18 @@ def test_a_variable_that_the_node_lacks_too_is_named(op: str) -> None:
     assert str(caught.value) == (
         "/e.toml:3: ${NONE}: the variable is not defined on this node either"
     )
+
+
+@pytest.mark.parametrize("name", ["SLURM_PROCID", "CUDA_VISIBLE_DEVICES"])
+def test_a_variable_that_slurm_sets_for_each_task_is_named_as_such(name: str) -> None:
+    with pytest.raises(LaunchError, match="Slurm sets the variable for each task, after"):
+        resolve([variable(name)], {}, "/e.toml:3")
+
+
+@pytest.mark.parametrize("text", ["", "[", "[1]", '"x"', "null", "[" * 100_000])
+def test_what_is_no_plan_is_refused_as_damaged(text: str) -> None:
+    with pytest.raises(LaunchError, match="the plan that arrived on this node is damaged: "):
+        parse_plan(text)
 
 
 def test_parts_are_joined_and_words_nest() -> None:
