@@ -256,20 +256,24 @@ static const char *task_variable(void *context, const char *name)
 	return ce_variable(environment, name);
 }
 
+/* With --bcast to a directory Slurm makes the name of the file up, after task_init. */
+static int is_directory(const char *command)
+{
+	size_t length = strlen(command);
+
+	return length > 0 && command[length - 1] == '/';
+}
+
 /* Slurm itself looks the command up later, with the same PATH; this is for the error and its code. */
 static int check_command(spank_t spank, struct ce_error *err)
 {
 	int argc = 0;
 	char **argv = NULL;
-	CE_AUTO_FREE char *found = NULL;
 
 	if (is_multi_prog || spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS ||
-	    argc < 1)
+	    argc < 1 || is_directory(argv[0]))
 		return 0;
-	/* with --bcast and no name Slurm makes one up, later */
-	size_t length = strlen(argv[0]);
-	if (length > 0 && argv[0][length - 1] == '/')
-		return 0;
+	CE_AUTO_FREE char *found = NULL;
 	return ce_find_command(task_variable(spank, "PATH"), argv[0], &found, err);
 }
 

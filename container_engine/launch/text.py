@@ -52,7 +52,7 @@ def parse_plan(text: str) -> dict[str, Any]:
     damaged = "the plan that arrived on this node is damaged"
     try:
         plan = parse_json(text)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError, SystemError) as error:  # the last by a lone brace
         raise LaunchError(f"{damaged}: {error}") from None
     if not isinstance(plan, dict):
         raise LaunchError(f"{damaged}: it is no JSON object")
