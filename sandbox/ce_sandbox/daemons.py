@@ -121,7 +121,7 @@ def wait_for_nodes(layout: Layout, count: int) -> None:
 
 
 def _usable_nodes(layout: Layout) -> set[str]:
-    """Those that can take a job. Slurm drains a node on which a task would not die: that is over."""
+    """Those that can take a job, also those that were drained for a task that did not die."""
     states = node_states(layout)
     drained = [name for name, state in states.items() if state.startswith("drain")]
     if drained:
