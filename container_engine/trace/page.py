@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from container_engine.trace.record import Phase, Trace
 
 _COLOURS = {
-    "plan": "#8d99ae",
     "launch": "#577590",
     "prepare": "#43aa8b",
     "namespaces": "#90be6d",
@@ -59,7 +58,7 @@ def page(step: str, traces: Sequence[Trace]) -> str:
 
 
 def _key(traces: Sequence[Trace]) -> Iterator[str]:
-    names = dict.fromkeys(phase.name for trace in traces for phase in trace.phases)
+    names = dict.fromkeys(phase.name for trace in traces for phase in trace.on_node)
     spans = (
         f'<span><i style="background:{_COLOURS.get(name, _OTHER)}"></i>{escape(name)}</span>'
         for name in names
@@ -68,8 +67,8 @@ def _key(traces: Sequence[Trace]) -> Iterator[str]:
 
 
 def _timeline(traces: Sequence[Trace]) -> Iterator[str]:
-    """Clocks of hosts differ: times are as each host saw them."""
-    phases = [phase for trace in traces for phase in trace.phases]
+    """What nodes did, from the first that began. Clocks differ: times are as each host saw them."""
+    phases = [phase for trace in traces for phase in trace.on_node]
     first = min(phase.begin for phase in phases)
     scale = _WIDTH / max(max(phase.end for phase in phases) - first, 1e-6)
     slow = {trace.node for trace in stragglers(traces)}
@@ -81,7 +80,7 @@ def _timeline(traces: Sequence[Trace]) -> Iterator[str]:
         kind = ' class="slow"' if trace.node in slow or trace.facts["error"] else ""
         place = f'x="{_LEFT - 8}" y="{top + 13}" text-anchor="end"'
         yield f"<text {place}{kind}>{escape(trace.node)}</text>"
-        for phase in trace.phases:
+        for phase in trace.on_node:
             yield _bar(phase, _LEFT + (phase.begin - first) * scale, top, phase.took * scale)
     yield "</svg>"
 

@@ -126,7 +126,7 @@ def test_the_page_has_a_bar_for_each_phase_and_is_sound_html(step: Path) -> None
     parser = _Bars()
     parser.feed(text)
     assert parser.open == []
-    assert parser.bars == 10 * 5
+    assert parser.bars == 10 * 4
     assert '<text x="122" y="241" text-anchor="end" class="slow">n10</text>' in text
     assert "/a&lt;b&gt; on /data" in text
     assert "http" not in text
