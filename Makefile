@@ -54,6 +54,7 @@ install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-en
 		install -D -m $$mode hooks/$$file $(ROOT)/share/container-engine/hooks/$$file; \
 	done
 	@$(MAKE) -s -C spank_plugin install PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
+	@$(MAKE) -s -C ssh install PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
 	@set -e; for script in $(SCRIPTS); do \
 		name=$$(basename $$script _script.py.in); \
 		packages=$$($(ROOT)/bin/python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \

@@ -19,6 +19,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,8 @@
 #include "io.h"
 
 enum { MAX_SPECIFICATION = 64 * 1024 * 1024, MAX_REPORT = 32 * 1024 };
+/* a little more than ce-attend's limit, less than the plugin's for us (ending.c) */
+enum { STOP_MS = 1500 };
 
 int guard_fail(struct guard *guard, const char *format, ...)
 {
@@ -134,6 +137,16 @@ static int is_over(int fd)
 	return recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
 }
 
+/* Services that want to be stopped in good order need the image until they are: the watching thread
+ * waits for that, and ends the process. */
+static void end_session(const struct guard *guard)
+{
+	if (atomic_load(&guard->attendant) == 0)
+		_exit(0);
+	for (;;)
+		pause();
+}
+
 static int poll_session(struct guard *guard, int milliseconds)
 {
 	struct pollfd fds[] = {
@@ -147,7 +160,7 @@ static int poll_session(struct guard *guard, int milliseconds)
 	/* slurmstepd is gone, the step is over, or the launcher gave up: this is the end of it all */
 	if ((fds[0].revents & POLLIN) != 0 || (fds[1].revents != 0 && is_over(guard->life)) ||
 	    (fds[2].revents != 0 && is_over(guard->control)))
-		_exit(0);
+		end_session(guard);
 	if ((fds[3].revents & POLLIN) != 0) {
 		errno = 0;
 		return guard_fail(guard, "the container's init process ended");
@@ -253,11 +266,14 @@ int guard_report_ready(struct guard *guard, int process_dir)
  * closes the socket, and poll_session ends the session. */
 static int wait_for_launcher(struct guard *guard)
 {
+	int fds[CE_MAX_FDS];
 	char word;
 
 	for (;;) {
-		ssize_t n = recv(guard->control, &word, 1, MSG_DONTWAIT);
+		ssize_t n = ce_receive(guard->control, MSG_DONTWAIT, &word, 1, fds);
 		if (n == 1) {
+			if (fds[0] > 0)
+				atomic_store(&guard->attendant, fds[0]);
 			ce_close_fd(&guard->control);
 			return 0;
 		}
@@ -277,6 +293,15 @@ static void serve(struct guard *guard)
 		(void)ce_send(guard->life, cause, strlen(cause), NULL, 0);
 }
 
+/* Tells ce-attend that the session ends, and waits until it closes its end: the services are stopped. */
+static void stop_services(int attendant)
+{
+	if (attendant == 0)
+		return;
+	shutdown(attendant, SHUT_WR);
+	ce_wait_readable(attendant, ce_now_ms() + STOP_MS);
+}
+
 /* A system call on the image waits for the image's server, which may itself wait for a dead file server
  * or be stopped, and the thread that makes the call hears of nothing else meanwhile: this one does.
  * Once the server has the request not even SIGKILL ends that wait, so the server goes first. */
@@ -287,6 +312,7 @@ static void *watch_for_end(void *context)
 
 	while (poll(fds, sizeof fds / sizeof fds[0], -1) < 0 && errno == EINTR)
 		;
+	stop_services(atomic_load(&guard->attendant));
 	/* everybody in our PID namespace but ourselves */
 	kill(-1, SIGKILL);
 	_exit(0);

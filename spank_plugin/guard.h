@@ -23,6 +23,7 @@ struct guard {
 	int life;	   /* to the plugin: closed means end, and the cause of an early death is sent */
 	int signals;	   /* signalfd for SIGCHLD */
 	int log;	   /* memory file with what our children print */
+	_Atomic int attendant; /* to ce-attend, which stops services; 0: there are none to stop */
 	int init;	   /* pidfd of the container's first process, -1 before there is one */
 	pid_t fuse[GUARD_MAX_FUSE];
 	size_t fuse_count;
@@ -75,6 +76,12 @@ int guard_note(struct guard *guard, char **args);
 /* root-bind SOURCE ROOT PATH FLAG…: a read-only bind mount over PATH of the image, whose links stay
  * inside; a file or directory is made there where there is none. */
 int guard_root_bind(struct guard *guard, char **args);
+
+/* root-first ROOT PATH LINE: a first line for a file of the image, which is made if there is none. */
+int guard_root_first(struct guard *guard, char **args);
+
+/* root-link ROOT PATH TARGET: a link in the image, unless it has PATH already. */
+int guard_root_link(struct guard *guard, char **args);
 
 int guard_make_root_dir(struct guard *guard, const char *root, const char *path);
 int guard_make_root_entry(struct guard *guard, const char *root, const char *path, const char *id,

@@ -243,6 +243,7 @@ static const struct operation {
 	{ "container", 2, op_container },     { "bind", 2, guard_bind },
 	{ "more", 1, guard_more },	      { "note", 1, guard_note },
 	{ "root-bind", 3, guard_root_bind },
+	{ "root-first", 3, guard_root_first }, { "root-link", 3, guard_root_link },
 };
 
 static const struct operation *find_operation(const char *name)

@@ -112,6 +112,51 @@ int guard_root_bind(struct guard *guard, char **args)
 	return 0;
 }
 
+/* The directory of `path`, made where it is missing; -1 with errno. */
+static int open_parent(int root, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	CE_AUTO_FREE char *parent = slash != NULL ? strndup(path, (size_t)(slash - path)) : NULL;
+
+	if (parent == NULL || make_path(root, parent) < 0)
+		return -1;
+	return open_in_root(root, parent[0] != '\0' ? parent : "/", O_PATH | O_DIRECTORY, 0);
+}
+
+int guard_root_link(struct guard *guard, char **args)
+{
+	const char *path = args[1];
+	CE_AUTO_FD root = open(args[0], O_PATH | O_DIRECTORY | O_CLOEXEC);
+	CE_AUTO_FD dir = root >= 0 ? open_parent(root, path) : -1;
+
+	if (dir < 0 || (symlinkat(args[2], dir, strrchr(path, '/') + 1) < 0 && errno != EEXIST))
+		return guard_fail(guard, "cannot make the link '%s' in the image", path);
+	return 0;
+}
+
+int guard_root_first(struct guard *guard, char **args)
+{
+	const char *path = args[1], *line = args[2];
+	size_t size = 0;
+	struct stat st;
+	CE_AUTO_FD root = open(args[0], O_PATH | O_DIRECTORY | O_CLOEXEC);
+	CE_AUTO_FD dir = root >= 0 ? open_parent(root, path) : -1;
+	/* a FIFO would be waited for, and nobody would watch the session meanwhile */
+	CE_AUTO_FD file = dir >= 0 ? open_in_root(root, path, O_RDWR | O_CREAT | O_NONBLOCK, 0644) : -1;
+
+	if (file < 0 || fstat(file, &st) < 0)
+		return guard_fail(guard, "cannot open '%s' in the image", path);
+	errno = 0;
+	if (!S_ISREG(st.st_mode))
+		return guard_fail(guard, "'%s' in the image is not a regular file", path);
+	CE_AUTO_FREE char *text = ce_read_all(file, 16 << 20, &size);
+	if (text == NULL || lseek(file, 0, SEEK_SET) < 0 ||
+	    ce_write_all(file, line, strlen(line)) < 0 || ce_write_all(file, "\n", 1) < 0 ||
+	    ce_write_all(file, text, size) < 0)
+		return guard_fail(guard, "cannot add a line to '%s' in the image", path);
+	return 0;
+}
+
 /* Whether a line `name:x:ID:…` with this id stands in the text. */
 static int has_id(const char *text, const char *id)
 {

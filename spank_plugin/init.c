@@ -4,6 +4,8 @@
  * another libc works. The guard knows that a start is complete when this program's name appears in
  * /proc/PID/comm: only then is /proc/PID/environ that of the container.
  *
+ * `ce-init --await PATH` ends when PATH exists: how the launcher, outside, learns that a service inside
+ * is ready.
  * `ce-init N` writes its environment to descriptor N, each entry followed by NUL, and ends: how the
  * start-up steps of an environment file hand on what they changed, in an image that has no env(1).
  */
@@ -12,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -34,11 +37,22 @@ static int write_environment(int fd)
 	return 0;
 }
 
+static int await(const char *path)
+{
+	const struct timespec pause = { .tv_nsec = 5000000 };
+
+	while (access(path, F_OK) != 0)
+		nanosleep(&pause, NULL);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	sigset_t child;
 	int received;
 
+	if (argc == 3 && strcmp(argv[1], "--await") == 0)
+		return await(argv[2]);
 	if (argc == 2)
 		return write_environment(atoi(argv[1]));
 	/* Process 1 of a PID namespace ignores every signal it has no handler for, so only SIGCHLD

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine import __version__
-from container_engine.cli import messages
+from container_engine.cli import logins, messages
 from container_engine.cli.configuration import configuration
 from container_engine.cli.effective import load_to_launch
 from container_engine.cli.launch_image import launch_image
@@ -92,9 +92,13 @@ def _plan(name: str, context: Context, inputs: _Inputs) -> Prepared:
     built = build(edf, resolved.image, offered, __version__)
     if built.plan is None:
         raise RefusedError((*loaded.problems, *built.problems))
+    inputs.files.extend(logins.key_files(built.plan))
+    plan, problems = logins.with_keys(built.plan, edf)
+    if problems:
+        raise RefusedError((*loaded.problems, *built.problems, *problems))
     notices += "".join(map(messages.of_warning, resolved.notices))
     notices += messages.of_problems(built.problems)
-    return Prepared(built.plan, notices, resolved.not_after)
+    return Prepared(plan, notices, resolved.not_after)
 
 
 def site_config(context: Context) -> SiteConfig:

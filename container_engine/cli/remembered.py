@@ -22,9 +22,9 @@ def plan_of(name: str, context: Context, pull: str | None) -> tuple[str, str]:
     found = quick.recall(key, os.environb, context.uid) if usual else None
     if found is not None:
         notices, plan = (part.decode("utf-8", "surrogateescape") for part in found)
-        return notices, plan
+        return notices, quick.with_secret(plan)
     from container_engine.cli.prepare import prepare
     from container_engine.cli.stores import with_pull
 
     prepared = prepare(name, with_pull(context, pull))
-    return prepared.notices, prepared.printed
+    return prepared.notices, quick.with_secret(prepared.printed)

@@ -79,6 +79,12 @@ def await_report(
     raise LaunchError(explain(data[1:].decode("utf-8", "replace")))
 
 
+def rights(fds: Sequence[int]) -> list[tuple[int, int, bytes]]:
+    """What sendmsg takes to send descriptors along."""
+    data = b"".join(fd.to_bytes(FD_SIZE, sys.byteorder) for fd in fds)
+    return [(SOL_SOCKET, SCM_RIGHTS, data)] if fds else []
+
+
 def _received(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
     fds = []
     for level, kind, data in ancillary:

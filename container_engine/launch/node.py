@@ -9,19 +9,19 @@ from __future__ import annotations
 import os
 import pwd
 import sys
-from _socket import SCM_RIGHTS, SOL_SOCKET, socket
+from _socket import socket
 
 from container_engine.launch import environment as env
 from container_engine.launch import trace
 from container_engine.launch.checks import check_image, resolve_devices, resolve_mounts
 from container_engine.launch.failure import LaunchError
 from container_engine.launch.guard import (
-    FD_SIZE,
     MAX_PACKET,
     Watch,
     await_report,
     memory_file,
     read_all,
+    rights,
     start_guard,
 )
 from container_engine.launch.podman import Container, Paths
@@ -109,15 +109,17 @@ def start(
         changes |= hooks.for_tasks()
         marks.names["hooks"] = [name for name in settings if name not in edf]
         marks.mark("services")
-        changes |= hooks.start_services((user_ns, mount_ns, guard), workdir, changes)
+        hooks.start_services((user_ns, mount_ns, guard), workdir, changes)
     if plan["startup"]:
         marks.mark("startup")
         changes |= _run_startup(plan, node, changes, (user_ns, mount_ns, workdir), libexec)
     per_task = {} if hooks is None else hooks.per_task
     records = memory_file("ce-env", env.encode_records(changes, per_task))
 
+    end = () if hooks is None else hooks.finish(changes)
+
     def go_on() -> None:
-        control.send(b"K")
+        control.sendmsg([b"K"], rights(end))
         control.close()
 
     warnings = () if hooks is None else hooks.warnings
@@ -205,10 +207,8 @@ def _group_name(gid: int, otherwise: str) -> str:
 
 
 def _answer(reply: socket, text: str, fds: Sequence[int] = ()) -> None:
-    rights = b"".join(fd.to_bytes(FD_SIZE, sys.byteorder) for fd in fds)
-    ancillary = [(SOL_SOCKET, SCM_RIGHTS, rights)] if fds else []
     try:
-        reply.sendmsg([text.encode("utf-8", "surrogateescape")[: MAX_PACKET - 1]], ancillary)
+        reply.sendmsg([text.encode("utf-8", "surrogateescape")[: MAX_PACKET - 1]], rights(fds))
     except (BrokenPipeError, ConnectionError):
         sys.exit(125)  # slurmstepd is gone: nobody is left to tell
 
@@ -218,7 +218,7 @@ def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, 
     plan_fd, environment_fd = inputs
     text = read_all(plan_fd).decode("utf-8", "surrogateescape")
     node = env.parse_block(read_all(environment_fd))
-    if '"var"' in text:
+    if '"var"' in text or "{node." in text:
         from container_engine.launch import nodename
 
         node = nodename.complete(node)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MAGIC = b"container-engine plan memo 2\n"
 END = b"end"
+# in a plan, what stands where each launch puts a secret of its own
+SECRET = "@new@"
 UNSET = b"-"
 _OTHERS = 0o077
 _OTHERS_WRITE = 0o022
@@ -130,6 +132,15 @@ def _same(pairs: "Sequence[bytes]", now: "Callable[[bytes], bytes]") -> bool:
     return all(now(pairs[i]) == pairs[i + 1] for i in range(0, len(pairs), 2))
 
 
+def with_secret(plan: str) -> str:
+    """The plan of one launch: one that has a place for a secret gets a new one each time.
+
+    All nodes of a step know it by its plan, and nobody else does. It is never remembered.
+    """
+    place = f'"secret":"{SECRET}"'
+    return plan.replace(place, f'"secret":"{os.urandom(32).hex()}"') if place in plan else plan
+
+
 def write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
@@ -154,7 +165,8 @@ def main(arguments: "Sequence[str]", prefix: str) -> int:
         found = None  # no current directory: the long way has the words for it
     if found is not None:
         write_all(2, found[0])
-        write_all(1, found[1])
+        plan = with_secret(found[1].decode("utf-8", "surrogateescape"))
+        write_all(1, plan.encode("utf-8", "surrogateescape"))
         return 0
     return _plan_anew(prefix, caller, rest[0])
 

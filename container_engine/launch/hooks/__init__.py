@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Code = Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, str], HookEdits], None]
 
 # Hooks of which data cannot say everything; each has a module code_NAME with a function `prepare`.
-CODE: frozenset[str] = frozenset(["pmix", "pytorch"])
+CODE = frozenset(["pmix", "pytorch", "ssh"])
 # What can only be looked at where the image's files are seen.
 _IN_TREE = ("libraries", "search", "refresh", "checks")
 
@@ -44,16 +44,24 @@ def _add(
         words = [fill(directory, hook, node) for directory in directories]
         # the later hook stands before the earlier one, as with assignments
         edits.prepend[name] = [*words, *edits.prepend.get(name, [])]
-    edits.services += [
-        {**service, "hook": hook["name"], "command": [fill(w, hook, node) for w in words]}
-        for service in hook.get("services", ())
-        for words in (service["command"],)
-    ]
+    edits.services += [_service(service, hook, node) for service in hook.get("services", ())]
     edits.oci_hooks += hook.get("hooks", ())
     if any(hook.get(key) for key in _IN_TREE):
         edits.tree.append({key: hook.get(key) for key in ("name", "file", *_IN_TREE)})
     if hook.get("code"):
         _code(hook["code"])(hook, plan, node, edits)
+
+
+def _service(
+    service: Mapping[str, Any], hook: Mapping[str, Any], node: Mapping[str, str]
+) -> dict[str, Any]:
+    return {
+        "hook": hook["name"],
+        "name": service["name"],
+        "command": [fill(word, hook, node) for word in service["command"]],
+        "ready": fill(service["ready"], hook, node),
+        "stop": [fill(word, hook, node) for word in service["stop"]],
+    }
 
 
 def _code(name: str) -> Code:

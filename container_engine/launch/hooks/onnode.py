@@ -10,9 +10,11 @@ from container_engine.launch.text import parse_json, to_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _socket import socket
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from container_engine.launch.hooks.services import Place
     from container_engine.launch.podman import Bind, Container, Paths
     from container_engine.launch.specification import Operation
 
@@ -39,6 +41,8 @@ class HooksOnNode:
         self._settings = self._edits.settings(edf, plan["image"]["env"], node)
         self._heard: dict[str, str | None] = {}
         self._node = node
+        self._place: Place | None = None
+        self._end: socket | None = None
 
     @property
     def warnings(self) -> Sequence[str]:
@@ -133,10 +137,10 @@ class HooksOnNode:
 
     def start_services(
         self, container: tuple[int, int, int], workdir: str, environment: Mapping[str, str | None]
-    ) -> dict[str, str | None]:
-        """Starts what hooks want to run beside the tasks. Returns further variables."""
+    ) -> None:
+        """Starts what hooks want to run beside the tasks. Raises LaunchError."""
         if not self._edits.services:
-            return {}
+            return
         from container_engine.launch.hooks import services
 
         place = services.Place(
@@ -146,7 +150,21 @@ class HooksOnNode:
             libexec=self._edits.libexec,
             timeout_s=self._plan["settings"]["start_timeout_s"],
         )
-        return services.start(self._edits.services, place)
+        self._place = place
+        self._end = services.start(self._edits.services, place)
+
+    def finish(self, environment: Mapping[str, str | None]) -> Sequence[int]:
+        """The environment is that of the tasks now. Returns what the guard gets with the word to go
+        on: a socket that it closes at the end, where services must be stopped in good order.
+        """
+        if self._place is None:
+            return ()
+        from container_engine.launch.hooks import services
+
+        self._place.environment = apply(self._node, environment)
+        services.publish(self._edits.services, self._place)
+        self._place.close()
+        return () if self._end is None else (self._end.fileno(),)
 
 
 def _new(wanted: Sequence[str], present: Sequence[str]) -> list[str]:

@@ -1,17 +1,53 @@
-"""Programs that a hook runs in the container for as long as it lives."""
+"""Programs that hooks run in the container for as long as it lives, beside its tasks.
+
+They join the container as tasks do and live in the host's PID namespace. A process of ours
+(spank_plugin/attend.c) is there before the first of them and ends them with the container, however
+that ends.
+"""
 
 from __future__ import annotations
 
+import os
+import select
+import signal
+from _socket import AF_UNIX, SOCK_SEQPACKET, socket, socketpair
+
 from container_engine.launch.failure import LaunchError
+from container_engine.launch.podman import INIT_PATH
+from container_engine.launch.specification import encode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
+    from typing import Any, Protocol
+
+    from container_engine.launch.specification import Operation
+
+    class Server(Protocol):
+        """A service that data cannot describe: the entry `server` of one made by a hook's code."""
+
+        def start(self, place: Place) -> None: ...
+
+        def leftovers(self) -> Sequence[str]:
+            """Files of the node, and directories when empty, that go with the container."""
+            ...
+
+        def publish(self, place: Place) -> None:
+            """The start-up steps are done: the environment is that of the tasks now."""
+            ...
+
+
+_KEPT_OUTPUT, _KEPT_LINES = 2000, 6
+_EXIT_STEP_MS = 10
+# signals that are for the tasks, and what Python ignores for itself
+_DEFAULTS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 
 
 class Place:
-    """Where services run. The descriptors belong to the caller."""
+    """Where services run: the container, and the environment of its tasks.
+
+    The descriptors belong to the caller.
+    """
 
     def __init__(
         self,
@@ -29,9 +65,231 @@ class Place:
         self.environment = environment
         self.libexec = libexec
         self.timeout_s = timeout_s
+        # the whole environment is given when a program is started: nothing is to be changed in it
+        self._records = os.memfd_create("ce-env")
+
+    def inside(self, words: Sequence[str]) -> list[str]:
+        """The command line that runs `words` in the container."""
+        fds = (self.user_ns, self.mount_ns, self._records)
+        for fd in fds:
+            os.set_inheritable(fd, True)
+        return [f"{self.libexec}/ce-exec", *map(str, fds), self.workdir, *words]
+
+    def close(self) -> None:
+        for fd in (self.user_ns, self.mount_ns):
+            os.set_inheritable(fd, False)
+        os.close(self._records)
 
 
-def start(services: Sequence[Mapping[str, Any]], place: Place) -> dict[str, str | None]:
-    """Starts them in their order. Returns variables for the tasks. Raises LaunchError."""
-    del place
-    raise LaunchError(f"hook {services[0]['hook']}: services cannot be run yet")
+class Process:
+    """A program that was started in the container, nobody's child but for a process that waits for
+    it: after `let_go`, it belongs to the node's process 1, as a daemon does.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        words: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        workdir: str | None = None,
+        stdin: int | None = None,
+    ) -> None:
+        self._log = os.memfd_create("ce-service-log")
+        argv = place.inside(words)
+        if workdir is not None:
+            argv[4] = workdir
+        self._pipe, writer = os.pipe()
+        self._waiter = os.fork()
+        if self._waiter == 0:
+            given = place.environment if environment is None else environment
+            self._wait_for(writer, argv, given, stdin)
+        os.close(writer)
+        self.pid = int(os.read(self._pipe, 16) or b"0")
+        self._waiter_fd = os.pidfd_open(self._waiter)
+
+    def _wait_for(
+        self, report: int, argv: Sequence[str], environment: Mapping[str, str], stdin: int | None
+    ) -> None:
+        """The life of the waiting process: it ends as the program does. Never returns."""
+        code = 125
+        try:
+            os.setsid()
+            pid = self._spawn(argv, environment, stdin)
+            os.write(report, str(pid).encode())
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        finally:
+            # negative: a signal, as a shell would say it
+            os._exit(code if code >= 0 else 128 - code)
+
+    def _spawn(self, argv: Sequence[str], environment: Mapping[str, str], stdin: int | None) -> int:
+        first = (
+            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
+            if stdin is None
+            else (os.POSIX_SPAWN_DUP2, stdin, 0)
+        )
+        actions = [
+            first,
+            (os.POSIX_SPAWN_DUP2, self._log, 1),
+            (os.POSIX_SPAWN_DUP2, self._log, 2),
+        ]
+        return os.posix_spawn(
+            argv[0],
+            list(argv),
+            dict(environment),
+            file_actions=actions,
+            setsid=True,
+            setsigdef=_DEFAULTS,
+        )
+
+    def exit_code(self, timeout_s: float) -> int | None:
+        """None when it still runs after that time."""
+        if self._waiter and not _readable(self._waiter_fd, timeout_s):
+            return None
+        if self._waiter:
+            self._code = os.waitstatus_to_exitcode(os.waitpid(self._waiter, 0)[1])
+            self._waiter = 0
+        return self._code
+
+    def let_go(self) -> None:
+        if self._waiter:
+            os.kill(self._waiter, signal.SIGKILL)
+            os.waitpid(self._waiter, 0)
+            self._waiter = 0
+        for fd in (self._pipe, self._waiter_fd, self._log):
+            os.close(fd)
+
+    def kill(self) -> None:
+        """While the waiting process has not waited for it, the number is its own."""
+        if self._waiter and self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def said(self) -> str:
+        """The end of what it printed, on one line."""
+        os.lseek(self._log, 0, os.SEEK_SET)
+        text = os.read(self._log, 1 << 20).decode("utf-8", "replace").strip()
+        lines = text[-_KEPT_OUTPUT:].splitlines()[-_KEPT_LINES:]
+        return " / ".join(line.strip() for line in lines)
+
+
+def start(services: Sequence[Mapping[str, Any]], place: Place) -> socket | None:
+    """Starts them in their order and waits until each is ready.
+
+    Returns the guard's end of a socket to the process that ends them, None where none needs to be
+    stopped in good order. Raises LaunchError; what has been started ends with the session then.
+    """
+    end = _attend(services, place)
+    for service in services:
+        server: Server | None = service.get("server")
+        if server is not None:
+            server.start(place)
+        else:
+            _start(service, place)
+    return end
+
+
+def publish(services: Sequence[Mapping[str, Any]], place: Place) -> None:
+    """Says that `place` has the environment that the tasks will have."""
+    for service in services:
+        server: Server | None = service.get("server")
+        if server is not None:
+            server.publish(place)
+
+
+def run(place: Place, what: str, words: Sequence[str], stdin: int | None = None) -> None:
+    """Runs a short command in the container, at `/`. Raises LaunchError with what it said."""
+    process = Process(place, words, workdir="/", stdin=stdin)
+    code = process.exit_code(place.timeout_s)
+    said = process.said()
+    process.kill()
+    process.let_go()
+    if code != 0:
+        raise failure(what, code, said, place.timeout_s)
+
+
+def failure(what: str, code: int | None, said: str, timeout_s: float) -> LaunchError:
+    how = f"not ready within {timeout_s:g} s" if code is None else f"exit code {code}"
+    return LaunchError(f"{what} did not start: {how}" + (f"; it printed: {said}" if said else ""))
+
+
+def _start(service: Mapping[str, Any], place: Place) -> None:
+    """One that data describe. It puts itself into the background, unless `ready` names a path that
+    says when it can be used.
+    """
+    what = f"hook {service['hook']}: service '{service['name']}'"
+    process = Process(place, service["command"])
+    code = _ready(process, service["ready"], place) if service["ready"] else None
+    if not service["ready"]:
+        code = process.exit_code(place.timeout_s)
+    said = process.said()
+    if code != 0:
+        process.kill()
+        process.let_go()
+        raise failure(what, code, said, place.timeout_s)
+    process.let_go()
+
+
+def _ready(process: Process, path: str, place: Place) -> int | None:
+    """0 when the path exists in the container, the exit code of a program that failed before."""
+    looking = Process(place, [INIT_PATH, "--await", path], workdir="/")
+    left_ms = place.timeout_s * 1000
+    found: int | None = None
+    while found is None and left_ms > 0:
+        failed = process.exit_code(0)
+        if failed:
+            found = failed
+            break
+        found = looking.exit_code(_EXIT_STEP_MS / 1000)
+        left_ms -= _EXIT_STEP_MS
+    looking.kill()
+    looking.let_go()
+    return found
+
+
+def _attend(services: Sequence[Mapping[str, Any]], place: Place) -> socket | None:
+    """Starts the process that ends the services with the container."""
+    steps: list[Operation] = [
+        ("stop", place.inside(service["stop"])) for service in services if service.get("stop")
+    ]
+    stops = bool(steps)
+    for service in services:
+        if service.get("server") is not None:
+            steps += [("remove", [path]) for path in service["server"].leftovers()]
+    ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
+    specification = os.memfd_create("ce-services")
+    os.write(specification, encode(steps))
+    os.lseek(specification, 0, os.SEEK_SET)
+    passed = (place.guard, place.mount_ns, theirs.fileno() if stops else -1, specification)
+    _run_attendant(f"{place.libexec}/ce-attend", passed, place.environment)
+    os.close(specification)
+    theirs.close()
+    return ours if stops else None
+
+
+def _run_attendant(program: str, passed: Sequence[int], environment: Mapping[str, str]) -> None:
+    opened = [fd for fd in passed if fd >= 0]
+    for fd in opened:
+        os.set_inheritable(fd, True)
+    null = [(os.POSIX_SPAWN_OPEN, fd, "/dev/null", os.O_RDWR, 0) for fd in range(3)]
+    try:
+        pid = os.posix_spawn(
+            program,
+            [program, *map(str, passed)],
+            dict(environment),
+            file_actions=null,
+            setsigdef=_DEFAULTS,
+        )
+    except OSError as error:
+        raise LaunchError(f"cannot start {program}: {error.strerror}") from None
+    finally:
+        for fd in opened:
+            os.set_inheritable(fd, False)
+    # it ends as soon as there is a process of its own that attends
+    if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0:
+        raise LaunchError(f"cannot start {program}")
+
+
+def _readable(fd: int, timeout_s: float) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(timeout_s * 1000))

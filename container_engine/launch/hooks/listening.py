@@ -1,0 +1,67 @@
+"""Whether a port is free, and whether a process listens on it."""
+
+from __future__ import annotations
+
+import os
+from _socket import (
+    AF_INET,
+    AF_INET6,
+    IPPROTO_IPV6,
+    IPV6_V6ONLY,
+    SO_REUSEADDR,
+    SOCK_STREAM,
+    SOL_SOCKET,
+    socket,
+)
+
+_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+_LISTEN = "0A"
+_EADDRINUSE, _EACCES = 98, 13
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody listens there, for both versions of IP that this node has."""
+    return all(_can_listen(family, port) for family in (AF_INET, AF_INET6))
+
+
+def _can_listen(family: int, port: int) -> bool:
+    try:
+        probe = socket(family, SOCK_STREAM)
+    except OSError:
+        return True  # a node without this version
+    try:
+        probe.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+        if family == AF_INET6:
+            probe.setsockopt(IPPROTO_IPV6, IPV6_V6ONLY, 1)
+        probe.bind(("", port))
+        probe.listen(1)
+    except OSError as error:
+        return error.errno not in (_EADDRINUSE, _EACCES)
+    finally:
+        probe.close()
+    return True
+
+
+def listens(pid: int, port: int) -> bool:
+    """Whether `pid` holds every socket of this node that listens on the port, and there is one."""
+    inodes = {inode for table in _TABLES for inode in _listening(table, port)}
+    return bool(inodes) and inodes <= _sockets(pid)
+
+
+def _listening(table: str, port: int) -> list[str]:
+    try:
+        with open(table, encoding="ascii") as file:
+            rows = [line.split() for line in file.readlines()[1:]]
+    except FileNotFoundError:
+        return []
+    ending = f":{port:04X}"
+    return [row[9] for row in rows if row[3] == _LISTEN and row[1].endswith(ending)]
+
+
+def _sockets(pid: int) -> set[str]:
+    directory = f"/proc/{pid}/fd"
+    try:
+        links = [os.readlink(f"{directory}/{name}") for name in os.listdir(directory)]
+    except OSError:
+        return set()  # it has ended
+    return {link[8:-1] for link in links if link.startswith("socket:[")}

@@ -1,0 +1,177 @@
+"""The ssh server of one container: its keys, its files, its port, and the record of it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+
+from container_engine.launch.failure import LaunchError
+from container_engine.launch.hooks import services, sshkeys, sshrecord
+from container_engine.launch.hooks.listening import is_free, listens
+from container_engine.launch.nodename import complete, expand
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from container_engine.launch.hooks.edits import HookEdits
+
+BUNDLE = "/opt/oci-hooks/ssh/dropbear"
+JOB = "/opt/oci-hooks/ssh/job"
+NODES = "/opt/oci-hooks/ssh/nodes"
+_LOGIN = f"{BUNDLE}/libexec/ce-login"
+_PORTS_TRIED = 500
+_STEP_S = 0.01
+# a line of ssh_config may have 4096 characters
+_NAMES_PER_LINE = 40
+# bytes on the way to a client before it must say that it got them; small ones make scp slow
+_WINDOW = "1048576"
+_IDENTITY = f"""\
+    IdentityFile {JOB}/id_ed25519
+    UserKnownHostsFile {JOB}/known_hosts
+    GlobalKnownHostsFile /dev/null
+    HostKeyAlias {sshrecord.HOST_KEY_ALIAS}
+    StrictHostKeyChecking yes
+    CheckHostIP no
+    ProxyCommand {BUNDLE}/libexec/ce-connect %h %p
+    ProxyUseFdpass yes
+"""
+
+
+class SshServer:
+    """A service (see services.Server). `directory` is where the step's nodes leave their records,
+    empty where there is no such place.
+    """
+
+    def __init__(self, hook: Mapping[str, Any], node: Mapping[str, str], edits: HookEdits) -> None:
+        self._hook = hook
+        self._parameters: Mapping[str, str] = hook["parameters"]
+        self._edits = edits
+        self._node = node = complete(node)
+        self._wanted = int(self._parameters["port"])
+        self._host = sshkeys.derive(self._parameters["secret"], "host")
+        self._user = sshkeys.derive(self._parameters["secret"], "user")
+        self._name, home = _person()
+        directory = f"{sshrecord.root(node, home)}/{sshrecord.of_step(node)}"
+        self.directory = directory if sshrecord.prepare(directory) else ""
+
+    def leftovers(self) -> Sequence[str]:
+        return sshrecord.leftovers(self.directory, self._node_name()) if self.directory else ()
+
+    def start(self, place: services.Place) -> None:
+        self._make_files(place)
+        self.publish(place)
+        port = self._listen(place)
+        if port != self._wanted:
+            self._edits.warn(
+                self._hook, f"the ssh server listens on port {port}: {self._wanted} is in use"
+            )
+        self._record(port)
+
+    def publish(self, place: services.Place) -> None:
+        what = "hook ssh: the environment of logins"
+        services.run(place, what, [_LOGIN, "--keep", f"{JOB}/environment"])
+
+    def _make_files(self, place: services.Place) -> None:
+        host, user = sshkeys.public_line(self._host), sshkeys.public_line(self._user)
+        allowed = [self._parameters.get("authorized_key", ""), f"{user} step"]
+        files = {
+            ".ssh/authorized_keys": "".join(f"{key}\n" for key in allowed if key).encode(),
+            "host_key": sshkeys.dropbear_file(self._host),
+            "id_ed25519": sshkeys.openssh_file(self._user, "step"),
+            "known_hosts": f"{sshrecord.HOST_KEY_ALIAS} {host}\n".encode(),
+            "ssh_config": self._config().encode(),
+        }
+        if self.directory:
+            files["shared"] = b""
+        with open(os.memfd_create("ce-ssh-files"), "wb+") as memory:
+            memory.writelines(
+                f"{name} {len(content)}\0".encode() + content for name, content in files.items()
+            )
+            memory.seek(0)
+            words = [_LOGIN, "--files", JOB]
+            services.run(place, "hook ssh: the files of the server", words, memory.fileno())
+
+    def _config(self) -> str:
+        """For the ssh clients in the container: the nodes of this step, without a password."""
+        names = self._nodes()
+        lines = []
+        for i in range(0, len(names), _NAMES_PER_LINE):
+            hosts = " ".join(names[i : i + _NAMES_PER_LINE])
+            lines.append(f"Host {hosts}\n    User {self._name}\n    Port {self._wanted}\n")
+            lines.append(_IDENTITY)
+        return "".join(lines) + "Host *\n"
+
+    def _nodes(self) -> list[str]:
+        node = self._node
+        text = node.get("SLURM_STEP_NODELIST") or node.get("SLURM_JOB_NODELIST") or ""
+        return list(expand(text)) if text else [self._node_name()]
+
+    def _listen(self, place: services.Place) -> int:
+        """The port of a server that listens."""
+        last = min(self._wanted + _PORTS_TRIED, 65536)
+        for port in range(self._wanted, last):
+            if is_free(port) and self._serve(place, port):
+                return port
+        raise LaunchError(f"hook ssh: no port from {self._wanted} to {last - 1} is free")
+
+    def _serve(self, place: services.Place, port: int) -> bool:
+        """False when somebody else was quicker to get the port."""
+        terminals = os.open("/dev/ptmx", os.O_PATH)
+        os.set_inheritable(terminals, True)
+        words = [f"{BUNDLE}/bin/dropbear", "-F", "-E", "-s", "-W", _WINDOW]
+        words += ["-P", f"{JOB}/pid", "-r", f"{JOB}/host_key", "-p", str(port)]
+        server = services.Process(
+            place, words, environment=self._environment(terminals), workdir="/"
+        )
+        os.close(terminals)
+        left_s, code, ready = place.timeout_s, None, False
+        while not ready and code is None and left_s > 0:
+            ready = listens(server.pid, port)
+            code = None if ready else server.exit_code(_STEP_S)
+            left_s -= _STEP_S
+        said = server.said()
+        if not ready:
+            server.kill()
+        server.let_go()
+        if not ready and (is_free(port) or code is None):
+            raise services.failure("hook ssh: the server", code, said, place.timeout_s)
+        return ready
+
+    def _environment(self, terminals: int) -> dict[str, str]:
+        """Of the server itself; nothing of the image's, whose LD_PRELOAD may be for another libc.
+
+        SLURM_JOB_ID is for the epilog, which ends what has lost its slurmstepd.
+        """
+        kept = ("SLURM_JOB_ID", "SLURM_STEP_ID")
+        environment = {name: self._node[name] for name in kept if name in self._node}
+        return {**environment, "CE_SSH_USER": self._name, "CE_SSH_PTMX": str(terminals)}
+
+    def _record(self, port: int) -> None:
+        if not self.directory:
+            self._edits.warn(
+                self._hook,
+                "no record of the server: the cache directory of the home"
+                " directory cannot be written on this node",
+            )
+            return
+        key_file = self._parameters.get("authorize_ssh_key", "")
+        line = f"{port} {os.uname().nodename} {self._name} {key_file}"
+        try:
+            sshrecord.write(
+                self.directory, self._node_name(), line, sshkeys.public_line(self._host)
+            )
+        except OSError as error:
+            self._edits.warn(self._hook, f"no record of the server: {error.strerror}")
+
+    def _node_name(self) -> str:
+        return self._node.get("SLURMD_NODENAME") or os.uname().nodename
+
+
+def _person() -> tuple[str, str]:
+    try:
+        entry = pwd.getpwuid(os.getuid())
+    except KeyError:
+        return f"user{os.getuid()}", "/"
+    return entry.pw_name, entry.pw_dir

@@ -1,0 +1,60 @@
+"""The text of a file that is meant to hold one public ssh key, judged at submit. Pure."""
+
+from __future__ import annotations
+
+import binascii
+from typing import NamedTuple
+
+MAX_SIZE = 64 * 1024
+# what the server can verify
+_KINDS = (
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "ssh-rsa",
+    "sk-ssh-ed25519@openssh.com",
+    "sk-ecdsa-sha2-nistp256@openssh.com",
+)
+
+
+class Judged(NamedTuple):
+    """`line` is the key without its comment, None where `message` says what is wrong."""
+
+    line: str | None
+    message: str = ""
+    hint: str | None = None
+
+
+def judge(path: str, content: bytes) -> Judged:
+    """What the file `path` with this content is worth as the key of a login."""
+    if b"PRIVATE KEY" in content or content.startswith(b"PuTTY-User-Key-File"):
+        hint = f"name the public one, perhaps {path}.pub; a private key is shown to nobody"
+        return Judged(None, f"'{path}' contains a private key", hint)
+    text = content.decode("utf-8", "replace")
+    lines = [line.strip() for line in text.splitlines()]
+    keys = [line for line in lines if line and not line.startswith("#")]
+    if len(keys) != 1:
+        found = "no key" if not keys else f"{len(keys)} keys"
+        return Judged(None, f"'{path}' has {found}, one public key is wanted")
+    return _judge_line(path, keys[0])
+
+
+def _judge_line(path: str, line: str) -> Judged:
+    words = line.split()
+    if words[0] not in _KINDS:
+        hint = f"a line of such a file begins with one of {', '.join(_KINDS[:2])}, {_KINDS[4]}"
+        return Judged(None, f"'{path}' is not a public key that the server understands", hint)
+    if len(words) < 2 or not _is_blob(words[1], words[0]):
+        return Judged(None, f"'{path}' is not a public key: what follows {words[0]} is damaged")
+    return Judged(f"{words[0]} {words[1]}")
+
+
+def _is_blob(text: str, kind: str) -> bool:
+    """Whether the base64 begins with the name of the same kind, as all of them do."""
+    try:
+        blob = binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
+    except (binascii.Error, UnicodeEncodeError):
+        return False
+    name = kind.encode()
+    return blob.startswith(len(name).to_bytes(4, "big") + name) and len(blob) > len(name) + 4 + 16

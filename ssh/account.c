@@ -1,0 +1,142 @@
+/*
+ * libce-account.so: what the ssh server of a container knows of the machine it runs on.
+ *
+ * Dropbear asks the C library for the account of whoever logs in, for the shells that are valid, and
+ * for a terminal. In a container the answers come from an image that knows nothing of this user, whose
+ * shells are not listed, and whose home directory may be the one of the host. Here they come from the
+ * session instead: one account, the one that runs the server, with a private home directory that holds
+ * the authorized keys. Loaded by the server alone (`make install` adds it to its needed libraries).
+ *
+ * Everything runs as the user; nothing here can give a right that the user does not have.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <pty.h>
+#include <pwd.h>
+#include <shadow.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define HOME "/opt/oci-hooks/ssh/job"
+#define SHELL "/opt/oci-hooks/ssh/dropbear/libexec/ce-login"
+
+static char name[256];
+/* "!" is the hash of no password */
+static struct passwd account = { .pw_name = name, .pw_passwd = (char *)"!", .pw_gecos = (char *)"",
+				 .pw_dir = (char *)HOME, .pw_shell = (char *)SHELL };
+static int shells_told;
+
+static struct passwd *the_account(void)
+{
+	const char *user = getenv("CE_SSH_USER");
+
+	if (user == NULL || strlen(user) >= sizeof name)
+		return NULL;
+	strcpy(name, user);
+	account.pw_uid = getuid();
+	account.pw_gid = getgid();
+	return &account;
+}
+
+EXPORT struct passwd *getpwnam(const char *wanted)
+{
+	struct passwd *found = the_account();
+
+	return found != NULL && strcmp(found->pw_name, wanted) == 0 ? found : NULL;
+}
+
+EXPORT struct passwd *getpwuid(uid_t uid)
+{
+	return uid == getuid() ? the_account() : NULL;
+}
+
+/* Passwords are not asked for; this keeps the image's from being read at all. */
+EXPORT struct spwd *getspnam(const char *wanted)
+{
+	(void)wanted;
+	return NULL;
+}
+
+EXPORT char *getusershell(void)
+{
+	return shells_told++ == 0 ? (char *)SHELL : NULL;
+}
+
+EXPORT void setusershell(void)
+{
+	shells_told = 0;
+}
+
+EXPORT void endusershell(void)
+{
+	shells_told = 0;
+}
+
+/* Only for users who are root in their containers, where one group is all there is. */
+EXPORT int initgroups(const char *user, gid_t group)
+{
+	(void)user, (void)group;
+	return 0;
+}
+
+/* The host's /dev/ptmx, opened before the container was joined: on most hosts the node in /dev/pts,
+ * which is all that a container sees, may not be opened (ptmxmode=000). The kernel looks for the
+ * terminals beside the node through which it was opened, so it has to be the host's. */
+static int open_master(void)
+{
+	const char *number = getenv("CE_SSH_PTMX");
+	char path[64];
+	int master = -1;
+
+	if (number != NULL) {
+		snprintf(path, sizeof path, "/proc/self/fd/%s", number);
+		master = open(path, O_RDWR | O_NOCTTY);
+	}
+	return master >= 0 ? master : open("/dev/ptmx", O_RDWR | O_NOCTTY);
+}
+
+EXPORT int openpty(int *master, int *slave, char *path, const struct termios *mode,
+		   const struct winsize *size)
+{
+	int unlock = 0, number = 0, fd = open_master();
+
+	if (fd < 0)
+		return -1;
+	if (ioctl(fd, TIOCSPTLCK, &unlock) < 0 || ioctl(fd, TIOCGPTN, &number) < 0 ||
+	    (*slave = ioctl(fd, TIOCGPTPEER, O_RDWR | O_NOCTTY)) < 0) {
+		close(fd);
+		return -1;
+	}
+	*master = fd;
+	if (path != NULL)
+		sprintf(path, "/dev/pts/%d", number);
+	if (mode != NULL)
+		tcsetattr(*slave, TCSAFLUSH, mode);
+	if (size != NULL)
+		ioctl(*slave, TIOCSWINSZ, size);
+	return 0;
+}
+
+static int is_terminal(const char *path)
+{
+	return strncmp(path, "/dev/pts/", 9) == 0;
+}
+
+/* A terminal comes with the right owner and mode from the host's devpts. The server would give it to
+ * the image's group `tty`, whose number means nothing here, and end when it cannot. */
+EXPORT int chown(const char *path, uid_t owner, gid_t group)
+{
+	return is_terminal(path) ? 0 : fchownat(AT_FDCWD, path, owner, group, 0);
+}
+
+EXPORT int chmod(const char *path, mode_t mode)
+{
+	return is_terminal(path) ? 0 : fchmodat(AT_FDCWD, path, mode, 0);
+}

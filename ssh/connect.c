@@ -1,0 +1,127 @@
+/*
+ * ce-connect NODE PORT: the way of `ssh NODE` from one container of a step to another.
+ *
+ * The ssh client's ProxyCommand (with ProxyUseFdpass): connects to the server of NODE and hands the
+ * connected socket to the client through standard output. PORT is the one that was asked for; where it
+ * was taken, NODE has written another into the directory that all nodes of the step share. The other
+ * container may start later than this one: that is waited for, but not for ever.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NODES "/opt/oci-hooks/ssh/nodes"
+#define SHARED "/opt/oci-hooks/ssh/job/shared"
+
+enum { PATIENCE_S = 60, PAUSE_MS = 100, RECORD_PATIENCE_S = 15 };
+
+struct place {
+	char port[16];
+	char address[256]; /* what the node calls itself; its name may mean nothing to the network */
+};
+
+/* NODES/NODE.port has "PORT ADDRESS". */
+static int read_record(const char *node, struct place *place)
+{
+	char path[512], text[300] = "";
+
+	snprintf(path, sizeof path, NODES "/%.*s.port", (int)strcspn(node, "./"), node);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	ssize_t n = read(fd, text, sizeof text - 1);
+	close(fd);
+	return n > 0 && sscanf(text, "%15[0-9] %255s", place->port, place->address) >= 1;
+}
+
+/* Whether this node could leave its own record. */
+static int is_shared(void)
+{
+	return access(SHARED, F_OK) == 0;
+}
+
+/* A connected socket, or -1 with the reason in *why. */
+static int try_connect(const char *node, const char *port, const char **why)
+{
+	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
+	struct addrinfo *found = NULL;
+	int rc = getaddrinfo(node, port, &hints, &found), fd = -1;
+
+	*why = rc != 0 ? gai_strerror(rc) : NULL;
+	for (const struct addrinfo *one = found; one != NULL && fd < 0; one = one->ai_next) {
+		fd = socket(one->ai_family, one->ai_socktype, one->ai_protocol);
+		if (fd >= 0 && connect(fd, one->ai_addr, one->ai_addrlen) < 0) {
+			*why = strerror(errno);
+			close(fd);
+			fd = -1;
+		}
+	}
+	if (found != NULL)
+		freeaddrinfo(found);
+	return fd;
+}
+
+static int hand_over(int fd)
+{
+	char byte = 0;
+	struct iovec data = { .iov_base = &byte, .iov_len = 1 };
+	union {
+		char buffer[CMSG_SPACE(sizeof fd)];
+		struct cmsghdr align;
+	} control = { .buffer = { 0 } };
+	struct msghdr message = { .msg_iov = &data, .msg_iovlen = 1,
+				  .msg_control = control.buffer,
+				  .msg_controllen = sizeof control.buffer };
+	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+
+	header->cmsg_level = SOL_SOCKET;
+	header->cmsg_type = SCM_RIGHTS;
+	header->cmsg_len = CMSG_LEN(sizeof fd);
+	memcpy(CMSG_DATA(header), &fd, sizeof fd);
+	return sendmsg(STDOUT_FILENO, &message, 0) == 1 ? 0 : -1;
+}
+
+/* Another job may have the port that was asked for, so where records are shared one is waited for. */
+static int reach(const char *node, const char *port, const char **why)
+{
+	const struct timespec pause = { .tv_nsec = PAUSE_MS * 1000000L };
+	int fd = -1;
+
+	*why = "no answer";
+	for (int waited_ms = 0; fd < 0 && waited_ms < PATIENCE_S * 1000; waited_ms += PAUSE_MS) {
+		struct place place = { "", "" };
+		int recorded = read_record(node, &place);
+		if (!recorded && is_shared() && waited_ms < RECORD_PATIENCE_S * 1000) {
+			nanosleep(&pause, NULL);
+			continue;
+		}
+		fd = try_connect(node, recorded ? place.port : port, why);
+		if (fd < 0 && place.address[0] != '\0')
+			fd = try_connect(place.address, place.port, why);
+		if (fd < 0)
+			nanosleep(&pause, NULL);
+	}
+	return fd;
+}
+
+int main(int argc, char **argv)
+{
+	const char *why = NULL;
+
+	if (argc != 3) {
+		dprintf(2, "ce: error: ce-connect is started by ssh\n");
+		return 1;
+	}
+	int fd = reach(argv[1], argv[2], &why);
+	if (fd >= 0 && hand_over(fd) == 0)
+		return 0;
+	dprintf(2, "ce: error: hook ssh: %s: %s\n", argv[1], fd < 0 ? why : strerror(errno));
+	return 1;
+}

@@ -1,0 +1,243 @@
+/*
+ * ce-login: what the ssh server of a container runs as everybody's shell. Static: the image may have
+ * another libc, or none.
+ *
+ *   ce-login [-c COMMAND]    the environment of the tasks, then a shell of the image
+ *   ce-login --keep FILE     writes its own environment to FILE, each entry followed by NUL
+ *   ce-login --files DIR     makes the files that standard input has, each `NAME SIZE` with a NUL and
+ *                            then its bytes, readable by their owner alone
+ *
+ * No shell is involved before the user's own, so no value of the environment is ever quoted.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define JOB "/opt/oci-hooks/ssh/job"
+#define SFTP_SERVER "/opt/oci-hooks/ssh/dropbear/libexec/sftp-server"
+
+enum { MAX_SIZE = 16 << 20, NOT_STARTED = 125, NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
+
+extern char **environ;
+
+static int fail(const char *what)
+{
+	dprintf(2, "ce: error: hook ssh: %s: %s\n", what, strerror(errno));
+	return NOT_STARTED;
+}
+
+static int write_all(int fd, const char *data, size_t size)
+{
+	while (size > 0) {
+		ssize_t n = write(fd, data, size);
+		if (n < 0 && errno != EINTR)
+			return -1;
+		if (n > 0) {
+			data += n;
+			size -= (size_t)n;
+		}
+	}
+	return 0;
+}
+
+/* All of a descriptor, ended by NUL; NULL with errno. */
+static char *read_all(int fd, size_t *size)
+{
+	size_t room = 64 * 1024;
+	char *text = malloc(room);
+	ssize_t n = 1;
+
+	for (*size = 0; text != NULL && n != 0 && *size < MAX_SIZE;) {
+		if (*size + 1 == room)
+			text = realloc(text, room *= 2);
+		n = text != NULL ? read(fd, text + *size, room - *size - 1) : -1;
+		if (n < 0 && errno != EINTR)
+			return NULL;
+		*size += n > 0 ? (size_t)n : 0;
+	}
+	if (text != NULL)
+		text[*size] = '\0';
+	return text;
+}
+
+/* ---- what the launcher asks for ---------------------------------------------------------------- */
+
+/* Another login may read the file meanwhile: it sees the old one or the new one, whole. */
+static int keep_environment(const char *path)
+{
+	char draft[512];
+
+	snprintf(draft, sizeof draft, "%s.new", path);
+	int fd = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return fail(draft);
+	for (char **entry = environ; *entry != NULL; entry++) {
+		if (write_all(fd, *entry, strlen(*entry) + 1) < 0)
+			return fail(draft);
+	}
+	return rename(draft, path) < 0 ? fail(path) : 0;
+}
+
+static int make_file(int dir, const char *name, const char *content, size_t size)
+{
+	const char *slash = strchr(name, '/');
+
+	if (slash != NULL) {
+		char *parent = strndup(name, (size_t)(slash - name));
+		if (parent == NULL || (mkdirat(dir, parent, 0700) < 0 && errno != EEXIST))
+			return -1;
+		free(parent);
+	}
+	int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0 || write_all(fd, content, size) < 0)
+		return -1;
+	return close(fd);
+}
+
+static int make_files(const char *directory)
+{
+	size_t size = 0;
+	char *text = read_all(0, &size), *next = text;
+	int dir = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (text == NULL || dir < 0)
+		return fail(directory);
+	while (next < text + size) {
+		char *name = next, *space = strrchr(name, ' ');
+		char *content = name + strlen(name) + 1;
+		size_t length = space != NULL ? strtoul(space + 1, NULL, 10) : 0;
+		if (space == NULL || content + length > text + size)
+			break;
+		*space = '\0';
+		if (make_file(dir, name, content, length) < 0)
+			return fail(name);
+		next = content + length;
+	}
+	return 0;
+}
+
+/* ---- a login ----------------------------------------------------------------------------------- */
+
+/* The tasks' environment with what belongs to this login alone. */
+static int take_environment(void)
+{
+	static const char *const of_login[] = { "TERM", "SSH_TTY", "SSH_CONNECTION", "SSH_CLIENT",
+						"SSH_AUTH_SOCK", "SSH_ORIGINAL_COMMAND", "DISPLAY" };
+	char *kept[sizeof of_login / sizeof of_login[0]] = { NULL };
+	size_t size = 0;
+	int fd = open(JOB "/environment", O_RDONLY | O_CLOEXEC);
+	char *text = fd >= 0 ? read_all(fd, &size) : NULL;
+
+	if (text == NULL)
+		return fail("the environment of the tasks");
+	for (size_t i = 0; i < sizeof of_login / sizeof of_login[0]; i++)
+		kept[i] = getenv(of_login[i]);
+	clearenv();
+	for (char *entry = text; entry < text + size; entry += strlen(entry) + 1) {
+		if (putenv(entry) != 0)
+			return fail("the environment of the tasks");
+	}
+	for (size_t i = 0; i < sizeof of_login / sizeof of_login[0]; i++) {
+		if (kept[i] != NULL)
+			setenv(of_login[i], kept[i], 1);
+	}
+	return 0;
+}
+
+/* As after any login: the home directory where there is one, else where the tasks start. */
+static void go_home(void)
+{
+	const char *const places[] = { getenv("HOME"), getenv("PWD"), "/" };
+
+	for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+		if (places[i] != NULL && chdir(places[i]) == 0) {
+			setenv("PWD", places[i], 1);
+			break;
+		}
+	}
+	unsetenv("OLDPWD");
+}
+
+static void take_umask(void)
+{
+	const char *mask = getenv("SLURM_UMASK");
+
+	if (mask != NULL && *mask != '\0')
+		umask((mode_t)strtoul(mask, NULL, 8) & 0777);
+}
+
+static void run_shell(const char *shell, const char *command)
+{
+	const char *slash = strrchr(shell, '/');
+	/* not a login shell: /etc/profile of most images sets PATH anew */
+	const char *const words[] = { slash != NULL ? slash + 1 : shell, command != NULL ? "-c" : NULL,
+				      command, NULL };
+
+	if (access(shell, X_OK) == 0)
+		execv(shell, (char *const *)words);
+}
+
+/* An image without any shell: words that no shell would change are a command. */
+static int run_words(char *command)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+				    " ./_:=,@%+-";
+	char *words[256];
+	size_t count = 0;
+
+	if (command == NULL || command[strspn(command, plain)] != '\0') {
+		dprintf(2, "ce: error: hook ssh: this image has no shell\n");
+		return NOT_FOUND;
+	}
+	for (char *word = strtok(command, " "); word != NULL; word = strtok(NULL, " ")) {
+		if (count + 1 < sizeof words / sizeof words[0])
+			words[count++] = word;
+	}
+	words[count] = NULL;
+	if (count == 0)
+		return 0;
+	execvp(words[0], words);
+	int code = errno == ENOENT ? NOT_FOUND : NOT_EXECUTABLE;
+	fail(words[0]);
+	return code;
+}
+
+static int log_in(char *command)
+{
+	static const char *const shells[] = { "/bin/bash", "/usr/bin/bash", "/bin/sh", "/usr/bin/sh" };
+	int failed = take_environment();
+	const char *own = getenv("SHELL");
+
+	if (failed != 0)
+		return failed;
+	/* what the server still holds: the host's ptmx, for one */
+	close_range(3, ~0U, 0);
+	take_umask();
+	go_home();
+	if (command != NULL && strlen(command) >= 12 &&
+	    strcmp(command + strlen(command) - 12, "/sftp-server") == 0)
+		execl(SFTP_SERVER, "sftp-server", NULL);
+	if (own != NULL && own[0] == '/')
+		run_shell(own, command);
+	for (size_t i = 0; i < sizeof shells / sizeof shells[0]; i++) {
+		/* programs that open terminals look there */
+		setenv("SHELL", shells[i], 1);
+		run_shell(shells[i], command);
+	}
+	return run_words(command);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 3 && strcmp(argv[1], "--keep") == 0)
+		return keep_environment(argv[2]);
+	if (argc == 3 && strcmp(argv[1], "--files") == 0)
+		return make_files(argv[2]);
+	return log_in(argc >= 3 && strcmp(argv[1], "-c") == 0 ? argv[2] : NULL);
+}
