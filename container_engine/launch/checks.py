@@ -80,18 +80,26 @@ def _source_problem(mount: Bind) -> str:
 
 
 def resolve_devices(plan: Mapping[str, Any], environment: Mapping[str, str]) -> list[str]:
-    """Device paths, checked on this node, and CDI names, which Podman resolves."""
+    """The paths of devices, checked on this node; CDI names are resolved by launch.cdi.
+
+    What the site does not allow is refused here, not only at submit: a name may depend on the node.
+    """
     names = [resolve(device["name"], environment, device["from"]) for device in plan["devices"]]
+    allowed = plan["settings"]["allowed_devices"]
     problems = [
         f"{device['from']}: device '{name}': {problem}"
         for name, device in zip(names, plan["devices"], strict=True)
-        if not device["cdi"] and (problem := _device_problem(name))
+        if (problem := _device_problem(name, cdi=device["cdi"], allowed=allowed))
     ]
     _refuse(problems)
-    return names
+    return [name for name, device in zip(names, plan["devices"], strict=True) if not device["cdi"]]
 
 
-def _device_problem(path: str) -> str:
+def _device_problem(path: str, *, cdi: bool, allowed: Sequence[str]) -> str:
+    if not _is_allowed(path, allowed):
+        return "this site does not offer it"
+    if cdi:
+        return ""
     if ":" in path:
         return "Podman takes no device with a colon in its path"
     try:
@@ -100,7 +108,19 @@ def _device_problem(path: str) -> str:
         return _reason(error)
     if not (stat.S_ISCHR(mode) or stat.S_ISBLK(mode)):
         return "is not a device"
+    if not (os.access(path, os.R_OK) or os.access(path, os.W_OK)):
+        return "you may not open it on this node"
     return ""
+
+
+def _is_allowed(path: str, allowed: Sequence[str]) -> bool:
+    if "*" in allowed:
+        return True
+    from container_engine.launch.hooks.pattern import matches
+
+    # "/dev/shm/../sda" is not below /dev/shm
+    real = os.path.normpath(path) if path.startswith("/") else path
+    return any(matches(real, pattern) for pattern in allowed)
 
 
 def _reason(error: OSError) -> str:

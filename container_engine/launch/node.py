@@ -132,7 +132,8 @@ def _hooks(
     edf: Mapping[str, str | None],
     libexec: str,
 ) -> HooksOnNode | None:
-    if not any(_may_apply(hook, node) for hook in plan.get("hooks", ())):
+    has_cdi = any(device["cdi"] for device in plan["devices"])
+    if not has_cdi and not any(_may_apply(hook, node) for hook in plan.get("hooks", ())):
         return None
     from container_engine.launch.hooks.onnode import HooksOnNode
 

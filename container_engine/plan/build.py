@@ -104,13 +104,14 @@ def build(edf: Edf, image: Image, offer: Offer, engine: str) -> Built:
         annotations_from={entry.key: str(entry.origin) for entry in edf.annotations},
         startup=_startup(edf, texts),
         hooks=used.hooks,
-        settings=_settings(offer.site, settings),
+        settings=_settings(offer, settings),
         settings_from={name: chosen.origin for name, chosen in settings.items()},
     )
     problems = (
         *texts.problems,
         *_entrypoint_problems(edf, image),
         *_hook_problems(edf, offer),
+        *_device_problems(edf, offer),
         *used.problems,
         *_size_problems(edf, plan),
     )
@@ -209,6 +210,24 @@ def _devices(edf: Edf, texts: Resolver) -> tuple[Device, ...]:
     )
 
 
+def _device_problems(edf: Edf, offer: Offer) -> list[Problem]:
+    """Devices that the site does not offer; those with deferred names are the node's to check."""
+    return [
+        Problem(
+            "error",
+            device.origin.file,
+            device.origin.line,
+            "devices",
+            f"'{device.name}': this site does not offer it",
+            f"it offers {', '.join(offer.site.allowed_devices) or 'none'}",
+        )
+        for device in edf.devices
+        if isinstance(device.name, str)
+        and device not in offer.wide.devices
+        and not offer.site.offers(device.name)
+    ]
+
+
 def _env(edf: Edf, texts: Resolver) -> tuple[EnvEntry, ...]:
     return tuple(
         EnvEntry(
@@ -228,11 +247,17 @@ def _startup(edf: Edf, texts: Resolver) -> tuple[StartupLine, ...]:
     )
 
 
-def _settings(site: SiteConfig, chosen: Mapping[str, Chosen]) -> Settings:
+def _settings(offer: Offer, chosen: Mapping[str, Chosen]) -> Settings:
+    site = offer.site
+    # what the site gives to all needs no other permission
+    given = [device.name for device in offer.wide.devices if isinstance(device.name, str)]
     return Settings(
         start_timeout_s=chosen["start_timeout_s"].value,
         tmpfs_size=chosen["tmpfs_size"].value,
         hooks_dirs=site.hooks_dirs,
         trace_dir=site.trace_dir,
         root_remap=chosen["root_remap"].value,
+        cdi_dirs=site.cdi_dirs,
+        user_cdi_dir=site.user_cdi_dir,
+        allowed_devices=(*site.allowed_devices, *given),
     )

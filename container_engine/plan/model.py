@@ -134,6 +134,9 @@ class Settings(_Frozen):
     tmpfs_size: str = Field("50%", description="limit of what a container may write")
     hooks_dirs: tuple[str, ...] = Field((), description="directories of OCI hooks")
     trace_dir: str = Field("", description="where traces are written; empty: nowhere")
+    cdi_dirs: tuple[str, ...] = Field((), description="directories of CDI files, later ones win")
+    user_cdi_dir: str = Field("", description="the same, below a user's home; empty: none")
+    allowed_devices: tuple[str, ...] = Field(("*",), description="patterns of paths and CDI names")
     root_remap: bool = Field(False, description="users are root in their containers")
 
 

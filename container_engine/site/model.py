@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+from posixpath import normpath
 from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
@@ -155,9 +157,29 @@ class SiteConfig(BaseModel):
         description="where each node writes the trace of a launch, as the user; empty: nowhere",
         examples=["/scratch/traces"],
     )
+    cdi_dirs: tuple[str, ...] = Field(
+        ("/etc/cdi", "/var/run/cdi"),
+        description="directories of CDI files on the nodes; later ones win",
+        examples=[["/etc/cdi", "/var/run/cdi", "/apps/cdi"]],
+    )
+    user_cdi_dir: str = Field(
+        "",
+        description="users' own CDI files, below their home; empty: users have none",
+        examples=[".config/cdi"],
+    )
+    allowed_devices: tuple[str, ...] = Field(
+        ("*",),
+        description="patterns of device paths and CDI names that users may ask for",
+        examples=[["/dev/fuse", "nvidia.com/*"]],
+    )
     root_remap: StrictBool = Field(
         False, description="users are root in their containers", examples=[True]
     )
+
+    def offers(self, device: str) -> bool:
+        """Whether users may ask for a device, a path or CDI name."""
+        real = normpath(device) if device.startswith("/") else device
+        return any(fnmatchcase(real, pattern) for pattern in self.allowed_devices)
 
     def is_deferred(self, name: str) -> bool:
         """Whether a variable that is undefined at submit exists on the node."""

@@ -26,7 +26,7 @@ def prepare(plan: Mapping[str, Any], node: Mapping[str, str], libexec: str) -> H
     Raises LaunchError with the hook's name and a remedy for what this node does not have.
     """
     edits = HookEdits(libexec)
-    for hook in plan["hooks"]:
+    for hook in plan.get("hooks", ()):
         if applies(hook, node):
             _add(edits, hook, plan, node)
     return edits

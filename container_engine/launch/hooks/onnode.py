@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from container_engine.launch import cdi
 from container_engine.launch.environment import apply, is_slurms
 from container_engine.launch.failure import LaunchError
 from container_engine.launch.hooks import prepare
@@ -38,6 +39,7 @@ class HooksOnNode:
         self._plan = plan
         self._edf = edf
         self._edits = prepare(plan, node, libexec)
+        cdi.resolve_all(plan, node, self._edits)
         self._settings = self._edits.settings(edf, plan["image"]["env"], node)
         self._heard: dict[str, str | None] = {}
         self._node = node

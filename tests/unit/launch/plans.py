@@ -16,6 +16,7 @@ def plan(**values: object) -> dict[str, Any]:
         "env": [],
         "startup": [],
         "annotations": {},
+        "settings": {"allowed_devices": ["*"], "cdi_dirs": [], "user_cdi_dir": ""},
         **values,
     }
 

@@ -167,6 +167,9 @@ def test_the_sites_settings_travel_with_the_plan() -> None:
         "tmpfs_size": "1g",
         "hooks_dirs": ("/h",),
         "trace_dir": "/traces",
+        "cdi_dirs": ("/etc/cdi", "/var/run/cdi"),
+        "user_cdi_dir": "",
+        "allowed_devices": ("*",),
         "root_remap": True,
     }
 
