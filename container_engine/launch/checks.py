@@ -89,15 +89,13 @@ def resolve_devices(plan: Mapping[str, Any], environment: Mapping[str, str]) -> 
     problems = [
         f"{device['from']}: device '{name}': {problem}"
         for name, device in zip(names, plan["devices"], strict=True)
-        if (problem := _device_problem(name, cdi=device["cdi"], allowed=allowed))
+        if (problem := _offer_problem(name, allowed) or _device_problem(name, cdi=device["cdi"]))
     ]
     _refuse(problems)
     return [name for name, device in zip(names, plan["devices"], strict=True) if not device["cdi"]]
 
 
-def _device_problem(path: str, *, cdi: bool, allowed: Sequence[str]) -> str:
-    if not _is_allowed(path, allowed):
-        return "this site does not offer it"
+def _device_problem(path: str, *, cdi: bool) -> str:
     if cdi:
         return ""
     if ":" in path:
@@ -113,14 +111,15 @@ def _device_problem(path: str, *, cdi: bool, allowed: Sequence[str]) -> str:
     return ""
 
 
-def _is_allowed(path: str, allowed: Sequence[str]) -> bool:
+def _offer_problem(path: str, allowed: Sequence[str]) -> str:
     if "*" in allowed:
-        return True
+        return ""
     from container_engine.launch.hooks.pattern import matches
 
     # "/dev/shm/../sda" is not below /dev/shm
     real = os.path.normpath(path) if path.startswith("/") else path
-    return any(matches(real, pattern) for pattern in allowed)
+    offered = any(matches(real, pattern) for pattern in allowed)
+    return "" if offered else "this site does not offer it"
 
 
 def _reason(error: OSError) -> str:
