@@ -1,28 +1,12 @@
 """Libraries of the node in images of all kinds: what programs load afterwards, and that they do."""
 
-from __future__ import annotations
-
 import shutil
-import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.engine import ROOT, Engine
-from tests.integration.libraries import (
-    TRIPLE,
-    Place,
-    build,
-    edf_text,
-    probe,
-    remove,
-    run,
-    unsquash,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.integration.engine import Engine
+from tests.integration.libraries import TRIPLE, Place, build, edf_text, probe, run
 
 LIBRARIES = Path("usr/lib") / TRIPLE
 FI_INFO = "/usr/bin/fi_info"
@@ -36,22 +20,6 @@ kind = "loadable"
 subject = "libfabric.so.1"
 """
 OWN = "/.container-engine/lib"
-
-
-@pytest.fixture(scope="module")
-def place(prepared: Path) -> Iterator[Place]:
-    directory = Path(tempfile.mkdtemp(prefix="hooks-", dir=prepared / "cache"))
-    directory.chmod(0o755)
-    try:
-        images = [run(ROOT / "sandbox/make-image", kind).split()[-1] for kind in ("glibc", "musl")]
-        glibc, musl = (
-            unsquash(Path(image), directory / kind)
-            for kind, image in zip(("glibc", "musl"), images, strict=True)
-        )
-        (directory / "node").mkdir()
-        yield Place(directory, glibc, musl)
-    finally:
-        remove(directory)
 
 
 def fabric(tree: Path, version: str, newest: int, places: str = str(LIBRARIES)) -> None:

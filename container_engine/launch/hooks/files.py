@@ -12,7 +12,7 @@ from container_engine.launch.podman import Bind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from container_engine.launch.hooks.edits import HookEdits
@@ -47,18 +47,34 @@ def add_mounts(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str
         ]
 
 
-def check_devices(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str]) -> None:
-    """The pre-flight check of kind `device`, which needs no container."""
+def check_node(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str]) -> None:
+    """The pre-flight checks that need no container."""
     for check in hook.get("checks", ()):
-        if check["kind"] != "device":
-            continue
-        wanted = fill(check["subject"], hook, node)
-        if not any(_is_device(path) for path in expand(wanted)):
+        look = ON_NODE.get(check["kind"])
+        problem = look(fill(check["subject"], hook, node)) if look else ""
+        if problem:
             hint = f" ({check['hint']})" if check.get("hint") else ""
-            text = f"no device '{wanted}' on this node{hint}"
             if check["severity"] == "fail":
-                raise LaunchError(f"hook {hook['name']}: {text}")
-            edits.warn(hook, text)
+                raise LaunchError(f"hook {hook['name']}: {problem}{hint}")
+            edits.warn(hook, f"{problem}{hint}")
+
+
+def _lacks_device(pattern: str) -> str:
+    found = any(_is_device(path) for path in expand(pattern))
+    return "" if found else f"no device '{pattern}' on this node"
+
+
+def _lacks_group(name: str) -> str:
+    import grp
+
+    try:
+        gid = grp.getgrnam(name).gr_gid
+    except KeyError:
+        return f"no group '{name}' on this node"
+    return "" if gid in (os.getgid(), *os.getgroups()) else f"you are not in the group '{name}'"
+
+
+ON_NODE: dict[str, Callable[[str], str]] = {"device": _lacks_device, "group": _lacks_group}
 
 
 def _target(path: str, target: str, source: str) -> str:

@@ -70,7 +70,7 @@ class _Work:
     ) -> list[tuple[Mapping[str, Any], str, Mapping[str, Any]]]:
         """The libraries of the node that a hook names; a note for what is missing."""
         found = []
-        for libraries in hook["libraries"] or ():
+        for libraries in hook["libraries"]:
             for pattern in libraries["files"]:
                 paths = expand(pattern)
                 found += [(hook, path, libraries) for path in paths]
@@ -136,7 +136,7 @@ class _Work:
 
     def _make_known(self, hook: Mapping[str, Any]) -> None:
         """Libraries that lie in directories or mounts of a hook."""
-        for directory in hook["search"] or ():
+        for directory in hook["search"]:
             for path in self._image.entries(f"{directory}/{_LIBRARY_FILE}"):
                 self._search.setdefault(os.path.basename(path), path)
         for target, _source in self._binds if hook["refresh"] else ():
@@ -166,10 +166,13 @@ class _Work:
     # ---- pre-flight --------------------------------------------------------------------------
 
     def _check(self) -> None:
-        container = Container(self._image, self._host, self._decider.decisions, self._search)
+        if not any(hook["checks"] for hook in self._hooks):
+            return
+        decisions, path = self._decider.decisions, self._request["path"]
+        container = Container(self._image, self._host, decisions, self._search, path)
         known = container.checks()
         for hook in self._hooks:
-            for check in hook["checks"] or ():
+            for check in hook["checks"]:
                 look = known.get(check["kind"])
                 problem = look(check["subject"]) if look else ""
                 if problem:
@@ -178,7 +181,7 @@ class _Work:
 
 
 def _checks(hook: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
-    return [check for check in hook["checks"] or () if check["kind"] == kind]
+    return [check for check in hook["checks"] if check["kind"] == kind]
 
 
 def _write(path: str, content: bytes) -> None:

@@ -41,6 +41,7 @@ class Cache:
         self._data = b""
         self._entries: list[Entry] = []
         self._extension = 0
+        self._by_name: dict[bytes, list[int]] = {}
         start = _new_part(content)
         if start is not None:
             self._read(content[start:])
@@ -76,27 +77,22 @@ class Cache:
 
     def find(self, name: str) -> list[str]:
         """The paths of a library, in the order in which the loader would take them."""
-        wanted = name.encode("utf-8", "surrogateescape")
-        # looked for in all strings at once; a name may be the end of a path
-        if wanted + b"\0" not in self._data:
-            return []
-        return [
-            self._string(value).decode("utf-8", "surrogateescape")
-            for flag, key, value, _version, _hwcap in self._entries
-            if flag == self._flags and self._string(key) == wanted
-        ]
+        places = self._places_by_name().get(name.encode("utf-8", "surrogateescape"), ())
+        return [self._string(place).decode("utf-8", "surrogateescape") for place in places]
 
     def names(self, prefix: str) -> list[str]:
-        """The names that begin like this, each once."""
+        """The names that begin like this."""
         start = prefix.encode("utf-8", "surrogateescape")
-        if start not in self._data:
-            return []
-        found = (self._string(key) for _flag, key, *_rest in self._entries)
-        return list(
-            dict.fromkeys(
-                name.decode("utf-8", "surrogateescape") for name in found if name.startswith(start)
-            )
-        )
+        found = (name for name in self._places_by_name() if name.startswith(start))
+        return [name.decode("utf-8", "surrogateescape") for name in found]
+
+    def _places_by_name(self) -> dict[bytes, list[int]]:
+        """Where the path stands for each name that this machine's loader would take."""
+        if not self._by_name:
+            for flag, key, value, _version, _hwcap in self._entries:
+                if flag == self._flags:
+                    self._by_name.setdefault(self._string(key), []).append(value)
+        return self._by_name
 
     def with_entries(self, added: Mapping[str, str]) -> bytes:
         """A cache file in which these names lead to these paths, and all others where they did."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from container_engine.launch import cdi
 from container_engine.launch.environment import apply, is_slurms
 from container_engine.launch.failure import LaunchError
-from container_engine.launch.hooks import prepare
 from container_engine.launch.hooks.oci import definition
+from container_engine.launch.hooks.prepare import prepare
 from container_engine.launch.text import parse_json, to_json
 
 TYPE_CHECKING = False
@@ -106,6 +106,7 @@ class HooksOnNode:
             "session": paths.session,
             "root": paths.at("root"),
             "library_path": search or "",
+            "path": self._settings.get("PATH") or self._plan["image"]["env"].get("PATH", ""),
             "binds": self._binds,
             "explain": self._explain,
             "hooks": self._edits.tree,

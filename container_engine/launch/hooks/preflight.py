@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class Container:
     """The image with what hooks put into it, as the loader of a task will see it.
 
-    `search` are libraries that hooks make known to the loader: where each name leads.
+    `search` are libraries that hooks make known to the loader: where each name leads. `path` is
+    where the tasks look for programs.
     """
 
     def __init__(
@@ -32,8 +33,10 @@ class Container:
         host: Host,
         decisions: Mapping[str, Decision],
         search: Mapping[str, str],
+        path: str,
     ) -> None:
         self.image = image
+        self._path = path
         self._host = host
         self._search = search
         self._injected = {
@@ -168,6 +171,11 @@ class Container:
     def file(self, subject: str) -> str:
         return "" if self.image.exists(subject) else f"'{subject}' is not in this container"
 
+    def program(self, subject: str) -> str:
+        places = [subject] if "/" in subject else [f"{d}/{subject}" for d in self._path.split(":")]
+        there = any(self.image.exists(place) for place in places)
+        return "" if there else f"the program {subject} is not in this container"
+
     def checks(self) -> dict[str, Callable[[str], str]]:
         """What can be asked here, by the kind in a hook's file."""
         return {
@@ -176,6 +184,7 @@ class Container:
             "major": self.major,
             "libc": self.libc,
             "file": self.file,
+            "program": self.program,
         }
 
 

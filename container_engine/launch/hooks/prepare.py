@@ -1,0 +1,76 @@
+"""What a plan's hooks change on this node, gathered from their data and their code."""
+
+from __future__ import annotations
+
+from container_engine.launch.failure import LaunchError
+from container_engine.launch.hooks import CODE
+from container_engine.launch.hooks.edits import HookEdits
+from container_engine.launch.hooks.files import ON_NODE, add_devices, add_mounts, check_node
+from container_engine.launch.hooks.words import applies, fill
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    Code = Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, str], HookEdits], None]
+
+# What can only be looked at where the image's files are seen.
+_IN_TREE = ("libraries", "search", "refresh", "checks")
+
+
+def prepare(plan: Mapping[str, Any], node: Mapping[str, str], libexec: str) -> HookEdits:
+    """Everything that the plan's hooks change, in the order of the plan.
+
+    Raises LaunchError with the hook's name and a remedy for what this node does not have.
+    """
+    edits = HookEdits(libexec)
+    for hook in plan.get("hooks", ()):
+        if applies(hook, node):
+            _add(edits, hook, plan, node)
+    return edits
+
+
+def _add(
+    edits: HookEdits, hook: Mapping[str, Any], plan: Mapping[str, Any], node: Mapping[str, str]
+) -> None:
+    add_devices(edits, hook, node)
+    add_mounts(edits, hook, node)
+    check_node(edits, hook, node)
+    for name, value in hook.get("env", {}).items():
+        edits.env[name] = None if value is None else fill(value, hook, node)
+    for name, directories in hook.get("prepend", {}).items():
+        words = [fill(directory, hook, node) for directory in directories]
+        # the later hook stands before the earlier one, as with assignments
+        edits.prepend[name] = [*words, *edits.prepend.get(name, [])]
+    edits.services += [_service(service, hook, node) for service in hook.get("services", ())]
+    edits.oci_hooks += hook.get("hooks", ())
+    tree = {key: hook.get(key) or () for key in _IN_TREE}
+    tree["checks"] = [check for check in tree["checks"] if check["kind"] not in ON_NODE]
+    if any(tree.values()):
+        edits.tree.append({"name": hook["name"], **tree})
+    if hook.get("code"):
+        _code(hook["code"])(hook, plan, node, edits)
+
+
+def _service(
+    service: Mapping[str, Any], hook: Mapping[str, Any], node: Mapping[str, str]
+) -> dict[str, Any]:
+    return {
+        "hook": hook["name"],
+        "name": service["name"],
+        "command": [fill(word, hook, node) for word in service["command"]],
+        "ready": fill(service["ready"], hook, node),
+        "stop": [fill(word, hook, node) for word in service["stop"]],
+    }
+
+
+def _code(name: str) -> Code:
+    if name not in CODE:
+        raise LaunchError(
+            f"hook code '{name}' is not part of this node's container engine: submit host and node"
+            " have different versions of it"
+        )
+    module = f"container_engine.launch.hooks.code_{name}"
+    prepare_hook: Code = __import__(module, fromlist=["prepare"]).prepare
+    return prepare_hook
