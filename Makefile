@@ -21,7 +21,7 @@ REQUIRED := $(ROOT)/.required-$(call digest,pyproject.toml)
 PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICENSE)
 
 .PHONY: help deps packages demo check format lint types unit c-tests test-integration test-slurm \
-	bench compat deb check-packages fuzz soak install sandbox-engine clean distclean
+	bench compat deb check-packages faults fuzz soak install sandbox-engine clean distclean
 
 help: ## show this text
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | column -t -s @
@@ -122,6 +122,9 @@ check-packages: ## build and install the packages in clean systems of Debian 12 
 
 fuzz: $(VENV)/.dev ## random input, for longer than the unit tests do
 	@$(PYTEST) tests/fuzz
+
+faults: $(VENV)/.dev sandbox-engine ## random faults while steps start (FAULTS_RUNS=500, FAULTS_SEED=...)
+	@$(PYTEST) -s -m soak tests/slurm/test_faults.py
 
 soak: $(VENV)/.dev sandbox-engine ## many starts in a row, looking for what is left behind
 	@$(PYTEST) -m soak tests/slurm
