@@ -145,6 +145,30 @@ static void take_entry(const char *entry)
 	}
 }
 
+/* Whether something is mounted there. A bind mount within one file system goes unnoticed, and none of
+ * those asked about is one. */
+static int is_mount(const char *path, const char *above)
+{
+	struct stat a, b;
+
+	return stat(path, &a) == 0 && stat(above, &b) == 0 && a.st_dev != b.st_dev;
+}
+
+/* The host's system directories and, where the container has mounted nothing else on that name, its
+ * file systems. HOST/var, say, is no mount of the hook's but the place of one. */
+static int is_hosts(const char *entry)
+{
+	static const char *const systems[] = { "usr", "etc", "bin", "sbin", "lib", "lib64" };
+
+	if (!is_mount(text(HOST "/%s", entry), HOST))
+		return 0;
+	for (size_t i = 0; i < sizeof systems / sizeof systems[0]; i++) {
+		if (strcmp(entry, systems[i]) == 0)
+			return 1;
+	}
+	return !is_mount(text("/%s", entry), "/");
+}
+
 /* What the container has at its top, but for what comes from the host. */
 static void take_container(void)
 {
@@ -153,15 +177,9 @@ static void take_container(void)
 	if (dir == NULL)
 		fail("cannot read /");
 	for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
-		const char *of_host = text(HOST "/%s", entry->d_name);
-		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-		    strcmp(entry->d_name, OURS + 1) == 0)
-			continue;
-		/* only a mount of the hook's stands for the host's; HOST/var is a place for others */
-		struct stat a, b;
-		if (stat(of_host, &a) == 0 && stat(HOST, &b) == 0 && a.st_dev != b.st_dev)
-			continue;
-		take_entry(entry->d_name);
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+		    strcmp(entry->d_name, OURS + 1) != 0 && !is_hosts(entry->d_name))
+			take_entry(entry->d_name);
 	}
 	closedir(dir);
 }
@@ -223,9 +241,12 @@ static void take_host(void)
 	free(line);
 	fclose(list);
 	for (size_t i = 0; i < point_count; i++) {
+		const char *path = points[i] + strlen(HOST);
+		if (strchr(path + 1, '/') == NULL && !is_hosts(path + 1))
+			continue;
 		/* a container that cannot be written may have no place for one: whoever needs that
 		 * directory says so */
-		(void)bind_at(points[i], text(ROOT "%s", points[i] + strlen(HOST)));
+		(void)bind_at(points[i], text(ROOT "%s", path));
 	}
 }
 

@@ -21,6 +21,13 @@ HOST = "/.container-engine/host"
 PROGRAMS = "/.container-engine/slurm"
 # Brought whole by the hook's data.
 _SYSTEM = ("/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64")
+# Of these the programs see the container's: its own, the same as outside, or parts of images.
+_CONTAINERS = frozenset(
+    (
+        *("boot", "dev", "home", "lost+found", "media", "mnt", "opt"),
+        *("proc", "root", "run", "srv", "sys", "tmp", "var"),
+    )
+)
 
 
 def prepare(
@@ -35,12 +42,16 @@ def prepare(
         (os.path.dirname(os.path.dirname(edits.libexec)), "ro"),
         *((path, "ro") for path in _of_slurm(configuration)),
         *((path, "rw") for path in _of_user(plan, node)),
+        *((path, "rw") for path in _file_systems()),
     ]
     for path, access in wanted:
         target = HOST + path
         if _is_new(path, target, taken):
             taken.append(target)
             edits.binds.append(Bind("bind", path, target, (access,)))
+            # the place it will have for the programs, which they could not make in a container
+            # that cannot be written
+            edits.operations.append(("root-dir", [f"{edits.libexec}/session/root", path]))
 
 
 def _is_new(path: str, target: str, taken: Iterable[str]) -> bool:
@@ -62,6 +73,11 @@ def _of_slurm(configuration: str) -> list[str]:
 
 def _of_user(plan: Mapping[str, Any], node: Mapping[str, str]) -> list[str]:
     """Where `srun --environment` looks for environment files and images."""
-    files = [os.path.dirname(path) for path in plan["files"]]
+    files = [os.path.dirname(path) for path in (*plan["files"], plan["image"]["path"])]
     named = [node.get(name, "") for name in ("HOME", "SCRATCH", "EDF_IMAGESTORE")]
     return [*named, *node.get("EDF_PATH", "").split(":"), *files]
+
+
+def _file_systems() -> list[str]:
+    """The directories at the host's top that no image has: those of the site's file systems."""
+    return [f"/{name}" for name in sorted(os.listdir("/")) if name not in _CONTAINERS]

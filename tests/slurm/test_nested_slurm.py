@@ -1,0 +1,140 @@
+"""com.hooks.slurm: Slurm's programs in the container."""
+
+import platform
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.cluster import ALICE, BOB, Cluster
+from tests.slurm.polling import until
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+HOST = platform.freedesktop_os_release()["ID"]
+HOOK = '[annotations]\ncom.hooks.slurm.enabled = "true"\n'
+SYSTEM = ". /etc/os-release; echo $ID"
+
+
+@pytest.fixture(scope="session")
+def inside(cluster: Cluster) -> str:
+    """The demo image with the hook."""
+    return cluster.edf(HOOK)
+
+
+def test_slurms_programs_work_in_the_container(cluster: Cluster, inside: str) -> None:
+    script = (
+        "set -e; sinfo -h -o %N; squeue -h -j $SLURM_JOB_ID -o %u;"
+        " scontrol show node n2 | grep -o NodeName=n2; sacct || true; sbatch --version; id -un"
+    )
+    done = cluster.srun("-N1", f"--environment={inside}", "sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[:3] == ["n[1-2]", ALICE, "NodeName=n2"]
+    assert lines[3].startswith("slurm-wlm ")
+    assert lines[4] == ALICE
+    assert done.stderr == "Slurm accounting storage is disabled\n"
+
+
+def test_without_the_hook_there_is_no_srun_in_the_container(cluster: Cluster, demo: str) -> None:
+    done = cluster.srun("-N1", f"--environment={demo}", "srun", "true")
+    assert done.returncode == 127
+    assert "srun: command not found in the container" in done.stderr
+
+
+@pytest.mark.parametrize("image", ["demo", "busybox"])
+def test_srun_inside_runs_on_the_host_and_in_any_environment(
+    cluster: Cluster, demo: str, image: str
+) -> None:
+    """busybox: an image that has neither glibc nor any other libc."""
+    edf = cluster.edf(HOOK, image=image)
+    nested = f"srun --overlap -n1 sh -c '{SYSTEM}'"
+    again = f"srun --overlap -n1 --environment={demo} sh -c '{SYSTEM}'"
+    done = cluster.srun("-N1", f"--environment={edf}", "sh", "-c", f"{SYSTEM}; {nested}; {again}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [f"ce-{image}", HOST, "ce-demo"]
+
+
+def test_srun_inside_reaches_the_other_nodes_of_the_job(
+    cluster: Cluster, inside: str, demo: str
+) -> None:
+    nested = f"srun --overlap -N2 -n2 --environment={demo} sh -c 'echo $SLURMD_NODENAME'"
+    script = f'if [ "$SLURM_PROCID" = 0 ]; then {nested}; fi'
+    done = cluster.srun("-N2", "-n2", f"--environment={inside}", "sh", "-c", script)
+    assert sorted(done.stdout.split()) == ["n1", "n2"], done.stderr
+
+
+def test_an_environment_that_does_not_exist_is_refused_inside_as_outside(
+    cluster: Cluster, inside: str
+) -> None:
+    nested = ["srun", "--overlap", "--environment=no-such-thing", "true"]
+    outside = cluster.srun("-N1", "--environment=no-such-thing", "true")
+    done = cluster.srun("-N1", f"--environment={inside}", *nested)
+    assert done.returncode == outside.returncode == 125
+    assert outside.stderr.splitlines()[0] in done.stderr.splitlines()
+
+
+def test_a_container_that_cannot_be_written_has_slurms_programs(
+    cluster: Cluster, demo: str
+) -> None:
+    edf = cluster.edf("writable = false\n" + HOOK)
+    nested = ["srun", "--overlap", "-n1", f"--environment={demo}", "sh", "-c", SYSTEM]
+    done = cluster.srun("-N1", f"--environment={edf}", *nested)
+    assert (done.returncode, done.stdout) == (0, "ce-demo\n"), done.stderr
+
+
+def test_sbatch_reads_a_script_that_only_the_container_has(
+    cluster: Cluster, inside: str, shared: Path
+) -> None:
+    output = shared / "output"
+    script = (
+        "printf '#!/bin/sh\\n. /etc/os-release; echo $ID\\n' > /tmp/only-here;"
+        f" sbatch -Q --wait -o {output} /tmp/only-here"
+    )
+    done = cluster.srun("-N1", f"--environment={inside}", "sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+    assert output.read_text() == f"{HOST}\n"
+
+
+def test_scancel_inside_ends_another_job(cluster: Cluster, inside: str) -> None:
+    job = cluster.run(["sbatch", "--parsable", "-o", "/dev/null", "--wrap", "sleep 1000"])
+    number = job.stdout.strip()
+    done = cluster.srun("-N1", f"--environment={inside}", "scancel", number)
+    assert (done.returncode, done.stderr) == (0, "")
+    state = ["squeue", "-h", "-j", number, "-t", "R,PD", "-o", "%T"]
+    until("the end of the job", lambda: cluster.run(state).stdout == "")
+
+
+def test_users_that_the_image_does_not_know_have_their_names(cluster: Cluster, inside: str) -> None:
+    job = cluster.run(["sbatch", "--parsable", "-o", "/dev/null", "--wrap", "sleep 1000"], user=BOB)
+    query = f"squeue -h -j {job.stdout.strip()} -o %u; grep -c {BOB} /etc/passwd"
+    done = cluster.srun("-N1", f"--environment={inside}", "sh", "-c", query)
+    cluster.run(["scancel", job.stdout.strip()], user=BOB)
+    assert done.stdout.split() == [BOB, "0"]
+
+
+def test_libraries_of_the_image_are_not_loaded_by_slurms_programs(
+    cluster: Cluster, shared: Path
+) -> None:
+    """LD_LIBRARY_PATH, which images for GPUs set, is for tasks; srun passes it on unchanged."""
+    for name in ("libslurmfull.so", "libmunge.so.2", "libc.so.6"):
+        (shared / name).write_text("not a library")
+    text = f'mounts = ["{shared}:/broken"]\n[env]\nLD_LIBRARY_PATH = "/broken"\n{HOOK}'
+    edf = cluster.edf(text, image="busybox")
+    nested = ["srun", "--overlap", "-n1", "sh", "-c", 'echo "$LD_LIBRARY_PATH"']
+    done = cluster.srun("-N1", f"--environment={edf}", *nested)
+    assert (done.returncode, done.stdout) == (0, "/broken\n"), done.stderr
+
+
+def test_a_task_sees_nothing_of_the_host_at_its_usual_place(cluster: Cluster, inside: str) -> None:
+    script = "ls /usr/bin/srun /etc/slurm /run/munge; ls -d /.container-engine/host/usr"
+    done = cluster.srun("-N1", f"--environment={inside}", "sh", "-c", script)
+    assert done.stdout.split() == ["/.container-engine/host/usr"]
+
+
+def test_slurms_programs_start_quickly_inside(cluster: Cluster, inside: str) -> None:
+    """Not a benchmark: a second would mean that something is searched or copied."""
+    begin = time.monotonic()
+    script = "for i in 1 2 3 4 5; do sinfo >/dev/null; done"
+    assert cluster.srun("-N1", f"--environment={inside}", "sh", "-c", script).returncode == 0
+    assert time.monotonic() - begin < 5
