@@ -35,9 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsed = build([verb] if verb else []).parse_args(words)
         failure = parsed.failure
         execute: Execute = parsed.execute
+        _tidy_up_at_the_end()
         return execute(parsed, context.of_this_process(parsed.site))
     except CeError as error:
         messages.say(messages.of_error(error))
+    except _SignalledError as ended:
+        _die_of(ended.number)
     except KeyboardInterrupt:
         _die_of(signal.SIGINT)
     except BrokenPipeError:
@@ -45,6 +48,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - nobody shall have to read a traceback
         _report_mistake(error)
     return failure
+
+
+class _SignalledError(KeyboardInterrupt):
+    """What ends programs is handled as Ctrl-C is: whatever was begun is tidied up."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        super().__init__()
+        self.number = number
+
+
+def _tidy_up_at_the_end() -> None:
+    def end(number: int, _frame: object) -> None:
+        raise _SignalledError(signal.Signals(number))
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores it
+            signal.signal(number, end)
 
 
 def _report_mistake(error: Exception) -> None:

@@ -17,6 +17,7 @@ from container_engine.images.files import fresh_directory, publish
 from container_engine.images.inventory import MANIFEST_SUFFIX, SUM_SUFFIX
 from container_engine.images.lease import held
 from container_engine.images.making import Maker, Place
+from container_engine.images.netrc import logged_in
 from container_engine.images.packing import Packer
 from container_engine.images.policy import NO_RULES
 from container_engine.images.registry import Skopeo
@@ -24,7 +25,7 @@ from container_engine.images.resolve import Stored
 from container_engine.process import reason
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from container_engine.images.lease import Holder, Lease
     from container_engine.images.policy import Rules
@@ -77,8 +78,8 @@ class Importer:
         self._user, self._limits, self._listener = user, limits, listener
         self._rules = rules
         policy = rules.policy.signature_policy
-        self._skopeo = Skopeo(env, limits.look_up_s, limits.import_s, policy)
-        self._maker = Maker(self._skopeo, Packer(env, limits.import_s))
+        skopeo = Skopeo(env, limits.look_up_s, limits.import_s, policy)
+        self._maker = Maker(skopeo, Packer(env, limits.import_s))
 
     def say(self, message: str) -> None:
         self._listener.say(message)
@@ -105,15 +106,26 @@ class Importer:
         """Makes `path` and the configuration beside it; returns the digest. Raises CeError."""
         directory = os.path.dirname(path)
         try:
-            with tempfile.TemporaryDirectory(prefix=".ce-import-", dir=directory) as work:
-                remote = self._skopeo.look_up(image, arch)
+            with (
+                tempfile.TemporaryDirectory(prefix=".ce-import-", dir=directory) as work,
+                self._made_for(image) as maker,
+            ):
+                remote = maker.skopeo.look_up(image, arch)
                 self._rules.admit_size(image.name, remote.size)
-                layers = os.path.join(work, "blobs")
-                fetched = self._build(image, remote, arch, work, layers, None)
+                fetched = self._build(
+                    maker, image, remote, arch, None, Place.of(work, os.path.join(work, "blobs"))
+                )
                 install(os.path.join(work, "image"), fetched.config, path)
         except OSError as error:
             raise unusable(directory, error) from None
         return remote.digest
+
+    @contextlib.contextmanager
+    def _made_for(self, image: Imported) -> Iterator[Maker]:
+        """With the login for the image's registry."""
+        skopeo = self._maker.skopeo
+        with logged_in(image, skopeo.env) as env:
+            yield self._maker._replace(skopeo=skopeo._replace(env=env))
 
     def _is_good(self, image: Imported, found: Known, pull: Pull) -> bool:
         if image.digest is not None or pull in {Pull.MISSING, Pull.NEVER}:
@@ -142,18 +154,21 @@ class Importer:
     def _look_up(self, image: Imported, stores: Stores, own: Store, pull: Pull) -> Stored:
         asked = time.time()
         wait = _Waiting(image.name, self._listener)
-        with held(own.lock(image), self._user, self._limits.import_s, wait.tell) as lease:
+        with (
+            held(own.lock(image), self._user, self._limits.import_s, wait.tell) as lease,
+            self._made_for(image) as maker,
+        ):
             found = stores.find(image)  # somebody else's import may have ended
             if found is None or found.ref.checked < asked:
                 try:
-                    remote = self._skopeo.look_up(image, own.arch)
+                    remote = maker.skopeo.look_up(image, own.arch)
                 except CeError as error:
                     if found is None or pull != Pull.AGE:
                         raise
                     return self._make_do(image, own, found, error)
                 self._rules.admit_size(image.name, remote.size)
                 if stores.holding(remote.digest) is None:
-                    self._import(image, remote, own, lease)
+                    self._import(maker, image, remote, own, lease)
                 own.remember(image, remote.digest)
                 found = stores.find(image)
         if found is None:
@@ -168,26 +183,28 @@ class Importer:
         not_after = time.time() + _RETRY_S
         return Stored(found.path, ref.digest, own.ref(image), not_after, (notice,))
 
-    def _import(self, image: Imported, remote: Remote, own: Store, lease: Lease) -> None:
+    def _import(
+        self, maker: Maker, image: Imported, remote: Remote, own: Store, lease: Lease
+    ) -> None:
         own.explain()
         for token in lease.replaced:
             shutil.rmtree(own.work(os.path.basename(token)), ignore_errors=True)
         _check_space(own, remote)
         with fresh_directory(own.work(lease.holder.token)) as work:
-            fetched = self._build(image, remote, own.arch, work, own.blobs, lease)
-            made, path = os.path.join(work, "image"), own.image(remote.digest)
-            install(made, fetched.config, path, remote.manifest)
+            place = Place.of(work, own.blobs)
+            fetched = self._build(maker, image, remote, own.arch, lease, place)
+            install(place.made, fetched.config, own.image(remote.digest), remote.manifest)
 
     def _build(
         self,
+        maker: Maker,
         image: Imported,
         remote: Remote,
         arch: str,
-        work: str,
-        layers: str,
         lease: Lease | None,
+        place: Place,
     ) -> Fetched:
-        """Leaves `work`/image, complete and checked."""
+        """Leaves `place.made`, complete and checked."""
         began, name = time.monotonic(), image.name
 
         def far(doing: str, done: int) -> None:
@@ -195,8 +212,7 @@ class Importer:
                 lease.progress = f"{doing} {100 * done // max(remote.size, 1)} %"
             self._listener.far(name, doing, done, remote.size)
 
-        place = Place(work, layers, os.path.join(work, "image"))
-        fetched = self._maker.make(image, remote, arch, place, far)
+        fetched = maker.make(image, remote, arch, place, far)
         size, took = os.path.getsize(place.made), time.monotonic() - began
         self._listener.say(f"{name}: imported, {size_text(size)} in {took:.1f} s")
         return fetched

@@ -29,6 +29,10 @@ class Place(NamedTuple):
     layers: str
     made: str
 
+    @classmethod
+    def of(cls, work: str, layers: str) -> Place:
+        return cls(work, layers, os.path.join(work, "image"))
+
     def has(self, blob: Wanted) -> bool:
         return os.path.exists(self.path(blob))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from typing import IO, TYPE_CHECKING
 
 from container_engine import process
@@ -30,6 +31,7 @@ _TAR2SQFS = ["tar2sqfs", "--quiet", "--no-skip", "--compressor", "zstd", "--comp
 _TAR2SQFS += [f"level={_LEVEL}"]
 # mksquashfs, because sqfstar 4.5 fails to parse a compression level
 _MKSQUASHFS = ["mksquashfs", "-", "-tar", "-noappend", *_SETTINGS, *_OWNER, "-mkfs-time", "0"]
+_NEEDED = 1 << 20
 _MAX_JOBS, _BLOCKS_PER_JOB = 16, 8  # with 128 KiB each, waiting to be compressed
 
 
@@ -72,7 +74,12 @@ class Packer:
         return squashfs.check(target)
 
     def _feed(self, target: str, write: Callable[[IO[bytes]], None]) -> None:
-        process.feed(self._of_archive(target), self._env, self._timeout_s, write)
+        with open(target, "wb"):  # open, so that what a full disk holds stays when it is removed
+            try:
+                process.feed(self._of_archive(target), self._env, self._timeout_s, write)
+            except process.CommandError:
+                _check_space(os.path.dirname(target))  # tar2sqfs knows only "I/O error"
+                raise
 
     def _of_archive(self, target: str) -> list[str]:
         if shutil.which("tar2sqfs", path=self._env.get("PATH")) is None:
@@ -101,3 +108,12 @@ def _add(merger: onepass.Merger, number: int, path: str, stream: pieces.Stream) 
         # what the decompressor has to say of a damaged layer is nearer to the cause
         stream.drain()
         raise UserError(f"layer {path}: damaged: {error}") from None
+
+
+def _check_space(directory: str) -> None:
+    """Raises OSError where nothing can be written any more, be it for a full disk or a quota."""
+    try:
+        with tempfile.TemporaryFile(dir=directory) as file:
+            os.posix_fallocate(file.fileno(), 0, _NEEDED)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, directory) from None

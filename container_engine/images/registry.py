@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from container_engine.images.reference import Imported
 
 _FATAL = re.compile(r'level=fatal msg="(.*)"')
-_RETRIES = "3"
+# skopeo's exit code is the same for everything, so its words decide; one that is missing here only
+# costs the pauses
+_FINAL = re.compile(
+    r"unauthorized|authentication required|denied|forbidden|unknown|not found|\b40[0134]\b|x509"
+    r"|no such host|no space left|quota|policy|unsupported",
+    re.IGNORECASE,
+)
+_PAUSES = (1.0, 4.0)
+_Result = TypeVar("_Result")
 
 
 class Wanted(NamedTuple):
@@ -137,20 +145,10 @@ class Skopeo(NamedTuple):
         """
         layout = os.path.join(work, "oci")
         os.makedirs(os.path.join(blobs, "sha256"), exist_ok=True)
-        argv = [
-            *self._skopeo(),
-            "copy",
-            "--quiet",
-            "--remove-signatures",
-            "--retry-times",
-            _RETRIES,
-        ]
+        argv = [*self._skopeo(), "copy", "--quiet", "--remove-signatures"]
         argv += ["--dest-shared-blob-dir", blobs, remote.source, f"oci:{layout}:image"]
         watch = _Arrival(layout, os.path.join(blobs, "sha256"), remote, on_bytes, self.look_up_s)
-        try:
-            process.watched(argv, self.env, self.copy_s, watch.look)
-        except process.CommandError as error:
-            raise _refusal(image, error) from None
+        self._run(image, lambda: process.watched(argv, self.env, self.copy_s, watch.look))
         return _read(image, layout, blobs)
 
     def _skopeo(self) -> list[str]:
@@ -160,10 +158,18 @@ class Skopeo(NamedTuple):
         return self._ask(image, [*self._skopeo(), "inspect", "--raw", source])
 
     def _ask(self, image: Imported, argv: Sequence[str]) -> bytes:
-        try:
-            return process.output(argv, self.env, self.look_up_s)
-        except process.CommandError as error:
-            raise _refusal(image, error) from None
+        return self._run(image, lambda: process.output(argv, self.env, self.look_up_s))
+
+    def _run(self, image: Imported, program: Callable[[], _Result]) -> _Result:
+        """Again, if that may help: skopeo 1.9 itself gives up at the first 500."""
+        for pause in (*_PAUSES, None):
+            try:
+                return program()
+            except process.CommandError as error:
+                if pause is None or _FINAL.search(error.stderr):
+                    raise _refusal(image, error) from None
+            time.sleep(pause)
+        raise AssertionError
 
 
 class _Arrival:

@@ -1,0 +1,154 @@
+"""Logins that people keep for enroot: ~/.config/enroot/.credentials, a file in netrc's form.
+
+They count where Podman knows no login, and where a reference names the user (user@registry#image).
+A password goes to skopeo in a file that only its user can read, never in an argument or variable.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import stat
+import tempfile
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine.errors import UserError
+from container_engine.images.reference import RegistryImage
+from container_engine.process import reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from container_engine.images.reference import Imported
+
+_AUTH_FILE = "REGISTRY_AUTH_FILE"
+# hosts that hand out tokens, under whose names enroot looks for logins
+_ASKED_BY_ENROOT = {
+    "docker.io": ("auth.docker.io", "registry-1.docker.io", "index.docker.io"),
+    "nvcr.io": ("authn.nvidia.com",),
+    "registry.gitlab.com": ("gitlab.com",),
+}
+# auth.json calls it by its first name
+_DOCKER = "https://index.docker.io/v1/"
+
+
+class Login(NamedTuple):
+    machine: str
+    user: str
+    password: str
+
+
+@contextlib.contextmanager
+def logged_in(image: Imported, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+    """The environment in which skopeo has the login for this image. Raises UserError."""
+    login = _login(image, env) if isinstance(image, RegistryImage) else None
+    if login is None or not isinstance(image, RegistryImage):
+        yield env
+        return
+    secret = base64.b64encode(f"{login.user}:{login.password}".encode()).decode()
+    with tempfile.NamedTemporaryFile("w", prefix="ce-auth-", suffix=".json") as file:  # mode 0600
+        json.dump({"auths": {image.registry: {"auth": secret}}}, file)
+        file.flush()
+        yield {**env, _AUTH_FILE: file.name}
+
+
+def _login(image: RegistryImage, env: Mapping[str, str]) -> Login | None:
+    known = [*_podmans(image.registry, env)]
+    if known and image.user in {None, *known}:
+        return None  # skopeo finds it
+    path = _file(env)
+    others = _ASKED_BY_ENROOT.get(image.registry, ())
+    machines = (image.registry, image.registry.partition(":")[0], *others)
+    fitting = [
+        login
+        for login in _read(path)
+        if login.machine in machines and image.user in {None, login.user}
+    ]
+    if not fitting and image.user is not None:
+        raise UserError(
+            f"'{image.name}': no password of '{image.user}' for {image.registry} is known",
+            f"podman login -u '{image.user}' {image.registry}, or a line in {path}",
+        )
+    # the host's own name counts before those of others
+    return min(fitting, key=lambda login: machines.index(login.machine), default=None)
+
+
+def _file(env: Mapping[str, str]) -> str:
+    home = env.get("HOME", "/")
+    config = env.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    return os.path.join(env.get("ENROOT_CONFIG_PATH") or f"{config}/enroot", ".credentials")
+
+
+def _read(path: str) -> list[Login]:
+    """What the file says; nothing if there is none. Raises UserError."""
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            text = file.read()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UserError(f"{path}: {reason(error)}") from None
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise UserError(f"{path}: others may read the passwords in it", f"chmod 600 {path}")
+    return _parse(path, text)
+
+
+def _parse(path: str, text: str) -> list[Login]:
+    logins: list[Login] = []
+    lines = (line for line in enumerate(text.splitlines(), 1) if not line[1].startswith("#"))
+    words = [(number, word) for number, line in lines for word in line.split()]
+    for (number, key), (_line, value) in zip(words[::2], [*words[1::2], (0, "")], strict=False):
+        if key == "machine" and value:
+            logins.append(Login(value, "", ""))
+        elif key in {"login", "password"} and value and logins:
+            field = {"login": "user", "password": "password"}[key]
+            logins[-1] = logins[-1]._replace(**{field: value})
+        elif key != "account":
+            raise UserError(
+                f"{path}:{number}: not 'machine NAME login USER password WORD'",
+                "commands like $(aws …) are not run: podman login has credential helpers",
+            )
+    return logins
+
+
+def _podmans(registry: str, env: Mapping[str, str]) -> Iterator[str | None]:
+    """The users that Podman, skopeo or docker know for a registry; None for one that is hidden."""
+    for path in _auth_files(env):
+        try:
+            with open(path, encoding="utf-8") as file:
+                said = json.load(file)
+            entries, helpers = said.get("auths") or {}, said.get("credHelpers") or {}
+        except (OSError, ValueError, AttributeError):
+            continue  # skopeo says what is wrong with it
+        names = {registry, _DOCKER} if registry == "docker.io" else {registry}
+        if said.get("credsStore") or names & helpers.keys():
+            yield None
+        for name in entries:
+            # an entry may be for a part of a registry
+            if name in names or name.partition("/")[0] == registry:
+                yield _user_of(entries[name])
+
+
+def _user_of(entry: object) -> str | None:
+    try:
+        secret = entry["auth"]  # type: ignore[index]
+        return base64.b64decode(secret).decode().partition(":")[0] or None
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _auth_files(env: Mapping[str, str]) -> Iterator[str]:
+    """Where skopeo looks."""
+    if env.get(_AUTH_FILE):
+        yield env[_AUTH_FILE]
+        return
+    if env.get("XDG_RUNTIME_DIR"):
+        yield f"{env['XDG_RUNTIME_DIR']}/containers/auth.json"
+    else:
+        yield f"/run/containers/{os.getuid()}/auth.json"
+    home = env.get("HOME", "/")
+    yield f"{env.get('XDG_CONFIG_HOME') or f'{home}/.config'}/containers/auth.json"
+    yield f"{env.get('DOCKER_CONFIG') or f'{home}/.docker'}/config.json"

@@ -1,0 +1,125 @@
+"""An HTTP server between a registry and its users that does to their requests what real ones do."""
+
+import http.client
+import re
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+BLOBS, MANIFESTS, ALL = r"^/v2/.*/blobs/", r"^/v2/.*/manifests/", r"^/v2/"
+_PIECE = 1 << 16
+
+
+@dataclass
+class Fault:
+    """What happens to GET requests that match `where`, `times` times; -1 is for ever.
+
+    `status` answers, `after` passes that many bytes on and then resets the connection, or stalls or
+    changes a byte.
+    """
+
+    where: str
+    times: int = -1
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    after: int | None = None
+    stalls: bool = False
+    changes: bool = False
+
+
+@dataclass
+class Front:
+    """`asked` are the requests that came, in order."""
+
+    address: str
+    faults: list[Fault]
+    asked: list[str]
+    over: threading.Event
+
+    def fault(self, path: str) -> Fault | None:
+        for fault in self.faults:
+            if fault.times and re.search(fault.where, path):
+                fault.times -= 1
+                return fault
+        return None
+
+
+@contextmanager
+def front(backend: str) -> Iterator[Front]:
+    """A server before `backend`, HOST:PORT; put faults into its list."""
+    over = threading.Event()
+
+    class Handler(_Handler):
+        behind = backend
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    known = Front(f"127.0.0.1:{server.server_port}", [], [], over)
+    Handler.front = known
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield known
+    finally:
+        over.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    behind: str
+    front: Front
+
+    def log_message(self, *_args: object) -> None:
+        pass
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        self.front.asked.append(self.path)
+        fault = self.front.fault(self.path) or Fault("", after=None)
+        if fault.status:
+            self.send_response(fault.status)
+            for name, value in {**fault.headers, "Content-Length": "0"}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            return
+        connection = http.client.HTTPConnection(self.behind)
+        connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+        for name, value in self.headers.items():  # a name may be there several times
+            connection.putheader(name, value)
+        connection.endheaders()
+        answer = connection.getresponse()
+        self.send_response(answer.status)
+        for name, value in answer.getheaders():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command == "GET":
+            self._pass_on(answer, fault)
+        connection.close()
+
+    def _pass_on(self, answer: http.client.HTTPResponse, fault: Fault) -> None:
+        if fault.after is not None:
+            self.wfile.write(answer.read(fault.after))
+            if fault.stalls:
+                self.front.over.wait(60)
+            elif fault.changes:
+                self.wfile.write(bytes(byte ^ 1 for byte in answer.read(1)))
+            if not fault.changes:
+                self._reset()
+                return
+        while piece := answer.read(_PIECE):
+            self.wfile.write(piece)
+
+    def _reset(self) -> None:
+        """An end without a goodbye."""
+        linger = struct.pack("ii", 1, 0)
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        self.close_connection = True
+        self.connection.close()

@@ -1,0 +1,152 @@
+"""Registries that fail, and hosts that do: what helps is tried again, and the rest is said."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from container_engine.errors import CeError
+from container_engine.images.importing import Importer, Limits
+from container_engine.images.reference import RegistryImage
+from container_engine.images.store import Stores
+from tests.integration.faulty import ALL, BLOBS, MANIFESTS, Fault, Front, front
+from tests.integration.registry import Person, Registry, listing, start
+from tests.unit.images.oci import Member
+
+CONTENT = [Member("a", os.urandom(1_500_000))]
+
+
+@pytest.fixture
+def between(registry: Registry) -> Iterator[Front]:
+    with front(registry.address) as server:
+        home = Path(registry.env["HOME"])
+        known = home / ".config/containers/registries.conf.d"
+        known.mkdir(exist_ok=True)
+        text = f'[[registry]]\nlocation = "{server.address}"\ninsecure = true\n'
+        (known / "front.conf").write_text(text)
+        yield server
+        (known / "front.conf").unlink()
+
+
+@pytest.fixture
+def wanted(registry: Registry, between: Front, tmp_path: Path) -> RegistryImage:
+    """An image that is asked for through the server in between."""
+    registry.push(tmp_path / "i", "faults:1", CONTENT)
+    return registry.image(f"{between.address}/faults:1")
+
+
+def impatient(registry: Registry, person: Person) -> Importer:
+    return Importer(registry.env, "ann", Limits(60, 2, 3600), person)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(BLOBS, 2, after=700_000),
+        Fault(BLOBS, 1, after=700_000, changes=True),
+        Fault(BLOBS, 2, status=500),
+        Fault(MANIFESTS, 1, status=503),
+        Fault(MANIFESTS, 1, after=20),
+        Fault(ALL, 1, status=429, headers={"Retry-After": "1"}),
+    ],
+    ids=["reset", "wrong-bytes", "500", "503", "reset-early", "429"],
+)
+def test_what_passes_is_tried_again(
+    person: Person, between: Front, wanted: RegistryImage, fault: Fault
+) -> None:
+    between.faults.append(fault)
+    assert listing(person.get(wanted)) == {"/a"}
+    assert fault.times == 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (Fault(MANIFESTS, status=404), r"manifest unknown|404|not found"),
+        (Fault(MANIFESTS, status=401), r"401|unauthorized"),
+        (Fault(MANIFESTS, status=403), r"403|denied|forbidden"),
+        (Fault(BLOBS, status=404), r"404"),
+        (Fault(BLOBS, after=9, changes=True), r"(?i)digest"),
+    ],
+    ids=["no manifest", "no login", "not allowed", "no blob", "always wrong bytes"],
+)
+def test_what_does_not_pass_is_said_and_leaves_nothing(
+    person: Person, between: Front, wanted: RegistryImage, fault: Fault, said: str
+) -> None:
+    between.faults.append(fault)
+    with pytest.raises(CeError) as caught:
+        person.get(wanted)
+    assert re.search(said, caught.value.message)
+    assert wanted.name in caught.value.message
+    assert not [name for name in person.files() if not name.startswith(("README", "blobs"))]
+    between.faults.clear()
+    assert listing(person.get(wanted)) == {"/a"}
+
+
+def test_a_registry_that_falls_silent_is_given_up(
+    registry: Registry, person: Person, between: Front, wanted: RegistryImage
+) -> None:
+    between.faults.append(Fault(BLOBS, after=100_000, stalls=True))
+    began = time.monotonic()
+    with pytest.raises(CeError, match="has sent nothing for 2 s"):
+        impatient(registry, person).obtain(wanted, Stores(person.store, ()))
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_an_import_that_is_ended_tidies_up(
+    registry: Registry, person: Person, between: Front, wanted: RegistryImage, number: int
+) -> None:
+    between.faults.append(Fault(BLOBS, after=100_000, stalls=True))
+    process = start(registry, person.root, "pull", wanted.name)
+    while not list(person.root.glob("work/*/arriving-*")):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(number)
+    process.communicate(timeout=20)
+    assert process.returncode == -number
+    assert not list(person.root.glob("work/*"))
+    assert not list(person.root.glob("locks/*"))
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A file system with three MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount")
+    (tmp_path / "small").mkdir()
+    options = ["-t", "tmpfs", "-o", "size=3m", "tmpfs", str(tmp_path / "small")]
+    subprocess.run(["mount", *options], check=True)
+    yield tmp_path / "small"
+    subprocess.run(["umount", str(tmp_path / "small")], check=True)
+
+
+def test_an_image_that_is_too_large_is_refused_before_it_is_fetched(
+    registry: Registry, between: Front, small: Path, tmp_path: Path
+) -> None:
+    registry.push(tmp_path / "i", "large:1", [Member("a", os.urandom(2_000_000))])
+    person = Person(registry, small / "store")
+    with pytest.raises(CeError, match=r"MiB are free, the import needs about 4\.1 MiB"):
+        person.get(registry.image(f"{between.address}/large:1"))
+    assert not any(re.search(BLOBS, path) for path in between.asked)
+
+
+def test_a_disk_that_fills_up_is_named_and_the_store_stays_whole(
+    registry: Registry, small: Path, tmp_path: Path
+) -> None:
+    person = Person(registry, small / "store")
+    kept = person.get(registry.image(registry.push(tmp_path / "k", "kept:1", [Member("k")])))
+    # it compresses well as a layer, as one long stream, and badly as blocks
+    block = os.urandom(150_000)
+    content = [Member(f"{n}", block[n:]) for n in range(60)]
+    name = registry.push(tmp_path / "i", "grows:1", content, compressor="zstd")
+    with pytest.raises(CeError, match=r"(?i)no space left"):
+        person.get(registry.image(name))
+    assert os.listdir(person.root / "work") == []
+    assert listing(kept) == {"/k"}
+    assert [path.name for path in (person.root / "images").glob("*.sqsh")] == [Path(kept).name]
