@@ -10,7 +10,7 @@ PIP := $(VENV)/bin/pip
 PYTEST := $(VENV)/bin/pytest -q
 SOURCES := $(shell find container_engine -name '*.py' -o -name '*.py.in' -o -name py.typed)
 SCRIPTS := $(shell find container_engine -name '*_script.py.in')
-CHECKED := container_engine sandbox/ce_sandbox tests
+CHECKED := container_engine sandbox/ce_sandbox tests docs
 # One source of the requirements: pyproject.toml. $(call requirements,dev) adds that extra's.
 requirements = $(shell $(PYTHON) sandbox/requirements $(1))
 # What a prefix has is known by content: several working trees may install into the same one.
@@ -20,7 +20,7 @@ ROOT := $(DESTDIR)$(PREFIX)
 REQUIRED := $(ROOT)/.required-$(call digest,pyproject.toml)
 PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICENSE)
 
-.PHONY: help deps packages demo check format lint types unit c-tests test-integration test-slurm \
+.PHONY: help deps packages demo check docs format lint types unit c-tests test-integration test-slurm \
 	bench compat deb check-packages faults fuzz soak install sandbox-engine clean distclean
 
 help: ## show this text
@@ -44,6 +44,10 @@ $(VENV)/.build: sandbox/requirements
 
 $(VENV)/.dev: pyproject.toml $(VENV)/.build
 	@$(PIP) install -qq $(call requirements,dev)
+	@touch $@
+
+$(VENV)/.docs: pyproject.toml $(VENV)/.build
+	@$(PIP) install -qq $(call requirements,docs)
 	@touch $@
 
 install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-engine); DESTDIR for packages
@@ -91,6 +95,9 @@ sandbox-engine: packages
 
 format: $(VENV)/.dev ## put the Python sources into their form
 	@$(VENV)/bin/ruff format -q . && $(VENV)/bin/ruff check -q --fix .
+
+docs: $(VENV)/.docs ## the documentation as a site, in build/docs/site
+	@$(VENV)/bin/python docs/build_site.py
 
 lint: $(VENV)/.dev ## form, lint and types of the Python sources
 	@$(VENV)/bin/ruff format --check . && $(VENV)/bin/ruff check . && $(VENV)/bin/mypy $(CHECKED)

@@ -66,10 +66,8 @@ def choose(name: str, edf: Edf, offer: Offer) -> Chosen:
 
 def problems(edf: Edf, offer: Offer) -> list[Problem]:
     """Values that mean nothing, names that nobody knows, and what the site keeps for itself."""
-    return [
-        *(problem for entry in edf.annotations for problem in _annotation(entry, offer)),
-        *_refused(edf, offer),
-    ]
+    found = [problem for entry in edf.annotations for problem in _annotation(entry, offer)]
+    return sorted([*found, *_refused(edf, offer)], key=lambda problem: problem.line)
 
 
 def _annotation(entry: Annotation, offer: Offer) -> Iterator[Problem]:

@@ -20,7 +20,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"^```toml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#([^)\s]+))?\)")
 # The first line of an example names its file: "# ~/.edf/train.toml", "# ./train.toml".
-FILE_NAME = re.compile(r"# (?:~/\.edf/|\./)?([a-z][a-z0-9-]*\.toml)")
+FILE_NAME = re.compile(r"# (?:~/\.edf/|/etc/edf/|\./)?([a-z][a-z0-9-]*\.toml)")
 SITE_FILE = re.compile(r"# /etc/container-engine/((?:conf\.d/)?[a-z0-9-]*\.toml)\n")
 VARIABLES = {
     "HOME": "/home/alice",

@@ -1,0 +1,104 @@
+"""`make docs`: the documentation as a site in build/docs/site.
+
+The pages link to files all over the repository. They are copied, so that those links work in the
+site too, and what the models and the command line say is added to them.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from docs.reference import pages  # noqa: E402 - found from here only after that
+
+BUILD = ROOT / "build" / "docs"
+COPIED = (
+    ":(glob)*.md",
+    "LICENSE",
+    "docs",
+    "edf_schemas",
+    "hooks",
+    "spank_plugin",
+    "sandbox/README*",
+)
+# sections of the menu to which pages are added by themselves
+FOLDERS = {"Guide": "docs/guide", "Administration": "docs/admin", "Design": "docs/design"}
+
+
+def main() -> int:
+    source = BUILD / "source"
+    shutil.rmtree(source, ignore_errors=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "-z", *COPIED],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split("\0")  # fmt: skip
+    for name in filter(None, listed):
+        if (ROOT / name).is_file() and not name.endswith(".py"):
+            target = source / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, target)
+    for name, text in pages().items():
+        target = source / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    configuration = BUILD / "mkdocs.yml"
+    configuration.write_text(yaml.safe_dump(_configuration(source), sort_keys=False))
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "-f",
+        configuration,
+    ]
+    return _quiet(command) or _refuse_foreign(BUILD / "site")
+
+
+def _quiet(command: Sequence[str | Path]) -> int:
+    """Runs mkdocs, whose words are only of interest when something is wrong."""
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.stderr.write(done.stderr)
+    else:
+        print(f"{BUILD / 'site'}/index.html")
+    return done.returncode
+
+
+def _refuse_foreign(site: Path) -> int:
+    """A site behind a firewall must not wait for hosts that nobody there can reach."""
+    pattern = re.compile(r"""<(?:script|link|img)[^>]*(?:src|href)=["']https?://[^"']*""")
+    found = {match for page in site.rglob("*.html") for match in pattern.findall(page.read_text())}
+    for match in sorted(found):
+        print(f"docs: error: fetched from elsewhere: {match}", file=sys.stderr)
+    return int(bool(found))
+
+
+def _configuration(source: Path) -> dict[str, object]:
+    """The one beside this file, with pages in its menu that nobody put there."""
+    written: dict[str, object] = yaml.safe_load((ROOT / "docs/mkdocs.yml").read_text())
+    written |= {"docs_dir": str(source), "site_dir": str(BUILD / "site")}
+    nav = written["nav"]
+    assert isinstance(nav, list)
+    named = str(nav)
+    for title, folder in FOLDERS.items():
+        section = next((entry[title] for entry in nav if title in entry), None)
+        if section is None:
+            section = []
+            nav.insert(-1, {title: section})
+        others = sorted(path.relative_to(source) for path in (source / folder).glob("*.md"))
+        section += [str(path) for path in others if f"'{path}'" not in named]
+    return written
+
+
+if __name__ == "__main__":
+    sys.exit(main())

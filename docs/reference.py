@@ -1,0 +1,131 @@
+"""Pages of the documentation that are made from the models and from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from container_engine.cli.parser import build
+from container_engine.cli.verbs import VERBS
+from container_engine.edf.document import Document
+from container_engine.schemas import render
+from container_engine.site.model import SiteConfig
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+
+def pages() -> dict[str, str]:
+    """Text by path."""
+    return {
+        "docs/reference/edf.md": _EDF + keys(Document),
+        "docs/reference/configuration.md": _CONFIGURATION + keys(SiteConfig),
+        "docs/reference/commands.md": commands(),
+    }
+
+
+_EDF = """\
+# Keys of an EDF
+
+Made from the model that reads EDFs; what the keys mean together is in [the guide](../guide/edf.md).
+All are optional. In every string variables are expanded.
+
+"""
+_CONFIGURATION = """\
+# Keys of the site's configuration
+
+Made from the model that reads `config.toml` and `conf.d/*.toml`; how the files go together is in
+[the site's configuration](../admin/configuration.md). All are optional.
+
+"""
+
+
+def keys(model: type[BaseModel]) -> str:
+    """A section per key."""
+    schema = json.loads(render(model))
+    return "\n".join(_key(schema, name, key) for name, key in schema["properties"].items())
+
+
+def _key(schema: dict[str, Any], name: str, key: dict[str, Any]) -> str:
+    if "$ref" in key:
+        inner = schema["$defs"][key["$ref"].rpartition("/")[2]]
+        text = f"## `[{name}]`\n\n{_sentence(key['description'])}\n\n"
+        return text + "\n".join(
+            _key(schema, f"{name}.{below}", value) for below, value in inner["properties"].items()
+        )
+    facts = [f"Type: {type_of(key)}"]
+    if "default" in key:
+        facts.append(
+            f"default: `{toml(key['default'])}`" if key["default"] != "" else "default: empty"
+        )
+    facts.append(f"since {key['since']}")
+    text = f"## `{name}`\n\n{_sentence(key['description'])}\n\n{'; '.join(facts)}.\n"
+    last = name.rpartition(".")[2]
+    for example in key.get("examples", [])[:1]:
+        text += f"\n```text\n{last} = {toml(example)}\n```\n"
+    return text
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:].removesuffix('.')}."
+
+
+def type_of(key: dict[str, Any]) -> str:
+    """In the words of TOML."""
+    if "anyOf" in key:
+        return " or ".join(type_of(kind) for kind in key["anyOf"] if kind.get("type") != "null")
+    if "enum" in key:
+        return "one of " + ", ".join(f"`{value}`" for value in key["enum"])
+    if "const" in key:
+        return f"`{key['const']}`"
+    kind = key.get("type", "table")
+    if kind == "array":
+        inner = type_of(key.get("items", {}))
+        return f"array of {inner}s" if inner.isalpha() else f"array, each {inner}"
+    if kind == "object":
+        inner = key.get("additionalProperties", {})
+        return f"table of {inner['type']}s" if "type" in inner else "table"
+    return str(kind)
+
+
+def toml(value: object) -> str:
+    if isinstance(value, dict):
+        inner = ", ".join(f"{_name(name)} = {toml(item)}" for name, item in value.items())
+        return f"{{ {inner} }}" if inner else "{}"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _name(name: str) -> str:
+    return name if name.replace("_", "").isalnum() else json.dumps(name)
+
+
+def commands() -> str:
+    """Each verb with its usage and options, as `--help` has them."""
+    text = (
+        "# Commands\n\nMade from the command line's own parser; `ce VERB --help` prints the same.\n"
+    )
+    for verb, parser in parsers().items():
+        parser.formatter_class = _Wide
+        text += f"\n## `ce {verb}`\n\n```text\n{parser.format_help()}```\n"
+    return text
+
+
+class _Wide(argparse.HelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=82, max_help_position=28)
+
+
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """The parser of each verb, and of each action below one that has parsers of its own."""
+    whole = build(VERBS)
+    action = next(a for a in whole._actions if isinstance(a, argparse._SubParsersAction))  # noqa: SLF001
+    found: dict[str, argparse.ArgumentParser] = {}
+    for verb, parser in action.choices.items():
+        found[verb] = parser
+        for below in parser._actions:  # noqa: SLF001
+            if isinstance(below, argparse._SubParsersAction):  # noqa: SLF001
+                found |= {f"{verb} {name}": inner for name, inner in below.choices.items()}
+    return found

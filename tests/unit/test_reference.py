@@ -1,0 +1,41 @@
+"""The pages that are made from the models and the command line say all that those know."""
+
+from container_engine.cli.verbs import VERBS
+from container_engine.edf.document import KEYS
+from container_engine.site.model import Policy, SiteConfig
+from docs.reference import pages, parsers
+
+PAGES = pages()
+
+
+def headings(page: str) -> list[str]:
+    lines = PAGES[page].splitlines()
+    return [line.strip("# `[]") for line in lines if line.startswith("## ")]
+
+
+def test_every_key_of_an_edf_has_a_section() -> None:
+    assert headings("docs/reference/edf.md") == list(KEYS)
+
+
+def test_every_key_of_the_configuration_has_a_section() -> None:
+    expected = []
+    for key in SiteConfig.model_fields:
+        inner = [f"policy.{name}" for name in Policy.model_fields] if key == "policy" else []
+        expected += [key, *inner]
+    assert headings("docs/reference/configuration.md") == expected
+
+
+def test_every_verb_has_a_section_with_its_help() -> None:
+    assert [name for name in parsers() if " " not in name] == list(VERBS)
+    assert headings("docs/reference/commands.md") == [f"ce {name}" for name in parsers()]
+
+
+def test_a_key_is_described_in_the_words_of_toml() -> None:
+    text = PAGES["docs/reference/configuration.md"]
+    assert (
+        "## `start_timeout_s`\n\nA container that starts later failed.\n\n"
+        "Type: number; default: `120`; since 0.1.\n\n```text\nstart_timeout_s = 60\n```\n"
+    ) in text
+    assert "Type: array of strings; default: `[]`; since 0.1." in text
+    assert 'Type: one of `age`, `always`, `missing`, `never`; default: `"age"`' in text
+    assert "Type: table of strings; default: `{}`" in text
