@@ -284,7 +284,9 @@ static void tell_user(spank_t spank, const char *kind, const char *text)
 	char node[HOST_NAME_MAX + 1] = "this node";
 	const char *slurm_name = task_variable(spank, "SLURMD_NODENAME");
 
-	if (spank_get_item(spank, S_TASK_ID, &task) == ESPANK_SUCCESS && task != 0)
+	/* a launcher whose words another node of the step has said already has none */
+	if (text[0] == '\0' ||
+	    (spank_get_item(spank, S_TASK_ID, &task) == ESPANK_SUCCESS && task != 0))
 		return;
 	if (slurm_name == NULL && gethostname(node, sizeof node) == 0)
 		node[sizeof node - 1] = '\0';

@@ -229,9 +229,12 @@ def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, 
         session = start(plan, node, watch, libexec, marks)
     except LaunchError as failure:
         trace.write(recorded, plan, node, marks, str(failure))
-        raise
+        if trace.is_news(recorded, node, str(failure)):
+            raise
+        raise LaunchError("", failure.code) from None
     marks.mark("answer")
-    notices = "\n".join(session.warnings)[:_MAX_NOTICES]
+    news = [line for line in session.warnings if trace.is_news(recorded, node, line)]
+    notices = "\n".join(news)[:_MAX_NOTICES]
     fds = session.fds if recorded < 0 else (*session.fds, recorded)
     _answer(reply, f"R{session.workdir}\0{notices}", fds)
     session.go_on()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import Cluster
+from tests.slurm.cluster import Cluster, causes
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
@@ -34,6 +34,15 @@ def test_a_step_leaves_a_trace_of_each_node_with_phases_tasks_and_end(
     page = shared / "page.html"
     trace(cluster, job, f"--html={page}")
     assert page.read_text().count("<rect ") >= 20
+
+
+def test_what_all_nodes_would_say_is_said_once_and_slurm_names_the_nodes(cluster: Cluster) -> None:
+    edf = cluster.edf('mounts = ["/nowhere/${SLURM_JOB_ID}:/mnt"]\n')
+    done = cluster.srun("-N2", "-n4", f"--environment={edf}", "true")
+    assert done.returncode == 125
+    assert len(causes(done)) == 1
+    for node in ("n1", "n2"):
+        assert f"srun: error: {node}: tasks " in done.stderr
 
 
 def test_the_trace_of_a_step_that_failed_has_the_cause(cluster: Cluster) -> None:

@@ -69,6 +69,23 @@ def test_a_place_that_cannot_be_written_costs_the_trace_and_nothing_else(directo
     trace.write(fd, plan(), NODE, marks())
 
 
+def test_of_all_nodes_only_the_first_says_the_same_thing(tmp_path: Path) -> None:
+    first = trace.open_file(str(tmp_path), NODE)
+    second = trace.open_file(str(tmp_path), {**NODE, "SLURM_NODEID": "1"})
+    assert trace.is_news(first, NODE, "no such image")
+    assert not trace.is_news(second, NODE, "no such image")
+    assert trace.is_news(second, NODE, "something else")
+    # the next srun with the same numbers, after a requeue
+    assert trace.is_news(second, {**NODE, "SLURM_CE_PLANNED": "5 6"}, "no such image")
+    os.close(first)
+    os.close(second)
+
+
+def test_nodes_without_a_common_place_all_speak() -> None:
+    assert trace.is_news(-1, NODE, "no such image")
+    assert trace.is_news(-1, NODE, "no such image")
+
+
 def test_a_full_disk_costs_the_trace_and_nothing_else() -> None:
     with open("/dev/full", "wb", buffering=0) as full:
         trace.write(full.fileno(), plan(), NODE, marks())
