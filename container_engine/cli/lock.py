@@ -9,12 +9,11 @@ from container_engine.cli.declared import declared
 from container_engine.cli.effective import offered
 from container_engine.cli.named_image import environment_of
 from container_engine.cli.prepare import site_config
-from container_engine.cli.stores import rules, stores
+from container_engine.cli.stores import rules, skopeo, stores
 from container_engine.errors import UserError
 from container_engine.images import lock
 from container_engine.images.importing import size_text
 from container_engine.images.reference import FileImage, parse
-from container_engine.images.registry import Skopeo
 from container_engine.images.store import architecture
 
 if TYPE_CHECKING:
@@ -94,9 +93,7 @@ def _pinned(image: RegistryImage, context: Context, settings: SiteConfig) -> dic
     if known is not None and known.ref.origin:
         return {wanted: lock.pin_file(known.path).model_copy(update={"digest": known.ref.digest})}
     archs = dict.fromkeys((wanted, *_ARCHITECTURES))
-    policy = settings.policy.signature_policy
-    limit = settings.registry_timeout_s
-    found = Skopeo(context.env, limit, limit, policy).platforms(image, tuple(archs))
+    found = skopeo(context, settings).platforms(image, tuple(archs))
     if not found:
         raise UserError(f"'{image.name}': not made for {', '.join(archs)}")
     return {

@@ -11,6 +11,7 @@ from container_engine.errors import UserError
 from container_engine.images.importing import Importer, Limits, Pull
 from container_engine.images.local import Adopter
 from container_engine.images.policy import Rules
+from container_engine.images.registry import Skopeo
 from container_engine.images.store import VOID, Store, Stores, architecture, locate
 
 if TYPE_CHECKING:
@@ -46,6 +47,12 @@ def adopter(context: Context, settings: SiteConfig, *, quiet: bool = False) -> A
     """For SquashFS files and directories."""
     told = listener(quiet=quiet)
     return Adopter(context.env, _user_name(context.uid), settings.import_timeout_s, told)
+
+
+def skopeo(context: Context, settings: SiteConfig) -> Skopeo:
+    """For questions only."""
+    limit = settings.registry_timeout_s
+    return Skopeo(context.env, limit, limit, settings.policy.signature_policy)
 
 
 def rules(context: Context, settings: SiteConfig) -> Rules:

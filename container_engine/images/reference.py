@@ -75,7 +75,8 @@ class LocalImage(NamedTuple):
     """An image on this host that is no SquashFS file yet: an archive, a directory, Podman's.
 
     `place` is an absolute path, with what stands behind it, or a name in Podman's storage. `called`
-    is the name that it gets in a store, in the form of RegistryImage.canonical.
+    is the name that it gets in a store, in the form of RegistryImage.canonical; `made_of` tells
+    where it is from, if `place` is passing.
     """
 
     name: str
@@ -84,9 +85,14 @@ class LocalImage(NamedTuple):
     digest: str | None = None
     archive: str | None = None  # where Podman's image has been saved
     called: str = ""
+    made_of: str = ""
 
     @property
     def origin(self) -> str:
+        return self.made_of or self._place
+
+    @property
+    def _place(self) -> str:
         return f"{self.transport}:{self.place}"
 
     @property
@@ -96,7 +102,7 @@ class LocalImage(NamedTuple):
     @property
     def source(self) -> str:
         """As skopeo names it."""
-        return f"docker-archive:{self.archive}" if self.archive else self.origin
+        return f"docker-archive:{self.archive}" if self.archive else self._place
 
 
 Imported: TypeAlias = RegistryImage | LocalImage

@@ -131,6 +131,10 @@ class Skopeo(NamedTuple):
         made = {one.platform.architecture for one in document.manifests}
         return {arch: self.look_up(image, arch) for arch in archs if arch in made}
 
+    def configuration(self, image: Imported, remote: Remote) -> bytes:
+        """The OCI configuration of what was looked up. Raises CeError."""
+        return self._ask(image, [*self._skopeo(), "inspect", "--raw", "--config", remote.source])
+
     def copy(
         self,
         image: Imported,

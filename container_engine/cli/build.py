@@ -1,0 +1,85 @@
+"""`ce build CONTEXT`: an image from a Containerfile, in the store."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import TYPE_CHECKING
+
+from container_engine.cli.login import all_state_files
+from container_engine.cli.prepare import site_config
+from container_engine.cli.stores import importer, rules, stores
+from container_engine.errors import UserError
+from container_engine.images.building import Builder, Recipe, find_containerfile
+from container_engine.images.importing import Pull, unusable
+from container_engine.images.reference import FileImage, LocalImage, canonical_name, local_name
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.cli.context import Context
+    from container_engine.site import SiteConfig
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("context", metavar="CONTEXT", help="the directory of what COPY copies")
+    parser.add_argument(
+        "-f", "--file", metavar="FILE", help="default: the CONTEXT's Containerfile or Dockerfile"
+    )
+    parser.add_argument(
+        "-t",
+        "--tag",
+        metavar="NAME",
+        help="what environments shall call it; default: localhost/ and the directory's name",
+    )
+    parser.add_argument(
+        "--build-arg", metavar="NAME=VALUE", action="append", default=[], help="for ARG lines"
+    )
+    parser.add_argument("--target", metavar="STAGE", default="", help="build this stage only")
+    parser.add_argument(
+        "--no-cache", action="store_true", help="build although nothing has changed, all of it"
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    settings = site_config(context)
+    source = os.path.join(context.cwd, arguments.context)
+    if not os.path.isdir(source):
+        raise UserError(f"'{arguments.context}': not a directory")
+    containerfile = find_containerfile(source)
+    if arguments.file:
+        containerfile = os.path.join(context.cwd, arguments.file)
+    recipe = Recipe(source, containerfile, tuple(arguments.build_arg), arguments.target)
+    name = arguments.tag or local_name(FileImage(source, os.path.realpath(source)))
+    try:
+        image = LocalImage(name, "oci", "", called=canonical_name(name), made_of=recipe.digest())
+    except OSError as error:
+        raise unusable(source, error) from None
+    rules(context, settings).admit_local(image)
+    print(_image(image, recipe, arguments, context, settings))
+    return 0
+
+
+def _image(
+    image: LocalImage,
+    recipe: Recipe,
+    arguments: argparse.Namespace,
+    context: Context,
+    settings: SiteConfig,
+) -> str:
+    """The path of the image: that of an earlier build, if nothing has changed."""
+    places = stores(context, settings)
+    told = importer(context, settings, quiet=arguments.quiet)
+    known = places.find(image)
+    if known is not None and known.ref.origin == image.made_of and not arguments.no_cache:
+        told.say(f"{image.name}: nothing has changed since it was built (--no-cache builds it)")
+        return known.path
+    policy = settings.policy.signature_policy
+    logins = next(filter(os.path.exists, all_state_files(context.env)), "")
+    limit = settings.import_timeout_s
+    builder = Builder(context.env, context.uid, os.getegid(), limit, policy, logins)
+    with tempfile.TemporaryDirectory(prefix="ce-build-", dir=context.env.get("TMPDIR")) as work:
+        layout = os.path.join(work, "oci")
+        builder.build(recipe, layout, fresh=arguments.no_cache, quiet=arguments.quiet)
+        return told.obtain(image._replace(place=layout), places, Pull.ALWAYS).path

@@ -1,0 +1,24 @@
+"""`ce logout REGISTRY`: forgets what `ce login` or `podman login` remembered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from container_engine.cli.login import log_out
+from container_engine.errors import UserError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.cli.context import Context
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("registry", metavar="REGISTRY", help="for example nvcr.io")
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    if not log_out(arguments.registry, context.env):
+        raise UserError(f"'{arguments.registry}': you are not logged in there")
+    print(f"logged out from {arguments.registry}")
+    return 0

@@ -1,0 +1,71 @@
+"""`ce pack DIRECTORY FILE.sqsh`: a SquashFS file for a mount, of data or anything else."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import TYPE_CHECKING
+
+from container_engine.cli.prepare import site_config
+from container_engine.cli.progress import listener
+from container_engine.errors import UserError
+from container_engine.images.importing import size_text, unusable
+from container_engine.images.local import pack
+from container_engine.images.packing import Packer
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.cli.context import Context
+
+_LEVELS = range(1, 23)
+_BLOCKS = {"128K": 131072, "256K": 262144, "512K": 524288, "1M": 1048576}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("directory", metavar="DIRECTORY", help="what shall be in the file")
+    parser.add_argument("file", metavar="FILE.sqsh", help="the file that is made")
+    parser.add_argument("-f", "--force", action="store_true", help="replace FILE.sqsh if it exists")
+    parser.add_argument(
+        "--level",
+        type=int,
+        default=3,
+        choices=_LEVELS,
+        metavar="N",
+        help="of compression by zstd: 1 is quick, 22 is small (3)",
+    )
+    parser.add_argument(
+        "--block-size",
+        default="128K",
+        choices=list(_BLOCKS),
+        help="1M is smaller, 128K quicker for small files that are read in any order (128K)",
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    source = os.path.join(context.cwd, arguments.directory)
+    target = os.path.join(context.cwd, arguments.file)
+    if not os.path.isdir(source):
+        raise UserError(f"'{arguments.directory}': not a directory")
+    if os.path.lexists(target) and not arguments.force:
+        raise UserError(f"'{arguments.file}': exists", "--force replaces it")
+    if os.path.realpath(target).startswith(f"{os.path.realpath(source)}/"):
+        raise UserError(f"'{arguments.file}': lies in the directory that is packed")
+    told = listener(quiet=arguments.quiet)
+    packer = Packer(context.env, site_config(context).import_timeout_s)
+    block_size = str(_BLOCKS[arguments.block_size])
+    more = ("-b", block_size, "-Xcompression-level", str(arguments.level))
+    parent = os.path.dirname(target)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".ce-pack-", dir=parent) as work:
+            made = os.path.join(work, "file")
+            block = pack(source, made, packer, told, *more)
+            with open(made, "rb") as file:
+                os.fsync(file.fileno())
+            os.replace(made, target)
+    except OSError as error:
+        raise unusable(parent, error) from None
+    told.say(f"{arguments.file}: {size_text(block.bytes_used)}")
+    print(target)
+    return 0

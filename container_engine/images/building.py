@@ -1,0 +1,196 @@
+"""An image from a Containerfile: Podman builds it, in namespaces and a storage of its own.
+
+One user exists there, as in the containers of a launch, so nobody needs subordinate ids; see
+`fakeroot.py` for what that would break. All processes end with the build. The storage stays, so
+that the next build can use the steps of this one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pwd
+import stat
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine import process
+from container_engine.errors import SiteError, UserError
+from container_engine.images.blobs import sha256
+from container_engine.images.files import publish
+from container_engine.process import reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+CONTAINERFILES = ("Containerfile", "Dockerfile")
+_NAMESPACES = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork"]
+_NAMESPACES += ["--kill-child", "--mount-proc"]
+# Podman keeps here what must not outlive its processes, and wants a path that is short and the same
+# each time: it becomes process 1 of its namespace and stands in that directory.
+_OWN_RUN = [
+    "sh",
+    "-c",
+    'mount -t tmpfs tmpfs /dev/shm && mount -t tmpfs tmpfs "$1" && mount --bind "$2" /etc/passwd '
+    '&& cd "$1" && mkdir -m 700 user && shift 2 && exec "$@"',
+    "sh",
+]
+_RUN = "/proc/1/cwd"
+_FAKEROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fakeroot.py")
+_NAME = "localhost/ce-build:latest"
+_INFO_TIMEOUT_S = 60
+
+
+class Recipe(NamedTuple):
+    """What an image is built of. `arguments` are NAME=VALUE."""
+
+    context: str
+    containerfile: str
+    arguments: tuple[str, ...] = ()
+    target: str = ""
+
+    def digest(self) -> str:
+        """Of everything that the build may use, except for what it downloads. Raises OSError."""
+        whole = hashlib.sha256()
+        for part in (sha256(self.containerfile) or "", self.target, *sorted(self.arguments)):
+            whole.update(f"{part}\0".encode("utf-8", "surrogateescape"))
+        for line in _listed(self.context):
+            whole.update(line.encode("utf-8", "surrogateescape"))
+        return f"sha256:{whole.hexdigest()}"
+
+
+class Builder(NamedTuple):
+    """`env` is the user's: registries.conf counts. `policy` as for skopeo.
+
+    `logins` is the file with the login state, "" for none.
+    """
+
+    env: Mapping[str, str]
+    uid: int
+    gid: int
+    timeout_s: float
+    policy: str = ""
+    logins: str = ""
+
+    def build(self, recipe: Recipe, layout: str, *, fresh: bool, quiet: bool) -> None:
+        """Leaves the image as an OCI layout in the directory `layout`, which must not exist.
+
+        What Podman says goes to stderr, if not `quiet`. Raises CeError.
+        """
+        podman = self._podman()
+        try:
+            words = ["build", "--isolation=chroot", "--network=host", "--format=oci"]
+            words += ["--tag", _NAME, "--file", recipe.containerfile]
+            words += [f"--build-arg={argument}" for argument in recipe.arguments]
+            words += [f"--target={recipe.target}"] if recipe.target else []
+            words += ["--no-cache", "--pull=always"] if fresh else []
+            words += [f"--signature-policy={self.policy}"] if self.policy else []
+            run = process.output if quiet else process.shown
+            run([*podman, *words, recipe.context], self._environment(), self.timeout_s)
+            save = ["save", "--quiet", "--format=oci-dir", "--output", layout, _NAME]
+            process.output([*podman, *save], self._environment(), self.timeout_s)
+        except process.CommandError as error:
+            message = error.message.removeprefix("unshare: ").removeprefix("Error: ")
+            raise UserError(f"'{recipe.containerfile}': not built: {message}", error.hint) from None
+
+    def _podman(self) -> list[str]:
+        """The command, without what it shall do."""
+        base = self.env.get("TMPDIR") or "/var/tmp"
+        place = _private(os.path.join(base, f"ce-build-{self.uid}"))
+        return self._command(place, self._driver(place))
+
+    def _command(self, place: str, driver: str) -> list[str]:
+        return [
+            *_NAMESPACES,
+            *_OWN_RUN,
+            _private(f"{place}/run"),
+            self._users(place),
+            sys.executable,
+            *("-I", "-S", _FAKEROOT),
+            "podman",
+            f"--root={place}/{driver}",
+            f"--runroot={_RUN}/root",
+            f"--tmpdir={_RUN}/tmp",
+            f"--storage-driver={driver}",
+            "--events-backend=none",
+            "--cgroup-manager=cgroupfs",
+        ]
+
+    def _users(self, place: str) -> str:
+        """An /etc/passwd for Podman, which looks the user up and ends where a host has no name."""
+        try:
+            pwd.getpwuid(self.uid)
+        except KeyError:
+            entry = f"user:x:{self.uid}:{self.gid}::{self.env.get('HOME', '/')}:/bin/sh\n"
+            publish(f"{place}/passwd", f"root:x:0:0::/root:/bin/sh\n{entry}".encode())
+            return f"{place}/passwd"
+        return "/etc/passwd"
+
+    def _driver(self, place: str) -> str:
+        """vfs, which copies whole images, where the kernel or the file system has no overlay."""
+        for driver in ("overlay", "vfs"):
+            if os.path.isdir(f"{place}/{driver}"):
+                return driver
+        try:
+            argv = [*self._command(place, "overlay"), "info"]
+            process.output(argv, self._environment(), _INFO_TIMEOUT_S)
+        except process.CommandError:
+            return "vfs"
+        return "overlay"
+
+    def _environment(self) -> dict[str, str]:
+        """The `_CONTAINERS_*` variables tell Podman that it is in its user namespace already."""
+        logins = {"REGISTRY_AUTH_FILE": self.logins} if self.logins else {}
+        return {
+            **self.env,
+            **logins,
+            "XDG_RUNTIME_DIR": f"{_RUN}/user",
+            "_CONTAINERS_USERNS_CONFIGURED": "done",
+            "_CONTAINERS_ROOTLESS_UID": str(self.uid),
+            "_CONTAINERS_ROOTLESS_GID": str(self.gid),
+        }
+
+
+def find_containerfile(context: str) -> str:
+    """In the directory of the context. Raises UserError."""
+    for name in CONTAINERFILES:
+        path = os.path.join(context, name)
+        if os.path.isfile(path):
+            return path
+    raise UserError(
+        f"'{context}': neither a Containerfile nor a Dockerfile is there", "-f names it"
+    )
+
+
+def _private(path: str) -> str:
+    """A directory that nobody else can put anything into, made if need be."""
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+        found = os.lstat(path)
+    except OSError as error:
+        raise UserError(f"'{path}': {reason(error)}") from None
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise SiteError(f"'{path}': not a directory of yours alone", "set TMPDIR to another place")
+    return path
+
+
+def _listed(directory: str) -> Iterator[str]:
+    """A line for each entry below, in a fixed order."""
+    for where, names, files in os.walk(directory, onerror=_fail):
+        names.sort()
+        links = [name for name in names if os.path.islink(os.path.join(where, name))]
+        yield f"{os.path.relpath(where, directory)} {os.stat(where).st_mode:o}\n"
+        for name in sorted([*files, *links]):
+            path = os.path.join(where, name)
+            found = os.lstat(path)
+            if stat.S_ISLNK(found.st_mode):
+                content: str | None = os.readlink(path)
+            else:
+                content = sha256(path) if stat.S_ISREG(found.st_mode) else ""
+            yield f"{name} {found.st_mode:o} {content}\n"
+
+
+def _fail(error: OSError) -> None:
+    raise error

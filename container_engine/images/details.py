@@ -1,0 +1,118 @@
+"""What can be told of an image: its configuration, its layers, what takes the room in it."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from container_engine import process
+from container_engine.errors import UserError
+from container_engine.images import config, squashfs
+from container_engine.images.inventory import MANIFEST_SUFFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_LIST_TIMEOUT_S = 300
+_FIELDS = 6  # mode, owner, size, date, time, path
+
+
+class Layer(NamedTuple):
+    """`size` is compressed; `made_by` is the step of the build."""
+
+    digest: str
+    size: int
+    made_by: str
+
+
+class Content(NamedTuple):
+    """Bytes before compression and files below a directory of the image."""
+
+    size: int
+    files: int
+
+
+class Details(NamedTuple):
+    """`config` is the whole OCI configuration. What is not known of a file is empty."""
+
+    config: dict[str, Any]
+    layers: tuple[Layer, ...]
+
+
+class _Blob(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    digest: str
+    size: int
+
+
+class _Manifest(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    layers: tuple[_Blob, ...] = ()
+
+
+class _Step(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    created_by: str = ""
+    empty_layer: bool = False
+
+
+class _History(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    history: tuple[_Step, ...] | None = None
+
+
+def of_file(path: str) -> Details:
+    """Of the SquashFS file `path` and the files beside it. Raises UserError."""
+    squashfs.check(path)
+    return of_documents(_read(config.beside(path)) or b"{}", _read(path + MANIFEST_SUFFIX) or b"{}")
+
+
+def of_documents(configuration: bytes, manifest: bytes) -> Details:
+    """Of an image's configuration and manifest. Raises UserError."""
+    try:
+        steps = _History.model_validate_json(configuration).history or ()
+        blobs = _Manifest.model_validate_json(manifest).layers
+        document: dict[str, Any] = json.loads(configuration)
+    except ValidationError as error:
+        raise UserError(f"the image's configuration: {error.errors()[0]['msg'].lower()}") from None
+    made_by = [step.created_by for step in steps if not step.empty_layer]
+    made_by += [""] * (len(blobs) - len(made_by))
+    pairs = zip(blobs, made_by, strict=False)
+    return Details(document, tuple(Layer(blob.digest, blob.size, step) for blob, step in pairs))
+
+
+def tree(path: str, depth: int, env: Mapping[str, str]) -> dict[str, Content]:
+    """What lies below the directories of an image, down to `depth`, the largest first.
+
+    A file with several names counts under each. Raises CeError.
+    """
+    listed = process.output(["unsquashfs", "-lln", "-d", "", path], env, _LIST_TIMEOUT_S)
+    found: dict[str, Content] = {}
+    for line in listed.decode("utf-8", "replace").splitlines():
+        fields = line.split(None, _FIELDS - 1)
+        if len(fields) < _FIELDS or not line.startswith("-"):
+            continue  # not a file; what a name with a line end makes of the listing
+        parts = fields[-1].split("/")[1:-1]
+        size = int(fields[2])
+        for length in range(min(depth, len(parts)) + 1):
+            place = "/" + "/".join(parts[:length])
+            before = found.get(place, Content(0, 0))
+            found[place] = Content(before.size + size, before.files + 1)
+    return dict(sorted(found.items(), key=lambda item: -item[1].size))
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UserError(f"{os.fspath(path)}: {process.reason(error)}") from None

@@ -1,0 +1,307 @@
+"""Images that are made of what this host has: files, directories, Podman's, Containerfiles."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from container_engine.cli.main import main
+from tests.integration.engine import Engine
+from tests.integration.registry import RUN, listing
+from tests.unit import squashfs
+from tests.unit.images import oci
+from tests.unit.images.oci import Member
+
+_CONTAINERFILE = """\
+FROM scratch
+COPY busybox /bin/busybox
+RUN ["/bin/busybox", "--install", "-s", "/bin"]
+ARG TEXT=none
+RUN mkdir -p /data && echo $TEXT > /data/f && chown 1234:1234 /data/f && chgrp 42 /data
+ENV MADE=here
+WORKDIR /data
+"""
+
+
+class Importing:
+    """Somebody who runs `ce` in this process, with a store of their own."""
+
+    def __init__(self, root: Path, printed: pytest.CaptureFixture[str]) -> None:
+        self.root, self._printed = root, printed
+        self.store = root / "store"
+
+    def path(self, *words: str) -> str:
+        code = main(words)
+        said = self._printed.readouterr()
+        assert code == 0, said.err
+        return said.out.strip()
+
+    def refusal(self, *words: str) -> str:
+        code = main(words)
+        said = self._printed.readouterr()
+        assert code == 1, said.out
+        return said.err.removeprefix("ce: error: ")
+
+    def launched(self, image: str, *words: str) -> dict[str, object]:
+        edf = self.root / "e.toml"
+        edf.write_text(f'image = "{image}"\n')
+        plan = json.loads(self.path("plan", "--json", *words, str(edf)))
+        found: dict[str, object] = plan["image"]
+        return found
+
+
+@pytest.fixture
+def me(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    need_tool: Callable[[str], str],
+) -> Importing:
+    for tool in ("mksquashfs", "unsquashfs", "skopeo"):
+        need_tool(tool)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("EDF_IMAGESTORE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
+    return Importing(tmp_path, capsys)
+
+
+def make_tree(root: Path) -> Path:
+    (root / "bin").mkdir(parents=True)
+    (root / "bin/tool").write_text("#!/bin/sh\n")
+    os.link(root / "bin/tool", root / "bin/other")
+    (root / "link").symlink_to("bin/tool")
+    return root
+
+
+def test_a_directory_is_an_image_with_a_name(me: Importing) -> None:
+    path = me.path("import", str(make_tree(me.root / "My Tools")))
+    assert listing(path) == {"/bin", "/bin/tool", "/bin/other", "/link", "->", "bin/tool"} - {
+        "->",
+        "bin/tool",
+    }
+    found = me.launched("localhost/my-tools")
+    assert found["path"] == path
+    assert found["env"] == {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+
+
+def test_an_unchanged_directory_makes_the_same_image(me: Importing) -> None:
+    tree = make_tree(me.root / "tree")
+    first = me.path("import", "-q", str(tree), "tools:1")
+    assert me.path("import", "-q", str(tree), "tools:2") == first
+    (tree / "new").touch()
+    assert me.path("import", "-q", str(tree), "tools:2") != first
+    assert me.launched("tools:1")["path"] == first
+
+
+def test_a_directory_with_a_file_that_cannot_be_read_makes_no_image(engine: Engine) -> None:
+    tree = make_tree(engine.scratch / "tree")
+    (tree / "secret").touch(mode=0o600)
+    argv = [str(engine.prefix / "bin/ce"), "import", str(tree)]
+    with engine.popen(argv, {"EDF_IMAGESTORE": str(engine.scratch / "store")}) as process:
+        _out, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert f"Failed to read file {tree}/secret" in err
+    assert not list(engine.scratch.glob("store/images/*"))
+
+
+def test_a_squashfs_file_comes_with_what_lies_beside_it(me: Importing) -> None:
+    file = squashfs.make(me.root / "Tools.sqsh", {"bin/x": "x"})
+    (me.root / "Tools.sqsh.json").write_text(json.dumps({"config": RUN}))
+    path = me.path("import", str(file))
+    file.unlink()
+    found = me.launched("localhost/tools")
+    assert (found["path"], found["workdir"]) == (path, "/w")
+    assert found["env"] == {"PATH": "/opt/bin", "FROM": "image"}
+
+
+def test_a_damaged_squashfs_file_is_refused(me: Importing) -> None:
+    file = squashfs.make(me.root / "t.sqsh", {f"directory{n}/file{n}": "x" for n in range(500)})
+    data = bytearray(file.read_bytes())
+    file.write_bytes(data[:200])
+    assert me.refusal("import", str(file)).startswith(f"'{file}': cut short, it has 200 bytes of ")
+    at = int.from_bytes(data[64:72], "little")  # the table of inodes
+    data[at + 2 : at + 200] = b"\xff" * 198
+    file.write_bytes(data)
+    assert me.refusal("import", str(file)).startswith(f"'{file}': damaged: ")
+    (me.root / "t.sqsh.json").write_text('{"config": 1}')
+    squashfs.make(file, {"f": "x"})
+    assert f"{file}.json: config: " in me.refusal("import", str(file))
+    assert not list(me.store.glob("images/*"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["./no"], "no such file or directory"),
+        (["./t", "Tools"], "upper-case letters"),
+        (["./t", f"x@sha256:{'0' * 64}"], "a digest follows from the content"),
+        (["./t", "./x"], "a path, not the name of an image"),
+        (["ubuntu:24.04", "x"], "an image of a registry and a NAME do not go together"),
+        (["oci:/no"], "no such file or directory"),
+        (["podman://no/such"], "image not known"),
+    ],
+)
+def test_what_cannot_be_imported_is_said(me: Importing, words: list[str], message: str) -> None:
+    make_tree(me.root / "t")
+    assert message in me.refusal("import", *words)
+
+
+def test_a_name_without_a_path_that_is_a_directory_here_gets_a_hint(me: Importing) -> None:
+    make_tree(me.root / "docs")
+    assert "ce: hint: did you mean './docs'?" in me.refusal("import", "docs")
+
+
+def test_a_layout_as_skopeo_copies_it_is_imported_under_its_name(me: Importing) -> None:
+    (me.root / "i").mkdir()
+    source = f"oci:{oci.layout(me.root / 'i', [[Member('a')]], RUN)}:latest"
+    copied = me.root / "copied"
+    argv = ["skopeo", "copy", "-q", source, f"dir:{copied}"]
+    subprocess.run(argv, check=True)
+    path = me.path("import", f"dir:{copied}")
+    assert listing(path) == {"/a"}
+    assert me.launched("localhost/copied:latest")["path"] == path
+    assert me.path("import", source, "mine:1") != ""
+    assert me.launched("mine:1")["workdir"] == "/w"
+
+
+def test_what_is_from_here_is_not_looked_up_in_a_registry(me: Importing) -> None:
+    path = me.path("import", str(make_tree(me.root / "t")), "tools")
+    for pull in ("always", "age"):
+        assert me.launched("tools", "--pull", pull)["path"] == path
+
+
+# ---- ce pack ---------------------------------------------------------------------------------
+
+
+def test_a_packed_directory_appears_whole_or_not_at_all(me: Importing) -> None:
+    tree, file = make_tree(me.root / "data"), me.root / "data.sqsh"
+    assert me.path("pack", str(tree), str(file)) == str(file)
+    assert "/bin/tool" in listing(str(file))
+    before = file.read_bytes()
+    assert me.refusal("pack", str(tree), str(file)) == (
+        f"'{file}': exists\nce: hint: --force replaces it\n"
+    )
+    shutil.rmtree(tree)
+    assert me.refusal("pack", "--force", str(tree), str(file)) == f"'{tree}': not a directory\n"
+    assert file.read_bytes() == before
+    assert [path.name for path in me.root.glob("*data*")] == ["data.sqsh"]
+    assert "lies in the directory" in me.refusal("pack", str(me.root), str(me.root / "x.sqsh"))
+
+
+def test_a_file_is_packed_as_asked(me: Importing) -> None:
+    tree, file = make_tree(me.root / "data"), me.root / "data.sqsh"
+    me.path("pack", "--level", "19", "--block-size", "1M", str(tree), str(file))
+    argv = ["unsquashfs", "-s", str(file)]
+    said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert "compression-level 19" in said
+    assert "Block size 1048576" in said
+
+
+def test_a_packed_directory_is_mounted_read_only(engine: Engine) -> None:
+    tree = make_tree(engine.scratch / "data")
+    file = engine.scratch / "data.sqsh"
+    with engine.popen([str(engine.prefix / "bin/ce"), "pack", str(tree), str(file)]) as process:
+        assert process.wait(60) == 0
+    options = ["sqsh", "sqsh,ro", "ro+sqsh"]
+    mounts = [f"{file}:/data{number}:{option}" for number, option in enumerate(options)]
+    script = """for data in /data?; do
+        cat $data/link; stat -c '%U %a' $data/bin; touch $data/new 2>&1 | grep -o 'Read.*'
+    done"""
+    assert engine.output(engine.edf(f"mounts = {mounts}"), "sh", "-c", script) == (
+        "#!/bin/sh\nce-alice 755\nRead-only file system\n" * 3
+    )
+
+
+def test_every_bad_file_to_mount_is_named_with_its_line(engine: Engine) -> None:
+    contents = (b"", b"text", b"hsqs" + b"x" * 200)
+    files = [engine.scratch / f"{number}.sqsh" for number in range(3)]
+    for file, content in zip(files, contents, strict=True):
+        file.write_bytes(content)
+    lines = "".join(f'  "{file}:/{file.stem}:sqsh",\n' for file in files)
+    edf = engine.edf(f"mounts = [\n{lines}]")
+    causes = ("is not a SquashFS file", "is not a SquashFS file", "is cut short: it has 204 bytes")
+    message = engine.refusal(edf)
+    for line, (file, cause) in enumerate(zip(files, causes, strict=True), start=3):
+        assert f"{edf}:{line}: mount source '{file}': {cause}" in message
+
+
+# ---- Podman and Containerfiles ---------------------------------------------------------------
+
+
+def context(engine: Engine) -> Path:
+    where = engine.scratch / "recipe"
+    where.mkdir()
+    shutil.copy(shutil.which("busybox") or "/bin/busybox", where / "busybox")
+    (where / "Containerfile").write_text(_CONTAINERFILE)
+    subprocess.run(["chown", "-R", str(engine.user.uid), str(where)], check=True)
+    return where
+
+
+def finished(engine: Engine, *argv: str) -> subprocess.CompletedProcess[str]:
+    home = engine.scratch / "home"
+    env = {"HOME": str(home), "TMPDIR": str(home / "t")}
+    env["EDF_IMAGESTORE"] = str(engine.scratch / "store")
+    if not home.exists():
+        for directory in (home, home / "t"):
+            directory.mkdir()
+            os.chown(directory, engine.user.uid, engine.user.gid)
+    with engine.popen(argv, env) as process:
+        out, err = process.communicate(timeout=120)
+    return subprocess.CompletedProcess(argv, process.returncode, out, err)
+
+
+def forget_podman(engine: Engine) -> None:
+    """Removes what Podman leaves in public places for its next run."""
+    uid = engine.user.uid
+    Path(f"/dev/shm/libpod_rootless_lock_{uid}").unlink(missing_ok=True)
+    for name in (f"podman-run-{uid}", f"containers-user-{uid}"):
+        shutil.rmtree(f"/tmp/{name}", ignore_errors=True)
+
+
+def test_somebody_without_subordinate_ids_builds_an_image_once(stranger: Engine) -> None:
+    where, ce = context(stranger), str(stranger.prefix / "bin/ce")
+    built = finished(stranger, ce, "build", "-t", "mine:1", str(where))
+    assert built.returncode == 0, built.stderr
+    path = Path(built.stdout.strip())
+    assert {"/data/f", "/bin/sh"} <= listing(str(path))
+    config = json.loads(path.with_name(f"{path.name}.json").read_text())["config"]
+    assert (config["WorkingDir"], "MADE=here" in config["Env"]) == ("/data", True)
+    again = finished(stranger, ce, "build", "-t", "mine:1", str(where))
+    assert "nothing has changed since it was built" in again.stderr
+    assert again.stdout == built.stdout
+    changed = ("--build-arg", "TEXT=x", "-t", "mine:1")
+    other = finished(stranger, ce, "build", "-q", *changed, str(where))
+    assert (other.returncode, other.stderr) == (0, "")
+    assert other.stdout != built.stdout
+    forget_podman(stranger)
+
+
+def test_a_build_that_fails_says_which_step(engine: Engine) -> None:
+    where = context(engine)
+    (where / "Containerfile").write_text("FROM scratch\nCOPY nothing /\n")
+    done = finished(engine, str(engine.prefix / "bin/ce"), "build", str(where))
+    assert done.returncode == 1
+    assert "nothing" in done.stderr
+    assert f"ce: error: '{where}/Containerfile': not built: " in done.stderr
+    (where / "Containerfile").unlink()
+    done = finished(engine, str(engine.prefix / "bin/ce"), "build", str(where))
+    assert "neither a Containerfile nor a Dockerfile is there" in done.stderr
+
+
+def test_what_podman_has_is_imported(engine: Engine) -> None:
+    where = context(engine)
+    (where / "Containerfile").write_text("FROM scratch\nCOPY busybox /bin/\nENV A=b\n")
+    podman = ["podman", "--storage-driver=vfs", "build", "-q", "--isolation=chroot", "-t", "own:2"]
+    done = finished(engine, *podman, str(where))
+    assert done.returncode == 0, done.stderr
+    done = finished(engine, str(engine.prefix / "bin/ce"), "import", "-q", "podman://own:2")
+    finished(engine, "podman", "system", "migrate")  # ends the process that Podman leaves
+    forget_podman(engine)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert listing(done.stdout.strip()) == {"/bin", "/bin/busybox"}
+    refs = [json.loads(path.read_text()) for path in engine.scratch.glob("store/refs/*")]
+    assert [ref["name"] for ref in refs] == ["localhost/own:2"]
