@@ -34,7 +34,7 @@
 
 #include "io.h"
 
-enum { MAX_SPECIFICATION = 64 * 1024 * 1024, MAX_REPORT = 32 * 1024 };
+enum { MAX_SPECIFICATION = 64 * 1024 * 1024, MAX_REPORT = 32 * 1024, MAX_SAID = 4096 };
 /* a little more than ce-attend's limit, less than the plugin's for us (ending.c) */
 enum { STOP_MS = 1500 };
 
@@ -190,14 +190,29 @@ int guard_wait(struct guard *guard, pid_t pid, int *status)
 
 /* ---- reports ----------------------------------------------------------------------------------- */
 
+/* What OCI hooks printed on stderr: crun writes it to this file of the session's directory, in which
+ * we stand (container_engine/launch/ocihooks.py). NULL without such a file. */
+static char *hooks_said(void)
+{
+	size_t size = 0;
+	CE_AUTO_FD file = open("hooks.err", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	char *said = file >= 0 ? ce_read_all(file, 1 << 20, &size) : NULL;
+
+	if (size > MAX_SAID)
+		memmove(said, said + size - MAX_SAID, MAX_SAID + 1);
+	return said;
+}
+
 static void report_failure(struct guard *guard)
 {
 	size_t size = 0;
+	CE_AUTO_FREE char *said = hooks_said();
 	CE_AUTO_FREE char *log = ce_read_file_at(guard->log, 1 << 20, &size);
 	CE_AUTO_FREE char *report = NULL;
 	const char *tail = log != NULL && size > MAX_REPORT ? log + size - MAX_REPORT : log;
-	int length = asprintf(&report, "E%s\n%d\n%s\n%s", guard->stage, guard->stage_errno,
-			      ce_error_text(&guard->err), tail != NULL ? tail : "");
+	int length = asprintf(&report, "E%s\n%d\n%s\n%s%s%s", guard->stage, guard->stage_errno,
+			      ce_error_text(&guard->err), tail != NULL ? tail : "",
+			      said != NULL ? "\f" : "", said != NULL ? said : "");
 
 	if (length > 0)
 		(void)ce_send(guard->control, report, (size_t)length, NULL, 0);

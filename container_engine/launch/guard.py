@@ -58,11 +58,14 @@ def start_guard(libexec: str, watch: Watch, specification: bytes) -> socket:
 
 
 def await_report(
-    control: socket, timeout_s: float, hear: Callable[[str], None] | None = None
+    control: socket,
+    timeout_s: float,
+    hear: Callable[[str], None] | None = None,
+    describe: Callable[[str], str] = explain,
 ) -> tuple[str, Sequence[int]]:
     """The guard's moments and the descriptors of a ready container.
 
-    `hear` gets what hooks noted before.
+    `hear` gets what hooks noted before, `describe` makes a line of the report of a failure.
     """
     control.settimeout(timeout_s)
     try:
@@ -71,12 +74,12 @@ def await_report(
         raise LaunchError(f"the container did not start within {timeout_s:g} s") from None
     if data[:1] == b"N" and hear is not None:
         hear(data[1:].decode("utf-8", "surrogateescape"))
-        return await_report(control, timeout_s, hear)
+        return await_report(control, timeout_s, hear, describe)
     if data[:1] == b"R":
         return data[1:].decode("ascii", "replace"), _received(ancillary)
     if not data:
         raise LaunchError("the process that guards the container ended while it started")
-    raise LaunchError(explain(data[1:].decode("utf-8", "replace")))
+    raise LaunchError(describe(data[1:].decode("utf-8", "replace")))
 
 
 def rights(fds: Sequence[int]) -> list[tuple[int, int, bytes]]:

@@ -14,7 +14,7 @@ from _socket import socket
 from container_engine.launch import environment as env
 from container_engine.launch import trace
 from container_engine.launch.checks import check_image, resolve_devices, resolve_mounts
-from container_engine.launch.failure import LaunchError
+from container_engine.launch.failure import LaunchError, explain
 from container_engine.launch.guard import (
     MAX_PACKET,
     Watch,
@@ -83,6 +83,7 @@ def start(
     container = container_of(plan, node)
     hooks = _hooks(plan, node, edf, libexec)
     settings = edf if hooks is None else hooks.join(container, paths)
+    ears = _ears(plan, container, hooks)
     given = env.for_container(plan, settings)
     check_image(plan["image"]["path"])
     steps = operations(
@@ -97,8 +98,8 @@ def start(
     timeout_s = plan["settings"]["start_timeout_s"]
     marks.mark("namespaces")
     control = start_guard(libexec, watch, encode(steps))
-    hear = None if hooks is None else hooks.hear
-    marks.guard, (user_ns, mount_ns, found, guard) = await_report(control, timeout_s, hear)
+    marks.guard, fds = await_report(control, timeout_s, *ears)
+    user_ns, mount_ns, found, guard = fds
     marks.mark("environment")
     marks.names = {"image": list(plan["image"]["env"]), "edf": list(edf)}
     changes = env.for_tasks(plan, settings, given, env.parse_block(read_all(found)))
@@ -124,6 +125,22 @@ def start(
 
     warnings = () if hooks is None else hooks.warnings
     return Session((user_ns, mount_ns, records, guard), workdir, go_on, warnings)
+
+
+def _ears(
+    plan: Mapping[str, Any], container: Container, hooks: HooksOnNode | None
+) -> tuple[Callable[[str], None] | None, Callable[[str], str]]:
+    """Who hears hooks' notes, and who makes a line of the guard's report of a failure.
+
+    OCI hooks are looked at before they run.
+    """
+    hear = None if hooks is None else hooks.hear
+    if not container.hooks_dirs:
+        return hear, explain
+    from container_engine.launch.ocihooks import OciHooks
+
+    others = () if hooks is None else hooks.oci_hooks
+    return hear, OciHooks(plan["settings"]["hooks_dirs"], others).explain
 
 
 def _hooks(

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 INIT_NAME = ".ce-init"
+# spank_plugin/guard.c knows it too
+HOOKS_STDERR = "hooks.err"
 INIT_PATH = "/dev/" + INIT_NAME
 # The session's directory for Podman, which refuses a runroot of more than 50 characters and puts
 # sockets there: the guard is process 1 of the session and stands in that directory.
@@ -80,7 +82,7 @@ def arguments(paths: Paths, container: Container) -> list[str]:
         *_system_mounts(paths),
         *(argument for bind in container.mounts for argument in ("--mount", _mount(bind))),
         *(argument for device in container.devices for argument in ("--device", _csv(device))),
-        *_annotations(container.annotations),
+        *_annotations(_with_hooks_stderr(container, paths)),
         "--pidfile",
         paths.at("init.pid"),
         "--rootfs",
@@ -181,6 +183,13 @@ def _csv(field: str) -> str:
     if '"' in field or "," in field or "\n" in field:
         return '"' + field.replace('"', '""') + '"'
     return field
+
+
+def _with_hooks_stderr(container: Container, paths: Paths) -> Mapping[str, str]:
+    """crun puts into that file what OCI hooks print on stderr; the guard reports it."""
+    if not container.hooks_dirs:
+        return container.annotations
+    return {**container.annotations, "run.oci.hooks.stderr": paths.at(HOOKS_STDERR)}
 
 
 def _annotations(annotations: Mapping[str, str]) -> list[str]:

@@ -50,6 +50,11 @@ class HooksOnNode:
     def warnings(self) -> Sequence[str]:
         return self._edits.warnings
 
+    @property
+    def oci_hooks(self) -> Sequence[Mapping[str, Any]]:
+        """As in CDI's containerEdits; Podman finds them in a directory of the session."""
+        return self._edits.oci_hooks
+
     def join(self, container: Container, paths: Paths) -> dict[str, str | None]:
         """Adds devices, mounts and OCI hooks. Returns the variables of EDF and hooks.
 
