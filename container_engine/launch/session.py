@@ -15,13 +15,15 @@ from container_engine.launch.node import start
 def run_in_container(plan: Mapping[str, Any], argv: Sequence[str], libexec: str) -> NoReturn:
     """Starts the container and becomes the command in it: its terminal, signals and exit code.
 
-    The session ends with this process. Raises UserError when the container cannot be had; nothing
-    has run then.
+    The session ends with this process, and what the command leaves running with the session.
+    Raises UserError when the container cannot be had; nothing has run then.
     """
+    this = os.pidfd_open(os.getpid())
     try:
-        session = start(plan, os.environ, Watch(os.pidfd_open(os.getpid())), libexec)
+        session = start(plan, os.environ, Watch(this), libexec)
     except LaunchError as failure:
         raise UserError(str(failure)) from None
+    _start_sweeper(f"{libexec}/ce-sweep", (this, session.fds[3], session.fds[1]))
     session.go_on()
     for line in session.warnings:
         sys.stderr.write(f"ce: warning: {line}\n")
@@ -36,3 +38,17 @@ def run_in_container(plan: Mapping[str, Any], argv: Sequence[str], libexec: str)
         os.execv(program, [program, *map(str, fds), session.workdir, *argv])
     except OSError as error:
         raise CeError(f"cannot start {program}: {error.strerror}") from None
+
+
+def _start_sweeper(program: str, fds: Sequence[int]) -> None:
+    """The sweeper outlives this process; what is started here only makes it and ends at once."""
+    for fd in fds:
+        os.set_inheritable(fd, True)
+    try:
+        pid = os.posix_spawn(program, [program, *map(str, fds)], {}, setsigdef=PYTHONS_SIGNALS)
+    except OSError as error:
+        raise CeError(f"cannot start {program}: {error.strerror}") from None
+    for fd in fds:
+        os.set_inheritable(fd, False)
+    if os.waitpid(pid, 0)[1] != 0:
+        raise CeError(f"{program} failed")

@@ -14,6 +14,7 @@ from typing import Self
 import pytest
 
 from tests.integration.engine import Engine
+from tests.integration.leftovers import command_line, processes, until
 
 # ---- exit codes and signals ------------------------------------------------------------------
 
@@ -68,6 +69,31 @@ def test_a_container_ends_with_its_command_even_by_kill_9(engine: Engine) -> Non
         process.kill()
         process.stdout.close()
     assert process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("ending", ["exit 4", "kill -9 $$"])
+def test_what_a_command_leaves_running_ends_with_it(engine: Engine, ending: str) -> None:
+    """What outlived it would have lost its image."""
+    script = f"setsid sleep 1234 > /dev/null 2>&1 & sleep 1234 > /dev/null 2>&1 & {ending}"
+    done = engine.run(engine.edf(), "sh", "-c", script)
+    assert done.returncode == (4 if ending == "exit 4" else -signal.SIGKILL)
+
+    def all_gone() -> bool:
+        return "sleep 1234" not in map(str.strip, map(command_line, processes(engine.user.uid)))
+
+    assert until(all_gone)
+
+
+def test_what_runs_beside_the_container_lives_on(engine: Engine) -> None:
+    with engine.popen(["sleep", "1000"]) as other:
+        assert engine.run(engine.edf(), "true").returncode == 0
+        assert other.poll() is None
+        other.kill()
+
+
+def test_a_command_has_no_child_that_it_did_not_make(engine: Engine) -> None:
+    script = "import os\ntry: print(os.wait())\nexcept ChildProcessError: print('none')"
+    assert engine.output(engine.edf(image="demo"), "python3", "-c", script) == "none\n"
 
 
 # ---- streams ---------------------------------------------------------------------------------

@@ -1,0 +1,81 @@
+/*
+ * ce-sweep: ends what the command of `ce run` has left running, once that command has ended. `ce run`
+ * itself becomes the command, and the guard sees no process outside of its PID namespace.
+ *
+ * ce-sweep COMMAND GUARD MOUNT_NS     (open descriptors: two pidfds and the container's namespace)
+ * Runs as the user, in the background: returns when the process that does the work has been made.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "io.h"
+#include "sweep.h"
+
+enum { GUARD_WAIT_MS = 2000 };
+/* where the descriptors are kept; all others, which may be the caller's pipes, are closed */
+enum { COMMAND = 3, GUARD, MOUNT_NS, FIRST_CLOSED };
+
+static int keep_only(char **numbers)
+{
+	int high[FIRST_CLOSED - COMMAND];
+
+	for (int i = 0; i < FIRST_CLOSED - COMMAND; i++) {
+		high[i] = fcntl(atoi(numbers[i]), F_DUPFD_CLOEXEC, FIRST_CLOSED);
+		if (high[i] < 0)
+			return -1;
+	}
+	for (int i = 0; i < FIRST_CLOSED - COMMAND; i++) {
+		if (dup2(high[i], COMMAND + i) < 0)
+			return -1;
+	}
+	return close_range(FIRST_CLOSED, ~0U, 0);
+}
+
+/* No terminal, pipe or directory of the caller's is held. */
+static int let_go(void)
+{
+	CE_AUTO_FD null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	for (int fd = 0; fd < COMMAND; fd++) {
+		if (null < 0 || dup2(null, fd) < 0)
+			return -1;
+	}
+	return setsid() < 0 || chdir("/") < 0 ? -1 : 0;
+}
+
+static void work(void)
+{
+	struct pollfd command = { .fd = COMMAND, .events = POLLIN };
+
+	ce_default_signals();
+	ce_ignore_step_signals();
+	while (poll(&command, 1, -1) <= 0)
+		;
+	/* what has no image any more cannot go on starting programs from it */
+	ce_wait_readable(GUARD, ce_now_ms() + GUARD_WAIT_MS);
+	ce_sweep(MOUNT_NS);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != FIRST_CLOSED - COMMAND + 1) {
+		fprintf(stderr, "ce: error: ce-sweep is started by `ce run`\n");
+		return CE_EXIT_ENGINE;
+	}
+	if (keep_only(argv + 1) < 0)
+		return CE_EXIT_ENGINE;
+	/* no child of the command's: programs that wait for all of theirs would wait for this one */
+	pid_t pid = fork();
+	if (pid == 0) {
+		if (let_go() == 0)
+			work();
+		_exit(0);
+	}
+	return pid > 0 ? 0 : CE_EXIT_ENGINE;
+}
