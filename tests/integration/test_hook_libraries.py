@@ -1,6 +1,9 @@
 """Libraries of the node in images of all kinds: what programs load afterwards, and that they do."""
 
+import json
+import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -79,14 +82,9 @@ for library in {OWN}/*; do PROBE "$library" >/dev/null || echo "$library does no
 """
 
 
-@pytest.mark.parametrize("writable", [True, False], ids=["writable", "read-only"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_fi_info_shows_the_nodes_libfabric_and_all_that_it_needs_loads(
-    engine: Engine, place: Place, kind: str, writable: bool
-) -> None:
+def check_fi_info(engine: Engine, place: Place, kind: str, text: str = "") -> None:
     place.hook(FABRIC_HOOK)
     program = probe(place.dir)
-    text = f"writable = {str(writable).lower()}\n"
     edf = engine.edf(text + edf_text("fabric", mounts=[FI_INFO, program]), image(place, kind))
     done = place.engine(engine).run(edf, "bash", "-c", SCRIPT.replace("PROBE", str(program)))
     assert "libfabric: 1.17.0\n" in done.stdout, done.stderr
@@ -95,3 +93,228 @@ def test_fi_info_shows_the_nodes_libfabric_and_all_that_it_needs_loads(
     warned = "programs of the image that need FABRIC_1.9 of libfabric.so.1 will not start"
     assert (warned in done.stderr) == (kind == "newer"), done.stderr
     assert len(done.stderr.splitlines()) == (kind == "newer"), done.stderr
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fi_info_shows_the_nodes_libfabric_and_all_that_it_needs_loads(
+    engine: Engine, place: Place, kind: str
+) -> None:
+    check_fi_info(engine, place, kind)
+
+
+@pytest.mark.parametrize("kind", ["none", "older", "odd"])
+def test_a_container_that_cannot_be_written_gets_them_too(
+    engine: Engine, place: Place, kind: str
+) -> None:
+    check_fi_info(engine, place, kind, "writable = false\n")
+
+
+def test_a_library_in_an_odd_place_is_replaced_behind_links_and_inside_the_image_only(
+    engine: Engine, place: Place
+) -> None:
+    place.hook(FABRIC_HOOK)
+    edf = engine.edf(edf_text("fabric"), image(place, "odd"))
+    places = ["/opt/mpi/lib/libfabric.so.1", "/opt/store/deep/libfabric.so.1.10.0"]
+    printed = place.engine(engine).output(edf, "sha256sum", *places)
+    wanted = run("sha256sum", FABRIC).split()[0]
+    assert [line.split()[0] for line in printed.splitlines()] == [wanted, wanted]
+
+
+def test_libraries_are_still_found_after_ldconfig_in_the_container(
+    engine: Engine, place: Place
+) -> None:
+    place.hook(FABRIC_HOOK)
+    edf = engine.edf(edf_text("fabric", mounts=[FI_INFO]), image(place, "none"))
+    printed = place.engine(engine).output(edf, "bash", "-c", f"ldconfig && {FI_INFO} --version")
+    assert "libfabric: 1.17.0\n" in printed
+
+
+def test_an_image_without_a_c_library_is_left_alone(engine: Engine, place: Place) -> None:
+    place.hook(FABRIC_HOOK.partition("[checks")[0])
+    edf = engine.edf(edf_text("fabric"), "static")
+    assert place.engine(engine).output(edf, "/bin/probe").startswith("rank=none")
+
+
+# ---- what the image has already --------------------------------------------------------------
+
+
+def decisions(engine: Engine, place: Place, image_file: Path) -> dict[str, tuple[str, str]]:
+    """What `ce hooks explain` says of each library: what happens to it, and why."""
+    edf = engine.edf(edf_text("fabric"), image_file)
+    site = place.engine(engine).site
+    argv = [str(engine.prefix / "bin/ce"), "--site", str(site), "hooks", "explain", str(edf)]
+    with engine.popen([*argv, "--json"]) as process:
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    return {d["library"]: (d["action"], d["reason"]) for d in json.loads(out)["libraries"]}
+
+
+def test_of_what_a_library_needs_the_newer_one_counts(engine: Engine, place: Place) -> None:
+    tree = place.variant("dependencies")
+    there, node = tree / LIBRARIES, place.node / "stack"
+    needs = []
+    for name, ours, theirs in (
+        ("same", "1.2.3", "1.2.3"),
+        ("newer", "1.10.0", "1.9.0"),
+        ("older", "1.2.0", "1.3.0"),
+        ("lacking", "1.0.0", ""),
+    ):
+        soname = f"lib{name}.so.1"
+        real = build(node / f"lib{name}.so.{ours}", soname, symbol=f"f_{name}")
+        (node / soname).symlink_to(real.name)
+        needs.append(real)
+        if theirs:
+            build(there / f"lib{name}.so.{theirs}", soname, symbol=f"f_{name}")
+            (there / soname).symlink_to(f"lib{name}.so.{theirs}")
+    # numbers of symbol versions count before those of files
+    for name, ours, theirs in (("moresyms", "AB", "A"), ("fewersyms", "A", "AB")):
+        soname = f"lib{name}.so.1"
+        mine = build(node / soname, soname, versions=[f"{name}_{letter}" for letter in ours])
+        build(there / soname, soname, versions=[f"{name}_{letter}" for letter in theirs])
+        needs.append(mine)
+    wants = [f"f_{name}" for name in ("same", "newer", "older", "lacking")]
+    wants += ["f_moresyms_A", "f_fewersyms_A"]
+    top = build(
+        node / "libtop.so.1", "libtop.so.1", needs=needs, wants=wants, flags=["-Wl,-rpath,$ORIGIN"]
+    )
+    run("ldconfig", "-r", tree)
+    place.hook(f'[edits.x]\nlibraries = [{{ files = ["{top}"] }}]')
+    found = decisions(engine, place, place.squash(tree))
+    assert {name: action for name, (action, _reason) in found.items()} == {
+        "libtop.so.1": "beside",
+        "libsame.so.1": "keep",
+        "libnewer.so.1": "replace",
+        "libolder.so.1": "keep",
+        "liblacking.so.1": "beside",
+        "libmoresyms.so.1": "replace",
+        "libfewersyms.so.1": "keep",
+    }
+    assert found["libnewer.so.1"][1] == (
+        "libtop.so.1 needs it; the node's is newer than the image's libnewer.so.1.9.0"
+    )
+    assert found["liblacking.so.1"][1] == "libtop.so.1 needs it; the image does not have it"
+
+
+def test_a_conflict_of_symbol_versions_leaves_the_image_as_it_is(
+    engine: Engine, place: Place
+) -> None:
+    tree = place.variant("conflict")
+    node = place.node / "conflict"
+    ours = build(node / "libtwo.so.1", "libtwo.so.1", versions=["COMMON", "OURS"])
+    build(tree / LIBRARIES / "libtwo.so.1", "libtwo.so.1", versions=["COMMON", "THEIRS"])
+    top = build(
+        node / "libtop.so.1",
+        "libtop.so.1",
+        needs=[ours],
+        wants=["f_OURS"],
+        flags=["-Wl,-rpath,$ORIGIN"],
+    )
+    run("ldconfig", "-r", tree)
+    place.hook(f'[edits.x]\nlibraries = [{{ files = ["{top}"] }}]')
+    edf = engine.edf(edf_text("fabric"), place.squash(tree))
+    done = place.engine(engine).run(edf, "ls", OWN)
+    assert "No such file" in done.stderr
+    assert (
+        "ce: warning: hook fabric: libtop.so.1 is left out: libtop.so.1 of the node needs OURS of"
+        " libtwo.so.1, which the image's libtwo.so.1 does not have, and the node's libtwo.so.1"
+        " cannot take its place (it is different from that)\n" in done.stderr
+    )
+
+
+# ---- musl ------------------------------------------------------------------------------------
+
+
+def musl_image(place: Place, search: str = "") -> Path:
+    """An image with a program of its own made for musl, and a library for it."""
+    label = f"musl{'-with-path' if search else ''}"
+    made = place.dir / f"{label}.sqsh"
+    if not made.exists():
+        tree = place.variant(label, place.musl)
+        own = tree / (search or "/usr/lib").lstrip("/")
+        own.mkdir(parents=True, exist_ok=True)
+        path = own / "libfabric.so.1"
+        argv = ["-shared", "-fPIC", "-Wl,-soname,libfabric.so.1", "-x", "c", "-", "-o", str(path)]
+        source = 'const char *whose(void) { return "the image"; }\n'
+        subprocess.run(["musl-gcc", *argv], input=source, text=True, check=True)
+        if search:
+            (tree / f"etc/ld-musl-{os.uname().machine}.path").write_text(f"{search}\n")
+        place.squash(tree)
+    return made
+
+
+@pytest.mark.parametrize("search", ["", "/opt/own"], ids=["default", "path-file"])
+def test_an_image_with_musl_keeps_its_own_and_says_why(
+    engine: Engine, place: Place, search: str
+) -> None:
+    place.hook(FABRIC_HOOK)
+    program = probe(place.dir, "musl-gcc")
+    edf = engine.edf(edf_text("fabric", mounts=[program]), musl_image(place, search))
+    done = place.engine(engine).run(edf, str(program), "libfabric.so.1", "whose")
+    assert done.stdout == "the image\n", done.stderr
+    [line] = done.stderr.splitlines()
+    assert "cannot be loaded in this container: libfabric.so.1.20.0 is made for glibc" in line
+
+
+def test_libraries_made_for_musl_are_found_by_its_loader(engine: Engine, place: Place) -> None:
+    made = place.node / "libmine.so.1"
+    argv = ["-shared", "-fPIC", "-Wl,-soname,libmine.so.1", "-x", "c", "-", "-o", str(made)]
+    source = 'const char *whose(void) { return "the node"; }\n'
+    subprocess.run(["musl-gcc", *argv], input=source, text=True, check=True)
+    place.hook(
+        f'[edits.x]\nlibraries = [{{ files = ["{made}"] }}]\n'
+        '[checks.x]\nkind = "loadable"\nsubject = "libmine.so.1"'
+    )
+    program = probe(place.dir, "musl-gcc")
+    edf = engine.edf("writable = false\n" + edf_text("fabric", mounts=[program]), musl_image(place))
+    assert place.engine(engine).output(edf, str(program), "libmine.so.1", "whose") == "the node\n"
+
+
+# ---- directories and mounts of hooks -----------------------------------------------------------
+
+
+def test_mounted_libraries_and_directories_are_found_by_the_loader(
+    engine: Engine, place: Place
+) -> None:
+    single = build(place.node / "dcgm/libdcgm.so.4", "libdcgm.so.4", symbol="whose", says="mounted")
+    artifact = place.node / "artifact/lib"
+    build(artifact / "libart.so.2", "libart.so.2", symbol="whose", says="searched")
+    place.hook(
+        f'[edits.x]\nmounts = [{{ source = "{single.parent}/lib*.so*" }},'
+        f' {{ source = "{artifact.parent}", target = "/opt/artifact" }}]\n'
+        'search = ["/opt/artifact/lib"]\nrefresh = true\n'
+        '[checks.a]\nkind = "loadable"\nsubject = "libart.so.2"\n'
+        '[checks.b]\nkind = "loadable"\nsubject = "libdcgm.so.4"\n'
+    )
+    program = probe(place.dir)
+    edf = engine.edf(edf_text("fabric", mounts=[program]), image(place, "none"))
+    script = f"{program} libdcgm.so.4 whose; {program} libart.so.2 whose"
+    assert place.engine(engine).output(edf, "bash", "-c", script) == "mounted\nsearched\n"
+
+
+def test_a_library_that_the_node_lacks_ends_the_start_unless_it_is_optional(
+    engine: Engine, place: Place
+) -> None:
+    place.hook('[edits.x]\nlibraries = [{ files = ["/no/such/lib*.so.1"] }]')
+    edf = engine.edf(edf_text("fabric"), image(place, "none"))
+    assert place.engine(engine).refusal(edf) == (
+        "hook fabric: library '/no/such/lib*.so.1' does not exist on this node (ask the"
+        ' administrator, or leave the hook out: com.hooks.fabric.enabled = "false")'
+    )
+    place.hook('[edits.x]\nlibraries = [{ files = ["/no/such/lib*.so.1"], optional = true }]')
+    assert place.engine(engine).output(edf, "echo", "works") == "works\n"
+
+
+# ---- devices ---------------------------------------------------------------------------------
+
+
+def test_the_nodes_devices_are_in_the_container(engine: Engine, place: Place) -> None:
+    devices = place.dir / "dev"
+    devices.mkdir()
+    for number in range(4):
+        # stands for a network device; what opens it is told apart from a file by its numbers
+        run("mknod", "-m", "666", devices / f"cxi{number}", "c", "1", "3")
+    place.hook(f'[edits.x]\ndevices = [{{ path = "{devices}/cxi*" }}]')
+    edf = engine.edf(edf_text("fabric"), image(place, "none"))
+    script = f"stat -c '%n %t:%T' {devices}/*; echo x >{devices}/cxi3 && echo written"
+    printed = place.engine(engine).output(edf, "bash", "-c", script).splitlines()
+    assert printed == [*(f"{devices}/cxi{number} 1:3" for number in range(4)), "written"]

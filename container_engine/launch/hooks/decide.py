@@ -134,8 +134,8 @@ class Decider:
     def _choose(
         self, parent: Decision, name: str, library: Library | None, wanted: Sequence[str]
     ) -> Decision:
-        places = self._image.find(name)
-        other = self._image.read(places[0]) if places else None
+        place = self._image.first(name)
+        other = self._image.read(place) if place else None
 
         def decision(action: str, reason: str) -> Decision:
             return Decision(parent.hook, name, library, action, f"{parent.name} needs it; {reason}")
@@ -151,7 +151,7 @@ class Decider:
         lacking = [v for v in wanted if v not in other.defines] if other.defines else []
         if relation == _NEWER and self._may_replace(library) and not self._libc_problem(library):
             chosen = decision(REPLACE, f"the node's is {relation} the image's {real_name(other)}")
-            chosen.places = places
+            chosen.places = self._image.find(name)
             return chosen
         if lacking and self._image.kind == "glibc":
             raise RefusedError(

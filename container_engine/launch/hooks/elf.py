@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_LOADED = (2, 3)  # programs, and libraries and programs that can lie anywhere
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
 _NEEDED, _STRTAB, _SYMTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 5, 6, 10, 14, 15, 29
 _GNU_HASH, _HASH = 0x6FFFFEF5, 4
@@ -39,7 +40,6 @@ class Library:
     __slots__ = (
         "defines",
         "interpreter",
-        "kind",
         "machine",
         "needed",
         "needs",
@@ -49,10 +49,9 @@ class Library:
         "soname",
     )
 
-    def __init__(self, path: str, machine: int, kind: int) -> None:
+    def __init__(self, path: str, machine: int) -> None:
         self.path = path
         self.machine = machine
-        self.kind = kind
         self.soname = ""
         self.interpreter = ""
         self.needed: list[str] = []
@@ -97,7 +96,9 @@ class _File:
             raise NotALibraryError("not a 64-bit ELF file")
         self._order = "<" if head[5] == 1 else ">"
         kind, machine = self._struct("HH").unpack_from(head, 16)
-        self.library = Library(path, machine, kind)
+        if kind not in _LOADED:
+            raise NotALibraryError("an ELF file that is not loaded")
+        self.library = Library(path, machine)
         self._segments: list[tuple[int, int, int]] = []
         dynamic = self._program_headers(head)
         self._tags: dict[int, int] = {}

@@ -15,7 +15,7 @@ from container_engine.launch.hooks.pattern import expand
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from container_engine.launch.hooks.host import Host
     from container_engine.launch.hooks.roots import Roots
@@ -128,18 +128,28 @@ class Image:
     def exists(self, path: str) -> bool:
         return bool(self.entries(path))
 
-    def find(self, name: str, first: Sequence[str] = ()) -> list[str]:
-        """Where a library of this name is, in the order in which the loader would take them.
+    def find(self, name: str) -> list[str]:
+        """The files of the image of this name, in the order in which the loader would take them."""
+        return self._distinct(list(self._found(name, ())))
 
-        `first` are directories that the library which needs it names.
+    def first(self, name: str, own: Sequence[str] = ()) -> str | None:
+        """What the loader takes for this name or path.
+
+        `own` are directories that the library which needs it names.
         """
+        return next(self._found(name, own), None)
+
+    def _found(self, name: str, own: Sequence[str]) -> Iterator[str]:
+        return (path for path in dict.fromkeys(self._places(name, own)) if self.read(path))
+
+    def _places(self, name: str, own: Sequence[str]) -> list[str]:
         if "/" in name:
-            return [name] if self.read(name) else []
-        directories = [*first, *self._path]
-        places = [f"{directory}/{name}" for directory in directories]
-        places += self.cache.find(name) if self.kind == "glibc" else ()
-        places += [f"{directory}/{name}" for directory in self._defaults]
-        return [path for path in dict.fromkeys(places) if self.read(path)]
+            return [name]
+        return [
+            *(f"{directory}/{name}" for directory in (*own, *self._path)),
+            *(self.cache.find(name) if self.kind == "glibc" else ()),
+            *(f"{directory}/{name}" for directory in self._defaults),
+        ]
 
     def everywhere(self, name: str) -> list[str]:
         """Also where only programs find it that name the directory themselves."""
@@ -147,13 +157,15 @@ class Image:
             self._roots.enter_image()
             self._odd = [path for pattern in _ODD_PLACES for path in expand(pattern)]
         odd = (f"{directory}/{name}" for directory in self._odd)
-        found = [*self.find(name), *(path for path in odd if self.read(path))]
+        return self._distinct([*self.find(name), *(path for path in odd if self.read(path))])
+
+    def _distinct(self, paths: Sequence[str]) -> list[str]:
+        """The different files of the image; what is mounted over it cannot be replaced in it."""
+        own = [path for path in paths if self.on_node(path) is None]
         self._roots.enter_image()
         by_file: dict[str, str] = {}
-        for path in found:
-            # what is mounted over the image cannot be replaced in it
-            if self.on_node(path) is None:
-                by_file.setdefault(os.path.realpath(path), path)
+        for path in own:
+            by_file.setdefault(os.path.realpath(path), path)
         return list(by_file)
 
     def versions_of(self, stem: str) -> list[str]:

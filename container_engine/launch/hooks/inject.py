@@ -128,7 +128,7 @@ class _Work:
                 f"programs of the image that need {decision.lost[-1]} of {decision.name} will not"
                 " start: the node's is older",
             )
-        if decision.action == BESIDE or not self._image.find(decision.name):
+        if decision.action == BESIDE or not self._image.first(decision.name):
             for name in decision.names:
                 place = f"{OWN_DIRECTORY}/{name}"
                 self.operations.append(("root-bind", source, self._root, place))

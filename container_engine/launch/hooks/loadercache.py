@@ -45,7 +45,7 @@ class Cache:
         start = _new_part(content)
         if start is not None:
             self._read(content[start:])
-        elif content.startswith(_OLD):
+        elif content.startswith(_OLD) and len(content) >= _OLD_HEAD.size:
             self._read_old(content)
 
     def _read(self, data: bytes) -> None:

@@ -37,6 +37,7 @@ class Container:
     ) -> None:
         self.image = image
         self._path = path
+        self._ours_last = image.kind == "musl"
         self._host = host
         self._search = search
         self._injected = {
@@ -55,23 +56,25 @@ class Container:
     def find(self, name: str, wanted_by: Library | None = None) -> Library | None:
         """What the loader takes for this name or path."""
         first = own_paths(wanted_by) if wanted_by else ()
-        # of equals, what is named by the library itself comes first
-        for path in self.image.find(name, first) if first or "/" in name else ():
-            if "/" in name or os.path.dirname(path) in first:
-                return self._replaced.get(path) or self.image.read(path)
+        found = self.image.first(name, first)
+        # what the library names itself comes before all else; musl looks at our places last
+        if found and ("/" in name or os.path.dirname(found) in first or self._ours_last):
+            return self._at(found)
         if name in self._injected:
             return self._injected[name]
         if name in self._search:
             return self.image.read(self._search[name])
-        for path in self.image.find(name):
-            return self._replaced.get(path) or self.image.read(path)
-        return None
+        return self._at(found) if found else None
+
+    def _at(self, path: str) -> Library | None:
+        return self._replaced.get(path) or self.image.read(path)
 
     # ---- checks ------------------------------------------------------------------------------
 
     def loadable(self, subject: str) -> str:
         """Whether this library and all that it needs load."""
-        library = self.find(subject)
+        # that of the node is meant, also where an image with musl keeps its own
+        library = self._injected.get(subject) or self.find(subject)
         if library is None:
             return f"{subject} is not in this container"
         problem = next(self._problems(library), "")
