@@ -40,6 +40,8 @@ VERBS = {
     "logout": Verb("logout", "log out from a registry"),
     "store": Verb("store", "check or repair your store"),
     "hooks": Verb("hooks", "list, show, check or test the hooks of this site"),
+    "devices": Verb("devices", "list the devices of this node that environments can name"),
+    "cdi": Verb("cdi", "write a CDI file for the devices of this node"),
     "ps": Verb("ps", "list your steps that run in containers"),
     "exec": Verb("exec", "run one more command in a container that runs"),
     "trace": Verb("trace", "show where a launch spent its time"),

@@ -1,0 +1,52 @@
+"""`ce cdi generate KIND`: a CDI file for the devices that this node has."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from container_engine.catalog.cdi import MAKERS
+from container_engine.errors import UserError
+from container_engine.process import reason
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.cli.context import Context
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", metavar="ACTION", choices=("generate",), help="generate")
+    parser.add_argument(
+        "kind",
+        metavar="KIND",
+        choices=sorted(MAKERS),
+        help="cxi: hpe.com/cxi=all; amd: amd.com/gpu=0, amd.com/gpu=all",
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write it there, for example /etc/cdi/cxi.json"
+    )
+    parser.add_argument(
+        "--root", metavar="DIR", default="", help="look at the devices of this system, not of /"
+    )
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    root = os.path.join(context.cwd, arguments.root).rstrip("/") if arguments.root else ""
+    text = json.dumps(MAKERS[arguments.kind](root), indent=2) + "\n"
+    if arguments.output is None:
+        sys.stdout.write(text)
+        return 0
+    path = os.path.join(context.cwd, arguments.output)
+    draft = f"{path}.{os.getpid()}"
+    try:
+        # a node that boots must not start containers with half a file
+        with open(draft, "x", encoding="ascii") as file:
+            os.fchmod(file.fileno(), 0o644)
+            file.write(text)
+        os.rename(draft, path)
+    except OSError as error:
+        raise UserError(f"cdi: {path}: {reason(error)}") from None
+    return 0

@@ -1,0 +1,96 @@
+"""`ce devices`: what this node offers to the `devices` of an environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine.cli.effective import offered as offered_here
+from container_engine.errors import SiteError
+from container_engine.launch.cdi import directories
+from container_engine.launch.cdifile import Registry
+from container_engine.launch.failure import LaunchError
+from container_engine.launch.hooks.pattern import expand
+from container_engine.plan.hooks import whole
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from container_engine.cli.context import Context
+    from container_engine.plan.build import Offer
+
+FORMAT_VERSION = 1
+
+
+class Row(NamedTuple):
+    """A name as an EDF writes it, what it is, and who says so; whether the user may have it."""
+
+    name: str
+    kind: str
+    source: str
+    allowed: bool
+    opens: bool
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Lists the CDI devices of this node and the device nodes that hooks of this site know."
+        " Run it where containers run: srun ce devices"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    offered = offered_here(context)
+    rows = [*_cdi(offered, context), *_nodes(offered)]
+    if arguments.json:
+        document = {"version": FORMAT_VERSION, "devices": [row._asdict() for row in rows]}
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        return 0
+    for row in rows:
+        notes = [] if row.allowed else ["not for users at this site"]
+        notes += [] if row.opens else ["you may not open it"]
+        said = f"  ({', '.join(notes)})" if notes else ""
+        sys.stdout.write(f"{row.kind:<7} {row.name:<32} {row.source}{said}\n")
+    if not rows:
+        where = ", ".join(offered.site.cdi_dirs)
+        sys.stdout.write(f"no CDI files in {where}, and no device node that a hook knows\n")
+    return 0
+
+
+def _cdi(offered: Offer, context: Context) -> Iterator[Row]:
+    settings = {
+        "cdi_dirs": offered.site.cdi_dirs,
+        "user_cdi_dir": offered.site.user_cdi_dir,
+    }
+    try:
+        registry = Registry(directories(settings, context.env.get("HOME", "")))
+    except LaunchError as error:
+        raise SiteError(f"devices: {error}") from None
+    for name in registry.names():
+        device = registry.find(name)
+        if device is not None:
+            yield Row(name, "cdi", device.file, offered.site.offers(name), opens=True)
+
+
+def _nodes(offered: Offer) -> Iterator[Row]:
+    seen: set[str] = set()
+    for use in whole(offered.hooks, offered.machine):
+        for edit in use.devices:
+            for path in expand(edit.path):
+                if path not in seen and _is_device(path):
+                    seen.add(path)
+                    opens = os.access(path, os.R_OK) or os.access(path, os.W_OK)
+                    yield Row(path, "device", f"hook {use.name}", offered.site.offers(path), opens)
+
+
+def _is_device(path: str) -> bool:
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)

@@ -1,0 +1,127 @@
+"""What a node offers, and CDI files made from it: device nodes made with mknod stand for GPUs."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from container_engine.cli.main import main
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    """The root of a system whose devices are null in disguise."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make device nodes")
+    return tmp_path / "node"
+
+
+def make(node: Path, path: str, minor: int = 3, gid: int = 0) -> None:
+    place = node / path.lstrip("/")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    os.mknod(place, 0o20666, os.makedev(1, minor))
+    os.chown(place, 0, gid)
+
+
+def gpu(node: Path, render: int, card: int, vendor: str = "0x1002", gid: int = 0) -> None:
+    make(node, f"/dev/dri/renderD{render}", gid=gid)
+    make(node, f"/dev/dri/card{card}", gid=gid)
+    device = node / f"sys/class/drm/renderD{render}/device"
+    (device / f"drm/card{card}").mkdir(parents=True)
+    (device / "vendor").write_text(f"{vendor}\n")
+
+
+def generated(capsys: Capture, *words: str) -> dict[str, Any]:
+    assert main(["cdi", "generate", *words]) == 0
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def paths(spec: dict[str, Any]) -> dict[str, list[str]]:
+    return {
+        device["name"]: [node["path"] for node in device["containerEdits"]["deviceNodes"]]
+        for device in spec["devices"]
+    }
+
+
+def test_slingshot_devices_are_named_by_their_numbers(node: Path, capsys: Capture) -> None:
+    for number in (10, 2, 0):
+        make(node, f"/dev/cxi{number}")
+    spec = generated(capsys, "cxi", "--root", str(node))
+    assert (spec["kind"], spec["cdiVersion"]) == ("hpe.com/cxi", "0.5.0")
+    assert paths(spec) == {
+        "0": ["/dev/cxi0"],
+        "2": ["/dev/cxi2"],
+        "10": ["/dev/cxi10"],
+        "all": ["/dev/cxi0", "/dev/cxi2", "/dev/cxi10"],
+    }
+    first = spec["devices"][0]["containerEdits"]["deviceNodes"][0]
+    assert first == {"path": "/dev/cxi0", "type": "c", "major": 1, "minor": 3}
+
+
+def test_amd_gpus_come_with_their_card_and_kfd(node: Path, capsys: Capture) -> None:
+    make(node, "/dev/kfd", gid=44)
+    gpu(node, 128, 1, gid=105)
+    gpu(node, 129, 0, vendor="0x10de")
+    gpu(node, 130, 2, gid=105)
+    spec = generated(capsys, "amd", "--root", str(node))
+    assert paths(spec) == {
+        "0": ["/dev/dri/renderD128", "/dev/dri/card1"],
+        "1": ["/dev/dri/renderD130", "/dev/dri/card2"],
+        "all": [
+            "/dev/dri/renderD128",
+            "/dev/dri/card1",
+            "/dev/dri/renderD130",
+            "/dev/dri/card2",
+        ],
+    }
+    shared = spec["containerEdits"]
+    assert [node["path"] for node in shared["deviceNodes"]] == ["/dev/kfd"]
+    assert shared["additionalGids"] == [44, 105]
+    assert spec["cdiVersion"] == "0.7.0"
+
+
+@pytest.mark.parametrize("kind", ["cxi", "amd"])
+def test_a_node_without_the_devices_gets_no_file(
+    tmp_path: Path, capsys: Capture, kind: str
+) -> None:
+    file = tmp_path / "x.json"
+    assert main(["cdi", "generate", kind, "--root", str(tmp_path), "-o", str(file)]) == 1
+    assert "on this node" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    file = tmp_path / "config.toml"
+    (tmp_path / "cdi").mkdir()
+    file.write_text(f'cdi_dirs = ["{tmp_path}/cdi"]\nallowed_devices = ["hpe.com/cxi=0"]\n')
+    return file
+
+
+def test_what_was_generated_is_what_the_node_offers(
+    node: Path, site: Path, capsys: Capture
+) -> None:
+    make(node, "/dev/cxi0")
+    file = site.parent / "cdi/cxi.json"
+    assert main(["cdi", "generate", "cxi", "--root", str(node), "-o", str(file)]) == 0
+    assert file.stat().st_mode & 0o777 == 0o644
+    assert main(["--site", str(site), "devices"]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        f"cdi     hpe.com/cxi=0                    {file}",
+        f"cdi     hpe.com/cxi=all                  {file}  (not for users at this site)",
+    ]
+    assert main(["--site", str(site), "devices", "--json"]) == 0
+    names = [row["name"] for row in json.loads(capsys.readouterr().out)["devices"]]
+    assert names[:2] == ["hpe.com/cxi=0", "hpe.com/cxi=all"]
+
+
+def test_a_bad_cdi_file_is_named(site: Path, capsys: Capture) -> None:
+    file = site.parent / "cdi/bad.json"
+    file.write_text("{")
+    assert main(["--site", str(site), "devices"]) == 1
+    assert capsys.readouterr().err.startswith(f"ce: error: devices: CDI file '{file}': ")
