@@ -154,7 +154,7 @@ def _parse(block: bytes, extended: dict[bytes, bytes]) -> tuple[bytes, Entry]:
         name, link = extended.get(b"path", name), extended.get(b"linkpath", link)
         length = int(extended.get(b"size", length))
         when = int(float(extended.get(b"mtime", when)))
-        xattrs = kept_xattrs(extended) if len(extended) > 1 else _NONE
+        xattrs = kept_xattrs(extended)
     kind = _kind(kind, name)
     length = length if kind == FILE else 0
     return kind, Entry(name, kind, mode, min(max(when, 0), MAX_TIME), length, link, xattrs)
@@ -166,7 +166,8 @@ def kept_xattrs(records: dict[bytes, bytes]) -> Xattrs:
     return tuple(
         (name, value)
         for name, key, value in named
-        if name != key and name.startswith(_KEPT) and not name.startswith(_NOT_KEPT)
+        # a record without a value takes one back
+        if value and name != key and name.startswith(_KEPT) and not name.startswith(_NOT_KEPT)
     )
 
 

@@ -43,13 +43,17 @@ class Registry(NamedTuple):
 
 
 @contextmanager
-def serving(home: Path) -> Iterator[Registry]:
-    """A registry that keeps its data below `home`, which is also the home of its user."""
-    configuration = {
+def serving(home: Path, extra: dict[str, dict[str, object]] | None = None) -> Iterator[Registry]:
+    """A registry that keeps its data below `home`, which is also the home of its user.
+
+    `extra` is put into its configuration.
+    """
+    configuration: dict[str, object] = {
         "version": 0.1,
         "storage": {"filesystem": {"rootdirectory": str(home / "data")}},
-        "http": {"addr": "127.0.0.1:0"},
+        **(extra or {}),
     }
+    configuration["http"] = {"addr": "127.0.0.1:0", **(extra or {}).get("http", {})}
     (home / "config.yml").write_text(json.dumps(configuration))  # JSON is YAML
     server = subprocess.Popen(
         ["docker-registry", "serve", str(home / "config.yml")],
@@ -65,7 +69,8 @@ def serving(home: Path) -> Iterator[Registry]:
         drain.start()
         known = home / ".config/containers/registries.conf"
         known.parent.mkdir(parents=True)
-        known.write_text(f'[[registry]]\nlocation = "{address}"\ninsecure = true\n')
+        if extra is None:
+            known.write_text(f'[[registry]]\nlocation = "{address}"\ninsecure = true\n')
         yield Registry(address, {"PATH": os.environ["PATH"], "HOME": str(home)})
     finally:
         server.kill()

@@ -20,6 +20,7 @@ class Member(NamedTuple):
     kind: bytes = tarfile.REGTYPE
     target: str = ""
     mode: int = 0o644
+    xattrs: tuple[tuple[str, str], ...] = ()
 
 
 def directory(path: str, mode: int = 0o755) -> Member:
@@ -50,6 +51,7 @@ def layer(members: Sequence[Member]) -> bytes:
         for member in members:
             info = tarfile.TarInfo(member.path)
             info.type, info.mode, info.linkname = member.kind, member.mode, member.target
+            info.pax_headers = {f"SCHILY.xattr.{name}": value for name, value in member.xattrs}
             info.size, info.mtime, info.uid, info.gid = len(member.content), 1_600_000_000, 7, 8
             archive.addfile(info, io.BytesIO(member.content))
     return stream.getvalue()
@@ -73,8 +75,33 @@ def layout(
     compressor: str = "gzip",
 ) -> Path:
     """An OCI layout with one image, tagged `latest`, for the architecture of this machine."""
+    return _tagged(where, _image(where, layers, run, compressor, _architecture()))
+
+
+def layout_of_several(where: Path, layers: dict[str, Sequence[Sequence[Member]]]) -> Path:
+    """An OCI layout with an index of images, one for each architecture; "" is this machine's."""
+    images = []
+    for name, stack in layers.items():
+        arch = name or _architecture()
+        described = _image(where, stack, None, "gzip", arch)
+        images.append({**described, "platform": {"architecture": arch, "os": "linux"}})
+    kind = "application/vnd.oci.image.index.v1+json"
+    index = {"schemaVersion": 2, "mediaType": kind, "manifests": images}
+    return _tagged(where, _blob(where, _json(index), kind))
+
+
+def _architecture() -> str:
     machine = os.uname().machine
-    arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
+
+
+def _image(
+    where: Path,
+    layers: Sequence[Sequence[Member]],
+    run: dict[str, Any] | None,
+    compressor: str,
+    arch: str,
+) -> dict[str, Any]:
     suffix, compress = COMPRESSORS[compressor]
     plain = [layer(members) for members in layers]
     config = {
@@ -90,10 +117,14 @@ def layout(
         "config": _blob(where, _json(config), f"{media}.config.v1+json"),
         "layers": [_blob(where, compress(tar), f"{media}.layer.v1.tar{suffix}") for tar in plain],
     }
-    described = _blob(where, _json(manifest), f"{media}.manifest.v1+json")
-    described["annotations"] = {"org.opencontainers.image.ref.name": "latest"}
+    return _blob(where, _json(manifest), f"{media}.manifest.v1+json")
+
+
+def _tagged(where: Path, described: dict[str, Any]) -> Path:
+    tag = {"org.opencontainers.image.ref.name": "latest"}
+    index = {"schemaVersion": 2, "manifests": [{**described, "annotations": tag}]}
     (where / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
-    (where / "index.json").write_bytes(_json({"schemaVersion": 2, "manifests": [described]}))
+    (where / "index.json").write_bytes(_json(index))
     return where
 
 

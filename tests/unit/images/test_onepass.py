@@ -135,6 +135,20 @@ def test_sizes_beyond_eight_gigabytes_survive() -> None:
     assert found == entry
 
 
+def test_attributes_of_users_are_kept_either_way(tmp_path: Path) -> None:
+    attributes = {"user.a": "ü", "user.none": "", "user.overlay.opaque": "y", "trusted.b": "x"}
+    low = [
+        Member("f", b"f", xattrs=tuple(attributes.items())),
+        directory("d")._replace(xattrs=(("user.only", "v" * 300),)),
+    ]
+    archives = list(map(oci.layer, (low, [Member("other")])))
+    for merged in (quick(archives), thorough(tmp_path, archives)):
+        with tarfile.open(fileobj=io.BytesIO(merged)) as archive:
+            assert archive.getmember("f").pax_headers == {"SCHILY.xattr.user.a": "ü"}
+            found = archive.getmember("d").pax_headers
+            assert found == {"SCHILY.xattr.user.only": "v" * 300}
+
+
 def test_devices_are_left_out() -> None:
     archive = oci.layer([Member("n", kind=tarfile.CHRTYPE), Member("b", kind=tarfile.BLKTYPE)])
     assert tree(quick([archive])) == {}

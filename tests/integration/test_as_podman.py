@@ -1,0 +1,245 @@
+"""An imported image is what Podman makes of the same image, entry by entry.
+
+What differs is documented: owners become root, device nodes and attributes that only root may set
+are left out.
+"""
+
+import hashlib
+import os
+import stat
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from container_engine.images import reference as oci_reference
+from tests.integration.registry import RUN, Person, Registry
+from tests.unit.images import oci
+from tests.unit.images.oci import Member, directory, hard_link, link, opaque, whiteout
+
+LONG = "/".join(["n" * 220] * 18)  # 3977 characters
+KERNELS_NUMBER = {"security.capability": "\x01\x00\x00\x02\x00\x20" + "\x00" * 14}
+
+IMAGES: dict[str, Sequence[Sequence[Member]]] = {
+    "whiteouts": [
+        [directory("d"), Member("d/a"), Member("d/b"), directory("d/e"), Member("d/e/x")],
+        [whiteout("d/a"), whiteout("d/e")],
+        [Member("d/e", b"a file now")],
+    ],
+    "opaque": [
+        [directory("d", 0o700), Member("d/a"), directory("d/e"), Member("d/e/x")],
+        [directory("d", 0o750), opaque("d"), Member("d/new")],
+        [directory("d/e")],
+    ],
+    "hardlinks": [
+        [Member("a", b"first"), hard_link("b", "a"), directory("d"), hard_link("d/c", "a")],
+        [hard_link("e", "a"), Member("x", b"x"), hard_link("y", "x")],
+        [whiteout("a"), Member("x", b"other")],
+    ],
+    "links": [
+        [directory("lib"), Member("lib/a"), directory("usr"), directory("usr/lib")],
+        [whiteout("lib"), link("lib", "usr/lib"), Member("usr/lib/b")],
+        [directory("lib"), Member("lib/c"), link("dangling", "/none"), link("loop", "loop")],
+    ],
+    "names": [[directory("ü"), Member("ü/€ 漢字"), Member("tab\tnew\nline"), Member("x" * 255)]],
+    "long": [[Member(LONG, b"deep"), link("to", LONG[:3900])]],
+    "empty": [[], [Member("a")], [], [directory("d")], []],
+    "nothing": [[]],
+    "rewritten": [
+        [directory("d", 0o700), Member("d/a"), Member("e"), Member("f"), directory("g")],
+        [directory("e", 0o750), Member("e/x"), whiteout("f"), hard_link("b", "d/a"), Member("g")],
+    ],
+    "kinds": [
+        [Member("f", b"\0" * 9_000_000 + b"end"), Member("pipe", kind=tarfile.FIFOTYPE)],
+        [Member("null", kind=tarfile.CHRTYPE), Member("disk", kind=tarfile.BLKTYPE)],
+        [directory("d", 0o1777), directory("d/none", 0), Member("d/0", mode=0)],
+    ],
+    "setuid": [[Member("u", b"u", mode=0o4755), Member("g", b"g", mode=0o2711)]],
+    "attributes": [
+        [Member("a", b"a", xattrs=(("user.x", "ü"), ("user.y", ""))), Member("b", b"b")],
+        [directory("d")._replace(xattrs=(("user.of.directory", "v" * 300),))],
+        [Member("c", b"c", xattrs=tuple(KERNELS_NUMBER.items()))],
+    ],
+    "replaced": [
+        [directory("a"), Member("a/x"), Member("b"), link("c", "a")],
+        [Member("a", b"file"), directory("b"), Member("b/y"), directory("c"), Member("c/z")],
+        [directory("a"), Member("a/w")],
+    ],
+    "implied": [[Member("a/b/c/d")], [Member("a/b/e")], [directory("a/b", 0o700)]],
+}
+
+
+class Entry(NamedTuple):
+    """`same` are the paths of the same file."""
+
+    mode: int
+    mtime: int
+    content: str
+    xattrs: dict[str, bytes]
+    same: tuple[str, ...]
+
+
+def entries(root: Path) -> dict[str, Entry]:
+    """Everything below `root` but devices; paths may be longer than the kernel takes at once."""
+    found: dict[str, Entry] = {}
+    paths: dict[int, list[str]] = {}
+    for where, directories, files, fd in os.fwalk(root):
+        for name in [*directories, *files]:
+            path = os.path.join(where, name).removeprefix(f"{root}/")
+            status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            if stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode):
+                continue
+            is_directory = stat.S_ISDIR(status.st_mode)
+            content, xattrs = _inside(name, fd, status.st_mode)
+            same = paths.setdefault(status.st_ino, []) if not is_directory else [path]
+            if not is_directory:
+                same.append(path)
+            # no engine agrees with another on the times of directories
+            mtime = 0 if is_directory else int(status.st_mtime)
+            found[path] = Entry(status.st_mode, mtime, content, xattrs, same)  # type: ignore[arg-type]
+    return {path: entry._replace(same=tuple(sorted(entry.same))) for path, entry in found.items()}
+
+
+def _inside(name: str, fd: int, mode: int) -> tuple[str, dict[str, bytes]]:
+    if stat.S_ISLNK(mode):
+        return os.readlink(name, dir_fd=fd), {}
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        return "", {}
+    opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=fd)
+    try:
+        names = [known for known in os.listxattr(opened) if known.startswith("user.")]
+        xattrs = {known: os.getxattr(opened, known) for known in names}
+        if stat.S_ISDIR(mode):
+            return "", xattrs
+        with open(opened, "rb", closefd=False) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest(), xattrs
+    finally:
+        os.close(opened)
+
+
+class Podman(NamedTuple):
+    options: list[str]
+    env: Mapping[str, str]
+
+    def run(self, *words: str) -> str:
+        argv = ["podman", *self.options, *words]
+        done = subprocess.run(argv, env=self.env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    @contextmanager
+    def mounted(self, name: str) -> Iterator[Path]:
+        self.run("pull", "--quiet", "--tls-verify=false", name)
+        yield Path(self.run("image", "mount", name))
+        self.run("image", "umount", name)
+        self.run("image", "rm", name)
+
+
+@pytest.fixture(scope="module")
+def podman(need_tool: Callable[[str], str], registry: Registry) -> Iterator[Podman]:
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount what Podman has")
+    need_tool("podman")
+    # short, since the longest path comes below it
+    with tempfile.TemporaryDirectory(prefix="p", dir="/tmp") as place:
+        text = f'[storage]\ndriver = "vfs"\ngraphroot = "{place}/r"\nrunroot = "{place}/n"\n'
+        (Path(place) / "storage.conf").write_text(text)
+        options = ["--root", f"{place}/r", "--runroot", f"{place}/n", "--storage-driver", "vfs"]
+        env = {**registry.env, "CONTAINERS_STORAGE_CONF": f"{place}/storage.conf"}
+        yield Podman(options, env)
+
+
+@contextmanager
+def ours_mounted(image: str, where: Path) -> Iterator[Path]:
+    where.mkdir()
+    server = subprocess.Popen(["squashfuse_ll", "-f", image, str(where)], stderr=subprocess.DEVNULL)
+    try:
+        while not os.path.ismount(where):
+            assert server.poll() is None
+        yield where
+    finally:
+        subprocess.run(["umount", "--lazy", str(where)], check=True)
+        server.wait(20)
+
+
+def compared(podman: Podman, person: Person, reference: str, where: Path) -> dict[str, Entry]:
+    image = person.get(registry_image(reference))
+    with podman.mounted(reference) as theirs, ours_mounted(image, where) as ours:
+        found = entries(ours)
+        assert found == entries(theirs)
+    return found
+
+
+def registry_image(reference: str) -> oci_reference.RegistryImage:
+    image = oci_reference.parse(reference, "/")
+    assert isinstance(image, oci_reference.RegistryImage)
+    return image
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_the_files_are_those_that_podman_makes(
+    registry: Registry, person: Person, podman: Podman, tmp_path: Path, name: str
+) -> None:
+    reference = registry.push(tmp_path / "i", f"as-podman/{name}:1", *map(list, IMAGES[name]))
+    found = compared(podman, person, reference, tmp_path / "m")
+    assert bool(found) == (name != "nothing")
+
+
+@pytest.mark.parametrize("compressor", ["zstd", "none"])
+def test_the_compression_of_layers_makes_no_difference(
+    registry: Registry, person: Person, podman: Podman, tmp_path: Path, compressor: str
+) -> None:
+    layers = [list(members) for members in IMAGES["whiteouts"]]
+    name = f"as-podman/{compressor}:1"
+    reference = registry.push(tmp_path / "i", name, *layers, compressor=compressor)
+    compared(podman, person, reference, tmp_path / "m")
+
+
+def test_a_manifest_of_dockers_gives_the_same_files_and_configuration(
+    registry: Registry, person: Person, podman: Podman, tmp_path: Path
+) -> None:
+    (tmp_path / "i").mkdir()
+    oci.layout(tmp_path / "i", IMAGES["whiteouts"], RUN)
+    reference = f"{registry.address}/as-podman/docker:2"
+    copy = ["skopeo", "copy", "--quiet", "--format", "v2s2", f"oci:{tmp_path}/i:latest"]
+    subprocess.run([*copy, f"docker://{reference}"], env=registry.env, check=True)
+    compared(podman, person, reference, tmp_path / "m")
+
+
+def test_of_an_index_the_image_for_the_nodes_is_taken(
+    registry: Registry, person: Person, podman: Podman, tmp_path: Path
+) -> None:
+    (tmp_path / "i").mkdir()
+    oci.layout_of_several(tmp_path / "i", {"s390x": [[Member("other")]], "": [[Member("here")]]})
+    reference = f"{registry.address}/as-podman/index:1"
+    copy = ["skopeo", "copy", "--quiet", "--all", f"oci:{tmp_path}/i:latest"]
+    subprocess.run([*copy, f"docker://{reference}"], env=registry.env, check=True)
+    assert set(compared(podman, person, reference, tmp_path / "m")) == {"here"}
+    here = person.get(registry_image(reference))
+    person.store = person.store._replace(arch="s390x")
+    other = person.get(registry_image(reference))
+    with ours_mounted(other, tmp_path / "o") as mounted:
+        assert set(entries(mounted)) == {"other"}
+    assert Path(here).exists()
+    assert here != other
+
+
+def test_a_tag_and_a_digest_together_mean_the_digest(
+    registry: Registry, person: Person, podman: Podman, tmp_path: Path
+) -> None:
+    reference = registry.push(tmp_path / "1", "as-podman/moved:1", [Member("one")])
+    asked = ["skopeo", "inspect", "--format", "{{.Digest}}", f"docker://{reference}"]
+    done = subprocess.run(asked, env=registry.env, check=True, capture_output=True, text=True)
+    registry.push(tmp_path / "2", "as-podman/moved:1", [Member("two")])
+    pinned = f"{reference}@{done.stdout.strip()}"
+    image = person.get(registry_image(pinned))
+    with (
+        podman.mounted(pinned.replace(":1@", "@")) as theirs,
+        ours_mounted(image, tmp_path / "m") as ours,
+    ):
+        assert set(entries(ours)) == set(entries(theirs)) == {"one"}
