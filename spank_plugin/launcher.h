@@ -24,6 +24,8 @@ struct ce_launcher {
  * directory that the step's PMIx server shares with its clients on this node; without one the variable
  * does not exist. */
 #define CE_FACT_PMIX "CE_PMIX_DIR"
+/* Another one: the path of a batch script that shall run in the container; only then there is it. */
+#define CE_FACT_BATCH "CE_BATCH_SCRIPT"
 
 /* Forks a child that becomes the user for good (groups, gid, uid, verified) and executes the node
  * launcher with the plan and the step's environment, then `facts` (NAME=value, NULL at the end), in

@@ -10,6 +10,9 @@ static char *environment;
 static char *first;
 static int components, asked;
 
+/* Whether the value that counts is also the one before it. */
+static int repeated;
+
 /* Slurm calls this first for an option inherited from sbatch or salloc, then for one on the command
  * line, in that order: the last one is the user's nearest word. */
 static int take(int value, const char *argument, int remote)
@@ -23,6 +26,7 @@ static int take(int value, const char *argument, int remote)
 	char *copy = strdup(argument);
 	if (copy == NULL)
 		return -1;
+	repeated = environment != NULL && strcmp(environment, copy) == 0;
 	free(environment);
 	environment = copy;
 	asked = 1;
@@ -56,6 +60,11 @@ const char *ce_options_environment(void)
 	return environment;
 }
 
+int ce_options_repeated(void)
+{
+	return repeated;
+}
+
 int ce_options_end_component(struct ce_error *err)
 {
 	const char *mine = asked ? environment : NULL;
@@ -80,5 +89,5 @@ void ce_options_clear(void)
 	free(environment);
 	free(first);
 	environment = first = NULL;
-	components = asked = 0;
+	components = asked = repeated = 0;
 }

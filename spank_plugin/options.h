@@ -18,6 +18,10 @@ const char *ce_options_environment(void);
  * or its presence, to all of them. */
 int ce_options_end_component(struct ce_error *err);
 
+/* Whether the last two values that this component was given are the same: srun's command line says again
+ * what it has inherited. */
+int ce_options_repeated(void);
+
 void ce_options_clear(void);
 
 #endif

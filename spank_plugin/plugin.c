@@ -84,12 +84,18 @@ static int plan_and_carry(spank_context_t context, struct ce_error *err)
 	/* Slurm has one context for both of these */
 	int is_salloc = strcmp(program_invocation_short_name, "salloc") == 0;
 
+	if (is_srun && getenv(CE_INSIDE) != NULL && ce_options_repeated())
+		return ce_fail(err,
+			       "--environment=%s: this batch script runs inside it already, and srun "
+			       "inherits that: leave the option out, or name another environment",
+			       ce_options_environment());
 	if (ce_submit_plan(&config, is_srun ? "srun" : is_salloc ? "salloc" : "sbatch",
 			   ce_options_environment(), &plan, err) < 0)
 		return -1;
 	/* salloc and sbatch only check: each srun inside inherits the option and plans for itself, so
-	 * that it sees the environment of its own time and place */
-	if (!is_srun)
+	 * that it sees the environment of its own time and place. Only a site that wants the batch script
+	 * itself inside needs its plan. */
+	if (!is_srun && (is_salloc || strstr(plan, CE_PLAN_INSIDE) == NULL))
 		return 0;
 	ce_carry_multi_prog();
 	return ce_carry_put(plan, begun, err);
@@ -116,16 +122,20 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 
 /* ---- node side: slurmstepd --------------------------------------------------------------------- */
 
-/* The batch script, the interactive step of salloc and the extern step run on the host; the sruns
- * inside inherit the option. */
-static int is_ordinary_step(spank_t spank)
+/* The interactive step of salloc and the extern step run on the host, and the batch script, unless the
+ * site wants it inside: then sbatch has sent a plan. The sruns inside inherit the option. */
+static int wants_session(spank_t spank)
 {
 	uint32_t step = SLURM_BATCH_SCRIPT;
+	char **environment = NULL;
 
 	if (spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS)
 		return 1;
-	return step != SLURM_BATCH_SCRIPT && step != SLURM_EXTERN_CONT &&
-	       step != SLURM_INTERACTIVE_STEP && step != SLURM_PENDING_STEP;
+	if (step == SLURM_BATCH_SCRIPT)
+		return spank_get_item(spank, S_JOB_ENV, &environment) == ESPANK_SUCCESS &&
+		       ce_variable(environment, CE_CARRY_COUNT) != NULL;
+	return step != SLURM_EXTERN_CONT && step != SLURM_INTERACTIVE_STEP &&
+	       step != SLURM_PENDING_STEP;
 }
 
 static void forget_carried(spank_t spank, size_t size)
@@ -152,21 +162,36 @@ static void name_node(spank_t spank)
 	spank_setenv(spank, "SLURM_NODEID", text, 1);
 }
 
-/* The launcher of the step, told what of this node only slurmstepd knows. */
+/* What of this step only slurmstepd knows: NAME=value on the heap, NULL for nothing. */
+static char *find_fact(spank_t spank)
+{
+	uint32_t job = 0, step = 0;
+	int argc = 0;
+	char **argv = NULL, *fact = NULL;
+
+	if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
+	    spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS)
+		return NULL;
+	if (step == SLURM_BATCH_SCRIPT) {
+		if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) == ESPANK_SUCCESS && argc > 0 &&
+		    asprintf(&fact, CE_FACT_BATCH "=%s", argv[0]) < 0)
+			return NULL;
+		return fact;
+	}
+	CE_AUTO_FREE char *pmix = ce_spool_pmix(job, step);
+	if (pmix != NULL && asprintf(&fact, CE_FACT_PMIX "=%s", pmix) < 0)
+		return NULL;
+	return fact;
+}
+
 static int start_launcher(spank_t spank, const char *plan, uid_t uid, gid_t gid,
 			  struct ce_error *err)
 {
 	char **environment = NULL;
-	uint32_t job = 0, step = 0;
-	CE_AUTO_FREE char *pmix = NULL, *fact = NULL;
+	CE_AUTO_FREE char *fact = find_fact(spank);
 
 	if (spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
 		return ce_fail(err, "cannot read the job's environment");
-	if (spank_get_item(spank, S_JOB_ID, &job) == ESPANK_SUCCESS &&
-	    spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS)
-		pmix = ce_spool_pmix(job, step);
-	if (pmix != NULL && asprintf(&fact, CE_FACT_PMIX "=%s", pmix) < 0)
-		return ce_fail(err, "out of memory");
 	char *const facts[] = { fact, NULL };
 	return ce_launcher_start(&launcher, &config, plan, environment, facts, uid, gid, err);
 }
@@ -199,7 +224,7 @@ static int start_session(spank_t spank, struct ce_error *err)
 int slurm_spank_user_init(spank_t spank, int argc, char **argv)
 {
 	(void)argc, (void)argv;
-	if (!spank_remote(spank) || ce_options_environment() == NULL || !is_ordinary_step(spank))
+	if (!spank_remote(spank) || ce_options_environment() == NULL || !wants_session(spank))
 		return SLURM_SUCCESS;
 	session_wanted = 1;
 	(void)start_session(spank, &start_error);

@@ -19,6 +19,11 @@
 #define CE_CARRY_MULTI "SLURM_CE_MULTI_PROG"
 /* When planning began and ended, for the trace: two numbers of nanoseconds since 1970. */
 #define CE_CARRY_TIMES "SLURM_CE_PLANNED"
+/* What a plan says where the site wants batch scripts to run in the container, too. In a string of a
+ * plan the quotes would have backslashes. */
+#define CE_PLAN_INSIDE "\"batch_script\":\"inside\""
+/* The environment in which the batch script runs that calls this srun. */
+#define CE_INSIDE "SLURM_CE_INSIDE"
 enum { CE_CARRY_PIECE = 64 * 1024, CE_CARRY_MAX_PARTS = 256 };
 
 /* Runs `ce plan` for this environment. Its warnings and progress go to the user's terminal. On

@@ -256,6 +256,7 @@ def _settings(offer: Offer, chosen: Mapping[str, Chosen]) -> Settings:
         tmpfs_size=chosen["tmpfs_size"].value,
         hooks_dirs=site.hooks_dirs,
         trace_dir=site.trace_dir,
+        batch_script=site.batch_script,
         root_remap=chosen["root_remap"].value,
         cdi_dirs=site.cdi_dirs,
         user_cdi_dir=site.user_cdi_dir,

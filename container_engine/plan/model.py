@@ -138,6 +138,9 @@ class Settings(_Frozen):
     user_cdi_dir: str = Field("", description="the same, below a user's home; empty: none")
     allowed_devices: tuple[str, ...] = Field(("*",), description="patterns of paths and CDI names")
     root_remap: bool = Field(False, description="users are root in their containers")
+    batch_script: Literal["host", "inside"] = Field(
+        "host", description="where the script of sbatch runs"
+    )
 
 
 class LaunchPlan(_Frozen):

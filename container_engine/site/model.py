@@ -175,6 +175,11 @@ class SiteConfig(BaseModel):
     root_remap: StrictBool = Field(
         False, description="users are root in their containers", examples=[True]
     )
+    batch_script: Literal["host", "inside"] = Field(
+        "host",
+        description="where the script of sbatch --environment runs; each srun in it is inside",
+        examples=["inside"],
+    )
 
     def offers(self, device: str) -> bool:
         """Whether users may ask for a device, a path or CDI name."""
