@@ -140,6 +140,21 @@ TEST("sbatch and salloc plan to find errors and carry nothing")
 	CHECK_INT(access(test_path(test_directory(), "libexec/container-engine/seen"), F_OK), 0);
 }
 
+TEST("sbatch carries a plan of a site that wants the batch script inside")
+{
+	install("printf '{\"settings\":{\"batch_script\":\"inside\"}}'");
+	submit_in(S_CTX_ALLOCATOR);
+	CHECK_TEXT(getenv(CE_CARRY_COUNT), "1");
+	CHECK_TEXT(getenv(CE_CARRY_PART "0"), "{\"settings\":{\"batch_script\":\"inside\"}}");
+}
+
+TEST("what a user writes into an environment file is not taken for the site's word")
+{
+	install("printf '%s' '{\"env\":\"\\\"batch_script\\\":\\\"inside\\\"\"}'");
+	submit_in(S_CTX_ALLOCATOR);
+	CHECK(getenv(CE_CARRY_COUNT) == NULL);
+}
+
 TEST("a plan that is empty on purpose is carried as such")
 {
 	install("exit 0");
@@ -166,6 +181,44 @@ static void ends_submit(test_fn *submit, const char *wanted)
 	CHECK_INT(WEXITSTATUS(status), 125);
 	CHECK_TEXT(printed, wanted);
 	free(printed);
+}
+
+static const char *again;
+
+static void submit_inside(void)
+{
+	setenv(CE_INSIDE, "1", 1);
+	fake_reset(S_CTX_LOCAL);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	CHECK_INT(fake_give_option("environment", "demo"), 0);
+	if (again != NULL)
+		CHECK_INT(fake_give_option("environment", again), 0);
+	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	slurm_spank_exit(fake_spank(), 0, NULL);
+	_exit(0);
+}
+
+TEST("an srun that asks for the environment its batch script runs in is refused with the reason")
+{
+	install("echo plan");
+	again = "demo";
+	ends_submit(submit_inside,
+		    "ce: error: --environment=demo: this batch script runs inside it already, and srun "
+		    "inherits that: leave the option out, or name another environment\n");
+}
+
+TEST("an srun that inherits the environment of its batch script, or names another, starts")
+{
+	static const char *const values[] = { NULL, "other" };
+	char *printed;
+
+	install("echo plan");
+	for (size_t i = 0; i < 2; i++) {
+		again = values[i];
+		CHECK_INT(test_in_child(submit_inside, &printed), 0);
+		CHECK_TEXT(printed, "");
+		free(printed);
+	}
 }
 
 /* ---- components of a heterogeneous step -------------------------------------------------------- */

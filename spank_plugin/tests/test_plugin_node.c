@@ -98,6 +98,26 @@ TEST("batch scripts, interactive and extern steps run on the host; the sruns ins
 	}
 }
 
+TEST("a batch script whose sbatch has sent a plan runs in the container, or not at all")
+{
+	char *printed;
+
+	install("exit 1");
+	fake_reset(S_CTX_REMOTE);
+	fake_job.step = SLURM_BATCH_SCRIPT;
+	fake_setenv("SLURMD_NODENAME", "nid7");
+	fake_setenv(CE_CARRY_COUNT, "1");
+	fake_setenv(CE_CARRY_PART "0", "fail");
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	CHECK_INT(fake_give_option("environment", "demo"), 0);
+	CHECK_INT(slurm_spank_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	CHECK_INT(WEXITSTATUS(test_in_child(task, &printed)), 126);
+	CHECK_CONTAINS(printed, "mount source '/nothing': does not exist");
+	CHECK(fake_getenv(CE_CARRY_COUNT) == NULL);
+	free(printed);
+	end_step();
+}
+
 TEST("a step whose number cannot be learnt is not taken for a batch script")
 {
 	install("exit 1");

@@ -2,6 +2,7 @@
 
 import platform
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -138,3 +139,80 @@ def test_slurms_programs_start_quickly_inside(cluster: Cluster, inside: str) -> 
     script = "for i in 1 2 3 4 5; do sinfo >/dev/null; done"
     assert cluster.srun("-N1", f"--environment={inside}", "sh", "-c", script).returncode == 0
     assert time.monotonic() - begin < 5
+
+
+# ---- #SBATCH --environment ---------------------------------------------------------------------
+
+BATCH = f"#!/bin/sh\n{SYSTEM}\nsrun -n2 sh -c '{SYSTEM}'\n"
+
+
+@pytest.fixture
+def scripts_run_inside(cluster: Cluster) -> Iterator[None]:
+    """The site's decision for `batch_script`, for the time of a test."""
+    file = cluster.prefix / "etc/container-engine/conf.d/batch-script.toml"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text('batch_script = "inside"\n')
+    yield
+    file.unlink()
+
+
+def _sbatch(cluster: Cluster, shared: Path, script: str, *options: str) -> tuple[int, list[str]]:
+    """Exit code and output of a batch job on two nodes."""
+    output = shared / "output"
+    file = cluster.write(script, mode=0o755)
+    done = cluster.run(["sbatch", "-Q", "--wait", "-N2", "-o", str(output), *options, str(file)])
+    return done.returncode, output.read_text().splitlines()
+
+
+def test_a_batch_script_runs_on_the_host_and_each_srun_in_it_inside(
+    cluster: Cluster, demo: str, shared: Path
+) -> None:
+    script = BATCH.replace("\n", f"\n#SBATCH --environment={demo}\n", 1)
+    assert _sbatch(cluster, shared, script) == (0, [HOST, "ce-demo", "ce-demo"])
+
+
+@pytest.mark.usefixtures("scripts_run_inside")
+def test_a_site_can_have_batch_scripts_run_inside(
+    cluster: Cluster, demo: str, shared: Path
+) -> None:
+    script = BATCH.replace("\n", f"\n#SBATCH --environment={demo}\n", 1)
+    assert _sbatch(cluster, shared, script) == (0, ["ce-demo"] * 3)
+
+
+@pytest.mark.usefixtures("scripts_run_inside")
+def test_a_script_inside_keeps_exit_code_environment_and_arguments(
+    cluster: Cluster, demo: str, shared: Path
+) -> None:
+    script = (
+        '#!/bin/sh\nexport LATER=x\necho "$SLURM_JOB_NUM_NODES"\n'
+        "srun -n1 -N1 printenv LATER\nexit 7\n"
+    )
+    assert _sbatch(cluster, shared, script, f"--environment={demo}") == (7, ["2", "x"])
+
+
+@pytest.mark.usefixtures("scripts_run_inside")
+def test_an_srun_of_the_same_environment_inside_a_script_inside_is_refused(
+    cluster: Cluster, demo: str, inside: str, shared: Path
+) -> None:
+    script = (
+        f"#!/bin/sh\nsrun -N1 -n1 --environment={demo} true; echo $?\n"
+        f"srun -N1 -n1 --environment={inside} true; echo $?\n"
+    )
+    _code, lines = _sbatch(cluster, shared, script, f"--environment={demo}")
+    assert lines == [
+        f"ce: error: --environment={demo}: this batch script runs inside it already, and srun"
+        " inherits that: leave the option out, or name another environment",
+        "125",
+        "0",
+    ]
+
+
+@pytest.mark.usefixtures("scripts_run_inside")
+def test_a_script_inside_whose_container_cannot_be_had_does_not_run(
+    cluster: Cluster, shared: Path
+) -> None:
+    edf = cluster.edf('mounts = ["/does/not/exist:/x"]\n')
+    code, lines = _sbatch(cluster, shared, "#!/bin/sh\necho ran\n", f"--environment={edf}")
+    assert code == 125
+    assert len(lines) == 1
+    assert "mount source '/does/not/exist': does not exist" in lines[0]
