@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+from container_engine.cli.offer import catalog
 from container_engine.edf.load import load
 from container_engine.images.reference import parse
 from container_engine.plan.sitewide import sitewide
@@ -21,7 +22,9 @@ BLOCK = re.compile(r"^```toml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#([^)\s]+))?\)")
 # The first line of an example names its file: "# ~/.edf/train.toml", "# ./train.toml".
 FILE_NAME = re.compile(r"# (?:~/\.edf/|/etc/edf/|\./)?([a-z][a-z0-9-]*\.toml)")
+HOOK_FILE = re.compile(r"# /etc/container-engine/hooks\.d/([a-z0-9_]+/hook\.toml)\n")
 SITE_FILE = re.compile(r"# /etc/container-engine/((?:conf\.d/)?[a-z0-9-]*\.toml)\n")
+KINDS = (FILE_NAME, HOOK_FILE, SITE_FILE)
 VARIABLES = {
     "HOME": "/home/alice",
     "USER": "alice",
@@ -40,13 +43,14 @@ def examples_of(page: Path) -> Iterator[Example]:
     for block in BLOCK.finditer(text):
         line = text.count("\n", 0, block.start()) + 2
         place = f"{page.relative_to(ROOT)}:{line}"
-        name = FILE_NAME.match(block[1]) or SITE_FILE.match(block[1])
+        name = next(filter(None, (kind.match(block[1]) for kind in KINDS)), None)
         assert name, f"{place}: the first line must name the file, as in '# ~/.edf/train.toml'"
         yield Example(place, name[1], block[1])
 
 
 WRITTEN = [example for page in PAGES for example in examples_of(page)]
-EXAMPLES = [example for example in WRITTEN if not SITE_FILE.match(example.text)]
+EXAMPLES = [example for example in WRITTEN if FILE_NAME.match(example.text)]
+OF_HOOKS = [example for example in WRITTEN if HOOK_FILE.match(example.text)]
 OF_SITES = [example for example in WRITTEN if SITE_FILE.match(example.text)]
 
 
@@ -76,6 +80,16 @@ def test_an_example_of_a_sites_configuration_is_valid(example: Example, tmp_path
     config = load_site(str(tmp_path), os.geteuid())
     assert config.files == (str(file),)
     sitewide(config, VARIABLES)
+
+
+@pytest.mark.parametrize("example", OF_HOOKS, ids=lambda example: example.place)
+def test_an_example_of_a_hook_is_one_that_a_launch_takes(example: Example, tmp_path: Path) -> None:
+    file = tmp_path / "hooks.d" / example.file
+    file.parent.mkdir(parents=True)
+    file.write_text(example.text, encoding="utf-8")
+    found = catalog([str(ROOT / "hooks"), str(tmp_path / "hooks.d")])
+    assert found.faults == ()
+    assert found.hooks[file.parent.name].file == str(file)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.place)

@@ -1,0 +1,329 @@
+"""Hooks as data, CDI devices and OCI hooks: what a site writes, and what tasks then have."""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.slurm.cluster import ROOT, Cluster, causes
+from tests.slurm.site import Site, site_on
+
+pytestmark = pytest.mark.usefixtures("tidy")
+BLOCK = re.compile(r"^```toml\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def site(cluster: Cluster) -> Iterator[Site]:
+    with site_on(cluster) as site:
+        yield site
+
+
+def enabled(name: str, **parameters: str) -> str:
+    said = {"enabled": "true", **parameters}
+    return "[annotations]\n" + "".join(
+        f'com.hooks.{name}.{key} = "{value}"\n' for key, value in said.items()
+    )
+
+
+# ---- the model -------------------------------------------------------------------------------
+
+
+def test_the_guides_hook_does_what_the_guide_says(cluster: Cluster, site: Site) -> None:
+    blocks = dict(BLOCK.findall((ROOT / "docs/admin/hooks.md").read_text()))
+    text = blocks["/etc/container-engine/hooks.d/licence/hook.toml"]
+    file = site.hook("licence", text.replace("/etc/licences", str(site.shared)), whole=False)
+    announce = file.with_name("announce")
+    announce.write_text(f'#!/bin/sh\necho "$1" > {site.shared}/announced\n')
+    announce.chmod(0o755)
+    for server in ("green", "red"):
+        (site.shared / f"{server}.lic").write_text(f"I am {server}\n")
+    edf = site.edf(blocks["~/.edf/compile.toml"].partition('"\n')[2])
+    script = 'cat "$LM_LICENSE_FILE"; echo "$LM_LICENSE_FILE"'
+    done = cluster.srun("-N2", "-n2", f"--environment={edf}", "sh", "-c", script)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()) == sorted(["I am red", "/etc/licence.lic"] * 2)
+    assert (site.shared / "announced").read_text() == "red\n"
+
+
+def test_a_wrong_value_is_refused_at_submit_with_its_line(cluster: Cluster, site: Site) -> None:
+    site.hook("h", '[parameters.p]\nhelp = "h"\nvalues = ["green", "red"]\n')
+    edf = site.edf(enabled("h", p="rad"))
+    done = cluster.srun(f"--environment={edf}", "true")
+    assert done.returncode == 125
+    said = f"{edf}:5: annotations.com.hooks.h.p: unknown value 'rad', did you mean 'red'?"
+    assert said in done.stderr
+
+
+def test_a_hook_that_is_on_by_default_is_there_and_can_be_turned_off(
+    cluster: Cluster, site: Site
+) -> None:
+    site.hook("h", 'default = "on"\n[edits.e]\nenv.FROM_HOOK = "a b"\n')
+    show = ("sh", "-c", 'echo "${FROM_HOOK-unset}"')
+    assert cluster.srun(f"--environment={site.edf()}", *show).stdout == "a b\n"
+    off = site.edf('[annotations]\ncom.hooks.h.enabled = "false"\n')
+    assert cluster.srun(f"--environment={off}", *show).stdout == "unset\n"
+
+
+def test_variables_count_in_the_order_edf_hook_image_host(cluster: Cluster, site: Site) -> None:
+    site.hook(
+        "h", '[edits.e]\nenv = { A = "hook", B = "hook", PATH = "/hook" }\nprepend.L = ["/l"]\n'
+    )
+    edf = site.edf('env = { A = "edf", L = "mine" }\n' + enabled("h"))
+    script = 'echo "$A $B $C $PATH $L"'
+    done = cluster.srun(
+        f"--environment={edf}", "/bin/sh", "-c", script, env={"B": "host", "C": "host"}
+    )
+    assert done.stdout == "edf hook host /hook /l:mine\n"
+
+
+def test_a_hook_whose_device_the_node_lacks_is_refused_by_name(
+    cluster: Cluster, site: Site
+) -> None:
+    site.hook("h", '[edits.e]\ndevices = [{ path = "/dev/nothing*" }]\n')
+    done = cluster.srun(f"--environment={site.edf(enabled('h'))}", "true")
+    assert done.returncode == 125
+    (cause,) = causes(done)
+    assert "hook h: device '/dev/nothing*' does not exist on this node" in cause
+
+
+def writable_by_others(site: Site) -> str:
+    file = site.hook("bad", "")
+    file.chmod(0o666)
+    return f"{file}: others than its owner may write it"
+
+
+def link_out(site: Site) -> str:
+    (site.catalog / "bad").symlink_to("/etc")
+    return f"{site.catalog}/bad: is a symbolic link out of {site.catalog}, to /etc"
+
+
+def bad_schema(site: Site) -> str:
+    return f"{site.hook('bad', 'devices = []')}: unknown key 'devices'"
+
+
+def bad_toml(site: Site) -> str:
+    return f"{site.hook('bad', 'x =')}: not valid TOML"
+
+
+def circle(site: Site) -> str:
+    site.hook("good", 'implies = ["bad"]')
+    return f"{site.hook('bad', 'implies = [' + repr('good') + ']')}: implies: goes in a circle"
+
+
+def missing_file(site: Site) -> str:
+    (site.catalog / "bad").mkdir()
+    return f"{site.catalog}/bad/hook.toml: no such file or directory"
+
+
+def owned_by_a_user(site: Site) -> str:
+    file = site.hook("bad", "")
+    os.chown(file, 1001, -1)
+    return f"{file}: owned by user 1001, not by root"
+
+
+BAD = (
+    writable_by_others,
+    link_out,
+    bad_schema,
+    bad_toml,
+    circle,
+    missing_file,
+    owned_by_a_user,
+)
+
+
+@pytest.mark.parametrize("spoil", BAD, ids=lambda spoil: spoil.__name__)
+def test_a_bad_catalog_is_refused_by_the_check_and_by_a_launch(
+    cluster: Cluster, site: Site, spoil: Callable[[Site], str]
+) -> None:
+    message = spoil(site)
+    check = cluster.run([f"{cluster.prefix}/bin/ce", "hooks", "check"])
+    assert (check.returncode, message in check.stderr) == (1, True), check.stderr
+    done = cluster.srun(f"--environment={site.edf()}", "true")
+    assert (done.returncode, message in done.stderr) == (125, True), done.stderr
+
+
+# ---- CDI -------------------------------------------------------------------------------------
+
+
+def test_all_that_a_cdi_device_says_is_seen_by_every_task(cluster: Cluster, site: Site) -> None:
+    (site.shared / "inside").write_text("of the node\n")
+    program = site.program("link", f"echo ran >> {site.shared}/hook-$1")
+    (site.cdi / "thing.yaml").write_text(
+        f"""\
+cdiVersion: 0.7.0
+kind: example.com/thing
+containerEdits:
+  env:
+  - SHARED=for all
+  additionalGids: [4242]
+devices:
+- name: one
+  containerEdits:
+    deviceNodes:
+    - path: /dev/thing
+      hostPath: /dev/zero
+    mounts:
+    - hostPath: {site.shared}/inside
+      containerPath: /opt/thing/file
+      options: [ro, nosuid, nodev, bind]
+    env: ["OWN=a=b c"]
+    hooks:
+    - hookName: createContainer
+      path: {program}
+      args: [link, "one"]
+"""
+    )
+    edf = site.edf('devices = ["example.com/thing=one"]\n[env]\nSHARED = "mine"\n')
+    script = 'test -c /dev/thing && echo "$OWN|$SHARED|$(cat /opt/thing/file)"'
+    done = cluster.srun("-N2", "-n4", f"--environment={edf}", "sh", "-c", script)
+    assert (done.returncode, done.stdout) == (0, "a=b c|mine|of the node\n" * 4)
+    assert "is for members of group 4242, which you are not" in done.stderr
+    assert (site.shared / "hook-one").read_text() == "ran\nran\n"
+
+
+def test_an_unknown_cdi_device_is_refused_with_line_node_and_those_there_are(
+    cluster: Cluster, site: Site
+) -> None:
+    spec = {"cdiVersion": "1.0.0", "kind": "example.com/thing", "devices": [{"name": "one"}]}
+    (site.cdi / "thing.json").write_text(json.dumps(spec))
+    edf = site.edf('devices = ["example.com/thing=two"]\n')
+    done = cluster.srun(f"--environment={edf}", "true")
+    assert done.returncode == 125
+    (cause,) = causes(done)
+    assert f"{edf}:3: device 'example.com/thing=two': no CDI device of that name" in cause
+    assert "this node has example.com/thing=one" in cause
+
+
+# ---- OCI hooks -------------------------------------------------------------------------------
+
+STAGES = ("prestart", "createRuntime", "createContainer", "poststart")
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_an_oci_hook_runs_at_its_stage_with_the_state_on_stdin(
+    cluster: Cluster, site: Site, stage: str
+) -> None:
+    out = site.shared / "state"
+    program = site.program("show", f'cat > {out}; echo "$0 $1 $FROM" > {out}.args')
+    site.oci_hook("show", str(program), stage)
+    edf = site.edf('[annotations]\norg.example.colour = "green"\n')
+    assert cluster.srun(f"--environment={edf}", "true").returncode == 0
+    state = json.loads(out.read_text())
+    assert state["annotations"]["org.example.colour"] == "green"
+    assert state["ociVersion"].startswith("1.")
+    assert state["bundle"].startswith("/")
+    assert state["status"] == ("running" if stage == "poststart" else "created")
+    assert (site.shared / "state.args").read_text().split()[1:] == [stage, "the", "site"]
+
+
+def test_a_hook_of_stage_start_container_runs_the_images_program(
+    cluster: Cluster, site: Site
+) -> None:
+    file = site.oci / "inside.json"
+    script = f"cat > {site.shared}/state; . /etc/os-release; echo $ID > {site.shared}/id"
+    hook = {"path": "/bin/sh", "args": ["sh", "-c", script]}
+    content = {"version": "1.0.0", "hook": hook, "when": {"always": True}}
+    file.write_text(json.dumps({**content, "stages": ["startContainer"]}))
+    assert cluster.srun(f"--environment={site.edf()}", "true").returncode == 0
+    assert (site.shared / "id").read_text() == "ce-demo\n"
+    assert json.loads((site.shared / "state").read_text())["id"]
+
+
+@pytest.mark.parametrize("stage", ["prestart", "createRuntime", "createContainer"])
+def test_an_oci_hook_that_fails_fails_the_launch_and_is_named(
+    cluster: Cluster, site: Site, stage: str
+) -> None:
+    program = site.program("licence", 'echo "no answer from the server" >&2; exit 3')
+    site.oci_hook("50-licence", str(program), stage)
+    done = cluster.srun(f"--environment={site.edf()}", "true")
+    assert done.returncode == 125
+    (cause,) = causes(done)
+    assert cause.endswith(
+        f"OCI hook '{program}' (50-licence.json, {stage}) failed with exit code 3:"
+        " no answer from the server"
+    )
+
+
+def test_an_oci_hook_without_its_program_is_named(cluster: Cluster, site: Site) -> None:
+    site.oci_hook("50-gone", "/nonexistent/program", "createRuntime")
+    done = cluster.srun(f"--environment={site.edf()}", "true")
+    assert done.returncode == 125
+    (cause,) = causes(done)
+    assert "OCI hook '/nonexistent/program' (50-gone.json, createRuntime): No such file" in cause
+
+
+def test_oci_hooks_run_when_their_conditions_hold(cluster: Cluster, site: Site) -> None:
+    program = str(site.program("note", f'touch {site.shared}/ran-"$1"'))
+    conditions: dict[str, dict[str, object]] = {
+        "annotated": {"annotations": {"^org\\.example\\.colour$": "^green$"}},
+        "other-value": {"annotations": {"^org\\.example\\.colour$": "^red$"}},
+        "command": {"commands": [".*/\\.ce-init$"]},
+        "other-command": {"commands": ["^/usr/bin/python$"]},
+        "mounts": {"hasBindMounts": True},
+        "never": {"always": False},
+    }
+    for name, when in conditions.items():
+        file = site.oci / f"{name}.json"
+        hook = {"path": program, "args": ["note", name]}
+        content = {"version": "1.0.0", "hook": hook, "when": when, "stages": ["createRuntime"]}
+        file.write_text(json.dumps(content))
+    edf = site.edf('[annotations]\norg.example.colour = "green"\n')
+    assert cluster.srun(f"--environment={edf}", "true").returncode == 0
+    ran = sorted(path.name for path in site.shared.glob("ran-*"))
+    assert ran == ["ran-annotated", "ran-command", "ran-mounts"]
+
+
+# ---- what an environment cannot do -----------------------------------------------------------
+
+
+def test_a_mount_of_a_file_that_the_user_cannot_read_stays_unreadable(cluster: Cluster) -> None:
+    edf = cluster.edf('mounts = ["/etc/shadow:/mnt/s"]\n')
+    done = cluster.srun(f"--environment={edf}", "cat", "/mnt/s")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Permission denied" in done.stderr
+
+
+def test_a_device_that_the_site_does_not_offer_is_refused_also_when_only_the_node_knows_it(
+    cluster: Cluster, site: Site
+) -> None:
+    site.configure('allowed_devices = ["/dev/fuse"]\n')
+    for name in ("/dev/null", "/dev/fuse/../null", "${SLURM_NODELIST:+/dev/null}"):
+        done = cluster.srun(f"--environment={site.edf(f'devices = [{name!r}]')}", "true")
+        assert done.returncode != 0
+        assert "this site does not offer it" in done.stderr
+    assert cluster.srun(
+        f"--environment={site.edf('devices = [' + repr('/dev/fuse') + ']')}", "true"
+    )
+
+
+def test_a_cdi_file_of_the_users_own_is_not_read_unless_the_site_says_so(
+    cluster: Cluster, site: Site
+) -> None:
+    home = cluster.home()
+    own = home / ".config/cdi-test"
+    own.mkdir(parents=True)
+    program = site.program("evil", f"touch {site.shared}/evil")
+    spec: dict[str, object] = {
+        "cdiVersion": "0.6.0",
+        "kind": "my.own/thing",
+        "devices": [{"name": "one", "containerEdits": {"env": ["MINE=1"]}}],
+    }
+    try:
+        (own / "x.json").write_text(json.dumps(spec))
+        edf = site.edf('devices = ["my.own/thing=one"]\n')
+        done = cluster.srun(f"--environment={edf}", "printenv", "MINE")
+        assert "no CDI device of that name" in done.stderr
+        site.configure('user_cdi_dir = ".config/cdi-test"\n')
+        assert cluster.srun(f"--environment={edf}", "printenv", "MINE").stdout == "1\n"
+        hook = {"hookName": "createRuntime", "path": str(program)}
+        spec["containerEdits"] = {"hooks": [hook]}
+        (own / "x.json").write_text(json.dumps(spec))
+        done = cluster.srun(f"--environment={edf}", "true")
+        assert "a user's own file cannot run programs" in done.stderr
+        assert not (site.shared / "evil").exists()
+    finally:
+        (own / "x.json").unlink()
+        own.rmdir()
