@@ -44,6 +44,8 @@ VERBS = {
     "cdi": Verb("cdi", "write a CDI file for the devices of this node"),
     "ps": Verb("ps", "list your steps that run in containers"),
     "exec": Verb("exec", "run one more command in a container that runs"),
+    "ssh": Verb("ssh", "log in to a container that runs, by its ssh server"),
+    "ssh-config": Verb("ssh_config", "print what ssh on another computer needs to log in"),
     "trace": Verb("trace", "show where a launch spent its time"),
     "doctor": Verb("doctor", "find out whether containers can be had here, and why not"),
     "config": Verb("config", "show or check the site's configuration"),
@@ -56,7 +58,7 @@ _GROUPS = {
         *("pull", "import", "build", "pack", "images", "inspect", "scan", "lock"),
         *("rmi", "gc", "store", "login", "logout"),
     ),
-    "Running steps": ("ps", "exec", "trace"),
+    "Running steps": ("ps", "exec", "ssh", "ssh-config", "trace"),
     "This host and site": (
         *("hooks", "devices", "cdi", "doctor", "config", "schema", "completion", "version"),
     ),

@@ -16,7 +16,7 @@ def sections() -> dict[str, str]:
     """The text of the page by verb, "" for what is not about one of them."""
     text = PAGE.read_text(encoding="utf-8").replace("\\-", "-")
     text = re.sub(r"^\.(?:B|I|BR|BI|IR|RB|RI)\s+|\\f[BIR]", "", text, flags=re.MULTILINE)
-    parts = re.split(r"^\.SS (?:ce )?(\w+).*$|^\.SH .*$", text, flags=re.MULTILINE)
+    parts = re.split(r"^\.SS (?:ce )?([\w-]+).*$|^\.SH .*$", text, flags=re.MULTILINE)
     found: dict[str, str] = {}
     for verb, part in zip(["", *parts[1::2]], parts[0::2], strict=True):
         found[verb or ""] = found.get(verb or "", "") + part

@@ -61,7 +61,15 @@ def _listening(table: str, port: int) -> list[str]:
 def _sockets(pid: int) -> set[str]:
     directory = f"/proc/{pid}/fd"
     try:
-        links = [os.readlink(f"{directory}/{name}") for name in os.listdir(directory)]
+        names = os.listdir(directory)
     except OSError:
         return set()  # it has ended
+    links = [_link(f"{directory}/{name}") for name in names]
     return {link[8:-1] for link in links if link.startswith("socket:[")}
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""  # closed meanwhile

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from container_engine.launch.specification import Operation
 
 _OCI_DIRECTORY = "hooks.d"
+# what slurmstepd and the plugin take out of a task's environment
+_FOR_SLURMSTEPD = ("SLURM_RLIMIT_", "SLURM_CE_")
 
 
 class HooksOnNode:
@@ -154,7 +156,7 @@ class HooksOnNode:
         place = services.Place(
             *container,
             workdir=workdir,
-            environment=apply(self._node, environment),
+            environment=self._of_tasks(environment),
             libexec=self._edits.libexec,
             timeout_s=self._plan["settings"]["start_timeout_s"],
         )
@@ -169,10 +171,15 @@ class HooksOnNode:
             return ()
         from container_engine.launch.hooks import services
 
-        self._place.environment = apply(self._node, environment)
+        self._place.environment = self._of_tasks(environment)
         services.publish(self._edits.services, self._place)
         self._place.close()
         return () if self._end is None else (self._end.fileno(),)
+
+    def _of_tasks(self, changes: Mapping[str, str | None]) -> dict[str, str]:
+        """The environment of tasks, without what each of them has for itself."""
+        whole = apply(self._node, changes)
+        return {name: v for name, v in whole.items() if not name.startswith(_FOR_SLURMSTEPD)}
 
 
 def _new(wanted: Sequence[str], present: Sequence[str]) -> list[str]:

@@ -53,6 +53,45 @@ def write(directory: str, node: str, line: str, host_key: str) -> None:
     _write(f"{directory}/{node}{PORT_ENDING}", line + "\n")
 
 
+class Server:
+    """What a node left: how its server is reached, and its key as a line of known_hosts."""
+
+    __slots__ = ("address", "host_key", "key_file", "known_hosts", "node", "port", "step", "user")
+
+    def __init__(self, directory: str, node: str) -> None:
+        """Raises OSError or ValueError for a record that is not there or cut short."""
+        self.step, self.node = os.path.basename(directory), node
+        self.known_hosts = f"{directory}/{node}{KEY_ENDING}"
+        with open(f"{directory}/{node}{PORT_ENDING}", encoding="utf-8") as file:
+            port, self.address, self.user, self.key_file = file.read().rstrip("\n").split(" ", 3)
+        with open(self.known_hosts, encoding="ascii") as file:
+            self.host_key = file.read().partition(" ")[2].rstrip("\n")
+        self.port = int(port)
+
+
+def servers(records: str, job: str) -> list[Server]:
+    """Those of a job, or of one of its steps (JOB.STEP), by step and node."""
+    found = []
+    for step in sorted(_entries(records)):
+        if job not in (step, step.partition(".")[0]):
+            continue
+        directory = f"{records}/{step}"
+        nodes = [name for name in sorted(_entries(directory)) if name.endswith(PORT_ENDING)]
+        for name in nodes:
+            try:
+                found.append(Server(directory, name.removesuffix(PORT_ENDING)))
+            except (OSError, ValueError):
+                continue  # one that ends just now
+    return found
+
+
+def _entries(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
+
+
 def _write(path: str, text: str) -> None:
     """Whoever reads it sees all of it or nothing."""
     draft = f"{path}.new"

@@ -1,0 +1,86 @@
+"""`ce ssh JOB [-- COMMAND]`: this process becomes ssh, with what the job's server has recorded."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shlex
+from typing import TYPE_CHECKING
+
+from container_engine.errors import SiteError, UserError
+from container_engine.launch.hooks import sshrecord
+from container_engine.process import reason
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.cli.context import Context
+    from container_engine.launch.hooks.sshrecord import Server
+
+SSH_FAILED = 255
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-w", "--node", metavar="NODE", help="on this node; else on the first")
+    parser.add_argument(
+        "--print", action="store_true", help="print the command line of ssh instead of running it"
+    )
+    parser.add_argument("job", metavar="JOB", help="a job, or a step: JOB.STEP")
+    parser.add_argument("command", metavar="COMMAND", nargs="...", help="a command, after --")
+    parser.set_defaults(failure=SSH_FAILED)
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    server = _chosen(recorded(arguments.job, context), arguments.job, arguments.node)
+    words = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
+    # one word is a line for the shell there, as with ssh; several are a command and its arguments
+    argv = [*_argv(server), *([shlex.join(words)] if len(words) > 1 else words)]
+    if arguments.print:
+        print(shlex.join(argv))
+        return 0
+    try:
+        os.execvp(argv[0], argv)
+    except OSError as error:
+        raise SiteError(f"cannot start ssh: {reason(error)}", "install openssh-client") from None
+
+
+def recorded(job: str, context: Context) -> list[Server]:
+    """The servers of a job. Raises UserError when none is known."""
+    records = sshrecord.root(context.env, pwd.getpwuid(context.uid).pw_dir)
+    found = sshrecord.servers(records, job)
+    if not found:
+        raise UserError(
+            f"{job}: no ssh server of yours is known ({records})",
+            'the job\'s environment needs com.hooks.ssh.enabled = "true", and has to run',
+        )
+    if not any(server.key_file for server in found):
+        raise UserError(
+            f"{job}: its environment names no key, so only its own containers can log in",
+            'authorize_ssh_key = "${HOME}/.ssh/id_ed25519.pub" in [annotations.com.hooks.ssh]',
+        )
+    return found
+
+
+def _chosen(servers: list[Server], job: str, node: str | None) -> Server:
+    if node is None:
+        return servers[0]
+    chosen = next((server for server in servers if server.node == node), None)
+    if chosen is None:
+        names = ", ".join(server.node for server in servers)
+        raise UserError(f"{job}: has no ssh server on {node}", f"it has on {names}")
+    return chosen
+
+
+def _argv(server: Server) -> list[str]:
+    options = {
+        "HostKeyAlias": sshrecord.HOST_KEY_ALIAS,
+        "UserKnownHostsFile": f'"{server.known_hosts}"',
+        "GlobalKnownHostsFile": "/dev/null",
+        "StrictHostKeyChecking": "yes",
+        "CheckHostIP": "no",
+    }
+    argv = ["ssh", *(f"-o{name}={value}" for name, value in options.items())]
+    private = server.key_file.removesuffix(".pub")
+    if private != server.key_file and os.path.exists(private):
+        argv += ["-i", private]
+    return [*argv, "-p", str(server.port), "-l", server.user, server.address]

@@ -1,0 +1,52 @@
+"""`ce ssh-config JOB`: lines for the ssh_config of a computer that is not part of the cluster."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+from container_engine.cli.ssh import recorded
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.cli.context import Context
+    from container_engine.launch.hooks.sshrecord import Server
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--jump",
+        metavar="HOST",
+        help="the login node to go through; this host if it is not given, none if it is empty",
+    )
+    parser.add_argument("job", metavar="JOB", help="a job, or a step: JOB.STEP")
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    servers = recorded(arguments.job, context)
+    jump = socket.getfqdn() if arguments.jump is None else arguments.jump
+    print(f"# for ~/.ssh/config; ends with job {arguments.job}")
+    for server in servers:
+        names = f"ce-{arguments.job}-{server.node}"
+        if server is servers[0]:
+            names = f"ce-{arguments.job} {names}"
+        print(block(names, server, jump), end="")
+    return 0
+
+
+def block(names: str, server: Server, jump: str) -> str:
+    """The host key comes along: a question that everybody answers with yes protects nobody."""
+    alias = f"ce-{server.step}"
+    jump_line = f"    ProxyJump {server.user}@{jump}\n" if jump else ""
+    return (
+        f"Host {names}\n"
+        f"    HostName {server.address}\n"
+        f"    Port {server.port}\n"
+        f"    User {server.user}\n"
+        f"{jump_line}"
+        f"    HostKeyAlias {alias}\n"
+        f"    KnownHostsCommand /bin/echo {alias} {server.host_key}\n"
+        "    UserKnownHostsFile /dev/null\n"
+        "    StrictHostKeyChecking yes\n"
+    )

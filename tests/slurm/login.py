@@ -1,0 +1,70 @@
+"""An ssh client outside the containers, with keys of its own: the laptop of a user."""
+
+import os
+import pwd
+import re
+import subprocess
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.slurm.cluster import ALICE, Cluster, Completed
+from tests.slurm.polling import until
+
+PORT = 15263
+_OPTIONS = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR")
+
+
+def make_key(cluster: Cluster, user: str = ALICE) -> Path:
+    """A new key pair of `user`; the private half, the public one beside it."""
+    path = cluster.scratch / f"key-{uuid.uuid4().hex}"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
+    entry = pwd.getpwnam(user)
+    for half in (path, Path(f"{path}.pub")):
+        os.chown(half, entry.pw_uid, entry.pw_gid)
+    return path
+
+
+def edf(cluster: Cluster, key: Path | None, more: str = "", image: str = "demo") -> str:
+    """An environment with the ssh hook; `more` stands before its annotations."""
+    named = f'authorize_ssh_key = "{key}.pub"\n' if key else ""
+    text = f'{more}\n[annotations.com.hooks.ssh]\nenabled = "true"\n{named}'
+    return cluster.edf(text, image=image)
+
+
+@dataclass(frozen=True)
+class Laptop:
+    """Logs in to port `port` of this machine, as `user`, with `key`."""
+
+    cluster: Cluster
+    key: Path
+    port: int
+    user: str = ALICE
+
+    def options(self, *more: str) -> list[str]:
+        words = [f"-o{option}" for option in (*_OPTIONS, "IdentitiesOnly=yes", *more)]
+        return ["-i", str(self.key), *words]
+
+    def ssh(self, *command: str, more: Sequence[str] = (), stdin: str | None = None) -> Completed:
+        argv = ["ssh", *self.options(), *more, "-p", str(self.port), f"{self.user}@localhost"]
+        return self.cluster.run([*argv, *command], input=stdin)
+
+    def copy(self, program: str, *words: str) -> Completed:
+        """scp or sftp; `@` in the words stands for the login."""
+        login = f"{self.user}@localhost:"
+        argv = [program, *self.options(), "-P", str(self.port)]
+        return self.cluster.run([*argv, *(re.sub("^@", login, word) for word in words)])
+
+
+def ports(cluster: Cluster, job: str, nodes: int = 1, user: str = ALICE) -> dict[str, int]:
+    """The ports of a job's servers by node, as they are recorded."""
+    records = cluster.home(user) / ".cache/container-engine/ssh"
+
+    def recorded() -> dict[str, int] | None:
+        files = list(records.glob(f"{job}.*/*.port"))
+        texts = {file.stem: file.read_text() for file in files}
+        found = {node: int(text.split()[0]) for node, text in texts.items() if text}
+        return found if len(found) == nodes else None
+
+    return until(f"the records of job {job}", recorded)

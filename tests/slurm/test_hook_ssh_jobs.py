@@ -1,0 +1,176 @@
+"""com.hooks.ssh: images, users, the end of a job, and what is refused."""
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.slurm import procfs
+from tests.slurm.cluster import ALICE, BOB, Cluster, causes
+from tests.slurm.job import Job, job_id, started
+from tests.slurm.leftovers import assert_nothing_left
+from tests.slurm.login import Laptop, edf, make_key, ports
+from tests.slurm.polling import until
+
+
+@pytest.fixture(scope="module")
+def key(cluster: Cluster) -> Path:
+    return make_key(cluster)
+
+
+@pytest.fixture(autouse=True)
+def _tidy(cluster: Cluster) -> Iterator[None]:
+    yield
+    assert_nothing_left(cluster)
+
+
+@contextmanager
+def _step(cluster: Cluster, name: str, *words: str, user: str = ALICE) -> Iterator[Job]:
+    script = "cat /proc/self/environ | tr '\\0' '\\001'; echo; echo up; sleep 1000"
+    argv = ["srun", *(words or ("-N1",)), f"--environment={name}", "sh", "-c", script]
+    with started(cluster, *argv, user=user) as job:
+        yield job
+
+
+@contextmanager
+def _serving(cluster: Cluster, name: str, key: Path, *words: str) -> Iterator[Laptop]:
+    """A job of one node with the environment `name`, and a client for its server."""
+    with _step(cluster, name, *words) as job:
+        until("a running job", lambda: "up" in job.out or job.process.poll() is not None)
+        assert job.process.poll() is None, job.err
+        [port] = ports(cluster, job_id(cluster)).values()
+        yield Laptop(cluster, key, port)
+
+
+# ---- images ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("writable", ["true", "false"])
+def test_files_are_copied_where_the_image_has_neither_scp_nor_a_libc(
+    cluster: Cluster, key: Path, writable: str
+) -> None:
+    more = f'writable = {writable}\nmounts = ["tmpfs:/data"]\n'
+    with _serving(cluster, edf(cluster, key, more, "busybox"), key) as laptop:
+        source = cluster.write("content\n", owner=ALICE)
+        assert laptop.copy("scp", "-O", str(source), "@/data/old").stderr == ""
+        assert laptop.copy("scp", "-s", str(source), "@/data/new").stderr == ""
+        done = laptop.ssh("cat /data/old /data/new; tar --help 2>&1 | head -n1; ssh -V 2>&1")
+        assert done.stdout.startswith("content\ncontent\nBusyBox"), done
+        assert "OpenSSH" in done.stdout
+
+
+def test_an_image_without_a_shell_runs_plain_commands_and_sftp(cluster: Cluster, key: Path) -> None:
+    name = edf(cluster, key, image="static")
+    argv = ["srun", "-N1", f"--environment={name}", "/bin/probe", "read", "/dev/stdin"]
+    with started(cluster, *argv):
+        [port] = ports(cluster, job_id(cluster)).values()
+        laptop = Laptop(cluster, key, port)
+        source = cluster.write("content\n", owner=ALICE)
+        assert laptop.copy("scp", "-s", str(source), "@/tmp/new").stderr == ""
+        assert "this image has no shell" in laptop.ssh("echo a; echo b").stderr
+        assert laptop.ssh("/no/such/command").returncode == 127
+
+
+def test_keys_lie_outside_home_also_where_home_is_mounted(cluster: Cluster, key: Path) -> None:
+    home = cluster.home()
+    before = sorted(path.name for path in home.glob(".ssh/*"))
+    with _serving(cluster, edf(cluster, key, 'mounts = ["${HOME}"]\n'), key) as laptop:
+        assert laptop.ssh("pwd").stdout == f"{home}\n"
+    assert sorted(path.name for path in home.glob(".ssh/*")) == before
+
+
+# ---- several jobs, and the end ----------------------------------------------------------------
+
+
+def test_two_users_and_two_jobs_on_one_node(cluster: Cluster, key: Path) -> None:
+    mine, bobs = edf(cluster, key), make_key(cluster, BOB)
+    theirs = edf(cluster, bobs)
+    with (
+        _step(cluster, mine, "-w", "n1") as first,
+        _step(cluster, theirs, "-w", "n1", user=BOB) as second,
+    ):
+        until("both tasks", lambda: "\nup\n" in first.out and "\nup\n" in second.out)
+        [one] = ports(cluster, job_id(cluster)).values()
+        [two] = ports(cluster, job_id(cluster, BOB), user=BOB).values()
+        assert Laptop(cluster, key, one).ssh("id -un").stdout == f"{ALICE}\n"
+        assert "Permission denied" in Laptop(cluster, key, two).ssh("true").stderr
+        assert "Permission denied" in Laptop(cluster, bobs, one, BOB).ssh("true").stderr
+
+
+def test_the_keys_of_a_step_open_no_other(cluster: Cluster, key: Path) -> None:
+    with _serving(cluster, edf(cluster, key), key, "-w", "n1") as laptop:
+        private = laptop.ssh("cat /opt/oci-hooks/ssh/job/id_ed25519").stdout
+        stolen = cluster.write(private, mode=0o600, owner=ALICE)
+        assert Laptop(cluster, stolen, laptop.port).ssh("echo own").stdout == "own\n"
+        with _step(cluster, edf(cluster, key), "-w", "n1") as job:
+            until("the task", lambda: "\nup\n" in job.out)
+            done = Laptop(cluster, stolen, laptop.port + 1).ssh("true")
+            assert "Permission denied (publickey)" in done.stderr
+
+
+@pytest.mark.parametrize("end", ["scancel", "slurmstepd", "guard"])
+def test_the_server_and_its_logins_go_with_the_job(cluster: Cluster, key: Path, end: str) -> None:
+    with _serving(cluster, edf(cluster, key), key) as laptop:
+        left = "nohup setsid sleep 4321 >/dev/null 2>&1 </dev/null & exec cat"
+        argv = ["ssh", *laptop.options(), "-p", str(laptop.port), f"{ALICE}@localhost", left]
+        with started(cluster, *argv):
+            until("the login", lambda: _pids("sleep 4321"))
+            if end == "scancel":
+                cluster.cancel_all(ALICE)
+            else:
+                name = {"slurmstepd": "slurmstepd: ", "guard": "ce-guard"}[end]
+                for pid in _pids(name):
+                    os.kill(pid, signal.SIGKILL)
+            until("the login's end", lambda: not _pids("sleep 4321") and not _pids("dropbear"), 20)
+    records = cluster.home() / ".cache/container-engine/ssh"
+    until("the records' end", lambda: not list(records.iterdir()))
+
+
+def _pids(word: str) -> list[int]:
+    return [p.pid for p in procfs.processes() if p.lives and word in p.command]
+
+
+# ---- off, wrong, missing ----------------------------------------------------------------------
+
+
+def test_without_the_hook_there_is_no_server(cluster: Cluster, demo: str) -> None:
+    done = cluster.srun(f"--environment={demo}", "sh", "-c", "ls /opt/oci-hooks; ps -eo args")
+    assert "No such file" in done.stderr
+    assert "dropbear" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('authorize_ssh_key = "/no/such.pub"', "'/no/such.pub': does not exist"),
+        ('authorize_ssh_key = "{private}"', "'{private}' contains a private key"),
+        ('authorize_ssh_key = "ssh-ed25519 AAAA"', "found the text of a key"),
+        ('port = "99999"', "'99999' is not the number of a port"),
+        ('prot = "1"', "did you mean"),
+    ],
+)
+def test_wrong_parameters_are_refused_or_named_at_submit(
+    cluster: Cluster, key: Path, line: str, message: str
+) -> None:
+    line, message = line.replace("{private}", str(key)), message.replace("{private}", str(key))
+    text = f'[annotations.com.hooks.ssh]\nenabled = "true"\n{line}\n'
+    done = cluster.run(["salloc", f"--environment={cluster.edf(text)}", "true"])
+    assert message in done.stderr
+    assert (done.returncode == 125) == ("error" in done.stderr)
+
+
+def test_a_node_without_the_server_says_so(cluster: Cluster, key: Path) -> None:
+    programs = cluster.prefix / "libexec/container-engine/ssh"
+    aside = programs.with_name("ssh.aside")
+    shutil.move(programs, aside)
+    try:
+        done = cluster.srun(f"--environment={edf(cluster, key)}", "true")
+    finally:
+        shutil.move(aside, programs)
+    assert done.returncode == 125
+    assert "hook ssh: " in causes(done)[0]
+    assert "does not exist on this node" in causes(done)[0]
