@@ -52,6 +52,11 @@ $(VENV)/.docs: pyproject.toml $(VENV)/.build
 
 install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-engine); DESTDIR for packages
 	@install -D -m 0644 docs/man/ce.1 $(ROOT)/share/man/man1/ce.1
+	@set -e; for place in bash:bash-completion/completions/ce zsh:zsh/site-functions/_ce \
+			fish:fish/vendor_completions.d/ce.fish; do \
+		file=$(ROOT)/share/$${place#*:}; mkdir -p $$(dirname $$file); \
+		$(ROOT)/bin/python3 -I -m container_engine completion $${place%%:*} > $$file; \
+	done
 	@rm -rf $(ROOT)/share/container-engine/hooks
 	@set -e; for file in $$(cd hooks && find . -mindepth 2 -type f ! -name '*.md'); do \
 		mode=0644; [ ! -x hooks/$$file ] || mode=0755; \

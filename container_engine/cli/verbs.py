@@ -48,6 +48,7 @@ VERBS = {
     "ssh-config": Verb("ssh_config", "print what ssh on another computer needs to log in"),
     "trace": Verb("trace", "show where a launch spent its time"),
     "doctor": Verb("doctor", "find out whether containers can be had here, and why not"),
+    "completion": Verb("completion", "print a shell's completion of ce"),
     "config": Verb("config", "show or check the site's configuration"),
     "version": Verb("version", "print the version"),
 }

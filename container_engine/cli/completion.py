@@ -1,0 +1,99 @@
+"""`ce completion SHELL`: what a shell needs to complete the words of `ce`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from container_engine.cli import shells
+from container_engine.cli.configuration import configuration
+from container_engine.cli.parser import build
+from container_engine.cli.verbs import VERBS
+from container_engine.edf.load import search_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from container_engine.cli.context import Context
+
+SHELLS = {"bash": shells.bash, "zsh": shells.zsh, "fish": shells.fish}
+_MAX_NAMES = 1000
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "shell", metavar="SHELL", nargs="?", choices=tuple(SHELLS), help="bash, zsh or fish"
+    )
+    # what the scripts themselves ask for
+    parser.add_argument("--environments", action="store_true", help=argparse.SUPPRESS)
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    if arguments.environments:
+        sys.stdout.buffer.write(b"".join(os.fsencode(f"{name}\n") for name in names(context)))
+    else:
+        sys.stdout.write(SHELLS[arguments.shell or "bash"](commands()))
+    sys.stdout.flush()
+    return 0
+
+
+def names(context: Context) -> list[str]:
+    """Of all environments on the search path."""
+    found: dict[str, None] = {}
+    for directory in search_path(context.env, configuration(context).settings.edf_dir):
+        for name in _below(os.path.join(context.cwd, directory)):
+            found.setdefault(name)
+            if len(found) == _MAX_NAMES:
+                return list(found)
+    return list(found)
+
+
+def _below(directory: str) -> Iterator[str]:
+    for path, folders, files in os.walk(directory):
+        folders[:] = sorted(folder for folder in folders if not folder.startswith("."))
+        for file in sorted(files):
+            if file.endswith(".toml") and not file.startswith("."):
+                full = os.path.join(path, file.removesuffix(".toml"))
+                yield os.path.relpath(full, directory)
+
+
+def commands() -> tuple[shells.Command, ...]:
+    """Every verb with what may follow it, as the parser has it."""
+    parsers = next(a for a in build(VERBS)._actions if a.dest == "verb")  # noqa: SLF001
+    choices = parsers.choices
+    assert isinstance(choices, dict)
+    return tuple(_command(name, choices[name]) for name in VERBS)
+
+
+def _command(name: str, parser: argparse.ArgumentParser) -> shells.Command:
+    options, words = [], []
+    for action in parser._actions:  # noqa: SLF001
+        if action.help == argparse.SUPPRESS:
+            continue
+        if action.option_strings:
+            value = None if action.nargs == 0 else _value(action)
+            options.append(shells.Option(tuple(action.option_strings), _text(action), value))
+        else:
+            words.append((_value(action), action.nargs in ("*", "+", "...")))
+    kinds = tuple(kind for kind, _many in words)
+    return shells.Command(name, VERBS[name].help, tuple(options), kinds, _repeats(words))
+
+
+def _repeats(words: list[tuple[shells.Value, bool]]) -> bool:
+    return bool(words) and words[-1][1]
+
+
+def _text(action: argparse.Action) -> str:
+    return (action.help or "").partition(";")[0].partition(" (")[0]
+
+
+def _value(action: argparse.Action) -> shells.Value:
+    if action.choices is not None:
+        return shells.Value("words", tuple(map(str, action.choices)))
+    about = action.help or ""
+    if "environment" in about and action.dest in ("name", "names", "other"):
+        return shells.Value("environment")
+    is_file = str(action.metavar).startswith(("FILE", "SOURCE"))
+    return shells.Value("file" if is_file else "any")

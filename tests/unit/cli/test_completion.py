@@ -1,0 +1,171 @@
+"""What bash, zsh and fish offer for the words of `ce`, asked of the real shells."""
+
+import os
+import pty
+import re
+import select
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from container_engine.cli.completion import commands
+from container_engine.cli.verbs import VERBS
+from tests.unit.cli.conftest import Installed
+
+NeedTool = Callable[[str], str]
+# a command line up to the cursor, and all that may stand there
+CASES = [
+    ("ce plan --pull ", {"age", "always", "missing", "never"}),
+    ("ce plan --pull m", {"missing"}),
+    ("ce vali", {"validate"}),
+    ("ce schema ", {"config", "edf", "hook", "lock", "plan"}),
+    ("ce config s", {"show"}),
+    ("ce completion ", {"bash", "zsh", "fish"}),
+    ("ce validate --strict tr", {"train", "train/large"}),
+    ("ce diff train/large ot", {"other"}),
+    ("ce explain --e", {"--env"}),
+]
+
+
+@pytest.fixture
+def home(installed: Installed) -> Installed:
+    for name in ("train", "train/large", "other"):
+        file = installed.home / f".edf/{name}.toml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text('image = "ubuntu:24.04"\n')
+    (installed.home / ".edf/.hidden.toml").touch()
+    return installed
+
+
+def script(home: Installed, shell: str) -> Path:
+    path = home.home / f"completion.{shell}"
+    path.write_text(home.ce("completion", shell).stdout)
+    return path
+
+
+def environment(home: Installed) -> dict[str, str]:
+    path = f"{home.prefix}/bin:{os.environ['PATH']}"
+    return {"HOME": str(home.home), "PATH": path, "TERM": "dumb", "LC_ALL": "C.UTF-8"}
+
+
+def ask(home: Installed, *argv: str) -> set[str]:
+    done = subprocess.run(
+        argv, env=environment(home), cwd=home.home, capture_output=True, text=True, timeout=60
+    )
+    assert done.stderr == ""
+    return {line.partition("\t")[0] for line in done.stdout.splitlines() if line}
+
+
+@pytest.mark.parametrize(("line", "offered"), CASES)
+def test_bash_offers(home: Installed, need_tool: NeedTool, line: str, offered: set[str]) -> None:
+    words = line.split(" ")
+    asking = f"""
+        source {script(home, "bash")}
+        COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+        compopt() {{ :; }}
+        _ce; printf '%s\\n' "${{COMPREPLY[@]}}" """
+    assert ask(home, need_tool("bash"), "-c", asking, "bash", *words) == offered
+
+
+@pytest.mark.parametrize(("line", "offered"), CASES)
+def test_fish_offers(home: Installed, need_tool: NeedTool, line: str, offered: set[str]) -> None:
+    asking = f"source {script(home, 'fish')}; complete -C '{line}'"
+    assert ask(home, need_tool("fish"), "--no-config", "-c", asking) == offered
+
+
+_ZSHRC = """
+PS1='ready>' LISTMAX=0 COLUMNS=200
+unsetopt zle_bracketed_paste prompt_sp
+autoload -Uz compinit; compinit -u -D
+source {}
+"""
+
+
+class Zsh:
+    """An interactive zsh at a terminal; completion has no other way to be asked."""
+
+    def __init__(self, home: Installed, shell: str) -> None:
+        (home.home / ".zshrc").write_text(_ZSHRC.format(script(home, "zsh")))
+        self._screen = ""
+        self._pid, self._fd = pty.fork()
+        if self._pid == 0:
+            os.chdir(home.home)
+            os.execve(shell, [shell, "-d", "-i"], environment(home))
+        self.until(r"(ready>)")  # keys that come earlier may be lost
+
+    def type(self, keys: str) -> None:
+        self._screen = ""
+        os.write(self._fd, keys.encode())
+
+    def until(self, pattern: str) -> str:
+        """The group of the pattern once it is on the screen."""
+        deadline = time.monotonic() + 30
+        while not (found := re.search(pattern, self._screen)):
+            assert time.monotonic() < deadline, self._screen
+            if select.select([self._fd], [], [], 1)[0]:
+                self._screen += os.read(self._fd, 65536).decode(errors="replace")
+        # a list has no order that could be relied on, a line of output ends what was before it
+        if found[0].startswith("\n"):
+            self._screen = self._screen[found.end() :]
+        return found[1]
+
+    def close(self) -> None:
+        os.close(self._fd)
+        os.waitpid(self._pid, 0)
+
+
+@pytest.fixture
+def zsh(home: Installed, need_tool: NeedTool) -> Iterator[Zsh]:
+    shell = Zsh(home, need_tool("zsh"))
+    yield shell
+    shell.close()
+
+
+def test_zsh_offers_the_same(zsh: Zsh) -> None:
+    """A tab puts in a word that is alone; ^D lists several."""
+    for line, offered in CASES:
+        if len(offered) == 1:
+            # the completed line is put into quotes and printed
+            zsh.type(f"{line}\t\x01print -r -- 'it is: \x05.'\n")
+            seen = zsh.until(r"\nit is: (.*)\.\r\n(?s:.*)ready>").rstrip()
+            assert seen == f"{line.rpartition(' ')[0]} {next(iter(offered))}"
+        else:
+            zsh.type(f"{line}\x04")
+            for word in sorted(offered):
+                zsh.until(rf"(?<![\w/-])({word})(?![\w/-])")
+            zsh.type("\x15")
+
+
+def test_the_scripts_are_complete_and_nothing_in_them_is_wrong(
+    home: Installed, need_tool: NeedTool
+) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        path = script(home, shell)
+        done = subprocess.run([need_tool(shell), "-n", path], capture_output=True, timeout=60)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert all(verb in path.read_text() for verb in VERBS)
+    checker = shutil.which("shellcheck")
+    if checker:
+        subprocess.run([checker, "-s", "bash", script(home, "bash")], check=True, timeout=60)
+
+
+def test_every_option_of_every_verb_is_known() -> None:
+    described = {command.name: command for command in commands()}
+    assert set(described) == set(VERBS)
+    pull = next(option for option in described["run"].options if "--pull" in option.names)
+    assert pull.value is not None
+    assert pull.value.words == ("age", "always", "missing", "never")
+    assert [value.kind for value in described["diff"].words] == ["environment", "environment"]
+
+
+def test_hidden_options_are_not_offered() -> None:
+    assert all(
+        name not in ("--here", "--lines", "--environments", "--site")
+        for command in commands()
+        for option in command.options
+        for name in option.names
+    )
