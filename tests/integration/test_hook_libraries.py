@@ -221,6 +221,44 @@ def test_a_conflict_of_symbol_versions_leaves_the_image_as_it_is(
     )
 
 
+# ---- images that mean harm ---------------------------------------------------------------------
+
+
+def spoil(tree: Path, how: str) -> None:
+    cache = tree / "etc/ld.so.cache"
+    cache.unlink()
+    if how == "fifo":
+        os.mkfifo(cache)
+        os.mkfifo(tree / LIBRARIES / "libfabric.so.1")
+    elif how == "garbage":
+        cache.write_bytes(b"glibc-ld.so.cache1.1" + b"\xff" * 4000)
+        (tree / LIBRARIES / "libfabric.so.1").write_bytes(b"\x7fELF\2\1\1" + b"\xff" * 4000)
+    elif how == "link":
+        cache.symlink_to("../../../../../../../etc/harm.cache")
+        (tree / LIBRARIES / "libfabric.so.1").symlink_to("/usr/lib/none/../../../../../etc/harm")
+    elif how == "circle":
+        cache.symlink_to("ld.so.cache")
+        (tree / LIBRARIES / "libfabric.so.1").symlink_to("libfabric.so.1")
+    else:
+        (cache / "inside").mkdir(parents=True)
+
+
+@pytest.mark.parametrize("how", ["fifo", "garbage", "link", "circle", "directory"])
+def test_an_image_with_something_else_in_place_of_the_cache_works_or_says_so(
+    engine: Engine, place: Place, how: str
+) -> None:
+    place.hook(FABRIC_HOOK.partition("[checks")[0])
+    tree = place.variant(how)
+    spoil(tree, how)
+    edf = engine.edf(edf_text("fabric", mounts=[FI_INFO]), place.squash(tree))
+    done = place.engine(engine).run(edf, FI_INFO, "--version")
+    assert "libfabric: 1.17.0\n" in done.stdout, done.stderr
+    notes = done.stderr.splitlines()
+    assert len(notes) == (how == "directory")
+    assert all("found by LD_LIBRARY_PATH only" in note for note in notes)
+    assert not Path("/etc/harm.cache").exists()
+
+
 # ---- musl ------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 from container_engine.launch.hooks import elf
 from container_engine.launch.hooks.loadercache import Cache
@@ -22,6 +23,8 @@ TRIPLES = {
     22: "s390x-linux-gnu",
     243: "riscv64-linux-gnu",
 }
+
+_MOST = 64 << 20
 
 
 def default_directories(machine: int) -> list[str]:
@@ -99,9 +102,17 @@ class Host:
 
 
 def content(path: str) -> bytes:
-    """Of a file; nothing where it cannot be read."""
+    """Of a regular file of reasonable size; nothing where it cannot be read."""
     try:
-        with open(path, "rb", buffering=0) as file:
-            return file.read() or b""
+        # a FIFO of the image's would be waited for
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return b""
+    try:
+        status = os.fstat(fd)
+        is_file = stat.S_ISREG(status.st_mode) and status.st_size <= _MOST
+        return os.pread(fd, status.st_size, 0) if is_file else b""
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)

@@ -147,11 +147,22 @@ class _Work:
     # ---- the loader --------------------------------------------------------------------------
 
     def _tell_loader(self) -> None:
-        """Its cache, or for musl its search path, with what is new in front."""
+        """What is new: in its cache, or for musl in its search path, else by a variable."""
         if not self._search:
             return
         self._roots.enter_image()
         directories = list(dict.fromkeys(map(os.path.dirname, self._search.values())))
+        try:
+            self._write_for_loader(directories)
+        except OSError as error:
+            # an image may have anything there; tasks can do without, what they start likely too
+            before = self._request["library_path"]
+            path = ":".join([*directories, before] if before else directories)
+            self._note(env={"LD_LIBRARY_PATH": path})
+            reason = f"{error.filename}: {error.strerror}"
+            self._note(warning=f"hooks: libraries are found by LD_LIBRARY_PATH only ({reason})")
+
+    def _write_for_loader(self, directories: Sequence[str]) -> None:
         if self._image.kind == "musl":
             # behind the image's own: what is made for glibc must not get in their way
             known = [d for d in self._image.default_directories if d not in directories]
