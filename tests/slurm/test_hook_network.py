@@ -1,0 +1,153 @@
+"""com.hooks.cxi and com.hooks.aws_ofi_nccl, with devices and plugins that stand for real ones."""
+
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.cluster import Cluster, causes
+
+pytestmark = pytest.mark.usefixtures("tidy", "network")
+
+FABRIC = f"/usr/lib/{platform.machine()}-linux-gnu/libfabric.so.1"
+FI_INFO = "/usr/bin/fi_info"
+NCCL = '[annotations]\ncom.hooks.aws_ofi_nccl.enabled = "true"\n'
+OPENED = 'import ctypes; ctypes.CDLL("libnccl-net.so").ncclNetPlugin_v8; print("opened")'
+SITE = """\
+[settings]
+libfabric = "{fabric}"
+[edits.devices]
+devices = [{{ path = "{devices}/cxi*", optional = true }}]
+[checks.device]
+subject = "{devices}/cxi*"
+severity = "{severity}"
+"""
+
+
+class Network:
+    """What the site has: its hooks, and the node's devices."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.devices = directory / "dev"
+
+    def set_up(self, devices: int = 4, severity: str = "warn") -> None:
+        shutil.rmtree(self.devices, ignore_errors=True)
+        self.devices.mkdir()
+        for number in range(devices):
+            # only its numbers tell what a device is: this one takes all and gives nothing
+            name = str(self.devices / f"cxi{number}")
+            subprocess.run(["mknod", "-m", "666", name, "c", "1", "3"], check=True)
+        text = SITE.format(fabric=FABRIC, devices=self.devices, severity=severity)
+        self.write("cxi", text)
+        plugins = f'[settings]\ndirectory = "{self.directory}/plugin/{{variant}}"\n'
+        self.write("aws_ofi_nccl", plugins)
+
+    def write(self, hook: str, text: str) -> None:
+        file = self.directory / "hooks.d" / hook / "hook.toml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def plugin(self, variant: str) -> None:
+        path = self.directory / "plugin" / variant / "libnccl-net.so"
+        path.parent.mkdir(parents=True)
+        argv = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(path), "-Wl,--no-as-needed"]
+        source = 'const char *ncclNetPlugin_v8 = "AWS Libfabric";\n'
+        needs = ["-x", "none", FABRIC]
+        subprocess.run([*argv, *needs], input=source, text=True, check=True)
+
+
+@pytest.fixture(scope="module")
+def network(cluster: Cluster) -> Iterator[Network]:
+    directory = Path(tempfile.mkdtemp(prefix="network-", dir=cluster.scratch))
+    directory.chmod(0o755)
+    site = cluster.prefix / "etc/container-engine/conf.d/test-network.toml"
+    site.parent.mkdir(parents=True, exist_ok=True)
+    made = Network(directory)
+    for variant in ("cuda-dl", "cuda12"):
+        made.plugin(variant)
+    site.write_text(f'hook_catalog = ["{directory}/hooks.d"]\n')
+    try:
+        yield made
+    finally:
+        site.unlink()
+
+
+def edf(cluster: Cluster, annotations: str = NCCL) -> str:
+    return cluster.edf(f'mounts = ["{FI_INFO}:{FI_INFO}"]\n{annotations}')
+
+
+def said(text: str) -> list[str]:
+    """The engine's lines, without the node that says them."""
+    return [re.sub(r"^(ce: \w+: )n\d+: ", r"\1", line) for line in text.splitlines()]
+
+
+def test_the_plugin_implies_the_network_and_all_is_there_on_every_node(
+    cluster: Cluster, network: Network
+) -> None:
+    network.set_up()
+    script = (
+        f"{FI_INFO} --version | grep ^libfabric:; ls {network.devices} | wc -l;"
+        f" echo $NCCL_NET; python3 -c '{OPENED}'"
+    )
+    static = NCCL + 'com.hooks.aws_ofi_nccl.variant = "cuda12"\n'
+    done = cluster.srun("-N2", "-n2", f"--environment={edf(cluster, static)}", "sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+    lines = sorted(done.stdout.splitlines())
+    assert lines == sorted(2 * ["libfabric: 1.17.0", "4", "AWS Libfabric", "opened"])
+    assert done.stderr == ""
+
+
+def test_a_node_without_devices_says_so_once_and_the_job_runs(
+    cluster: Cluster, network: Network
+) -> None:
+    network.set_up(devices=0)
+    cxi = '[annotations]\ncom.hooks.cxi.enabled = "true"\n'
+    done = cluster.srun("-N2", "-n4", f"--environment={edf(cluster, cxi)}", "echo", "runs")
+    assert done.stdout == 4 * "runs\n", done.stderr
+    assert set(said(done.stderr)) == {
+        f"ce: warning: hook cxi: no device '{network.devices}/cxi*' on this node (this node has no"
+        " Slingshot device: MPI and NCCL would use TCP)"
+    }
+    # one line for a node, and not one for each of its tasks
+    assert len(done.stderr.splitlines()) <= 2
+
+
+def test_where_the_site_says_so_a_node_without_devices_fails_the_step(
+    cluster: Cluster, network: Network
+) -> None:
+    network.set_up(devices=0, severity="fail")
+    done = cluster.srun("-N1", "-n2", f"--environment={edf(cluster)}", "echo", "ran")
+    assert done.returncode == 125
+    assert done.stdout == ""
+    [cause] = causes(done)
+    assert f"hook cxi: no device '{network.devices}/cxi*' on this node" in cause
+
+
+def test_the_dynamic_variant_in_an_image_without_cuda_is_found_before_the_tasks_start(
+    cluster: Cluster, network: Network
+) -> None:
+    network.set_up()
+    done = cluster.srun("-N1", f"--environment={edf(cluster)}", "echo", "runs")
+    assert done.stdout == "runs\n"
+    [line] = said(done.stderr)
+    assert line == (
+        "ce: warning: hook aws_ofi_nccl: libcudart.so is not in this container (NCCL would use TCP:"
+        " this variant loads the image's CUDA runtime by that name)"
+    )
+
+
+def test_a_variant_that_the_site_does_not_have_on_its_nodes_is_named(
+    cluster: Cluster, network: Network
+) -> None:
+    network.set_up()
+    other = NCCL + 'com.hooks.aws_ofi_nccl.variant = "cuda13"\n'
+    done = cluster.srun("-N1", f"--environment={edf(cluster, other)}", "echo", "ran")
+    assert done.returncode == 125
+    [cause] = causes(done)
+    assert f"library '{network.directory}/plugin/cuda13/libnccl-net.so' does not exist" in cause
