@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 import time
 from typing import TYPE_CHECKING
 
+from container_engine.cli import messages
 from container_engine.cli.prepare import site_config
 from container_engine.cli.stores import stores
 from container_engine.images.importing import size_text
@@ -13,36 +16,68 @@ from container_engine.images.inventory import Item, items
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from container_engine.cli.context import Context
 
-_HEAD = ("NAME", "DIGEST", "ARCH", "SIZE", "CREATED", "USED", "STORE")
+_HEAD = ("NAME", "DIGEST", "ARCH", "SIZE", "CREATED", "USED")
+_RIGHT = _HEAD.index("SIZE")
+_SHORTEST = 12
+# as everybody writes them
+_UNSAID = ("docker.io/library/", "docker.io/")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("-q", "--quiet", action="store_true", help="only the images' files")
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     roots = [store.root for store in stores(context, site_config(context)).all()]
-    found = [(root, item) for root in roots for item in items(root)]
+    found = [(root, items(root)) for root in roots]
     if arguments.json:
-        print(json.dumps([{**item._asdict(), "store": root} for root, item in found], indent=2))
-        return 0
-    rows = [_HEAD, *(_row(root, item) for root, item in found)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-        print("  ".join(cells).rstrip())
+        listed = [{**item._asdict(), "store": root} for root, some in found for item in some]
+        print(json.dumps(listed, indent=2))
+    elif arguments.quiet:
+        print("".join(f"{item.path}\n" for _root, some in found for item in some), end="")
+    else:
+        print("\n\n".join(_table(root, some) for root, some in found))
     return 0
 
 
-def _row(root: str, item: Item) -> tuple[str, ...]:
+def _table(root: str, found: Sequence[Item]) -> str:
+    if not found:
+        return f"{root}: no images (ce pull IMAGE gets one)"
+    total = size_text(sum(item.size for item in found))
+    count = "1 image" if len(found) == 1 else f"{len(found)} images"
+    rows = [_HEAD, *(row for item in found for row in _rows(item))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    if sys.stdout.isatty():
+        over = sum(widths) + 2 * (len(widths) - 1) - shutil.get_terminal_size().columns
+        widths[0] = max(_SHORTEST, widths[0] - max(over, 0))
+    return "\n".join([f"{root}: {count}, {total}", *(_line(row, widths) for row in rows)])
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    cells = []
+    for column, (cell, width) in enumerate(zip(row, widths, strict=True)):
+        text = messages.shortened(cell, width)
+        cells.append(f"{text:>{width}}" if column == _RIGHT else f"{text:<{width}}")
+    return "  ".join(cells).rstrip()
+
+
+def _rows(item: Item) -> list[Sequence[str]]:
+    """One per name; the further names of an image stand below the first."""
+    first, *others = map(_familiar, item.names or ("-",))
     digest = item.digest.removeprefix("sha256:")[:12]
-    name = ", ".join(item.names) or "-"
-    size = size_text(item.size)
-    return name, digest, item.arch, size, _day(item.created), _day(item.used), root
+    times = (_minute(item.created)[:10], _minute(item.used))
+    rows: list[Sequence[str]] = [(first, digest, item.arch, size_text(item.size), *times)]
+    return rows + [(f"  = {name}", "", "", "", "", "") for name in others]
 
 
-def _day(when: float) -> str:
+def _familiar(name: str) -> str:
+    return next((name.removeprefix(text) for text in _UNSAID if name.startswith(text)), name)
+
+
+def _minute(when: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(when))

@@ -10,7 +10,7 @@ from container_engine.cli import messages
 from container_engine.cli.declared import declared
 from container_engine.cli.stores import importer, pull_policy, rules, stores
 from container_engine.errors import SiteError
-from container_engine.images import lock
+from container_engine.images import inventory, lock
 from container_engine.images.importing import Pull
 from container_engine.images.reference import FileImage, RegistryImage, parse
 from container_engine.images.resolve import resolve
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from container_engine.plan.build import Offer
     from container_engine.site import SiteConfig
 
+_DAY_S = 86400
+
 
 def launch_image(
     edf: Edf, context: Context, tools_env: Mapping[str, str], offered: Offer
@@ -37,6 +39,11 @@ def launch_image(
     names are asked for. Raises CeError.
     """
     resolved = image_of(edf, context, tools_env, offered)
+    now = time.time()
+    inventory.mark_used(resolved.image.path, now)
+    # a launch that is remembered does not come by here
+    limit = min(filter(None, (resolved.not_after, now + _DAY_S)))
+    resolved = resolved._replace(not_after=limit) if resolved.image.digest else resolved
     return _scanned(resolved, rules(context, offered.site), tools_env)
 
 

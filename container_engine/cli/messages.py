@@ -76,6 +76,14 @@ def say_progress(message: str) -> None:
     say(f"ce: {_one_line(message)}\n")
 
 
+def shortened(text: str, width: int) -> str:
+    """In so many columns, without its middle: the end of a name is its tag, of a path its file."""
+    if len(text) <= width:
+        return text
+    head = (width - 1) // 2
+    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
+
+
 def _lines(kind: str, message: str, hint: str | None, excerpt: str | None = None) -> str:
     text = f"ce: {kind}: {_one_line(message)}\n"
     if excerpt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 
@@ -10,6 +11,7 @@ from container_engine.images.importing import size_text
 
 _REDRAW_S, _LINE_S = 0.1, 10.0
 _BAR = 24
+_SHORTEST = 8
 
 
 class Quiet:
@@ -20,6 +22,9 @@ class Quiet:
 
     def far(self, name: str, doing: str, done: int, total: int) -> None:
         pass
+
+    def clear(self) -> None:
+        """Before something else is printed."""
 
 
 class Log(Quiet):
@@ -46,7 +51,7 @@ class Terminal(Quiet):
         self._drawn = 0.0
 
     def say(self, message: str) -> None:
-        self._clear()
+        self.clear()
         messages.say_progress(message)
 
     def far(self, name: str, doing: str, done: int, total: int) -> None:
@@ -56,9 +61,11 @@ class Terminal(Quiet):
         self._drawn = now
         part = min(done / max(total, 1), 1)
         bar = f"{'#' * int(part * _BAR):-<{_BAR}}"
-        messages.say(f"\r\033[Kce: {name}: {doing} [{bar}] {part:4.0%} of {size_text(total)}")
+        text = f": {doing} [{bar}] {part:4.0%} of {size_text(total)}"
+        room = shutil.get_terminal_size().columns - len(f"ce: {text}") - 1
+        messages.say(f"\r\033[Kce: {messages.shortened(name, max(room, _SHORTEST))}{text}")
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
         if self._drawn:
             messages.say("\r\033[K")
             self._drawn = 0.0

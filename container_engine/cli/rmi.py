@@ -9,12 +9,13 @@ from container_engine.cli.stores import own_store
 from container_engine.errors import UserError
 from container_engine.images import inventory
 from container_engine.images.importing import size_text, unusable
-from container_engine.images.reference import FileImage, parse_source
+from container_engine.images.reference import FileImage, RegistryImage, parse_source
 
 if TYPE_CHECKING:
     import argparse
 
     from container_engine.cli.context import Context
+    from container_engine.images.reference import Imported
 
 _SHORTEST = 6
 
@@ -47,11 +48,17 @@ def _remove(root: str, name: str, cwd: str) -> None:
     image = parse_source(name, cwd)
     known = [] if isinstance(image, FileImage) else [i for i in found if image.canonical in i.names]
     if isinstance(image, FileImage) or not known:
-        raise UserError(f"'{name}': not in {root}", "ce images lists what is there")
+        others = sorted(n for i in found for n in i.names if n.startswith(_repository(image)))
+        hint = f"there is {', '.join(others)}" if others else "ce images lists what is there"
+        raise UserError(f"'{name}': not in {root}", hint)
     for item in known:
         inventory.forget(root, image.canonical, item.arch)
         if len(item.names) == 1:
             _remove_item(root, item)
+
+
+def _repository(image: FileImage | Imported) -> str:
+    return f"{image.registry}/{image.repository}:" if isinstance(image, RegistryImage) else "-"
 
 
 def _remove_item(root: str, item: inventory.Item) -> None:

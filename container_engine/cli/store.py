@@ -2,39 +2,65 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from container_engine.cli.prepare import site_config
+from container_engine.cli.progress import listener
 from container_engine.cli.stores import own_store
-from container_engine.images.checking import check, repair
-from container_engine.images.importing import unusable
+from container_engine.errors import UserError
+from container_engine.images.checking import Checker, repair
+from container_engine.images.importing import size_text, unusable
 
 if TYPE_CHECKING:
     import argparse
 
     from container_engine.cli.context import Context
+    from container_engine.images.checking import Damage
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
         choices=("check", "repair"),
-        help="check reads everything; repair removes what is damaged, to be imported again",
+        help="check reads everything; repair mends or removes what is damaged",
     )
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress, only damage")
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
+    """1 where a check finds something; after a repair everything is as it should be."""
     root = own_store(context, site_config(context)).root
+    if not os.path.isdir(root):
+        raise UserError(f"'{root}': there is no store yet", "ce pull IMAGE makes one")
+    told = listener(quiet=arguments.quiet)
+    done, total = 0, 0
+
+    def on_read(size: int) -> None:
+        nonlocal done
+        done += size
+        told.far(root, "checking", done, total)
+
     found = 0
     try:
-        for damage in check(root):
+        checker = Checker(root, on_read)
+        total = checker.size()
+        for damage in checker.check():
             found += 1
             if arguments.action == "repair":
                 repair(damage)
-            done = "removed: " if arguments.action == "repair" else ""
-            print(f"{done}{damage.path}: {damage.problem}")
+            told.clear()
+            print(_line(damage, arguments.action))
     except OSError as error:
         raise unusable(root, error) from None
-    if not found:
-        print(f"{root}: nothing is wrong")
+    told.clear()
+    if not found and not arguments.quiet:
+        print(f"{root}: nothing is wrong, {size_text(done)} read")
     return 1 if found and arguments.action == "check" else 0
+
+
+def _line(damage: Damage, action: str) -> str:
+    done = ""
+    if action == "repair":
+        done = "removed: " if damage.mend is None else "mended: "
+    return f"{done}{damage.path}: {damage.problem}"

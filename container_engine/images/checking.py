@@ -3,45 +3,171 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
-from container_engine.images import blobs, config, inventory, lease, squashfs
+from container_engine.images import blobs, config, installing, inventory, lease, squashfs
+from container_engine.images.files import publish
+from container_engine.images.installing import MANIFEST_SUFFIX, SUFFIXES, belongings
+from container_engine.images.store import ref_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from container_engine.images.inventory import Item
 
 _OLD_S = 3600  # a file that an import may be working on is younger
+_STALE_S = 600  # a holder of a lock shows every few seconds that it lives
 
 
 class Damage(NamedTuple):
-    """`also` are paths that must go together with `path`."""
+    """`also` are paths that must go together with `path`; `mend` is what `path` should contain."""
 
     path: str
     problem: str
     also: tuple[str, ...] = ()
+    mend: bytes | None = None
 
 
-def check(root: str) -> Iterator[Damage]:
-    """Everything that is wrong with the store. Reads all of it."""
-    for item in inventory.items(root):
-        problem = _image_problem(item.path)
-        if problem:
-            also = (config.beside(item.path), item.path + inventory.SUM_SUFFIX)
-            yield Damage(item.path, problem, also)
-    yield from _lonely(root)
-    yield from _bad_refs(root)
-    for path in inventory.files(f"{root}/blobs/sha256"):
-        if blobs.sha256(path) != os.path.basename(path):
-            yield Damage(path, "not what its name says")
-    yield from _left_behind(root)
+class Checker:
+    """Looks at the store below `root`; `on_read` hears of the size of each file that was read."""
+
+    def __init__(self, root: str, on_read: Callable[[int], None] = lambda _size: None) -> None:
+        self._root = root
+        self._on_read = on_read
+
+    def size(self) -> int:
+        """Bytes that a check reads, about."""
+        paths = [item.path for item in inventory.items(self._root)] + self._blobs()
+        return sum(os.path.getsize(path) for path in paths if os.path.exists(path))
+
+    def check(self) -> Iterator[Damage]:
+        """Everything that is wrong with the store. Reads all of it."""
+        for item in inventory.items(self._root):
+            before = os.stat(item.path)
+            damage = self._of_image(item)
+            with contextlib.suppress(OSError):  # to look at it is not to use it
+                os.utime(item.path, ns=(before.st_atime_ns, before.st_mtime_ns))
+            if damage:
+                yield damage
+        yield from self._strangers()
+        yield from self._bad_refs()
+        for path in self._blobs():
+            if self._sum(path) != os.path.basename(path):
+                yield Damage(path, "not what its name says")
+        yield from self._left_behind()
+
+    def _of_image(self, item: Item) -> Damage | None:
+        broken = self._content_problem(item)
+        if broken:
+            return Damage(item.path, broken, belongings(item.path))
+        path = config.beside(item.path)
+        broken = self._config_problem(item.path, path)
+        if not broken:
+            return None
+        text = self._kept_config(item.path)
+        if text is not None:
+            return Damage(path, broken, mend=text)
+        return Damage(item.path, broken, belongings(item.path))
+
+    def _content_problem(self, item: Item) -> str | None:
+        try:
+            squashfs.check(item.path)
+        except UserError as error:
+            return error.message.removeprefix(f"'{item.path}': ")
+        expected = installing.sums(item.path)
+        if expected is None:
+            return "its checksum is missing, so nothing vouches for its content"
+        if self._sum(item.path) != expected.image:
+            return "its content has changed since the import"
+        with (
+            contextlib.suppress(FileNotFoundError),
+            open(item.path + MANIFEST_SUFFIX, "rb") as file,
+        ):
+            if f"sha256:{hashlib.sha256(file.read()).hexdigest()}" != item.digest:
+                return "its manifest has changed since the import"
+        return None
+
+    def _config_problem(self, image: str, path: str) -> str | None:
+        try:
+            with open(path, "rb") as file:
+                text = file.read()
+            config.from_document(text, "its configuration")
+        except FileNotFoundError:
+            return "its configuration is missing"
+        except UserError as error:
+            return error.message
+        expected = installing.sums(image)
+        if expected and expected.config and expected.config != hashlib.sha256(text).hexdigest():
+            return "its configuration has changed since the import"
+        return None
+
+    def _kept_config(self, image: str) -> bytes | None:
+        """The configuration, if it lies among the blobs."""
+        expected = installing.sums(image)
+        if expected is None or not expected.config:
+            return None
+        with contextlib.suppress(OSError):
+            with open(f"{self._root}/blobs/sha256/{expected.config}", "rb") as file:
+                text = file.read()
+            if hashlib.sha256(text).hexdigest() == expected.config:
+                return text
+        return None
+
+    def _strangers(self) -> Iterator[Damage]:
+        """Files that belong to no image, and drafts of imports that were ended."""
+        for path in inventory.files(f"{self._root}/images"):
+            image = next((path.removesuffix(s) for s in SUFFIXES if path.endswith(s)), "")
+            if path.endswith(".sqsh") or (image.endswith(".sqsh") and os.path.exists(image)):
+                continue
+            if _is_older(path, _OLD_S):
+                yield Damage(path, "there is no image that it belongs to")
+        for path in inventory.files(f"{self._root}/refs"):
+            if not path.endswith(".json") and _is_older(path, _OLD_S):
+                yield Damage(path, "left by an import that was ended")
+
+    def _bad_refs(self) -> Iterator[Damage]:
+        there = {(item.digest, item.arch) for item in inventory.items(self._root)}
+        for named in inventory.refs(self._root):
+            name = os.path.basename(named.path)
+            if named.ref is None:
+                yield Damage(named.path, "cannot be understood")
+            elif name != f"{ref_name(named.ref.name, named.arch)}.json":
+                yield Damage(named.path, f"speaks of another name, {named.ref.name}")
+            elif (named.ref.digest, named.arch) not in there:
+                yield Damage(named.path, f"{named.ref.name} leads to no image")
+
+    def _left_behind(self) -> Iterator[Damage]:
+        machine, live = lease.this_machine(), set()
+        for path in inventory.files(f"{self._root}/locks"):
+            holder = lease.read(path)
+            if holder is not None and (holder.is_dead(machine) or _is_older(path, _STALE_S)):
+                yield Damage(path, f"the lock of {holder}, which is gone")
+            elif holder is not None:
+                live.add(holder.token)
+        with contextlib.suppress(FileNotFoundError):
+            for name in sorted(os.listdir(f"{self._root}/work")):
+                if name not in live:
+                    yield Damage(f"{self._root}/work/{name}", "left by an import that was ended")
+
+    def _blobs(self) -> list[str]:
+        return inventory.files(f"{self._root}/blobs/sha256")
+
+    def _sum(self, path: str) -> str | None:
+        found = blobs.sha256(path)
+        self._on_read(os.path.getsize(path))
+        return found
 
 
 def repair(damage: Damage) -> None:
-    """Removes what is damaged. Raises OSError."""
+    """Mends what can be mended, else removes it. Raises OSError."""
+    if damage.mend is not None:
+        publish(damage.path, damage.mend)
+        return
     for path in (damage.path, *damage.also):
         if os.path.isdir(path):
             shutil.rmtree(path)
@@ -50,55 +176,8 @@ def repair(damage: Damage) -> None:
                 os.unlink(path)
 
 
-def _image_problem(path: str) -> str | None:
+def _is_older(path: str, seconds: float) -> bool:
     try:
-        squashfs.check(path)
-        with open(config.beside(path), "rb") as file:
-            config.from_document(file.read(), "its configuration")
-    except UserError as error:
-        return error.message.removeprefix(f"'{path}': ")
-    except FileNotFoundError:
-        return "its configuration is missing"
-    try:
-        with open(path + inventory.SUM_SUFFIX, encoding="ascii") as file:
-            expected = file.read().strip()
-    except (OSError, UnicodeDecodeError):
-        return None
-    return None if blobs.sha256(path) == expected else "its content has changed since the import"
-
-
-def _lonely(root: str) -> Iterator[Damage]:
-    for path in inventory.files(f"{root}/images"):
-        image = path.removesuffix(".json").removesuffix(inventory.SUM_SUFFIX)
-        if image != path and not os.path.exists(image) and _is_old(path):
-            yield Damage(path, "there is no image that it belongs to")
-
-
-def _bad_refs(root: str) -> Iterator[Damage]:
-    there = {(item.digest, item.arch) for item in inventory.items(root)}
-    for named in inventory.refs(root):
-        if named.ref is None:
-            yield Damage(named.path, "cannot be understood")
-        elif (named.ref.digest, named.arch) not in there:
-            yield Damage(named.path, f"{named.ref.name} leads to no image")
-
-
-def _left_behind(root: str) -> Iterator[Damage]:
-    machine, live = lease.this_machine(), set()
-    for path in inventory.files(f"{root}/locks"):
-        holder = lease.read(path)
-        if holder is not None and (holder.is_dead(machine) or _is_old(path)):
-            yield Damage(path, f"the lock of {holder}, which is gone")
-        elif holder is not None:
-            live.add(holder.token)
-    with contextlib.suppress(FileNotFoundError):
-        for name in sorted(os.listdir(f"{root}/work")):
-            if name not in live:
-                yield Damage(f"{root}/work/{name}", "left by an import that was ended")
-
-
-def _is_old(path: str) -> bool:
-    try:
-        return time.time() - os.stat(path).st_mtime > _OLD_S
+        return time.time() - os.stat(path).st_mtime > seconds
     except OSError:
         return False

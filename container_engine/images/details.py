@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from container_engine import process
 from container_engine.errors import UserError
 from container_engine.images import config, squashfs
-from container_engine.images.inventory import MANIFEST_SUFFIX
+from container_engine.images.installing import MANIFEST_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

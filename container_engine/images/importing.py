@@ -8,13 +8,11 @@ import os
 import shutil
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from container_engine.errors import CeError, UserError
-from container_engine.images import blobs, config
-from container_engine.images.files import fresh_directory, publish
-from container_engine.images.inventory import MANIFEST_SUFFIX, SUM_SUFFIX
+from container_engine.images.files import fresh_directory
+from container_engine.images.installing import install
 from container_engine.images.lease import held
 from container_engine.images.making import Maker, Place
 from container_engine.images.netrc import logged_in
@@ -216,22 +214,6 @@ class Importer:
         size, took = os.path.getsize(place.made), time.monotonic() - began
         self._listener.say(f"{name}: imported, {size_text(size)} in {took:.1f} s")
         return fetched
-
-
-def install(made: str, configuration: bytes, path: str, manifest: bytes | None = None) -> None:
-    """The file `made` becomes the image `path`; `manifest` where that is in a store.
-
-    The configuration first: an image is never there without it. Raises OSError.
-    """
-    publish(config.beside(path), configuration)
-    with open(made, "rb") as file, ThreadPoolExecutor(1) as beside:
-        # so that damage can be told from content: SquashFS has no checksums
-        digest = None if manifest is None else beside.submit(blobs.sha256, made)
-        os.fsync(file.fileno())
-    if manifest is not None and digest is not None:
-        publish(path + MANIFEST_SUFFIX, manifest)
-        publish(path + SUM_SUFFIX, f"{digest.result()}\n".encode())
-    os.replace(made, path)
 
 
 class _Waiting:

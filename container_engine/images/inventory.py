@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
-import time
+from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.images import config
+from container_engine.images import config, installing
+from container_engine.images.installing import Use, belongings
 from container_engine.images.store import Ref, read_ref
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _IMAGE = re.compile(r"(sha256)-([0-9a-f]{64})-(\w+)\.sqsh")
-SUM_SUFFIX = ".sha256"
-MANIFEST_SUFFIX = ".manifest"  # as the registry has it: the image's name is its digest
-USED_SUFFIX = (
-    ".used"  # its time is that of the last launch, for file systems without times of access
-)
+_FRACTION = re.compile(r"\.[0-9]+")
+_STAMP_S = 6 * 3600  # a launch says no more often that it uses an image
 
 
 class Item(NamedTuple):
-    """An image of a store. `used` is as exact as its file system keeps times of access."""
+    """An image of a store. Times are seconds since 1970.
+
+    `created` is what its maker says, else when it was imported. `used` is the time of the last
+    launch, to some hours, or a later time of access where the file system keeps those.
+    """
 
     path: str
     digest: str
@@ -31,6 +34,7 @@ class Item(NamedTuple):
     names: tuple[str, ...]
     size: int
     created: float
+    imported: float
     used: float
 
 
@@ -60,12 +64,30 @@ def items(root: str) -> list[Item]:
         if match is None:
             continue
         digest, arch = f"{match[1]}:{match[2]}", match[3]
+        known = tuple(sorted(names.get((digest, arch), ())))
         with contextlib.suppress(FileNotFoundError):
-            status = os.stat(path)
-            used = max(status.st_atime, status.st_mtime)
-            known = tuple(sorted(names.get((digest, arch), ())))
-            found.append(Item(path, digest, arch, known, status.st_size, status.st_mtime, used))
+            found.append(_item(path, digest, arch, known))
     return sorted(found, key=lambda item: -item.used)
+
+
+def _item(path: str, digest: str, arch: str, names: tuple[str, ...]) -> Item:
+    status = os.stat(path)
+    noted = installing.use(path) or Use(status.st_mtime, status.st_mtime)
+    # both are the same after `keep_alive`, which is no use
+    is_read = status.st_atime_ns != status.st_mtime_ns
+    used = max(noted.used, status.st_atime) if is_read else noted.used
+    created = _created(config.beside(path)) or noted.imported
+    return Item(path, digest, arch, names, status.st_size, created, noted.imported, used)
+
+
+def _created(path: str) -> float | None:
+    """What an OCI configuration says; times of the first years are those of reproducible builds."""
+    try:
+        with open(path, "rb") as file:
+            text = str(json.load(file)["created"])
+        return datetime.fromisoformat(_FRACTION.sub("", text)).timestamp()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def files(directory: str) -> list[str]:
@@ -86,31 +108,38 @@ def remove(root: str, item: Item) -> None:
         _unlink(path)
 
 
-def belongings(path: str) -> tuple[str, ...]:
-    """The files that lie beside an image of a store, if they are there."""
-    suffixes = (SUM_SUFFIX, MANIFEST_SUFFIX, USED_SUFFIX)
-    return (config.beside(path), *(path + suffix for suffix in suffixes))
-
-
 def forget(root: str, name: str, arch: str) -> None:
     for named in refs(root):
         if named.ref is not None and (named.ref.name, named.arch) == (name, arch):
             _unlink(named.path)
 
 
-def superfluous(
-    found: Sequence[Item], unused_s: float | None, limit: int | None, now: float
-) -> list[Item]:
-    """Those not used for `unused_s` seconds, and the oldest beyond `limit` bytes together."""
+class Limits(NamedTuple):
+    """What goes: images imported or last used so many seconds ago, the oldest beyond `size`."""
+
+    age_s: float | None = None
+    unused_s: float | None = None
+    size: int | None = None
+
+
+def superfluous(found: Sequence[Item], limits: Limits, now: float) -> list[tuple[Item, str]]:
+    """What goes, with the reason; of what would be too much, that used last stays."""
     chosen, kept = [], 0
     for item in found:  # the one used last first
-        too_old = unused_s is not None and now - item.used > unused_s
-        too_large = limit is not None and kept + item.size > limit
-        if too_old or too_large:
-            chosen.append(item)
+        if limits.age_s is not None and now - item.imported > limits.age_s:
+            chosen.append((item, f"imported {_days(now - item.imported)} ago"))
+        elif limits.unused_s is not None and now - item.used > limits.unused_s:
+            chosen.append((item, f"not used for {_days(now - item.used)}"))
+        elif limits.size is not None and kept + item.size > limits.size:
+            chosen.append((item, "too much together"))
         else:
             kept += item.size
     return chosen
+
+
+def _days(seconds: float) -> str:
+    days = seconds / 86400
+    return f"{days:.0f} days" if days >= 2 else f"{seconds / 3600:.0f} hours"
 
 
 def old_blobs(root: str, unused_s: float, now: float) -> list[str]:
@@ -123,14 +152,25 @@ def old_blobs(root: str, unused_s: float, now: float) -> list[str]:
     return found
 
 
-def keep_alive(root: str) -> int:
-    """Marks all images as used now, for file systems that purge what nobody reads."""
-    now = time.time()
-    for item in items(root):
-        for path in (item.path, config.beside(item.path), item.path + SUM_SUFFIX):
-            with contextlib.suppress(OSError):
-                os.utime(path, (now, os.stat(path).st_mtime))
-    return len(items(root))
+def mark_used(path: str, now: float) -> None:
+    """Of an image that a launch uses; nothing where the store belongs to somebody else."""
+    noted = installing.use(path)
+    if noted is not None and now - noted.used > _STAMP_S:
+        with contextlib.suppress(OSError):
+            installing.note_use(path, noted._replace(used=now))
+
+
+def keep_alive(root: str, now: float) -> int:
+    """Makes all images and what belongs to them look new, for file systems that purge old files.
+
+    Returns how many images.
+    """
+    found = items(root)
+    kept = [path for item in found for path in (item.path, *belongings(item.path))]
+    for path in (*kept, *files(f"{root}/refs"), f"{root}/README"):
+        with contextlib.suppress(OSError):
+            os.utime(path, (now, now))
+    return len(found)
 
 
 def _unlink(path: str) -> None:

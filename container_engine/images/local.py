@@ -13,7 +13,8 @@ from container_engine import process
 from container_engine.errors import UserError
 from container_engine.images import blobs, config, squashfs
 from container_engine.images.files import fresh_directory
-from container_engine.images.importing import install, size_text, unusable
+from container_engine.images.importing import size_text, unusable
+from container_engine.images.installing import install
 from container_engine.images.lease import held
 from container_engine.images.packing import Packer
 from container_engine.images.reference import LocalImage

@@ -116,10 +116,15 @@ class Store(NamedTuple):
             publish(path, _README.encode())
 
     def _name(self, image: Imported) -> str:
-        name = quote(image.canonical, safe=":@")
-        if len(name) > _MAX_NAME:
-            name = name[:100] + hashlib.sha256(name.encode()).hexdigest()
-        return f"{name}-{self.arch}"
+        return ref_name(image.canonical, self.arch)
+
+
+def ref_name(canonical: str, arch: str) -> str:
+    """What the files of a name are called."""
+    name = quote(canonical, safe=":@")
+    if len(name) > _MAX_NAME:
+        name = name[:100] + hashlib.sha256(name.encode()).hexdigest()
+    return f"{name}-{arch}"
 
 
 def read_ref(path: str) -> Ref | None:

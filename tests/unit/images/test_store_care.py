@@ -1,13 +1,13 @@
 """What a store has, what is wrong with it, and what goes to make room."""
 
+import hashlib
 import os
 import time
 from pathlib import Path
 
 import pytest
 
-from container_engine.images import checking, inventory, lease
-from container_engine.images.blobs import sha256
+from container_engine.images import checking, installing, inventory, lease
 from container_engine.images.reference import RegistryImage, parse
 from container_engine.images.store import Store
 from tests.unit import squashfs
@@ -19,20 +19,29 @@ def named(name: str) -> RegistryImage:
     return image
 
 
+CONFIG = b'{"created": "2024-02-03T04:05:06.789Z", "config": {"WorkingDir": "/w"}}'
+
+
+def manifest_of(number: int) -> bytes:
+    return f"manifest {number}".encode()
+
+
 def digest_of(number: int) -> str:
-    return f"sha256:{number:064x}"
+    return f"sha256:{hashlib.sha256(manifest_of(number)).hexdigest()}"
 
 
 def add(store: Store, number: int, *names: str, used: float = 0) -> Path:
-    """A complete image."""
+    """A complete image, imported and last used so many seconds ago."""
     path = Path(store.image(digest_of(number)))
     path.parent.mkdir(parents=True, exist_ok=True)
-    squashfs.make(Path(f"{store.root}.made"), {"f": f"{number}"}).rename(path)
-    path.with_name(f"{path.name}.json").write_text("{}")
-    path.with_name(f"{path.name}.sha256").write_text(f"{sha256(str(path))}\n")
+    made = squashfs.make(Path(f"{store.root}.made"), {"f": f"{number}"})
+    made = made.rename(f"{store.root}.one")
+    installing.install(str(made), CONFIG, str(path), manifest_of(number))
+    when = time.time() - used
+    installing.note_use(str(path), installing.Use(when, when))
+    os.utime(path, (when, when))
     for name in names:
         store.remember(named(name), digest_of(number))
-    os.utime(path, (time.time() - used, time.time() - used))
     return path
 
 
@@ -43,7 +52,13 @@ def store(tmp_path: Path) -> Store:
 
 def problems(store: Store) -> dict[str, str]:
     root = Path(store.root)
-    return {str(Path(d.path).relative_to(root)): d.problem for d in checking.check(store.root)}
+    found = checking.Checker(store.root).check()
+    return {str(Path(damage.path).relative_to(root)): damage.problem for damage in found}
+
+
+def repair(store: Store) -> None:
+    for damage in checking.Checker(store.root).check():
+        checking.repair(damage)
 
 
 def test_a_store_is_listed_with_names_the_last_used_first(store: Store) -> None:
@@ -60,38 +75,89 @@ def test_an_empty_or_a_sound_store_has_nothing_wrong(store: Store) -> None:
     assert problems(store) == {}
 
 
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def damage_images(images: list[Path]) -> dict[str, str]:
+    """Each image in another way; returns what is to be found."""
+    images[0].write_bytes(images[0].read_bytes()[:200])
+    flip(images[1], 120)
+    images[2].with_name(f"{images[2].name}.json").unlink()
+    flip(images[3].with_name(f"{images[3].name}.json"), CONFIG.index(b"/w") + 1)
+    images[4].with_name(f"{images[4].name}.sha256").unlink()
+    flip(images[5].with_name(f"{images[5].name}.manifest"), 0)
+    words = (
+        "cut short, it has 200 bytes of ",
+        "its content has changed since the import",
+        "its configuration is missing",
+        "its configuration has changed since the import",
+        "its checksum is missing, so nothing vouches for its content",
+        "its manifest has changed since the import",
+    )
+    return {f"images/{path.name}": said for path, said in zip(images, words, strict=True)}
+
+
 def test_every_damage_is_found_and_repaired(store: Store) -> None:
-    root = Path(store.root)
-    for number in range(1, 5):
+    root, old = Path(store.root), (time.time() - 7200,) * 2
+    for number in range(7):
         add(store, number, f"a:{number}")
-    images = [Path(store.image(digest_of(n))) for n in range(5)]
-    images[1].write_bytes(images[1].read_bytes()[:200])
-    data = bytearray(images[2].read_bytes())
-    data[120] ^= 1
-    images[2].write_bytes(data)
-    images[3].with_name(f"{images[3].name}.json").unlink()
-    (root / "refs/x-amd64.json").write_text("{")
+    expected = damage_images([Path(store.image(digest_of(n))) for n in range(6)])
     store.remember(named("gone:1"), digest_of(9))
-    (root / "blobs/sha256").mkdir(parents=True)
-    (root / "blobs/sha256" / ("0" * 64)).write_text("x")
-    (root / "work/killed").mkdir(parents=True)
-    (root / "locks").mkdir()
+    ref = next(root.glob("refs/*a:6-amd64.json"))
+    (root / "refs/x-amd64.json").write_text("{")
+    (root / "refs/other-amd64.json").write_bytes(ref.read_bytes())
+    for directory in ("blobs/sha256", "work/killed", "locks"):
+        (root / directory).mkdir(parents=True)
+    (root / f"blobs/sha256/{'0' * 64}").write_text("x")
+    for name in ("images/sha256-1-amd64.sqsh.json", "images/draft.host.1", "refs/draft.host.1"):
+        (root / name).touch()
+        os.utime(root / name, old)
     dead = lease.this_process("ann").model_copy(update={"pid": 1, "start": "1"})
     (root / "locks/a").write_text(dead.model_dump_json())
+    far = dead.model_copy(update={"machine": "another", "host": "far"})
+    (root / "locks/b").write_text(far.model_dump_json())
+    os.utime(root / "locks/b", old)
+    gone = next(str(path.relative_to(root)) for path in root.glob("refs/*gone*"))
+    expected |= {
+        gone: "docker.io/library/gone:1 leads to no image",
+        "refs/x-amd64.json": "cannot be understood",
+        "refs/other-amd64.json": "speaks of another name, docker.io/library/a:6",
+        f"blobs/sha256/{'0' * 64}": "not what its name says",
+        "images/sha256-1-amd64.sqsh.json": "there is no image that it belongs to",
+        "images/draft.host.1": "there is no image that it belongs to",
+        "refs/draft.host.1": "left by an import that was ended",
+        "work/killed": "left by an import that was ended",
+        "locks/a": "the lock of ann on ",
+        "locks/b": "the lock of ann on far ",
+    }
     found = problems(store)
-    assert found[f"images/{images[1].name}"].startswith("cut short, ")
-    assert found[f"images/{images[2].name}"] == "its content has changed since the import"
-    assert found[f"images/{images[3].name}"] == "its configuration is missing"
-    assert found["refs/x-amd64.json"] == "cannot be understood"
-    assert "docker.io/library/gone:1 leads to no image" in found.values()
-    assert found[f"blobs/sha256/{'0' * 64}"] == "not what its name says"
-    assert found["work/killed"] == "left by an import that was ended"
-    assert found["locks/a"].startswith("the lock of ann on ")
-    assert len(found) == 8
-    for damage in checking.check(store.root):
-        checking.repair(damage)
+    assert {path: said[: len(expected.get(path, ""))] for path, said in found.items()} == expected
+    repair(store)
     assert problems(store) == {}
-    assert [item.digest for item in inventory.items(store.root)] == [digest_of(4)]
+    assert [item.names for item in inventory.items(store.root)] == [("docker.io/library/a:6",)]
+
+
+def test_a_configuration_is_mended_from_the_blobs(store: Store) -> None:
+    beside = Path(f"{add(store, 1, 'a:1')}.json")
+    blob = Path(f"{store.root}/blobs/sha256/{hashlib.sha256(CONFIG).hexdigest()}")
+    blob.parent.mkdir(parents=True)
+    blob.write_bytes(CONFIG)
+    for damage in (beside.unlink, lambda: beside.write_text("{}")):
+        damage()
+        assert len(problems(store)) == 1
+        repair(store)
+        assert beside.read_bytes() == CONFIG
+        assert problems(store) == {}
+
+
+def test_a_check_is_no_use(store: Store) -> None:
+    add(store, 1, used=1000)
+    before = inventory.items(store.root)
+    assert problems(store) == {}
+    assert inventory.items(store.root) == before
 
 
 def test_an_import_that_runs_is_left_alone(store: Store) -> None:
@@ -107,12 +173,29 @@ def test_what_was_not_used_for_long_goes_and_then_what_is_too_much(store: Store)
     found, now = inventory.items(store.root), time.time()
     size = found[0].size
 
-    def gone(unused_s: float | None, limit: int | None) -> list[str]:
-        return [i.digest for i in inventory.superfluous(found, unused_s, limit, now)]
+    def gone(**limits: int) -> list[str]:
+        chosen = inventory.superfluous(found, inventory.Limits(**limits), now)
+        return [item.digest for item, _why in chosen]
 
-    assert gone(None, None) == []
-    assert gone(150, None) == [digest_of(2)]
-    assert gone(None, size) == [digest_of(1), digest_of(2)]
+    assert gone() == []
+    assert gone(unused_s=150) == [digest_of(2)]
+    assert gone(age_s=50) == [digest_of(1), digest_of(2)]
+    assert gone(size=size) == [digest_of(1), digest_of(2)]
+    reasons = inventory.superfluous(found, inventory.Limits(100 * 86400, 0, None), now + 86400 * 3)
+    assert [why for _item, why in reasons] == ["not used for 3 days"] * 3
+
+
+def test_creation_import_and_use_are_told_apart(store: Store) -> None:
+    path = add(store, 1, used=100_000)
+    [item] = inventory.items(store.root)
+    assert time.gmtime(item.created)[:5] == (2024, 2, 3, 4, 5)
+    assert item.used == pytest.approx(time.time() - 100_000, abs=60)
+    inventory.mark_used(str(path), time.time())
+    [item] = inventory.items(store.root)
+    assert item.used == pytest.approx(time.time(), abs=60)
+    assert item.imported == pytest.approx(time.time() - 100_000, abs=60)
+    Path(f"{path}.json").write_text("{}")
+    assert inventory.items(store.root)[0].created == item.imported
 
 
 def test_an_image_goes_with_its_names_and_all_that_belongs_to_it(store: Store) -> None:
@@ -121,7 +204,14 @@ def test_an_image_goes_with_its_names_and_all_that_belongs_to_it(store: Store) -
     assert [path for path in Path(store.root).rglob("*") if path.is_file()] == []
 
 
-def test_keeping_alive_marks_images_as_used(store: Store) -> None:
-    add(store, 1, used=1000)
-    assert inventory.keep_alive(store.root) == 1
-    assert time.time() - inventory.items(store.root)[0].used < 60
+def test_keeping_alive_makes_files_new_and_changes_nothing_else(store: Store) -> None:
+    add(store, 1, "a:1", used=1000)
+    store.explain()
+    before, old = inventory.items(store.root), (1, 1)
+    kept = [path for path in Path(store.root).rglob("*") if path.is_file()]
+    assert len(kept) == 7
+    for path in kept[1:]:
+        os.utime(path, old)
+    assert inventory.keep_alive(store.root, time.time()) == 1
+    assert min(path.stat().st_mtime for path in kept) > time.time() - 60
+    assert inventory.items(store.root) == before
