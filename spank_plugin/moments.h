@@ -1,6 +1,7 @@
 /*
- * When the tasks of a node joined their container and when its session ended: the plugin's part of a
- * launch's trace. Nothing depends on it; where it cannot be had, it is missing.
+ * What slurmstepd and the tasks of a node share: when the tasks joined their container and when its session
+ * ended, the plugin's part of a launch's trace; and whether the user knows why it died. Nothing else
+ * depends on it; where it cannot be had, it is missing.
  */
 #ifndef CE_MOMENTS_H
 #define CE_MOMENTS_H
@@ -14,6 +15,7 @@ struct ce_moments {
 	_Atomic int64_t first_join;
 	_Atomic int64_t last_join;
 	_Atomic int64_t joined; /* how many tasks */
+	_Atomic int64_t told;	/* somebody has said, or is about to say, why the container died */
 };
 
 /* Now, in nanoseconds since 1970. */

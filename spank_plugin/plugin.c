@@ -43,6 +43,8 @@
 
 SPANK_PLUGIN(container_engine, 1)
 
+enum { DEATH_WAIT_MS = 200 };
+
 static struct ce_config config;
 static struct ce_launcher launcher = CE_LAUNCHER_INIT;
 
@@ -302,17 +304,12 @@ static int check_command(spank_t spank, struct ce_error *err)
 	return ce_find_command(task_variable(spank, "PATH"), argv[0], &found, err);
 }
 
-/* Straight to the user's stderr, line by line, once for the node: by its first task. */
-static void tell_user(spank_t spank, const char *kind, const char *text)
+/* Straight to the user's stderr, line by line. */
+static void say(spank_t spank, const char *kind, const char *text)
 {
-	int task = 0;
 	char node[HOST_NAME_MAX + 1] = "this node";
 	const char *slurm_name = task_variable(spank, "SLURMD_NODENAME");
 
-	/* a launcher whose words another node of the step has said already has none */
-	if (text[0] == '\0' ||
-	    (spank_get_item(spank, S_TASK_ID, &task) == ESPANK_SUCCESS && task != 0))
-		return;
 	if (slurm_name == NULL && gethostname(node, sizeof node) == 0)
 		node[sizeof node - 1] = '\0';
 	do {
@@ -321,6 +318,33 @@ static void tell_user(spank_t spank, const char *kind, const char *text)
 			slurm_name != NULL ? slurm_name : node, (int)length, text);
 		text += length + (text[length] == '\n');
 	} while (*text != '\0');
+}
+
+/* What all tasks of the node could say: its first one does. */
+static void say_once(spank_t spank, const char *kind, const char *text)
+{
+	int task = 0;
+
+	/* a launcher whose words another node of the step has said already has none */
+	if (text[0] != '\0' &&
+	    (spank_get_item(spank, S_TASK_ID, &task) != ESPANK_SUCCESS || task == 0))
+		say(spank, kind, text);
+}
+
+/* The container died under a task that was about to run in it: what that did to the task, which may
+ * find no command without its image, is no news. */
+static void end_if_it_died(spank_t spank, const struct ce_error *err)
+{
+	char cause[CE_CAUSE_SIZE];
+
+	/* An image that is not served any more can show before the end of what served it. */
+	if (err->exit_code == CE_EXIT_NOT_EXECUTABLE)
+		ce_wait_readable(launcher.life, ce_now_ms() + DEATH_WAIT_MS);
+	if (!ce_session_died(&launcher))
+		return;
+	if (!ce_session_is_told(&launcher, cause))
+		say(spank, "error", cause);
+	_exit(CE_EXIT_ENGINE);
 }
 
 static int join(spank_t spank, struct ce_error *err)
@@ -338,7 +362,7 @@ static int join(spank_t spank, struct ce_error *err)
 	if (rc == 0)
 		ce_moments_join(launcher.moments);
 	if (container.notices != NULL && container.notices[0] != '\0')
-		tell_user(spank, "warning", container.notices);
+		say_once(spank, "warning", container.notices);
 	ce_container_close(&container);
 	/* After the join, which would clear it: a task must not outlive the slurmstepd that guards its
 	 * container. */
@@ -361,11 +385,8 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 	ce_drop_handlers();
 	if (join(spank, &err) == 0)
 		return SLURM_SUCCESS;
-	/* Of a container that died the watching thread says why; what that did to this task, which may
-	 * find no command without its image, is no news. */
-	if (ce_session_died(&launcher))
-		_exit(CE_EXIT_ENGINE);
-	tell_user(spank, "error", ce_error_text(&err));
+	end_if_it_died(spank, &err);
+	say_once(spank, "error", ce_error_text(&err));
 	/* Not `return SLURM_ERROR`: Slurm would add lines of its own that hide the cause, and the exit
 	 * code would be 1. This process is the task and has nothing to clean up. */
 	_exit(err.exit_code);

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -74,9 +75,26 @@ static void make_one_line(char *text)
 	}
 }
 
+static int claim(const struct ce_launcher *launcher)
+{
+	return launcher->moments != NULL && atomic_exchange(&launcher->moments->told, 1) == 0;
+}
+
+static void find_cause(const struct ce_launcher *launcher, char cause[CE_CAUSE_SIZE])
+{
+	static const char killed[] = "the process that guards the container was killed";
+
+	ssize_t n = ce_look(launcher->life, MSG_DONTWAIT, cause, CE_CAUSE_SIZE - 1);
+	if (n <= 0)
+		memcpy(cause, killed, sizeof killed);
+	else
+		cause[n] = '\0';
+	make_one_line(cause);
+}
+
 static void *watch_session(void *unused)
 {
-	char cause[512] = "";
+	char cause[CE_CAUSE_SIZE];
 
 	(void)unused;
 	wait_for_launcher();
@@ -84,11 +102,12 @@ static void *watch_session(void *unused)
 	 * why. */
 	if (!ce_answer_is_ready(watch.launcher->reply))
 		return NULL;
-	ssize_t n = ce_look(watch.launcher->life, 0, cause, sizeof cause - 1);
+	ce_look(watch.launcher->life, 0, cause, 1);
 	if (atomic_load(&watch.ending))
 		return NULL;
-	make_one_line(cause);
-	watch.report(n > 0 ? cause : "the process that guards the container was killed");
+	find_cause(watch.launcher, cause);
+	if (watch.launcher->moments == NULL || claim(watch.launcher))
+		watch.report(cause);
 	kill_tasks();
 	/* What the tasks have started, in whatever session or process group, has lost its file
 	 * system. */
@@ -99,6 +118,12 @@ static void *watch_session(void *unused)
 int ce_session_died(const struct ce_launcher *launcher)
 {
 	return is_over(launcher) && ce_answer_is_ready(launcher->reply);
+}
+
+int ce_session_is_told(const struct ce_launcher *launcher, char cause[CE_CAUSE_SIZE])
+{
+	find_cause(launcher, cause);
+	return !claim(launcher);
 }
 
 static void start_watching(const struct ce_launcher *launcher, ce_report_fn *report)

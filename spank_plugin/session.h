@@ -18,9 +18,13 @@ int ce_session_wait(const struct ce_launcher *launcher, int timeout_s,
 typedef void ce_report_fn(const char *cause);
 void ce_session_guard_task(const struct ce_launcher *launcher, pid_t pid, ce_report_fn *report);
 
-/* Whether the container was ready and has ended by itself: the watching thread tells the user why.
- * In slurmstepd or a task. */
+/* Whether the container was ready and has ended by itself. In slurmstepd or a task. */
 int ce_session_died(const struct ce_launcher *launcher);
+
+/* Why it did; 0 for the one caller who is to tell the user: the watching thread or the first task that
+ * finds out, which may end before the thread has a chance to speak to srun. */
+enum { CE_CAUSE_SIZE = 512 };
+int ce_session_is_told(const struct ce_launcher *launcher, char cause[CE_CAUSE_SIZE]);
 
 /* Ends the session and waits until nothing of it is left, seconds at most (ending.h). Always closes
  * everything. In slurmstepd, as root. */

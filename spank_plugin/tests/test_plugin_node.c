@@ -333,6 +333,24 @@ TEST("when the guard is killed its tasks are, and the cause is told once")
 	end_step();
 }
 
+TEST("tasks that find their container dead say why, once, before slurmstepd can")
+{
+	char *printed;
+
+	begin_step("ready");
+	CHECK_INT(test_in_child(task, &printed), 0);
+	free(printed);
+	CE_AUTO_FD guard = ce_pidfd_open(find_guard());
+	CHECK_INT(ce_pidfd_kill(guard, SIGKILL), 0);
+	CHECK(test_ends(guard));
+	fake_job.task = 1;
+	task_fails(125, "ce: error: nid7: the process that guards the container was killed\n");
+	fake_job.task = 0;
+	task_fails(125, "");
+	end_step();
+	CHECK_TEXT(fake_job.log, "");
+}
+
 TEST("an ordinary end is silent, ends the container and leaves no descriptor")
 {
 	int before = test_open_fds();

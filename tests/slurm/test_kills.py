@@ -22,6 +22,12 @@ from tests.slurm.procfs import Process
 
 # Enough for a start on a slow machine; the moments of the kills are spread over it.
 _MOMENTS = 10
+# How a task may end whose image is no longer served: by us, by signals, in Slurm's execve, or as the
+# loader or the shell of the command sees it.
+_WITHOUT_IMAGE = {
+    *(125, 126, 127, 137, 128 + signal.SIGBUS, 128 + signal.SIGSEGV),
+    *(errno.ENOTCONN, errno.ECONNABORTED),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -200,10 +206,56 @@ def test_a_kill_during_the_start_fails_the_step_and_the_command_never_runs_on_th
         else:
             assert_soon_nothing_left(cluster)
             done = job.wait()
-            # ours, a killed task's, or Slurm's for a program whose image is no longer served
-            assert done.returncode in {125, 137, 128 + signal.SIGBUS, errno.ENOTCONN}
+            assert done.returncode in _WITHOUT_IMAGE
             assert len(causes(done)) == 1, done.stderr
     assert not marker.exists()
+
+
+@pytest.mark.parametrize("delay_ms", [0, 2, 5, 10, 20])
+def test_a_guard_killed_when_the_container_is_ready_is_named_once(
+    cluster: Cluster, demo: str, delay_ms: int
+) -> None:
+    """Tasks about to join, joining, executing and running then have no image any more."""
+    step = ["-n2", f"--environment={demo}", "sleep", "1000"]
+    with started(cluster, "srun", *step) as job:
+        guard = _first_seen(_program(cluster, "ce-guard"), job.process.pid)
+        until("the container", lambda: any(p.comm == ".ce-init" for p in helpers()))
+        # the moment itself is what is tested
+        time.sleep(delay_ms / 1000)
+        assert _kill_if_it_lives(guard, guard.command)
+        done = job.wait()
+    assert_soon_nothing_left(cluster)
+    assert done.returncode in _WITHOUT_IMAGE
+    assert len(causes(done)) == 1, done.stderr
+    assert "guards the container" in causes(done)[0]
+
+
+def test_an_image_server_that_stops_answering_fails_the_start_in_time(
+    cluster: Cluster, shared: Path
+) -> None:
+    settings = '[annotations]\n"com.ce.start_timeout_s" = "2"\n'
+    edf = cluster.edf(f'mounts = ["{shared}:{shared}"]\n{settings}')
+    with started(cluster, "srun", f"--environment={edf}", "touch", f"{shared}/ran") as job:
+        server = _first_seen("squashfuse_ll -f", job.process.pid)
+        os.kill(server.pid, signal.SIGSTOP)
+        done = job.wait()
+    assert_soon_nothing_left(cluster)
+    assert done.returncode == 125
+    assert causes(done) == ["ce: error: n1: the container did not start within 2 s"]
+    assert not (shared / "ran").exists()
+
+
+def test_a_launcher_that_stops_is_ended_by_scancel(
+    cluster: Cluster, shared: Path, mounted: str
+) -> None:
+    with started(cluster, "srun", f"--environment={mounted}", "touch", f"{shared}/ran") as job:
+        launcher = _first_seen(_program(cluster, "node"), job.process.pid)
+        os.kill(launcher.pid, signal.SIGSTOP)
+        cluster.run(["scancel", job_id(cluster)])
+        done = job.wait()
+    assert_soon_nothing_left(cluster)
+    assert done.returncode != 0
+    assert not (shared / "ran").exists()
 
 
 def _kill_if_it_lives(process: Process, text: str) -> bool:
