@@ -22,8 +22,8 @@ from tests.slurm.procfs import Process
 
 # Enough for a start on a slow machine; the moments of the kills are spread over it.
 _MOMENTS = 10
-# How a task may end whose image is no longer served: by us, by signals, in Slurm's execve, or as the
-# loader or the shell of the command sees it.
+# How a task may end whose image is no longer served: by us, by signals, in Slurm's execve, or as
+# the loader or the shell of the command sees it.
 _WITHOUT_IMAGE = {
     *(125, 126, 127, 137, 128 + signal.SIGBUS, 128 + signal.SIGSEGV),
     *(errno.ENOTCONN, errno.ECONNABORTED),
