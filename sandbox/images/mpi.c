@@ -3,10 +3,12 @@
  *
  * mpi-probe who                 every rank: RANK of SIZE on NODE
  * mpi-probe ring                a number goes round all ranks and is added up; rank 0 prints both
- * mpi-probe pingpong BYTES N    ranks 0 and 1: microseconds of one way, median of N round trips
- * mpi-probe allreduce BYTES N   all ranks: microseconds of one call, median of N
+ * mpi-probe bench               what a message and an allreduce cost: lines `NAME BYTES MICROSECONDS`,
+ *                               medians; a ping-pong counts as two messages
  */
+#define _GNU_SOURCE
 #include <mpi.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +80,7 @@ static void reduce(char *data, int bytes)
 		      MPI_COMM_WORLD);
 }
 
-static int measure(void (*once)(char *, int), int ways, int bytes, int count)
+static void measure(const char *name, void (*once)(char *, int), int ways, int bytes, int count)
 {
 	char *data = calloc(1, (size_t)bytes + sizeof(double));
 	double *samples = calloc((size_t)count, sizeof *samples);
@@ -93,28 +95,47 @@ static int measure(void (*once)(char *, int), int ways, int bytes, int count)
 	}
 	MPI_Barrier(MPI_COMM_WORLD);
 	if (rank == 0)
-		printf("%.3f\n", median(samples, count));
+		printf("%s %d %.3f\n", name, bytes, median(samples, count));
 	free(data);
 	free(samples);
+}
+
+/* A rank that moves from one CPU to another measures the scheduler. */
+static void stay_on_one_cpu(void)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET((size_t)(rank % (cpus > 0 ? cpus : 1)), &set);
+	sched_setaffinity(0, sizeof set, &set);
+}
+
+static int bench(void)
+{
+	enum { SMALL = 8, LARGE = 1 << 20, MANY = 4000, FEW = 200 };
+
+	if (size < 2)
+		fail("needs two ranks");
+	stay_on_one_cpu();
+	measure("pingpong", pass, 2, SMALL, MANY);
+	measure("pingpong", pass, 2, LARGE, FEW);
+	measure("allreduce", reduce, 1, SMALL, MANY);
+	measure("allreduce", reduce, 1, LARGE, FEW);
 	return 0;
 }
 
 static int run(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
-	int bytes = argc > 2 ? atoi(argv[2]) : 0, count = argc > 3 ? atoi(argv[3]) : 1;
 
 	if (strcmp(what, "who") == 0)
 		return who();
 	if (strcmp(what, "ring") == 0)
 		return ring();
-	if (bytes < 0 || count < 1 || size < 2)
-		fail("needs two ranks, BYTES and N");
-	if (strcmp(what, "pingpong") == 0)
-		return measure(pass, 2, bytes, count);
-	if (strcmp(what, "allreduce") == 0)
-		return measure(reduce, 1, bytes, count);
-	fail("who, ring, pingpong or allreduce");
+	if (strcmp(what, "bench") == 0)
+		return bench();
+	fail("who, ring or bench");
 	return 2;
 }
 

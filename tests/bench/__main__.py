@@ -12,6 +12,7 @@ from ce_sandbox.layout import from_environment
 
 from tests.bench import (
     footprint,
+    mpi,
     node_starts,
     others,
     planning,
@@ -42,6 +43,7 @@ def _measure(rounds: int) -> list[results.Row]:
                 *planning.measure(user, here, rounds),
                 *tasks.measure(user, rounds),
                 *footprint.measure(user, here),
+                *mpi.measure(user, here, from_environment(os.environ), rounds),
             ]
         finally:
             user.run(others.stop_podman(here))
