@@ -329,6 +329,18 @@ def test_mounted_libraries_and_directories_are_found_by_the_loader(
     assert place.engine(engine).output(edf, "bash", "-c", script) == "mounted\nsearched\n"
 
 
+def test_all_names_under_which_a_pattern_finds_a_library_work(engine: Engine, place: Place) -> None:
+    directory = place.node / "links"
+    build(directory / "libl.so.4.2", "libl.so.4", symbol="whose", says="the node's")
+    for link in ("libl.so", "libl.so.4"):
+        (directory / link).symlink_to("libl.so.4.2")
+    place.hook(f'[edits.x]\nlibraries = [{{ files = ["{directory}/libl*.so*"] }}]')
+    program = probe(place.dir)
+    edf = engine.edf(edf_text("fabric", mounts=[program]), image(place, "none"))
+    script = f"for n in libl.so libl.so.4 libl.so.4.2; do {program} $n whose; done"
+    assert place.engine(engine).output(edf, "bash", "-c", script) == 3 * "the node's\n"
+
+
 def test_a_library_that_the_node_lacks_ends_the_start_unless_it_is_optional(
     engine: Engine, place: Place
 ) -> None:

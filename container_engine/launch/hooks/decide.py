@@ -77,6 +77,11 @@ class Decider:
         if library is None:
             raise RefusedError(f"'{path}' of the node is no library for this machine")
         root = self._root(hook, path, library, place)
+        before = self.decisions.get(root.name)
+        if before and before.is_from_node and before.library is library:
+            # another name of the same file: patterns find its links, too
+            before.names = tuple(dict.fromkeys((*before.names, *root.names)))
+            return
         found = {root.name: root}
         if closure:
             self._close(root, found)

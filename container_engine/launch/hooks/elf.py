@@ -22,6 +22,7 @@ _GNU_HASH, _HASH = 0x6FFFFEF5, 4
 _VERDEF, _VERDEFNUM, _VERNEED, _VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
 _BASE = 1  # flag of the definition that stands for the file itself
 _MOST = 16 << 20  # no table that is read here is larger in any library
+_FARTHEST = 1 << 62
 _MOST_ENTRIES = 1 << 16
 _UNDEFINED, _WEAK = 0, 2
 
@@ -118,7 +119,7 @@ class _File:
         )
         table = head[start : start + size * count]
         if len(table) < size * count:
-            table = os.pread(self._fd, size * count, start)
+            table = self._read(start, size * count)
         dynamic = b""
         layout = self._struct("II6Q")
         for at in range(0, size * count, size):
@@ -134,8 +135,8 @@ class _File:
         return dynamic
 
     def _read(self, offset: int, size: int) -> bytes:
-        if size > _MOST or offset >= 1 << 63:
-            raise ValueError("a table that is too large")
+        if not (0 <= size <= _MOST and 0 <= offset < _FARTHEST):
+            raise ValueError("a table that is too large or too far")
         return os.pread(self._fd, size, offset)
 
     def _at(self, address: int, size: int) -> bytes:

@@ -67,13 +67,14 @@ class Host:
 
     def _read(self, path: str) -> elf.Library | None:
         self._roots.enter_node()
+        # a bind mount shows what a link leads to, and $ORIGIN is where that is
+        real = os.path.realpath(path)
+        if real != path:
+            return self.read(real)
         try:
-            # a bind mount shows what a link leads to, and $ORIGIN of one that is linked into a
-            # directory of links is where it really is
-            library = elf.read(os.path.realpath(path))
+            library = elf.read(path)
         except (OSError, elf.NotALibraryError):
             return None
-        library.path = os.path.realpath(path)
         return library if library.machine == self.machine else None
 
     def symbols(self, library: elf.Library) -> tuple[set[str], set[str]]:
