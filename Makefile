@@ -51,7 +51,7 @@ $(VENV)/.docs: pyproject.toml $(VENV)/.build
 	@touch $@
 
 install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-engine); DESTDIR for packages
-	@install -D -m 0644 docs/man/ce.1 $(ROOT)/share/man/man1/ce.1
+	@$(ROOT)/bin/python3 -IB docs/manual.py $(ROOT)/share/man
 	@set -e; for place in bash:bash-completion/completions/ce zsh:zsh/site-functions/_ce \
 			fish:fish/vendor_completions.d/ce.fish; do \
 		file=$(ROOT)/share/$${place#*:}; mkdir -p $$(dirname $$file); \

@@ -76,7 +76,7 @@ def type_of(key: dict[str, Any]) -> str:
     if "anyOf" in key:
         return " or ".join(type_of(kind) for kind in key["anyOf"] if kind.get("type") != "null")
     if "enum" in key:
-        return "one of " + ", ".join(f"`{value}`" for value in key["enum"])
+        return "one of " + ", ".join(f"`{value or 'empty'}`" for value in key["enum"])
     if "const" in key:
         return f"`{key['const']}`"
     kind = key.get("type", "table")

@@ -26,6 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "command", metavar="COMMAND", nargs="...", help="the command and its arguments, after --"
     )
+    parser.usage = "ce run [-h] [--pull WHEN] NAME -- COMMAND [ARGUMENT ...]"
     parser.set_defaults(failure=NOT_STARTED)
 
 

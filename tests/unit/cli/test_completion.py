@@ -8,11 +8,12 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from container_engine.cli.completion import commands
+from container_engine.cli.completion import SHELLS, commands
 from container_engine.cli.verbs import VERBS
 from tests.unit.cli.conftest import Installed
 
@@ -43,8 +44,13 @@ def home(installed: Installed) -> Installed:
 
 def script(home: Installed, shell: str) -> Path:
     path = home.home / f"completion.{shell}"
-    path.write_text(home.ce("completion", shell).stdout)
+    path.write_text(text(shell))
     return path
+
+
+@cache
+def text(shell: str) -> str:
+    return SHELLS[shell](commands())
 
 
 def environment(home: Installed) -> dict[str, str]:
@@ -151,6 +157,12 @@ def test_the_scripts_are_complete_and_nothing_in_them_is_wrong(
     checker = shutil.which("shellcheck")
     if checker:
         subprocess.run([checker, "-s", "bash", script(home, "bash")], check=True, timeout=60)
+
+
+def test_ce_completion_prints_what_the_shells_were_given(home: Installed) -> None:
+    for shell in SHELLS:
+        assert home.ce("completion", shell).stdout == text(shell)
+    assert home.ce("completion").stdout == text("bash")
 
 
 def test_every_option_of_every_verb_is_known() -> None:

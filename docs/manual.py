@@ -1,0 +1,193 @@
+"""`python docs/manual.py DIRECTORY`: a manual page for each command and each file format.
+
+What the parser and the models know comes from them; what is said in sentences of a command stands
+in its section of docs/man/ce.1, and of a format in its page, where a comment marks their place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from container_engine import __version__  # noqa: E402 - found from here only after that
+from container_engine.catalog.model import HookFile  # noqa: E402
+from container_engine.cli.verbs import VERBS  # noqa: E402
+from container_engine.edf.document import Document  # noqa: E402
+from container_engine.schemas import render  # noqa: E402
+from container_engine.site.model import SiteConfig  # noqa: E402
+from docs.reference import parsers, toml, type_of  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic import BaseModel
+
+MODELS: dict[str, type[BaseModel]] = {
+    "container-engine-config.5": SiteConfig,
+    "container-engine-edf.5": Document,
+    "container-engine-hook.5": HookFile,
+}
+_HERE = '.\\" KEYS\n'
+OVERVIEW = (ROOT / "docs/man/ce.1").read_text(encoding="utf-8")
+
+
+def pages() -> dict[str, str]:
+    """Text by file name."""
+    known = parsers()
+    found = {"ce.1": OVERVIEW}
+    found |= {f"ce-{verb}.1": command(verb, known[verb]) for verb in VERBS}
+    for page in sorted((ROOT / "docs/man").glob("container-engine-*.[58]")):
+        text = page.read_text(encoding="utf-8")
+        model = MODELS.get(page.name)
+        found[page.name] = text if model is None else text.replace(_HERE, keys(model))
+    return found
+
+
+def command(verb: str, parser: argparse.ArgumentParser) -> str:
+    usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
+    code = parser.get_default("failure")
+    return "".join(
+        [
+            _title(f"CE-{verb.upper()}", 1, "User Commands"),
+            f".SH NAME\nce\\-{verb} \\- {_text(VERBS[verb].help)}\n",
+            f".SH SYNOPSIS\n.nh\n{_synopsis(usage)}\n.hy\n",
+            f".SH DESCRIPTION\n{_description(verb, parser)}",
+            *_arguments(parser),
+            ".SH EXIT STATUS\n",
+            _EXIT.get(code, _EXIT[1]),
+            _see("ce", 1, "edf", "config"),
+        ]
+    )
+
+
+_EXIT = {
+    1: "0 on success; 1 for a problem, which is on stderr; 2 for a command line that was not"
+    " understood.\n",
+    2: "0 if both mean the same, 1 if not, 2 for a problem, which is on stderr.\n",
+    125: "That of the command. 125: no container, and the command has not run; 126: the command"
+    " cannot be\nexecuted; 127: there is no such command in the container.\n",
+}
+
+
+def _title(name: str, section: int, manual: str) -> str:
+    return f'.TH {name} {section} "" "Container Engine {__version__}" "{manual}"\n'
+
+
+def _see(first: str, section: int, *formats: str) -> str:
+    names = [f".BR {_text(first)} ({section})"]
+    names += [f".BR container\\-engine\\-{name} (5)" for name in formats]
+    return ".SH SEE ALSO\n" + ",\n".join(names) + "\n"
+
+
+def _synopsis(usage: str) -> str:
+    """Words of the program in bold, those of the user in italics."""
+    words = re.sub(r"(?<![\w-])(-{1,2}[a-z][a-z-]*|ce)(?![\w-])", r"\\fB\1\\fR", usage)
+    words = re.sub(r"(?<![\w\\])([A-Z][A-Z.]*[A-Z]|[A-Z]{2,})(?![\w-])", r"\\fI\1\\fR", words)
+    return words.replace("-", "\\-")
+
+
+def _description(verb: str, parser: argparse.ArgumentParser) -> str:
+    """The sentences of the verb's section in ce.1, before its options."""
+    found = re.search(
+        rf"^\.SS (?:ce )?{verb}\b.*\n((?:(?!\.S[SH]|\.TP).*\n)*)", OVERVIEW, re.MULTILINE
+    )
+    return found[1] if found and found[1] else f"{_text(parser.description or '')}\n"
+
+
+def _arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
+    actions = [a for a in parser._actions if a.help != argparse.SUPPRESS]  # noqa: SLF001
+    for title, chosen in (
+        ("ARGUMENTS", [a for a in actions if not a.option_strings]),
+        ("OPTIONS", [a for a in actions if a.option_strings]),
+    ):
+        if chosen:
+            yield f".SH {title}\n"
+            yield from map(_argument, chosen)
+
+
+def _argument(action: argparse.Action) -> str:
+    value = str(action.metavar or action.dest.upper())
+    names = ", ".join(f"\\fB{_text(name)}\\fR" for name in action.option_strings)
+    if not names or action.nargs != 0:
+        names += f"{' ' if names else ''}\\fI{_text(value)}\\fR"
+    text = _text((action.help or "").strip())
+    if action.choices and not all(str(choice) in text for choice in action.choices):
+        text += f" ({', '.join(map(str, action.choices))})"
+    return f".TP\n{names}\n{text}\n"
+
+
+# ---- formats ---------------------------------------------------------------------------------
+
+
+def keys(model: type[BaseModel]) -> str:
+    """A section with the keys of a file, and one for each kind of table in it."""
+    schema = json.loads(render(model))
+    return ".SH KEYS\n" + "".join(_keys(schema, "", schema["properties"]))
+
+
+def _keys(schema: dict[str, Any], above: str, properties: dict[str, Any]) -> Iterator[str]:
+    below: list[str] = []
+    for name, key in properties.items():
+        table, suffix = _table(key)
+        inner = schema["$defs"].get(table, {}).get("properties") if table else None
+        facts = f"{'array of ' if suffix == '[]' else ''}table" if inner else _facts(key)
+        examples = key.get("examples") or [None]
+        example = "" if examples[0] is None else f"{name} = {toml(examples[0])}"
+        yield _key(above + name, key["description"], facts, example)
+        if inner:
+            path = f"{above}{name}{suffix}"
+            below += [f".SS [{_text(path)}]\n", *_keys(schema, f"{path}.", inner)]
+    yield from below
+
+
+def _table(key: dict[str, Any]) -> tuple[str, str]:
+    """The kind of table that a key holds, and what stands behind the key's name in its name."""
+    places = [(key, ""), (key.get("items", {}), "[]"), (key.get("additionalProperties"), ".NAME")]
+    places += [(place, ".NAME") for place in key.get("patternProperties", {}).values()]
+    for place, suffix in places:
+        if isinstance(place, dict) and "$ref" in place:
+            return place["$ref"].rpartition("/")[2], suffix
+    return "", ""
+
+
+def _facts(key: dict[str, Any]) -> str:
+    facts = type_of(key).replace("`", "")
+    default = key.get("default")
+    return (
+        facts
+        if default is None
+        else f"{facts}; default: {toml(default) if default != '' else 'empty'}"
+    )
+
+
+def _key(name: str, about: str, facts: str, example: str) -> str:
+    sentence = f"{about[0].upper()}{about[1:].removesuffix('.')}."
+    text = f".TP\n\\fB{_text(name)}\\fR ({_text(facts)})\n{_text(sentence)}\n"
+    return f"{text}.br\n{_text(example)}\n" if example else text
+
+
+def _text(text: str) -> str:
+    """As roff takes it literally."""
+    safe = text.replace("\\", "\\e").replace("-", "\\-")
+    safe = safe.replace("…", "...").replace("'", "\\(aq")
+    return f"\\&{safe}" if safe.startswith(".") else safe
+
+
+def main(arguments: list[str]) -> int:
+    (directory,) = map(Path, arguments)
+    for name, text in pages().items():
+        path = directory / f"man{name[-1]}" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
