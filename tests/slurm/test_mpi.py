@@ -1,8 +1,14 @@
 """MPI from the image: `srun --mpi=pmix` and `--mpi=pmi2`, no annotation needed."""
 
+import platform
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
-from tests.slurm.cluster import Cluster
+from tests.slurm.cluster import Cluster, causes
+from tests.slurm.site import Site, site_on
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
@@ -113,3 +119,56 @@ def test_an_environment_file_has_the_last_word_on_ranks(cluster: Cluster) -> Non
         "-n2", f"--environment={edf}", "sh", "-c", VARIABLES, env={"WORLD_SIZE": "9"}
     )
     assert sorted(done.stdout.splitlines()) == ["x 0 2 n1 5", "x 1 2 n1 5"]
+
+
+# ---- the node's MPI in place of the image's ----------------------------------------------------
+
+ABI = '[annotations]\ncom.hooks.mpich_abi.enabled = "true"\n'
+
+
+@pytest.fixture(scope="module")
+def site(cluster: Cluster) -> Iterator[Site]:
+    with site_on(cluster) as made:
+        yield made
+
+
+def _unpack(cluster: Cluster, image: str, name: str, place: Path) -> Path:
+    """A library of an image, as one of the node's."""
+    inside = f"usr/lib/{platform.machine()}-linux-gnu/{name}"
+    unpack = ["unsquashfs", "-q", "-n", "-f", "-d", str(place), str(cluster.image(image)), inside]
+    subprocess.run([*unpack, f"{inside}.*"], check=True, capture_output=True)
+    return place / inside
+
+
+def test_the_nodes_mpich_takes_the_place_of_the_images(
+    cluster: Cluster, site: Site, tmp_path: Path
+) -> None:
+    library = _unpack(cluster, "mpich", "libmpich.so.12", tmp_path)
+    nodes = site.programs / "libmpich.so.12"
+    # the same MPI, made recognisable: bytes behind an ELF file mean nothing
+    nodes.write_bytes(library.read_bytes() + b"the node's")
+    settings = f'[settings]\nname = "libmpich.so.12"\nlibrary = "{nodes}"\n'
+    # what this one needs is in the image: it was taken from there
+    files = '{ files = ["{library}"], place = "replace", closure = false }'
+    edits = f"[edits.host]\nlibraries = [{files}]\n"
+    site.hook("mpich_abi", settings + edits, whole=False)
+    last = f"tail -c 10 /{library.relative_to(tmp_path)}; echo"
+    script = f'[ "$SLURM_PROCID" != 0 ] || {{ {last}; }}; exec mpi-probe ring'
+    srun = ("--mpi=pmi2", "-N1", "-n4", f"--environment={cluster.edf(ABI, image='mpich')}")
+    done = cluster.srun(*srun, "sh", "-c", script, env={"UCX_TLS": "posix,cma,self"})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"the node's\n{RING}"
+
+
+def test_an_image_with_an_mpi_of_another_interface_is_refused(cluster: Cluster, site: Site) -> None:
+    nodes = site.programs / "libmpi.so.12"
+    argv = ["gcc", "-shared", "-x", "c", "/dev/null", "-Wl,-soname,libmpi.so.12", "-o", str(nodes)]
+    subprocess.run(argv, check=True)
+    site.hook("mpich_abi", f'[settings]\nlibrary = "{nodes}"\n', whole=False)
+    done = cluster.srun("-N1", f"--environment={cluster.edf(ABI, image='openmpi')}", "true")
+    assert done.returncode == 125
+    assert causes(done) == [
+        "ce: error: n1: hook mpich_abi: made for libmpi 12, and the image has libmpi 40 (the image's"
+        " MPI has another binary interface; leave com.hooks.mpich_abi.enabled out and use the image's"
+        " own MPI)"
+    ]
