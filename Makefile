@@ -21,7 +21,7 @@ REQUIRED := $(ROOT)/.required-$(call digest,pyproject.toml)
 PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICENSE)
 
 .PHONY: help deps packages demo check docs format lint types unit c-tests test-integration test-slurm \
-	bench compat deb check-packages faults fuzz soak install sandbox-engine clean distclean
+	bench bench-images compat deb check-packages faults fuzz soak install sandbox-engine clean distclean
 
 help: ## show this text
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | column -t -s @
@@ -122,6 +122,9 @@ test-slurm: $(VENV)/.dev sandbox-engine ## tests on a real cluster of two nodes
 bench: $(VENV)/.dev sandbox-engine ## measure against other ways to start a container
 	@sandbox/packages charliecloud
 	@sandbox/up -n 2 && PYTHONPATH=sandbox $(VENV)/bin/python -m tests.bench
+
+bench-images: $(VENV)/.dev ## measure the import of a 500 MB image (debootstrap makes it once)
+	@PYTHONPATH=sandbox $(VENV)/bin/python -m tests.bench.images
 
 compat: ## build and test with another pair of Slurm and Podman, in a Debian 13 of its own
 	@tests/compat/run

@@ -25,6 +25,8 @@ _OWNER = ["-all-root", "-root-mode", "0755"]
 # of a directory: a file that cannot be read is an error instead of an empty file, and what has not
 # changed gives the same image again
 _OF_DIRECTORY = ["-exit-on-error", "-mkfs-time", "0", "-no-exports", "-no-xattrs"]
+# what the benchmark compares an import with
+OF_TREE = ("-noappend", *_SETTINGS, *_OWNER, "-no-xattrs")
 # The archive has only root's files. tar2sqfs takes a quarter less time of the processors than
 # mksquashfs and a sixth of the memory, and gives the same image for the same archive.
 _TAR2SQFS = ["tar2sqfs", "--quiet", "--no-skip", "--compressor", "zstd", "--comp-extra"]
