@@ -161,6 +161,7 @@ def test_the_sites_settings_travel_with_the_plan() -> None:
         hooks_dirs=("/h",),
         trace_dir="/traces",
         root_remap=True,
+        batch_script="inside",
     )
     assert plan(edf(), site=site).settings.model_dump() == {
         "start_timeout_s": 7,
@@ -171,6 +172,7 @@ def test_the_sites_settings_travel_with_the_plan() -> None:
         "user_cdi_dir": "",
         "allowed_devices": ("*",),
         "root_remap": True,
+        "batch_script": "inside",
     }
 
 
