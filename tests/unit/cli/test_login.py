@@ -1,0 +1,85 @@
+"""`ce login` and `ce logout` hand over to skopeo, of which a fake records how it was called."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).parents[3]
+_SKOPEO = """#!/bin/sh
+echo "$@" >> {log}
+case "$1" in
+    login) cat > {given};;
+    logout) test -s "$3" || {{ echo "Error: not logged in" >&2; exit 125; }};;
+esac
+"""
+
+
+class Person:
+    def __init__(self, home: Path) -> None:
+        self.home, self.log, self.given = home, home / "log", home / "given"
+        fake = home / "bin/skopeo"
+        fake.parent.mkdir()
+        fake.write_text(_SKOPEO.format(log=self.log, given=self.given))
+        fake.chmod(0o755)
+        self.env = {"HOME": str(home), "PATH": f"{fake.parent}:/usr/bin:/bin"}
+
+    def ce(self, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "container_engine", *words],
+            env=self.env,
+            cwd=SOURCES,
+            input=given,
+            capture_output=True,
+            text=True,
+        )
+
+    def called(self) -> list[str]:
+        return self.log.read_text().splitlines()
+
+
+@pytest.fixture
+def person(tmp_path: Path) -> Person:
+    return Person(tmp_path)
+
+
+def test_a_login_goes_to_skopeo_with_its_input_and_into_the_home(person: Person) -> None:
+    words = ("login", "-u", "ann", "--password-stdin", "registry.example:5000")
+    done = person.ce(*words, given="canary-4711\n")
+    assert done.returncode == 0, done.stderr
+    place = person.home / ".config/containers/auth.json"
+    assert person.called() == [
+        f"login --authfile {place} --username ann --password-stdin registry.example:5000"
+    ]
+    assert person.given.read_text() == "canary-4711\n"
+    assert done.stderr == f"ce: the login is kept in {place}, for this host and the nodes\n"
+    assert place.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_login_goes_where_the_user_says(person: Person) -> None:
+    person.env["REGISTRY_AUTH_FILE"] = f"{person.home}/mine.json"
+    person.ce("login", "r.example")
+    assert person.called() == [f"login --authfile {person.home}/mine.json r.example"]
+
+
+def test_a_logout_forgets_every_login_and_says_if_there_was_none(person: Person) -> None:
+    person.env["XDG_RUNTIME_DIR"] = f"{person.home}/run"
+    for place in (".config/containers/auth.json", "run/containers/auth.json"):
+        path = person.home / place
+        path.parent.mkdir(parents=True)
+        path.write_text("{}")
+    assert person.ce("logout", "r.example").stdout == "logged out from r.example\n"
+    assert len(person.called()) == 2
+    for path in person.home.rglob("auth.json"):
+        path.write_text("")
+    done = person.ce("logout", "r.example")
+    assert done.returncode == 1
+    assert done.stderr == "ce: error: 'r.example': you are not logged in there\n"
+
+
+def test_without_skopeo_and_podman_the_remedy_is_named(person: Person) -> None:
+    person.env["PATH"] = str(person.home)
+    done = person.ce("login", "r.example")
+    assert done.returncode == 1
+    assert "neither skopeo nor podman is installed here" in done.stderr

@@ -1,0 +1,132 @@
+"""What `ce images`, `rmi`, `gc`, `store` and `inspect` say of a user's store."""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from container_engine.cli.main import main
+from container_engine.images import installing
+from tests.unit import squashfs
+
+
+class Owner:
+    """Somebody with a store, who runs `ce` in this process."""
+
+    def __init__(self, root: Path, printed: pytest.CaptureFixture[str]) -> None:
+        self.root, self.store, self._printed = root, root / "store", printed
+
+    def ce(self, *words: str, code: int = 0) -> str:
+        ended = main(words)
+        said = self._printed.readouterr()
+        assert ended == code, said
+        return said.out if code == 0 or said.out else said.err
+
+    def add(self, *names: str, used: float = 0) -> Path:
+        """An image with these names, last used so many seconds ago."""
+        content = {"bin/a": names[0] * 1000, "bin/b": "b", "etc/c": "cc"}
+        file = squashfs.make(self.root / f"{len(os.listdir(self.root))}.sqsh", content)
+        for name in names:
+            path = Path(self.ce("import", "-q", str(file), name).strip())
+        when = time.time() - used
+        os.utime(path, (when, when))
+        installing.note_use(str(path), installing.Use(when, when))
+        return path
+
+
+@pytest.fixture
+def owner(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    need_tool: Callable[[str], str],
+) -> Owner:
+    need_tool("mksquashfs")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("EDF_IMAGESTORE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
+    return Owner(tmp_path, capsys)
+
+
+def test_images_are_listed_with_all_their_names_the_last_used_first(owner: Owner) -> None:
+    old, new = owner.add("old:1", used=99_999), owner.add("new:1", "nvcr.io/x/new:2")
+    head, titles, *rows = owner.ce("images").splitlines()
+    assert head == f"{owner.store}: 2 images, 8.0 KiB"
+    assert titles.split() == ["NAME", "DIGEST", "ARCH", "SIZE", "CREATED", "USED"]
+    assert [row.split()[0] for row in rows] == ["new:1", "=", "old:1"]
+    assert rows[1] == "  = nvcr.io/x/new:2"
+    assert owner.ce("images", "--quiet").split() == [str(new), str(old)]
+    listed = json.loads(owner.ce("images", "--json"))
+    assert [item["path"] for item in listed] == [str(new), str(old)]
+    assert listed[0].keys() >= {"names", "digest", "arch", "size", "created", "used", "store"}
+
+
+def test_what_is_empty_says_so(owner: Owner) -> None:
+    assert owner.ce("images") == f"{owner.store}: no images (ce pull IMAGE gets one)\n"
+    assert owner.ce("images", "-q") == ""
+    assert json.loads(owner.ce("images", "--json")) == []
+    assert owner.ce("gc") == "nothing to remove\n"
+    assert f"'{owner.store}': there is no store yet" in owner.ce("store", "check", code=1)
+
+
+def test_a_name_goes_and_the_image_with_its_last_name(owner: Owner) -> None:
+    path = owner.add("one:1", "two:1")
+    assert owner.ce("rmi", "one:1") == ""
+    assert path.exists()
+    assert owner.ce("rmi", "two:1") == f"removed {path} (4.0 KiB)\n"
+    assert os.listdir(owner.store / "images") == []
+    owner.add("three:1")
+    assert "ce: hint: there is docker.io/library/three:1\n" in owner.ce("rmi", "three", code=1)
+    digest = json.loads(owner.ce("images", "--json"))[0]["digest"]
+    owner.ce("rmi", digest.removeprefix("sha256:")[:12])
+    assert owner.ce("images", "-q") == ""
+
+
+def test_room_is_made_by_use_age_and_size_and_only_when_asked(owner: Owner) -> None:
+    day = 86_400
+    for number, days in enumerate((1, 5, 9)):
+        owner.add(f"i:{number}", used=days * day)
+    assert owner.ce("gc") == "nothing to remove\n"
+    said = owner.ce("gc", "-n", "--unused", "7")
+    assert said == (
+        "docker.io/library/i:2 amd64 (4.0 KiB): not used for 9 days\n4.0 KiB would be freed\n"
+    ).replace("amd64", json.loads(owner.ce("images", "--json"))[0]["arch"])
+    assert len(owner.ce("images", "-q").split()) == 3
+    assert "imported 5 days ago" in owner.ce("gc", "-n", "--age", "4")
+    assert owner.ce("gc", "-q", "--size", "8K") == ""
+    assert len(owner.ce("images", "-q").split()) == 2
+    assert "not a size" in owner.ce("gc", "--size", "much", code=1)
+    assert owner.ce("gc", "--touch").endswith("2 images look new\n")
+    assert "not used for 5 days" in owner.ce("gc", "-n", "--unused", "4")
+
+
+def test_a_check_finds_and_a_repair_removes_what_is_damaged(owner: Owner) -> None:
+    owner.add("good:1")
+    assert owner.ce("store", "check") == f"{owner.store}: nothing is wrong, 4.0 KiB read\n"
+    bad = owner.add("bad:1")
+    bad.write_bytes(bad.read_bytes()[:200])
+    said = owner.ce("store", "check", "-q", code=1)
+    assert said.startswith(f"{bad}: cut short, it has 200 bytes of ")
+    repaired = owner.ce("store", "repair").splitlines()
+    assert repaired[0] == f"removed: {said.rstrip()}"
+    assert "docker.io/library/bad:1 leads to no image" in repaired[1]
+    assert owner.ce("store", "check", "-q") == ""
+    assert len(owner.ce("images", "-q").split()) == 1
+
+
+def test_an_image_is_shown_with_what_takes_the_room_in_it(owner: Owner) -> None:
+    path = owner.add("shown:1")
+    text = owner.ce("inspect", "shown:1")
+    assert f"file          {path}\n" in text
+    assert "env           PATH=/usr/local/sbin" in text
+    assert "\n1 layer, " in text
+    assert text.index("2 files  /bin") < text.index("1 files  /etc")
+    (owner.root / "e.toml").write_text('image = "shown:1"\n')
+    shown = json.loads(owner.ce("inspect", "--json", "--depth", "0", "./e.toml"))
+    assert shown["tree"] == {"/": {"size": 7003, "files": 3}}
+    assert shown["path"] == str(path)
+    (owner.root / "base.toml").write_text("writable = true\n")
+    assert "names no image" in owner.ce("inspect", "./base.toml", code=1)
