@@ -51,6 +51,10 @@ class RegistryImage(NamedTuple):
         return ""
 
     @property
+    def is_ours(self) -> bool:
+        return False
+
+    @property
     def canonical(self) -> str:
         """The same for every way to write it: docker.io/library/ubuntu:24.04."""
         version = f"@{self.digest}" if self.digest else f":{self.tag}"
@@ -90,6 +94,11 @@ class LocalImage(NamedTuple):
     @property
     def origin(self) -> str:
         return self.made_of or self._place
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether we have just made it."""
+        return self.made_of != ""
 
     @property
     def _place(self) -> str:
