@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from container_engine.launch.hooks.onnode import HooksOnNode
+    from container_engine.launch.specification import Operation
 
 PLAN_VERSION = 1
 _MAX_NOTICES = 4 * 1024
@@ -82,8 +83,8 @@ def start(
     edf = env.edf_settings(plan, node)
     container = container_of(plan, node)
     hooks = _hooks(plan, node, edf, libexec)
-    settings = edf if hooks is None else hooks.join(container, paths)
-    ears = _ears(plan, container, hooks)
+    settings = edf if hooks is None else hooks.join(container)
+    told, hear, describe = _oci_hooks(plan, container, hooks, paths)
     given = env.for_container(plan, settings)
     check_image(plan["image"]["path"])
     steps = operations(
@@ -93,12 +94,12 @@ def start(
         given,
         person_of(settings),
         plan["settings"]["tmpfs_size"],
-        () if hooks is None else hooks.operations(paths),
+        (*(() if hooks is None else hooks.operations(paths)), *told),
     )
     timeout_s = plan["settings"]["start_timeout_s"]
     marks.mark("namespaces")
     control = start_guard(libexec, watch, encode(steps))
-    marks.guard, fds = await_report(control, timeout_s, *ears)
+    marks.guard, fds = await_report(control, timeout_s, hear, describe)
     user_ns, mount_ns, found, guard = fds
     marks.mark("environment")
     marks.names = {"image": list(plan["image"]["env"]), "edf": list(edf)}
@@ -127,20 +128,23 @@ def start(
     return Session((user_ns, mount_ns, records, guard), workdir, go_on, warnings)
 
 
-def _ears(
-    plan: Mapping[str, Any], container: Container, hooks: HooksOnNode | None
-) -> tuple[Callable[[str], None] | None, Callable[[str], str]]:
-    """Who hears hooks' notes, and who makes a line of the guard's report of a failure.
+def _oci_hooks(
+    plan: Mapping[str, Any], container: Container, hooks: HooksOnNode | None, paths: Paths
+) -> tuple[Sequence[Operation], Callable[[str], None] | None, Callable[[str], str]]:
+    """What puts OCI hooks where Podman finds them.
 
-    OCI hooks are looked at before they run.
+    With it who hears what hooks note, and who makes a line of the guard's report of a failure.
     """
     hear = None if hooks is None else hooks.hear
-    if not container.hooks_dirs:
-        return hear, explain
+    others = () if hooks is None else hooks.oci_hooks
+    directories = plan["settings"]["hooks_dirs"]
+    if not directories and not others:
+        return (), hear, explain
     from container_engine.launch.ocihooks import OciHooks
 
-    others = () if hooks is None else hooks.oci_hooks
-    return hear, OciHooks(plan["settings"]["hooks_dirs"], others).explain
+    found = OciHooks(directories, others)
+    container.hooks_dirs = found.directory(paths)
+    return found.operations(paths), hear, found.explain
 
 
 def _hooks(
@@ -196,7 +200,7 @@ def container_of(plan: Mapping[str, Any], node: Mapping[str, str]) -> Container:
         mounts=resolve_mounts(plan, node),
         devices=resolve_devices(plan, node),
         annotations=plan["annotations"],
-        hooks_dirs=plan["settings"]["hooks_dirs"],
+        hooks_dirs=(),
     )
 
 

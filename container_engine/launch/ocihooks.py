@@ -1,7 +1,8 @@
 """OCI hooks (oci-hooks(5)) of the site on this node: whether they may run, and which one failed.
 
-Podman decides by `when` which of them apply, and runs them with crun at their stages; what is said
-here of a failure names hook, stage, exit code and last lines of stderr, which crun alone does not.
+Podman decides by `when` which of them apply, and runs them with crun at their stages, but from
+copies that are wrapped. crun fails when a hook ends before it has read the state ("writing to pipe:
+Broken pipe", crun 1.8), and says neither which hook failed nor what it had printed.
 """
 
 from __future__ import annotations
@@ -11,28 +12,54 @@ import stat
 
 from container_engine.launch import failure
 from container_engine.launch.failure import LaunchError
-from container_engine.launch.text import parse_json
+from container_engine.launch.text import parse_json, to_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
+    from container_engine.launch.podman import Paths
+    from container_engine.launch.specification import Operation
+
+_DIRECTORY = "hooks.d"
 _LAST_LINES = 3
-_CRUN = "error executing hook `"
-_PODMAN = "executing ["
 _PRECREATE = "setting up OCI Hooks"
+# what a wrapper prints of a failure: the mark, the number of the hook, its exit code
+_MARK = "container engine: failed: "
+# Reads the whole state before the hook runs. The status of a pipeline is that of its last command.
+_WRAPPER = (
+    'state=$(/bin/cat); number=$1; shift; printf %s "$state" 2>/dev/null | "$@"; code=$?; '
+    f'[ $code = 0 ] || echo "{_MARK}$number $code" >&2; exit $code'
+)
+_KEYS = ("path", "args", "env", "timeout")
+_ALWAYS = {"always": True}
+# Podman itself runs the first, and the second is a program of the image, which may have no shell.
+_UNWRAPPED = frozenset(["precreate", "startContainer"])
 
 
 class Hook:
-    """One program; `name` is the file or the hook that asks for it."""
+    """One program at one stage; `name` is the file or the hook that asks for it."""
 
-    __slots__ = ("name", "path", "stages")
+    __slots__ = ("content", "name", "path", "stage")
 
-    def __init__(self, name: str, path: str, stages: Sequence[str]) -> None:
+    def __init__(self, name: str, content: Mapping[str, Any], stage: str) -> None:
         self.name = name
-        self.path = path
-        self.stages = stages
+        self.content = content
+        self.path: str = content["hook"]["path"]
+        self.stage = stage
+
+    def __str__(self) -> str:
+        return f"OCI hook '{self.path}' ({self.name}, {self.stage})"
+
+    def definition(self, number: int) -> dict[str, Any]:
+        """For Podman. The name by which a hook calls itself, args[0], is its path."""
+        hook = dict(self.content["hook"])
+        if self.stage not in _UNWRAPPED:
+            words = ["sh", "-c", _WRAPPER, "sh", str(number), self.path]
+            hook |= {"path": "/bin/sh", "args": [*words, *hook.get("args", [])[1:]]}
+        when = self.content.get("when", {})
+        return {"version": "1.0.0", "hook": hook, "when": when, "stages": [self.stage]}
 
 
 class OciHooks:
@@ -43,55 +70,55 @@ class OciHooks:
     """
 
     def __init__(self, directories: Sequence[str], others: Sequence[Mapping[str, Any]]) -> None:
-        self._hooks = [hook for directory in directories for hook in _read(directory)]
+        files: dict[str, list[Hook]] = {}
+        for directory in directories:
+            # a file of a later directory takes the place of one with its name
+            files.update(_read(directory))
+        self.hooks = [hook for name in sorted(files) for hook in files[name]]
         for other in others:
-            self._hooks.append(Hook("a hook or CDI device", other["path"], [other["hookName"]]))
-        for hook in self._hooks:
-            if "startContainer" not in hook.stages:
+            content = {"hook": {k: other[k] for k in _KEYS if other.get(k)}, "when": _ALWAYS}
+            self.hooks.append(Hook("of a hook or CDI device", content, other["hookName"]))
+        for hook in self.hooks:
+            if hook.stage != "startContainer":
                 _check_program(hook)
+
+    def directory(self, paths: Paths) -> list[str]:
+        """Where Podman finds the hooks in the session; nowhere without any."""
+        return [paths.at(_DIRECTORY)] if self.hooks else []
+
+    def operations(self, paths: Paths) -> list[Operation]:
+        """What puts the hooks there, in the order in which they run."""
+        steps: list[Operation] = [("dir", [place]) for place in self.directory(paths)]
+        for number, hook in enumerate(self.hooks):
+            place = f"{paths.at(_DIRECTORY)}/{number:04}.json"
+            steps.append(("file", [place, to_json(hook.definition(number))]))
+        return steps
 
     def explain(self, report: str) -> str:
         """One line from the guard's report, as failure.explain, with more about hooks."""
         told, _mark, said = report.partition("\f")
         lines = [line.strip() for line in said.split("\n") if line.strip()]
+        failed = [line for line in lines if line.startswith(_MARK)]
+        lines = [line for line in lines if not line.startswith(_MARK)]
         words = f": {'; '.join(lines[-_LAST_LINES:])}" if lines else ""
         stage, _newline, rest = told.partition("\n")
-        if stage == "podman" and _CRUN in rest:
-            path, _quote, after = rest.rpartition(_CRUN)[2].partition("`")
-            code = after.partition("exit code: ")[2].partition(")")[0]
-            how = f"exit code {code}" if code else "no exit code"
-            return f"{self._named(path)} failed with {how}{words}"
+        if stage == "podman" and failed:
+            number, _space, code = failed[-1].removeprefix(_MARK).partition(" ")
+            return f"{self.hooks[int(number)]} failed with exit code {code}{words}"
         if stage == "podman" and _PRECREATE in rest:
-            return f"{self._precreate(rest)}{words}"
-        if stage == "container":
-            inside = [hook for hook in self._hooks if "startContainer" in hook.stages]
-            if inside:
-                names = " or ".join(_title(hook, ["startContainer"]) for hook in inside)
-                return f"{names} failed, or the container's first process did{words}"
+            return (
+                f"{self._any('precreate')} failed: {rest.partition(f'{_PRECREATE}: ')[2].strip()}"
+            )
+        if stage == "container" and self._any("startContainer"):
+            names = self._any("startContainer")
+            return f"{names} failed, or the container's first process did{words}"
         return failure.explain(told)
 
-    def _named(self, path: str) -> str:
-        """The hook as people know it; the stage is that of crun's if there is only one."""
-        for hook in self._hooks:
-            if hook.path == path:
-                early = ("createRuntime", "createContainer", "startContainer", "prestart")
-                possible = [stage for stage in hook.stages if stage in early]
-                return _title(hook, possible or hook.stages)
-        return f"OCI hook '{path}'"
-
-    def _precreate(self, rest: str) -> str:
-        line = next(line for line in rest.split("\n") if _PRECREATE in line)
-        reason = line.partition(f"{_PRECREATE}: ")[2]
-        hooks = [hook for hook in self._hooks if "precreate" in hook.stages]
-        names = " or ".join(_title(hook, ["precreate"]) for hook in hooks) or "an OCI hook"
-        return f"{names} failed: {reason}"
+    def _any(self, stage: str) -> str:
+        return " or ".join(str(hook) for hook in self.hooks if hook.stage == stage)
 
 
-def _title(hook: Hook, stages: Sequence[str]) -> str:
-    return f"OCI hook '{hook.path}' ({hook.name}, {' or '.join(stages)})"
-
-
-def _read(directory: str) -> Iterator[Hook]:
+def _read(directory: str) -> Iterator[tuple[str, list[Hook]]]:
     """What stands in the files of a directory; one that does not exist has none."""
     try:
         names = sorted(os.listdir(directory))
@@ -107,33 +134,33 @@ def _read(directory: str) -> Iterator[Hook]:
         _check_owner(file)
         try:
             with open(file, "rb") as stream:
-                yield _hook(name, parse_json(stream.read().decode()))
+                yield name, _hooks(name, parse_json(stream.read().decode()))
         except OSError as error:
             raise LaunchError(f"OCI hook file '{file}': {error.strerror}") from None
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise LaunchError(f"OCI hook file '{file}': not as in oci-hooks(5): {error}") from None
 
 
-def _hook(name: str, content: Any) -> Hook:  # noqa: ANN401  # that is what such a file is
-    """Of version 1.0.0, or of the one before, in which the hook is only a path."""
-    program = content["hook"]
-    path = program if isinstance(program, str) else program["path"]
-    stages = content.get("stages") or content["stage"]
-    if not isinstance(path, str) or not all(isinstance(stage, str) for stage in stages):
-        raise ValueError("hook.path and stages are strings")
-    return Hook(name, path, list(stages))
+def _hooks(name: str, content: Mapping[str, Any]) -> list[Hook]:
+    version = content["version"]
+    if version != "1.0.0":
+        raise ValueError(f"version '{version}' is not 1.0.0")
+    if not isinstance(content["hook"]["path"], str):
+        raise TypeError("hook.path is not a string")
+    if not all(isinstance(word, str) for word in content["hook"].get("args", ())):
+        raise TypeError("hook.args are not strings")
+    return [Hook(name, content, stage) for stage in content["stages"]]
 
 
 def _check_program(hook: Hook) -> None:
-    title = _title(hook, hook.stages)
     if not hook.path.startswith("/"):
-        raise LaunchError(f"{title}: not an absolute path")
+        raise LaunchError(f"{hook}: not an absolute path")
     try:
         mode = os.stat(hook.path).st_mode
     except OSError as error:
-        raise LaunchError(f"{title}: {error.strerror}") from None
+        raise LaunchError(f"{hook}: {error.strerror}") from None
     if not (stat.S_ISREG(mode) and os.access(hook.path, os.X_OK)):
-        raise LaunchError(f"{title}: is not a program that you can run")
+        raise LaunchError(f"{hook}: is not a program that you can run")
     _check_owner(hook.path)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from container_engine.launch import cdi
 from container_engine.launch.environment import apply, is_slurms
 from container_engine.launch.failure import LaunchError
-from container_engine.launch.hooks.oci import definition
 from container_engine.launch.hooks.prepare import prepare
 from container_engine.launch.text import parse_json, to_json
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from container_engine.launch.podman import Bind, Container, Paths
     from container_engine.launch.specification import Operation
 
-_OCI_DIRECTORY = "hooks.d"
 # what slurmstepd and the plugin take out of a task's environment
 _FOR_SLURMSTEPD = ("SLURM_RLIMIT_", "SLURM_CE_")
 
@@ -54,18 +52,16 @@ class HooksOnNode:
 
     @property
     def oci_hooks(self) -> Sequence[Mapping[str, Any]]:
-        """As in CDI's containerEdits; Podman finds them in a directory of the session."""
+        """As in CDI's containerEdits, for launch.ocihooks."""
         return self._edits.oci_hooks
 
-    def join(self, container: Container, paths: Paths) -> dict[str, str | None]:
-        """Adds devices, mounts and OCI hooks. Returns the variables of EDF and hooks.
+    def join(self, container: Container) -> dict[str, str | None]:
+        """Adds devices and mounts. Returns the variables of EDF and hooks.
 
         Where an EDF and a hook mount on the same place, the EDF counts.
         """
         edits = self._edits
         container.devices = [*container.devices, *_new(edits.devices, container.devices)]
-        if edits.oci_hooks:
-            container.hooks_dirs = [*container.hooks_dirs, paths.at(_OCI_DIRECTORY)]
         self._join_mounts(container)
         return self._settings
 
@@ -95,12 +91,6 @@ class HooksOnNode:
         if edits.tree:
             steps.append(("file", [paths.at("hooks.json"), to_json(self._request(paths))]))
             steps.append(("more", [f"{edits.libexec}/inject", paths.at("hooks.json")]))
-        if edits.oci_hooks:
-            directory = paths.at(_OCI_DIRECTORY)
-            steps.append(("dir", [directory]))
-            for number, hook in enumerate(edits.oci_hooks):
-                # Podman takes them in the order of their names
-                steps.append(("file", [f"{directory}/{number:04}.json", to_json(definition(hook))]))
         return steps
 
     def _request(self, paths: Paths) -> dict[str, Any]:

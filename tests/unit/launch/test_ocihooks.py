@@ -2,12 +2,15 @@
 
 import json
 import os
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from container_engine.launch.failure import LaunchError
 from container_engine.launch.ocihooks import OciHooks
+from container_engine.launch.podman import Paths
 
 
 class Site:
@@ -39,31 +42,23 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-def report(site: Site, said: str = "", stage: str = "podman") -> str:
-    log = f"Error: OCI runtime error: crun: error executing hook `{site.program}` (exit code: 3)\n"
-    return f"{stage}\n0\npodman failed\n{log}" + (f"\f{said}" if said else "")
+def report(said: str = "", number: int = 0, code: int = 3) -> str:
+    log = "Error: OCI runtime error: crun: error executing hook `/bin/sh` (exit code: 3)\n"
+    return f"podman\n0\npodman failed\n{log}\f{said}container engine: failed: {number} {code}\n"
 
 
 def test_a_failure_has_name_stage_exit_code_and_last_lines(site: Site) -> None:
     site.write("createRuntime")
-    assert site.hooks().explain(report(site, "one\ntwo\nthree\nfour\n\n")) == (
+    assert site.hooks().explain(report("one\ntwo\nthree\nfour\n\n")) == (
         f"OCI hook '{site.program}' (50-licence.json, createRuntime) failed with exit code 3:"
         " two; three; four"
     )
 
 
-def test_a_hook_that_says_nothing_has_no_last_lines(site: Site) -> None:
-    site.write("createRuntime", "poststop")
-    assert site.hooks().explain(report(site)) == (
-        f"OCI hook '{site.program}' (50-licence.json, createRuntime) failed with exit code 3"
-    )
-
-
-def test_crun_may_wrap_its_words_in_json(site: Site) -> None:
-    site.write("createContainer")
-    wrapped = f'Error: crun: {{"msg":"error executing hook `{site.program}` (exit code: 7)"}}'
-    assert "createContainer) failed with exit code 7: x" in site.hooks().explain(
-        f"podman\n0\nw\n{wrapped}\fx"
+def test_a_hook_of_several_stages_is_told_by_the_one_that_failed(site: Site) -> None:
+    site.write("prestart", "createContainer")
+    assert site.hooks().explain(report(number=1, code=7)) == (
+        f"OCI hook '{site.program}' (50-licence.json, createContainer) failed with exit code 7"
     )
 
 
@@ -82,6 +77,64 @@ def test_other_failures_are_told_as_ever(site: Site) -> None:
     assert site.hooks().explain("overlay\n2\ncannot mount\n\fwords") == (
         "cannot mount: No such file or directory"
     )
+
+
+def definitions(hooks: OciHooks) -> list[dict[str, Any]]:
+    steps = hooks.operations(Paths("/s", "/init"))
+    return [json.loads(arguments[1]) for name, arguments in steps if name == "file"]
+
+
+def test_a_hook_gets_the_state_and_its_arguments_whatever_is_in_them(
+    site: Site, tmp_path: Path
+) -> None:
+    """The wrapper, as crun runs it."""
+    site.program.write_text(f'#!/bin/sh\ncat > {tmp_path}/state\nfor a; do echo "<$a>"; done\n')
+    file = site.write("createRuntime")
+    content = json.loads(file.read_text())
+    content["hook"] |= {"args": ["name", "a b", "$HOME;'\"", ""]}
+    file.write_text(json.dumps(content))
+    (definition,) = definitions(site.hooks())
+    hook, state = definition["hook"], '{"id": "%s \\n $x"}' * 5000
+    done = subprocess.run(
+        hook["args"], executable=hook["path"], input=state, capture_output=True, text=True, env={}
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "<a b>\n<$HOME;'\">\n<>\n"
+    assert (tmp_path / "state").read_text() == state
+
+
+def test_a_hook_that_reads_no_state_does_not_break_the_pipe(site: Site) -> None:
+    site.program.write_text("#!/bin/sh\necho last words >&2\nexit 4\n")
+    site.write("createRuntime")
+    (definition,) = definitions(site.hooks())
+    hook = definition["hook"]
+    done = subprocess.run(
+        hook["args"], executable=hook["path"], input="x" * 200000, capture_output=True, text=True
+    )
+    assert done.returncode == 4
+    assert done.stderr == "last words\ncontainer engine: failed: 0 4\n"
+
+
+def test_conditions_timeout_and_environment_stay_and_later_directories_count(
+    site: Site, tmp_path: Path
+) -> None:
+    later = tmp_path / "later"
+    later.mkdir()
+    file = site.write("createRuntime")
+    content = json.loads(file.read_text())
+    content["hook"] |= {"timeout": 3, "env": ["A=b"]}
+    content["when"] = {"annotations": {"a": "b"}}
+    (later / file.name).write_text(json.dumps(content))
+    (definition,) = definitions(OciHooks([str(site.directory), str(later)], []))
+    assert definition["when"] == content["when"]
+    assert (definition["hook"]["timeout"], definition["hook"]["env"]) == (3, ["A=b"])
+
+
+@pytest.mark.parametrize("stage", ["precreate", "startContainer"])
+def test_what_crun_does_not_run_on_the_node_stays_as_it_is(site: Site, stage: str) -> None:
+    site.write(stage)
+    (definition,) = definitions(site.hooks())
+    assert definition["hook"] == {"path": str(site.program)}
 
 
 @pytest.mark.parametrize("stage", ["prestart", "createRuntime", "createContainer", "poststop"])
@@ -110,7 +163,9 @@ def test_what_somebody_else_owns_is_refused(site: Site, what: str) -> None:
     assert site.refusal() == f"OCI hooks: '{path}' is owned by user 65534, not by root"
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"hook": {"path": 1}, "stages": []}', "\0"])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "{}", '{"version": "0.1.0"}', '{"hook": {"path": 1}, "stages": []}', "\0"]
+)
 def test_a_file_that_is_none_is_named(site: Site, text: str) -> None:
     file = site.directory / "a.json"
     file.write_text(text)
@@ -119,5 +174,5 @@ def test_a_file_that_is_none_is_named(site: Site, text: str) -> None:
 
 def test_other_files_and_absent_directories_have_no_hooks(site: Site) -> None:
     (site.directory / "README").write_text("x")
-    site.hooks()
-    OciHooks(["/nonexistent"], [])
+    assert site.hooks().operations(Paths("/s", "/init")) == []
+    assert OciHooks(["/nonexistent"], []).directory(Paths("/s", "/init")) == []
