@@ -6,6 +6,8 @@
  *
  * `ce-init --await PATH` ends when PATH exists: how the launcher, outside, learns that a service inside
  * is ready.
+ * `ce-init --say TEXT PROGRAM ARG…` becomes PROGRAM with a line of TEXT on its standard input: how a daemon
+ * that takes commands there is told to end, in an image that has no shell.
  * `ce-init N` writes its environment to descriptor N, each entry followed by NUL, and ends: how the
  * start-up steps of an environment file hand on what they changed, in an image that has no env(1).
  */
@@ -46,6 +48,21 @@ static int await(const char *path)
 	return 0;
 }
 
+static int say(const char *text, char **command)
+{
+	int ends[2];
+	size_t length = strlen(text);
+
+	/* a short line fits into a pipe that nobody reads yet */
+	if (pipe(ends) < 0 || write(ends[1], text, length) != (ssize_t)length ||
+	    write(ends[1], "\n", 1) != 1 || dup2(ends[0], 0) < 0)
+		return 1;
+	close(ends[0]);
+	close(ends[1]);
+	execv(command[0], command);
+	return 127;
+}
+
 int main(int argc, char **argv)
 {
 	sigset_t child;
@@ -53,6 +70,8 @@ int main(int argc, char **argv)
 
 	if (argc == 3 && strcmp(argv[1], "--await") == 0)
 		return await(argv[2]);
+	if (argc >= 4 && strcmp(argv[1], "--say") == 0)
+		return say(argv[2], argv + 3);
 	if (argc == 2)
 		return write_environment(atoi(argv[1]));
 	/* Process 1 of a PID namespace ignores every signal it has no handler for, so only SIGCHLD

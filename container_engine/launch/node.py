@@ -118,10 +118,10 @@ def start(
     per_task = {} if hooks is None else hooks.per_task
     records = memory_file("ce-env", env.encode_records(changes, per_task))
 
-    end = () if hooks is None else hooks.finish(changes)
+    end = None if hooks is None else hooks.finish(changes)
 
     def go_on() -> None:
-        control.sendmsg([b"K"], rights(end))
+        control.sendmsg([b"K"], rights([] if end is None else [end.fileno()]))
         control.close()
 
     warnings = () if hooks is None else hooks.warnings

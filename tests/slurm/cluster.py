@@ -135,7 +135,8 @@ class Cluster:
         return str(self.write(first + text, f"{name or uuid.uuid4().hex}.toml"))
 
     def cancel_all(self, user: str) -> None:
-        subprocess.run(self.argv(["scancel", "-u", user]), env=self.environment(), check=False)
+        argv = self.argv(["scancel", "-u", user], user)
+        subprocess.run(argv, env=self.environment(), check=False)
 
     def environment(self) -> dict[str, str]:
         return {"PATH": "/usr/bin:/bin", "CE_SANDBOX_DIR": str(self.dir), "LANG": "C.UTF-8"}

@@ -153,18 +153,18 @@ class HooksOnNode:
         self._place = place
         self._end = services.start(self._edits.services, place)
 
-    def finish(self, environment: Mapping[str, str | None]) -> Sequence[int]:
+    def finish(self, environment: Mapping[str, str | None]) -> socket | None:
         """The environment is that of the tasks now. Returns what the guard gets with the word to go
         on: a socket that it closes at the end, where services must be stopped in good order.
         """
         if self._place is None:
-            return ()
+            return None
         from container_engine.launch.hooks import services
 
         self._place.environment = self._of_tasks(environment)
         services.publish(self._edits.services, self._place)
         self._place.close()
-        return () if self._end is None else (self._end.fileno(),)
+        return self._end
 
     def _of_tasks(self, changes: Mapping[str, str | None]) -> dict[str, str]:
         """The environment of tasks, without what each of them has for itself."""
