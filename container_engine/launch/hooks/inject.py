@@ -139,7 +139,7 @@ class _Work:
         for directory in hook["search"]:
             for path in self._image.entries(f"{directory}/{_LIBRARY_FILE}"):
                 self._search.setdefault(os.path.basename(path), path)
-        for target, _source in self._binds if hook["refresh"] else ():
+        for target in self._request["mounted"] if hook["refresh"] else ():
             name = os.path.basename(target)
             if matches(name, _LIBRARY_FILE) and not is_c_library(name):
                 self._search.setdefault(name, target)

@@ -105,6 +105,7 @@ class HooksOnNode:
             "library_path": search or "",
             "path": self._settings.get("PATH") or self._plan["image"]["env"].get("PATH", ""),
             "binds": self._binds,
+            "mounted": [bind.target for bind in self._edits.binds],
             "explain": self._explain,
             "hooks": self._edits.tree,
         }
