@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _SQUASHFS_MAGIC = b"hsqs"
 _SUPERBLOCK_SIZE = 96
 _RESERVED = frozenset(["/", "/proc", "/sys", "/dev"])
+# where hooks put what the image has no place for
+_OURS = "/.container-engine/"
 
 
 def check_image(path: str) -> None:
@@ -47,7 +49,7 @@ def resolve_mounts(plan: Mapping[str, Any], environment: Mapping[str, str]) -> l
     problems += [
         f"{origin['from']}: mount destination '{mount.target}': cannot be replaced"
         for mount, origin in zip(mounts, plan["mounts"], strict=True)
-        if mount.target in _RESERVED
+        if mount.target in _RESERVED or f"{mount.target}/".startswith(_OURS)
     ]
     _refuse(problems)
     return mounts

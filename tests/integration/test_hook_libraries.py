@@ -329,6 +329,42 @@ def test_mounted_libraries_and_directories_are_found_by_the_loader(
     assert place.engine(engine).output(edf, "bash", "-c", script) == "mounted\nsearched\n"
 
 
+def test_what_the_environment_file_mounts_counts_as_the_containers(
+    engine: Engine, place: Place
+) -> None:
+    """Also links in it that lead to something else in the container than on the node."""
+    node = place.node / "mounted"
+    needed = build(node / "other/libdep.so.1", "libdep.so.1", symbol="dep")
+    top = build(
+        node / "lib/libtop.so.1",
+        "libtop.so.1",
+        needs=[needed],
+        wants=["dep"],
+        flags=["-Wl,-rpath,$ORIGIN/../other"],
+    )
+    place.hook(
+        f'[edits.x]\nlibraries = [{{ files = ["{top}"] }}]\n'
+        '[checks.x]\nkind = "loadable"\nsubject = "libtop.so.1"'
+    )
+    users = place.node / "users"
+    users.mkdir()
+    program = probe(place.dir)
+    mounted = (
+        f'mounts = ["{program}:{program}", "{users}:/opt/users"]\n'
+        + edf_text("fabric").partition("\n")[2]
+    )
+    edf = engine.edf(mounted + '\n[env]\nLD_LIBRARY_PATH = "/opt/users"', image(place, "none"))
+    build(users / "libdep.so.1", "libdep.so.1", symbol="dep", says="the user's")
+    # as good as the node's: nothing is brought but what the hook names
+    script = f"{program} libtop.so.1 && ls {OWN}"
+    assert "libtop.so.1\n" in place.engine(engine).output(edf, "bash", "-c", script)
+    assert "libdep" not in place.engine(engine).output(edf, "ls", OWN)
+    # on the node this link has an end, in the container it has none
+    (users / "libdep.so.1").unlink()
+    (users / "libdep.so.1").symlink_to(needed)
+    assert "libdep" in place.engine(engine).output(edf, "bash", "-c", script)
+
+
 def test_all_names_under_which_a_pattern_finds_a_library_work(engine: Engine, place: Place) -> None:
     directory = place.node / "links"
     build(directory / "libl.so.4.2", "libl.so.4", symbol="whose", says="the node's")

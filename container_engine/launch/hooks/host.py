@@ -35,10 +35,13 @@ def default_directories(machine: int) -> list[str]:
     ]
 
 
-def own_paths(library: elf.Library) -> list[str]:
-    """The directories that a library names for what it needs, its own place filled in."""
+def own_paths(library: elf.Library, origin: str = "") -> list[str]:
+    """The directories that a library names for what it needs.
+
+    `origin` is its own, where that is another in the container.
+    """
     text = library.runpath or library.rpath
-    origin = os.path.dirname(library.path)
+    origin = origin or os.path.dirname(library.path)
     places = []
     for directory in text.split(":") if text else ():
         for word in ("$ORIGIN", "${ORIGIN}"):

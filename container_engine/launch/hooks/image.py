@@ -10,6 +10,7 @@ import os
 from container_engine.launch.hooks import elf
 from container_engine.launch.hooks.host import TRIPLES, content
 from container_engine.launch.hooks.loadercache import Cache
+from container_engine.launch.hooks.mounts import Mounts
 from container_engine.launch.hooks.names import Version, c_version
 from container_engine.launch.hooks.pattern import expand
 
@@ -38,8 +39,7 @@ class Image:
         self.machine = host.machine
         self._host = host
         self._roots = roots
-        # the innermost mount counts
-        self._binds = sorted(binds, key=lambda bind: len(bind[0]), reverse=True)
+        self.mounts = Mounts(binds, roots)
         self._known: dict[str, elf.Library | None] = {}
         self._odd: list[str] | None = None
         roots.enter_image()
@@ -88,17 +88,10 @@ class Image:
     def default_directories(self) -> Sequence[str]:
         return self._defaults
 
-    def on_node(self, path: str) -> str | None:
-        """Where a path of the container is on the node; None if it is the image's own."""
-        for target, source in self._binds:
-            if path == target or path.startswith(target.rstrip("/") + "/"):
-                return source + path[len(target.rstrip("/")) :]
-        return None
-
     def read(self, path: str) -> elf.Library | None:
         if path not in self._known:
-            source = self.on_node(path)
-            self._known[path] = self._host.read(source) if source else self._read(path)
+            on_node, where = self.mounts.locate(path)
+            self._known[path] = self._host.read(where) if on_node else self._read(where)
         return self._known[path]
 
     def _read(self, path: str) -> elf.Library | None:
@@ -118,12 +111,12 @@ class Image:
     def entries(self, pattern: str) -> list[str]:
         """The files of the container that match."""
         directory, _slash, name = pattern.rpartition("/")
-        source = self.on_node(directory)
-        if source is None:
+        on_node, where = self.mounts.directory(directory)
+        if on_node:
+            self._roots.enter_node()
+        else:
             self._roots.enter_image()
-            return expand(pattern)
-        self._roots.enter_node()
-        return [f"{directory}/{os.path.basename(path)}" for path in expand(f"{source}/{name}")]
+        return [f"{directory}/{os.path.basename(path)}" for path in expand(f"{where}/{name}")]
 
     def exists(self, path: str) -> bool:
         return bool(self.entries(path))
@@ -161,7 +154,7 @@ class Image:
 
     def _distinct(self, paths: Sequence[str]) -> list[str]:
         """The different files of the image; what is mounted over it cannot be replaced in it."""
-        own = [path for path in paths if self.on_node(path) is None]
+        own = [path for path in paths if not self.mounts.locate(path)[0]]
         self._roots.enter_image()
         by_file: dict[str, str] = {}
         for path in own:

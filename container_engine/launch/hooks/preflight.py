@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from container_engine.launch.hooks.decide import OWN_DIRECTORY
 from container_engine.launch.hooks.host import own_paths
 from container_engine.launch.hooks.names import c_version, dotted, is_c_library, numbers
 
@@ -55,7 +56,7 @@ class Container:
 
     def find(self, name: str, wanted_by: Library | None = None) -> Library | None:
         """What the loader takes for this name or path."""
-        first = own_paths(wanted_by) if wanted_by else ()
+        first = own_paths(wanted_by, self._origin(wanted_by)) if wanted_by else ()
         found = self.image.first(name, first)
         # what the library names itself comes before all else; musl looks at our places last
         if found and ("/" in name or os.path.dirname(found) in first or self._ours_last):
@@ -65,6 +66,12 @@ class Container:
         if name in self._search:
             return self.image.read(self._search[name])
         return self._at(found) if found else None
+
+    def _origin(self, library: Library) -> str:
+        """The directory of a library in the container."""
+        if library in self._injected.values():
+            return OWN_DIRECTORY
+        return os.path.dirname(self.image.mounts.in_container(library.path))
 
     def _at(self, path: str) -> Library | None:
         return self._replaced.get(path) or self.image.read(path)
