@@ -43,12 +43,15 @@ int ce_config_read(struct ce_config *config, int argc, char **argv, struct ce_er
 		config->plan = NULL;
 	if (asprintf(&config->node, "%s" LIBEXEC "node", prefix) < 0)
 		config->node = NULL;
-	return config->plan != NULL && config->node != NULL ? 0 : ce_fail(err, "out of memory");
+	if (asprintf(&config->join, "%s" LIBEXEC "ce-join", prefix) < 0)
+		config->join = NULL;
+	return config->plan != NULL && config->node != NULL && config->join != NULL ? 0 : ce_fail(err, "out of memory");
 }
 
 void ce_config_clear(struct ce_config *config)
 {
 	free(config->plan);
 	free(config->node);
-	*config = (struct ce_config){ NULL, NULL, 0 };
+	free(config->join);
+	*config = (struct ce_config){ NULL, NULL, NULL, 0 };
 }

@@ -7,6 +7,7 @@
 struct ce_config {
 	char *plan;	     /* PREFIX/libexec/container-engine/plan, heap */
 	char *node;	     /* PREFIX/libexec/container-engine/node, heap */
+	char *join;	     /* PREFIX/libexec/container-engine/ce-join, heap */
 	int start_timeout_s; /* what a task waits for its container at most, in seconds */
 };
 

@@ -3,18 +3,22 @@
  * terminal, signals and exit code are the command's own.
  *
  * ce-exec USER_NS MOUNT_NS ENVIRONMENT WORKDIR COMMAND [ARG…]     (three open descriptors)
+ * ce-join [ARG…]          the same for a task of Slurm's that has run its prologs (later.h)
  * Runs as the user. Exit codes: 125 ours, 126 and 127 as in the shell.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "io.h"
 #include "join.h"
+#include "later.h"
 
 static int set_variable(void *context, const char *name, const char *value)
 {
@@ -55,8 +59,73 @@ static int become(struct ce_container *container, char **command, struct ce_erro
 			    strerror(errno));
 }
 
+/* The container that the plugin has left in the environment, which then is the task's own again. */
+static char *take_container(struct ce_container *container, struct ce_error *err)
+{
+	const char *text = getenv(CE_JOIN_CONTAINER), *command = getenv(CE_JOIN_COMMAND);
+	int skipped = 0;
+
+	if (text == NULL || command == NULL ||
+	    sscanf(text, "%d %d %d %n", &container->user_ns, &container->mount_ns,
+		   &container->environment, &skipped) != 3 ||
+	    skipped == 0) {
+		ce_fail(err, "ce-join is started by slurmstepd");
+		return NULL;
+	}
+	container->workdir = strdup(text + skipped);
+	char *copy = strdup(command);
+	if (container->workdir == NULL || copy == NULL)
+		ce_fail(err, "out of memory");
+	unsetenv(CE_JOIN_CONTAINER);
+	unsetenv(CE_JOIN_COMMAND);
+	return copy;
+}
+
+/* Slurm hands a command its full path as argv[0]; so does this. */
+static int become_task(char **argv, struct ce_error *err)
+{
+	const struct ce_variables variables = { set_variable, get_variable, NULL };
+	struct ce_container container = CE_CONTAINER_INIT;
+	CE_AUTO_FREE char *program = NULL;
+	CE_AUTO_FREE char *command = take_container(&container, err);
+
+	if (err->message != NULL || ce_join(&container, err) < 0 ||
+	    ce_apply_environment(container.environment, &variables, err) < 0 ||
+	    ce_find_command(getenv("PATH"), command, &program, err) < 0)
+		return -1;
+	ce_container_close(&container);
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+		return ce_fail(err, "cannot tie the task to slurmstepd: %s", strerror(errno));
+	argv[0] = program;
+	execv(program, argv);
+	return ce_fail_code(err, CE_EXIT_NOT_EXECUTABLE, "%s: cannot be executed in the container: %s",
+			    program, strerror(errno));
+}
+
+static int is_join(const char *name)
+{
+	const char *slash = strrchr(name, '/');
+
+	return strcmp(slash != NULL ? slash + 1 : name, "ce-join") == 0;
+}
+
+/* As the plugin does: one line for the node, from its first task. */
+static int run_task(char **argv)
+{
+	struct ce_error err = CE_ERROR_INIT;
+	const char *node = getenv("SLURMD_NODENAME"), *task = getenv("SLURM_LOCALID");
+
+	become_task(argv, &err);
+	if (task == NULL || strcmp(task, "0") == 0)
+		fprintf(stderr, "ce: error: %s: %s\n", node != NULL ? node : "this node",
+			ce_error_text(&err));
+	return err.exit_code;
+}
+
 int main(int argc, char **argv)
 {
+	if (argc > 0 && is_join(argv[0]))
+		return run_task(argv);
 	struct ce_error err = CE_ERROR_INIT;
 	struct ce_container container = CE_CONTAINER_INIT;
 

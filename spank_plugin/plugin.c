@@ -9,7 +9,9 @@
  *                                                                the step's environment
  * user_init             slurmstepd            root, euid user    fork a child that becomes the user for
  *                                                                good and executes the launcher
- * task_init             the task              user               wait for the container, join it
+ * task_init             the task              user               wait for the container, join it; with
+ *                                                                a task prolog put ce-join before the
+ *                                                                command, which then joins
  * task_post_fork        slurmstepd            root               note the task's pid (a pidfd)
  * exit                  slurmstepd            root               end the session: kill the launcher by
  *                                                                its pidfd; what remains ends a child
@@ -34,6 +36,7 @@
 
 #include "config.h"
 #include "io.h"
+#include "later.h"
 #include "launcher.h"
 #include "moments.h"
 #include "options.h"
@@ -52,7 +55,7 @@ static struct ce_launcher launcher = CE_LAUNCHER_INIT;
  * then ends with exit code 0. The tasks fail instead. */
 static struct ce_error start_error = CE_ERROR_INIT;
 static int session_wanted;
-static int is_multi_prog;
+static int is_multi_prog, has_prolog;
 
 int slurm_spank_init(spank_t spank, int argc, char **argv);
 int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv);
@@ -99,7 +102,7 @@ static int plan_and_carry(spank_context_t context, struct ce_error *err)
 	 * itself inside needs its plan. */
 	if (!is_srun && (is_salloc || strstr(plan, CE_PLAN_INSIDE) == NULL))
 		return 0;
-	ce_carry_multi_prog();
+	ce_carry_options();
 	return ce_carry_put(plan, begun, err);
 }
 
@@ -150,6 +153,7 @@ static void forget_carried(spank_t spank, size_t size)
 	}
 	spank_unsetenv(spank, CE_CARRY_COUNT);
 	spank_unsetenv(spank, CE_CARRY_MULTI);
+	spank_unsetenv(spank, CE_CARRY_PROLOG);
 }
 
 /* Slurm sets this for each task, which is later; the launcher needs it for ${SLURMD_NODENAME}. */
@@ -212,6 +216,7 @@ static int start_session(spank_t spank, struct ce_error *err)
 	if (plan == NULL)
 		return ce_fail(err, "the plan of the environment did not arrive on this node");
 	is_multi_prog = ce_variable(environment, CE_CARRY_MULTI) != NULL;
+	has_prolog = ce_later_is_wanted(ce_variable(environment, CE_CARRY_PROLOG) != NULL);
 	forget_carried(spank, strlen(plan));
 	if (plan[0] == '\0') {
 		session_wanted = 0; /* image = "": on purpose no container */
@@ -347,18 +352,33 @@ static void end_if_it_died(spank_t spank, const struct ce_error *err)
 	_exit(CE_EXIT_ENGINE);
 }
 
+/* Joins, or has the task join once it has run its prologs. With --multi-prog the commands are out of
+ * reach and prologs run in the container. */
+static int enter(spank_t spank, struct ce_container *container, struct ce_error *err)
+{
+	const struct ce_variables variables = { set_task_variable, task_variable, spank };
+	int argc = 0;
+	char **argv = NULL;
+
+	if (has_prolog && !is_multi_prog &&
+	    spank_get_item(spank, S_JOB_ARGV, &argc, &argv) == ESPANK_SUCCESS && argc > 0 &&
+	    !is_directory(argv[0]))
+		return ce_later_arrange(container, argv, config.join, &variables, err);
+	if (ce_join(container, err) < 0 ||
+	    ce_apply_environment(container->environment, &variables, err) < 0)
+		return -1;
+	return check_command(spank, err);
+}
+
 static int join(spank_t spank, struct ce_error *err)
 {
 	struct ce_container container = CE_CONTAINER_INIT;
-	const struct ce_variables variables = { set_task_variable, task_variable, spank };
 	int rc = -1;
 
 	if (start_error.message != NULL)
 		return ce_fail_code(err, start_error.exit_code, "%s", start_error.message);
-	if (ce_session_wait(&launcher, config.start_timeout_s, &container, err) == 0 &&
-	    ce_join(&container, err) == 0 &&
-	    ce_apply_environment(container.environment, &variables, err) == 0)
-		rc = check_command(spank, err);
+	if (ce_session_wait(&launcher, config.start_timeout_s, &container, err) == 0)
+		rc = enter(spank, &container, err);
 	if (rc == 0)
 		ce_moments_join(launcher.moments);
 	if (container.notices != NULL && container.notices[0] != '\0')

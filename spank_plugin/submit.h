@@ -17,6 +17,8 @@
 /* Present when srun was given --multi-prog: then the step's argv names a file that srun has read, not
  * the command of the tasks. SPANK has no item that says so. */
 #define CE_CARRY_MULTI "SLURM_CE_MULTI_PROG"
+/* set when the user has a task prolog */
+#define CE_CARRY_PROLOG "SLURM_CE_TASK_PROLOG"
 /* When planning began and ended, for the trace: two numbers of nanoseconds since 1970. */
 #define CE_CARRY_TIMES "SLURM_CE_PLANNED"
 /* What a plan says where the site wants batch scripts to run in the container, too. In a string of a
@@ -35,9 +37,9 @@ int ce_submit_plan(const struct ce_config *config, const char *caller, const cha
 /* Puts the plan into this process's environment, and that planning began at `begun` (moments.h). */
 int ce_carry_put(const char *plan, int64_t begun, struct ce_error *err);
 
-/* Notes --multi-prog, from this process's own command line. A command whose arguments look the same is
- * mistaken for it; all that costs is our word for a command that is not found. */
-void ce_carry_multi_prog(void);
+/* Notes --multi-prog and --task-prolog, from this process's own command line. A command whose arguments
+ * look the same is mistaken for them; all that costs is our word for a command that is not found. */
+void ce_carry_options(void);
 
 /* Takes the plan out of a step's environment: a heap string, NULL when there is none or it is not
  * whole. Does not change `environment`. */

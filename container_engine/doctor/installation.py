@@ -15,7 +15,7 @@ from container_engine.process import output
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_LIBEXEC = ("plan", "node", "ce-guard", "ce-init", "ce-exec", "ce-sweep", "epilog")
+_LIBEXEC = ("plan", "node", "ce-guard", "ce-init", "ce-exec", "ce-join", "ce-sweep", "epilog")
 _PLUGIN = "lib/slurm/container_engine.so"
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _TIMEOUT_S = 20

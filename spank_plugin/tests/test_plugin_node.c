@@ -13,12 +13,16 @@
 #include <unistd.h>
 
 #include "../io.h"
+#include "../later.h"
 #include "../submit.h"
 #include "fake_spank.h"
 #include "harness.h"
 #include "installation.h"
 
 enum { USER = 54321, GROUP = 54322 };
+
+/* a variable that comes with the plan */
+static const char *carried;
 
 /* slurmstepd up to user_init, for a step whose srun carried this plan (NULL: none arrived). */
 static void begin_step(const char *plan)
@@ -29,6 +33,8 @@ static void begin_step(const char *plan)
 	fake_job.gid = geteuid() == 0 ? GROUP : getegid();
 	fake_setenv("SLURMD_NODENAME", "nid7");
 	fake_setenv("REMOVED", "x");
+	if (carried != NULL)
+		fake_setenv(carried, "1");
 	if (plan != NULL) {
 		fake_setenv(CE_CARRY_COUNT, plan[0] != '\0' ? "1" : "0");
 		if (plan[0] != '\0')
@@ -256,6 +262,52 @@ TEST("every task joins the container: namespaces, environment, directory, tied t
 	for (int i = 0; i < 3; i++)
 		runs_joined(joined_task);
 	end_step();
+}
+
+/* ---- task prologs ------------------------------------------------------------------------------ */
+
+/* Slurm's own configuration, as slurmstepd has it. */
+slurm_conf_t slurm_conf;
+
+static void prolog_stage(void)
+{
+	char command[] = "/bin/true", argument[] = "x", *command_line[] = { command, argument, NULL };
+
+	fake_job.argc = 2;
+	fake_job.argv = command_line;
+	CHECK_INT(slurm_spank_task_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	dprintf(STDERR_FILENO, "%s %s for %s in '%s'\n", strrchr(command_line[0], '/'), command_line[1],
+		fake_getenv(CE_JOIN_COMMAND), strchr(fake_getenv(CE_JOIN_CONTAINER), '/'));
+	free(command_line[0]);
+}
+
+static void joins_later(void)
+{
+	char *printed;
+
+	CHECK_INT(test_in_child(prolog_stage, &printed), 0);
+	CHECK_CONTAINS(printed, "/ce-join x for /bin/true in '/");
+	free(printed);
+	end_step();
+}
+
+TEST("a task of a user with a task prolog joins after it, by a program before the command")
+{
+	carried = CE_CARRY_PROLOG;
+	begin_step("ready");
+	carried = NULL;
+	CHECK(fake_getenv(CE_CARRY_PROLOG) == NULL);
+	joins_later();
+}
+
+TEST("where the site has a TaskProlog, tasks join after it")
+{
+	char path[] = "/etc/slurm/task_prolog";
+
+	slurm_conf.task_prolog = path;
+	begin_step("ready");
+	slurm_conf.task_prolog = NULL;
+	joins_later();
 }
 
 TEST("a command that is not in the container is 127, one that cannot be executed 126")

@@ -3,12 +3,13 @@
 import os
 import pwd
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.slurm import procfs
-from tests.slurm.cluster import ALICE, BOB, Cluster
+from tests.slurm.cluster import ALICE, BOB, Cluster, causes
 from tests.slurm.job import started
 
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -159,6 +160,50 @@ def test_path_is_the_images(cluster: Cluster, demo: str) -> None:
     here = f"{cluster.prefix}/bin"
     assert here in _show(cluster, None, "echo $PATH")[0]
     assert here not in _show(cluster, demo, "echo $PATH")[0]
+
+
+@pytest.mark.parametrize("how", ["--task-prolog", "SLURM_TASK_PROLOG"])
+def test_a_task_prolog_runs_on_the_host_and_its_exports_reach_the_task(
+    cluster: Cluster, how: str
+) -> None:
+    edf = cluster.edf('[env]\nBOTH = "edf"\n')
+    prolog = cluster.write(
+        "#!/bin/sh\n. /etc/os-release\necho export WHERE=$ID\necho export BOTH=prolog\n", mode=0o755
+    )
+    script = '. /etc/os-release; echo "$WHERE $BOTH $ID"; env | grep -c ^CE_JOIN'
+    options = [f"--task-prolog={prolog}"] if how.startswith("--") else []
+    env = {} if options else {how: str(prolog)}
+    done = cluster.srun(*options, "-n2", f"--environment={edf}", "sh", "-c", script, env=env)
+    host = cluster.srun("sh", "-c", ". /etc/os-release; echo $ID").stdout.strip()
+    assert sorted(done.stdout.splitlines()) == ["0", "0", *[f"{host} edf ce-demo"] * 2], done.stderr
+
+
+def test_behind_a_task_prolog_a_missing_command_is_named_once(cluster: Cluster, demo: str) -> None:
+    prolog = cluster.write("#!/bin/sh\n", mode=0o755)
+    done = cluster.srun(f"--task-prolog={prolog}", "-n4", f"--environment={demo}", "no-such")
+    assert done.returncode == 127
+    assert causes(done) == ["ce: error: n1: no-such: command not found in the container"]
+
+
+def test_a_site_with_a_task_prolog_has_it_run_on_the_host(cluster: Cluster, demo: str) -> None:
+    prolog = cluster.write("#!/bin/sh\n. /etc/os-release\necho export WHERE=$ID\n", mode=0o755)
+    conf = cluster.dir / "etc" / "slurm.conf"
+    before = conf.read_text()
+    script = '. /etc/os-release; echo "$WHERE $ID"'
+    host = cluster.srun("sh", "-c", ". /etc/os-release; echo $ID").stdout.strip()
+    try:
+        conf.write_text(f"{before}TaskProlog={prolog}\n")
+        _reconfigure(conf)
+        done = cluster.srun(f"--environment={demo}", "sh", "-c", script)
+    finally:
+        conf.write_text(before)
+        _reconfigure(conf)
+    assert (done.stdout, done.stderr) == (f"{host} ce-demo\n", "")
+
+
+def _reconfigure(conf: Path) -> None:
+    environment = {**os.environ, "SLURM_CONF": str(conf)}
+    subprocess.run(["scontrol", "reconfigure"], env=environment, check=True)
 
 
 @pytest.mark.parametrize("mask", ["000", "027", "077"])
