@@ -142,7 +142,7 @@ faults: $(VENV)/.dev sandbox-engine ## random faults while steps start (FAULTS_R
 	@$(PYTEST) -s -m soak tests/slurm/test_faults.py
 
 soak: $(VENV)/.dev sandbox-engine ## many starts in a row, looking for what is left behind
-	@$(PYTEST) -m soak tests/slurm
+	@$(PYTEST) -m soak tests/slurm tests/integration
 
 clean: ## remove what was built (not the virtual environment)
 	@rm -rf build *.egg-info .mypy_cache .ruff_cache .hypothesis

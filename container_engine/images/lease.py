@@ -68,7 +68,7 @@ class Holder(BaseModel):
             return True
         except OSError:
             return False
-        return start_of(self.pid) not in {"", self.start}
+        return start_of(self.pid) not in {"", self.start} or _has_ended(self.pid)
 
 
 def this_process(user: str) -> Holder:
@@ -97,6 +97,15 @@ def start_of(pid: int) -> str:
             return file.read().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
         return ""
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether only its parent has not heard of it yet."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] in {"Z", "X"}
+    except (OSError, IndexError):
+        return False
 
 
 def read(path: str) -> Holder | None:
@@ -141,6 +150,7 @@ class Lease:
             if os.stat(self._draft).st_nlink != 2:
                 return not isinstance(error, FileExistsError) and self._take_without_links()
         self._forget_draft()
+        self._forget_dead_drafts()
         self._thread.start()
         return True
 
@@ -160,6 +170,19 @@ class Lease:
     def _forget_draft(self) -> None:
         with contextlib.suppress(OSError):
             os.unlink(self._draft)
+
+    def _forget_dead_drafts(self) -> None:
+        """Those of processes that were killed while they waited."""
+        directory, name = os.path.split(self.path)
+        with contextlib.suppress(OSError):
+            for other in os.listdir(directory):
+                if not other.startswith(f"{name}."):
+                    continue
+                path = os.path.join(directory, other)
+                found = read(path)
+                if found is not None and found.is_dead(self.holder.machine):
+                    with contextlib.suppress(OSError):
+                        os.unlink(path)
 
     def discard(self) -> None:
         """Ends the lease, whether or not the lock was taken. Nobody else's is touched."""

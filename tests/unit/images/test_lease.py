@@ -131,6 +131,28 @@ def test_a_dead_process_of_this_host_is_replaced_at_once(lock: Path) -> None:
         assert time.monotonic() - began < 10
 
 
+def test_a_dead_process_that_its_parent_forgot_is_replaced_at_once(lock: Path) -> None:
+    with holder(lock) as child:
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        began = time.monotonic()
+        take(lock, pace=Pace(3, 3600))
+        assert time.monotonic() - began < 10
+
+
+def test_what_a_killed_waiter_left_is_removed_by_the_next_holder(lock: Path) -> None:
+    with holder(lock) as child, process(HOLDER, str(lock)) as waiter:
+        while [path.stat().st_size > 0 for path in lock.parent.iterdir()] != [True, True]:
+            assert waiter.poll() is None
+        waiter.kill()
+        waiter.wait()
+        child.kill()
+        child.wait()
+        assert len(list(lock.parent.iterdir())) == 2
+        take(lock)
+    assert list(lock.parent.iterdir()) == []
+
+
 def test_a_number_that_another_process_has_now_does_not_count(lock: Path) -> None:
     foreign(lock, machine=this_machine(), start="1", pid=1)
     take(lock, pace=Pace(3, 3600))

@@ -1,0 +1,145 @@
+"""Many want one image that is not there yet: one imports it, and the death of one delays nobody."""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.faulty import BLOBS, Fault, Front, front
+from tests.integration.registry import SOURCES, Registry, listing, start
+from tests.unit.images.oci import Member
+
+LONG = pytest.mark.soak
+
+
+@pytest.fixture
+def wanted(registry: Registry, tmp_path: Path) -> str:
+    content = [Member(f"f{n}", os.urandom(20_000)) for n in range(500)]
+    return registry.push(tmp_path / "i", "contention:1", content)
+
+
+@pytest.fixture
+def slow(registry: Registry) -> Iterator[Front]:
+    """A registry whose answers with layers do not end."""
+    with front(registry.address) as server:
+        known = Path(registry.env["HOME"]) / ".config/containers/registries.conf.d"
+        known.mkdir(exist_ok=True)
+        text = f'[[registry]]\nlocation = "{server.address}"\ninsecure = true\n'
+        (known / "slow.conf").write_text(text)
+        server.faults.append(Fault(BLOBS, after=1_000_000, stalls=True))
+        yield server
+        (known / "slow.conf").unlink()
+
+
+def on_another_host(registry: Registry, store: Path, *words: str) -> subprocess.Popen[str]:
+    """`ce` as somebody else's kernel would have it: nobody's processes are in sight."""
+    apart = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    return subprocess.Popen(
+        [*apart, sys.executable, "-m", "container_engine", *words],
+        env={**registry.env, "EDF_IMAGESTORE": str(store)},
+        cwd=SOURCES,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("number", [5, pytest.param(16, marks=LONG)])
+def test_of_many_hosts_one_imports(
+    registry: Registry, tmp_path: Path, wanted: str, number: int
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can have many process namespaces")
+    (tmp_path / "e.toml").write_text(f'image = "{wanted}"')
+    words = ("plan", "--json", f"{tmp_path}/e.toml")
+    hosts = [on_another_host(registry, tmp_path / "store", *words) for _n in range(number)]
+    ended = [host.communicate(timeout=120) for host in hosts]
+    said = "".join(stderr for _stdout, stderr in ended)
+    assert said.count(": imported, ") == 1, said
+    assert re.search(r"being imported by \S+ on \S+ \(process \d+\)", said)
+    paths = {json.loads(stdout)["image"]["path"] for stdout, _stderr in ended}
+    assert len(paths) == 1
+    assert len(listing(paths.pop())) == 500
+    assert os.listdir(tmp_path / "store/work") == os.listdir(tmp_path / "store/locks") == []
+
+
+def test_who_waits_says_for_whom_and_how_far_and_can_be_ended(
+    registry: Registry, tmp_path: Path, wanted: str, slow: Front
+) -> None:
+    name = wanted.replace(registry.address, slow.address)
+    store = tmp_path / "store"
+    first = start(registry, store, "pull", name)
+    try:
+        while not list(store.glob("work/*/arriving-*")):
+            assert first.poll() is None
+        waiter = start(registry, store, "pull", name)
+        assert waiter.stderr is not None
+        line = waiter.stderr.readline()
+        assert re.fullmatch(
+            rf"ce: {name}: being imported by \S+ on \S+ \(process {first.pid}\)(, .* %)?\n", line
+        )
+        waiter.send_signal(signal.SIGTERM)
+        waiter.communicate(timeout=10)
+        assert waiter.returncode == -signal.SIGTERM
+        assert first.poll() is None
+        assert len(list((store / "locks").iterdir())) == 1
+    finally:
+        first.kill()
+        first.communicate()
+
+
+def holder(store: Path) -> int:
+    """The process that has the lock; 0 for none."""
+    for path in store.glob("locks/*-???64"):
+        try:
+            return int(json.loads(path.read_text()).get("pid", 0))
+        except (OSError, ValueError):
+            continue
+    return 0
+
+
+def working_below(store: Path) -> list[str]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(store) in words:
+            found.append(words)
+    return found
+
+
+@pytest.mark.parametrize("times", [3, pytest.param(20, marks=LONG)])
+def test_when_the_importer_is_killed_at_any_moment_another_finishes(
+    registry: Registry, tmp_path: Path, wanted: str, times: int
+) -> None:
+    seed = int(os.environ.get("SEED") or time.time())
+    print(f"SEED={seed}")
+    moments = random.Random(seed)
+    for number in range(times):
+        store = tmp_path / f"store{number}"
+        importers = [start(registry, store, "pull", wanted) for _n in range(3)]
+        while not holder(store):
+            assert any(importer.poll() is None for importer in importers)
+        time.sleep(moments.uniform(0, 1.5))
+        if victim := holder(store):
+            os.kill(victim, signal.SIGKILL)
+        for importer in importers:
+            stdout, stderr = importer.communicate(timeout=60)
+            if importer.pid != victim:
+                assert importer.returncode == 0, stderr
+                assert len(listing(stdout.strip())) == 500
+        assert os.listdir(store / "locks") == []
+        deadline = time.monotonic() + 10
+        while (left := working_below(store)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not left
