@@ -44,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     settings = site_config(context)
-    source = os.path.join(context.cwd, arguments.context)
+    source = os.path.normpath(os.path.join(context.cwd, arguments.context))
     if not os.path.isdir(source):
         raise UserError(f"'{arguments.context}': not a directory")
     containerfile = find_containerfile(source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.catalog.match import AUTOMATIC
 from container_engine.cli.effective import trace_effective
 from container_engine.edf.history import histories, quoted
 from container_engine.images.lock import Declared, digest_of
@@ -23,7 +24,9 @@ def declared(name: str, context: Context, offered: Offer) -> Declared:
     traced = trace_effective(name, context)
     said = {entry.key: _written(entry.said) for entry in histories(traced.edf, traced.files)}
     used = use(traced.edf, offered.hooks, offered.machine, offered.entries)
-    releases = {hook.name: hook.release for hook in used.hooks}
+    # what comes by itself depends on the host
+    asked = [hook for hook in used.hooks if hook.reason != AUTOMATIC]
+    releases = {hook.name: hook.release for hook in asked}
     return Declared(digest_of(sorted(said.items())), said.get("image", ""), releases)
 
 

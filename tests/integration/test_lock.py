@@ -108,6 +108,20 @@ def test_a_lock_is_the_same_for_everybody(project: Project) -> None:
     assert project.ce("lock", "--check", WHERE="/b").returncode == 0
 
 
+def test_a_hook_of_another_release_is_named(project: Project) -> None:
+    image = squashfs.make(project.dir / "i.sqsh", {"f": "1"})
+    hook = 'annotations."com.hooks.pytorch.enabled" = "true"'
+    project.edf.write_text(f'image = "{image}"\n{hook}\n')
+    lock = project.locked()
+    release = lock["hooks"]["pytorch"]
+    project.lock.write_text(json.dumps(lock | {"hooks": lock["hooks"] | {"pytorch": "0.1"}}))
+    done = project.ce("lock", "--check")
+    assert (done.returncode, done.stdout) == (
+        1,
+        f"{project.lock}: hook pytorch was release 0.1 and is release {release}\n",
+    )
+
+
 def test_a_locked_file_must_be_that_file(project: Project) -> None:
     image = squashfs.make(project.dir / "i.sqsh", {"f": "1"})
     project.edf.write_text(f'image = "{image}"\n')
