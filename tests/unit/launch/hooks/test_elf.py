@@ -81,8 +81,9 @@ def theirs(path: str) -> dict[str, object]:
 def test_libraries_and_programs_of_this_machine_read_as_with_pyelftools() -> None:
     found = [path for path in files() if is_elf(path)][::EACH]
     assert len(found) > 400 // EACH
-    different = [path for path in found if ours(path) != theirs(path)]
-    assert different == []
+    different = {path: (ours(path), theirs(path)) for path in found if ours(path) != theirs(path)}
+    # what is being installed meanwhile changes between the two
+    assert {path: both for path, both in different.items() if ours(path) != theirs(path)} == {}
 
 
 def test_symbols_are_those_that_pyelftools_sees() -> None:
