@@ -76,7 +76,7 @@ def launch(request: dict[str, Any]) -> dict[str, Any]:
     files = [_memory_file(request["plan"].encode()), _memory_file(block)]
     passed = [their_reply.fileno(), *files, os.pidfd_open(os.getpid()), their_life.fileno()]
     process = subprocess.Popen(
-        [*request.get("prefix", []), request["node"], *map(str, passed)],
+        [*request.get("prefix", []), request["node"], *map(str, passed), str(time.time_ns())],
         pass_fds=passed,
         env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"},
     )
@@ -89,7 +89,7 @@ def launch(request: dict[str, Any]) -> dict[str, Any]:
         process.wait(_ENOUGH_S)
     life.close()
     process.wait(_ENOUGH_S)
-    for fd in fds[3:]:
+    for fd in fds[3:4]:
         _wait_for_end(fd)
     for fd in (*fds, *passed[1:4]):
         os.close(fd)
@@ -107,7 +107,7 @@ def _memory_file(content: bytes) -> int:
 def _receive(reply: socket.socket) -> tuple[str, list[int]]:
     reply.settimeout(_ENOUGH_S)
     fds = array.array("i")
-    data, ancillary, _flags, _address = reply.recvmsg(65536, socket.CMSG_SPACE(4 * fds.itemsize))
+    data, ancillary, _flags, _address = reply.recvmsg(65536, socket.CMSG_SPACE(5 * fds.itemsize))
     for _level, _kind, rights in ancillary:
         fds.frombytes(rights)
     return data.decode(), list(fds)
