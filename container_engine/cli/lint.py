@@ -44,7 +44,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         warned = {(problem.file, problem.line, problem.key) for problem in traced.problems}
         found = [p for p in advise(subject) if (p.file, p.line, p.key) not in warned]
         count += len(found)
-        text = "".join(map(messages.of_advice, found)) or f"{name}: no advice\n"
+        text = "".join(map(messages.of_advice, found)) or f"{messages.one_line(name)}: no advice\n"
         sys.stdout.buffer.write(text.encode(errors="backslashreplace"))
     sys.stdout.flush()
     return int(arguments.strict and count > 0)

@@ -44,8 +44,8 @@ def of_problem(problem: Problem) -> str:
 
 def of_advice(problem: Problem) -> str:
     """For stdout: the line itself, and what to do about it below."""
-    hint = f"    {_one_line(problem.hint)}\n" if problem.hint else ""
-    return f"{_one_line(str(problem))}\n{hint}"
+    hint = f"    {one_line(problem.hint)}\n" if problem.hint else ""
+    return f"{one_line(str(problem))}\n{hint}"
 
 
 def of_warning(message: str) -> str:
@@ -73,7 +73,7 @@ def _coloured(text: str) -> str:
 
 
 def say_progress(message: str) -> None:
-    say(f"ce: {_one_line(message)}\n")
+    say(f"ce: {one_line(message)}\n")
 
 
 def shortened(text: str, width: int) -> str:
@@ -85,15 +85,15 @@ def shortened(text: str, width: int) -> str:
 
 
 def _lines(kind: str, message: str, hint: str | None, excerpt: str | None = None) -> str:
-    text = f"ce: {kind}: {_one_line(message)}\n"
+    text = f"ce: {kind}: {one_line(message)}\n"
     if excerpt:
         text += "".join(f"    {line}\n" for line in excerpt.splitlines())
     if hint:
-        text += f"ce: hint: {_one_line(hint)}\n"
+        text += f"ce: hint: {one_line(hint)}\n"
     return text
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """Line ends and other control characters from a user's file must not fake another message."""
     return "".join(c if c.isprintable() or c == " " else _escape(c) for c in text)
 

@@ -66,10 +66,12 @@ class _Verdict:
         return not any(problem.severity == "error" for problem in self.problems)
 
     def __str__(self) -> str:
+        # a name with a line end in it must not look like the verdict on another one
+        name = messages.one_line(self.name)
         if not self.valid:
-            return f"{self.name}: not valid"
+            return f"{name}: not valid"
         is_base = self.edf is not None and self.edf.image is None
-        return f"{self.name}: valid{' as a base, it names no image' if is_base else ''}"
+        return f"{name}: valid{' as a base, it names no image' if is_base else ''}"
 
     def as_json(self) -> dict[str, object]:
         return {

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 def exposure(subject: Subject) -> Iterator[Problem]:
     """The whole host in any case; a home directory where a server answers logins beside it."""
     has_server = subject.is_enabled("ssh")
-    for index, mount in enumerate(subject.edf.mounts):
+    for mount in subject.edf.mounts:
         if mount.kind != "bind" or not isinstance(mount.source, str):
             continue
-        key = f"mounts[{index}]"
+        # no index: that of the whole environment would not be the one in the file
+        key = "mounts"
         if mount.source == "/":
             message = "mounts all of the host's file systems"
             yield advice(mount.origin, key, message, "mount only the directories that you need")

@@ -105,12 +105,12 @@ def advice(here: Path, capsys: Capture, text: str) -> str:
         ),
         (
             'mounts = ["/:/host"]\n',
-            "2: mounts[0]: mounts all of the host's file systems\n"
+            "2: mounts: mounts all of the host's file systems\n"
             "    mount only the directories that you need\n",
         ),
         (
             f'mounts = ["/data", "/home"]\n{SSH}',
-            "2: mounts[1]: '/home' holds your home directory, which the ssh hook's logins reach\n"
+            "2: mounts: '/home' holds your home directory, which the ssh hook's logins reach\n"
             "    mount only the directories that you need, or add the flag 'ro'\n",
         ),
         (

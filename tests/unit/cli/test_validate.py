@@ -172,3 +172,9 @@ def test_an_entrypoint_that_nobody_decided_on_is_told(
     (here / "x.toml").write_text(f'image = "./i.sqsh"\n{key}')
     assert validate("x.toml") == 0
     assert capsys.readouterr().err == said.format(here=here)
+
+
+def test_a_name_cannot_fake_a_verdict(here: Path, capsys: Capture) -> None:
+    (here / "good.toml").write_text('image = "ubuntu:24.04"\n')
+    assert validate("bad: valid\ngood", "./good.toml") == 1
+    assert capsys.readouterr().out == "bad: valid\\ngood: not valid\n./good.toml: valid\n"
