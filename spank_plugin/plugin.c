@@ -55,6 +55,9 @@ static struct ce_launcher launcher = CE_LAUNCHER_INIT;
  * then ends with exit code 0. The tasks fail instead. */
 static struct ce_error start_error = CE_ERROR_INIT;
 static int session_wanted;
+
+/* The process that is slurmstepd. */
+static pid_t stepd;
 static int is_multi_prog, has_prolog;
 
 int slurm_spank_init(spank_t spank, int argc, char **argv);
@@ -76,6 +79,7 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 		ce_error_clear(&err);
 		return SLURM_ERROR;
 	}
+	stepd = getpid();
 	return ce_options_register(spank);
 }
 
@@ -234,7 +238,14 @@ int slurm_spank_user_init(spank_t spank, int argc, char **argv)
 	if (!spank_remote(spank) || ce_options_environment() == NULL || !wants_session(spank))
 		return SLURM_SUCCESS;
 	session_wanted = 1;
-	(void)start_session(spank, &start_error);
+	/* Slurm >= 24.05 can call this in a process that shares the memory, but not the descriptors: the
+	 * numbers that it would leave behind are something else's in slurmstepd. */
+	if (getpid() != stepd)
+		ce_fail(&start_error, "Slurm calls plugins in processes of their own (contain_spank in "
+				      "slurm.conf), where a container cannot be started; ask the "
+				      "administrator");
+	else
+		(void)start_session(spank, &start_error);
 	return SLURM_SUCCESS;
 }
 

@@ -158,6 +158,27 @@ TEST("a plan that did not arrive fails every task with 125, once in words")
 	end_step();
 }
 
+static void step_in_another_process(void)
+{
+	CHECK_INT(slurm_spank_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	task();
+}
+
+TEST("where Slurm calls plugins in processes of their own, tasks fail and say why")
+{
+	char *printed;
+
+	install("exit 1");
+	fake_reset(S_CTX_REMOTE);
+	fake_setenv("SLURMD_NODENAME", "nid7");
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	CHECK_INT(fake_give_option("environment", "demo"), 0);
+	CHECK_INT(WEXITSTATUS(test_in_child(step_in_another_process, &printed)), 125);
+	CHECK_CONTAINS(printed, "ce: error: nid7: Slurm calls plugins in processes of their own");
+	free(printed);
+	end_step();
+}
+
 TEST("a plan that lost a piece on its way is not run")
 {
 	install("exit 1");
