@@ -16,20 +16,22 @@ _OPEN_MPI_SETTINGS = """\
 pml = ob1
 btl = self,vader,tcp
 btl_tcp_if_include = lo
+oob_tcp_if_include = lo
 btl_vader_backing_directory = /tmp
 """
-_EVERYWHERE = ["coreutils", "dash", "hostname"]
+_EVERYWHERE = ["bash", "coreutils", "dash", "hostname"]
 
 
 @dataclass(frozen=True)
 class Mpi:
-    """Which packages have the MPI, which one its headers, where those and its library lie, and a
-    file of settings (path and content) for the sandbox."""
+    """Which packages have the MPI, which one its headers, where those and its library lie, the
+    program that is its mpirun, and a file of settings (path and content) for the sandbox."""
 
     packages: tuple[str, ...]
     headers: str
     include: str
     library: str
+    mpirun: str
     settings: tuple[str, str] | None = None
 
 
@@ -38,9 +40,16 @@ OPEN_MPI = Mpi(
     "libopenmpi-dev",
     "usr/lib/{}/openmpi/include",
     "libmpi.so.40",
+    "orterun",
     ("etc/openmpi/openmpi-mca-params.conf", _OPEN_MPI_SETTINGS),
 )
-MPICH = Mpi(("libmpich12", "mpich"), "libmpich-dev", "usr/include/{}/mpich", "libmpich.so.12")
+MPICH = Mpi(
+    ("libmpich12", "mpich"),
+    "libmpich-dev",
+    "usr/include/{}/mpich",
+    "libmpich.so.12",
+    "mpiexec.hydra",
+)
 BY_NAME = {"openmpi": OPEN_MPI, "mpich": MPICH}
 SOURCES = (Path(__file__), PROBE)
 
@@ -49,8 +58,10 @@ def fill(mpi: Mpi, layout: Layout, root: Path) -> None:
     """The packages' files and /usr/bin/mpi-probe below `root`."""
     cache = layout.cache / "packages"
     packages.unpack([*_EVERYWHERE, *mpi.packages], cache, root)
-    (root / "tmp").mkdir()
+    (root / "tmp").mkdir(exist_ok=True)
     (root / "tmp").chmod(0o1777)
+    # no script of the packages has run, which would have made this link
+    (root / "usr/bin/mpirun").symlink_to(mpi.mpirun)
     if mpi.settings is not None:
         (root / mpi.settings[0]).write_text(mpi.settings[1])
     with tempfile.TemporaryDirectory(dir=layout.cache) as headers:

@@ -1,7 +1,7 @@
 /*
  * What the tests and benchmarks of MPI run: one program, compiled against each MPI of an image.
  *
- * mpi-probe who                 every rank: RANK of SIZE on NODE
+ * mpi-probe who                 every rank: RANK of SIZE in NAMESPACE, which is its container
  * mpi-probe ring                a number goes round all ranks and is added up; rank 0 prints both
  * mpi-probe bench               what a message and an allreduce cost: lines `NAME BYTES MICROSECONDS`,
  *                               medians; a ping-pong counts as two messages
@@ -40,11 +40,12 @@ static double median(double *samples, int count)
 
 static int who(void)
 {
-	const char *node = getenv("SLURMD_NODENAME");
-	char host[256] = "";
+	char container[64] = "";
 
-	gethostname(host, sizeof host - 1);
-	printf("%d of %d on %s\n", rank, size, node != NULL ? node : host);
+	/* not a variable of Slurm's: an mpirun gives all its ranks its own */
+	if (readlink("/proc/self/ns/mnt", container, sizeof container - 1) < 0)
+		fail("no /proc");
+	printf("%d of %d in %s\n", rank, size, container);
 	return 0;
 }
 

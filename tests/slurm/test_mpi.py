@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.cluster import Cluster, causes
+from tests.slurm.login import edf as ssh_edf
+from tests.slurm.login import make_key
 from tests.slurm.site import Site, site_on
 
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -172,3 +174,25 @@ def test_an_image_with_an_mpi_of_another_interface_is_refused(cluster: Cluster, 
         " image's MPI has another binary interface; leave com.hooks.mpich_abi.enabled out and use"
         " the image's own MPI)"
     ]
+
+
+# ---- mpirun in the container, across the job's nodes -------------------------------------------
+
+
+@pytest.mark.parametrize("image", ["openmpi", "mpich"])
+def test_mpirun_inside_starts_ranks_in_the_containers_of_all_nodes(
+    cluster: Cluster, shared: Path, image: str
+) -> None:
+    """Through the ssh hook. The first task calls mpirun, the others keep their containers."""
+    name = ssh_edf(cluster, make_key(cluster), f'mounts = ["{shared}"]\n', image)
+    mpirun = "mpirun -np 4" if image == "openmpi" else "mpirun -np 4 -hosts n1:2,n2:2"
+    script = (
+        f'if [ "$SLURM_PROCID" = 0 ]; then {mpirun} mpi-probe ring; {mpirun} mpi-probe who;'
+        f" touch {shared}/over; fi; while [ ! -e {shared}/over ]; do sleep 0.1; done"
+    )
+    done = cluster.srun("-N2", "-n4", f"--environment={name}", "sh", "-c", script, env=UCX)
+    assert done.returncode == 0, done.stderr
+    first, *ranks = done.stdout.splitlines(keepends=True)
+    assert first == RING
+    assert len(ranks) == 4
+    assert len({rank.split(" in ")[1] for rank in ranks}) == 2
