@@ -156,7 +156,8 @@ def test_explain_says_what_happens_to_each_library_and_why(engine: Engine, place
         f"        {Path(FABRIC).resolve()}",
         f"        -> /{LIBRARIES}/libfabric.so.1.10.0",
     ]
-    assert any(line.endswith(": the image's own") for line in lines)
+    assert "    librdmacm.so.1: the node's, beside the image's libraries" in lines
+    assert "        libfabric.so.1 needs it; the image does not have it" in lines
 
 
 # ---- what the image has already --------------------------------------------------------------
@@ -387,6 +388,21 @@ def test_what_the_environment_file_mounts_counts_as_the_containers(
     (users / "libdep.so.1").unlink()
     (users / "libdep.so.1").symlink_to(needed)
     assert "libdep" in place.engine(engine).output(edf, "bash", "-c", script)
+
+
+def test_a_library_beside_is_found_before_one_that_the_image_puts_first(
+    engine: Engine, place: Place
+) -> None:
+    tree = place.variant("first")
+    build(tree / "opt/first/libq.so.1", "libq.so.1", symbol="whose", says="the image's")
+    ours = build(place.node / "libq.so.1", "libq.so.1", symbol="whose", says="the node's")
+    place.hook(f'[edits.x]\nlibraries = [{{ files = ["{ours}"], place = "beside" }}]')
+    made = place.squash(tree)
+    config = {"Env": ["PATH=/usr/bin", "LD_LIBRARY_PATH=/opt/first"]}
+    made.with_name(f"{made.name}.json").write_text(json.dumps({"config": config}))
+    program = probe(place.dir)
+    edf = engine.edf(edf_text("fabric", mounts=[program]), made)
+    assert place.engine(engine).output(edf, str(program), "libq.so.1", "whose") == "the node's\n"
 
 
 def test_all_names_under_which_a_pattern_finds_a_library_work(engine: Engine, place: Place) -> None:

@@ -48,13 +48,13 @@ class Decision:
         return self.action in (REPLACE, BESIDE)
 
     def described(self) -> dict[str, Any]:
+        beside = [f"{OWN_DIRECTORY}/{name}" for name in self.names]
         return {
             "hook": self.hook,
             "library": self.name,
             "action": self.action,
             "source": self.library.path if self.library and self.is_from_node else "",
-            "places": self.places
-            or [f"{OWN_DIRECTORY}/{name}" for name in self.names if self.action == BESIDE],
+            "places": [*self.places, *(beside if self.action == BESIDE else ())],
             "reason": self.reason,
         }
 
@@ -99,6 +99,8 @@ class Decider:
         decision.names = tuple(dict.fromkeys((name, file)))
         other = self._image.read(places[0]) if places else None
         if other is None:
+            if self._may_replace(library):
+                decision.places = self._image.before_cache(name)
             return decision
         if not self._may_replace(library):
             decision.reason += "; the image's own is made for musl and stays"

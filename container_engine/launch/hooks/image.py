@@ -161,6 +161,11 @@ class Image:
             by_file.setdefault(os.path.realpath(path), path)
         return list(by_file)
 
+    def before_cache(self, name: str) -> list[str]:
+        """The files of this name that count before what the loader's cache says."""
+        paths = [f"{directory}/{name}" for directory in self._path]
+        return self._distinct([path for path in paths if self.read(path)])
+
     def versions_of(self, stem: str) -> list[str]:
         """The names `STEM.so.N…` that the image has, also without a loader's cache."""
         listed = self.cache.names(f"{stem}.so.")
