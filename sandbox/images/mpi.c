@@ -1,7 +1,8 @@
 /*
  * What the tests and benchmarks of MPI run: one program, compiled against each MPI of an image.
  *
- * mpi-probe who                 every rank: RANK of SIZE in NAMESPACE, which is its container
+ * mpi-probe who                 every rank: RANK of SIZE on NODE
+ * mpi-probe where               every rank: RANK of SIZE in NAMESPACE, which is its container
  * mpi-probe ring                a number goes round all ranks and is added up; rank 0 prints both
  * mpi-probe bench               what a message and an allreduce cost: lines `NAME BYTES MICROSECONDS`,
  *                               medians; a ping-pong counts as two messages
@@ -40,9 +41,19 @@ static double median(double *samples, int count)
 
 static int who(void)
 {
+	const char *node = getenv("SLURMD_NODENAME");
+	char host[256] = "";
+
+	gethostname(host, sizeof host - 1);
+	printf("%d of %d on %s\n", rank, size, node != NULL ? node : host);
+	return 0;
+}
+
+static int where(void)
+{
 	char container[64] = "";
 
-	/* not a variable of Slurm's: an mpirun gives all its ranks its own */
+	/* an mpirun gives all its ranks its own SLURMD_NODENAME */
 	if (readlink("/proc/self/ns/mnt", container, sizeof container - 1) < 0)
 		fail("no /proc");
 	printf("%d of %d in %s\n", rank, size, container);
@@ -132,11 +143,13 @@ static int run(int argc, char **argv)
 
 	if (strcmp(what, "who") == 0)
 		return who();
+	if (strcmp(what, "where") == 0)
+		return where();
 	if (strcmp(what, "ring") == 0)
 		return ring();
 	if (strcmp(what, "bench") == 0)
 		return bench();
-	fail("who, ring or bench");
+	fail("who, where, ring or bench");
 	return 2;
 }
 

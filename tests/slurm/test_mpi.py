@@ -187,7 +187,7 @@ def test_mpirun_inside_starts_ranks_in_the_containers_of_all_nodes(
     name = ssh_edf(cluster, make_key(cluster), f'mounts = ["{shared}"]\n', image)
     mpirun = "mpirun -np 4" if image == "openmpi" else "mpirun -np 4 -hosts n1:2,n2:2"
     script = (
-        f'if [ "$SLURM_PROCID" = 0 ]; then {mpirun} mpi-probe ring; {mpirun} mpi-probe who;'
+        f'if [ "$SLURM_PROCID" = 0 ]; then {mpirun} mpi-probe ring; {mpirun} mpi-probe where;'
         f" touch {shared}/over; fi; while [ ! -e {shared}/over ]; do sleep 0.1; done"
     )
     done = cluster.srun("-N2", "-n4", f"--environment={name}", "sh", "-c", script, env=UCX)
