@@ -157,3 +157,8 @@ def test_a_terminal_of_the_container_is_not_somebody_elses(cluster: Cluster, dem
         screen.wait_for(r"name /dev/pts/\d+")
         screen.type("exit 0\r")
         assert screen.wait() == 0
+
+
+def test_a_step_without_input_reads_none(cluster: Cluster, demo: str) -> None:
+    done = cluster.srun("-i", "none", f"--environment={demo}", "cat", input="not for the task\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.cluster import Cluster, Completed
+from tests.slurm.job import job_id, started
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
@@ -80,6 +81,34 @@ def test_a_step_may_overlap_another_one(cluster: Cluster, shared: Path, mounted:
     both = f"{shlex.join([*step, first])} & {shlex.join([*step, second])}; wait"
     done = cluster.run(["salloc", "-Q", "-N1", "sh", "-c", both])
     assert (done.stdout, done.stderr) == ("second\nfirst\n", "")
+
+
+def test_a_step_from_outside_a_job_has_an_environment_of_its_own(
+    cluster: Cluster, demo: str
+) -> None:
+    busybox = cluster.edf(image="busybox")
+    with started(cluster, "srun", f"--environment={demo}", "sh", "-c", "echo up; cat") as job:
+        job.wait_for_lines(1)
+        step = ["--overlap", f"--jobid={job_id(cluster)}", "sh", "-c", _WHO]
+        assert cluster.srun(f"--environment={busybox}", *step).stdout == "ce-busybox\n"
+        native = cluster.srun(*step)
+        job.close_input()
+        assert job.wait().returncode == 0
+    assert native.stdout == cluster.srun("sh", "-c", _WHO).stdout
+
+
+def test_jobs_of_an_array_have_the_environments_they_ask_for(
+    cluster: Cluster, demo: str, shared: Path
+) -> None:
+    busybox = cluster.edf(image="busybox")
+    script = f"""
+environments=({demo} {busybox})
+srun --environment=${{environments[$SLURM_ARRAY_TASK_ID % 2]}} sh -c '{_WHO}' \
+    > {shared}/$SLURM_ARRAY_TASK_ID
+"""
+    _batch(cluster, shared, script, "--array=0-3")
+    images = [(shared / str(number)).read_text().strip() for number in range(4)]
+    assert images == ["ce-demo", "ce-busybox"] * 2
 
 
 def test_steps_of_a_batch_job_inherit_its_environment_and_the_script_stays_on_the_host(

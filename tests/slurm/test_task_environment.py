@@ -156,6 +156,16 @@ def test_the_edf_wins_over_the_callers_environment_and_can_unset(cluster: Cluste
     assert lines == ["BOTH=caller+edf", "MINE=edf"]
 
 
+@pytest.mark.parametrize("export", ["NONE", "MINE=srun"])
+def test_what_srun_does_not_export_does_not_arrive(
+    cluster: Cluster, demo: str, export: str
+) -> None:
+    script = 'echo "$MINE" "$OTHER" "$SLURM_PROCID" $(. /etc/os-release; echo $ID)'
+    env = {"OTHER": "caller", "MINE": "caller"}
+    done = cluster.srun(f"--export={export}", f"--environment={demo}", "sh", "-c", script, env=env)
+    assert done.stdout == f"{export.partition('=')[2]}  0 ce-demo\n", done.stderr
+
+
 def test_path_is_the_images(cluster: Cluster, demo: str) -> None:
     here = f"{cluster.prefix}/bin"
     assert here in _show(cluster, None, "echo $PATH")[0]

@@ -17,6 +17,10 @@ def test_without_a_workdir_tasks_start_in_the_root_directory(cluster: Cluster, d
     assert _cwd(cluster, demo) == "/\n"
 
 
+def test_where_slurm_starts_is_not_where_the_task_is(cluster: Cluster, demo: str) -> None:
+    assert _cwd(cluster, demo, "--chdir=/usr") == "/\n"
+
+
 def test_tasks_start_in_the_workdir_of_the_edf(cluster: Cluster) -> None:
     assert _cwd(cluster, cluster.edf('workdir = "/usr/bin"\n'), "-n2") == "/usr/bin\n" * 2
 
