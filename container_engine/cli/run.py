@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -36,12 +37,26 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         error = UserError("run: no command is given", "ce run NAME -- COMMAND")
         messages.say(messages.of_error(error))
         return 2
-    plan = _plan(arguments.name, context, arguments.pull)
-    if plan is None:
-        return _run_on_host(command)
-    from container_engine.launch.session import run_in_container
+    with contextlib.ExitStack() as stack:
+        asking = _with_passing_store(context, stack)
+        plan = _plan(arguments.name, asking, arguments.pull)
+        if plan is None:
+            stack.close()
+            return _run_on_host(command)
+        from container_engine.launch.session import run_in_container
 
-    return run_in_container(plan, command, context.libexec)
+        # what is mounted stays there without its name
+        return run_in_container(plan, command, context.libexec, started=stack.close)
+
+
+def _with_passing_store(context: Context, stack: contextlib.ExitStack) -> Context:
+    """Where nothing shall be kept, a store that is gone once the container runs."""
+    if context.env.get("EDF_IMAGESTORE") != "void":
+        return context
+    import tempfile
+
+    place = stack.enter_context(tempfile.TemporaryDirectory(prefix="ce-void-"))
+    return context._replace(env={**context.env, "EDF_IMAGESTORE": place})
 
 
 def _plan(name: str, context: Context, pull: str | None) -> dict[str, Any] | None:

@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from container_engine.errors import CeError, UserError
@@ -12,11 +12,17 @@ from container_engine.launch.guard import PYTHONS_SIGNALS, Watch
 from container_engine.launch.node import start
 
 
-def run_in_container(plan: Mapping[str, Any], argv: Sequence[str], libexec: str) -> NoReturn:
+def run_in_container(
+    plan: Mapping[str, Any],
+    argv: Sequence[str],
+    libexec: str,
+    started: Callable[[], None] = lambda: None,
+) -> NoReturn:
     """Starts the container and becomes the command in it: its terminal, signals and exit code.
 
-    The session ends with this process, and what the command leaves running with the session.
-    Raises UserError when the container cannot be had; nothing has run then.
+    Calls `started` when the image is mounted and everything is set up. The session ends with this
+    process, and what the command leaves running with the session. Raises UserError when the
+    container cannot be had; nothing has run then.
     """
     this = os.pidfd_open(os.getpid())
     try:
@@ -25,6 +31,7 @@ def run_in_container(plan: Mapping[str, Any], argv: Sequence[str], libexec: str)
         raise UserError(str(failure)) from None
     _start_sweeper(f"{libexec}/ce-sweep", (this, session.fds[3], session.fds[1]))
     session.go_on()
+    started()
     for line in session.warnings:
         sys.stderr.write(f"ce: warning: {line}\n")
     sys.stderr.flush()

@@ -12,6 +12,7 @@ import pytest
 from container_engine.errors import CeError, UserError
 from container_engine.images.importing import Pull
 from container_engine.images.store import Store, Stores, architecture
+from tests.integration.engine import Engine
 from tests.integration.registry import RUN, Person, Registry, listing, start
 from tests.unit.images import oci
 from tests.unit.images.oci import Member
@@ -234,3 +235,38 @@ def test_what_other_tools_saved_is_imported(
     stdout, stderr = process.communicate()
     assert stderr == ""
     assert listing(stdout.strip()) == {"/a"}
+
+
+def test_where_nothing_shall_be_kept_an_image_is_there_for_one_run(
+    engine: Engine, registry: Registry, tmp_path: Path
+) -> None:
+    image = str(engine.image("busybox"))
+    argv = ["unsquashfs", "-cat", image, "bin/busybox"]
+    busybox = subprocess.run(argv, capture_output=True, check=True).stdout
+    places = ("dev", "etc", "proc", "run", "sys", "tmp")
+    files = [Member("bin/busybox", busybox, mode=0o755), *map(oci.directory, places)]
+    (tmp_path / "i").mkdir()
+    oci.layout(tmp_path / "i", [[*files, Member("here", b"it is")]])
+    target = f"docker://{registry.address}/void:1"
+    copy = ["skopeo", "copy", "--quiet", f"oci:{tmp_path}/i:latest", target]
+    subprocess.run(copy, env=registry.env, check=True)
+    edf = engine.scratch / "void.toml"
+    edf.write_text(f'image = "{registry.address}/void:1"\n')
+    known = engine.scratch / "home/.config/containers/registries.conf"
+    known.parent.mkdir(parents=True)
+    known.write_text(f'[[registry]]\nlocation = "{registry.address}"\ninsecure = true\n')
+    place = engine.scratch / "passing"
+    place.mkdir(mode=0o777)
+    place.chmod(0o777)
+    env = {"EDF_IMAGESTORE": "void", "TMPDIR": str(place), "HOME": f"{engine.scratch}/home"}
+    with engine.start(edf, "/bin/busybox", "sh", "-c", "read word; cat /here", env=env) as process:
+        assert process.stdin is not None
+        while not (left := list(place.iterdir())) and process.poll() is None:
+            pass
+        while list(place.iterdir()) and process.poll() is None:
+            pass
+        assert process.poll() is None, process.communicate()
+        assert left
+        out, said = process.communicate("go on\n", timeout=60)
+    assert out == "it is", said
+    assert not list(place.iterdir())
