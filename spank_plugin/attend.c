@@ -13,6 +13,7 @@
  * Runs as the user, outside the container. The specification has the guard's format; the operations:
  *   stop PROGRAM ARG…   stops a service in good order
  *   remove PATH         a file, or a directory if it is empty, that says that the services run
+ *   poststop PROGRAM ARG…   an OCI hook of that stage, when the container is gone, however it went
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -95,10 +96,10 @@ static void run_operations(const struct attendant *self, const char *wanted)
 		}
 		if (words[count - 1] == NULL || strcmp(name, wanted) != 0)
 			continue;
-		if (strcmp(name, "stop") == 0)
-			stop_one(words, deadline);
-		else
+		if (strcmp(name, "remove") == 0)
 			remove_one(words[0]);
+		else
+			stop_one(words, deadline);
 	}
 }
 
@@ -120,6 +121,7 @@ static void attend(struct attendant *self)
 	}
 	ce_sweep(self->mount_ns);
 	run_operations(self, "remove");
+	run_operations(self, "poststop");
 }
 
 int main(int argc, char **argv)

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from container_engine.launch.hooks.onnode import HooksOnNode
-    from container_engine.launch.specification import Operation
 
 PLAN_VERSION = 1
 _MAX_NOTICES = 4 * 1024
@@ -83,8 +82,7 @@ def start(
     edf = env.edf_settings(plan, node)
     container = container_of(plan, node)
     hooks = _hooks(plan, node, edf, libexec)
-    settings = edf if hooks is None else hooks.join(container)
-    told, hear, describe = _oci_hooks(plan, container, hooks, paths)
+    settings = edf if hooks is None else hooks.join(container, paths)
     given = env.for_container(plan, settings)
     check_image(plan["image"]["path"])
     steps = operations(
@@ -94,13 +92,14 @@ def start(
         given,
         person_of(settings),
         plan["settings"]["tmpfs_size"],
-        (*(() if hooks is None else hooks.operations(paths)), *told),
+        () if hooks is None else hooks.operations(paths),
     )
     timeout_s = plan["settings"]["start_timeout_s"]
     marks.mark("namespaces")
-    control = start_guard(libexec, watch, encode(steps))
-    marks.guard, fds = await_report(control, timeout_s, hear, describe)
-    user_ns, mount_ns, found, guard = fds
+    last = [] if hooks is None else hooks.last_operations(paths)
+    control = start_guard(libexec, watch, encode([*steps[:-1], *last, steps[-1]]))
+    ears = (None, explain) if hooks is None else (hooks.hear, hooks.explain)
+    marks.guard, (user_ns, mount_ns, found, guard) = await_report(control, timeout_s, *ears)
     marks.mark("environment")
     marks.names = {"image": list(plan["image"]["env"]), "edf": list(edf)}
     changes = env.for_tasks(plan, settings, given, env.parse_block(read_all(found)))
@@ -128,33 +127,14 @@ def start(
     return Session((user_ns, mount_ns, records, guard), workdir, go_on, warnings)
 
 
-def _oci_hooks(
-    plan: Mapping[str, Any], container: Container, hooks: HooksOnNode | None, paths: Paths
-) -> tuple[Sequence[Operation], Callable[[str], None] | None, Callable[[str], str]]:
-    """What puts OCI hooks where Podman finds them.
-
-    With it who hears what hooks note, and who makes a line of the guard's report of a failure.
-    """
-    hear = None if hooks is None else hooks.hear
-    others = () if hooks is None else hooks.oci_hooks
-    directories = plan["settings"]["hooks_dirs"]
-    if not directories and not others:
-        return (), hear, explain
-    from container_engine.launch.ocihooks import OciHooks
-
-    found = OciHooks(directories, others)
-    container.hooks_dirs = found.directory(paths)
-    return found.operations(paths), hear, found.explain
-
-
 def _hooks(
     plan: Mapping[str, Any],
     node: Mapping[str, str],
     edf: Mapping[str, str | None],
     libexec: str,
 ) -> HooksOnNode | None:
-    has_cdi = any(device["cdi"] for device in plan["devices"])
-    if not has_cdi and not any(_may_apply(hook, node) for hook in plan.get("hooks", ())):
+    others = plan["settings"]["hooks_dirs"] or any(device["cdi"] for device in plan["devices"])
+    if not others and not any(_may_apply(hook, node) for hook in plan.get("hooks", ())):
         return None
     from container_engine.launch.hooks.onnode import HooksOnNode
 

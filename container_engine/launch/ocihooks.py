@@ -12,6 +12,7 @@ import stat
 
 from container_engine.launch import failure
 from container_engine.launch.failure import LaunchError
+from container_engine.launch.podman import INIT_PATH
 from container_engine.launch.text import parse_json, to_json
 
 TYPE_CHECKING = False
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-    from container_engine.launch.podman import Paths
+    from container_engine.launch.podman import Container, Paths
     from container_engine.launch.specification import Operation
 
-_DIRECTORY = "hooks.d"
+_DIRECTORY, _STATE_FILE = "hooks.d", "oci-state.json"
 _LAST_LINES = 3
 _PRECREATE = "setting up OCI Hooks"
 # what a wrapper prints of a failure: the mark, the number of the hook, its exit code
@@ -34,6 +35,12 @@ _WRAPPER = (
 )
 _KEYS = ("path", "args", "env", "timeout")
 _ALWAYS = {"always": True}
+# Podman never gets to these: a session ends by the kernel, all at once
+_AFTER = "poststop"
+# Hooks of all stages are told the same of a container: one of ours keeps what crun says.
+_KEEP_STATE = '/bin/cat > "$1"'
+_TELL_STATE = "printf 'note\\0001\\000'; /bin/cat \"$1\"; printf '\\000'"
+_POSTSTOP = 'state=$1; shift; printf %s "$state" 2>/dev/null | "$@"'
 # Podman itself runs the first, and the second is a program of the image, which may have no shell.
 _UNWRAPPED = frozenset(["precreate", "startContainer"])
 
@@ -81,18 +88,64 @@ class OciHooks:
         for hook in self.hooks:
             if hook.stage != "startContainer":
                 _check_program(hook)
+        self._after = [hook for hook in self.hooks if hook.stage == _AFTER]
+        self._state: dict[str, Any] = {}
 
-    def directory(self, paths: Paths) -> list[str]:
-        """Where Podman finds the hooks in the session; nowhere without any."""
-        return [paths.at(_DIRECTORY)] if self.hooks else []
+    def join(self, container: Container, paths: Paths) -> None:
+        """Says where Podman finds the hooks in the session."""
+        container.hooks_dirs = [paths.at(_DIRECTORY)] if self.hooks else []
 
     def operations(self, paths: Paths) -> list[Operation]:
         """What puts the hooks there, in the order in which they run."""
-        steps: list[Operation] = [("dir", [place]) for place in self.directory(paths)]
-        for number, hook in enumerate(self.hooks):
-            place = f"{paths.at(_DIRECTORY)}/{number:04}.json"
-            steps.append(("file", [place, to_json(hook.definition(number))]))
+        definitions = [
+            hook.definition(number)
+            for number, hook in enumerate(self.hooks)
+            if hook.stage != _AFTER
+        ]
+        if self._after:
+            keep = ["sh", "-c", _KEEP_STATE, "sh", paths.at(_STATE_FILE)]
+            ours = {"path": "/bin/sh", "args": keep}
+            definitions.append(
+                {"version": "1.0.0", "hook": ours, "when": _ALWAYS, "stages": ["createRuntime"]}
+            )
+        steps: list[Operation] = [("dir", [paths.at(_DIRECTORY)])] if self.hooks else []
+        for number, definition in enumerate(definitions):
+            steps.append(
+                ("file", [f"{paths.at(_DIRECTORY)}/{number:04}.json", to_json(definition)])
+            )
         return steps
+
+    def last_operations(self, paths: Paths) -> list[Operation]:
+        """What tells the launcher the state that the hooks were told."""
+        words = ["/bin/sh", "-c", _TELL_STATE, "sh", paths.at(_STATE_FILE)]
+        return [("more", words)] if self._after else []
+
+    def hear(self, note: str) -> bool:
+        """Whether a note is for this."""
+        if '"ociVersion"' not in note:
+            return False
+        self._state = parse_json(note)
+        return True
+
+    def attend(self, plan: Mapping[str, Any], guard: int, mount_ns: int, libexec: str) -> None:
+        """Starts the process that runs the hooks of the stage poststop, if any apply."""
+        if not self._after:
+            return
+        from container_engine.launch.hooks.services import attend
+        from container_engine.launch.ocistate import applies
+
+        command = [*plan["entrypoint"], INIT_PATH][0]
+        state = to_json({**self._state, "status": "stopped", "pid": 0})
+        steps: list[Operation] = []
+        for hook in self._after:
+            if applies(hook.content.get("when", {}), plan["annotations"], command):
+                program = hook.content["hook"]
+                words = [hook.path, *program.get("args", [])[1:]]
+                clean = ["/usr/bin/env", "-i", *program.get("env", [])]
+                shell = ["/bin/sh", "-c", _POSTSTOP, "sh", state]
+                steps.append((_AFTER, [*clean, *shell, *words]))
+        if steps:
+            attend(steps, guard, mount_ns, libexec)
 
     def explain(self, report: str) -> str:
         """One line from the guard's report, as failure.explain, with more about hooks."""

@@ -3,11 +3,14 @@
 import json
 import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.slurm.cluster import ROOT, Cluster, causes
+from tests.slurm.job import started
+from tests.slurm.polling import until
 from tests.slurm.site import Site, site_on
 
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -245,6 +248,29 @@ def test_an_oci_hook_that_fails_fails_the_launch_and_is_named(
         f"OCI hook '{program}' (50-licence.json, {stage}) failed with exit code 3:"
         " no answer from the server"
     )
+
+
+@pytest.mark.parametrize("end", ["by itself", "killed"])
+def test_a_hook_of_stage_poststop_runs_when_the_container_is_gone(
+    cluster: Cluster, site: Site, end: str
+) -> None:
+    program = site.program(
+        "note", f'cat > {site.shared}/"$1".draft; mv {site.shared}/"$1".draft {site.shared}/"$1"'
+    )
+    site.oci_hook("a", str(program), "createRuntime")
+    site.oci_hook("b", str(program), "poststop")
+    if end == "by itself":
+        assert cluster.srun(f"--environment={site.edf()}", "true").returncode == 0
+    else:
+        with started(cluster, "srun", f"--environment={site.edf()}", "sleep", "100") as job:
+            until("the start", (site.shared / "createRuntime").exists)
+            job.signal(signal.SIGINT)
+            job.signal(signal.SIGINT)
+    until("the hook", (site.shared / "poststop").exists)
+    before, after = (
+        json.loads((site.shared / name).read_text()) for name in ("createRuntime", "poststop")
+    )
+    assert (after["id"], after["status"]) == (before["id"], "stopped")
 
 
 def test_an_oci_hook_without_its_program_is_named(cluster: Cluster, site: Site) -> None:

@@ -36,7 +36,7 @@ def find(plan: Mapping[str, Any], node: Mapping[str, str], libexec: str) -> Find
     edf = env.edf_settings(plan, node)
     container = container_of(plan, node)
     hooks = HooksOnNode(plan, node, edf, libexec, explain=True)
-    settings = hooks.join(container)
+    settings = hooks.join(container, paths)
     check_image(plan["image"]["path"])
     steps = operations(
         paths,

@@ -6,6 +6,7 @@ from container_engine.launch import cdi
 from container_engine.launch.environment import apply, is_slurms
 from container_engine.launch.failure import LaunchError
 from container_engine.launch.hooks.prepare import prepare
+from container_engine.launch.ocihooks import OciHooks
 from container_engine.launch.text import parse_json, to_json
 
 TYPE_CHECKING = False
@@ -40,6 +41,7 @@ class HooksOnNode:
         self._edf = edf
         self._edits = prepare(plan, node, libexec)
         cdi.resolve_all(plan, node, self._edits)
+        self._oci = OciHooks(plan["settings"]["hooks_dirs"], self._edits.oci_hooks)
         self._settings = self._edits.settings(edf, plan["image"]["env"], node)
         self._heard: dict[str, str | None] = {}
         self._node = node
@@ -50,19 +52,15 @@ class HooksOnNode:
     def warnings(self) -> Sequence[str]:
         return self._edits.warnings
 
-    @property
-    def oci_hooks(self) -> Sequence[Mapping[str, Any]]:
-        """As in CDI's containerEdits, for launch.ocihooks."""
-        return self._edits.oci_hooks
-
-    def join(self, container: Container) -> dict[str, str | None]:
-        """Adds devices and mounts. Returns the variables of EDF and hooks.
+    def join(self, container: Container, paths: Paths) -> dict[str, str | None]:
+        """Adds devices, mounts and OCI hooks. Returns the variables of EDF and hooks.
 
         Where an EDF and a hook mount on the same place, the EDF counts.
         """
         edits = self._edits
         container.devices = [*container.devices, *_new(edits.devices, container.devices)]
         self._join_mounts(container)
+        self._oci.join(container, paths)
         return self._settings
 
     def _join_mounts(self, container: Container) -> None:
@@ -91,7 +89,15 @@ class HooksOnNode:
         if edits.tree:
             steps.append(("file", [paths.at("hooks.json"), to_json(self._request(paths))]))
             steps.append(("more", [f"{edits.libexec}/inject", paths.at("hooks.json")]))
-        return steps
+        return [*steps, *self._oci.operations(paths)]
+
+    def last_operations(self, paths: Paths) -> list[Operation]:
+        """What the guard does between Podman and its report."""
+        return self._oci.last_operations(paths)
+
+    def explain(self, report: str) -> str:
+        """A line of the guard's report of a failure."""
+        return self._oci.explain(report)
 
     def _request(self, paths: Paths) -> dict[str, Any]:
         """What the program that looks into the image must know (see inject.py)."""
@@ -112,6 +118,8 @@ class HooksOnNode:
 
     def hear(self, note: str) -> None:
         """A line of the program that looks into the image. Raises LaunchError for an error."""
+        if self._oci.hear(note):
+            return
         said = parse_json(note)
         if "error" in said:
             raise LaunchError(said["error"])
@@ -139,7 +147,9 @@ class HooksOnNode:
     def start_services(
         self, container: tuple[int, int, int], workdir: str, environment: Mapping[str, str | None]
     ) -> None:
-        """Starts what hooks want to run beside the tasks. Raises LaunchError."""
+        """Starts what hooks want to run beside the tasks and after them. Raises LaunchError."""
+        _user_ns, mount_ns, guard = container
+        self._oci.attend(self._plan, guard, mount_ns, self._edits.libexec)
         if not self._edits.services:
             return
         from container_engine.launch.hooks import services

@@ -246,6 +246,15 @@ def _ready(process: Process, path: str, place: Place) -> int | None:
     return found
 
 
+def attend(steps: Sequence[Operation], guard: int, mount_ns: int, libexec: str) -> None:
+    """Starts a process that does these operations of ce-attend when the container is gone."""
+    specification = os.memfd_create("ce-services")
+    os.write(specification, encode(steps))
+    os.lseek(specification, 0, os.SEEK_SET)
+    _run_attendant(f"{libexec}/ce-attend", (guard, mount_ns, -1, specification), {})
+    os.close(specification)
+
+
 def _attend(services: Sequence[Mapping[str, Any]], place: Place) -> socket | None:
     """Starts the process that ends the services with the container."""
     steps: list[Operation] = [

@@ -16,7 +16,12 @@ def plan(**values: object) -> dict[str, Any]:
         "env": [],
         "startup": [],
         "annotations": {},
-        "settings": {"allowed_devices": ["*"], "cdi_dirs": [], "user_cdi_dir": ""},
+        "settings": {
+            "allowed_devices": ["*"],
+            "cdi_dirs": [],
+            "user_cdi_dir": "",
+            "hooks_dirs": [],
+        },
         **values,
     }
 

@@ -10,6 +10,7 @@ import pytest
 
 from container_engine.launch.failure import LaunchError
 from container_engine.launch.ocihooks import OciHooks
+from container_engine.launch.ocistate import applies
 from container_engine.launch.podman import Paths
 
 
@@ -130,6 +131,43 @@ def test_conditions_timeout_and_environment_stay_and_later_directories_count(
     assert (definition["hook"]["timeout"], definition["hook"]["env"]) == (3, ["A=b"])
 
 
+def test_the_state_is_kept_and_heard_where_a_hook_needs_it_afterwards(
+    site: Site, tmp_path: Path
+) -> None:
+    session = Paths(str(tmp_path), "/init")
+    site.write("createRuntime")
+    assert site.hooks().last_operations(session) == []
+    site.write("poststop")
+    hooks = site.hooks()
+    _directory, (_file, (_path, text)) = hooks.operations(session)
+    keep = json.loads(text)["hook"]
+    state = '{"ociVersion": "1.0", "id": "abc"}'
+    subprocess.run(keep["args"], executable=keep["path"], input=state, text=True, check=True)
+    ((name, words),) = hooks.last_operations(session)
+    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert (name, said) == ("more", f"note\x001\x00{state}\x00")
+    assert hooks.hear(state)
+    assert not hooks.hear('{"warning": "x"}')
+
+
+@pytest.mark.parametrize(
+    ("when", "holds"),
+    [
+        ({"always": True}, True),
+        ({"always": False}, False),
+        ({}, False),
+        ({"annotations": {"^org\\.a$": "^1$"}}, True),
+        ({"annotations": {"^org\\.a$": "^2$"}}, False),
+        ({"annotations": {"a": "1", "b": "1"}}, False),
+        ({"commands": ["init$"]}, True),
+        ({"commands": ["^/bin/sh$"], "always": True}, False),
+        ({"hasBindMounts": True}, True),
+    ],
+)
+def test_conditions_are_judged_as_podman_does(when: dict[str, Any], holds: bool) -> None:
+    assert applies(when, {"org.a": "1"}, "/dev/.ce-init") is holds
+
+
 @pytest.mark.parametrize("stage", ["precreate", "startContainer"])
 def test_what_crun_does_not_run_on_the_node_stays_as_it_is(site: Site, stage: str) -> None:
     site.write(stage)
@@ -175,4 +213,4 @@ def test_a_file_that_is_none_is_named(site: Site, text: str) -> None:
 def test_other_files_and_absent_directories_have_no_hooks(site: Site) -> None:
     (site.directory / "README").write_text("x")
     assert site.hooks().operations(Paths("/s", "/init")) == []
-    assert OciHooks(["/nonexistent"], []).directory(Paths("/s", "/init")) == []
+    assert OciHooks(["/nonexistent"], []).last_operations(Paths("/s", "/init")) == []

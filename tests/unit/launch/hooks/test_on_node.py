@@ -33,7 +33,7 @@ def on_node(
 
 
 def settings(*hooks: dict[str, Any], **rest: Any) -> dict[str, str | None]:  # noqa: ANN401
-    return on_node(*hooks, **rest).join(container())
+    return on_node(*hooks, **rest).join(container(), PATHS)
 
 
 # ---- devices ---------------------------------------------------------------------------------
@@ -41,7 +41,7 @@ def settings(*hooks: dict[str, Any], **rest: Any) -> dict[str, str | None]:  # n
 
 def test_a_device_that_the_node_has_is_given_to_the_container() -> None:
     whole = container(devices=("/dev/null",))
-    on_node(hook(devices=[device("/dev/nul*"), device("/dev/zero")])).join(whole)
+    on_node(hook(devices=[device("/dev/nul*"), device("/dev/zero")])).join(whole, PATHS)
     assert whole.devices == ["/dev/null", "/dev/zero"]
 
 
@@ -62,7 +62,7 @@ def test_what_is_no_device_does_not_count_as_one(tmp_path: Path) -> None:
 
 def test_an_optional_device_may_be_missing() -> None:
     whole = container()
-    on_node(hook(devices=[device("/dev/cxi-none*", optional=True)])).join(whole)
+    on_node(hook(devices=[device("/dev/cxi-none*", optional=True)])).join(whole, PATHS)
     assert whole.devices == []
 
 
@@ -81,7 +81,7 @@ def test_the_check_for_a_device_warns_or_fails_as_the_site_says() -> None:
 
 def mounts(*hooks: dict[str, Any], edf: tuple[Bind, ...] = ()) -> list[tuple[str, str]]:
     whole = container(*edf)
-    on_node(*hooks).join(whole)
+    on_node(*hooks).join(whole, PATHS)
     return [(bind.source, bind.target) for bind in whole.mounts]
 
 
@@ -106,7 +106,7 @@ def test_a_missing_mount_source_is_named_unless_it_is_optional(tmp_path: Path) -
 def test_the_mount_of_the_environment_file_counts_where_both_want_one(tmp_path: Path) -> None:
     whole = container(Bind("bind", "/mine", "/opt/x", ()))
     hooks = on_node(hook(mounts=[mount(str(tmp_path), "/opt/x")]))
-    hooks.join(whole)
+    hooks.join(whole, PATHS)
     assert [(bind.source, bind.target) for bind in whole.mounts] == [("/mine", "/opt/x")]
     assert hooks.warnings == [
         f"hook mount '{tmp_path}' is left out: the environment file mounts '/mine' on '/opt/x'"
@@ -155,7 +155,7 @@ def test_the_directories_of_a_later_hook_come_first_and_none_comes_twice() -> No
 
 def test_only_hooks_change_what_slurm_says() -> None:
     hooks = on_node(hook(env={"SLURM_CONF": "/x", "A": "1"}))
-    given = hooks.join(container())
+    given = hooks.join(container(), PATHS)
     changes = environment.for_tasks(plan(), given, {}, {})
     assert "SLURM_CONF" not in changes
     assert hooks.for_tasks() == {"SLURM_CONF": "/x"}
@@ -175,7 +175,7 @@ def test_what_is_optional_may_need_words_that_a_step_does_not_have(tmp_path: Pat
     spool = [mount("{node.spool}", "/x", optional=True)]
     assert mounts(hook(mounts=spool)) == []
     whole = container()
-    on_node(hook(mounts=spool), node={"CE_SPOOL_DIR": str(tmp_path)}).join(whole)
+    on_node(hook(mounts=spool), node={"CE_SPOOL_DIR": str(tmp_path)}).join(whole, PATHS)
     assert [bind.source for bind in whole.mounts] == [str(tmp_path)]
 
 
@@ -205,10 +205,19 @@ def test_hooks_that_only_set_variables_cost_the_guard_nothing() -> None:
     assert on_node(hook(env={"A": "1"})).operations(PATHS) == []
 
 
-def test_oci_hooks_are_handed_on_whole() -> None:
-    first = {"hookName": "createContainer", "path": "/bin/a", "args": ["a", "b"], "timeout": 5}
-    second = {"hookName": "poststop", "path": "/bin/b", "args": [], "env": ["X=1"], "timeout": None}
-    assert on_node(hook(hooks=[first, second])).oci_hooks == [first, second]
+def test_oci_hooks_of_hooks_become_files_for_podman() -> None:
+    first = {"hookName": "createContainer", "path": "/bin/true", "args": ["a", "b"], "timeout": 5}
+    second = {
+        "hookName": "poststop",
+        "path": "/bin/true",
+        "args": [],
+        "env": ["X=1"],
+        "timeout": None,
+    }
+    steps = on_node(hook(hooks=[first])).operations(PATHS)
+    assert [name for name, _arguments in steps] == ["dir", "file"]
+    assert json.loads(steps[1][1][1])["stages"] == ["createContainer"]
+    assert on_node(hook(hooks=[second])).last_operations(PATHS)[0][0] == "more"
 
 
 def test_notes_become_variables_warnings_or_the_end() -> None:

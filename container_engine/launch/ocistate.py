@@ -1,0 +1,25 @@
+"""When an OCI hook applies, for the stage that Podman does not get to. Pure."""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+
+def applies(when: Mapping[str, Any], annotations: Mapping[str, str], command: str) -> bool:
+    """As Podman judges: all conditions hold, and there is one. Mounts there always are."""
+    said = []
+    if "always" in when:
+        said.append(bool(when["always"]))
+    if "hasBindMounts" in when:
+        said.append(bool(when["hasBindMounts"]))
+    for key, value in when.get("annotations", {}).items():
+        pairs = annotations.items()
+        said.append(any(re.search(key, k) and re.search(value, v) for k, v in pairs))
+    if when.get("commands"):
+        said.append(any(re.search(pattern, command) for pattern in when["commands"]))
+    return bool(said) and all(said)
