@@ -81,5 +81,7 @@ def _image(
     builder = Builder(context.env, context.uid, os.getegid(), limit, policy, logins)
     with tempfile.TemporaryDirectory(prefix="ce-build-", dir=context.env.get("TMPDIR")) as work:
         layout = os.path.join(work, "oci")
-        builder.build(recipe, layout, fresh=arguments.no_cache, quiet=arguments.quiet)
+        builder.build(
+            recipe, image.made_of, layout, fresh=arguments.no_cache, quiet=arguments.quiet
+        )
         return told.obtain(image._replace(place=layout), places, Pull.ALWAYS).path

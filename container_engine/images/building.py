@@ -25,7 +25,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 CONTAINERFILES = ("Containerfile", "Dockerfile")
-_NAMESPACES = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork"]
+# whoever kills us ends the build, too
+_NAMESPACES = [
+    "setpriv",
+    "--pdeathsig",
+    "KILL",
+    "unshare",
+    "--user",
+    "--map-root-user",
+    "--mount",
+    "--pid",
+    "--fork",
+]
 _NAMESPACES += ["--kill-child", "--mount-proc"]
 # Podman keeps here what must not outlive its processes, and wants a path that is short and the same
 # each time: it becomes process 1 of its namespace and stands in that directory.
@@ -38,7 +49,7 @@ _OWN_RUN = [
 ]
 _RUN = "/proc/1/cwd"
 _FAKEROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fakeroot.py")
-_NAME = "localhost/ce-build:latest"
+_NAME = "localhost/ce-build"
 _INFO_TIMEOUT_S = 60
 
 
@@ -73,25 +84,27 @@ class Builder(NamedTuple):
     policy: str = ""
     logins: str = ""
 
-    def build(self, recipe: Recipe, layout: str, *, fresh: bool, quiet: bool) -> None:
+    def build(self, recipe: Recipe, digest: str, layout: str, *, fresh: bool, quiet: bool) -> None:
         """Leaves the image as an OCI layout in the directory `layout`, which must not exist.
 
-        What Podman says goes to stderr, if not `quiet`. Raises CeError.
+        By `digest`, the recipe's, two builds at once do not get each other's image. What Podman
+        says goes to stderr, if not `quiet`. Raises CeError.
         """
         podman = self._podman()
+        name = f"{_NAME}:{digest.partition(':')[2]}"
         try:
             words = ["build", "--isolation=chroot", "--network=host", "--format=oci"]
-            words += ["--tag", _NAME, "--file", recipe.containerfile]
+            words += ["--tag", name, "--file", recipe.containerfile]
             words += [f"--build-arg={argument}" for argument in recipe.arguments]
             words += [f"--target={recipe.target}"] if recipe.target else []
             words += ["--no-cache", "--pull=always"] if fresh else []
             words += [f"--signature-policy={self.policy}"] if self.policy else []
             run = process.output if quiet else process.shown
             run([*podman, *words, recipe.context], self._environment(), self.timeout_s)
-            save = ["save", "--quiet", "--format=oci-dir", "--output", layout, _NAME]
+            save = ["save", "--quiet", "--format=oci-dir", "--output", layout, name]
             process.output([*podman, *save], self._environment(), self.timeout_s)
         except process.CommandError as error:
-            message = error.message.removeprefix("unshare: ").removeprefix("Error: ")
+            message = error.message.removeprefix("setpriv: ").removeprefix("Error: ")
             raise UserError(f"'{recipe.containerfile}': not built: {message}", error.hint) from None
 
     def _podman(self) -> list[str]:

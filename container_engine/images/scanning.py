@@ -25,7 +25,18 @@ _MAX_REPORT = 1 << 20
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 # squashfuse becomes a daemon once the image is there; the namespaces end it with the scanner
 _MOUNTED = 'squashfuse -o ro "$1" "$2" && shift 2 && exec "$@"'
-_UNSHARE = ("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child")
+_UNSHARE = (
+    "setpriv",
+    "--pdeathsig",
+    "KILL",
+    "unshare",
+    "--user",
+    "--map-root-user",
+    "--mount",
+    "--pid",
+    "--fork",
+    "--kill-child",
+)
 
 
 class Subject(NamedTuple):
