@@ -30,6 +30,7 @@ _CGROUP_HINT = (
     " (crun refuses a hybrid cgroup hierarchy whose unified part has a controller of its own;"
     " ask the administrator)"
 )
+_SPACE_HINT = " (the container's space in memory, tmpfs_size, is too small or the memory is full)"
 
 
 def explain(report: str) -> str:
@@ -43,13 +44,15 @@ def explain(report: str) -> str:
         return known
     reason = f": {_strerror(errno)}" if errno else ""
     said = _last_line(log)
-    return f"{what}{reason}" + (f" ({said})" if said else "")
+    hint = _SPACE_HINT if errno == _ENOSPC else ""
+    return f"{what}{reason}{hint}" + (f" ({said})" if said else "")
 
 
 def _podman(what: str, log: str) -> str:
     errors = [line for line in log.split("\n") if line.startswith("Error: ")]
     said = errors[-1][len("Error: ") :] if errors else _last_line(log)
     hint = _CGROUP_HINT if "cgroup" in said and "unified" in said else ""
+    hint += _SPACE_HINT if "no space left on device" in said else ""
     return f"Podman cannot start the container: {said or what}{hint}"
 
 

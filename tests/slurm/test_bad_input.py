@@ -212,6 +212,23 @@ def test_a_device_that_does_not_exist_fails_the_step(cluster: Cluster, shared: P
     assert "/dev/no-such-device" in causes(done)[0]
 
 
+@pytest.mark.parametrize("size", ["4k", "64k"])
+def test_a_container_with_too_little_space_fails_and_says_which_space(
+    cluster: Cluster, shared: Path, size: str
+) -> None:
+    edf = cluster.edf(f'[annotations]\n"com.ce.tmpfs_size" = "{size}"\n')
+    done = _fails_on_the_node(cluster, edf, shared)
+    assert len(causes(done)) == 1
+    assert "o space left on device (the container's space in memory, tmpfs_size" in causes(done)[0]
+
+
+def test_a_task_that_fills_the_containers_space_is_told_so_and_goes_on(cluster: Cluster) -> None:
+    edf = cluster.edf('[annotations]\n"com.ce.tmpfs_size" = "8m"\n')
+    script = "dd if=/dev/zero of=/fill bs=1M count=100 2>&1 | grep -c 'No space'; rm /fill; echo on"
+    done = cluster.srun(f"--environment={edf}", "sh", "-c", script)
+    assert (done.returncode, done.stdout) == (0, "1\non\n"), done.stderr
+
+
 # ---- large ---------------------------------------------------------------------------------------
 
 
