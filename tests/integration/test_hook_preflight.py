@@ -115,7 +115,7 @@ def test_a_library_for_a_newer_glibc_than_the_images_is_left_out_with_a_remedy(
     text = said(place, engine, image(place), severity)
     assert text.startswith(
         "hook fabric: libnccl-net.so is left out: the node's libnccl-net.so needs GLIBC_2.99, and"
-        " the image has glibc 2."
+        " the image's glibc ends at 2."
     )
     assert "use an image with a newer distribution" in text
 

@@ -189,8 +189,8 @@ class Decider:
         newest, has = c_version(wanted), self._image.version
         if newest > has:
             return (
-                f"the node's {real_name(library)} needs GLIBC_{dotted(newest)}, and the image has"
-                f" glibc {dotted(has)}"
+                f"the node's {real_name(library)} needs GLIBC_{dotted(newest)}, and the image's"
+                f" glibc ends at {dotted(has)}"
             )
         unknown = [v for v in wanted if v.startswith("GLIBC_ABI_") and v not in libc.defines]
         if unknown:

@@ -128,7 +128,7 @@ class Container:
         wanted = c_version(v for file, vs in needs if is_c_library(file) for v in vs)
         if wanted > self.image.version:
             has = dotted(self.image.version)
-            yield f"{_file(parent)} needs GLIBC_{dotted(wanted)}, and the image has glibc {has}"
+            yield f"{_file(parent)} needs GLIBC_{dotted(wanted)}, and the image's ends at {has}"
 
     def _symbol_problems(self, library: Library, loaded: list[Library]) -> Iterator[str]:
         """musl knows no symbol versions, but has not all of glibc's functions."""
