@@ -24,7 +24,7 @@ enum { PATIENCE_S = 60, PAUSE_MS = 100, RECORD_PATIENCE_S = 15 };
 
 struct place {
 	char port[16];
-	char address[256]; /* what the node calls itself; its name may mean nothing to the network */
+	char address[256]; /* what the node calls itself; Slurm's name for it may be no host name */
 };
 
 /* NODES/NODE.port has "PORT ADDRESS". */
@@ -102,9 +102,10 @@ static int reach(const char *node, const char *port, const char **why)
 			nanosleep(&pause, NULL);
 			continue;
 		}
-		fd = try_connect(node, recorded ? place.port : port, why);
-		if (fd < 0 && place.address[0] != '\0')
+		if (place.address[0] != '\0')
 			fd = try_connect(place.address, place.port, why);
+		if (fd < 0)
+			fd = try_connect(node, recorded ? place.port : port, why);
 		if (fd < 0)
 			nanosleep(&pause, NULL);
 	}

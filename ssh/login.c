@@ -4,6 +4,7 @@
  *
  *   ce-login [-c COMMAND]    the environment of the tasks, then a shell of the image
  *   ce-login --keep FILE     writes its own environment to FILE, each entry followed by NUL
+ *   ce-login --shell         prints the shell of this image that SHELL should name
  *   ce-login --files DIR     makes the files that standard input has, each `NAME SIZE` with a NUL and
  *                            then its bytes, readable by their owner alone
  *
@@ -20,6 +21,7 @@
 #include <unistd.h>
 
 #define JOB "/opt/oci-hooks/ssh/job"
+#define SELF "/opt/oci-hooks/ssh/dropbear/libexec/ce-login"
 #define SFTP_SERVER "/opt/oci-hooks/ssh/dropbear/libexec/sftp-server"
 
 enum { MAX_SIZE = 16 << 20, NOT_STARTED = 125, NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
@@ -122,6 +124,20 @@ static int make_files(const char *directory)
 	return 0;
 }
 
+/* ---- shells ------------------------------------------------------------------------------------ */
+
+static const char *const shells[] = { "/bin/bash", "/usr/bin/bash", "/bin/sh", "/usr/bin/sh" };
+
+/* The user's own where the image has it. The ssh client runs commands by SHELL, and so do many. */
+static int print_shell(void)
+{
+	const char *found = getenv("SHELL");
+
+	for (size_t i = 0; found == NULL || access(found, X_OK) < 0; i++)
+		found = i < sizeof shells / sizeof shells[0] ? shells[i] : SELF;
+	return write_all(1, found, strlen(found)) < 0 ? fail("standard output") : 0;
+}
+
 /* ---- a login ----------------------------------------------------------------------------------- */
 
 /* The tasks' environment with what belongs to this login alone. */
@@ -191,6 +207,8 @@ static int run_words(char *command)
 	char *words[256];
 	size_t count = 0;
 
+	if (command != NULL && strncmp(command, "exec ", 5) == 0)
+		command += 5;
 	if (command == NULL || command[strspn(command, plain)] != '\0') {
 		dprintf(2, "ce: error: hook ssh: this image has no shell\n");
 		return NOT_FOUND;
@@ -210,7 +228,6 @@ static int run_words(char *command)
 
 static int log_in(char *command)
 {
-	static const char *const shells[] = { "/bin/bash", "/usr/bin/bash", "/bin/sh", "/usr/bin/sh" };
 	int failed = take_environment();
 	const char *own = getenv("SHELL");
 
@@ -223,11 +240,13 @@ static int log_in(char *command)
 	if (command != NULL && strlen(command) >= 12 &&
 	    strcmp(command + strlen(command) - 12, "/sftp-server") == 0)
 		execl(SFTP_SERVER, "sftp-server", NULL);
-	if (own != NULL && own[0] == '/')
+	/* this program is what an image without a shell has in SHELL */
+	if (own != NULL && own[0] == '/' && strcmp(own, SELF) != 0)
 		run_shell(own, command);
 	for (size_t i = 0; i < sizeof shells / sizeof shells[0]; i++) {
 		/* programs that open terminals look there */
-		setenv("SHELL", shells[i], 1);
+		if (access(shells[i], X_OK) == 0)
+			setenv("SHELL", shells[i], 1);
 		run_shell(shells[i], command);
 	}
 	return run_words(command);
@@ -237,6 +256,8 @@ int main(int argc, char **argv)
 {
 	if (argc == 3 && strcmp(argv[1], "--keep") == 0)
 		return keep_environment(argv[2]);
+	if (argc == 2 && strcmp(argv[1], "--shell") == 0)
+		return print_shell();
 	if (argc == 3 && strcmp(argv[1], "--files") == 0)
 		return make_files(argv[2]);
 	return log_in(argc >= 3 && strcmp(argv[1], "-c") == 0 ? argv[2] : NULL);

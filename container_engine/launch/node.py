@@ -110,7 +110,7 @@ def start(
         changes |= hooks.for_tasks()
         marks.names["hooks"] = [name for name in settings if name not in edf]
         marks.mark("services")
-        hooks.start_services((user_ns, mount_ns, guard), workdir, changes)
+        changes |= hooks.start_services((user_ns, mount_ns, guard), workdir, changes)
     if plan["startup"]:
         marks.mark("startup")
         changes |= _run_startup(plan, node, changes, (user_ns, mount_ns, workdir), libexec)

@@ -56,9 +56,9 @@ def test_mps_is_there_before_the_tasks_and_told_to_quit_after_them(
     cluster: Cluster, mps: Site, writable: str
 ) -> None:
     edf = mps_edf(mps, f"writable = {writable}\n")
-    script = "ls $CUDA_MPS_PIPE_DIRECTORY; cat $CUDA_MPS_LOG_DIRECTORY/control.log"
+    script = "echo $(ls $CUDA_MPS_PIPE_DIRECTORY; cat $CUDA_MPS_LOG_DIRECTORY/control.log)"
     done = cluster.srun("-n2", f"--environment={edf}", "sh", "-c", script)
-    assert (done.stdout, done.stderr) == ("control\nstarted\n" * 2, "")
+    assert (done.stdout, done.stderr) == ("control started\n" * 2, "")
     said = until("the daemon to have quit", lambda: told(mps))
     assert said == [f"quit /opt/oci-hooks/nvidia_cuda_mps/pipe {ALICE}"]
 

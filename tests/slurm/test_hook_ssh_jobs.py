@@ -49,12 +49,14 @@ def _serving(cluster: Cluster, name: str, key: Path, *words: str) -> Iterator[La
 # ---- images ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("writable", ["true", "false"])
-def test_files_are_copied_where_the_image_has_neither_scp_nor_a_libc(
-    cluster: Cluster, key: Path, writable: str
+@pytest.mark.parametrize(
+    ("image", "writable"), [("busybox", "true"), ("busybox", "false"), ("musl", "true")]
+)
+def test_files_are_copied_where_the_image_has_no_scp_and_another_libc_or_none(
+    cluster: Cluster, key: Path, image: str, writable: str
 ) -> None:
     more = f'writable = {writable}\nmounts = ["tmpfs:/data"]\n'
-    with _serving(cluster, edf(cluster, key, more, "busybox"), key) as laptop:
+    with _serving(cluster, edf(cluster, key, more, image), key) as laptop:
         source = cluster.write("content\n", owner=ALICE)
         assert laptop.copy("scp", "-O", str(source), "@/data/old").stderr == ""
         assert laptop.copy("scp", "-s", str(source), "@/data/new").stderr == ""
@@ -72,6 +74,7 @@ def test_an_image_without_a_shell_runs_plain_commands_and_sftp(cluster: Cluster,
         source = cluster.write("content\n", owner=ALICE)
         assert laptop.copy("scp", "-s", str(source), "@/tmp/new").stderr == ""
         assert "this image has no shell" in laptop.ssh("echo a; echo b").stderr
+        assert laptop.ssh("/bin/probe").stdout.startswith("rank=none uid=")
         assert laptop.ssh("/no/such/command").returncode == 127
 
 

@@ -146,12 +146,15 @@ class HooksOnNode:
 
     def start_services(
         self, container: tuple[int, int, int], workdir: str, environment: Mapping[str, str | None]
-    ) -> None:
-        """Starts what hooks want to run beside the tasks and after them. Raises LaunchError."""
+    ) -> dict[str, str | None]:
+        """Starts what hooks want to run beside the tasks and after them; variables for the tasks.
+
+        Raises LaunchError.
+        """
         _user_ns, mount_ns, guard = container
         self._oci.attend(self._plan, guard, mount_ns, self._edits.libexec)
         if not self._edits.services:
-            return
+            return {}
         from container_engine.launch.hooks import services
 
         place = services.Place(
@@ -163,6 +166,7 @@ class HooksOnNode:
         )
         self._place = place
         self._end = services.start(self._edits.services, place)
+        return services.variables(self._edits.services)
 
     def finish(self, environment: Mapping[str, str | None]) -> socket | None:
         """The environment is that of the tasks now. Returns what the guard gets with the word to go

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     class Server(Protocol):
         """A service that data cannot describe: the entry `server` of one made by a hook's code."""
 
+        variables: Mapping[str, str | None]
+
         def start(self, place: Place) -> None: ...
 
         def leftovers(self) -> Sequence[str]:
@@ -196,8 +198,18 @@ def publish(services: Sequence[Mapping[str, Any]], place: Place) -> None:
             server.publish(place)
 
 
-def run(place: Place, what: str, words: Sequence[str], stdin: int | None = None) -> None:
-    """Runs a short command in the container, at `/`. Raises LaunchError with what it said."""
+def variables(services: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
+    """What the services that have been started change in the environment of the tasks."""
+    found: dict[str, str | None] = {}
+    for service in services:
+        server: Server | None = service.get("server")
+        if server is not None:
+            found |= server.variables
+    return found
+
+
+def run(place: Place, what: str, words: Sequence[str], stdin: int | None = None) -> str:
+    """Runs a short command in the container, at `/`; what it said. Raises LaunchError with that."""
     process = Process(place, words, workdir="/", stdin=stdin)
     code = process.exit_code(place.timeout_s)
     said = process.said()
@@ -205,6 +217,7 @@ def run(place: Place, what: str, words: Sequence[str], stdin: int | None = None)
     process.let_go()
     if code != 0:
         raise failure(what, code, said, place.timeout_s)
+    return said
 
 
 def failure(what: str, code: int | None, said: str, timeout_s: float) -> LaunchError:

@@ -54,6 +54,7 @@ class SshServer:
         self._user = sshkeys.derive(self._parameters["secret"], "user")
         self._name, home = _person()
         directory = f"{sshrecord.root(node, home)}/{sshrecord.of_step(node)}"
+        self.variables: dict[str, str | None] = {}
         self.directory = directory if sshrecord.prepare(directory) else ""
 
     def leftovers(self) -> Sequence[str]:
@@ -61,6 +62,11 @@ class SshServer:
 
     def start(self, place: services.Place) -> None:
         self._make_files(place)
+        # a shell that the image does not have is of no use to anybody, and ssh runs commands by it
+        shell = services.run(place, "hook ssh: the choice of a shell", [_LOGIN, "--shell"])
+        if shell != place.environment.get("SHELL"):
+            self.variables["SHELL"] = shell
+            place.environment = {**place.environment, "SHELL": shell}
         self.publish(place)
         port = self._listen(place)
         if port != self._wanted:
