@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.cli.login import all_state_files
 from container_engine.cli.prepare import site_config
-from container_engine.cli.stores import importer, rules, stores
+from container_engine.cli.stores import importer, own_store, rules, stores
 from container_engine.errors import UserError
 from container_engine.images.building import Builder, Recipe, find_containerfile
 from container_engine.images.importing import Pull, unusable
@@ -69,6 +69,7 @@ def _image(
     settings: SiteConfig,
 ) -> str:
     """The path of the image: that of an earlier build, if nothing has changed."""
+    own_store(context, settings)  # or there is no place for what is built
     places = stores(context, settings)
     told = importer(context, settings, quiet=arguments.quiet)
     known = places.find(image)

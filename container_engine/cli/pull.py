@@ -32,5 +32,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     rules(context, settings).admit(image)
     places = stores(context, settings, arguments.arch)
     pull = importer(context, settings, quiet=arguments.quiet)
-    print(pull.obtain(image, places, Pull(arguments.pull)).path)
+    stored = pull.obtain(image, places, Pull(arguments.pull))
+    if stored.origin:
+        pull.say(f"{image.name}: from this host ({stored.origin}), no registry was asked")
+    print(stored.path)
     return 0

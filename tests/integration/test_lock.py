@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.integration.registry import Registry, start
+from container_engine.cli.main import main
+from tests.integration.registry import Registry
 from tests.unit import squashfs
 from tests.unit.images.oci import Member
 
@@ -17,6 +18,8 @@ class Project(NamedTuple):
 
     dir: Path
     registry: Registry
+    environment: pytest.MonkeyPatch
+    printed: pytest.CaptureFixture[str]
 
     @property
     def edf(self) -> Path:
@@ -27,10 +30,12 @@ class Project(NamedTuple):
         return self.dir / "train.lock"
 
     def ce(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-        person = self.registry._replace(env={**self.registry.env, **env})
-        with start(person, self.dir / "store", *words, str(self.edf)) as process:
-            out, err = process.communicate(timeout=60)
-        return subprocess.CompletedProcess(words, process.returncode, out, err)
+        with self.environment.context() as changed:
+            for name, value in env.items():
+                changed.setenv(name, value)
+            code = main([*words, str(self.edf)])
+        said = self.printed.readouterr()
+        return subprocess.CompletedProcess(words, code, said.out, said.err)
 
     def locked(self) -> dict[str, Any]:
         done = self.ce("lock")
@@ -52,8 +57,16 @@ class Project(NamedTuple):
 
 
 @pytest.fixture
-def project(registry: Registry, tmp_path: Path) -> Project:
-    return Project(tmp_path, registry)
+def project(
+    registry: Registry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Project:
+    more = {"EDF_IMAGESTORE": f"{tmp_path}/store", "XDG_CACHE_HOME": f"{tmp_path}/cache"}
+    for name, value in (registry.env | more).items():
+        monkeypatch.setenv(name, value)
+    return Project(tmp_path, registry, monkeypatch, capsys)
 
 
 def test_a_launch_uses_what_is_locked_although_the_tag_has_moved(project: Project) -> None:
@@ -136,8 +149,7 @@ def test_a_locked_file_must_be_that_file(project: Project) -> None:
 
 def test_a_locked_image_of_this_host_is_found_by_its_digest(project: Project) -> None:
     image = squashfs.make(project.dir / "i.sqsh", {"f": "1"})
-    with start(project.registry, project.dir / "store", "import", str(image), "own:1") as process:
-        assert process.wait() == 0
+    assert main(["import", "-q", str(image), "own:1"]) == 0
     project.edf.write_text('image = "own:1"\n')
     [pinned] = project.locked()["images"].values()
     assert project.launched() == (pinned["digest"], "")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.registry import Registry, start
+from container_engine.cli.main import main
+from tests.integration.registry import Registry
 from tests.unit import squashfs
 from tests.unit.images.oci import Member
 
@@ -23,8 +24,10 @@ if test -e "$1/bad"; then echo "found: /bad"; exit 1; fi
 class Site:
     """A site's configuration, its scanner, and what a user's commands come to there."""
 
-    def __init__(self, directory: Path, registry: Registry) -> None:
-        self.dir, self.registry = directory, registry
+    def __init__(
+        self, directory: Path, registry: Registry, printed: pytest.CaptureFixture[str]
+    ) -> None:
+        self.dir, self.registry, self._printed = directory, registry, printed
         self.log, self.file = directory / "asked", directory / "config.toml"
         self.scanner = directory / "scanner"
         self.scanner.write_text(_SCANNER.format(log=self.log))
@@ -39,10 +42,9 @@ class Site:
         self.says(scanner=[str(self.scanner), "{rootfs}", "{name}"], **policy)
 
     def ce(self, *words: str) -> subprocess.CompletedProcess[str]:
-        store = self.dir / "store"
-        with start(self.registry, store, "--site", str(self.file), *words) as process:
-            out, err = process.communicate(timeout=60)
-        return subprocess.CompletedProcess(words, process.returncode, out, err)
+        code = main(["--site", str(self.file), *words])
+        said = self._printed.readouterr()
+        return subprocess.CompletedProcess(words, code, said.out, said.err)
 
     def edf(self, image: object) -> str:
         path = self.dir / "env.toml"
@@ -58,10 +60,16 @@ class Site:
 
 
 @pytest.fixture
-def site(registry: Registry, tmp_path: Path) -> Site:
-    made = Site(tmp_path, registry)
-    made.registry = registry._replace(env={**registry.env, "XDG_CACHE_HOME": f"{tmp_path}/cache"})
-    return made
+def site(
+    registry: Registry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Site:
+    more = {"EDF_IMAGESTORE": f"{tmp_path}/store", "XDG_CACHE_HOME": f"{tmp_path}/cache"}
+    for name, value in (registry.env | more).items():
+        monkeypatch.setenv(name, value)
+    return Site(tmp_path, registry, capsys)
 
 
 def test_a_launch_a_pull_and_an_import_are_refused_with_the_rule(site: Site) -> None:

@@ -46,6 +46,10 @@ class Importing:
         assert code == 1, said.out
         return said.err.removeprefix("ce: error: ")
 
+    def said(self) -> str:
+        said = self._printed.readouterr()
+        return said.out + said.err
+
     def launched(self, image: str, *words: str) -> dict[str, object]:
         edf = self.root / "e.toml"
         edf.write_text(f'image = "{image}"\n')
@@ -170,6 +174,8 @@ def test_a_layout_as_skopeo_copies_it_is_imported_under_its_name(me: Importing) 
 
 def test_what_is_from_here_is_not_looked_up_in_a_registry(me: Importing) -> None:
     path = me.path("import", str(make_tree(me.root / "t")), "tools")
+    assert main(["pull", "tools"]) == 0
+    assert me.said().startswith(f"{path}\nce: tools: from this host (dir:{me.root}/t), no registry")
     for pull in ("always", "age"):
         assert me.launched("tools", "--pull", pull)["path"] == path
 
