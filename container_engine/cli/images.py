@@ -41,7 +41,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     elif arguments.quiet:
         print("".join(f"{item.path}\n" for _root, some in found for item in some), end="")
     else:
-        print("\n\n".join(_table(root, some) for root, some in found))
+        tables = [_table(root, some) for root, some in found]
+        print("\n\n".join(tables or ["EDF_IMAGESTORE=void, and the site has no stores"]))
     return 0
 
 

@@ -16,8 +16,14 @@ from tests.unit import squashfs
 class Owner:
     """Somebody with a store, who runs `ce` in this process."""
 
-    def __init__(self, root: Path, printed: pytest.CaptureFixture[str]) -> None:
+    def __init__(
+        self,
+        root: Path,
+        printed: pytest.CaptureFixture[str],
+        environment: pytest.MonkeyPatch,
+    ) -> None:
         self.root, self.store, self._printed = root, root / "store", printed
+        self.environment = environment
 
     def ce(self, *words: str, code: int = 0) -> str:
         ended = main(words)
@@ -48,7 +54,7 @@ def owner(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("EDF_IMAGESTORE", str(tmp_path / "store"))
     monkeypatch.chdir(tmp_path)
-    return Owner(tmp_path, capsys)
+    return Owner(tmp_path, capsys, monkeypatch)
 
 
 def test_images_are_listed_with_all_their_names_the_last_used_first(owner: Owner) -> None:
@@ -70,6 +76,18 @@ def test_what_is_empty_says_so(owner: Owner) -> None:
     assert json.loads(owner.ce("images", "--json")) == []
     assert owner.ce("gc") == "nothing to remove\n"
     assert f"'{owner.store}': there is no store yet" in owner.ce("store", "check", code=1)
+    owner.environment.setenv("EDF_IMAGESTORE", "void")
+    assert owner.ce("images") == "EDF_IMAGESTORE=void, and the site has no stores\n"
+    assert "there is no store of your own" in owner.ce("gc", code=1)
+
+
+def test_a_launch_is_a_use(owner: Owner) -> None:
+    owner.add("used:1", used=99_999)
+    (owner.root / "e.toml").write_text('image = "used:1"\n')
+    owner.ce("plan", "./e.toml")
+    [item] = json.loads(owner.ce("images", "--json"))
+    assert item["used"] == pytest.approx(time.time(), abs=60)
+    assert item["imported"] == pytest.approx(time.time() - 99_999, abs=60)
 
 
 def test_a_name_goes_and_the_image_with_its_last_name(owner: Owner) -> None:
