@@ -8,9 +8,11 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from container_engine.cli import messages
-from container_engine.cli.effective import load_effective, site_of
+from container_engine.cli.effective import load_effective, offered, site_of
 from container_engine.cli.files import missing_files
 from container_engine.cli.known_image import known_image, undecided_entrypoint
+from container_engine.plan.build import device_problems
+from container_engine.plan.hooks import use
 
 if TYPE_CHECKING:
     import argparse
@@ -89,8 +91,18 @@ def _judge(name: str, arguments: argparse.Namespace, context: Context) -> _Verdi
     if loaded.edf is not None:
         image = known_image(loaded.edf, context, site_of(context))
         problems += undecided_entrypoint(loaded.edf, image)
+        problems += _of_site(loaded.edf, context)
     if arguments.check_files and loaded.edf is not None:
         problems += missing_files(loaded.edf, context.cwd)
     if arguments.strict:
         problems = [replace(problem, severity="error") for problem in problems]
     return _Verdict(name, loaded.edf, problems)
+
+
+def _of_site(edf: Edf, context: Context) -> list[Problem]:
+    """What the site's hooks and devices have against a whole environment; a base is not whole."""
+    if not edf.image:
+        return []
+    whole = offered(context)
+    used = use(edf, whole.hooks, whole.machine, whole.entries)
+    return [*used.problems, *device_problems(edf, whole)]

@@ -111,7 +111,7 @@ def build(edf: Edf, image: Image, offer: Offer, engine: str) -> Built:
         *texts.problems,
         *_entrypoint_problems(edf, image),
         *_hook_problems(edf, offer),
-        *_device_problems(edf, offer),
+        *device_problems(edf, offer),
         *used.problems,
         *_size_problems(edf, plan),
     )
@@ -210,7 +210,7 @@ def _devices(edf: Edf, texts: Resolver) -> tuple[Device, ...]:
     )
 
 
-def _device_problems(edf: Edf, offer: Offer) -> list[Problem]:
+def device_problems(edf: Edf, offer: Offer) -> list[Problem]:
     """Devices that the site does not offer; those with deferred names are the node's to check."""
     return [
         Problem(

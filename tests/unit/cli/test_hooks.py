@@ -152,3 +152,17 @@ mounts = [{{ source = "{tmp_path}/*.toml" }}]
     file.write_text(SMALLEST + '[edits.e]\nlibraries = [{ files = ["/nonexistent/*.so"] }]\n')
     assert run(site, "test", "a") == 1
     assert capsys.readouterr().out == "missing  library  /nonexistent/*.so\n"
+
+
+def test_validate_says_what_hooks_have_against_each_other(
+    site: Path, catalog: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    write(catalog, "a", SMALLEST + 'conflicts = ["b"]\n')
+    write(catalog, "b", SMALLEST)
+    text = '[annotations]\ncom.hooks.a.enabled = "true"\ncom.hooks.b.enabled = "true"\n'
+    for name, image, code in (("whole", 'image = "x"\n', 1), ("base", "", 0)):
+        edf = tmp_path / f"{name}.toml"
+        edf.write_text(f"{image}entrypoint = false\n{text}")
+        assert main(["--site", str(site), "validate", str(edf)]) == code
+        said = capsys.readouterr().err
+        assert ("cannot be used together with the hook 'b'" in said) == bool(code)
