@@ -12,10 +12,23 @@
 /* Slurm's configuration as slurmstepd itself uses it. Weak: nothing promises that it is there. */
 extern slurm_conf_t slurm_conf __attribute__((weak));
 
+static const char *prolog_of_site(void)
+{
+	const char *path = &slurm_conf != NULL ? slurm_conf.task_prolog : NULL;
+
+	return path != NULL && path[0] != '\0' ? path : NULL;
+}
+
 int ce_later_is_wanted(int user_has_prolog)
 {
-	return user_has_prolog || (&slurm_conf != NULL && slurm_conf.task_prolog != NULL &&
-				   slurm_conf.task_prolog[0] != '\0');
+	return user_has_prolog || prolog_of_site() != NULL;
+}
+
+const char *ce_later_missing(void)
+{
+	const char *path = prolog_of_site();
+
+	return path != NULL && faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) < 0 ? path : NULL;
 }
 
 /* The descriptor's number survives the execve; nobody closes it before. */

@@ -18,6 +18,9 @@
  * Slurm names, or the user's, which srun has noticed. */
 int ce_later_is_wanted(int user_has_prolog);
 
+/* In a task that has joined all the same: the site's prolog if it cannot be executed there, else NULL. */
+const char *ce_later_missing(void);
+
 /* In the task: puts `program` in the place of the command, argv[0], and keeps the descriptors of
  * `container` open for it; `container` holds them no more. */
 int ce_later_arrange(struct ce_container *container, char **argv, const char *program,

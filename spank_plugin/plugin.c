@@ -378,6 +378,12 @@ static int enter(spank_t spank, struct ce_container *container, struct ce_error 
 	if (ce_join(container, err) < 0 ||
 	    ce_apply_environment(container->environment, &variables, err) < 0)
 		return -1;
+	const char *missing = is_multi_prog ? ce_later_missing() : NULL;
+	if (missing != NULL)
+		return ce_fail(err,
+			       "TaskProlog '%s': with --multi-prog it runs in the container, where it "
+			       "cannot be executed: %s (ask the administrator to mount it)",
+			       missing, strerror(errno));
 	return check_command(spank, err);
 }
 

@@ -331,6 +331,21 @@ TEST("where the site has a TaskProlog, tasks join after it")
 	joins_later();
 }
 
+TEST("with --multi-prog a TaskProlog that the container does not have is named")
+{
+	char path[] = "/no/such/prolog";
+
+	carried = CE_CARRY_MULTI;
+	begin_step("ready");
+	carried = NULL;
+	slurm_conf.task_prolog = path;
+	task_fails(125, "ce: error: nid7: TaskProlog '/no/such/prolog': with --multi-prog it runs in "
+			"the container, where it cannot be executed: No such file or directory (ask "
+			"the administrator to mount it)\n");
+	slurm_conf.task_prolog = NULL;
+	end_step();
+}
+
 TEST("a command that is not in the container is 127, one that cannot be executed 126")
 {
 	static char missing[] = "no-such-command", directory[] = "/usr";
