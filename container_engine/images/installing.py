@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from container_engine.images import blobs, config
@@ -36,6 +35,8 @@ def install(made: str, configuration: bytes, path: str, manifest: bytes | None =
 
     The configuration first: an image is never there without it. Raises OSError.
     """
+    from concurrent.futures import ThreadPoolExecutor  # 10 ms that a plan need not wait for
+
     publish(config.beside(path), configuration)
     with open(made, "rb") as file, ThreadPoolExecutor(1) as beside:
         digest = None if manifest is None else beside.submit(blobs.sha256, made)
