@@ -40,8 +40,12 @@ class Command(NamedTuple):
 _BASH = """\
 # Completion of ce for bash, made by 'ce completion bash'.
 _ce_environments() {
-    mapfile -t COMPREPLY < <(
-        compgen -W "$(%(ask)s)" -- "$1"
+    local name
+    # not by compgen -W, which would run a $(command) in the name of a file
+    while IFS= read -r name; do
+        [[ $name != "$1"* ]] || COMPREPLY+=("$(printf %%q "$name")")
+    done < <(
+        %(ask)s
         compgen -f -X '!*.toml' -- "$1"
         compgen -d -S / -- "$1"
     )
@@ -131,7 +135,9 @@ _ZSH = """\
 _ce_environments() {
     local -a found
     found=(${(f)"$(%s)"})
-    _alternative "environments:environment:($found)" "files:file:_files -g '*.toml'"
+    # as an array: in a specification the names would be evaluated
+    compadd -a found
+    _files -g '*.toml'
 }
 
 _ce() {

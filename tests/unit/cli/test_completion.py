@@ -29,6 +29,7 @@ CASES = [
     ("ce validate --strict tr", {"train", "train/large"}),
     ("ce diff train/large ot", {"other"}),
     ("ce explain --e", {"--env"}),
+    ("ce lint na", {"name space"}),
 ]
 
 
@@ -39,6 +40,9 @@ def home(installed: Installed) -> Installed:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text('image = "ubuntu:24.04"\n')
     (installed.home / ".edf/.hidden.toml").touch()
+    # who offers these must not run them: such files may lie in a directory that others write
+    for name in ("name space", "evil$(touch pwned)", "evil`touch pwned`", "evil;touch pwned;"):
+        (installed.home / f".edf/{name}.toml").touch()
     return installed
 
 
@@ -74,7 +78,24 @@ def test_bash_offers(home: Installed, need_tool: NeedTool, line: str, offered: s
         COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
         compopt() {{ :; }}
         _ce; printf '%s\\n' "${{COMPREPLY[@]}}" """
-    assert ask(home, need_tool("bash"), "-c", asking, "bash", *words) == offered
+    found = ask(home, need_tool("bash"), "-c", asking, "bash", *words)
+    assert found == {word.replace(" ", "\\ ") for word in offered}
+
+
+def test_bash_quotes_a_name_instead_of_running_it(home: Installed, need_tool: NeedTool) -> None:
+    asking = f"""
+        source {script(home, "bash")}
+        COMP_WORDS=(ce plan evil) COMP_CWORD=2
+        _ce; printf '%s\\n' "${{COMPREPLY[@]}}" """
+    found = ask(home, need_tool("bash"), "-c", asking)
+    assert found == {r"evil\$\(touch\ pwned\)", r"evil\`touch\ pwned\`", r"evil\;touch\ pwned\;"}
+    assert not (home.home / "pwned").exists()
+
+
+def test_fish_runs_no_name(home: Installed, need_tool: NeedTool) -> None:
+    asking = f"source {script(home, 'fish')}; complete -C 'ce plan ev'"
+    assert len(ask(home, need_tool("fish"), "--no-config", "-c", asking)) == 3
+    assert not (home.home / "pwned").exists()
 
 
 @pytest.mark.parametrize(("line", "offered"), CASES)
@@ -138,12 +159,22 @@ def test_zsh_offers_the_same(zsh: Zsh) -> None:
             # the completed line is put into quotes and printed
             zsh.type(f"{line}\t\x01print -r -- 'it is: \x05.'\n")
             seen = zsh.until(r"\nit is: (.*)\.\r\n(?s:.*)ready>").rstrip()
-            assert seen == f"{line.rpartition(' ')[0]} {next(iter(offered))}"
+            (word,) = offered
+            quoted = word.replace(" ", "\\ ")
+            assert seen == f"{line.rpartition(' ')[0]} {quoted}"
         else:
             zsh.type(f"{line}\x04")
             for word in sorted(offered):
                 zsh.until(rf"(?<![\w/-])({word})(?![\w/-])")
             zsh.type("\x15")
+
+
+def test_zsh_runs_no_name(zsh: Zsh, home: Installed) -> None:
+    zsh.type("ce plan evil\x04")
+    zsh.until(r"(evil\\;touch\\ pwned\\;)")
+    zsh.type("\x15print -r -- 'it is: done.'\n")
+    assert zsh.until(r"\nit is: (.*)\.\r") == "done"
+    assert not (home.home / "pwned").exists()
 
 
 def test_the_scripts_are_complete_and_nothing_in_them_is_wrong(
