@@ -26,7 +26,8 @@ _MUSL_DEFAULT = ("/lib", "/usr/local/lib", "/usr/lib")
 # where software that finds its libraries by itself is installed, in published images
 _ODD_PLACES = (
     *("/usr/local/lib", "/usr/local/lib64", "/usr/local/*/lib", "/usr/local/*/lib64"),
-    *("/opt/*/lib", "/opt/*/lib64", "/opt/*/*/lib", "/opt/*/*/lib64", "/usr/lib/*/*/lib"),
+    *("/opt/*/lib", "/opt/*/lib64", "/opt/*/*/lib", "/opt/*/*/lib64"),
+    *("/usr/lib64/openmpi/lib", "/usr/lib64/mpich/lib", "/usr/lib/*-linux-gnu/openmpi/lib"),
 )
 
 
@@ -46,6 +47,7 @@ class Image:
         self.cache = Cache(content(CACHE), self.machine)
         self._path = [part for part in library_path.split(":") if part.startswith("/")]
         self.musl_path = ""
+        self._defaults: Sequence[str] = ()
         self.libc = self._find_libc()
         self.version: Version = c_version(self.libc.defines) if self.libc else ()
         self.kind = "glibc" if self.libc else "none"
@@ -64,10 +66,15 @@ class Image:
             for directory in directories:
                 path = f"{directory}/libc.so.6"
                 if (not listed or path in listed) and (libc := self.read(path)):
-                    self._defaults: Sequence[str] = directories
+                    self._defaults = self._different(directories)
                     return libc
         self._defaults = families[1]
         return next((libc for path in listed if (libc := self.read(path))), None)
+
+    def _different(self, directories: Sequence[str]) -> list[str]:
+        """Without those that a link makes the same: each look into an image takes its time."""
+        self._roots.enter_image()
+        return list({os.path.realpath(path): path for path in reversed(directories)}.values())[::-1]
 
     def _look_for_musl(self) -> None:
         """musl's loader is its libc; what it searches can be said in a file named after it."""
