@@ -11,6 +11,7 @@ import pytest
 
 from container_engine.cli.main import main
 from tests.integration.engine import Engine
+from tests.integration.leftovers import command_line, processes, until
 from tests.integration.registry import RUN, listing
 from tests.unit import squashfs
 from tests.unit.images import oci
@@ -286,6 +287,24 @@ def test_somebody_without_subordinate_ids_builds_an_image_once(stranger: Engine)
     other = finished(stranger, ce, "build", "-q", *changed, str(where))
     assert (other.returncode, other.stderr) == (0, "")
     assert other.stdout != built.stdout
+    forget_podman(stranger)
+
+
+def test_a_build_ends_with_whoever_asked_for_it(stranger: Engine) -> None:
+    where = context(stranger)
+    step = 'RUN ["/bin/busybox", "sleep", "77"]'
+    (where / "Containerfile").write_text(f"FROM scratch\nCOPY busybox /bin/busybox\n{step}\n")
+    words = ("build", "-q", str(where))
+    store = {"EDF_IMAGESTORE": str(stranger.scratch / "store"), "TMPDIR": str(stranger.scratch)}
+
+    def sleeps() -> bool:
+        return any("sleep 77" in command_line(path) for path in processes(stranger.user.uid))
+
+    with stranger.popen([str(stranger.prefix / "bin/ce"), *words], store) as process:
+        assert until(sleeps, 60)
+        process.kill()
+        process.communicate()
+    assert until(lambda: not list(processes(stranger.user.uid)))
     forget_podman(stranger)
 
 
