@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from container_engine.cli.context import Context
 
 TROUBLE = 2
+_COLOURS = {"-": "31", "+": "32", "~": "33"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -29,8 +30,12 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     for side in sides:
         messages.say(messages.of_problems(side.problems))
     lines = differences(sides[0].edf, sides[1].edf)
+    if messages.wants_colour(sys.stdout, context.env):
+        shown = [f"\033[{_COLOURS[line[0]]}m{line}\033[0m" for line in lines]
+    else:
+        shown = lines
     sys.stdout.buffer.write(
-        "".join(f"{line}\n" for line in lines).encode(errors="backslashreplace")
+        "".join(f"{line}\n" for line in shown).encode(errors="backslashreplace")
     )
     sys.stdout.flush()
     return int(bool(lines))

@@ -239,3 +239,13 @@ def test_the_quick_way_wants_one_name(installed: Installed) -> None:
 
 def test_the_option_pull_offers_every_policy() -> None:
     assert list(pulling.WHEN) == list(Pull)
+
+
+def test_a_difference_has_colours_on_a_terminal(installed: Installed) -> None:
+    for name in ("a", "b"):
+        (installed.home / f"{name}.toml").write_text(f'workdir = "/{name}"\n')
+    words = [str(installed.prefix / "bin/ce"), "diff", "./a.toml", "./b.toml"]
+    plain = installed.run(*words, env={"TERM": "xterm"}).stdout.splitlines()
+    assert [line[:15] for line in plain] == ['- workdir = "/a', '+ workdir = "/b']
+    shown = installed.run("script", "-qec", " ".join(words), "/dev/null", env={"TERM": "xterm"})
+    assert shown.stdout.splitlines() == [f"\033[31m{plain[0]}\033[0m", f"\033[32m{plain[1]}\033[0m"]
