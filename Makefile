@@ -57,11 +57,13 @@ install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-en
 		file=$(ROOT)/share/$${place#*:}; mkdir -p $$(dirname $$file); \
 		$(ROOT)/bin/python3 -I -m container_engine completion $${place%%:*} > $$file; \
 	done
-	@rm -rf $(ROOT)/share/container-engine/hooks
+	@# whoever launches meanwhile finds the old hooks or the new ones
+	@rm -rf $(ROOT)/share/container-engine/hooks.new
 	@set -e; for file in $$(cd hooks && find . -mindepth 2 -type f ! -name '*.md'); do \
 		mode=0644; [ ! -x hooks/$$file ] || mode=0755; \
-		install -D -m $$mode hooks/$$file $(ROOT)/share/container-engine/hooks/$$file; \
-	done
+		install -D -m $$mode hooks/$$file $(ROOT)/share/container-engine/hooks.new/$$file; \
+	done; cd $(ROOT)/share/container-engine; rm -rf hooks.old; \
+	[ ! -d hooks ] || mv hooks hooks.old; mv hooks.new hooks; rm -rf hooks.old
 	@$(MAKE) -s -C spank_plugin install PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
 	@$(MAKE) -s -C ssh install PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
 	@set -e; for script in $(SCRIPTS); do \

@@ -148,6 +148,26 @@ def test_a_bad_catalog_is_refused_by_the_check_and_by_a_launch(
     assert (done.returncode, message in done.stderr) == (125, True), done.stderr
 
 
+def test_an_artifact_of_the_network_software_is_found_by_version_and_name(
+    cluster: Cluster, site: Site
+) -> None:
+    base = site.programs.parent / "netstack"
+    name = "gpu:cuda13,cxi:13.1.0,ofi:2.5.1,aws:1.18.0+dl"
+    for version in ("26.9", "26.10"):
+        library = base / os.uname().machine / version / name / "lib"
+        library.mkdir(parents=True)
+        (library / "which").write_text(version)
+    site.hook("netstack", f'settings.base = "{base}"\n', whole=False)
+    said = f'com.hooks.netstack.source = "artifact"\ncom.hooks.netstack.name = "{name}"\n'
+    edf = site.edf(f"[annotations]\n{said}")
+    done = cluster.srun(f"--environment={edf}", "sh", "-c", f"cat {base}/*/*/*/lib/which")
+    assert (done.returncode, done.stdout) == (0, "26.10"), done.stderr
+    edf = site.edf(f'[annotations]\n{said}com.hooks.netstack.version = "26.8"\n')
+    done = cluster.srun(f"--environment={edf}", "true")
+    assert f"{edf}:6: com.hooks.netstack.version: there is no '26.8' in {base}" in done.stderr
+    assert "there are 26.10, 26.9" in done.stderr
+
+
 # ---- CDI -------------------------------------------------------------------------------------
 
 
@@ -220,6 +240,13 @@ def test_an_oci_hook_runs_at_its_stage_with_the_state_on_stdin(
     assert state["bundle"].startswith("/")
     assert state["status"] == ("running" if stage == "poststart" else "created")
     assert (site.shared / "state.args").read_text().split()[1:] == [stage, "the", "site"]
+
+
+def test_a_hook_of_stage_precreate_changes_the_configuration(cluster: Cluster, site: Site) -> None:
+    program = site.program("change", """sed 's/"env":\\["/"env":["ADDED=by the hook","/'""")
+    site.oci_hook("change", str(program), "precreate")
+    done = cluster.srun(f"--environment={site.edf()}", "printenv", "ADDED")
+    assert (done.returncode, done.stdout) == (0, "by the hook\n"), done.stderr
 
 
 def test_a_hook_of_stage_start_container_runs_the_images_program(

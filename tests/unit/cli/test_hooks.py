@@ -166,3 +166,20 @@ def test_validate_says_what_hooks_have_against_each_other(
         assert main(["--site", str(site), "validate", str(edf)]) == code
         said = capsys.readouterr().err
         assert ("cannot be used together with the hook 'b'" in said) == bool(code)
+
+
+@pytest.mark.parametrize("kind", ["oci", "cdi"])
+def test_oci_hooks_and_cdi_files_are_checked_too(
+    site: Path, tmp_path: Path, capsys: Capture, kind: str
+) -> None:
+    place = tmp_path / kind
+    place.mkdir()
+    key = {"oci": "hooks_dirs", "cdi": "cdi_dirs"}[kind]
+    site.write_text(f'{site.read_text()}{key} = ["{place}"]\n')
+    assert run(site, "check") == 0
+    (place / "a.json").write_text("{")
+    assert run(site, "check") == 1
+    assert capsys.readouterr().err.startswith(f"ce: error: {place}/a.json: ")
+    (place / "a.json").chmod(0o666)
+    assert run(site, "check") == 1
+    assert "others than its owner may write it" in capsys.readouterr().err
