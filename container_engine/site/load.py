@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 import tomllib
@@ -16,6 +17,8 @@ from container_engine.site.model import SiteConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pydantic_core import ErrorDetails
 
 SYSTEM_DIRECTORY = "/etc/container-engine"
 MAIN, DROP_INS = "config.toml", "conf.d"
@@ -170,7 +173,7 @@ def _problems(path: str, key: str, value: object) -> list[Fault]:
         return [
             Fault(path, "", *_unknown(key))
             if problem["type"] == "extra_forbidden"
-            else Fault(path, _dotted(problem["loc"]), _said(problem["msg"]))
+            else Fault(path, _dotted(problem["loc"]), _said(problem), _example(problem["loc"]))
             for problem in error.errors(include_url=False)
         ]
     return []
@@ -191,5 +194,16 @@ def _dotted(place: tuple[int | str, ...]) -> str:
     return text
 
 
-def _said(message: str) -> str:
+def _said(problem: ErrorDetails) -> str:
+    if problem["type"] == "string_pattern_mismatch":
+        return f"'{problem['input']}' has another form"  # nobody has to read the pattern
+    message = problem["msg"]
     return f"{message[:1].lower()}{message[1:]}"
+
+
+def _example(place: tuple[int | str, ...]) -> str | None:
+    """What the key may look like."""
+    field = SiteConfig.model_fields.get(str(place[0])) if len(place) == 1 else None
+    if field is None or not field.examples:
+        return None
+    return f"for example {place[0]} = {json.dumps(field.examples[0], ensure_ascii=False)}"

@@ -122,9 +122,16 @@ def test_all_faults_of_all_files_are_named_and_the_rest_counts(site: Site) -> No
     assert site.refusal() == (
         "config.toml: unknown key 'x'; "
         "conf.d/a.toml: entrypoint: input should be a valid boolean; "
-        "conf.d/a.toml: tmpfs_size: string should match pattern '^[0-9]+(%|[kmgKMG]?)$'"
+        "conf.d/a.toml: tmpfs_size: 'big' has another form"
     )
     assert read(site.prefix, UID).settings == SiteConfig(pull="never")
+
+
+def test_a_hint_shows_what_a_key_looks_like(site: Site) -> None:
+    site.write("config.toml", 'tmpfs_size = "big"\nedf_may_override = ["all"]\n')
+    size, may = read(site.prefix, UID).faults
+    assert size.hint == 'for example tmpfs_size = "16g"'
+    assert may.key == "edf_may_override[0]"
 
 
 @pytest.mark.parametrize("mode", [0o664, 0o646])
