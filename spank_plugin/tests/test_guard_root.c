@@ -251,3 +251,74 @@ TEST("a home directory that cannot be one is an error")
 	CHECK_INT(guard_make_root_dir(&guard, "/no/such/root", "/x"), -1);
 	ce_error_clear(&guard.err);
 }
+
+/* ---- what the ssh hook puts into an image -------------------------------------------------------- */
+
+static int put_first(const char *root, const char *path)
+{
+	char *args[] = { (char *)root, (char *)path, (char *)"Include /job/config", NULL };
+
+	return guard_root_first(&guard, args);
+}
+
+static int put_link(const char *root, const char *path)
+{
+	char *args[] = { (char *)root, (char *)path, (char *)"/opt/ssh", NULL };
+
+	return guard_root_link(&guard, args);
+}
+
+TEST("a first line stands before what a file of the image has")
+{
+	const char *root = make_root();
+
+	test_file(root, "etc/config", "Host *\n  Port 1\n", 0644);
+	CHECK_INT(put_first(root, "/etc/config"), 0);
+	char *after = content("root/etc/config");
+	CHECK_TEXT(after, "Include /job/config\nHost *\n  Port 1\n");
+	free(after);
+}
+
+TEST("a first line makes the file and its directory where the image has none")
+{
+	const char *root = make_root();
+
+	CHECK_INT(put_first(root, "/etc/ssh/config"), 0);
+	char *after = content("root/etc/ssh/config");
+	CHECK_TEXT(after, "Include /job/config\n");
+	free(after);
+}
+
+TEST("a first line stays inside the image, and a FIFO is not waited for")
+{
+	const char *root = make_root();
+	struct stat st;
+
+	CHECK_INT(symlink("../../outside", "root/etc/config"), 0);
+	CHECK_INT(put_first(root, "/etc/config"), 0);
+	CHECK_INT(stat("outside", &st), -1);
+	CHECK_INT(mkfifo("root/etc/fifo", 0600), 0);
+	CHECK_INT(put_first(root, "/etc/fifo"), -1);
+	CHECK_CONTAINS(ce_error_text(&guard.err), "is not a regular file");
+	ce_error_clear(&guard.err);
+}
+
+TEST("a link is made only where the image has nothing, and inside it")
+{
+	const char *root = make_root();
+	char target[64] = "";
+
+	CHECK_INT(put_link(root, "/usr/bin/ssh"), 0);
+	CHECK_INT(readlink("root/usr/bin/ssh", target, sizeof target - 1), 8);
+	CHECK_TEXT(target, "/opt/ssh");
+	test_file(root, "etc/own", "the image's\n", 0755);
+	CHECK_INT(put_link(root, "/etc/own"), 0);
+	char *after = content("root/etc/own");
+	CHECK_TEXT(after, "the image's\n");
+	free(after);
+	CHECK_INT(mkdir("away", 0755), 0);
+	CHECK_INT(symlink("../away", "root/out"), 0);
+	CHECK_INT(put_link(root, "/out/ssh"), -1);
+	CHECK_INT(readlink("away/ssh", target, sizeof target - 1), -1);
+	ce_error_clear(&guard.err);
+}

@@ -117,7 +117,10 @@ def test_the_keys_of_a_step_open_no_other(cluster: Cluster, key: Path) -> None:
 
 @pytest.mark.parametrize("end", ["scancel", "slurmstepd", "guard"])
 def test_the_server_and_its_logins_go_with_the_job(cluster: Cluster, key: Path, end: str) -> None:
+    records = cluster.home() / ".cache/container-engine/ssh"
+    before = set(records.glob("*"))
     with _serving(cluster, edf(cluster, key), key) as laptop:
+        assert set(records.glob("*")) > before
         left = "nohup setsid sleep 4321 >/dev/null 2>&1 </dev/null & exec cat"
         argv = ["ssh", *laptop.options(), "-p", str(laptop.port), f"{ALICE}@localhost", left]
         with started(cluster, *argv):
@@ -129,8 +132,7 @@ def test_the_server_and_its_logins_go_with_the_job(cluster: Cluster, key: Path, 
                 for pid in _pids(name):
                     os.kill(pid, signal.SIGKILL)
             until("the login's end", lambda: not _pids("sleep 4321") and not _pids("dropbear"), 20)
-    records = cluster.home() / ".cache/container-engine/ssh"
-    until("the records' end", lambda: not list(records.iterdir()))
+    until("the records' end", lambda: set(records.glob("*")) == before)
 
 
 def _pids(word: str) -> list[int]:

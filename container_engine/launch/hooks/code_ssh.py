@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from container_engine.launch.hooks.edits import HookEdits
 
 _CONFIG = "/etc/ssh/ssh_config"
+# an ssh client before 7.3 would end at the word Include
+_FIRST_LINES = f"IgnoreUnknown Include\nInclude {JOB}/ssh_config"
 _CLIENTS = ("ssh", "scp", "sftp")
 
 
@@ -41,7 +43,7 @@ def prepare(
     if server.directory:
         edits.binds.append(Bind("bind", server.directory, NODES, ("ro",)))
     root = f"{edits.libexec}/session/root"
-    edits.operations.append(("root-first", [root, _CONFIG, f"Include {JOB}/ssh_config"]))
+    edits.operations.append(("root-first", [root, _CONFIG, _FIRST_LINES]))
     edits.operations += [
         ("root-link", [root, f"/usr/bin/{name}", f"{BUNDLE}/path/{name}"]) for name in _CLIENTS
     ]
