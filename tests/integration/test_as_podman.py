@@ -6,6 +6,7 @@ are left out.
 
 import hashlib
 import os
+import shutil
 import stat
 import subprocess
 import tarfile
@@ -243,3 +244,23 @@ def test_a_tag_and_a_digest_together_mean_the_digest(
         ours_mounted(image, tmp_path / "m") as ours,
     ):
         assert set(entries(ours)) == set(entries(theirs)) == {"one"}
+
+
+def test_without_tar2sqfs_the_files_are_the_same(
+    registry: Registry, person: Person, tmp_path: Path
+) -> None:
+    (tmp_path / "bin").mkdir()
+    for tool in ("skopeo", "mksquashfs", "zstd"):
+        (tmp_path / "bin" / tool).symlink_to(str(shutil.which(tool)))
+    for name in ("whiteouts", "hardlinks", "names", "attributes", "kinds", "nothing"):
+        layers = map(list, IMAGES[name])
+        reference = registry.push(tmp_path / name, f"as-podman/two-{name}:1", *layers)
+        usual = person.get(registry_image(reference))
+        other = Person(registry, tmp_path / f"store-{name}")
+        other.importer = other.with_env({**registry.env, "PATH": str(tmp_path / "bin")})
+        plain = other.get(registry_image(reference))
+        with (
+            ours_mounted(usual, tmp_path / f"{name}-1") as first,
+            ours_mounted(plain, tmp_path / f"{name}-2") as second,
+        ):
+            assert entries(first) == entries(second)
