@@ -24,6 +24,19 @@ _HOST_LOCALE = ("LANG", "LANGUAGE", "LC_ALL")
 _SLURMS = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "PALS_")
 
 
+# How a process finds Slurm's server of its step, by the annotation that turns it off.
+_SERVERS = {
+    "com.hooks.pmix.enabled": (
+        *("PMIX_NAMESPACE", "PMIX_RANK", "PMIX_HOSTNAME", "PMIX_VERSION", "PMIX_SECURITY_MODE"),
+        *(f"PMIX_SERVER_URI{version}" for version in ("", 2, 21, 3, 4, 41, 5, 6)),
+        *(f"PMIX_{name}_MODULE" for name in ("GDS", "PTL")),
+        *(f"PMIX_DSTORE_{name}_BASE_PATH" for name in ("21", "ESH")),
+        *("PMIX_BFROP_BUFFER_TYPE", "PMIX_SERVER_TMPDIR", "PMIX_SYSTEM_TMPDIR"),
+    ),
+    "com.hooks.pmi2.enabled": ("PMI_FD", "PMI_JOBID", "PMI_RANK", "PMI_SIZE", "PMI_PORT"),
+}
+
+
 def edf_settings(plan: Mapping[str, Any], node: Mapping[str, str]) -> dict[str, str | None]:
     """The EDF's [env] with literal values; None removes the variable whatever its source."""
     return {
@@ -79,7 +92,13 @@ def for_tasks(
     changes.update(plan["image"]["env"])
     changes.update(edf)
     changes.update(made)
-    return without_slurms(changes)
+    return without_slurms(changes) | _turned_off(plan["annotations"])
+
+
+def _turned_off(annotations: Mapping[str, str]) -> dict[str, None]:
+    """Without its server each process is alone, as it would be without srun's --mpi."""
+    names = [_SERVERS[key] for key in _SERVERS if annotations.get(key) == "false"]
+    return dict.fromkeys(name for some in names for name in some)
 
 
 def without_slurms(changes: Mapping[str, str | None]) -> dict[str, str | None]:

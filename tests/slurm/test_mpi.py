@@ -81,10 +81,16 @@ def test_a_step_without_pmix_sees_no_directory_of_slurm(cluster: Cluster, open_m
     assert "No such file" in done.stderr
 
 
-def test_an_annotation_turns_pmix_off(cluster: Cluster) -> None:
-    edf = cluster.edf('[annotations]\ncom.hooks.pmix.enabled = "false"\n', image="openmpi")
-    done = cluster.srun("--mpi=pmix", "-N1", f"--environment={edf}", "ls", f"{cluster.dir}/spool")
-    assert done.returncode != 0
+@pytest.mark.parametrize("mpi", ["pmix", "pmi2"])
+def test_an_annotation_turns_off_what_slurm_offers_to_mpi(cluster: Cluster, mpi: str) -> None:
+    """Nothing is mounted and no variable is left."""
+    off = cluster.edf(f'[annotations]\ncom.hooks.{mpi}.enabled = "false"\n')
+    script = f"env | grep -c ^PMI; ls {cluster.dir}/spool 2>/dev/null | wc -l"
+    found = {}
+    for name in (cluster.edf(), off):
+        done = cluster.srun(f"--mpi={mpi}", "-N1", f"--environment={name}", "sh", "-c", script)
+        found[name] = [int(line) > 0 for line in done.stdout.split()]
+    assert list(found.values()) == [[True, mpi == "pmix"], [False, False]]
 
 
 # ---- variables of torch.distributed ------------------------------------------------------------
