@@ -11,12 +11,13 @@ from ce_sandbox.layout import Layout, SandboxError
 PROBE = Path(__file__).resolve().parent.parent / "images" / "mpi.c"
 # The nodes of a sandbox are one machine, which may have no network but lo; Open MPI leaves that out
 # unless told otherwise. Its files of shared memory have no node in their names, so they must lie
-# where the nodes do not meet: not in the machine's /dev/shm.
+# where the nodes do not meet: not in the machine's /dev/shm. Its ranks may be more than the CPUs.
 _OPEN_MPI_SETTINGS = """\
 pml = ob1
 btl = self,vader,tcp
 btl_tcp_if_include = lo
 oob_tcp_if_include = lo
+mpi_yield_when_idle = 1
 btl_vader_backing_directory = /tmp
 """
 _EVERYWHERE = ["bash", "coreutils", "dash", "hostname"]

@@ -34,7 +34,12 @@ class Way:
     env: Mapping[str, str]
 
 
-_OPEN_MPI = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl_vader_backing_directory": "/dev/shm"}
+# The image has settings of its own for the sandbox; here inside and outside have the same.
+_OPEN_MPI = {
+    "OMPI_MCA_pml": "ob1",
+    "OMPI_MCA_btl_vader_backing_directory": "/dev/shm",
+    "OMPI_MCA_mpi_yield_when_idle": "0",
+}
 _WAYS = (
     Way(
         "Open MPI, shared memory",
