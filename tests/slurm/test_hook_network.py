@@ -120,6 +120,39 @@ def test_a_node_without_devices_says_so_once_and_the_job_runs(
     assert len(done.stderr.splitlines()) <= 2
 
 
+@pytest.mark.parametrize("image", ["musl", "static"])
+def test_an_image_that_cannot_use_the_nodes_library_runs_and_says_so(
+    cluster: Cluster, network: Network, image: str
+) -> None:
+    network.set_up()
+    environment = cluster.edf('[annotations]\ncom.hooks.cxi.enabled = "true"\n', image=image)
+    program = ["/bin/probe"] if image == "static" else ["busybox", "echo", "runs"]
+    done = cluster.srun("-N1", f"--environment={environment}", *program)
+    assert done.returncode == 0, done.stderr
+    [line] = said(done.stderr)
+    assert line.startswith("ce: warning: hook cxi: libfabric.so.1 ")
+    assert line.endswith("(MPI and NCCL would use TCP)")
+
+
+def test_a_container_that_cannot_be_written_has_the_network_too(
+    cluster: Cluster, network: Network
+) -> None:
+    network.set_up()
+    cxi = '[annotations]\ncom.hooks.cxi.enabled = "true"\n'
+    environment = edf(cluster, f"writable = false\n{cxi}")
+    done = cluster.srun("-N1", f"--environment={environment}", FI_INFO, "--version")
+    assert "libfabric: " in done.stdout, done.stderr
+    assert done.stderr == ""
+
+
+def test_a_hook_that_is_turned_off_brings_nothing(cluster: Cluster, network: Network) -> None:
+    network.set_up()
+    off = '[annotations]\ncom.hooks.cxi.enabled = "false"\n'
+    done = cluster.srun("-N1", f"--environment={edf(cluster, off)}", "ls", "/.container-engine/lib")
+    assert done.returncode != 0
+    assert "No such file or directory" in done.stderr
+
+
 def test_where_the_site_says_so_a_node_without_devices_fails_the_step(
     cluster: Cluster, network: Network
 ) -> None:
