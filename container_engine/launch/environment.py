@@ -92,7 +92,7 @@ def for_tasks(
     changes.update(plan["image"]["env"])
     changes.update(edf)
     changes.update(made)
-    return without_slurms(changes) | _turned_off(plan["annotations"])
+    return without_slurms(changes) | _turned_off(plan.get("annotations", {}))
 
 
 def _turned_off(annotations: Mapping[str, str]) -> dict[str, None]:
