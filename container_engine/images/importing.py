@@ -151,7 +151,7 @@ class Importer:
 
     def _look_up(self, image: Imported, stores: Stores, own: Store, pull: Pull) -> Stored:
         asked = time.time()
-        wait = _Waiting(image.name, self._listener)
+        wait = Waiting(image.name, self._listener)
         with (
             held(own.lock(image), self._user, self._limits.import_s, wait.tell) as lease,
             self._made_for(image) as maker,
@@ -216,7 +216,7 @@ class Importer:
         return fetched
 
 
-class _Waiting:
+class Waiting:
     """Tells who is waited for: at once, and then from time to time."""
 
     def __init__(self, name: str, listener: Listener) -> None:

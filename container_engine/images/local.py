@@ -13,7 +13,7 @@ from container_engine import process
 from container_engine.errors import UserError
 from container_engine.images import blobs, config, squashfs
 from container_engine.images.files import fresh_directory
-from container_engine.images.importing import size_text, unusable
+from container_engine.images.importing import Waiting, size_text, unusable
 from container_engine.images.installing import install
 from container_engine.images.lease import held
 from container_engine.images.packing import Packer
@@ -44,11 +44,11 @@ class Adopter(NamedTuple):
 
         Raises CeError; then nothing has changed.
         """
-        began = time.monotonic()
+        began, wait = time.monotonic(), Waiting(called, self.listener)
         image = LocalImage(path, "dir" if os.path.isdir(path) else "file", path, called=called)
         try:
             with (
-                held(store.lock(image), self.user, self.timeout_s, lambda *_: None) as lease,
+                held(store.lock(image), self.user, self.timeout_s, wait.tell) as lease,
                 fresh_directory(store.work(lease.holder.token)) as work,
             ):
                 store.explain()
@@ -84,6 +84,12 @@ class Adopter(NamedTuple):
 
     def _copy(self, path: str, made: str) -> None:
         total, done = os.path.getsize(path), 0
+        free = _free(os.path.dirname(made))
+        if total > free:
+            have, want = size_text(free), size_text(total)
+            raise UserError(
+                f"'{path}': needs {want}, {have} are free in the store", "ce gc makes room"
+            )
         with open(path, "rb") as source, open(made, "wb") as target:
             while sent := os.sendfile(target.fileno(), source.fileno(), None, _PIECE):
                 done += sent
@@ -116,7 +122,15 @@ def pack(
     try:
         return packer.pack_directory(directory, target, on_read, *more)
     except process.CommandError as error:
-        raise UserError(f"'{directory}': {error.message}", error.hint) from None
+        # the reason stands before the line that says that it ends
+        said = [line.strip() for line in error.stderr.splitlines() if line.strip()]
+        message = "; ".join(said[-2:]) or error.message
+        raise UserError(f"'{directory}': mksquashfs: {message}", error.hint) from None
+
+
+def _free(directory: str) -> int:
+    status = os.statvfs(directory)
+    return status.f_bavail * status.f_frsize
 
 
 def _sizes(directory: str) -> Iterator[int]:
