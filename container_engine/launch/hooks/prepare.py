@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
     Code = Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, str], HookEdits], None]
 
-# What can only be looked at where the image's files are seen.
-_IN_TREE = ("libraries", "search", "refresh", "checks")
-
 
 def prepare(plan: Mapping[str, Any], node: Mapping[str, str], libexec: str) -> HookEdits:
     """Everything that the plan's hooks change, in the order of the plan.
@@ -45,12 +42,28 @@ def _add(
         edits.prepend[name] = [*words, *edits.prepend.get(name, [])]
     edits.services += [_service(service, hook, node) for service in hook.get("services", ())]
     edits.oci_hooks += hook.get("hooks", ())
-    tree = {key: hook.get(key) or () for key in _IN_TREE}
-    tree["checks"] = [check for check in tree["checks"] if check["kind"] not in ON_NODE]
+    tree = _in_tree(hook, node)
     if any(tree.values()):
         edits.tree.append({"name": hook["name"], **tree})
     if hook.get("code"):
         _code(hook["code"])(hook, plan, node, edits)
+
+
+def _in_tree(hook: Mapping[str, Any], node: Mapping[str, str]) -> dict[str, Any]:
+    """What can only be looked at where the image's files are seen."""
+    return {
+        "libraries": [
+            {**libraries, "files": [fill(file, hook, node) for file in libraries["files"]]}
+            for libraries in hook.get("libraries", ())
+        ],
+        "search": [fill(directory, hook, node) for directory in hook.get("search", ())],
+        "refresh": hook.get("refresh", False),
+        "checks": [
+            {**check, "subject": fill(check["subject"], hook, node)}
+            for check in hook.get("checks", ())
+            if check["kind"] not in ON_NODE
+        ],
+    }
 
 
 def _service(

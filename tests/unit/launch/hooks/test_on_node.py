@@ -201,6 +201,20 @@ def test_hooks_that_need_the_images_files_are_handed_to_a_program_of_ours() -> N
     assert request["library_path"] == "/image"
 
 
+def test_what_is_looked_for_in_the_image_may_name_the_node_too() -> None:
+    words = hook(
+        libraries=[{"files": ["/x/{node.job}/lib*"], "optional": False}],
+        search=["/y/{node.job}"],
+        checks=[{"kind": "file", "severity": "warn", "subject": "/z/{node.job}"}],
+    )
+    hooks = on_node(words, node={"SLURM_JOB_ID": "7"})
+    [file, _more] = hooks.operations(PATHS)
+    [request] = json.loads(file[1][1])["hooks"]
+    assert request["libraries"][0]["files"] == ["/x/7/lib*"]
+    assert request["search"] == ["/y/7"]
+    assert request["checks"][0]["subject"] == "/z/7"
+
+
 def test_hooks_that_only_set_variables_cost_the_guard_nothing() -> None:
     assert on_node(hook(env={"A": "1"})).operations(PATHS) == []
 
