@@ -27,6 +27,9 @@ _FINAL = re.compile(
     r"|no such host|no space left|quota|policy|unsupported",
     re.IGNORECASE,
 )
+_NO_LOGIN = re.compile(r"unauthorized|authentication required|\b401\b", re.IGNORECASE)
+# the name is neither parsed then nor at fault
+_PREAMBLE = re.compile(r'^Error (?:parsing image name|initializing source) "?[^" ]*"?: ')
 _PAUSES = (1.0, 4.0)
 _Result = TypeVar("_Result")
 
@@ -274,10 +277,11 @@ def _hex(digest: str) -> str:
 
 
 def _refusal(image: Imported, error: process.CommandError) -> CeError:
-    """skopeo's last message without the form of its log."""
+    """skopeo's last message without the form of its log and what it has only to say first."""
     found = _FATAL.findall(error.stderr)
     text = found[-1] if found else error.message
-    return UserError(
-        f"'{image.name}': {text.replace(chr(92) + chr(34), chr(34)).replace(chr(92) + 'n', '; ')}",
-        error.hint,
-    )
+    text = _PREAMBLE.sub("", text.replace('\\"', '"').replace("\\n", "; "))
+    hint = error.hint
+    if isinstance(image, RegistryImage) and _NO_LOGIN.search(text):
+        hint = f"ce login {image.registry}"
+    return UserError(f"'{image.name}': {text}", hint)

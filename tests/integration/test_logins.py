@@ -78,8 +78,10 @@ def keep_for_docker(home: Path, registry: Registry, user: str, password: str) ->
 
 
 def test_without_a_login_the_registrys_answer_is_shown(guarded: Registry, visitor: Person) -> None:
-    with pytest.raises(UserError, match=r"(?i)unauthorized|authentication required"):
+    with pytest.raises(UserError, match=r"(?i)unauthorized|authentication required") as caught:
         visitor.get(guarded.image(f"{guarded.address}/kept:1"))
+    assert caught.value.hint == f"ce login {guarded.address}"
+    assert "parsing" not in caught.value.message
 
 
 @pytest.mark.parametrize("machine", ["{address}", "127.0.0.1"])
