@@ -21,6 +21,7 @@ from container_engine.images.reference import (
     canonical_name,
     local_name,
     parse_source,
+    without_tag,
 )
 from container_engine.images.store import architecture
 
@@ -66,6 +67,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             f"'{arguments.image}': a reference into a registry, a path begins with '/' or '.'",
             f"did you mean './{arguments.image}'?",
         )
+    if isinstance(image, LocalImage) and image.transport != PODMAN:
+        _check_there(image)
     settings = site_config(context)
     wanted = rules(context, settings)
     if isinstance(image, RegistryImage):
@@ -82,6 +85,12 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         short = arguments.name or called.removesuffix(":latest")
         importer(context, settings).say(f'an environment names it image = "{short}"')
     return 0
+
+
+def _check_there(image: LocalImage) -> None:
+    """Or skopeo would be asked again and again, as if a registry were out of reach."""
+    if not any(map(os.path.lexists, (image.place, without_tag(image.place)))):
+        raise UserError(f"'{image.name}': no such file or directory")
 
 
 def _to_store(

@@ -149,7 +149,7 @@ def local_name(image: FileImage | LocalImage) -> str:
     if isinstance(image, LocalImage) and image.transport == PODMAN:
         is_full = "." in image.place.partition("/")[0] or image.place.startswith(LOCAL_REGISTRY)
         return canonical_name(image.place if is_full else f"{LOCAL_REGISTRY}/{image.place}")
-    place = image.path if isinstance(image, FileImage) else _without_tag(image.place)
+    place = image.path if isinstance(image, FileImage) else without_tag(image.place)
     base = place.rstrip("/").rpartition("/")[2].lower()
     stem = next((base.removesuffix(end) for end in _FILE_SUFFIXES if base.endswith(end)), base)
     try:
@@ -161,7 +161,8 @@ def local_name(image: FileImage | LocalImage) -> str:
         ) from None
 
 
-def _without_tag(place: str) -> str:
+def without_tag(place: str) -> str:
+    """The file or directory of a LocalImage, of which it may have several images."""
     path, colon, tag = place.rpartition(":")
     return path if colon and "/" not in tag else place
 
