@@ -11,6 +11,7 @@ import stat
 
 from container_engine.launch.failure import LaunchError
 from container_engine.launch.text import parse_json
+from container_engine.launch.trust import distrust
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -161,14 +162,20 @@ def read_file(path: str, place: Directory) -> list[Device]:
 def _check_owner(path: str, place: Directory) -> None:
     """Raises LaunchError; the file's directory is looked at by the same rule."""
     try:
-        status = os.stat(path)
+        found = _of_user(path) if place.is_users else distrust(path)
     except OSError as error:
         raise LaunchError(f"CDI file '{path}': {error.strerror}") from None
-    owners = {0, os.getuid()} if place.is_users else {0, os.stat(__file__).st_uid}
-    if status.st_uid not in owners:
-        raise LaunchError(f"CDI file '{path}': owned by user {status.st_uid}, not by root")
+    if found:
+        raise LaunchError(f"CDI file {found}")
+
+
+def _of_user(path: str) -> str:
+    status = os.stat(path)
+    if status.st_uid not in (0, os.getuid()):
+        return f"'{path}': owned by user {status.st_uid}, not by you"
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise LaunchError(f"CDI file '{path}': others than its owner may write it")
+        return f"'{path}': others than its owner may write it"
+    return ""
 
 
 def _parse(path: str, text: str) -> Any:  # noqa: ANN401  # that is what such a file is

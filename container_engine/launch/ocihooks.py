@@ -14,6 +14,7 @@ from container_engine.launch import failure
 from container_engine.launch.failure import LaunchError
 from container_engine.launch.podman import INIT_PATH
 from container_engine.launch.text import parse_json, to_json
+from container_engine.launch.trust import distrust
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -218,8 +219,6 @@ def _check_program(hook: Hook) -> None:
 
 
 def _check_owner(path: str) -> None:
-    status = os.stat(path)
-    if status.st_uid not in (0, os.stat(__file__).st_uid):
-        raise LaunchError(f"OCI hooks: '{path}' is owned by user {status.st_uid}, not by root")
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise LaunchError(f"OCI hooks: others than its owner may write '{path}'")
+    found = distrust(path)
+    if found:
+        raise LaunchError(f"OCI hooks: {found}")

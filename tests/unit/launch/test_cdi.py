@@ -222,10 +222,10 @@ def test_what_the_node_lacks_is_named(node: Node, edits: dict[str, object], mess
     assert node.refusal().startswith(start)
 
 
-@pytest.mark.parametrize("what", ["file", "directory"])
+@pytest.mark.parametrize("what", ["file", "directory", "above"])
 def test_a_file_that_others_may_write_is_refused(node: Node, what: str) -> None:
     path = node.write("a.json")
-    changed = path if what == "file" else path.parent
+    changed = {"file": path, "directory": path.parent, "above": path.parent.parent}[what]
     changed.chmod(0o777)
     assert node.refusal() == f"CDI file '{changed}': others than its owner may write it"
 

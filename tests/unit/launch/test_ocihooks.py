@@ -183,12 +183,15 @@ def test_a_program_that_does_not_exist_is_refused_before_the_start(site: Site, s
     )
 
 
-@pytest.mark.parametrize("what", ["program", "file", "directory"])
+@pytest.mark.parametrize("what", ["program", "file", "directory", "above"])
 def test_what_others_may_write_is_refused(site: Site, what: str) -> None:
     file = site.write("createRuntime")
-    path = {"program": site.program, "file": file, "directory": site.directory}[what]
+    above = site.directory.parent
+    path = {"program": site.program, "file": file, "directory": site.directory, "above": above}[
+        what
+    ]
     path.chmod(0o777)
-    assert site.refusal() == f"OCI hooks: others than its owner may write '{path}'"
+    assert site.refusal() == f"OCI hooks: '{path}': others than its owner may write it"
 
 
 @pytest.mark.parametrize("what", ["program", "file", "directory"])
@@ -198,7 +201,7 @@ def test_what_somebody_else_owns_is_refused(site: Site, what: str) -> None:
     file = site.write("createRuntime")
     path = {"program": site.program, "file": file, "directory": site.directory}[what]
     os.chown(path, 65534, 65534)
-    assert site.refusal() == f"OCI hooks: '{path}' is owned by user 65534, not by root"
+    assert site.refusal() == f"OCI hooks: '{path}': owned by user 65534, not by root"
 
 
 @pytest.mark.parametrize(
