@@ -248,7 +248,7 @@ def main(argv: Sequence[str], libexec: str) -> int:
     All but the last are open descriptors; BEGUN is the time of the call (trace.py).
     """
     reply_fd, plan_fd, environment_fd, process, life, begun = map(int, argv)
-    for fd in (reply_fd, process, life):
+    for fd in (reply_fd, plan_fd, environment_fd, process, life):
         os.set_inheritable(fd, False)
     reply = socket(fileno=reply_fd)
     try:

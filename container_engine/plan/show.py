@@ -80,7 +80,9 @@ def _mount(mount: Mount) -> str:
 
 
 def _hook(hook: HookUse) -> str:
-    said = [f"{name} = {value}" for name, value in hook.parameters.items() if value]
+    # a launch's secret is another one each time, and for nobody to see
+    told = {name: value for name, value in hook.parameters.items() if value and name != "secret"}
+    said = [f"{name} = {value}" for name, value in told.items()]
     said += [f"profile {hook.profile}"] if hook.profile else []
     return f"{hook.name} {hook.release}{': ' if said else ''}{', '.join(said)}"
 

@@ -1,6 +1,7 @@
 """com.hooks.ssh: logins to the containers of one job, and between them."""
 
 import json
+import os
 import re
 import socket
 import subprocess
@@ -109,6 +110,16 @@ def test_a_port_in_use_is_replaced_by_the_next_and_printed(running: Running) -> 
     other = next(node for node, port in running.ports.items() if port == PORT + 1)
     text = f"{other}: hook ssh: the ssh server listens on port {PORT + 1}: {PORT} is in use"
     assert text in running.job.err
+
+
+def test_the_server_and_the_tasks_do_not_hold_the_plan_with_its_secret(running: Running) -> None:
+    names = {"dropbear", "ce-attend", "sleep"}
+    holders = [p for p in procfs.processes() if p.comm in names]
+    assert {p.comm for p in holders} == names
+    for process in holders:
+        directory = Path(f"/proc/{process.pid}/fd")
+        assert not [fd for fd in directory.iterdir() if "ce-plan" in os.readlink(fd)]
+    assert "secret" not in running.laptop.ssh("env").stdout
 
 
 def test_another_key_is_refused(cluster: Cluster, running: Running) -> None:
