@@ -120,6 +120,19 @@ def test_a_library_for_a_newer_glibc_than_the_images_is_left_out_with_a_remedy(
     assert "use an image with a newer distribution" in text
 
 
+def test_a_library_of_the_node_that_is_none_or_cannot_be_read_is_left_out_with_the_reason(
+    engine: Engine, place: Place
+) -> None:
+    path = place.node / "libtext.so.1"
+    path.write_text("/* GNU ld script */")
+    hook(place, path)
+    assert said(place, engine, image(place), "warn") == (
+        f"hook fabric: libtext.so.1 is left out: '{path}' of the node: not an ELF file"
+    )
+    path.chmod(0o600)
+    assert said(place, engine, image(place), "warn").endswith(": Permission denied")
+
+
 @SEVERITIES
 def test_a_node_without_the_device_is_named(engine: Engine, place: Place, severity: str) -> None:
     hook(place, plugin(place, "good"), ("device", "/dev/cxi-none*"), severity=severity)

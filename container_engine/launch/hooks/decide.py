@@ -75,7 +75,7 @@ class Decider:
         """Adds the decisions for one library of the node. Raises RefusedError, and adds none."""
         library = self._host.read(path)
         if library is None:
-            raise RefusedError(f"'{path}' of the node is no library for this machine")
+            raise RefusedError(f"'{path}' of the node: {self._host.problem(path)}")
         root = self._root(hook, path, library, place)
         before = self.decisions.get(root.name)
         if before and before.is_from_node and before.library is library:

@@ -80,6 +80,17 @@ class Host:
             return None
         return library if library.machine == self.machine else None
 
+    def problem(self, path: str) -> str:
+        """Why `read` has nothing."""
+        self._roots.enter_node()
+        try:
+            elf.read(path)
+        except OSError as error:
+            return str(error.strerror)
+        except elf.NotALibraryError as error:
+            return str(error)
+        return "made for another machine"
+
     def symbols(self, library: elf.Library) -> tuple[set[str], set[str]]:
         self._roots.enter_node()
         return elf.symbols(library.path)
