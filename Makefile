@@ -114,6 +114,7 @@ unit: $(VENV)/.dev ## unit tests, without Slurm and Podman
 
 c-tests: | packages ## build, analyse and test the plugin's C sources
 	@$(MAKE) -s -C spank_plugin check
+	@$(MAKE) -s -C ssh check
 
 test-integration: $(VENV)/.dev sandbox-engine ## tests with real Podman
 	@$(PYTEST) tests/integration
