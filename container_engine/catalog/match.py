@@ -90,7 +90,8 @@ def _imply(
                 continue
             if other.switch in annotations:
                 # the user said no: what implies it will not work as it should, but may be wanted
-                message = f"'{annotations[other.switch]}' although {one.hook.name} needs {name}"
+                said = annotations[other.switch]
+                message = f"'{said}', so the hook '{name}' is left out, which {one.hook.name} needs"
                 refusals.append(Refusal(other.switch, message, "remove the line", is_error=False))
                 continue
             active[name] = Active(other, f"implied by {one.hook.name}", one.asked)

@@ -89,9 +89,10 @@ def _list(context: Context, *, as_json: bool) -> int:
         document = {"version": FORMAT_VERSION, "hooks": rows}
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
         return 0
+    width = max(len(hook.name) for hook in hooks)
     for row in rows:
         said = "off at this site" if row["turned_off"] else row["default"]
-        sys.stdout.write(f"{row['name']:<16} {said:<10} {row['from']:<9} {row['summary']}\n")
+        sys.stdout.write(f"{row['name']:<{width}} {said:<10} {row['from']:<9} {row['summary']}\n")
     return 0
 
 

@@ -135,7 +135,8 @@ def test_a_hook_that_the_user_turned_off_is_not_implied_and_that_is_said(catalog
     assert [hook.name for hook in chosen(found)] == ["aws_ofi_nccl"]
     (problem,) = found.problems
     assert str(problem) == (
-        "/e.toml:2: com.hooks.cxi.enabled: 'false' although aws_ofi_nccl needs cxi"
+        "/e.toml:2: com.hooks.cxi.enabled: 'false', so the hook 'cxi' is left out,"
+        " which aws_ofi_nccl needs"
     )
 
 
