@@ -78,9 +78,11 @@ def measure(user: User, here: Place, layout: Layout, rounds: int) -> list[Row]:
         for inside in (False, True)
     }
     taken: dict[tuple[str, bool], list[Figures]] = {run: [] for run in commands}
-    for _ in range(min(rounds, _MOST_ROUNDS)):
-        for run, (argv, env) in commands.items():
-            taken[run].append(_figures(user.output(argv, env)))
+    for number in range(min(rounds, _MOST_ROUNDS)):
+        # now the one, now the other first: what disturbs a round shall not always hit the same
+        order = list(commands) if number % 2 else list(commands)[::-1]
+        for run in order:
+            taken[run].append(_figures(user.output(*commands[run])))
     return [
         _row(way.name, what, taken[way.name, True], taken[way.name, False])
         for way in _WAYS
@@ -90,13 +92,14 @@ def measure(user: User, here: Place, layout: Layout, rounds: int) -> list[Row]:
 
 def _row(name: str, what: tuple[str, int], inside: list[Figures], outside: list[Figures]) -> Row:
     mine = Samples(tuple(figures[what] for figures in inside))
-    theirs = Samples(tuple(figures[what] for figures in outside))
+    # each round's own ratio: the machine differs from round to round more than the two do
+    ratios = (a[what] / b[what] for a, b in zip(inside, outside, strict=True))
     return Row(
         f"{name}: {_LABELS[what]}",
         mine.median,
         "µs",
         "outside",
-        round(mine.median / theirs.median, 3),
+        round(Samples(tuple(ratios)).median, 3),
         _BUDGET,
         min(mine.values),
         max(mine.values),
