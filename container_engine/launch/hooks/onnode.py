@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from container_engine.launch.hooks.services import Place
+    from container_engine.launch.hooks.inside import Place
     from container_engine.launch.podman import Bind, Container, Paths
     from container_engine.launch.specification import Operation
 
@@ -155,9 +155,9 @@ class HooksOnNode:
         self._oci.attend(self._plan, guard, mount_ns, self._edits.libexec)
         if not self._edits.services:
             return {}
-        from container_engine.launch.hooks import services
+        from container_engine.launch.hooks import inside, services
 
-        place = services.Place(
+        place = inside.Place(
             *container,
             workdir=workdir,
             environment=self._of_tasks(environment),

@@ -6,7 +6,7 @@ import os
 import pwd
 
 from container_engine.launch.failure import LaunchError
-from container_engine.launch.hooks import services, sshkeys, sshrecord
+from container_engine.launch.hooks import inside, sshkeys, sshrecord
 from container_engine.launch.hooks.listening import is_free, listens
 from container_engine.launch.nodename import complete, expand
 
@@ -60,10 +60,10 @@ class SshServer:
     def leftovers(self) -> Sequence[str]:
         return sshrecord.leftovers(self.directory, self._node_name()) if self.directory else ()
 
-    def start(self, place: services.Place) -> None:
+    def start(self, place: inside.Place) -> None:
         self._make_files(place)
         # a shell that the image does not have is of no use to anybody, and ssh runs commands by it
-        shell = services.run(place, "hook ssh: the choice of a shell", [_LOGIN, "--shell"])
+        shell = inside.run(place, "hook ssh: the choice of a shell", [_LOGIN, "--shell"])
         if shell != place.environment.get("SHELL"):
             self.variables["SHELL"] = shell
             place.environment = {**place.environment, "SHELL": shell}
@@ -75,11 +75,11 @@ class SshServer:
             )
         self._record(port)
 
-    def publish(self, place: services.Place) -> None:
+    def publish(self, place: inside.Place) -> None:
         what = "hook ssh: the environment of logins"
-        services.run(place, what, [_LOGIN, "--keep", f"{JOB}/environment"])
+        inside.run(place, what, [_LOGIN, "--keep", f"{JOB}/environment"])
 
-    def _make_files(self, place: services.Place) -> None:
+    def _make_files(self, place: inside.Place) -> None:
         host, user = sshkeys.public_line(self._host), sshkeys.public_line(self._user)
         allowed = [self._parameters.get("authorized_key", ""), f"{user} step"]
         files = {
@@ -97,7 +97,7 @@ class SshServer:
             )
             memory.seek(0)
             words = [_LOGIN, "--files", JOB]
-            services.run(place, "hook ssh: the files of the server", words, memory.fileno())
+            inside.run(place, "hook ssh: the files of the server", words, memory.fileno())
 
     def _config(self) -> str:
         """For the ssh clients in the container: the nodes of this step, without a password."""
@@ -114,7 +114,7 @@ class SshServer:
         text = node.get("SLURM_STEP_NODELIST") or node.get("SLURM_JOB_NODELIST") or ""
         return list(expand(text)) if text else [self._node_name()]
 
-    def _listen(self, place: services.Place) -> int:
+    def _listen(self, place: inside.Place) -> int:
         """The port of a server that listens."""
         last = min(self._wanted + _PORTS_TRIED, 65536)
         for port in range(self._wanted, last):
@@ -122,15 +122,13 @@ class SshServer:
                 return port
         raise LaunchError(f"hook ssh: no port from {self._wanted} to {last - 1} is free")
 
-    def _serve(self, place: services.Place, port: int) -> bool:
+    def _serve(self, place: inside.Place, port: int) -> bool:
         """False when somebody else was quicker to get the port."""
         terminals = os.open("/dev/ptmx", os.O_PATH)
         os.set_inheritable(terminals, True)
         words = [f"{BUNDLE}/bin/dropbear", "-F", "-E", "-s", "-W", _WINDOW]
         words += ["-P", f"{JOB}/pid", "-r", f"{JOB}/host_key", "-p", str(port)]
-        server = services.Process(
-            place, words, environment=self._environment(terminals), workdir="/"
-        )
+        server = inside.Process(place, words, environment=self._environment(terminals), workdir="/")
         os.close(terminals)
         left_s, code, ready = place.timeout_s, None, False
         while not ready and code is None and left_s > 0:
@@ -142,7 +140,7 @@ class SshServer:
             server.kill()
         server.let_go()
         if not ready and (is_free(port) or code is None):
-            raise services.failure("hook ssh: the server", code, said, place.timeout_s)
+            raise inside.failure("hook ssh: the server", code, said, place.timeout_s)
         return ready
 
     def _environment(self, terminals: int) -> dict[str, str]:
