@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from container_engine.launch.hooks.onnode import HooksOnNode
+    from container_engine.launch.specification import Operation
 
 PLAN_VERSION = 1
 _MAX_NOTICES = 4 * 1024
@@ -77,54 +78,92 @@ def start(
             f"this node understands plans of version {PLAN_VERSION}, not {plan.get('version')!r}:"
             " submit host and node have different versions of the container engine"
         )
-    paths = Paths(session=f"{libexec}/session", init=f"{libexec}/ce-init")
-    workdir = resolve(plan["workdir"], node, plan["workdir_from"])
-    edf = env.edf_settings(plan, node)
-    container = container_of(plan, node)
-    hooks = _hooks(plan, node, edf, libexec)
-    settings = edf if hooks is None else hooks.join(container, paths)
-    given = env.for_container(plan, settings)
-    check_image(plan["image"]["path"])
-    steps = operations(
-        paths,
-        plan["image"]["path"],
-        container,
-        given,
-        person_of(settings),
-        plan["settings"]["tmpfs_size"],
-        () if hooks is None else hooks.operations(paths),
-    )
-    timeout_s = plan["settings"]["start_timeout_s"]
-    marks.mark("namespaces")
-    last = [] if hooks is None else hooks.last_operations(paths)
-    control = start_guard(libexec, watch, encode([*steps[:-1], *last, steps[-1]]))
-    ears = (None, explain) if hooks is None else (hooks.hear, hooks.explain)
-    marks.guard, (user_ns, mount_ns, found, guard) = await_report(control, timeout_s, *ears)
-    marks.mark("environment")
-    marks.names = {"image": list(plan["image"]["env"]), "edf": list(edf)}
-    changes = env.for_tasks(plan, settings, given, env.parse_block(read_all(found)))
-    # programs believe PWD where it leads to the directory they are in, also by a path of the host
-    changes = {"PWD": workdir, "OLDPWD": None, **changes}
-    os.close(found)
-    if hooks is not None:
-        changes |= hooks.for_tasks()
-        marks.names["hooks"] = [name for name in settings if name not in edf]
-        marks.mark("services")
-        changes |= hooks.start_services((user_ns, mount_ns, guard), workdir, changes)
-    if plan["startup"]:
-        marks.mark("startup")
-        changes |= _run_startup(plan, node, changes, (user_ns, mount_ns, workdir), libexec)
-    per_task = {} if hooks is None else hooks.per_task
-    records = memory_file("ce-env", env.encode_records(changes, per_task))
+    return _Start(plan, node, libexec, marks).run(watch)
 
-    end = None if hooks is None else hooks.finish(changes)
 
-    def go_on() -> None:
-        control.sendmsg([b"K"], rights([] if end is None else [end.fileno()]))
-        control.close()
+class _Start:
+    """One start: what it knows from the plan and this node, and what it learns on the way."""
 
-    warnings = () if hooks is None else hooks.warnings
-    return Session((user_ns, mount_ns, records, guard), workdir, go_on, warnings)
+    def __init__(
+        self, plan: Mapping[str, Any], node: Mapping[str, str], libexec: str, marks: trace.Marks
+    ) -> None:
+        self._plan, self._node, self._libexec, self._marks = plan, node, libexec, marks
+        self._paths = Paths(session=f"{libexec}/session", init=f"{libexec}/ce-init")
+        self._workdir = resolve(plan["workdir"], node, plan["workdir_from"])
+        self._edf = env.edf_settings(plan, node)
+        self._container = container_of(plan, node)
+        self._hooks = _hooks(plan, node, self._edf, libexec)
+        self._settings: Mapping[str, str | None] = self._edf
+        if self._hooks is not None:
+            self._settings = self._hooks.join(self._container, self._paths)
+        self._given = env.for_container(plan, self._settings)
+        check_image(plan["image"]["path"])
+
+    def run(self, watch: Watch) -> Session:
+        steps = self._operations()
+        self._marks.mark("namespaces")
+        control = start_guard(self._libexec, watch, encode(steps))
+        user_ns, mount_ns, found, guard = self._await(control)
+        self._marks.mark("environment")
+        block = env.parse_block(read_all(found))
+        os.close(found)
+        changes = self._changes(block, (user_ns, mount_ns, guard))
+        hooks = self._hooks
+        per_task = {} if hooks is None else hooks.per_task
+        records = memory_file("ce-env", env.encode_records(changes, per_task))
+        end = None if hooks is None else hooks.finish(changes)
+
+        def go_on() -> None:
+            control.sendmsg([b"K"], rights([] if end is None else [end.fileno()]))
+            control.close()
+
+        warnings = () if hooks is None else hooks.warnings
+        return Session((user_ns, mount_ns, records, guard), self._workdir, go_on, warnings)
+
+    def _operations(self) -> list[Operation]:
+        hooks, paths = self._hooks, self._paths
+        steps = operations(
+            paths,
+            self._plan["image"]["path"],
+            self._container,
+            self._given,
+            person_of(self._settings),
+            self._plan["settings"]["tmpfs_size"],
+            () if hooks is None else hooks.operations(paths),
+        )
+        last = [] if hooks is None else hooks.last_operations(paths)
+        return [*steps[:-1], *last, steps[-1]]
+
+    def _await(self, control: socket) -> Sequence[int]:
+        """The descriptors of the guard's report."""
+        hooks = self._hooks
+        ears = (None, explain) if hooks is None else (hooks.hear, hooks.explain)
+        timeout_s = self._plan["settings"]["start_timeout_s"]
+        self._marks.guard, fds = await_report(control, timeout_s, *ears)
+        return fds
+
+    def _changes(
+        self, found: Mapping[str, str], fds: tuple[int, int, int]
+    ) -> dict[str, str | None]:
+        """What tasks change in Slurm's environment; services and start-up steps have run then.
+
+        `found` is the environment of the container's first process.
+        """
+        plan, hooks, marks = self._plan, self._hooks, self._marks
+        marks.names = {"image": list(plan["image"]["env"]), "edf": list(self._edf)}
+        made = env.for_tasks(plan, self._settings, self._given, found)
+        # programs believe a PWD that leads to where they are, also by a path of the host
+        changes = {"PWD": self._workdir, "OLDPWD": None, **made}
+        if hooks is not None:
+            changes |= hooks.for_tasks()
+            marks.names["hooks"] = [name for name in self._settings if name not in self._edf]
+            marks.mark("services")
+            changes |= hooks.start_services(fds, self._workdir, changes)
+        if plan["startup"]:
+            marks.mark("startup")
+            place = (*fds[:2], self._workdir)
+            changes |= _run_startup(plan, self._node, changes, place, self._libexec)
+        return changes
 
 
 def _hooks(

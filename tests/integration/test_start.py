@@ -4,7 +4,8 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -89,14 +90,21 @@ def test_pipes_in_an_entrypoint_end_as_usual(engine: Engine) -> None:
 # ---- annotations and hooks -------------------------------------------------------------------
 
 
-def dumped_config(engine: Engine, text: str) -> Mapping[str, object]:
+@pytest.fixture
+def hooks(engine: Engine) -> Iterator[Path]:
+    """A directory for OCI hooks, which like all above it is root's."""
+    with tempfile.TemporaryDirectory(prefix="test-hooks-", dir=engine.dir / "cache") as name:
+        directory = Path(name)
+        directory.chmod(0o755)
+        yield directory
+
+
+def dumped_config(engine: Engine, hooks: Path, text: str) -> Mapping[str, object]:
     """The OCI configuration of a container, copied by a hook that runs before it starts."""
-    hooks = engine.scratch / "hooks"
-    hooks.mkdir()
     copy = engine.scratch / "config.json"
     copy.touch()
     copy.chmod(0o666)
-    script = engine.scratch / "hook.sh"
+    script = hooks / "hook.sh"
     script.write_text(
         "#!/bin/sh\nread -r state\n"
         """bundle=$(printf '%s' "$state" | sed 's/.*"bundle":"\\([^"]*\\)".*/\\1/')\n"""
@@ -116,7 +124,7 @@ def dumped_config(engine: Engine, text: str) -> Mapping[str, object]:
     return config
 
 
-def test_annotations_reach_the_runtime_unchanged(engine: Engine) -> None:
+def test_annotations_reach_the_runtime_unchanged(engine: Engine, hooks: Path) -> None:
     values = {
         "com.example.plain": "value",
         "com.example.comma": "a,b",
@@ -126,15 +134,15 @@ def test_annotations_reach_the_runtime_unchanged(engine: Engine) -> None:
         "com.example.empty": "",
     }
     lines = "\n".join(f"{json.dumps(k)} = {json.dumps(v)}" for k, v in values.items())
-    config = dumped_config(engine, f"[annotations]\n{lines}\ncom.example.number = 7")
+    config = dumped_config(engine, hooks, f"[annotations]\n{lines}\ncom.example.number = 7")
     annotations = config["annotations"]
     assert isinstance(annotations, dict)
     wanted = {**values, "com.example.number": "7"}
     assert {name: annotations.get(name) for name in wanted} == wanted
 
 
-def test_the_runtime_is_asked_for_no_more_than_the_design_says(engine: Engine) -> None:
-    config = dumped_config(engine, "")
+def test_the_runtime_is_asked_for_no_more_than_the_design_says(engine: Engine, hooks: Path) -> None:
+    config = dumped_config(engine, hooks, "")
     linux, process = config["linux"], config["process"]
     assert isinstance(linux, dict)
     assert isinstance(process, dict)
@@ -145,9 +153,7 @@ def test_the_runtime_is_asked_for_no_more_than_the_design_says(engine: Engine) -
     assert (process["user"]["uid"], process["user"]["gid"]) == (engine.user.uid, engine.user.gid)
 
 
-def test_a_hook_that_fails_ends_the_start(engine: Engine) -> None:
-    hooks = engine.scratch / "hooks"
-    hooks.mkdir()
+def test_a_hook_that_fails_ends_the_start(engine: Engine, hooks: Path) -> None:
     hook = {
         "version": "1.0.0",
         "hook": {"path": "/bin/false"},
