@@ -59,13 +59,13 @@ install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-en
 	done
 	@# whoever launches meanwhile finds the old hooks or the new ones
 	@rm -rf $(ROOT)/share/container-engine/hooks.new
-	@set -e; for file in $$(cd hooks && find . -mindepth 2 -type f ! -name '*.md'); do \
+	@set -e; for file in $$(cd hooks && find . -mindepth 2 -maxdepth 2 -type f ! -name '*.md'); do \
 		mode=0644; [ ! -x hooks/$$file ] || mode=0755; \
 		install -D -m $$mode hooks/$$file $(ROOT)/share/container-engine/hooks.new/$$file; \
 	done; cd $(ROOT)/share/container-engine; rm -rf hooks.old; \
 	[ ! -d hooks ] || mv hooks hooks.old; mv hooks.new hooks; rm -rf hooks.old
 	@$(MAKE) -s -C spank_plugin install PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
-	@$(MAKE) -s -C ssh install PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
+	@$(MAKE) -s -C hooks/ssh/programs install PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
 	@set -e; for script in $(SCRIPTS); do \
 		name=$$(basename $$script _script.py.in); \
 		packages=$$($(ROOT)/bin/python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
@@ -114,7 +114,7 @@ unit: $(VENV)/.dev ## unit tests, without Slurm and Podman
 
 c-tests: | packages ## build, analyse and test the plugin's C sources
 	@$(MAKE) -s -C spank_plugin check
-	@$(MAKE) -s -C ssh check
+	@$(MAKE) -s -C hooks/ssh/programs check
 
 test-integration: $(VENV)/.dev sandbox-engine ## tests with real Podman
 	@$(PYTEST) tests/integration
