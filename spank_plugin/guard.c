@@ -34,7 +34,7 @@
 
 #include "io.h"
 
-enum { MAX_SPECIFICATION = 64 * 1024 * 1024, MAX_REPORT = 32 * 1024, MAX_SAID = 4096 };
+enum { MAX_SPECIFICATION = 64 * 1024 * 1024, MAX_REPORT = 32 * 1024, MAX_SAID = 24 * 1024, MAX_SAID = 4096 };
 /* a little more than ce-attend's limit, less than the plugin's for us (ending.c) */
 enum { STOP_MS = 1500 };
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pwd
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,13 @@ from container_engine.images.registry import Skopeo
 from container_engine.images.store import VOID, Store, Stores, architecture, locate
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from container_engine.cli.context import Context
     from container_engine.site import SiteConfig
 
 PULL = "CE_PULL"
+_ROOTS_LOGINS = "/run/containers"
 
 
 def stores(context: Context, settings: SiteConfig, arch: str | None = None) -> Stores:
@@ -40,7 +44,21 @@ def importer(context: Context, settings: SiteConfig, *, quiet: bool = False) -> 
     """Its progress goes to stderr at once."""
     limits = Limits(settings.import_timeout_s, settings.registry_timeout_s, settings.tag_max_age_s)
     told, wanted = listener(quiet=quiet), rules(context, settings)
-    return Importer(context.env, _user_name(context.uid), limits, told, wanted)
+    return Importer(_reachable_logins(context), _user_name(context.uid), limits, told, wanted)
+
+
+def _reachable_logins(context: Context) -> Mapping[str, str]:
+    """The user's environment, in which skopeo does not stumble over logins of root's.
+
+    Without XDG_RUNTIME_DIR, which jobs often lack, it looks into /run/containers; where root has
+    used Podman nobody else may, and skopeo takes that for an error.
+    """
+    env = context.env
+    if env.get("XDG_RUNTIME_DIR") or not os.path.exists(_ROOTS_LOGINS):
+        return env
+    if os.access(_ROOTS_LOGINS, os.X_OK):
+        return env
+    return {**env, "XDG_RUNTIME_DIR": f"/run/user/{context.uid}"}
 
 
 def adopter(context: Context, settings: SiteConfig, *, quiet: bool = False) -> Adopter:
@@ -52,7 +70,7 @@ def adopter(context: Context, settings: SiteConfig, *, quiet: bool = False) -> A
 def skopeo(context: Context, settings: SiteConfig) -> Skopeo:
     """For questions only."""
     limit = settings.registry_timeout_s
-    return Skopeo(context.env, limit, limit, settings.policy.signature_policy)
+    return Skopeo(_reachable_logins(context), limit, limit, settings.policy.signature_policy)
 
 
 def rules(context: Context, settings: SiteConfig) -> Rules:

@@ -20,7 +20,9 @@ def test_an_image_that_is_in_no_store_is_shown_and_not_imported(
     assert len(shown["layers"]) == 2
     assert all(layer["size"] > 0 for layer in shown["layers"])
     assert not (tmp_path / "store").exists()
-    with start(registry, tmp_path / "store", "inspect", f"{registry.address}/none:1") as process:
+    with start(
+        registry, tmp_path / "store", "inspect", f"{registry.address}/never-pushed:1"
+    ) as process:
         _out, err = process.communicate()
     assert process.returncode == 1
     assert "manifest unknown" in err
