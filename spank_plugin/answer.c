@@ -19,11 +19,13 @@ static int failure(const char *answer, struct ce_error *err)
 			    message != NULL ? message + 1 : answer + 1);
 }
 
-/* "R<workdir>\0<notices>" with the descriptors of struct ce_container; the trace may be absent. */
+/* "R<workdir>\0<notices>\0<said>" with the descriptors of struct ce_container; the trace may be absent. */
 static int ready(const char *answer, size_t size, int fds[CE_MAX_FDS],
 		 struct ce_container *container, struct ce_error *err)
 {
-	size_t notices = strlen(answer) + 1;
+	/* the buffer is longer than any packet and filled with NULs */
+	const char *notices = answer + strlen(answer) + (strlen(answer) < size);
+	const char *said = notices + strlen(notices) + (notices + strlen(notices) < answer + size);
 
 	container->user_ns = fds[0];
 	container->mount_ns = fds[1];
@@ -31,9 +33,10 @@ static int ready(const char *answer, size_t size, int fds[CE_MAX_FDS],
 	container->guard = fds[3];
 	container->trace = fds[4];
 	container->workdir = strdup(answer + 1);
-	/* the buffer is longer than any packet and filled with NULs */
-	container->notices = strdup(notices < size ? answer + notices : "");
-	if (fds[3] < 0 || container->workdir == NULL || container->notices == NULL)
+	container->notices = strdup(notices);
+	container->said = strdup(said);
+	if (fds[3] < 0 || container->workdir == NULL || container->notices == NULL ||
+	    container->said == NULL)
 		return ce_fail(err, "the launcher's answer is not complete");
 	return 0;
 }

@@ -34,7 +34,7 @@
 
 #include "io.h"
 
-enum { MAX_SPECIFICATION = 64 * 1024 * 1024, MAX_REPORT = 32 * 1024, MAX_SAID = 24 * 1024, MAX_SAID = 4096 };
+enum { MAX_SPECIFICATION = 64 * 1024 * 1024, MAX_REPORT = 32 * 1024, MAX_SAID = 4096, MAX_PRINTED = 24 * 1024 };
 /* a little more than ce-attend's limit, less than the plugin's for us (ending.c) */
 enum { STOP_MS = 1500 };
 
@@ -256,6 +256,24 @@ void guard_stamp(struct guard *guard, const char *name)
 	guard->last_stamp = name;
 }
 
+/* The stamps, and behind a NUL the end of what our children have printed: an image's entrypoint is
+ * among them if the launcher wants to hear it. */
+static int send_ready(struct guard *guard, const int fds[], size_t count)
+{
+	size_t size = 0;
+	CE_AUTO_FREE char *log = ce_read_file_at(guard->log, 1 << 20, &size);
+	size_t kept = log == NULL ? 0 : size > MAX_PRINTED ? MAX_PRINTED : size;
+	CE_AUTO_FREE char *report = malloc(guard->stamps_size + 1 + kept);
+
+	if (report == NULL)
+		return -1;
+	memcpy(report, guard->stamps, guard->stamps_size);
+	report[guard->stamps_size] = '\0';
+	if (kept > 0)
+		memcpy(report + guard->stamps_size + 1, log + size - kept, kept);
+	return ce_send(guard->control, report, guard->stamps_size + 1 + kept, fds, count);
+}
+
 int guard_report_ready(struct guard *guard, int process_dir)
 {
 	CE_AUTO_FD user_ns = open_in(guard, process_dir, "ns/user");
@@ -272,7 +290,7 @@ int guard_report_ready(struct guard *guard, int process_dir)
 		return guard_fail(guard, "cannot open a descriptor of the guard");
 	int fds[] = { user_ns, mount_ns, environment, self };
 	guard_stamp(guard, "ready");
-	if (ce_send(guard->control, guard->stamps, guard->stamps_size, fds, 4) < 0)
+	if (send_ready(guard, fds, 4) < 0)
 		return guard_fail(guard, "cannot answer the launcher");
 	return 0;
 }

@@ -27,6 +27,8 @@ void ce_container_close(struct ce_container *container)
 	container->workdir = NULL;
 	free(container->notices);
 	container->notices = NULL;
+	free(container->said);
+	container->said = NULL;
 }
 
 int ce_join(const struct ce_container *container, struct ce_error *err)

@@ -18,9 +18,10 @@ struct ce_container {
 	int trace;	/* the user's file for what is known of this launch, to append to; may be -1 */
 	char *workdir;	/* heap, owned */
 	char *notices;	/* heap, owned; lines for the user, may be empty */
+	char *said;	/* heap, owned; what the entrypoint printed, may be empty */
 };
 
-#define CE_CONTAINER_INIT { -1, -1, -1, -1, -1, NULL, NULL }
+#define CE_CONTAINER_INIT { -1, -1, -1, -1, -1, NULL, NULL, NULL }
 
 void ce_container_close(struct ce_container *container);
 

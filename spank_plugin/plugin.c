@@ -337,13 +337,17 @@ static void say(spank_t spank, const char *kind, const char *text)
 }
 
 /* What all tasks of the node could say: its first one does. */
-static void say_once(spank_t spank, const char *kind, const char *text)
+static int is_first_task(spank_t spank)
 {
 	int task = 0;
 
+	return spank_get_item(spank, S_TASK_ID, &task) != ESPANK_SUCCESS || task == 0;
+}
+
+static void say_once(spank_t spank, const char *kind, const char *text)
+{
 	/* a launcher whose words another node of the step has said already has none */
-	if (text[0] != '\0' &&
-	    (spank_get_item(spank, S_TASK_ID, &task) != ESPANK_SUCCESS || task == 0))
+	if (text[0] != '\0' && is_first_task(spank))
 		say(spank, kind, text);
 }
 
@@ -400,6 +404,8 @@ static int join(spank_t spank, struct ce_error *err)
 		ce_moments_join(launcher.moments);
 	if (container.notices != NULL && container.notices[0] != '\0')
 		say_once(spank, "warning", container.notices);
+	if (rc == 0 && is_first_task(spank))
+		(void)ce_write_all(STDOUT_FILENO, container.said, strlen(container.said));
 	ce_container_close(&container);
 	/* After the join, which would clear it: a task must not outlive the slurmstepd that guards its
 	 * container. */

@@ -84,8 +84,6 @@ def _check_pyxis(key: str, text: str, path: Path, report: Report) -> None:
         meant = nearest(name, PYXIS)
         suggestion = f", did you mean '{_PYXIS}{meant}'?" if meant else ""
         report.unknown(path, f"unknown annotation '{key}'{suggestion}", f"known are {_known()}")
-    elif text == "true" and PYXIS[name]:
-        report.warning(path, f"has no effect: {PYXIS[name]}")
     elif text != "true" and text.lower() in _LOOKS_TRUE:
         message = f"'{text}' does not switch it on, only the exact word 'true' does"
         report.warning(path, message, f'write {key} = "true"')

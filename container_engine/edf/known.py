@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-# Annotations below `com.pyxis.`, and why one of them does nothing here; "" for those that work.
-PYXIS: dict[str, str] = {
-    "entrypoint_log": "what an entrypoint prints is not kept",
-    "pytorch_remap_vars": "",
-}
+# Annotations below `com.pyxis.` that do here what they do there.
+PYXIS = ("entrypoint_log", "pytorch_remap_vars")
 
 # Keys of container tools and job launchers that mean one of ours but don't look like it.
 FOREIGN_KEYS: dict[str, str] = {

@@ -62,8 +62,8 @@ def await_report(
     timeout_s: float,
     hear: Callable[[str], None] | None = None,
     describe: Callable[[str], str] = explain,
-) -> tuple[str, Sequence[int]]:
-    """The guard's moments and the descriptors of a ready container.
+) -> tuple[tuple[str, str], Sequence[int]]:
+    """The guard's moments, what its children printed, and the descriptors of a ready container.
 
     `hear` gets what hooks noted before, `describe` makes a line of the report of a failure.
     """
@@ -76,7 +76,8 @@ def await_report(
         hear(data[1:].decode("utf-8", "surrogateescape"))
         return await_report(control, timeout_s, hear, describe)
     if data[:1] == b"R":
-        return data[1:].decode("ascii", "replace"), _received(ancillary)
+        moments, _nul, said = data[1:].decode("utf-8", "surrogateescape").partition("\0")
+        return (moments, said), _received(ancillary)
     if not data:
         raise LaunchError("the process that guards the container ended while it started")
     raise LaunchError(describe(data[1:].decode("utf-8", "replace")))

@@ -45,7 +45,8 @@ class Session:
 
     `fds` are the user namespace, the mount namespace, the records of the tasks' environment
     (spank_plugin/join.h) and a pidfd of the guard, readable when nothing of the session is left.
-    Unless `go_on` is called, the session ends with this process. `warnings` are for the user.
+    Unless `go_on` is called, the session ends with this process. `warnings` are for the user,
+    `said` is what the entrypoint printed, if that shall be heard.
     """
 
     def __init__(
@@ -54,10 +55,12 @@ class Session:
         workdir: str,
         go_on: Callable[[], None],
         warnings: Sequence[str],
+        said: str,
     ) -> None:
         self.fds, self.workdir = fds, workdir
         self.go_on = go_on
         self.warnings = warnings
+        self.said = said
 
 
 def start(
@@ -98,6 +101,7 @@ class _Start:
             self._settings = self._hooks.join(self._container, self._paths)
         self._given = env.for_container(plan, self._settings)
         check_image(plan["image"]["path"])
+        self._said = ""
 
     def run(self, watch: Watch) -> Session:
         steps = self._operations()
@@ -118,7 +122,8 @@ class _Start:
             control.close()
 
         warnings = () if hooks is None else hooks.warnings
-        return Session((user_ns, mount_ns, records, guard), self._workdir, go_on, warnings)
+        fds = (user_ns, mount_ns, records, guard)
+        return Session(fds, self._workdir, go_on, warnings, self._said)
 
     def _operations(self) -> list[Operation]:
         hooks, paths = self._hooks, self._paths
@@ -139,7 +144,9 @@ class _Start:
         hooks = self._hooks
         ears = (None, explain) if hooks is None else (hooks.hear, hooks.explain)
         timeout_s = self._plan["settings"]["start_timeout_s"]
-        self._marks.guard, fds = await_report(control, timeout_s, *ears)
+        (self._marks.guard, printed), fds = await_report(control, timeout_s, *ears)
+        if self._container.is_heard:
+            self._said = _without_id(printed)
         return fds
 
     def _changes(
@@ -164,6 +171,12 @@ class _Start:
             place = (*fds[:2], self._workdir)
             changes |= _run_startup(plan, self._node, changes, place, self._libexec)
         return changes
+
+
+def _without_id(printed: str) -> str:
+    """Podman's own line, the number of the container, stands among what an entrypoint printed."""
+    lines = printed.split("\n")
+    return "\n".join(line for line in lines if not (len(line) == 64 and line.isalnum()))
 
 
 def _hooks(
@@ -276,7 +289,7 @@ def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, 
     news = [line for line in session.warnings if trace.is_news(recorded, node, line)]
     notices = "\n".join(news)[:_MAX_NOTICES]
     fds = session.fds if recorded < 0 else (*session.fds, recorded)
-    _answer(reply, f"R{session.workdir}\0{notices}", fds)
+    _answer(reply, f"R{session.workdir}\0{notices}\0{session.said}", fds)
     session.go_on()
     trace.write(recorded, plan, node, marks)
 

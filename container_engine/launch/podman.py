@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 INIT_NAME = ".ce-init"
+# pyxis' annotation: what an entrypoint prints is shown
+ENTRYPOINT_LOG = "com.pyxis.entrypoint_log"
 # spank_plugin/guard.c knows it too
 HOOKS_STDERR = "hooks.err"
 INIT_PATH = "/dev/" + INIT_NAME
@@ -69,6 +71,7 @@ class Container:
         self.mounts = mounts
         self.devices = devices
         self.annotations = annotations
+        self.is_heard = bool(entrypoint) and annotations.get(ENTRYPOINT_LOG) == "true"
         self.hooks_dirs = hooks_dirs
 
 
@@ -122,7 +125,8 @@ def _isolation(container: Container) -> list[str]:
         f"--user={uid}:{gid}",
         "--no-hosts",
         "--passwd=false",
-        "--log-driver=none",
+        # passthrough: to the guard, which hands it to the launcher
+        f"--log-driver={'passthrough' if container.is_heard else 'none'}",
         # a filter on the idle init protects nothing: the tasks that join don't have it
         "--security-opt=seccomp=unconfined",
         "--security-opt=label=disable",

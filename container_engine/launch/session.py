@@ -35,6 +35,8 @@ def run_in_container(
     for line in session.warnings:
         sys.stderr.write(f"ce: warning: {line}\n")
     sys.stderr.flush()
+    sys.stdout.write(session.said)
+    sys.stdout.flush()
     program = f"{libexec}/ce-exec"
     fds = session.fds[:3]
     for fd in fds:

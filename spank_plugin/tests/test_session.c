@@ -65,7 +65,7 @@ TEST("a ready answer gives the descriptors and the working directory, to every t
 
 TEST("what stands behind the working directory is for the user")
 {
-	static const char text[] = "R/work\0first\nsecond";
+	static const char text[] = "R/work\0first\nsecond\0hello\n";
 	int fds[CE_MAX_FDS] = { STDOUT_FILENO, STDOUT_FILENO, STDOUT_FILENO, STDOUT_FILENO };
 
 	connect_launcher();
@@ -73,11 +73,13 @@ TEST("what stands behind the working directory is for the user")
 	CHECK_INT(ce_session_wait(&launcher, 5, &container, &err), 0);
 	CHECK_TEXT(container.workdir, "/work");
 	CHECK_TEXT(container.notices, "first\nsecond");
+	CHECK_TEXT(container.said, "hello\n");
 	ce_container_close(&container);
 	connect_launcher();
 	answer("R/work", 4);
 	CHECK_INT(ce_session_wait(&launcher, 5, &container, &err), 0);
 	CHECK_TEXT(container.notices, "");
+	CHECK_TEXT(container.said, "");
 	ce_container_close(&container);
 }
 

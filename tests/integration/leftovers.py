@@ -31,6 +31,14 @@ def command_line(process: Path) -> str:
         return ""
 
 
+def comm(process: Path) -> str:
+    """The name of a process; "" for one that has just ended."""
+    try:
+        return (process / "comm").read_text().strip()
+    except OSError:
+        return ""
+
+
 def _mounts() -> list[str]:
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     return [line for line in lines if _SESSION in line]

@@ -12,7 +12,7 @@ import pytest
 
 from container_engine.launch import podman
 from tests.integration.engine import Engine
-from tests.integration.leftovers import command_line, processes, until
+from tests.integration.leftovers import comm, command_line, processes, until
 
 # ---- entrypoint ------------------------------------------------------------------------------
 
@@ -53,6 +53,18 @@ def test_the_entrypoint_sees_the_edfs_environment_and_has_the_last_word(engine: 
     script = 'shift; export SEEN="$MINE" MINE=its; exec "$@"'
     edf = with_entrypoint(engine, script, '[env]\nMINE = "edf"')
     assert engine.output(edf, "sh", "-c", 'echo "$SEEN|$MINE"') == "edf|its\n"
+
+
+def test_what_the_entrypoint_prints_is_shown_where_the_edf_asks_for_it(engine: Engine) -> None:
+    script = 'shift; echo "hello, $FROM_IMAGE"; echo careful >&2; exec "$@"'
+    loud = "[annotations]\ncom.pyxis.entrypoint_log = true"
+    said = engine.output(with_entrypoint(engine, script, loud), "echo", "the command")
+    assert said == "hello, image\ncareful\nthe command\n"
+
+
+def test_what_the_entrypoint_prints_is_silent_otherwise(engine: Engine) -> None:
+    edf = with_entrypoint(engine, 'shift; echo hello; exec "$@"')
+    assert engine.output(edf, "echo", "the command") == "the command\n"
 
 
 def test_an_entrypoint_is_not_run_unless_the_edf_says_so(engine: Engine) -> None:
@@ -227,7 +239,7 @@ def test_when_a_part_of_the_session_dies_nothing_is_left_of_it(engine: Engine, n
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         for path in processes(engine.user.uid):
-            if (path / "comm").read_text().strip() == name:
+            if comm(path) == name:
                 os.kill(int(path.name), 9)
         process.communicate("\n", 20)
 

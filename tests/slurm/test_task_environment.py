@@ -11,6 +11,7 @@ import pytest
 from tests.slurm import procfs
 from tests.slurm.cluster import ALICE, BOB, Cluster, causes
 from tests.slurm.job import started
+from tests.slurm.polling import until
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
@@ -102,9 +103,13 @@ def test_a_task_knows_its_own_number_in_the_hosts_proc(cluster: Cluster, demo: s
     with started(
         cluster, "srun", f"--environment={demo}", "sh", "-c", "echo $$; exec sleep 123"
     ) as job:
-        process = procfs.process(int(job.wait_for_lines(1)[0]))
-        assert process is not None
-        assert process.command == "sleep 123"
+        number = int(job.wait_for_lines(1)[0])
+
+        def is_the_task() -> bool:
+            process = procfs.process(number)
+            return process is not None and process.command == "sleep 123"
+
+        assert until("the task's own command", is_the_task)
 
 
 def test_the_host_names_and_the_resolver_are_the_hosts(cluster: Cluster, demo: str) -> None:

@@ -126,9 +126,9 @@ def test_the_report_of_a_running_container_gives_its_descriptors(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
     ours, theirs = pair
-    socket.send_fds(theirs, [b"Rsession 5\nready 7\n"], [0, 1, 2, 0])
+    socket.send_fds(theirs, [b"Rsession 5\nready 7\n\0hello\n"], [0, 1, 2, 0])
     moments, fds = guard.await_report(ours, 5)
-    assert moments == "session 5\nready 7\n"
+    assert moments == ("session 5\nready 7\n", "hello\n")
     assert len(fds) == 4
     assert not any(os.get_inheritable(fd) for fd in fds)
     for fd in fds:
