@@ -207,5 +207,8 @@ def test_a_time_limit_ends_the_step(cluster: Cluster, demo: str) -> None:
         inside.wait_for_lines(2)
         native.wait_for_lines(2)
         ended = _ending(inside.wait(150))
-        assert ended == _ending(native.wait(30))
-        assert ended[1].count("TERM") == 2
+        natively = _ending(native.wait(30))
+    assert ended[:2] == natively[:2]
+    assert ended[1].count("TERM") == 2
+    # a shell says "Terminated" of the `sleep` that it waited for, if it waited for one just then
+    assert set(ended[2]) - {"Terminated"} == set(natively[2]) - {"Terminated"}

@@ -189,14 +189,21 @@ def test_an_image_with_an_mpi_of_another_interface_is_refused(cluster: Cluster, 
 def test_mpirun_inside_starts_ranks_in_the_containers_of_all_nodes(
     cluster: Cluster, shared: Path, image: str
 ) -> None:
-    """Through the ssh hook. The first task calls mpirun, the others keep their containers."""
+    """Through the ssh hook. The first task calls mpirun, the others keep their containers.
+
+    Open MPI hangs in about one run of thirty here, where both "nodes" have one kernel and one
+    address; why is not known. So each mpirun has three tries of 15 seconds.
+    """
     name = ssh_edf(cluster, make_key(cluster), f'mounts = ["{shared}"]\n', image)
     mpirun = "mpirun -np 4" if image == "openmpi" else "mpirun -np 4 -hosts n1:2,n2:2"
     script = (
-        f'if [ "$SLURM_PROCID" = 0 ]; then {mpirun} mpi-probe ring; {mpirun} mpi-probe where;'
+        f"try() {{ for i in 1 2 3; do timeout -k 2 15 {mpirun} mpi-probe $1 && return; done; }};"
+        ' if [ "$SLURM_PROCID" = 0 ]; then try ring; try where;'
         f" touch {shared}/over; fi; while [ ! -e {shared}/over ]; do sleep 0.1; done"
     )
-    done = cluster.srun("-N2", "-n4", f"--environment={name}", "sh", "-c", script, env=UCX)
+    done = cluster.srun(
+        "-N2", "-n4", f"--environment={name}", "sh", "-c", script, env=UCX, timeout=150
+    )
     assert done.returncode == 0, done.stderr
     first, *ranks = done.stdout.splitlines(keepends=True)
     assert first == RING
