@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "help.h"
 #include "io.h"
 
 enum { MAX_ANSWER = 64 * 1024 };
@@ -15,11 +16,12 @@ static int failure(const char *answer, struct ce_error *err)
 	const char *message = strchr(answer, '\n');
 	int code = atoi(answer + 1);
 
+	err->below = ""; /* the launcher's message has it */
 	return ce_fail_code(err, code > 0 && code < 256 ? code : CE_EXIT_ENGINE, "%s",
 			    message != NULL ? message + 1 : answer + 1);
 }
 
-/* "R<workdir>\0<notices>\0<said>" with the descriptors of struct ce_container; the trace may be absent. */
+/* "R<workdir>\0<notices>\0<said>" with the descriptors of struct ce_container; the last two may be absent. */
 static int ready(const char *answer, size_t size, int fds[CE_MAX_FDS],
 		 struct ce_container *container, struct ce_error *err)
 {
@@ -32,6 +34,7 @@ static int ready(const char *answer, size_t size, int fds[CE_MAX_FDS],
 	container->environment = fds[2];
 	container->guard = fds[3];
 	container->trace = fds[4];
+	container->marks = fds[5];
 	container->workdir = strdup(answer + 1);
 	container->notices = strdup(notices);
 	container->said = strdup(said);
@@ -56,7 +59,8 @@ int ce_answer_look(int reply, struct ce_container *container, struct ce_error *e
 	for (size_t i = 0; i < CE_MAX_FDS; i++)
 		ce_close_fd(&fds[i]);
 	if (n == 0)
-		return ce_fail(err, "the launcher ended before the container was ready");
+		return ce_fail_below(err, CE_HELP_LAUNCHER_ENDED,
+				     "the launcher ended before the container was ready");
 	return failure(answer, err);
 }
 

@@ -41,14 +41,6 @@ struct attendant {
 	size_t size;
 };
 
-static int descriptor(const char *text)
-{
-	char *rest;
-	long value = strtol(text, &rest, 10);
-
-	return *text != '\0' && *rest == '\0' && value >= 0 && value <= 1 << 20 ? (int)value : -1;
-}
-
 static void stop_one(char *const words[], int64_t deadline)
 {
 	int null = -1;
@@ -132,13 +124,15 @@ int main(int argc, char **argv)
 		fprintf(stderr, "ce-attend: started by the container engine's launcher only\n");
 		return CE_EXIT_ENGINE;
 	}
-	self.guard = descriptor(argv[1]);
-	self.mount_ns = descriptor(argv[2]);
-	self.end = descriptor(argv[3]);
-	int specification = descriptor(argv[4]);
+	self.guard = ce_descriptor(argv[1]);
+	self.mount_ns = ce_descriptor(argv[2]);
+	self.end = ce_descriptor(argv[3]);
+	int specification = ce_descriptor(argv[4]);
 	self.text = ce_read_all(specification, MAX_SPECIFICATION, &self.size);
 	if (self.guard < 0 || self.mount_ns < 0 || self.text == NULL)
 		return CE_EXIT_ENGINE;
+	/* the commands that stop services enter the container through it */
+	fcntl(self.mount_ns, F_SETFD, 0);
 	/* nobody's child: `ce run` becomes the user's command, which may wait for any child of its own */
 	pid_t pid = fork();
 	if (pid != 0)

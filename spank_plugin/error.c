@@ -35,6 +35,23 @@ int ce_fail_code(struct ce_error *err, int exit_code, const char *format, ...)
 	return rc;
 }
 
+int ce_fail_below(struct ce_error *err, const char *below, const char *format, ...)
+{
+	va_list args;
+
+	if (err->message == NULL)
+		err->below = below;
+	va_start(args, format);
+	int rc = set_message(err, CE_EXIT_ENGINE, format, args);
+	va_end(args);
+	return rc;
+}
+
+const char *ce_error_below(const struct ce_error *err, const char *otherwise)
+{
+	return err->below != NULL ? err->below : otherwise;
+}
+
 const char *ce_error_text(const struct ce_error *err)
 {
 	return err->message != NULL ? err->message : "out of memory while reporting an error";

@@ -8,7 +8,6 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +15,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "help.h"
 #include "io.h"
 #include "join.h"
 #include "later.h"
@@ -32,18 +32,6 @@ static const char *get_variable(void *context, const char *name)
 	return getenv(name);
 }
 
-static int descriptor(const char *text)
-{
-	char *end;
-	long value = strtol(text, &end, 10);
-
-	if (*text == '\0' || *end != '\0' || value < 0 || value > 1 << 20)
-		return -1;
-	if (fcntl((int)value, F_SETFD, FD_CLOEXEC) < 0)
-		return -1;
-	return (int)value;
-}
-
 static int become(struct ce_container *container, char **command, struct ce_error *err)
 {
 	const struct ce_variables variables = { set_variable, get_variable, NULL };
@@ -55,6 +43,7 @@ static int become(struct ce_container *container, char **command, struct ce_erro
 		return -1;
 	execv(program, command);
 	int code = errno == ENOENT ? CE_EXIT_NOT_FOUND : CE_EXIT_NOT_EXECUTABLE;
+	err->below = CE_HELP_COMMAND_NOT_EXECUTABLE;
 	return ce_fail_code(err, code, "%s: cannot be executed in the container: %s", program,
 			    strerror(errno));
 }
@@ -98,6 +87,7 @@ static int become_task(char **argv, struct ce_error *err)
 		return ce_fail(err, "cannot tie the task to slurmstepd: %s", strerror(errno));
 	argv[0] = program;
 	execv(program, argv);
+	err->below = CE_HELP_COMMAND_NOT_EXECUTABLE;
 	return ce_fail_code(err, CE_EXIT_NOT_EXECUTABLE, "%s: cannot be executed in the container: %s",
 			    program, strerror(errno));
 }
@@ -117,8 +107,8 @@ static int run_task(char **argv)
 
 	become_task(argv, &err);
 	if (task == NULL || strcmp(task, "0") == 0)
-		fprintf(stderr, "ce: error: %s: %s\n", node != NULL ? node : "this node",
-			ce_error_text(&err));
+		fprintf(stderr, "ce: error: %s: %s\n%s\n", node != NULL ? node : "this node",
+			ce_error_text(&err), ce_error_below(&err, CE_HELP_JOIN));
 	return err.exit_code;
 }
 
@@ -133,15 +123,16 @@ int main(int argc, char **argv)
 		fprintf(stderr, "ce: error: ce-exec is started by `ce run`\n");
 		return CE_EXIT_ENGINE;
 	}
-	container.user_ns = descriptor(argv[1]);
-	container.mount_ns = descriptor(argv[2]);
-	container.environment = descriptor(argv[3]);
+	container.user_ns = ce_descriptor(argv[1]);
+	container.mount_ns = ce_descriptor(argv[2]);
+	container.environment = ce_descriptor(argv[3]);
 	container.workdir = argv[4];
 	if (container.user_ns < 0 || container.mount_ns < 0 || container.environment < 0) {
 		fprintf(stderr, "ce: error: ce-exec: bad descriptors\n");
 		return CE_EXIT_ENGINE;
 	}
 	become(&container, argv + 5, &err);
-	fprintf(stderr, "ce: error: %s\n", ce_error_text(&err));
+	fprintf(stderr, "ce: error: %s\n%s\n", ce_error_text(&err),
+		ce_error_below(&err, CE_HELP_JOIN));
 	return err.exit_code;
 }

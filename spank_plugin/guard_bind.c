@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "guard.h"
+#include "guard_ops.h"
 #include "io.h"
 
 #ifndef AT_RECURSIVE
@@ -55,7 +55,7 @@ static int make_place(const char *source, const char *target)
 	return fd < 0 ? -1 : 0;
 }
 
-int guard_bind(struct guard *guard, char **args)
+int guard_op_bind(struct guard *guard, char **args)
 {
 	const char *source = args[0], *target = args[1];
 	/* only set, never cleared: what the host has locked stays */

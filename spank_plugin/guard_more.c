@@ -5,33 +5,26 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "guard.h"
+#include "guard_child.h"
+#include "guard_ops.h"
 #include "io.h"
 
 enum { MAX_MORE = 16 * 1024 * 1024, MAX_NOTE = 60 * 1024 };
 
 static int run_program(struct guard *guard, char **args, int output)
 {
-	int status = 0;
-	pid_t pid = guard_spawn_to(guard, (const char *const *)args, -1, output);
+	CE_AUTO_FREE char *name = NULL;
 
-	if (pid < 0 || guard_wait(guard, pid, &status) < 0)
-		return -1;
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-		return 0;
-	errno = 0;
-	if (WIFSIGNALED(status))
-		return guard_fail(guard, "'%s' was killed by signal %d", args[0], WTERMSIG(status));
-	return guard_fail(guard, "'%s' ended with exit code %d", args[0], WEXITSTATUS(status));
+	if (asprintf(&name, "'%s'", args[0]) < 0)
+		return guard_fail(guard, "out of memory");
+	return guard_run(guard, name, args, output);
 }
 
-int guard_more(struct guard *guard, char **args)
+int guard_op_more(struct guard *guard, char **args)
 {
 	size_t size = 0;
 
@@ -52,7 +45,7 @@ int guard_more(struct guard *guard, char **args)
 	return rc;
 }
 
-int guard_note(struct guard *guard, char **args)
+int guard_op_note(struct guard *guard, char **args)
 {
 	CE_AUTO_FREE char *packet = NULL;
 	size_t length = strlen(args[0]);

@@ -10,12 +10,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "guard.h"
+#include "guard_ops.h"
 #include "io.h"
 
 #ifndef AT_RECURSIVE
 #define AT_RECURSIVE 0x8000
 #endif
+
+enum { MAX_FILE = 16 << 20, MAX_TRIES = 100000 };
 
 /* Opens `path` as a process whose root is `root` would: links of the image, absolute ones and those
  * with too many `..`, stay inside. */
@@ -25,7 +27,13 @@ static int open_in_root(int root, const char *path, int flags, mode_t mode)
 				.mode = (flags & O_CREAT) != 0 ? mode : 0,
 				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
 
-	return (int)syscall(SYS_openat2, root, path, &how, sizeof how);
+	/* The kernel cannot promise that a `..` stays inside while anything on the machine is renamed or
+	 * mounted, and says EAGAIN: on a busy node that is often. */
+	for (int tries = 1;; tries++) {
+		int fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
+		if (fd >= 0 || errno != EAGAIN || tries == MAX_TRIES)
+			return fd;
+	}
 }
 
 static int make_one(int root, const char *parent, const char *name)
@@ -59,13 +67,30 @@ static int make_path(int root, const char *path)
 	return 0;
 }
 
-int guard_make_root_dir(struct guard *guard, const char *root, const char *path)
+static int open_root(const char *path)
 {
-	CE_AUTO_FD root_fd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
 
-	if (root_fd < 0 || path[0] != '/' || make_path(root_fd, path) < 0)
+int guard_op_root_dir(struct guard *guard, char **args)
+{
+	const char *path = args[1];
+	CE_AUTO_FD root = open_root(args[0]);
+
+	if (root < 0 || path[0] != '/' || make_path(root, path) < 0)
 		return guard_fail(guard, "cannot make the directory '%s' in the image", path);
 	return 0;
+}
+
+/* The directory of `path`, made where it is missing; -1 with errno. */
+static int open_parent(int root, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	CE_AUTO_FREE char *parent = slash != NULL ? strndup(path, (size_t)(slash - path)) : NULL;
+
+	if (parent == NULL || make_path(root, parent) < 0)
+		return -1;
+	return open_in_root(root, parent[0] != '\0' ? parent : "/", O_PATH | O_DIRECTORY, 0);
 }
 
 /* PATH of the image to bind over, an empty file or directory if there is none. */
@@ -75,26 +100,22 @@ static int open_place(int root, const char *path, int is_dir)
 
 	if (place >= 0 || errno != ENOENT)
 		return place;
-	const char *slash = strrchr(path, '/');
-	CE_AUTO_FREE char *parent = slash != NULL ? strndup(path, (size_t)(slash - path)) : NULL;
-	if (parent == NULL || make_path(root, is_dir ? path : parent) < 0)
-		return -1;
-	if (!is_dir) {
-		CE_AUTO_FD file = open_in_root(root, path, O_WRONLY | O_CREAT | O_NONBLOCK, 0644);
-		if (file < 0)
-			return -1;
-	}
-	return open_in_root(root, path, O_PATH, 0);
+	if (is_dir)
+		return make_path(root, path) < 0 ? -1 : open_in_root(root, path, O_PATH, 0);
+	CE_AUTO_FD parent = open_parent(root, path);
+	CE_AUTO_FD file = parent < 0 ? -1
+				     : open_in_root(root, path, O_WRONLY | O_CREAT | O_NONBLOCK, 0644);
+	return file < 0 ? -1 : open_in_root(root, path, O_PATH, 0);
 }
 
-int guard_root_bind(struct guard *guard, char **args)
+int guard_op_root_bind(struct guard *guard, char **args)
 {
 	const char *source = args[0], *path = args[2];
 	struct mount_attr change = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
 						 MOUNT_ATTR_NODEV };
 	char target[32];
 	struct stat st;
-	CE_AUTO_FD root = open(args[1], O_PATH | O_DIRECTORY | O_CLOEXEC);
+	CE_AUTO_FD root = open_root(args[1]);
 
 	if (root < 0 || stat(source, &st) < 0)
 		return guard_fail(guard, "cannot put '%s' into the image", source);
@@ -112,21 +133,10 @@ int guard_root_bind(struct guard *guard, char **args)
 	return 0;
 }
 
-/* The directory of `path`, made where it is missing; -1 with errno. */
-static int open_parent(int root, const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	CE_AUTO_FREE char *parent = slash != NULL ? strndup(path, (size_t)(slash - path)) : NULL;
-
-	if (parent == NULL || make_path(root, parent) < 0)
-		return -1;
-	return open_in_root(root, parent[0] != '\0' ? parent : "/", O_PATH | O_DIRECTORY, 0);
-}
-
-int guard_root_link(struct guard *guard, char **args)
+int guard_op_root_link(struct guard *guard, char **args)
 {
 	const char *path = args[1];
-	CE_AUTO_FD root = open(args[0], O_PATH | O_DIRECTORY | O_CLOEXEC);
+	CE_AUTO_FD root = open_root(args[0]);
 	CE_AUTO_FD dir = root >= 0 ? open_parent(root, path) : -1;
 
 	if (dir < 0 || (symlinkat(args[2], dir, strrchr(path, '/') + 1) < 0 && errno != EEXIST))
@@ -134,22 +144,39 @@ int guard_root_link(struct guard *guard, char **args)
 	return 0;
 }
 
-int guard_root_first(struct guard *guard, char **args)
+/* A regular file of the image, which is made if there is none, for reading and writing: the
+ * descriptor, or -1 after guard_fail. */
+static int open_regular(struct guard *guard, int root, const char *path, int flags)
+{
+	struct stat st;
+	/* a FIFO would be waited for, and nobody would watch the session meanwhile */
+	int file = open_in_root(root, path, O_RDWR | O_CREAT | O_NONBLOCK | flags, 0644);
+
+	if (file < 0 || fstat(file, &st) < 0) {
+		guard_fail(guard, "cannot open '%s' in the image", path);
+	} else if (!S_ISREG(st.st_mode)) {
+		errno = 0;
+		guard_fail(guard, "'%s' in the image is not a regular file", path);
+	} else {
+		return file;
+	}
+	ce_close_fd(&file);
+	return -1;
+}
+
+int guard_op_root_first(struct guard *guard, char **args)
 {
 	const char *path = args[1], *line = args[2];
 	size_t size = 0;
-	struct stat st;
-	CE_AUTO_FD root = open(args[0], O_PATH | O_DIRECTORY | O_CLOEXEC);
+	CE_AUTO_FD root = open_root(args[0]);
 	CE_AUTO_FD dir = root >= 0 ? open_parent(root, path) : -1;
-	/* a FIFO would be waited for, and nobody would watch the session meanwhile */
-	CE_AUTO_FD file = dir >= 0 ? open_in_root(root, path, O_RDWR | O_CREAT | O_NONBLOCK, 0644) : -1;
 
-	if (file < 0 || fstat(file, &st) < 0)
+	if (dir < 0)
 		return guard_fail(guard, "cannot open '%s' in the image", path);
-	errno = 0;
-	if (!S_ISREG(st.st_mode))
-		return guard_fail(guard, "'%s' in the image is not a regular file", path);
-	CE_AUTO_FREE char *text = ce_read_all(file, 16 << 20, &size);
+	CE_AUTO_FD file = open_regular(guard, root, path, 0);
+	if (file < 0)
+		return -1;
+	CE_AUTO_FREE char *text = ce_read_all(file, MAX_FILE, &size);
 	if (text == NULL || lseek(file, 0, SEEK_SET) < 0 ||
 	    ce_write_all(file, line, strlen(line)) < 0 || ce_write_all(file, "\n", 1) < 0 ||
 	    ce_write_all(file, text, size) < 0)
@@ -177,24 +204,18 @@ static int has_id(const char *text, const char *id)
 	return 0;
 }
 
-int guard_make_root_entry(struct guard *guard, const char *root, const char *path, const char *id,
-			  const char *line)
+int guard_op_root_entry(struct guard *guard, char **args)
 {
+	const char *path = args[1], *id = args[2], *line = args[3];
 	size_t size = 0;
-	struct stat st;
-	CE_AUTO_FD root_fd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	CE_AUTO_FD file = -1;
+	CE_AUTO_FD root = open_root(args[0]);
 
-	if (root_fd < 0 || make_path(root_fd, "/etc") < 0)
+	if (root < 0 || make_path(root, "/etc") < 0)
 		return guard_fail(guard, "cannot make '/etc' in the image");
-	/* a FIFO would be waited for, and nobody would watch the session meanwhile */
-	file = open_in_root(root_fd, path, O_RDWR | O_CREAT | O_APPEND | O_NONBLOCK, 0644);
-	if (file < 0 || fstat(file, &st) < 0)
-		return guard_fail(guard, "cannot open '%s' in the image", path);
-	errno = 0;
-	if (!S_ISREG(st.st_mode))
-		return guard_fail(guard, "'%s' in the image is not a regular file", path);
-	CE_AUTO_FREE char *text = ce_read_all(file, 16 << 20, &size);
+	CE_AUTO_FD file = open_regular(guard, root, path, O_APPEND);
+	if (file < 0)
+		return -1;
+	CE_AUTO_FREE char *text = ce_read_all(file, MAX_FILE, &size);
 	if (text == NULL)
 		return guard_fail(guard, "cannot read '%s' in the image", path);
 	if (has_id(text, id))

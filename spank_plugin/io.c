@@ -2,6 +2,8 @@
 #include "io.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -10,6 +12,17 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
+
+int ce_descriptor(const char *text)
+{
+	char *end;
+	long value = strtol(text, &end, 10);
+
+	if (*text == '\0' || *end != '\0' || value < 0 || value > INT_MAX ||
+	    fcntl((int)value, F_SETFD, FD_CLOEXEC) < 0)
+		return -1;
+	return (int)value;
+}
 
 int ce_write_all(int fd, const void *data, size_t size)
 {

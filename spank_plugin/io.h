@@ -8,7 +8,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#define CE_MAX_FDS 5
+#define CE_MAX_FDS 6
 
 static inline void ce_close_fd(int *fd)
 {
@@ -24,6 +24,10 @@ static inline void ce_free_ptr(void *pointer)
 
 #define CE_AUTO_FD __attribute__((cleanup(ce_close_fd))) int
 #define CE_AUTO_FREE __attribute__((cleanup(ce_free_ptr)))
+
+/* An open descriptor by its number in decimal, as a program is given one; it becomes close-on-exec. -1 for
+ * anything else. */
+int ce_descriptor(const char *text);
 
 /* All of it, or -1 with errno; interrupted and short writes are continued. */
 int ce_write_all(int fd, const void *data, size_t size);

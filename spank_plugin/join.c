@@ -8,7 +8,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "help.h"
 #include "io.h"
+#include "loader.h"
 
 static const char default_path[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -23,6 +25,7 @@ void ce_container_close(struct ce_container *container)
 	ce_close_fd(&container->environment);
 	ce_close_fd(&container->guard);
 	ce_close_fd(&container->trace);
+	ce_close_fd(&container->marks);
 	free(container->workdir);
 	container->workdir = NULL;
 	free(container->notices);
@@ -42,8 +45,9 @@ int ce_join(const struct ce_container *container, struct ce_error *err)
 		return ce_fail(err, "cannot enter the container's mount namespace: %s",
 			       strerror(errno));
 	if (chdir(container->workdir) < 0)
-		return ce_fail(err, "workdir '%s': cannot change to it in the container: %s",
-			       container->workdir, strerror(errno));
+		return ce_fail_below(err, CE_HELP_WORKDIR,
+				     "workdir '%s': cannot change to it in the container: %s",
+				     container->workdir, strerror(errno));
 	return 0;
 }
 
@@ -102,6 +106,7 @@ static int is_absent(int reason)
 
 static int refuse(const char *command, int reason, struct ce_error *err)
 {
+	err->below = is_absent(reason) ? CE_HELP_COMMAND_NOT_FOUND : CE_HELP_COMMAND_NOT_EXECUTABLE;
 	if (!is_absent(reason))
 		return ce_fail_code(err, CE_EXIT_NOT_EXECUTABLE,
 				    "%s: cannot be executed in the container: %s", command,
@@ -137,6 +142,21 @@ static int search_path(const char *path, const char *command, char **found, int 
 	return 1;
 }
 
+/* Slurm and execve would say of the program that it is not there, and end the task with ENOENT. */
+static int check_loader(const char *command, char **found, struct ce_error *err)
+{
+	char name[CE_LOADER_SIZE];
+
+	if (!ce_lacks_loader(*found, name))
+		return 0;
+	free(*found);
+	*found = NULL;
+	err->below = CE_HELP_COMMAND_NOT_EXECUTABLE;
+	return ce_fail_code(err, CE_EXIT_NOT_EXECUTABLE,
+			    "%s: cannot be executed in the container: it needs '%s', which is not there",
+			    command, name);
+}
+
 int ce_find_command(const char *path, const char *command, char **found, struct ce_error *err)
 {
 	int reason;
@@ -149,10 +169,10 @@ int ce_find_command(const char *path, const char *command, char **found, struct 
 		if (reason != 0)
 			return refuse(command, reason, err);
 		*found = strdup(command);
-		return *found != NULL ? 0 : ce_fail(err, "out of memory");
+		return *found != NULL ? check_loader(command, found, err) : ce_fail(err, "out of memory");
 	}
 	int rc = search_path(path != NULL ? path : default_path, command, found, &reason);
 	if (rc < 0)
 		return ce_fail(err, "out of memory");
-	return rc == 0 ? 0 : refuse(command, reason, err);
+	return rc == 0 ? check_loader(command, found, err) : refuse(command, reason, err);
 }

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "help.h"
+
 static char *environment;
 
 /* Of the heterogeneous job or step: what its first component asked for (NULL: nothing), how many there
@@ -77,7 +79,7 @@ int ce_options_end_component(struct ce_error *err)
 	if ((mine == NULL && first == NULL) ||
 	    (mine != NULL && first != NULL && strcmp(mine, first) == 0))
 		return 0;
-	return ce_fail(err,
+	return ce_fail_below(err, CE_HELP_COMPONENTS,
 		       "--environment: '%s' for one component and '%s' for another: Slurm gives all "
 		       "components of a heterogeneous job or step the same; name one for each of them, "
 		       "or start separate steps",

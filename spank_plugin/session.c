@@ -13,6 +13,7 @@
 
 #include "answer.h"
 #include "ending.h"
+#include "help.h"
 #include "io.h"
 
 static int is_over(const struct ce_launcher *launcher)
@@ -26,12 +27,14 @@ int ce_session_wait(const struct ce_launcher *launcher, int timeout_s,
 		    struct ce_container *container, struct ce_error *err)
 {
 	if (!ce_wait_readable(launcher->reply, ce_now_ms() + (int64_t)timeout_s * 1000))
-		return ce_fail(err, "the container did not start within %d s", timeout_s);
+		return ce_fail_below(err, CE_HELP_START_TIMEOUT,
+				     "the container did not start within %d s", timeout_s);
 	if (ce_answer_look(launcher->reply, container, err) < 0)
 		return -1;
 	/* Its namespaces could still be entered after its death, but its image is no longer served. */
 	if (is_over(launcher))
-		return ce_fail(err, "the container ended before the task could join it");
+		return ce_fail_below(err, CE_HELP_DIED,
+				     "the container ended before the task could join it");
 	return 0;
 }
 

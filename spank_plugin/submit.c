@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "help.h"
 #include "io.h"
 #include "moments.h"
 
@@ -82,18 +83,39 @@ int ce_submit_plan(const struct ce_config *config, const char *caller, const cha
 	int read_errno = errno;
 	close(ends[0]);
 	if (rc != 0)
-		return ce_fail(err, "cannot start %s: %s", config->plan, strerror(rc));
+		return ce_fail_below(err, CE_HELP_PLUGIN, "cannot start %s: %s", config->plan, strerror(rc));
 	int status = planner_status(pid);
 	/* first: a planner whose output is not read to its end is killed by that */
 	if (text == NULL)
 		return ce_fail(err, "cannot read the plan: %s", strerror(read_errno));
 	if (!WIFEXITED(status))
-		return ce_fail(err, "the planner was killed; nothing was started");
+		return ce_fail_below(err, CE_HELP_PLANNER, "the planner was killed; nothing was started");
 	if (WEXITSTATUS(status) != 0)
 		return -1;
 	*plan = text;
 	text = NULL;
 	return 0;
+}
+
+char *ce_submit_passing(const char *plan)
+{
+	const char *found = strstr(plan, CE_PLAN_PASSING);
+
+	if (found == NULL)
+		return NULL;
+	found += strlen(CE_PLAN_PASSING);
+	size_t length = strcspn(found, "\"\\");
+	return *found == '/' && found[length] == '"' ? strndup(found, length) : NULL;
+}
+
+void ce_submit_remove(const char *directory)
+{
+	const char *const argv[] = { "rm", "-rf", "--", directory, NULL };
+	pid_t pid;
+
+	/* posix_spawn does not change the strings of argv */
+	if (posix_spawn(&pid, "/bin/rm", NULL, NULL, (char *const *)argv, environ) == 0)
+		planner_status(pid);
 }
 
 int ce_carry_put(const char *plan, int64_t begun, struct ce_error *err)

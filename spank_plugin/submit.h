@@ -24,6 +24,8 @@
 /* What a plan says where the site wants batch scripts to run in the container, too. In a string of a
  * plan the quotes would have backslashes. */
 #define CE_PLAN_INSIDE "\"batch_script\":\"inside\""
+/* With what a plan names the store that was made for this step alone (EDF_IMAGESTORE=void). */
+#define CE_PLAN_PASSING "\"passing\":\""
 /* The environment in which the batch script runs that calls this srun. */
 #define CE_INSIDE "SLURM_CE_INSIDE"
 enum { CE_CARRY_PIECE = 64 * 1024, CE_CARRY_MAX_PARTS = 256 };
@@ -33,6 +35,14 @@ enum { CE_CARRY_PIECE = 64 * 1024, CE_CARRY_MAX_PARTS = 256 };
  * message when the planner has printed the reason already. */
 int ce_submit_plan(const struct ce_config *config, const char *caller, const char *environment,
 		   char **plan, struct ce_error *err);
+
+/* The directory of the store that was made for this step alone, on the heap; NULL for none. Also NULL for
+ * a path that JSON writes in another way: then it is ce-keep that removes it. */
+char *ce_submit_passing(const char *plan);
+
+/* Removes such a directory, with all that is in it, before srun ends: in a batch script Slurm kills what
+ * is still there when the script has ended, ce-keep too. */
+void ce_submit_remove(const char *directory);
 
 /* Puts the plan into this process's environment, and that planning began at `begun` (moments.h). */
 int ce_carry_put(const char *plan, int64_t begun, struct ce_error *err);

@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../guard.h"
+#include "../guard_ops.h"
 #include "../io.h"
 #include "../session.h"
 #include "../submit.h"
@@ -118,8 +118,7 @@ static void fuzz_specification(void)
 	/* names of operations that only touch this process; others would really be run */
 	static const char *const names[] = { "environment", "environment", "environmen", "" };
 	struct input input = { .size = 0 };
-	struct guard guard = { .control = -1, .watch = -1, .life = -1, .signals = -1, .log = -1,
-			       .init = -1, .stage = "start", .err = CE_ERROR_INIT };
+	struct guard guard = GUARD_INIT;
 
 	for (uint32_t count = random_number(4); count > 0; count--) {
 		const char *name = RANDOM_OF(names), *number = RANDOM_OF(numbers);
@@ -198,7 +197,8 @@ static void fuzz_passwd(void)
 	static const char *const parts[] = { "a:x:1000:1000::/:/bin/sh", "\n", ":", "x", "1000", "1000:",
 					     "a:x:", "\n\n", "#", ":::" };
 	struct input input = { .size = 0 };
-	struct guard guard = { .stage = "start", .err = CE_ERROR_INIT };
+	struct guard guard = GUARD_INIT;
+	char *args[] = { (char *)".", (char *)"/etc/passwd", (char *)"1000", (char *)"me:x:1000:", NULL };
 
 	for (uint32_t count = random_number(8); count > 0; count--)
 		put_text(&input, RANDOM_OF(parts));
@@ -209,10 +209,8 @@ static void fuzz_passwd(void)
 		abort();
 	/* a second time finds the entry: unless a NUL hides it, nothing is added twice */
 	struct stat once, twice;
-	if (guard_make_root_entry(&guard, ".", "/etc/passwd", "1000", "me:x:1000:") < 0 ||
-	    fstat(file, &once) < 0 ||
-	    guard_make_root_entry(&guard, ".", "/etc/passwd", "1000", "me:x:1000:") < 0 ||
-	    fstat(file, &twice) < 0 ||
+	if (guard_op_root_entry(&guard, args) < 0 || fstat(file, &once) < 0 ||
+	    guard_op_root_entry(&guard, args) < 0 || fstat(file, &twice) < 0 ||
 	    (once.st_size != twice.st_size && memchr(input.bytes, 0, input.size) == NULL))
 		abort();
 }

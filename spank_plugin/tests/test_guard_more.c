@@ -11,12 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../guard.h"
+#include "../guard_ops.h"
 #include "../io.h"
 #include "harness.h"
 
-static struct guard guard = { .control = -1, .watch = -1, .life = -1, .signals = -1, .log = -1,
-			      .init = -1, .stage = "start", .err = CE_ERROR_INIT };
+static struct guard guard = GUARD_INIT;
 
 static int run(const char *specification, size_t size)
 {
@@ -117,7 +116,7 @@ TEST("a note that is too long for a packet is refused")
 	memset(note, 'x', 99999);
 	note[99999] = '\0';
 	char *args[] = { note, NULL };
-	CHECK_INT(guard_note(&guard, args), -1);
+	CHECK_INT(guard_op_note(&guard, args), -1);
 	refused("a note of 99999 bytes");
 	free(note);
 }

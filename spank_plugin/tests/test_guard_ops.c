@@ -9,12 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../guard.h"
+#include "../guard_child.h"
+#include "../guard_events.h"
+#include "../guard_ops.h"
 #include "../io.h"
 #include "harness.h"
 
-static struct guard guard = { .control = -1, .watch = -1, .life = -1, .signals = -1, .log = -1,
-			      .init = -1, .stage = "start", .err = CE_ERROR_INIT };
+static struct guard guard = GUARD_INIT;
 
 /* Runs a specification; `size` counts the NULs in the text, the last one included. */
 static int run(const char *specification, size_t size)
@@ -191,7 +192,7 @@ TEST("a program that is not installed is 127 and named in the log")
 	set_up_guard();
 	setenv("PATH", "/usr/bin:/bin", 1);
 	CHECK_INT(RUN("podman\0001\0no-such-program"), -1);
-	CHECK_TEXT(ce_error_text(&guard.err), "Podman ended with exit code 127");
+	CHECK_TEXT(ce_error_text(&guard.err), "Podman cannot be started");
 	char *log = ce_read_file_at(guard.log, 1000, &size);
 	CHECK_TEXT(log, "no-such-program: No such file or directory\n");
 	free(log);

@@ -1,12 +1,15 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include "../guard.h"
+#include "../guard_ops.h"
 #include "../io.h"
 #include "harness.h"
 
@@ -35,7 +38,9 @@ static char *content(const char *path)
 
 static int add(const char *root)
 {
-	return guard_make_root_entry(&guard, root, "/etc/passwd", "1000", ENTRY);
+	char *args[] = { (char *)root, (char *)"/etc/passwd", (char *)"1000", (char *)ENTRY, NULL };
+
+	return guard_op_root_entry(&guard, args);
 }
 
 /* What /etc/passwd is after our entry has met `before`. */
@@ -129,6 +134,42 @@ TEST("an absolute link stays inside the image")
 	stays_inside("/outside", "root/outside");
 }
 
+enum { RENAMERS = 4 };
+
+static pid_t rename_for_ever(int number)
+{
+	char one[32], other[32];
+
+	snprintf(one, sizeof one, "busy%d", number);
+	snprintf(other, sizeof other, "busier%d", number);
+	test_file(test_directory(), one, "", 0644);
+	pid_t pid = fork();
+	if (pid != 0)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	while (rename(one, other) == 0 && rename(other, one) == 0)
+		;
+	_exit(1);
+}
+
+TEST("a link with .. is followed while files elsewhere on the machine are renamed")
+{
+	const char *root = make_root();
+	pid_t renamers[RENAMERS];
+
+	for (int i = 0; i < RENAMERS; i++)
+		renamers[i] = rename_for_ever(i);
+	CHECK_INT(symlink("../etc/../etc/../etc/entries", "root/etc/passwd"), 0);
+	for (int i = 0; i < 3000; i++) {
+		CHECK_INT(add(root), 0);
+		CHECK_INT(unlink("root/etc/entries"), 0);
+	}
+	for (int i = 0; i < RENAMERS; i++) {
+		CHECK_INT(kill(renamers[i], SIGKILL), 0);
+		waitpid(renamers[i], NULL, 0);
+	}
+}
+
 TEST("a chain of links stays inside the image")
 {
 	const char *root = make_root();
@@ -213,25 +254,32 @@ TEST("a passwd that is a directory or a FIFO is an error and nothing waits for i
 
 /* ---- directories ------------------------------------------------------------------------------- */
 
+static int make_dir(const char *root, const char *path)
+{
+	char *args[] = { (char *)root, (char *)path, NULL };
+
+	return guard_op_root_dir(&guard, args);
+}
+
 TEST("a home directory is made with all that lead to it")
 {
 	const char *root = make_root();
 
 	umask(022);
-	CHECK_INT(guard_make_root_dir(&guard, root, "/a/b c//d/"), 0);
+	CHECK_INT(make_dir(root, "/a/b c//d/"), 0);
 	CHECK_INT(access("root/a/b c/d", X_OK), 0);
-	CHECK_INT(guard_make_root_dir(&guard, root, "/a/b c/d"), 0);
-	CHECK_INT(guard_make_root_dir(&guard, root, "/"), 0);
+	CHECK_INT(make_dir(root, "/a/b c/d"), 0);
+	CHECK_INT(make_dir(root, "/"), 0);
 }
 
 TEST("a home directory with .. or behind links stays inside the image")
 {
 	const char *root = make_root();
 
-	CHECK_INT(guard_make_root_dir(&guard, root, "/../../out1/x"), 0);
+	CHECK_INT(make_dir(root, "/../../out1/x"), 0);
 	CHECK_INT(access("out1", F_OK), -1);
 	CHECK_INT(symlink("../..", "root/link"), 0);
-	CHECK_INT(guard_make_root_dir(&guard, root, "/link/out2/x"), 0);
+	CHECK_INT(make_dir(root, "/link/out2/x"), 0);
 	CHECK_INT(access("out2", F_OK), -1);
 	CHECK_INT(access("root/out2/x", F_OK), 0);
 }
@@ -240,15 +288,15 @@ TEST("a home directory that cannot be one is an error")
 {
 	const char *root = make_root();
 
-	CHECK_INT(guard_make_root_dir(&guard, root, "relative"), -1);
+	CHECK_INT(make_dir(root, "relative"), -1);
 	CHECK_TEXT(ce_error_text(&guard.err), "cannot make the directory 'relative' in the image");
 	ce_error_clear(&guard.err);
-	CHECK_INT(guard_make_root_dir(&guard, root, ""), -1);
+	CHECK_INT(make_dir(root, ""), -1);
 	ce_error_clear(&guard.err);
 	test_file(root, "file", "", 0644);
-	CHECK_INT(guard_make_root_dir(&guard, root, "/file/x"), -1);
+	CHECK_INT(make_dir(root, "/file/x"), -1);
 	ce_error_clear(&guard.err);
-	CHECK_INT(guard_make_root_dir(&guard, "/no/such/root", "/x"), -1);
+	CHECK_INT(make_dir("/no/such/root", "/x"), -1);
 	ce_error_clear(&guard.err);
 }
 
@@ -258,14 +306,14 @@ static int put_first(const char *root, const char *path)
 {
 	char *args[] = { (char *)root, (char *)path, (char *)"Include /job/config", NULL };
 
-	return guard_root_first(&guard, args);
+	return guard_op_root_first(&guard, args);
 }
 
 static int put_link(const char *root, const char *path)
 {
 	char *args[] = { (char *)root, (char *)path, (char *)"/opt/ssh", NULL };
 
-	return guard_root_link(&guard, args);
+	return guard_op_root_link(&guard, args);
 }
 
 TEST("a first line stands before what a file of the image has")

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -37,6 +38,27 @@ static void send_raw(int socket, const char *text, size_t count)
 	control.align.cmsg_len = CMSG_LEN(sizeof(int) * count);
 	memcpy(CMSG_DATA(&control.align), fds, sizeof(int) * count);
 	CHECK_INT(sendmsg(socket, &message, 0), strlen(text));
+}
+
+TEST("a descriptor given by its number is close-on-exec from then on")
+{
+	int fd = dup(STDIN_FILENO);
+	char number[16];
+
+	CHECK(fd >= 0);
+	snprintf(number, sizeof number, "%d", fd);
+	CHECK_INT(ce_descriptor(number), fd);
+	CHECK_INT(fcntl(fd, F_GETFD), FD_CLOEXEC);
+	close(fd);
+	CHECK_INT(ce_descriptor(number), -1);
+}
+
+TEST("what is no number of an open descriptor is none")
+{
+	static const char *const bad[] = { "", "-1", "0x", "1 ", "x", "4294967296", "2147483647" };
+
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+		CHECK_INT(ce_descriptor(bad[i]), -1);
 }
 
 TEST("a packet arrives with its descriptors, close-on-exec and in order")

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "../join.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,6 +97,37 @@ TEST("a command that is there and cannot be executed is 126")
 	refuses("c", "./a/tool", 126,
 		"./a/tool: cannot be executed in the container: Permission denied");
 	refuses("c", "b/", 126, "b/: cannot be executed in the container: Permission denied");
+}
+
+TEST("a program whose interpreter or loader is not there is 126 and names it")
+{
+	char head[256] = "";
+	Elf64_Ehdr file = { .e_ident = ELFMAG, .e_phoff = sizeof file, .e_phnum = 1,
+			    .e_phentsize = sizeof(Elf64_Phdr) };
+	Elf64_Phdr part = { .p_type = PT_INTERP, .p_offset = sizeof file + sizeof part,
+			    .p_filesz = sizeof "/no/loader" };
+	const char *top = make_tools();
+
+	test_file(top, "c/script", "#! /no/such/python3 -I\n", 0755);
+	refuses("c", "script", 126, "script: cannot be executed in the container: it needs "
+				    "'/no/such/python3', which is not there");
+	test_file(top, "c/good", "#!/bin/sh\n", 0755);
+	finds("c", "good", "c/good");
+	test_file(top, "c/relative", "#!sh\n", 0755);
+	finds("c", "relative", "c/relative");
+	test_file(top, "c/short", "#!", 0755);
+	finds("c", "short", "c/short");
+	file.e_ident[EI_CLASS] = ELFCLASS64;
+	memcpy(head, &file, sizeof file);
+	memcpy(head + sizeof file, &part, sizeof part);
+	strcpy(head + sizeof file + sizeof part, "/no/loader");
+	int fd = open("c/program", O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
+	CHECK_INT(write(fd, head, sizeof head), sizeof head);
+	close(fd);
+	refuses("c", "program", 126, "program: cannot be executed in the container: it needs "
+				     "'/no/loader', which is not there");
+	CHECK_INT(truncate("c/program", sizeof file + sizeof part), 0);
+	finds("c", "program", "c/program");
 }
 
 TEST("a command that cannot be looked at is not said to be absent")

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../help.h"
 #include "../submit.h"
 #include "fake_node.h"
 #include "fake_spank.h"
@@ -48,7 +49,7 @@ TEST("a bad plugstack.conf stops the plugin with one line")
 	fake_reset(S_CTX_REMOTE);
 	CHECK_INT(slurm_spank_init(fake_spank(), 1, argv), SLURM_ERROR);
 	CHECK_TEXT(fake_job.log,
-		   "container_engine: plugstack.conf: unknown argument 'prefixx=/opt'\n");
+		   "container_engine: plugstack.conf: unknown argument 'prefixx=/opt' (ce help plugin-configuration)\n");
 }
 
 TEST("a Slurm that refuses an option stops the plugin")
@@ -204,7 +205,7 @@ TEST("an srun that asks for the environment its batch script runs in is refused 
 	again = "demo";
 	ends_submit(submit_inside,
 		    "ce: error: --environment=demo: this batch script runs inside it already, and srun "
-		    "inherits that: leave the option out, or name another environment\n");
+		    "inherits that\n" CE_HELP_TWICE "\n");
 }
 
 TEST("an srun that inherits the environment of its batch script, or names another, starts")
@@ -253,7 +254,7 @@ TEST("components of a heterogeneous step that name two environments are refused"
 	ends_submit(submit_components,
 		    "ce: error: --environment: 'a' for one component and 'b' for another: Slurm gives "
 		    "all components of a heterogeneous job or step the same; name one for each of "
-		    "them, or start separate steps\n");
+		    "them, or start separate steps\n" CE_HELP_COMPONENTS "\n");
 }
 
 TEST("a component without an environment beside one that has one is refused")
@@ -283,5 +284,5 @@ TEST("what the planner refuses ends srun, salloc and sbatch with 125 and the pla
 TEST("a planner that was killed ends srun with one line")
 {
 	install("kill -9 $$");
-	ends_submit(submit_local, "ce: error: the planner was killed; nothing was started\n");
+	ends_submit(submit_local, "ce: error: the planner was killed; nothing was started\n" CE_HELP_PLANNER "\n");
 }

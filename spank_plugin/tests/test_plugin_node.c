@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../help.h"
 #include "../io.h"
 #include "../later.h"
 #include "../submit.h"
@@ -151,7 +152,7 @@ TEST("a plan that is empty on purpose runs the command on the host and leaves no
 TEST("a plan that did not arrive fails every task with 125, once in words")
 {
 	begin_step(NULL);
-	task_fails(125, "ce: error: nid7: the plan of the environment did not arrive on this node\n");
+	task_fails(125, "ce: error: nid7: the plan of the environment did not arrive on this node\n" CE_HELP_NO_PLAN "\n");
 	fake_job.task = 1;
 	task_fails(125, "");
 	CHECK_TEXT(fake_job.log, "");
@@ -208,7 +209,7 @@ TEST("what the launcher refuses fails the tasks with its words and its exit code
 TEST("a launcher that dies fails the tasks")
 {
 	begin_step("mute");
-	task_fails(125, "ce: error: nid7: the launcher ended before the container was ready\n");
+	task_fails(125, "ce: error: nid7: the launcher ended before the container was ready\n" CE_HELP_LAUNCHER_ENDED "\n");
 	end_step();
 }
 
@@ -216,7 +217,7 @@ TEST("a launcher that hangs fails the tasks at the deadline and is killed at the
 {
 	CHECK_INT(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
 	begin_step("hang");
-	task_fails(125, "ce: error: nid7: the container did not start within 2 s\n");
+	task_fails(125, "ce: error: nid7: the container did not start within 2 s\n" CE_HELP_START_TIMEOUT "\n");
 	siginfo_t end = { .si_status = 0 };
 	CHECK_INT(slurm_spank_exit(fake_spank(), 0, NULL), SLURM_SUCCESS);
 	CHECK_INT(waitid(P_ALL, 0, &end, WEXITED), 0);
@@ -340,8 +341,7 @@ TEST("with --multi-prog a TaskProlog that the container does not have is named")
 	carried = NULL;
 	slurm_conf.task_prolog = path;
 	task_fails(125, "ce: error: nid7: TaskProlog '/no/such/prolog': with --multi-prog it runs in "
-			"the container, where it cannot be executed: No such file or directory (ask "
-			"the administrator to mount it)\n");
+			"the container, where it cannot be executed: No such file or directory\n" CE_HELP_PROLOG "\n");
 	slurm_conf.task_prolog = NULL;
 	end_step();
 }
@@ -354,10 +354,10 @@ TEST("a command that is not in the container is 127, one that cannot be executed
 	begin_step("ready");
 	fake_job.argc = 1;
 	fake_job.argv = argv;
-	task_fails(127, "ce: error: nid7: no-such-command: command not found in the container\n");
+	task_fails(127, "ce: error: nid7: no-such-command: command not found in the container\n" CE_HELP_COMMAND_NOT_FOUND "\n");
 	argv[0] = directory;
 	task_fails(126,
-		   "ce: error: nid7: /usr: cannot be executed in the container: Permission denied\n");
+		   "ce: error: nid7: /usr: cannot be executed in the container: Permission denied\n" CE_HELP_COMMAND_NOT_EXECUTABLE "\n");
 	end_step();
 }
 
@@ -417,7 +417,7 @@ TEST("when the guard is killed its tasks are, and the cause is told once")
 	CHECK_INT(death_of(second), SIGKILL);
 	CHECK_TEXT(fake_job.log,
 		   "container_engine: the process that guards the container was killed; "
-		   "the tasks of this node are killed\n");
+		   "the tasks of this node are killed (ce help container-died)\n");
 	end_step();
 }
 
@@ -432,7 +432,7 @@ TEST("tasks that find their container dead say why, once, before slurmstepd can"
 	CHECK_INT(ce_pidfd_kill(guard, SIGKILL), 0);
 	CHECK(test_ends(guard));
 	fake_job.task = 1;
-	task_fails(125, "ce: error: nid7: the process that guards the container was killed\n");
+	task_fails(125, "ce: error: nid7: the process that guards the container was killed\n" CE_HELP_DIED "\n");
 	fake_job.task = 0;
 	task_fails(125, "");
 	end_step();

@@ -254,3 +254,27 @@ TEST("planning leaves no descriptor and no child behind")
 	CHECK_INT(waitpid(-1, NULL, WNOHANG), -1);
 	CHECK_INT(errno, ECHILD);
 }
+
+/* ---- the image store of one step --------------------------------------------------------------- */
+
+static void check_passing(const char *plan, const char *expected)
+{
+	char *found = ce_submit_passing(plan);
+
+	if (expected == NULL)
+		CHECK(found == NULL);
+	else
+		CHECK_TEXT(found, expected);
+	free(found);
+}
+
+TEST("the store that was made for a step is found in its plan")
+{
+	check_passing("{\"image\":{\"passing\":\"/s/.ce-void-x\",\"path\":\"/p\"}}", "/s/.ce-void-x");
+	check_passing("{\"image\":{\"passing\":\"\"}}", NULL);
+	check_passing("{\"image\":{\"passing\":\"imported for each step\"}}", NULL);
+	check_passing("{\"image\":{\"passing\":\"/with \\\"quotes\\\"\"}}", NULL);
+	check_passing("{\"image\":{\"passing\":\"/cut", NULL);
+	check_passing("{\"name\":\"\\\"passing\\\":\\\"/etc\"}", NULL);
+	check_passing("", NULL);
+}

@@ -1,0 +1,104 @@
+#define _GNU_SOURCE
+#include "guard_events.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- children ---------------------------------------------------------------------------------- */
+
+static int fuse_died(struct guard *guard, pid_t pid, int status)
+{
+	for (size_t i = 0; i < guard->fuse_count; i++) {
+		if (guard->fuse[i] == pid)
+			return guard_fail_ended(guard,
+						"the process that serves the image (squashfuse_ll)",
+						status);
+	}
+	return 0;
+}
+
+/* Reaps all that ended. With `wanted` given, its status is stored and 1 returned when it is seen. */
+static int reap(struct guard *guard, pid_t wanted, int *wanted_status)
+{
+	struct signalfd_siginfo info;
+	int status, seen = 0;
+	pid_t pid;
+
+	while (read(guard->signals, &info, sizeof info) > 0)
+		;
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		if (pid == wanted) {
+			*wanted_status = status;
+			seen = 1;
+		} else if (fuse_died(guard, pid, status) < 0) {
+			return -1;
+		}
+	}
+	return seen;
+}
+
+/* ---- those that want the session --------------------------------------------------------------- */
+
+static int is_over(int fd)
+{
+	char byte;
+
+	/* the plugin and the launcher send nothing that we wait for here: readable means closed */
+	return recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
+}
+
+/* Services that want to be stopped in good order need the image until they are: the watching thread
+ * waits for that, and ends the process. */
+static void end_session(const struct guard *guard)
+{
+	if (atomic_load(&guard->attendant) == 0)
+		_exit(0);
+	for (;;)
+		pause();
+}
+
+static int poll_session(struct guard *guard, int milliseconds)
+{
+	struct pollfd fds[] = {
+		{ .fd = guard->watch, .events = POLLIN }, { .fd = guard->life, .events = POLLIN },
+		{ .fd = guard->control, .events = POLLIN }, { .fd = guard->init, .events = POLLIN },
+		{ .fd = guard->signals, .events = POLLIN },
+	};
+
+	if (poll(fds, sizeof fds / sizeof fds[0], milliseconds) < 0)
+		return errno == EINTR ? 0 : guard_fail(guard, "cannot wait for events");
+	/* slurmstepd is gone, the step is over, or the launcher gave up: this is the end of it all */
+	if ((fds[0].revents & POLLIN) != 0 || (fds[1].revents != 0 && is_over(guard->life)) ||
+	    (fds[2].revents != 0 && is_over(guard->control)))
+		end_session(guard);
+	if ((fds[3].revents & POLLIN) != 0) {
+		errno = 0;
+		return guard_fail(guard, "the container's init process ended");
+	}
+	return 0;
+}
+
+int guard_events(struct guard *guard, int milliseconds)
+{
+	int status;
+
+	if (poll_session(guard, milliseconds) < 0)
+		return -1;
+	return reap(guard, -1, &status) < 0 ? -1 : 0;
+}
+
+int guard_wait(struct guard *guard, pid_t pid, int *status)
+{
+	for (;;) {
+		int seen = reap(guard, pid, status);
+		if (seen != 0)
+			return seen < 0 ? -1 : 0;
+		if (poll_session(guard, -1) < 0)
+			return -1;
+	}
+}

@@ -1,0 +1,51 @@
+/*
+ * What stands below an error: the remedy and the code of the catalogue (container_engine/faults/), with
+ * which a test compares these. For `below` of struct ce_error.
+ */
+#ifndef CE_HELP_H
+#define CE_HELP_H
+
+#define CE_HELP(code, remedy) "ce: hint: " remedy "\nce: see: ce help " code
+
+#define CE_HELP_COMMAND_NOT_FOUND                                                                  \
+	CE_HELP("command-not-found",                                                               \
+		"the image's PATH counts, not your host's: name the command's full path in the "   \
+		"container")
+#define CE_HELP_COMMAND_NOT_EXECUTABLE                                                             \
+	CE_HELP("command-not-executable",                                                          \
+		"is it a directory, without x, on a noexec mount, or for another machine or loader?")
+#define CE_HELP_WORKDIR                                                                            \
+	CE_HELP("workdir-missing", "make it in the image, mount it, or name another workdir")
+#define CE_HELP_JOIN                                                                               \
+	CE_HELP("task-join",                                                                       \
+		"try again; if it stays so, report it with the details of ce trace")
+#define CE_HELP_START_TIMEOUT                                                                      \
+	CE_HELP("start-timeout",                                                                   \
+		"try again; then look for a hanging file system on the node and a service or "     \
+		"entrypoint that does not end")
+#define CE_HELP_LAUNCHER_ENDED                                                                     \
+	CE_HELP("launcher-ended",                                                                  \
+		"was the step cancelled, or killed for its memory? ask for more with --mem, try "  \
+		"again")
+#define CE_HELP_DIED                                                                               \
+	CE_HELP("container-died", "was something killed for its memory? ask for more with --mem")
+#define CE_HELP_NO_PLAN                                                                            \
+	CE_HELP("plan-not-arrived",                                                                \
+		"report it: plugin and engine of the same version belong on all hosts")
+#define CE_HELP_CONTAINED                                                                          \
+	CE_HELP("plugin-contained",                                                                \
+		"ask the administrator to take contain_spank out of slurm.conf")
+#define CE_HELP_PROLOG                                                                             \
+	CE_HELP("prolog-missing", "ask the administrator to mount it in all containers")
+#define CE_HELP_TWICE                                                                              \
+	CE_HELP("environment-twice",                                                               \
+		"leave --environment out of the srun in the script, or name another environment")
+#define CE_HELP_COMPONENTS                                                                         \
+	CE_HELP("components-differ",                                                               \
+		"name the same environment for each of them, or start steps of their own")
+#define CE_HELP_PLUGIN                                                                             \
+	CE_HELP("plugin-configuration", "ask the administrator to run ce doctor on this host")
+#define CE_HELP_PLANNER                                                                            \
+	CE_HELP("planner-killed", "start it again; an import goes on where it was interrupted")
+
+#endif

@@ -1,0 +1,13 @@
+/*
+ * What is said once per step, by the first of its nodes that says it. container_engine/launch/trace.py
+ * (is_news) does the same for launchers.
+ */
+#ifndef CE_NEWS_H
+#define CE_NEWS_H
+
+/* Whether no node of the step has said this yet: a mark is made in the directory of the step's traces,
+ * which nodes may share. Messages that differ in numbers only are the same. `planned` tells one srun
+ * from another. Also where there is no directory (-1), or no mark can be made. Runs as the user. */
+int ce_is_news(int directory, const char *planned, const char *message);
+
+#endif

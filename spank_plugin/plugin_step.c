@@ -1,0 +1,156 @@
+#define _GNU_SOURCE
+#include "plugin_step.h"
+
+#include <slurm/slurm.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "help.h"
+#include "io.h"
+#include "later.h"
+#include "session.h"
+#include "spool.h"
+#include "submit.h"
+
+/* The interactive step of salloc and the extern step run on the host, and the batch script, unless the
+ * site wants it inside: then sbatch has sent a plan. The sruns inside inherit the option. */
+static int wants_session(spank_t spank)
+{
+	uint32_t step = SLURM_BATCH_SCRIPT;
+	char **environment = NULL;
+
+	if (spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS)
+		return 1;
+	if (step == SLURM_BATCH_SCRIPT)
+		return spank_get_item(spank, S_JOB_ENV, &environment) == ESPANK_SUCCESS &&
+		       ce_variable(environment, CE_CARRY_COUNT) != NULL;
+	return step != SLURM_EXTERN_CONT && step != SLURM_INTERACTIVE_STEP &&
+	       step != SLURM_PENDING_STEP;
+}
+
+static void forget_carried(spank_t spank, size_t size)
+{
+	char name[64];
+
+	for (size_t i = 0; i * CE_CARRY_PIECE < size; i++) {
+		snprintf(name, sizeof name, CE_CARRY_PART "%zu", i);
+		spank_unsetenv(spank, name);
+	}
+	spank_unsetenv(spank, CE_CARRY_COUNT);
+	spank_unsetenv(spank, CE_CARRY_MULTI);
+	spank_unsetenv(spank, CE_CARRY_PROLOG);
+}
+
+/* Slurm sets this for each task, which is later; the launcher needs it for ${SLURMD_NODENAME}. */
+static void name_node(spank_t spank)
+{
+	uint32_t place = 0;
+	char text[16];
+
+	if (spank_get_item(spank, S_JOB_NODEID, &place) != ESPANK_SUCCESS)
+		return;
+	snprintf(text, sizeof text, "%u", (unsigned)place);
+	spank_setenv(spank, "SLURM_NODEID", text, 1);
+}
+
+/* What of this step only slurmstepd knows: NAME=value on the heap, NULL for nothing. */
+static char *find_fact(spank_t spank)
+{
+	uint32_t job = 0, step = 0;
+	int argc = 0;
+	char **argv = NULL, *fact = NULL;
+
+	if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
+	    spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS)
+		return NULL;
+	if (step == SLURM_BATCH_SCRIPT) {
+		if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) == ESPANK_SUCCESS && argc > 0 &&
+		    asprintf(&fact, CE_FACT_BATCH "=%s", argv[0]) < 0)
+			return NULL;
+		return fact;
+	}
+	CE_AUTO_FREE char *pmix = ce_spool_pmix(job, step);
+	if (pmix != NULL && asprintf(&fact, CE_FACT_PMIX "=%s", pmix) < 0)
+		return NULL;
+	return fact;
+}
+
+static int start_launcher(struct ce_launcher *launcher, spank_t spank, const struct ce_config *config,
+			  const char *plan, struct ce_error *err)
+{
+	char **environment = NULL;
+	uid_t uid;
+	gid_t gid;
+	CE_AUTO_FREE char *fact = find_fact(spank);
+
+	if (spank_get_item(spank, S_JOB_UID, &uid) != ESPANK_SUCCESS ||
+	    spank_get_item(spank, S_JOB_GID, &gid) != ESPANK_SUCCESS ||
+	    spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
+		return ce_fail(err, "cannot learn whose job this is");
+	char *const facts[] = { fact, NULL };
+	return ce_launcher_start(launcher, config, plan, environment, facts, uid, gid, err);
+}
+
+static int start_session(struct ce_step *step, spank_t spank, const struct ce_config *config)
+{
+	struct ce_error *err = &step->start_error;
+	char **environment = NULL;
+
+	if (spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
+		return ce_fail(err, "cannot read the job's environment");
+	CE_AUTO_FREE char *plan = ce_carry_get(environment);
+	if (plan == NULL)
+		return ce_fail_below(err, CE_HELP_NO_PLAN,
+				     "the plan of the environment did not arrive on this node");
+	step->is_multi_prog = ce_variable(environment, CE_CARRY_MULTI) != NULL;
+	step->has_prolog = ce_later_is_wanted(ce_variable(environment, CE_CARRY_PROLOG) != NULL);
+	const char *planned = ce_variable(environment, CE_CARRY_TIMES);
+	snprintf(step->planned, sizeof step->planned, "%s", planned != NULL ? planned : "");
+	forget_carried(spank, strlen(plan));
+	if (plan[0] == '\0') {
+		step->session_wanted = 0; /* image = "": on purpose no container */
+		return 0;
+	}
+	name_node(spank);
+	int rc = start_launcher(&step->launcher, spank, config, plan, err);
+	spank_unsetenv(spank, CE_CARRY_TIMES); /* was for the launcher only */
+	return rc;
+}
+
+void ce_step_start(struct ce_step *step, spank_t spank, const struct ce_config *config, pid_t stepd)
+{
+	if (!wants_session(spank))
+		return;
+	step->session_wanted = 1;
+	/* Slurm >= 24.05 can call this in a process that shares the memory, but not the descriptors: the
+	 * numbers that it would leave behind are something else's in slurmstepd. */
+	if (getpid() != stepd)
+		ce_fail_below(&step->start_error, CE_HELP_CONTAINED,
+			      "Slurm calls plugins in processes of their own (contain_spank in "
+			      "slurm.conf), where a container cannot be started");
+	else
+		(void)start_session(step, spank, config);
+}
+
+static void report_death(const char *cause)
+{
+	slurm_error("container_engine: %s; the tasks of this node are killed (ce help container-died)",
+		    cause);
+}
+
+void ce_step_guard_task(const struct ce_step *step, spank_t spank)
+{
+	pid_t pid;
+
+	if (step->launcher.life >= 0 && spank_get_item(spank, S_TASK_PID, &pid) == ESPANK_SUCCESS)
+		ce_session_guard_task(&step->launcher, pid, report_death);
+}
+
+void ce_step_end(struct ce_step *step, spank_t spank)
+{
+	if (spank_remote(spank) && step->launcher.life >= 0)
+		ce_session_end(&step->launcher);
+	ce_error_clear(&step->start_error);
+	step->session_wanted = 0;
+}

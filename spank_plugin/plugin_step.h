@@ -1,0 +1,32 @@
+/* A step with a container, as slurmstepd has it and each task inherits it. */
+#ifndef CE_PLUGIN_STEP_H
+#define CE_PLUGIN_STEP_H
+
+#include <slurm/spank.h>
+
+#include "config.h"
+#include "launcher.h"
+
+struct ce_step {
+	struct ce_launcher launcher;
+	/* Why the container cannot be had, known before the tasks exist. user_init must not fail: srun
+	 * 22.05 then ends with exit code 0. The tasks fail instead. */
+	struct ce_error start_error;
+	int session_wanted;
+	int is_multi_prog, has_prolog;
+	char planned[64]; /* when srun planned it, which tells it from others (news.h) */
+};
+
+#define CE_STEP_INIT { .launcher = CE_LAUNCHER_INIT, .start_error = CE_ERROR_INIT }
+
+/* Starts the launcher if this step is to have a container; does not wait for it. In slurmstepd, as root
+ * with the user as effective id. `stepd` is the pid of slurmstepd. */
+void ce_step_start(struct ce_step *step, spank_t spank, const struct ce_config *config, pid_t stepd);
+
+/* Notes the task that was forked last. In slurmstepd, as root. */
+void ce_step_guard_task(const struct ce_step *step, spank_t spank);
+
+/* Ends the container, if there is one, and forgets the step. In slurmstepd, as root. */
+void ce_step_end(struct ce_step *step, spank_t spank);
+
+#endif

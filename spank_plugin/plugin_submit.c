@@ -1,0 +1,59 @@
+#define _GNU_SOURCE
+#include "plugin_submit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "help.h"
+#include "io.h"
+#include "moments.h"
+#include "options.h"
+#include "submit.h"
+
+/* In srun: the image store of this step alone, NULL for none. */
+static char *passing;
+
+static int plan_and_carry(const struct ce_config *config, spank_context_t context,
+			  struct ce_error *err)
+{
+	CE_AUTO_FREE char *plan = NULL;
+	int64_t begun = ce_moments_now();
+	int is_srun = context == S_CTX_LOCAL;
+	/* Slurm has one context for both of these */
+	int is_salloc = strcmp(program_invocation_short_name, "salloc") == 0;
+
+	if (is_srun && getenv(CE_INSIDE) != NULL && ce_options_repeated())
+		return ce_fail_below(err, CE_HELP_TWICE,
+			       "--environment=%s: this batch script runs inside it already, and srun "
+			       "inherits that",
+			       ce_options_environment());
+	if (ce_submit_plan(config, is_srun ? "srun" : is_salloc ? "salloc" : "sbatch",
+			   ce_options_environment(), &plan, err) < 0)
+		return -1;
+	/* salloc and sbatch only check: each srun inside inherits the option and plans for itself, so
+	 * that it sees the environment of its own time and place. Only a site that wants the batch script
+	 * itself inside needs its plan. */
+	if (!is_srun && (is_salloc || strstr(plan, CE_PLAN_INSIDE) == NULL))
+		return 0;
+	free(passing); /* of an earlier component; ce-keep removes that */
+	passing = is_srun ? ce_submit_passing(plan) : NULL;
+	ce_carry_options();
+	return ce_carry_put(plan, begun, err);
+}
+
+int ce_plugin_submit(const struct ce_config *config, spank_context_t context, struct ce_error *err)
+{
+	/* Slurm calls this once for each component of a heterogeneous job or step */
+	if (ce_options_end_component(err) < 0)
+		return -1;
+	return ce_options_environment() == NULL ? 0 : plan_and_carry(config, context, err);
+}
+
+void ce_plugin_submit_end(void)
+{
+	if (passing != NULL)
+		ce_submit_remove(passing);
+	free(passing);
+	passing = NULL;
+}

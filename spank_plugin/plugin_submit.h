@@ -1,0 +1,16 @@
+/* What --environment does in srun, salloc and sbatch. */
+#ifndef CE_PLUGIN_SUBMIT_H
+#define CE_PLUGIN_SUBMIT_H
+
+#include <slurm/spank.h>
+
+#include "config.h"
+
+/* Plans for the environment that was asked for, if one was, and lets srun carry the plan. 0, or -1: then the
+ * submission must end. err has no message when the planner has printed the reason already. As the user. */
+int ce_plugin_submit(const struct ce_config *config, spank_context_t context, struct ce_error *err);
+
+/* At the end of srun: removes the image store that was made for its step alone. */
+void ce_plugin_submit_end(void);
+
+#endif

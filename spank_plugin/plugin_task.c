@@ -1,0 +1,215 @@
+#define _GNU_SOURCE
+#include "plugin_task.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "help.h"
+#include "io.h"
+#include "join.h"
+#include "later.h"
+#include "moments.h"
+#include "news.h"
+#include "session.h"
+#include "submit.h"
+
+enum { DEATH_WAIT_MS = 200 };
+
+/* ---- the task's environment and command -------------------------------------------------------- */
+
+static int set_task_variable(void *context, const char *name, const char *value)
+{
+	spank_t spank = context;
+
+	if (value == NULL) {
+		spank_unsetenv(spank, name);
+		return 0;
+	}
+	return spank_setenv(spank, name, value, 1) == ESPANK_SUCCESS ? 0 : -1;
+}
+
+static const char *task_variable(void *context, const char *name)
+{
+	spank_t spank = context;
+	char **environment = NULL;
+
+	if (spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
+		return NULL;
+	return ce_variable(environment, name);
+}
+
+/* With --bcast to a directory Slurm makes the name of the file up, after task_init. */
+static int is_directory(const char *command)
+{
+	size_t length = strlen(command);
+
+	return length > 0 && command[length - 1] == '/';
+}
+
+/* Slurm itself looks the command up later, with the same PATH; this is for the error and its code. */
+static int check_command(spank_t spank, struct ce_error *err)
+{
+	int argc = 0;
+	char **argv = NULL;
+
+	if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1 ||
+	    is_directory(argv[0]))
+		return 0;
+	CE_AUTO_FREE char *found = NULL;
+	return ce_find_command(task_variable(spank, "PATH"), argv[0], &found, err);
+}
+
+/* ---- words for the user ------------------------------------------------------------------------ */
+
+/* Straight to the user's stderr, in one piece: what srun says itself does not come between. */
+static void say(spank_t spank, const char *kind, const char *text)
+{
+	char node[HOST_NAME_MAX + 1] = "this node";
+	const char *slurm_name = task_variable(spank, "SLURMD_NODENAME");
+	CE_AUTO_FREE char *piece = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&piece, &size);
+
+	if (slurm_name == NULL && gethostname(node, sizeof node) == 0)
+		node[sizeof node - 1] = '\0';
+	if (out == NULL)
+		return;
+	do {
+		size_t length = strcspn(text, "\n");
+		/* what stands below an error says for itself what it is */
+		if (strncmp(text, "ce: ", 4) == 0)
+			fprintf(out, "%.*s\n", (int)length, text);
+		else
+			fprintf(out, "ce: %s: %s: %.*s\n", kind,
+				slurm_name != NULL ? slurm_name : node, (int)length, text);
+		text += length + (text[length] == '\n');
+	} while (*text != '\0');
+	if (fclose(out) == 0)
+		ce_write_all(STDERR_FILENO, piece, size);
+}
+
+/* What all tasks of the node could say: its first one does. */
+static int is_first_task(spank_t spank)
+{
+	int task = 0;
+
+	return spank_get_item(spank, S_TASK_ID, &task) != ESPANK_SUCCESS || task == 0;
+}
+
+static void say_once(spank_t spank, const char *kind, const char *text)
+{
+	/* a launcher whose words another node of the step has said already has none */
+	if (text[0] != '\0' && is_first_task(spank))
+		say(spank, kind, text);
+}
+
+/* The launcher has asked itself whether its message is news. */
+static void say_error(const struct ce_step *step, spank_t spank, const struct ce_error *err, int marks)
+{
+	const char *message = ce_error_text(err), *below = ce_error_below(err, CE_HELP_JOIN);
+
+	if (message[0] == '\0' || !is_first_task(spank))
+		return;
+	if (below[0] != '\0' && !ce_is_news(marks, step->planned, message))
+		return;
+	CE_AUTO_FREE char *whole = NULL;
+	if (asprintf(&whole, "%s\n%s", message, below) < 0)
+		whole = NULL;
+	say(spank, "error", whole != NULL ? whole : message);
+}
+
+/* ---- joining ----------------------------------------------------------------------------------- */
+
+/* The container died under a task that was about to run in it: what that did to the task, which may
+ * find no command without its image, is no news. */
+static void end_if_it_died(const struct ce_launcher *launcher, spank_t spank,
+			   const struct ce_error *err)
+{
+	char cause[CE_CAUSE_SIZE];
+
+	/* An image that is not served any more can show before the end of what served it. */
+	if (err->exit_code == CE_EXIT_NOT_EXECUTABLE)
+		ce_wait_readable(launcher->life, ce_now_ms() + DEATH_WAIT_MS);
+	if (!ce_session_died(launcher))
+		return;
+	if (!ce_session_is_told(launcher, cause))
+		say(spank, "error", cause), say(spank, "error", CE_HELP_DIED);
+	_exit(CE_EXIT_ENGINE);
+}
+
+/* Joins, or has the task join once it has run its prologs. With --multi-prog the commands are out of
+ * reach and prologs run in the container. */
+static int enter(const struct ce_step *step, spank_t spank, const struct ce_config *config,
+		 struct ce_container *container, struct ce_error *err)
+{
+	const struct ce_variables variables = { set_task_variable, task_variable, spank };
+	int argc = 0;
+	char **argv = NULL;
+
+	if (step->has_prolog && !step->is_multi_prog &&
+	    spank_get_item(spank, S_JOB_ARGV, &argc, &argv) == ESPANK_SUCCESS && argc > 0 &&
+	    !is_directory(argv[0]))
+		return ce_later_arrange(container, argv, config->join, &variables, err);
+	if (ce_join(container, err) < 0 ||
+	    ce_apply_environment(container->environment, &variables, err) < 0)
+		return -1;
+	const char *missing = step->is_multi_prog ? ce_later_missing() : NULL;
+	if (missing != NULL)
+		return ce_fail_below(err, CE_HELP_PROLOG,
+				     "TaskProlog '%s': with --multi-prog it runs in the container, "
+				     "where it cannot be executed: %s",
+				     missing, strerror(errno));
+	return step->is_multi_prog ? 0 : check_command(spank, err);
+}
+
+/* `*marks` becomes the descriptor of the directory for news, which is the caller's to close. */
+static int join(const struct ce_step *step, spank_t spank, const struct ce_config *config, int *marks,
+		struct ce_error *err)
+{
+	struct ce_container container = CE_CONTAINER_INIT;
+	int rc = -1;
+
+	err->below = step->start_error.below;
+	if (step->start_error.message != NULL)
+		return ce_fail_code(err, step->start_error.exit_code, "%s", step->start_error.message);
+	if (ce_session_wait(&step->launcher, config->start_timeout_s, &container, err) == 0)
+		rc = enter(step, spank, config, &container, err);
+	if (rc == 0)
+		ce_moments_join(step->launcher.moments);
+	if (container.notices != NULL && container.notices[0] != '\0')
+		say_once(spank, "warning", container.notices);
+	if (rc == 0 && is_first_task(spank))
+		(void)ce_write_all(STDOUT_FILENO, container.said, strlen(container.said));
+	*marks = container.marks;
+	container.marks = -1;
+	ce_container_close(&container);
+	/* After the join, which would clear it: a task must not outlive the slurmstepd that guards its
+	 * container. */
+	if (rc == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+		rc = ce_fail(err, "cannot tie the task to slurmstepd: %s", strerror(errno));
+	return rc;
+}
+
+void ce_task_join(const struct ce_step *step, spank_t spank, const struct ce_config *config)
+{
+	struct ce_error err = CE_ERROR_INIT;
+
+	/* proctrack/linuxproc signals no process that is called slurmstepd, and until execve this one
+	 * is: without a name of its own a task that waits for its container would not feel scancel. */
+	prctl(PR_SET_NAME, "ce-task");
+	/* slurmstepd of later versions has a handler for SIGTERM, inherited here, to no effect. */
+	ce_drop_handlers();
+	CE_AUTO_FD marks = -1;
+	if (join(step, spank, config, &marks, &err) == 0)
+		return;
+	end_if_it_died(&step->launcher, spank, &err);
+	say_error(step, spank, &err, marks);
+	/* Not an error of the plugin's: Slurm would add lines of its own that hide the cause, and the
+	 * exit code would be 1. This process is the task and has nothing to clean up. */
+	_exit(err.exit_code);
+}

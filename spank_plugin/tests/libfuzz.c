@@ -1,0 +1,177 @@
+/*
+ * For libFuzzer: input that grows towards code it has not reached, for everything in C that reads what
+ * somebody else wrote. fuzz.c beside it needs no clang and knows the formats; this one finds what nobody
+ * thought of. `make -C spank_plugin libfuzz`; corpus/ has what real launches are made of.
+ *
+ * The first byte of an input chooses the reader. Operations of the guard and commands of services are
+ * not done, only read: every word of theirs is looked at.
+ */
+#define _GNU_SOURCE
+#include <limits.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "../answer.h"
+#include "../guard_ops.h"
+#include "../io.h"
+#include "../join.h"
+#include "../submit.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static volatile size_t looked_at;
+
+static int look_at(char *const *words)
+{
+	for (; *words != NULL; words++)
+		looked_at += strlen(*words);
+	return -1;
+}
+
+/* ce-attend's reader, without what it would do */
+static int look_at_path(const char *path)
+{
+	looked_at += strlen(path);
+	return 0;
+}
+static char *const words[] = { NULL }; /* for the fork in its main */
+#define main attend_main
+#define fork() look_at(words)
+#define unlink(path) look_at_path(path)
+int attend_main(int argc, char **argv);
+#include "../attend.c"
+#undef main
+#undef fork
+#undef unlink
+
+/* ---- operations of the guard ------------------------------------------------------------------- */
+
+static int read_only(struct guard *guard, char **args)
+{
+	(void)guard;
+	(void)look_at(args);
+	return 0;
+}
+
+#define STUB(name)                                                                           \
+	int guard_op_##name(struct guard *guard, char **args)                                \
+	{                                                                                    \
+		return read_only(guard, args);                                               \
+	}
+STUB(session)
+STUB(dir)
+STUB(file)
+STUB(environment)
+STUB(fuse)
+STUB(overlay)
+STUB(served)
+STUB(root_dir)
+STUB(root_entry)
+STUB(root_bind)
+STUB(root_first)
+STUB(root_link)
+STUB(bind)
+STUB(more)
+STUB(note)
+STUB(podman)
+STUB(container)
+
+static void read_operations(char *text, size_t size)
+{
+	struct guard guard = GUARD_INIT;
+
+	(void)guard_run_operations(&guard, text, size);
+	ce_error_clear(&guard.err);
+}
+
+/* ---- the other readers ------------------------------------------------------------------------- */
+
+static void read_services(char *text, size_t size)
+{
+	/* as ce_read_all leaves it */
+	const struct attendant self = { -1, -1, -1, text, size };
+
+	run_operations(&self, "stop");
+	run_operations(&self, "remove");
+	run_operations(&self, "poststop");
+}
+
+static int set_variable(void *context, const char *name, const char *value)
+{
+	(void)context;
+	looked_at += strlen(name) + (value != NULL ? strlen(value) : 0);
+	return 0;
+}
+
+static const char *get_variable(void *context, const char *name)
+{
+	(void)context;
+	looked_at += strlen(name);
+	return name[0] == 'S' ? "1" : NULL;
+}
+
+static void read_records(char *text, size_t size)
+{
+	const struct ce_variables variables = { set_variable, get_variable, NULL };
+	struct ce_error err = CE_ERROR_INIT;
+	CE_AUTO_FD file = ce_memory_file("records", text, size);
+
+	if (file >= 0)
+		(void)ce_apply_environment(file, &variables, &err);
+	ce_error_clear(&err);
+}
+
+/* NUL-terminated NAME=value, as many as fit */
+static void read_carried(char *text, size_t size)
+{
+	enum { MOST = 64 };
+	char *environment[MOST + 1] = { NULL };
+	size_t count = 0;
+
+	for (char *next = text; next < text + size && count < MOST; next += strlen(next) + 1)
+		environment[count++] = next;
+	free(ce_carry_get(environment));
+}
+
+static void read_answer(char *text, size_t size)
+{
+	struct ce_container container = CE_CONTAINER_INIT;
+	struct ce_error err = CE_ERROR_INIT;
+	int ends[2], fds[CE_MAX_FDS] = { 0 };
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+		abort();
+	if (ce_send(ends[1], text, size, fds, size % (CE_MAX_FDS + 1)) == 0) {
+		(void)ce_answer_is_ready(ends[0]);
+		if (ce_answer_look(ends[0], &container, &err) == 0 &&
+		    (container.guard < 0 || container.workdir == NULL))
+			abort();
+	}
+	ce_container_close(&container);
+	ce_error_clear(&err);
+	close(ends[0]);
+	close(ends[1]);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static void (*const readers[])(char *, size_t) = { read_operations, read_services,
+							   read_records, read_carried,
+							   read_answer };
+
+	unsigned which = size > 0 ? (unsigned)(data[0] - '0') : UINT_MAX;
+	if (which >= sizeof readers / sizeof readers[0])
+		return 0;
+	/* On the heap and of its own size, so that no read behind it goes unnoticed. What is read from a
+	 * file or an environment has a NUL behind it; the guard's reader does without. */
+	char *text = calloc(1, size - 1 + (which > 0 || size == 1));
+	if (text == NULL)
+		return 0;
+	memcpy(text, data + 1, size - 1);
+	readers[which](text, size - 1);
+	free(text);
+	return 0;
+}
