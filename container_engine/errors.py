@@ -9,13 +9,18 @@ class CeError(Exception):
     """A failure with one line for the person who reads it.
 
     `message` says where, what and why ("file:line: key: what, why"), in lower case and without a
-    full stop; `hint` says what to do about it. Nobody may match on either text.
+    full stop; `hint` says what to do about it. Nobody may match on either text. `see` is its code
+    in the catalogue (`container_engine.faults`), `details` is all that was printed by who failed.
     """
 
-    def __init__(self, message: str, hint: str | None = None) -> None:
+    def __init__(
+        self, message: str, hint: str | None = None, see: str = "", *, details: str = ""
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.see = see
+        self.details = details
 
     def __str__(self) -> str:
         return self.message

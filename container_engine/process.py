@@ -7,6 +7,7 @@ import shlex
 from typing import IO, TYPE_CHECKING, NoReturn
 
 from container_engine.errors import CeError, SiteError
+from container_engine.held import without_loader
 
 if TYPE_CHECKING:
     import subprocess
@@ -31,6 +32,8 @@ class CommandError(CeError):
         super().__init__(
             f"{argv[0]}: {said[-1].strip() if said else ended}",
             f"the command was: {shlex.join(argv)}",
+            "program-failed",
+            details=stderr,
         )
         self.status = status
         self.stderr = stderr
@@ -54,7 +57,7 @@ def output(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> byt
 
 def _not_started(argv: Sequence[str], error: OSError) -> SiteError:
     hint = f"install {argv[0]}" if isinstance(error, FileNotFoundError) else None
-    return SiteError(f"cannot start {argv[0]}: {reason(error)}", hint)
+    return SiteError(f"cannot start {argv[0]}: {reason(error)}", hint, "program-missing")
 
 
 def reason(error: OSError) -> str:
@@ -65,7 +68,9 @@ def reason(error: OSError) -> str:
 
 def _too_slow(argv: Sequence[str], timeout_s: float) -> SiteError:
     return SiteError(
-        f"{argv[0]}: not finished after {timeout_s:g} s", f"the command was: {shlex.join(argv)}"
+        f"{argv[0]}: not finished after {timeout_s:g} s",
+        f"the command was: {shlex.join(argv)}",
+        "program-slow",
     )
 
 
@@ -191,7 +196,10 @@ def _child(
     stderr: int | None = None,
     inherited: Sequence[int] = (),
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A running program, killed after `timeout_s` seconds or when the body raises."""
+    """A running program, killed after `timeout_s` seconds or when the body raises.
+
+    Of `env` it gets all but the loader's variables.
+    """
     import subprocess
     import tempfile
     import threading
@@ -207,7 +215,7 @@ def _child(
         try:
             child = subprocess.Popen(
                 argv,
-                env=env,
+                env=without_loader(env),
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr or said,

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from container_engine.cli.configuration import with_faults
+from container_engine.cli.hiding import add_show_secrets, secrecy
 from container_engine.errors import SiteError
 from container_engine.plan.sitewide import sitewide
 from container_engine.process import reason
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from container_engine.cli.context import Context
+    from container_engine.secrecy import Secrecy
     from container_engine.site.load import Configuration
 
 _DEFAULT = "default"
@@ -31,6 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="show: each value and the file it comes from; check: what is wrong, exit code 1",
     )
     parser.add_argument("--json", action="store_true", help="for programs")
+    add_show_secrets(parser)
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
@@ -38,8 +41,9 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.action == "check":
         return _check(config, context, as_json=arguments.json)
     if config.faults:
-        raise SiteError(str(config.faults[0]), "'ce config check' names everything that is wrong")
-    rows = list(_rows(config))
+        hint = "'ce config check' names everything that is wrong"
+        raise SiteError(str(config.faults[0]), hint, "site-configuration")
+    rows = list(_rows(config, secrecy(arguments, context, config.settings.secret_variables)))
     if arguments.json:
         document = {key: {"value": value, "from": origin} for key, value, origin in rows}
         print(json.dumps({"files": config.files, "settings": document}, indent=2))
@@ -51,10 +55,12 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     return 0
 
 
-def _rows(config: Configuration) -> Iterator[tuple[str, object, str]]:
+def _rows(config: Configuration, hidden: Secrecy) -> Iterator[tuple[str, object, str]]:
     """Every key; what several files may add to, item by item."""
     for key, value in config.settings.model_dump(mode="json").items():
         items: dict[str, object] = {key: value}
+        if key == "env":
+            value = {name: hidden.value(name, text) for name, text in value.items()}  # noqa: PLW2901
         if isinstance(value, dict) and value:
             items = {f"{key}.{name}": item for name, item in value.items()}
         elif isinstance(value, list) and f"{key}[0]" in config.origins:

@@ -13,12 +13,15 @@ from container_engine.process import reason
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from container_engine.images.passing import Passing
+
 
 class Context(NamedTuple):
     """The environment, directory and user of the caller, and where this program is installed.
 
     `started_ns` is a time before anything was read, by the clock of file systems. `site_file` is
-    what the hidden option --site names, else None.
+    what the hidden option --site names, else None. Of images that shall not be kept
+    (EDF_IMAGESTORE=void), `passing` takes those of a launch; `only_asks` is for who wants no file.
     """
 
     env: Mapping[str, str]
@@ -27,6 +30,8 @@ class Context(NamedTuple):
     prefix: str
     started_ns: int
     site_file: str | None = None
+    passing: Passing | None = None
+    only_asks: bool = False
 
     @property
     def libexec(self) -> str:
@@ -38,6 +43,8 @@ def of_this_process(site_file: str | None) -> Context:
         cwd = os.getcwd()
     except OSError as error:
         raise UserError(
-            f"current directory: {reason(error)}", "it was removed; change into another one"
+            f"current directory: {reason(error)}",
+            "it was removed; change into another one",
+            "current-directory",
         ) from None
     return Context(os.environ, cwd, os.geteuid(), sys.prefix, time.time_ns(), site_file)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,6 +12,7 @@ from container_engine.errors import SiteError
 from container_engine.launch.cdi import directories
 from container_engine.launch.cdifile import Registry
 from container_engine.launch.failure import LaunchError
+from container_engine.launch.hooks.files import is_device
 from container_engine.launch.hooks.pattern import expand
 from container_engine.plan.hooks import whole
 
@@ -82,15 +82,7 @@ def _nodes(offered: Offer) -> Iterator[Row]:
     for use in whole(offered.hooks, offered.machine):
         for edit in use.devices:
             for path in expand(edit.path):
-                if path not in seen and _is_device(path):
+                if path not in seen and is_device(path):
                     seen.add(path)
                     opens = os.access(path, os.R_OK) or os.access(path, os.W_OK)
                     yield Row(path, "device", f"hook {use.name}", offered.site.offers(path), opens)
-
-
-def _is_device(path: str) -> bool:
-    try:
-        mode = os.stat(path).st_mode
-    except OSError:
-        return False
-    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)

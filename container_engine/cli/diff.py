@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.cli import messages
 from container_engine.cli.effective import trace_effective
+from container_engine.cli.hiding import add_show_secrets, secrecy
 from container_engine.edf.difference import differences
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ _COLOURS = {"-": "31", "+": "32", "~": "33"}
 def configure(parser: argparse.ArgumentParser) -> None:
     for name, metavar in (("name", "NAME"), ("other", "OTHER")):
         parser.add_argument(name, metavar=metavar, help="an environment: a name or a path")
+    add_show_secrets(parser)
     parser.set_defaults(failure=TROUBLE)
 
 
@@ -29,7 +31,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     sides = [trace_effective(name, context) for name in (arguments.name, arguments.other)]
     for side in sides:
         messages.say(messages.of_problems(side.problems))
-    lines = differences(sides[0].edf, sides[1].edf)
+    hidden = secrecy(arguments, context, sides[0].site.secret_variables)
+    lines = differences(sides[0].edf, sides[1].edf, hidden)
     if messages.wants_colour(sys.stdout, context.env):
         shown = [f"\033[{_COLOURS[line[0]]}m{line}\033[0m" for line in lines]
     else:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from container_engine.cli.prepare import site_config
+from container_engine.cli.sitefiles import site_files
 from container_engine.cli.stores import stores
 from container_engine.doctor import (
     cluster,
@@ -22,6 +23,7 @@ from container_engine.doctor import (
 )
 from container_engine.doctor.finding import Finding, State, failed, ok, warning
 from container_engine.errors import CeError
+from container_engine.process import reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,7 +59,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.all_nodes:
         return _all_nodes(arguments, context)
-    findings = [*_node(context), *([] if arguments.node else _submit(context))]
+    settings, configuration = _settings(context)
+    findings = [*_node(context, settings, configuration)]
+    if not arguments.node:
+        findings += _submit(context, settings)
     if arguments.lines:
         print(cluster.to_lines(findings))
     elif arguments.json:
@@ -67,22 +72,19 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     return _code(findings)
 
 
-def _node(context: Context) -> Iterator[Finding]:
+def _node(context: Context, settings: SiteConfig, configuration: Finding) -> Iterator[Finding]:
     prefix = Path(context.prefix)
     yield from person.look(context.uid, context.env)
     yield from kernel.look(Path("/"))
     yield from programs.look(context.env)
     yield from installation.look(prefix)
     yield from installation.look_at_slurm(prefix, context.env)
-    settings, finding = _settings(context)
-    yield finding
-    for directory in settings.hooks_dirs:
-        yield _hooks(directory)
+    yield configuration
+    yield from _files(settings)
     yield trial.start(f"{prefix}/bin/ce", context.env)
 
 
-def _submit(context: Context) -> Iterator[Finding]:
-    settings, _finding = _settings(context)
+def _submit(context: Context, settings: SiteConfig) -> Iterator[Finding]:
     yield from programs.look_for_imports(context.env)
     known = stores(context, settings)
     if known.own is None:
@@ -103,15 +105,26 @@ def _settings(context: Context) -> tuple[SiteConfig, Finding]:
         return SiteConfig(), failed("configuration", str(error), remedy)
 
 
+def _files(settings: SiteConfig) -> Iterator[Finding]:
+    for kind, number, fault in site_files(settings):
+        if fault is not None:
+            yield failed(kind, str(fault), fault.hint or "correct it")
+        elif kind == "OCI hooks":
+            yield from map(_hooks, settings.hooks_dirs)
+        elif number:
+            yield ok(kind, f"{number} in {', '.join(settings.cdi_dirs)}")
+
+
 def _hooks(directory: str) -> Finding:
+    """A launch takes a directory without hooks; the site that has named one expects some."""
     try:
-        files = [name for name in os.listdir(directory) if name.endswith(".json")]
+        count = sum(name.endswith(".json") for name in os.listdir(directory))
     except OSError as error:
-        text = f"{directory}: {error.strerror}"
+        text = f"{directory}: {reason(error)}"
         return failed("OCI hooks", text, "make it, or correct hooks_dirs")
-    if not files:
+    if not count:
         return warning("OCI hooks", f"{directory} has none", "is its content installed here?")
-    return ok("OCI hooks", f"{directory}: {len(files)}")
+    return ok("OCI hooks", f"{directory}: {count}")
 
 
 def _all_nodes(arguments: argparse.Namespace, context: Context) -> int:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from container_engine.cli import messages
 from container_engine.cli.effective import scope_at, trace_effective
+from container_engine.cli.hiding import add_show_secrets, secrecy
 from container_engine.cli.variable import explain_variable
 from container_engine.edf.document import KEYS
-from container_engine.edf.history import histories, quoted, variables
+from container_engine.edf.history import histories, quoted, told, variables
 from container_engine.edf.mounts import mount_text
 from container_engine.edf.nearest import nearest
 from container_engine.errors import UserError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from container_engine.cli.context import Context
     from container_engine.cli.effective import Traced
     from container_engine.edf.history import History, Saying
+    from container_engine.secrecy import Secrecy
 
 _KEEP_FIRST = ("devices", "startup")
 
@@ -39,6 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="VARIABLE",
         help="where a variable of the container comes from: EDF, hook, image or host",
     )
+    add_show_secrets(parser)
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
@@ -46,18 +49,19 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         raise UserError("explain: either a KEY or --env, not both")
     traced = trace_effective(arguments.name, context)
     messages.say(messages.of_problems(traced.problems))
+    hidden = secrecy(arguments, context, traced.site.secret_variables)
     if arguments.env is not None:
-        text = explain_variable(arguments.env, traced, context)
+        text = explain_variable(arguments.env, traced, context, hidden)
     else:
-        text = "".join(_explain(arguments.key, traced, context))
+        text = "".join(_explain(arguments.key, traced, context, hidden))
     sys.stdout.buffer.write(text.encode(errors="backslashreplace"))
     sys.stdout.flush()
     return 0
 
 
-def _explain(key: str | None, traced: Traced, context: Context) -> Iterator[str]:
+def _explain(key: str | None, traced: Traced, context: Context, hidden: Secrecy) -> Iterator[str]:
     found = histories(traced.edf, traced.files)
-    others = [*_of_site(traced), *_defaults(traced)]
+    others = [*_of_site(traced, hidden), *_defaults(traced)]
     if key is not None:
         chosen = [history for history in found if _is_asked(key, history.key)]
         others = [other for other in others if _is_asked(key, other[0].partition(" ")[0])]
@@ -65,7 +69,7 @@ def _explain(key: str | None, traced: Traced, context: Context) -> Iterator[str]
             _refuse(key, found)
         found = tuple(chosen)
     for history in found:
-        yield from _lines(history, traced, context)
+        yield from _lines(history, traced, context, hidden)
     for line, origin in others:
         yield f"{line}\n    {origin}\n"
 
@@ -103,7 +107,7 @@ def _defaults(traced: Traced) -> Iterator[tuple[str, str]]:
         yield "writable = true", "default"
 
 
-def _of_site(traced: Traced) -> Iterator[tuple[str, str]]:
+def _of_site(traced: Traced, hidden: Secrecy) -> Iterator[tuple[str, str]]:
     """What every container gets, as far as the EDF does not decide otherwise."""
     whole = add(traced.edf, traced.offer.wide)
     for mount in whole.mounts:
@@ -114,32 +118,42 @@ def _of_site(traced: Traced) -> Iterator[tuple[str, str]]:
             yield f"devices = {quoted(device.name)}", str(device.origin)
     for entry in whole.env:
         if isinstance(entry.origin, SiteOrigin):
-            yield f"env.{entry.name} = {quoted(entry.value)}", str(entry.origin)
+            shown = told(entry.name, entry.value, hidden)
+            yield f"env.{entry.name} = {shown}", str(entry.origin)
 
 
 def _escaped(literal: str) -> str:
     return literal.replace(":", "\\:")
 
 
-def _lines(history: History, traced: Traced, context: Context) -> Iterator[str]:
+def _lines(history: History, traced: Traced, context: Context, hidden: Secrecy) -> Iterator[str]:
     said = history.said
-    yield f"{history.key} = {quoted(said.value)}\n"
-    yield f"    from {said.origin}{_as_written(said)}\n"
+    yield f"{history.key} = {told(_variable(history), said.value, hidden)}\n"
+    yield f"    from {said.origin}{_as_written(history, hidden)}\n"
     if said.written is not None:
         scope = scope_at(said.origin, context, traced.site)
-        for name, meaning in variables(said.written, scope):
+        for name, meaning in variables(said.written, scope, hidden):
             yield f"    ${{{name}}} is {meaning}\n"
     for other in reversed(history.others):
-        yield f"    {_relation(history, other)}\n"
+        yield f"    {_relation(history, other, hidden)}\n"
 
 
-def _as_written(said: Saying) -> str:
-    written = said.written
-    return "" if written is None or written == said.value else f", written {quoted(written)}"
+def _variable(history: History) -> str:
+    """Whose value it is, "" for what is no variable."""
+    return history.key[4:] if history.key.startswith("env.") else ""
 
 
-def _relation(history: History, other: Saying) -> str:
+def _as_written(history: History, hidden: Secrecy) -> str:
+    said, written = history.said, history.said.written
+    if written is None or written == said.value:
+        return ""
+    # "${HF_TOKEN}" tells nothing, and is what a reader wants to know
+    name = "" if "$" in written else _variable(history)
+    return f", written {told(name, written, hidden)}"
+
+
+def _relation(history: History, other: Saying, hidden: Secrecy) -> str:
     keeps_first = history.key.startswith(_KEEP_FIRST)
     if keeps_first or other.value == history.said.value:
         return f"repeated in {other.origin}" if keeps_first else f"same as in {other.origin}"
-    return f"overrides {quoted(other.value)} from {other.origin}"
+    return f"overrides {told(_variable(history), other.value, hidden)} from {other.origin}"

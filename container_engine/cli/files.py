@@ -28,7 +28,9 @@ def missing_files(edf: Edf, cwd: str) -> list[Problem]:
             os.stat(path)
         except (OSError, ValueError) as error:
             message = f"{what} '{path}': {reason(error)}"
-            problems.append(Problem("error", origin.file, origin.line, key, message))
+            problems.append(
+                Problem("error", origin.file, origin.line, key, message, see="mount-source-missing")
+            )
     return problems
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from container_engine.cli.jobs import in_use
 from container_engine.cli.prepare import site_config
 from container_engine.cli.stores import own_store
 from container_engine.errors import UserError
-from container_engine.images import inventory
-from container_engine.images.importing import size_text, unusable
+from container_engine.images import inventory, passing
+from container_engine.images.files import size_text
+from container_engine.images.importing import unusable
 from container_engine.images.policy import bytes_of
+from container_engine.images.store import VOID
 
 if TYPE_CHECKING:
     import argparse
@@ -40,34 +43,78 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="make the rest look new to those who purge old files",
     )
     parser.add_argument("-n", "--dry-run", action="store_true", help="only say what would go")
+    parser.add_argument(
+        "-f", "--force", action="store_true", help="also remove what running jobs use"
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="do not say what goes")
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
+    is_any = _remove_passing(arguments, context)
+    if context.env.get("EDF_IMAGESTORE") == VOID:
+        if not is_any and not arguments.quiet:
+            print("nothing to remove")
+        return 0
     root, now = own_store(context, site_config(context)).root, time.time()
-    images = inventory.superfluous(inventory.items(root), _limits(arguments), now)
-    layers = inventory.old_blobs(root, _BLOB_DAYS * _DAY_S, now)
+    used = in_use(root, context)
+    chosen = inventory.superfluous(inventory.items(root), _limits(arguments), now)
+    kept = [] if arguments.force else [item for item, _why in chosen if used.why_not(item.path)]
+    going = _Going(
+        [(item, why) for item, why in chosen if item not in kept],
+        inventory.old_blobs(root, _BLOB_DAYS * _DAY_S, now),
+    )
     try:
-        room = sum(map(os.path.getsize, layers))
-        freed = room + sum(item.size for item, _why in images)
+        freed = going.size()
         if not arguments.quiet:
-            for item, why in images:
-                print(_line(item, why))
-            if layers:
-                print(f"{len(layers)} compressed layers ({size_text(room)}): unused for a week")
+            for item in kept:
+                print(f"kept: {_line(item, used.why_not(item.path) or '')}")
+            going.say()
         if not arguments.dry_run:
-            for item, _why in images:
-                inventory.remove(root, item)
-            for path in layers:
-                os.unlink(path)
+            going.go(root)
+            inventory.remove_files(used.over)
     except OSError as error:
         raise unusable(root, error) from None
-    kept = 0
+    alive = 0
     if arguments.keep_alive and not arguments.dry_run:
-        kept = inventory.keep_alive(root, now)
+        alive = inventory.keep_alive(root, now)
     if not arguments.quiet:
-        _say_result(freed, kept, arguments)
+        _say_result(freed, alive, arguments)
     return 0
+
+
+def _remove_passing(arguments: argparse.Namespace, context: Context) -> bool:
+    """What killed launches have left that wanted to keep nothing; whether there was any."""
+    find = passing.dead if arguments.dry_run else passing.remove_dead
+    found = find(context.env)
+    for left in found:
+        if not arguments.quiet:
+            print(f"{left.root}: left by a launch that was killed")
+    return bool(found)
+
+
+class _Going(NamedTuple):
+    """Images with the reason why they go, and files of layers."""
+
+    images: list[tuple[Item, str]]
+    layers: list[str]
+
+    def size(self) -> int:
+        return self._room() + sum(item.size for item, _why in self.images)
+
+    def say(self) -> None:
+        for item, why in self.images:
+            print(_line(item, why))
+        if self.layers:
+            room = size_text(self._room())
+            print(f"{len(self.layers)} compressed layers ({room}): unused for a week")
+
+    def go(self, root: str) -> None:
+        for item, _why in self.images:
+            inventory.remove(root, item)
+        inventory.remove_files(self.layers)
+
+    def _room(self) -> int:
+        return sum(map(os.path.getsize, self.layers))
 
 
 def _limits(arguments: argparse.Namespace) -> inventory.Limits:

@@ -11,20 +11,17 @@ from container_engine.catalog.load import Fault
 from container_engine.cli import messages
 from container_engine.cli.offer import builtin, catalog, machine
 from container_engine.cli.prepare import site_config
+from container_engine.cli.sitefiles import site_files
 from container_engine.errors import CeError
-from container_engine.launch.cdifile import Directory, Registry
-from container_engine.launch.failure import LaunchError
-from container_engine.launch.ocihooks import OciHooks
 from container_engine.plan.hooks import whole
 from container_engine.plan.overlap import overlaps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from container_engine.catalog.load import Catalog
     from container_engine.cli.context import Context
     from container_engine.plan.model import HookUse
-    from container_engine.site import SiteConfig
 
 FORMAT_VERSION = 1
 
@@ -40,7 +37,7 @@ def check(directories: Sequence[str], context: Context, *, as_json: bool) -> int
         uses = whole(found.hooks, machine(settings))
         faults += [*_overlaps(found, uses), *_programs(uses)]
     if not directories:
-        faults += _beside(settings)
+        faults += [files.fault for files in site_files(settings) if files.fault is not None]
     if as_json:
         listed = [fault._asdict() for fault in faults]
         document = {"version": FORMAT_VERSION, "valid": not faults, "faults": listed}
@@ -51,22 +48,6 @@ def check(directories: Sequence[str], context: Context, *, as_json: bool) -> int
         if not faults:
             sys.stdout.write(f"{len(found.hooks)} hooks, no fault\n")
     return int(bool(faults))
-
-
-def _beside(settings: SiteConfig) -> Iterator[Fault]:
-    """OCI hooks and CDI files, which a launch on this host would refuse."""
-    readers: tuple[Callable[[], object], ...] = (
-        lambda: OciHooks(settings.hooks_dirs, ()),
-        lambda: Registry([Directory(path, is_users=False) for path in settings.cdi_dirs]),
-    )
-    for read in readers:
-        try:
-            read()
-        except LaunchError as failure:
-            text = str(failure)
-            path = text.partition("'")[2].partition("'")[0]
-            reason = text.partition(f"'{path}': ")[2] or text.replace(f"'{path}'", "it")
-            yield Fault(path, reason)
 
 
 def _absent(path: str) -> Fault:

@@ -15,14 +15,12 @@ from container_engine.edf.nearest import nearest
 from container_engine.errors import UserError
 from container_engine.launch.failure import LaunchError
 from container_engine.launch.hooks.findings import find
-from container_engine.plan.hooks import whole
 from container_engine.plan.showhook import show_hook, show_libraries, show_use
 
 if TYPE_CHECKING:
     from container_engine.catalog.load import Hook
     from container_engine.cli.context import Context
     from container_engine.plan.build import Offer
-    from container_engine.plan.model import HookUse
 
 FORMAT_VERSION = 1
 
@@ -37,7 +35,9 @@ test NAME       does this node have what the hook needs?
 explain EDF     which hooks apply to an environment, why, what they change, and which libraries"""
     actions = ("list", "show", "check", "test", "explain")
     parser.add_argument("action", metavar="ACTION", choices=actions, help=", ".join(actions))
-    parser.add_argument("names", metavar="NAME", nargs="*", help="a hook, directory or environment")
+    parser.add_argument(
+        "names", metavar="NAME", nargs="*", default=[], help="a hook, directory or environment"
+    )
     parser.add_argument("--json", action="store_true", help="list, check, explain: print JSON")
 
 
@@ -54,7 +54,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.action == "show":
         sys.stdout.write(show_hook(hook))
         return 0
-    return hooktest.test(hook, _whole(name, offered))
+    return hooktest.test(hook, offered, context)
 
 
 def _only(arguments: argparse.Namespace) -> list[str]:
@@ -67,10 +67,6 @@ def _only(arguments: argparse.Namespace) -> list[str]:
 
 def _offer(context: Context) -> Offer:
     return effective.offered(context)
-
-
-def _whole(name: str, offered: Offer) -> HookUse:
-    return next(use for use in whole(offered.hooks, offered.machine) if use.name == name)
 
 
 def _named(name: str, offered: Offer) -> Hook:

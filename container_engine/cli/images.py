@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from container_engine.cli import messages
 from container_engine.cli.prepare import site_config
 from container_engine.cli.stores import stores
-from container_engine.images.importing import size_text
+from container_engine.images.files import size_text
 from container_engine.images.inventory import Item, items
 
 if TYPE_CHECKING:

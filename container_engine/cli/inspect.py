@@ -9,9 +9,9 @@ from container_engine.cli.effective import offered
 from container_engine.cli.launch_image import found_image, image_of
 from container_engine.cli.named_image import environment_of
 from container_engine.cli.prepare import site_config
-from container_engine.cli.stores import rules, skopeo, stores, with_pull
+from container_engine.cli.stores import asking, rules, stores, with_pull
 from container_engine.images import details, squashfs
-from container_engine.images.importing import size_text
+from container_engine.images.files import size_text
 from container_engine.images.reference import FileImage, parse
 from container_engine.images.store import architecture
 
@@ -65,20 +65,20 @@ def _subject(text: str, context: Context, settings: SiteConfig) -> _Subject:
     image = parse(name, context.cwd)
     if not isinstance(image, FileImage) and stores(context, settings).find(image) is None:
         return _remote(image, context, settings)
-    asking = with_pull(context, "missing")
+    content = with_pull(context, "missing")
     if edf is None:
-        found = found_image(name, asking, context.env, settings)
+        found = found_image(name, content, context.env, settings)
     else:
-        found = image_of(edf, asking, context.env, offered(context))
+        found = image_of(edf, content, context.env, offered(context))
     path = found.image.path
     return _Subject(name, found.image.digest or "", path, details.of_file(path))
 
 
 def _remote(image: RegistryImage, context: Context, settings: SiteConfig) -> _Subject:
     rules(context, settings).admit(image)
-    registry = skopeo(context, settings)
-    remote = registry.look_up(image, settings.image_architecture or architecture())
-    configuration = registry.configuration(image, remote)
+    with asking(image, context, settings) as registry:
+        remote = registry.look_up(image, settings.image_architecture or architecture())
+        configuration = registry.configuration(image, remote)
     known = details.of_documents(configuration, remote.manifest)
     return _Subject(image.name, remote.digest, None, known)
 

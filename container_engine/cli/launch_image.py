@@ -8,25 +8,28 @@ from typing import TYPE_CHECKING
 
 from container_engine.cli import messages
 from container_engine.cli.declared import declared
-from container_engine.cli.stores import importer, pull_policy, rules, stores
+from container_engine.cli.stores import asking, importer, pull_policy, rules, stores
 from container_engine.errors import SiteError
-from container_engine.images import inventory, lock
+from container_engine.images import config, inventory, lock
 from container_engine.images.importing import Pull
 from container_engine.images.reference import FileImage, RegistryImage, parse
-from container_engine.images.resolve import resolve
+from container_engine.images.resolve import Resolved, from_file, from_store, refuse_bare_file
 from container_engine.images.scanning import Scanner, Subject, cache_directory
 from container_engine.images.store import architecture
+from container_engine.plan.model import Image
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from container_engine.cli.context import Context
     from container_engine.edf.model import Edf
+    from container_engine.images.passing import Passing
     from container_engine.images.policy import Rules
-    from container_engine.images.resolve import Resolved, Stored
+    from container_engine.images.store import Stores
     from container_engine.plan.build import Offer
     from container_engine.site import SiteConfig
 
+NOT_KEPT = "imported for each step"  # in place of a path: EDF_IMAGESTORE=void, and nobody launches
 _DAY_S = 86400
 
 
@@ -39,6 +42,8 @@ def launch_image(
     names are asked for. Raises CeError.
     """
     resolved = image_of(edf, context, tools_env, offered)
+    if resolved.image.path == NOT_KEPT:
+        return resolved  # there is no file that could be scanned
     now = time.time()
     inventory.mark_used(resolved.image.path, now)
     # a launch that is remembered does not come by here
@@ -55,7 +60,7 @@ def image_of(edf: Edf, context: Context, tools_env: Mapping[str, str], offered: 
     if locked is None:
         resolved = found_image(named, context, tools_env, offered.site)
         return resolved._replace(consulted=(path, *resolved.consulted))
-    arch = offered.site.image_architecture or architecture()
+    arch = _architecture(offered.site)
     text = lock.locked_image(locked, path, named, arch, context.cwd)
     resolved = found_image(text, context, tools_env, offered.site)
     moved = lock.differences(locked, declared(edf.name, context, offered))
@@ -77,18 +82,80 @@ def found_image(
     reference = parse(text, context.cwd)
     if isinstance(reference, FileImage):
         wanted.admit(reference._replace(path=os.path.realpath(reference.path)))
-
-    def obtain(image: RegistryImage) -> Stored:
-        found = stores(context, settings)
-        known = found.find(image)
-        is_local = known is not None and known.ref.origin
-        wanted.admit_local(image) if is_local else wanted.admit(image)
-        source = importer(context._replace(env=tools_env), settings)
-        return source.obtain(image, found, pull_policy(context, Pull(settings.pull)))
-
-    resolved = resolve(text, context.cwd, tools_env, obtain)
+        resolved = from_file(text, reference.path, tools_env)
+    else:
+        refuse_bare_file(text, context.cwd)
+        resolved = _stored(reference, context, tools_env, settings)
+    if resolved.image.path == NOT_KEPT:
+        return resolved
+    wanted.admit_place(text, resolved.image.path, settings.image_stores)
     wanted.admit_size(text, os.path.getsize(resolved.image.path))
     return resolved
+
+
+def _stored(
+    image: RegistryImage, context: Context, tools_env: Mapping[str, str], settings: SiteConfig
+) -> Resolved:
+    """Imported if need be, or looked up only where nobody launches and nothing shall be kept."""
+    wanted, asking = rules(context, settings), context._replace(env=tools_env)
+    pull = pull_policy(context, Pull(settings.pull))
+    found = _usable(stores(context, settings), wanted)
+    known = found.find(image)
+    is_local = known is not None and known.ref.origin
+    wanted.admit_local(image) if is_local else wanted.admit(image)
+    wanted.admit_place(image.name, known and known.path, settings.image_stores)
+    passing = context.passing
+    if _is_left_out(found, image, pull):
+        if context.only_asks:
+            return _looked_up(image, asking, settings)
+        if passing is not None:
+            found = found._replace(own=passing.store(_architecture(settings)))
+    source = importer(asking, settings)
+    resolved = from_store(image, tools_env, lambda: source.obtain(image, found, pull))
+    return resolved if passing is None else _passing(resolved, passing)
+
+
+def _architecture(settings: SiteConfig) -> str:
+    return settings.image_architecture or architecture()
+
+
+def _usable(found: Stores, wanted: Rules) -> Stores:
+    return found._replace(own=None) if wanted.policy.site_images_only else found
+
+
+def _is_left_out(found: Stores, image: RegistryImage, pull: Pull) -> bool:
+    """Whether this image would have to be imported, and there is no store to keep it."""
+    if found.own is not None or pull == Pull.NEVER:
+        return False
+    return pull == Pull.ALWAYS or found.find(image) is None
+
+
+def _looked_up(image: RegistryImage, context: Context, settings: SiteConfig) -> Resolved:
+    """What a launch would import for itself; nothing is fetched but the configuration."""
+    with asking(image, context, settings) as registry:
+        remote = registry.look_up(image, _architecture(settings))
+        document = registry.configuration(image, remote)
+    rules(context, settings).admit_size(image.name, remote.size)
+    facts = config.from_document(document, f"{image.name}, its registry")
+    known = Image(
+        path=NOT_KEPT,
+        name=image.name,
+        env=dict(facts.env),
+        entrypoint=facts.entrypoint,
+        workdir=facts.workdir,
+        digest=remote.digest,
+        source=facts.source,
+        passing=NOT_KEPT,
+    )
+    return Resolved(known, (), ())
+
+
+def _passing(resolved: Resolved, passing: Passing) -> Resolved:
+    if not passing.root:
+        return resolved
+    passing.settle()
+    image = resolved.image.model_copy(update={"passing": passing.root})
+    return resolved._replace(image=image)
 
 
 def subject(text: str, resolved: Resolved) -> Subject:

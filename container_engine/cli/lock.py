@@ -9,10 +9,10 @@ from container_engine.cli.declared import declared
 from container_engine.cli.effective import offered
 from container_engine.cli.named_image import environment_of
 from container_engine.cli.prepare import site_config
-from container_engine.cli.stores import rules, skopeo, stores
+from container_engine.cli.stores import asking, rules, stores
 from container_engine.errors import UserError
 from container_engine.images import lock
-from container_engine.images.importing import size_text
+from container_engine.images.files import size_text
 from container_engine.images.reference import FileImage, parse
 from container_engine.images.store import architecture
 
@@ -93,7 +93,8 @@ def _pinned(image: RegistryImage, context: Context, settings: SiteConfig) -> dic
     if known is not None and known.ref.origin:
         return {wanted: lock.pin_file(known.path).model_copy(update={"digest": known.ref.digest})}
     archs = dict.fromkeys((wanted, *_ARCHITECTURES))
-    found = skopeo(context, settings).platforms(image, tuple(archs))
+    with asking(image, context, settings) as registry:
+        found = registry.platforms(image, tuple(archs))
     if not found:
         raise UserError(f"'{image.name}': not made for {', '.join(archs)}")
     return {

@@ -24,7 +24,7 @@ def key_files(plan: LaunchPlan) -> list[str]:
 
 
 def with_keys(plan: LaunchPlan, edf: Edf) -> tuple[LaunchPlan, tuple[Problem, ...]]:
-    """The plan with the key itself, and with a place for the step's secret (see plan/quick.py).
+    """The plan with the key itself, and with a place for the launch's secret (see plan/quick.py).
 
     Nodes need not see the user's files. Without the hook, the plan as it is.
     """
@@ -66,4 +66,4 @@ def _problem(edf: Edf, judged: Judged) -> Problem:
     origin = next((entry.origin for entry in edf.annotations if entry.key == key), None)
     file = origin.file if origin else edf.files[-1]
     line = origin.line if origin else 0
-    return Problem("error", file, line, key, judged.message, judged.hint)
+    return Problem("error", file, line, key, judged.message, judged.hint, see="hook-refused")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from container_engine.cli import context, messages
 from container_engine.cli.parser import PROBLEM, build
 from container_engine.cli.verbs import VERBS, overview
-from container_engine.errors import CeError
+from container_engine.errors import CeError, InternalError
 
 if TYPE_CHECKING:
     import argparse
@@ -70,10 +70,10 @@ def _tidy_up_at_the_end() -> None:
 def _report_mistake(error: Exception) -> None:
     if os.environ.get("CE_DEBUG"):
         traceback.print_exception(error)
-    messages.say(
-        f"ce: internal error: {type(error).__name__}: {error}\n"
-        "ce: hint: CE_DEBUG=1 shows where; please report it\n"
-    )
+    where = "".join(traceback.format_exception(error))
+    message = f"internal error: {type(error).__name__}: {error}"
+    said = InternalError(message, see="internal-error", details=where)
+    messages.say(messages.of_error(said))
 
 
 def _die_of(number: signal.Signals) -> None:

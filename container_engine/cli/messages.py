@@ -16,26 +16,74 @@ if TYPE_CHECKING:
     from container_engine.edf.model import Problem
 
 
+_LOGS = 50
 _COLOURS = {"error": "1;31", "internal error": "1;31", "warning": "1;33", "hint": "36"}
 
 
 class RefusedError(UserError):
     """An environment with at least one error; `problems` are all that was found, warnings too."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[Problem], details: str = "") -> None:
         first = next(problem for problem in problems if problem.severity == "error")
-        super().__init__(str(first), first.hint)
+        super().__init__(str(first), first.hint, details=details)
         self.problems = tuple(problems)
 
 
 def of_error(error: CeError) -> str:
+    """The whole block. What others have printed goes to a log, whose path is in it."""
+    from container_engine.faults.block import remedy
+
+    log = _kept(error.details)
     if isinstance(error, RefusedError):
-        return of_problems(error.problems)
-    return _lines("error", error.message, error.hint)
+        return _refusal(error, log)
+    hint = remedy(error.see, error.hint) or None
+    return _lines("error", error.message, hint) + _last(log, [error.see])
+
+
+def _last(log: str, codes: Sequence[str]) -> str:
+    pages = " ".join(filter(None, dict.fromkeys(codes)))
+    text = f"ce: details: {one_line(log)}\n" if log else ""
+    return text + (f"ce: see: ce help {pages}\n" if pages else "")
+
+
+def _kept(text: str) -> str:
+    """The path of a log with this text; "" for none."""
+    if not text:
+        return ""
+    import time
+
+    from container_engine.faults import details
+
+    directory = log_directory(os.environ)
+    path = details.keep(directory, f"{time.time_ns()}-{os.getpid()}.log", text)
+    details.forget_old(directory, _LOGS)
+    return path
+
+
+def log_directory(environment: Mapping[str, str]) -> str:
+    """Where the logs of errors lie, those of nodes excepted, which are beside the traces."""
+    state = environment.get("XDG_STATE_HOME", "")
+    if not state.startswith("/"):
+        home = environment.get("HOME", "")
+        if not home.startswith("/"):
+            return f"/tmp/container-engine-{os.geteuid()}"  # made for this user alone
+        state = f"{home}/.local/state"
+    return f"{state}/container-engine/errors"
 
 
 def of_problems(problems: Sequence[Problem]) -> str:
     return "".join(map(of_problem, problems))
+
+
+def _refusal(refused: RefusedError, log: str) -> str:
+    from container_engine.faults.block import code_for, remedy
+
+    errors = [problem for problem in refused.problems if problem.severity == "error"]
+    codes = [code_for(problem.see, problem.key) for problem in errors]
+    text = of_problems(refused.problems)
+    if not any(problem.hint for problem in errors):
+        text += f"ce: hint: {remedy(codes[0], None)}\n"
+    return text + _last(log, codes)
 
 
 def of_problem(problem: Problem) -> str:

@@ -37,7 +37,7 @@ def offer(context: Context, config: Configuration, probed: list[str]) -> Offer:
         first = found.faults[0]
         more = f" (and {len(found.faults) - 1} more)" if len(found.faults) > 1 else ""
         hint = "no container is started with a bad hook catalog; 'ce hooks check' shows all"
-        raise SiteError(f"hook catalog: {first}{more}", hint)
+        raise SiteError(f"hook catalog: {first}{more}", hint, "hook-catalog")
 
     def entries(directory: str) -> list[str] | None:
         probed.append(directory)

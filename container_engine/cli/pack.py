@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from container_engine.cli.prepare import site_config
 from container_engine.cli.progress import listener
 from container_engine.errors import UserError
-from container_engine.images.importing import size_text, unusable
+from container_engine.images.files import size_text
+from container_engine.images.importing import unusable
 from container_engine.images.local import pack
 from container_engine.images.packing import Packer
 

@@ -12,13 +12,37 @@ from container_engine.cli import messages
 from container_engine.cli.verbs import VERBS, overview
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 PROBLEM, USAGE = 1, 2
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong as all of `ce` does: one line, and what to do about it."""
+    """Says what is wrong as all of `ce` does: one line, and what to do about it.
+
+    Options may stand before, between and after the names of a verb; argparse by itself has done
+    with optional names when it meets an option behind the first word.
+    """
+
+    _is_second_look = False
+
+    def parse_known_args(  # type: ignore[override]  # the overloads differ in the namespace only
+        self,
+        args: Sequence[str] | None = None,
+        namespace: argparse.Namespace | None = None,
+    ) -> tuple[argparse.Namespace, list[str]]:
+        if self._is_second_look or not self._may_mix(args or ()):
+            return super().parse_known_args(args, namespace)
+        self._is_second_look = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_second_look = False
+
+    def _may_mix(self, words: Sequence[str]) -> bool:
+        """argparse cannot where a command follows, and forgets a `--`."""
+        takes_command = any(a.nargs in (argparse.PARSER, argparse.REMAINDER) for a in self._actions)
+        return "--" not in words and not takes_command
 
     def error(self, message: str) -> NoReturn:
         messages.say(f"ce: error: {message}\nce: hint: '{self.prog} --help' says how to use it\n")
@@ -44,6 +68,13 @@ class _Whole(Parser):
         formatter.add_arguments(a for a in self._actions if a.option_strings)
         formatter.end_section()
         return f"{overview()}\n{formatter.format_help()}"
+
+
+def help_of(verb: str) -> str:
+    """What `ce VERB --help` prints."""
+    verbs = next(a for a in build([verb])._actions if a.dest == "verb")  # noqa: SLF001
+    parser: argparse.ArgumentParser = dict(verbs.choices or {})[verb]
+    return parser.format_help()
 
 
 def build(chosen: Iterable[str] = VERBS) -> argparse.ArgumentParser:

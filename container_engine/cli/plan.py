@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
 from container_engine.cli import messages, remembered
+from container_engine.cli.hiding import add_show_secrets, secrecy
 from container_engine.cli.pulling import add_pull
+from container_engine.errors import UserError
 
 if TYPE_CHECKING:
     import argparse
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="an environment: a name or the path of a file")
     parser.add_argument("--json", action="store_true", help="the plan itself, as nodes receive it")
+    add_show_secrets(parser)
     parser.add_argument(
         "--for",
         dest="caller",
@@ -28,7 +32,46 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
+    if context.env.get("EDF_IMAGESTORE") != "void":
+        _print(arguments, context)
+    elif arguments.caller == "srun":
+        _print_for_step(arguments, context)
+    else:
+        _print(arguments, context._replace(only_asks=True))
+    return 0
+
+
+def _print_for_step(arguments: argparse.Namespace, context: Context) -> None:
+    """The plan of a step whose image nobody keeps: it goes with srun, which has started us."""
+    from container_engine.cli.prepare import site_config
+    from container_engine.cli.stores import passing
+
+    store = passing(context, site_config(context), os.getppid())
+    try:
+        _print(arguments, context._replace(passing=store))
+        store.hand_over(f"{context.libexec}/ce-keep")
+    except BaseException:
+        store.remove()
+        raise
+
+
+def _refuse_inside(text: str) -> None:
+    """Raises UserError where a batch script would need what is imported for steps of srun only."""
+    from container_engine.plan.model import from_json
+
+    plan = from_json(text) if text else None
+    if plan is not None and plan.image.passing and plan.settings.batch_script == "inside":
+        raise UserError(
+            "EDF_IMAGESTORE=void: the site runs batch scripts in the container, and no image is "
+            "kept for that",
+            "unset EDF_IMAGESTORE, or set it to a directory",
+        )
+
+
+def _print(arguments: argparse.Namespace, context: Context) -> None:
     notices, text = remembered.plan_of(arguments.name, context, arguments.pull)
+    if arguments.caller == "sbatch" and context.only_asks:
+        _refuse_inside(text)
     messages.say(notices)
     if arguments.json:
         sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
@@ -36,6 +79,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         from container_engine.plan.model import from_json
         from container_engine.plan.show import show
 
-        sys.stdout.write(show(from_json(text)))
+        plan = from_json(text)
+        hidden = secrecy(arguments, context, plan.settings.secret_variables)
+        sys.stdout.write(show(plan, hidden))
     sys.stdout.flush()
-    return 0

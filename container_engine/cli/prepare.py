@@ -54,7 +54,8 @@ def prepare(name: str, context: Context) -> Prepared:
     """
     inputs = _Inputs(memo.Recorder(context.env), [])
     prepared = _plan(name, context, inputs)
-    if context.site_file is None:
+    image = None if prepared.plan is None else prepared.plan.image
+    if context.site_file is None and not (image and image.passing):
         remembered = memo.Memo(
             memo.key(name, context.cwd, context.prefix),
             tuple(inputs.files),
@@ -87,7 +88,8 @@ def _plan(name: str, context: Context, inputs: _Inputs) -> Prepared:
         site = offered.site.model_copy(update={"pull": pull})
         resolved = launch_image(edf, asking, context.env, offered._replace(site=site))
     except UserError as error:
-        raise RefusedError((*loaded.problems, _image_problem(edf, error))) from None
+        problems = (*loaded.problems, _image_problem(edf, error))
+        raise RefusedError(problems, error.details) from None
     inputs.files.extend(resolved.consulted)
     built = build(edf, resolved.image, offered, __version__)
     if built.plan is None:
@@ -109,4 +111,6 @@ def site_config(context: Context) -> SiteConfig:
 def _image_problem(edf: Edf, error: UserError) -> Problem:
     """The error with the line that asks for the image."""
     origin = edf.image_origin or Origin(edf.files[-1], 0)
-    return Problem("error", origin.file, origin.line, "image", error.message, error.hint)
+    return Problem(
+        *("error", origin.file, origin.line, "image", error.message, error.hint), see=error.see
+    )

@@ -7,7 +7,7 @@ import sys
 import time
 
 from container_engine.cli import messages
-from container_engine.images.importing import size_text
+from container_engine.images.files import size_text
 
 _REDRAW_S, _LINE_S = 0.1, 10.0
 _BAR = 24

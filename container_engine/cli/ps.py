@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from container_engine.cli import steps
+from container_engine.cli import messages, steps
 
 if TYPE_CHECKING:
     import argparse
@@ -29,12 +29,10 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.json:
         print(json.dumps([step._asdict() for step in found], indent=2))
         return 0
-    rows = [
-        _HEAD,
-        *((s.id, s.nodes, s.elapsed, s.name, s.environment, s.image) for s in found),
-    ]
+    cells = [(s.id, s.nodes, s.elapsed, s.name, s.environment, s.image) for s in found]
+    rows = [_HEAD, *(tuple(map(messages.one_line, row)) for row in cells)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-        print("  ".join(cells).rstrip())
+        padded = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        print("  ".join(padded).rstrip())
     return 0

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from container_engine.cli.jobs import in_use
 from container_engine.cli.prepare import site_config
 from container_engine.cli.stores import own_store
 from container_engine.errors import UserError
-from container_engine.images import inventory
-from container_engine.images.importing import size_text, unusable
+from container_engine.images import inuse, inventory
+from container_engine.images.files import size_text
+from container_engine.images.importing import unusable
 from container_engine.images.reference import FileImage, RegistryImage, parse_source
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from container_engine.cli.context import Context
+    from container_engine.images.inuse import InUse
     from container_engine.images.reference import Imported
 
 _SHORTEST = 6
@@ -24,43 +28,56 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "images", nargs="+", metavar="IMAGE", help="a name, or the beginning of a digest"
     )
+    parser.add_argument("-f", "--force", action="store_true", help="even if running jobs use it")
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     root = own_store(context, site_config(context)).root
+    removal = _Removal(root, inuse.NOTHING if arguments.force else in_use(root, context))
     for name in arguments.images:
         try:
-            _remove(root, name, context.cwd)
+            removal.remove(name, context.cwd)
         except OSError as error:
             raise unusable(root, error) from None
     return 0
 
 
-def _remove(root: str, name: str, cwd: str) -> None:
-    """A name that an image shares with others is only forgotten."""
-    found = inventory.items(root)
-    digest = name.removeprefix("sha256:")
-    matching = [one for one in found if one.digest.removeprefix("sha256:").startswith(digest)]
-    if len(digest) >= _SHORTEST and matching:
-        for item in matching:
-            _remove_item(root, item)
-        return
-    image = parse_source(name, cwd)
-    known = [] if isinstance(image, FileImage) else [i for i in found if image.canonical in i.names]
-    if isinstance(image, FileImage) or not known:
-        others = sorted(n for i in found for n in i.names if n.startswith(_repository(image)))
-        hint = f"there is {', '.join(others)}" if others else "ce images lists what is there"
-        raise UserError(f"'{name}': not in {root}", hint)
-    for item in known:
-        inventory.forget(root, image.canonical, item.arch)
-        if len(item.names) == 1:
-            _remove_item(root, item)
+class _Removal(NamedTuple):
+    """From the store `root`, except for what jobs use."""
+
+    root: str
+    used: InUse
+
+    def remove(self, name: str, cwd: str) -> None:
+        """A name that an image shares with others is only forgotten. Raises UserError, OSError."""
+        found = inventory.items(self.root)
+        digest = name.removeprefix("sha256:")
+        matching = [one for one in found if one.digest.removeprefix("sha256:").startswith(digest)]
+        if len(digest) >= _SHORTEST and matching:
+            self._remove_items(name, matching)
+            return
+        image = parse_source(name, cwd)
+        known = []
+        if not isinstance(image, FileImage):
+            known = [item for item in found if image.canonical in item.names]
+        if isinstance(image, FileImage) or not known:
+            others = sorted(n for i in found for n in i.names if n.startswith(_repository(image)))
+            hint = f"there is {', '.join(others)}" if others else "ce images lists what is there"
+            raise UserError(f"'{name}': not in {self.root}", hint)
+        self._remove_items(name, [item for item in known if len(item.names) == 1])
+        for item in known:
+            inventory.forget(self.root, image.canonical, item.arch)
+
+    def _remove_items(self, name: str, items: Sequence[inventory.Item]) -> None:
+        """All or none of them."""
+        for item in items:
+            why = self.used.why_not(item.path)
+            if why is not None:
+                raise UserError(f"'{name}': {why}", "--force removes it under its tasks")
+        for item in items:
+            inventory.remove(self.root, item)
+            print(f"removed {item.path} ({size_text(item.size)})")
 
 
 def _repository(image: FileImage | Imported) -> str:
     return f"{image.registry}/{image.repository}:" if isinstance(image, RegistryImage) else "-"
-
-
-def _remove_item(root: str, item: inventory.Item) -> None:
-    inventory.remove(root, item)
-    print(f"removed {item.path} ({size_text(item.size)})")

@@ -38,7 +38,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         messages.say(messages.of_error(error))
         return 2
     with contextlib.ExitStack() as stack:
-        asking = _with_passing_store(context, stack)
+        asking = _with_passing(context, stack)
         plan = _plan(arguments.name, asking, arguments.pull)
         if plan is None:
             stack.close()
@@ -49,14 +49,17 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         return run_in_container(plan, command, context.libexec, started=stack.close)
 
 
-def _with_passing_store(context: Context, stack: contextlib.ExitStack) -> Context:
+def _with_passing(context: Context, stack: contextlib.ExitStack) -> Context:
     """Where nothing shall be kept, a store that is gone once the container runs."""
     if context.env.get("EDF_IMAGESTORE") != "void":
         return context
     import tempfile
 
-    place = stack.enter_context(tempfile.TemporaryDirectory(prefix="ce-void-"))
-    return context._replace(env={**context.env, "EDF_IMAGESTORE": place})
+    from container_engine.images.passing import Passing
+
+    passing = Passing(context.env, tempfile.gettempdir(), os.getpid())
+    stack.callback(passing.remove)
+    return context._replace(passing=passing)
 
 
 def _plan(name: str, context: Context, pull: str | None) -> dict[str, Any] | None:

@@ -27,12 +27,21 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     servers = recorded(arguments.job, context)
     jump = socket.getfqdn() if arguments.jump is None else arguments.jump
     print(f"# for ~/.ssh/config; ends with job {arguments.job}")
-    for server in servers:
-        names = f"ce-{arguments.job}-{server.node}"
-        if server is servers[0]:
-            names = f"ce-{arguments.job} {names}"
+    for names, server in named(arguments.job, servers).items():
         print(block(names, server, jump), end="")
     return 0
+
+
+def named(job: str, servers: list[Server]) -> dict[str, Server]:
+    """The servers by the names to log in with: those of the job mean its first step on a node."""
+    found: dict[str, Server] = {}
+    nodes: set[str] = set()
+    for server in servers:
+        known, first = server.node in nodes, not nodes
+        nodes.add(server.node)
+        name = f"ce-{server.step if known else job}-{server.node}"
+        found[f"ce-{job} {name}" if first else name] = server
+    return found
 
 
 def block(names: str, server: Server, jump: str) -> str:

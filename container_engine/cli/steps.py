@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from container_engine.cli.jobs import plain_environment
 from container_engine.cli.prepare import site_config
 from container_engine.errors import UserError
 from container_engine.process import output
@@ -35,24 +35,24 @@ class Step(NamedTuple):
 def running(context: Context) -> list[Step]:
     """The user's steps that run now, in the order of Slurm; those of batch scripts are left out."""
     argv = ["squeue", "--noheader", "--steps", f"--user={context.uid}", "--format=%i|%N|%M|%j"]
+    directory = trace_directory(context)
+    known = record.steps(directory, context.uid) if directory else []
     found = []
-    for line in output(argv, context.env, _TIMEOUT_S).decode(errors="replace").splitlines():
-        identity, nodes, elapsed, name = line.split("|", 3)
-        if _STEP.fullmatch(identity):
-            environment, image, traced = _traced(context, identity)
-            found.append(Step(identity, name, nodes, elapsed, environment, image, traced))
+    said = output(argv, plain_environment(context), _TIMEOUT_S).decode(errors="replace")
+    for line in said.split("\n"):
+        identity, *facts = line.split("|", 3)
+        # a line without them is the rest of a step's name that has line ends
+        if _STEP.fullmatch(identity) and len(facts) == 3:
+            nodes, elapsed, name = facts
+            trace = record.first(directory or "", identity) if identity in known else None
+            found.append(Step(identity, name, nodes, elapsed, *_traced(trace)))
     return found
 
 
-def _traced(context: Context, step: str) -> tuple[str, str, bool]:
-    directory = trace_directory(context)
-    if directory is None or not os.path.isdir(os.path.join(directory, step)):
+def _traced(trace: record.Trace | None) -> tuple[str, str, bool]:
+    if trace is None:
         return "", "", False
-    traces = record.read(directory, step)
-    if not traces:
-        return "", "", False
-    facts = traces[0].facts
-    return facts["environment"], facts["image"]["name"], True
+    return str(trace.facts["environment"]), str(trace.facts["image"]["name"]), True
 
 
 def trace_directory(context: Context) -> str | None:

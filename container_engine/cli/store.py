@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from container_engine.cli.jobs import in_use
 from container_engine.cli.prepare import site_config
 from container_engine.cli.progress import listener
 from container_engine.cli.stores import own_store
 from container_engine.errors import UserError
 from container_engine.images.checking import Checker, repair
-from container_engine.images.importing import size_text, unusable
+from container_engine.images.files import size_text
+from container_engine.images.importing import unusable
+from container_engine.images.inuse import NOTHING
 
 if TYPE_CHECKING:
     import argparse
@@ -25,11 +28,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=("check", "repair"),
         help="check reads everything; repair mends or removes what is damaged",
     )
+    parser.add_argument(
+        "-f", "--force", action="store_true", help="repair also what running jobs use"
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress, only damage")
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    """1 where a check finds something; after a repair everything is as it should be."""
+    """1 where a check finds something, or a repair leaves it because jobs use it."""
     root = own_store(context, site_config(context)).root
     if not os.path.isdir(root):
         raise UserError(f"'{root}': there is no store yet", "ce pull IMAGE makes one")
@@ -41,22 +47,28 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         done += size
         told.far(root, "checking", done, total)
 
-    found = 0
+    found = left = 0
+    is_repair = arguments.action == "repair"
+    used = in_use(root, context) if is_repair and not arguments.force else NOTHING
     try:
         checker = Checker(root, on_read)
         total = checker.size()
         for damage in checker.check():
             found += 1
-            if arguments.action == "repair":
-                repair(damage)
             told.clear()
+            if is_repair and (why := used.why_not(damage.path)):
+                left += 1
+                print(f"left: {damage.path}: {damage.problem}; {why} (--force removes it)")
+                continue
+            if is_repair:
+                repair(damage)
             print(_line(damage, arguments.action))
     except OSError as error:
         raise unusable(root, error) from None
     told.clear()
     if not found and not arguments.quiet:
         print(f"{root}: nothing is wrong, {size_text(done)} read")
-    return 1 if found and arguments.action == "check" else 0
+    return 1 if left or (found and not is_repair) else 0
 
 
 def _line(damage: Damage, action: str) -> str:

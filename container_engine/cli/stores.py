@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 from typing import TYPE_CHECKING
@@ -11,14 +12,18 @@ from container_engine.cli.progress import listener
 from container_engine.errors import UserError
 from container_engine.images.importing import Importer, Limits, Pull
 from container_engine.images.local import Adopter
+from container_engine.images.netrc import logged_in
+from container_engine.images.passing import Passing
 from container_engine.images.policy import Rules
 from container_engine.images.registry import Skopeo
+from container_engine.images.scanning import cache_directory
 from container_engine.images.store import VOID, Store, Stores, architecture, locate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from container_engine.cli.context import Context
+    from container_engine.images.reference import Imported
     from container_engine.site import SiteConfig
 
 PULL = "CE_PULL"
@@ -67,10 +72,19 @@ def adopter(context: Context, settings: SiteConfig, *, quiet: bool = False) -> A
     return Adopter(context.env, _user_name(context.uid), settings.import_timeout_s, told)
 
 
-def skopeo(context: Context, settings: SiteConfig) -> Skopeo:
-    """For questions only."""
+@contextlib.contextmanager
+def asking(image: Imported, context: Context, settings: SiteConfig) -> Iterator[Skopeo]:
+    """For questions only, with the login for the image's registry."""
     limit = settings.registry_timeout_s
-    return Skopeo(_reachable_logins(context), limit, limit, settings.policy.signature_policy)
+    with logged_in(image, _reachable_logins(context)) as env:
+        yield Skopeo(env, limit, limit, settings.policy.signature_policy)
+
+
+def passing(context: Context, settings: SiteConfig, pid: int) -> Passing:
+    """For images that a Slurm step uses and nobody keeps, as long as the process `pid` lives."""
+    env = context.env
+    place = settings.passing_dir or env.get("SCRATCH")
+    return Passing(env, place or os.path.dirname(cache_directory(env)), pid)
 
 
 def rules(context: Context, settings: SiteConfig) -> Rules:
@@ -88,7 +102,9 @@ def pull_policy(context: Context, usual: Pull) -> Pull:
         return Pull(text)
     except ValueError:
         known = ", ".join(Pull)
-        raise UserError(f"{PULL}={text}: must be one of {known}") from None
+        raise UserError(
+            f"{PULL}={text}: must be one of {known}", see="image-not-in-store"
+        ) from None
 
 
 def with_pull(context: Context, pull: str | None) -> Context:

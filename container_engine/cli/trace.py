@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from typing import TYPE_CHECKING
 
-from container_engine.cli import steps
+from container_engine.cli import messages, steps
 from container_engine.errors import UserError
 from container_engine.process import reason
 from container_engine.trace import page, perfetto, record, table
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from container_engine.cli.context import Context
 
 _LISTED = 20
+_HEAD = ("STEP", "STARTED", "NODES", "START TOOK", "STATE", "ENVIRONMENT")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "step",
         metavar="JOB[.STEP]",
         nargs="?",
-        help="a step, or a job's newest one; without it: the newest steps that have a trace",
+        help="a step, a job's newest one, or `last`; without it: the newest steps with a trace",
     )
     parser.add_argument("--html", metavar="FILE", help="write a page with a timeline of all nodes")
     parser.add_argument(
@@ -36,8 +39,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     directory = _directory(context)
     if arguments.step is None:
-        return _list(directory, as_json=arguments.json)
-    step = record.choose(directory, arguments.step)
+        return _list(directory, context.uid, as_json=arguments.json)
+    step = record.choose(directory, arguments.step, context.uid)
     traces = record.read(directory, step)
     if not traces:
         raise UserError(f"{step}: its traces are not complete", "the step may still be starting")
@@ -48,7 +51,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.json:
         print(json.dumps([_for_programs(trace) for trace in traces], indent=2))
     elif not (arguments.html or arguments.perfetto):
-        print("\n".join(table.lines(step, traces)))
+        print("\n".join(map(messages.one_line, table.lines(step, traces))))
     return 0
 
 
@@ -59,22 +62,30 @@ def _directory(context: Context) -> str:
     return directory
 
 
-def _list(directory: str, *, as_json: bool) -> int:
-    known = record.steps(directory)[:_LISTED]
+def _list(directory: str, uid: int, *, as_json: bool) -> int:
+    known = record.steps(directory, uid)[:_LISTED]
     if as_json:
         print(json.dumps(known))
         return 0
-    for step in known:
-        traces = record.read(directory, step)
-        if traces:
-            took = max(trace.start_took for trace in traces)
-            state = "runs or was cut off" if traces[0].end is None else "ended"
-            name = traces[0].facts["environment"]
-            nodes = f"{len(traces)} {'node' if len(traces) == 1 else 'nodes'}"
-            print(f"{step:<12} {nodes:>11}  {1000 * took:>8.1f} ms  {state:<20}  {name}")
+    rows = [_row(step, traces) for step in known if (traces := record.read(directory, step))]
+    if rows:
+        for line in table.aligned([_HEAD, *rows], right=(2, 3)):
+            print(messages.one_line(line))
     if not known:
         print(f"no traces in {directory}")
     return 0
+
+
+def _row(step: str, traces: Sequence[record.Trace]) -> tuple[str, ...]:
+    began = min((trace.phases[0].begin for trace in traces if trace.phases), default=0.0)
+    return (
+        step,
+        time.strftime("%d %b %H:%M:%S", time.localtime(began)),
+        str(len(traces)),
+        f"{1000 * max(trace.start_took for trace in traces):.0f} ms",
+        "runs or was cut off" if traces[0].end is None else "ended",
+        str(traces[0].facts["environment"]),
+    )
 
 
 def _for_programs(trace: record.Trace) -> dict[str, object]:

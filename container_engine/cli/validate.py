@@ -11,6 +11,7 @@ from container_engine.cli import messages
 from container_engine.cli.effective import load_effective, offered, site_of
 from container_engine.cli.files import missing_files
 from container_engine.cli.known_image import known_image, undecided_entrypoint
+from container_engine.faults.block import code_for
 from container_engine.plan.build import device_problems
 from container_engine.plan.hooks import use
 
@@ -81,7 +82,10 @@ class _Verdict:
             "valid": self.valid,
             "image": None if self.edf is None else self.edf.image,
             "files": [] if self.edf is None else list(self.edf.files),
-            "problems": [asdict(problem) for problem in self.problems],
+            "problems": [
+                {**asdict(problem), "see": code_for(problem.see, problem.key)}
+                for problem in self.problems
+            ],
         }
 
 

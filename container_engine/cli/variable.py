@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.cli.known_image import known_image
 from container_engine.edf.expand import escape
-from container_engine.edf.history import quoted
+from container_engine.edf.history import told
 from container_engine.errors import UserError
 from container_engine.launch.environment import apply, for_tasks, without_slurms
 from container_engine.launch.hooks.edits import HookEdits
@@ -18,15 +18,16 @@ from container_engine.plan.show import text as as_written
 from container_engine.plan.sitewide import add
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from container_engine.cli.context import Context
     from container_engine.cli.effective import Traced
     from container_engine.edf.model import EnvEntry
     from container_engine.plan.model import Image
+    from container_engine.secrecy import Secrecy
 
 
-def explain_variable(name: str, traced: Traced, context: Context) -> str:
+def explain_variable(name: str, traced: Traced, context: Context, secrecy: Secrecy) -> str:
     """Lines for people. Reads the image's file; raises UserError for an impossible name."""
     if not name or "=" in name or "\0" in name:
         raise UserError(f"explain: '{name}' is not a name that a variable can have")
@@ -36,8 +37,10 @@ def explain_variable(name: str, traced: Traced, context: Context) -> str:
         return f"{name}: always from Slurm, which sets it for each task\n" + _ignored(entry)
     said = None if entry is None else _value(entry, image)
     result = _result(name, said, image, traced, context)
-    head = f"{name} is not set\n" if result is None else f"{name} = {quoted(result)}\n"
-    return head + "".join(f"    {line}\n" for line in _sources(name, traced, said, image, context))
+    shown = "" if result is None else told(name, result, secrecy)
+    head = f"{name} is not set\n" if result is None else f"{name} = {shown}\n"
+    sources = _sources(name, traced, said, image, context, secrecy)
+    return head + "".join(f"    {line}\n" for line in sources)
 
 
 def _entry(name: str, entries: Iterable[EnvEntry]) -> EnvEntry | None:
@@ -65,43 +68,51 @@ def _result(
 
 
 def _sources(
-    name: str, traced: Traced, said: str | None, image: Image | None, context: Context
+    name: str,
+    traced: Traced,
+    said: str | None,
+    image: Image | None,
+    context: Context,
+    secrecy: Secrecy,
 ) -> Iterator[str]:
+    def shown(value: str) -> str:
+        return told(name, value, secrecy)
+
     entry = _entry(name, traced.edf.env)
     if entry is not None and said is not None:
-        yield f"EDF: {quoted(said) if said else 'unset'}, {entry.origin}"
+        yield f"EDF: {shown(said) if said else 'unset'}, {entry.origin}"
     else:
         yield "EDF: says nothing"
     given = _entry(name, traced.offer.wide.env)
     if given is not None:
         # "site: FILE:KEY" is how the origin of such an entry reads
         where = str(given.origin).removeprefix("site: ")
-        yield f"site: {quoted(_value(given, image))}, {where}"
-    yield from _hook(name, traced)
+        yield f"site: {shown(_value(given, image))}, {where}"
+    yield from _hook(name, traced, shown)
     if image is None:
         yield "image: cannot be read here"
     else:
         value = image.env.get(name)
         where = f", {image.source}" if image.source else ""
-        yield f"image: {'says nothing' if value is None else quoted(value)}{where}"
+        yield f"image: {'says nothing' if value is None else shown(value)}{where}"
     host = context.env.get(name)
     if host is None:
         yield "host: not set here"
     elif apply({name: host}, for_tasks({"image": {"env": {}}, "entrypoint": ()}, {}, {}, {})):
-        yield f"host: {quoted(host)}, as the job has it"
+        yield f"host: {shown(host)}, as the job has it"
     else:
-        yield f"host: {quoted(host)} here, never passed on: it means nothing in another image"
+        yield f"host: {shown(host)} here, never passed on: it means nothing in another image"
 
 
-def _hook(name: str, traced: Traced) -> Iterator[str]:
+def _hook(name: str, traced: Traced, shown: Callable[[str], str]) -> Iterator[str]:
     for hook in reversed(traced.hooks):
         source = f"hook {hook.name}{f', profile {hook.profile}' if hook.profile else ''}"
         if name in hook.env:
             value = hook.env[name]
-            yield f"hook: {'unset' if value is None else quoted(value)}, {source}, {hook.origin}"
+            yield f"hook: {'unset' if value is None else shown(value)}, {source}, {hook.origin}"
         if name in hook.prepend:
             paths = ":".join(hook.prepend[name])
-            yield f"hook: {quoted(paths)} in front of what follows, {source}, {hook.origin}"
+            yield f"hook: {shown(paths)} in front of what follows, {source}, {hook.origin}"
     if not any(name in {**hook.env, **hook.prepend} for hook in traced.hooks):
         yield "hook: says nothing; OCI hooks and CDI devices act on the node, not known here"
 

@@ -49,6 +49,7 @@ VERBS = {
     "trace": Verb("trace", "show where a launch spent its time"),
     "doctor": Verb("doctor", "find out whether containers can be had here, and why not"),
     "completion": Verb("completion", "print a shell's completion of ce"),
+    "help": Verb("help", "explain an error by the code that it was printed with"),
     "config": Verb("config", "show or check the site's configuration"),
     "version": Verb("version", "print the version"),
 }
@@ -61,7 +62,7 @@ _GROUPS = {
     ),
     "Running steps": ("ps", "exec", "ssh", "ssh-config", "trace"),
     "This host and site": (
-        *("hooks", "devices", "cdi", "doctor", "config", "schema", "completion", "version"),
+        *("help", "hooks", "devices", "cdi", "doctor", "config", "schema", "completion", "version"),
     ),
 }
 _HEAD = """\

@@ -15,7 +15,10 @@ from container_engine.process import output
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_LIBEXEC = ("plan", "node", "ce-guard", "ce-init", "ce-exec", "ce-join", "ce-sweep", "epilog")
+_LIBEXEC = (
+    *("plan", "plan-anew", "node", "epilog"),
+    *("ce-start", "ce-guard", "ce-init", "ce-exec", "ce-join", "ce-sweep"),
+)
 _PLUGIN = "lib/slurm/container_engine.so"
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _TIMEOUT_S = 20
@@ -82,9 +85,21 @@ def look_at_slurm(prefix: Path, env: Mapping[str, str]) -> Iterator[Finding]:
         yield warning("slurm", str(error), "is this a host of the cluster, and SLURM_CONF right?")
         return
     settings = dict(re.findall(r"^(\S+)\s+= (.*)$", text, re.MULTILINE))
-    yield ok("slurm", settings.get("SLURM_VERSION", "answers"))
+    yield _release(prefix, settings.get("SLURM_VERSION", ""))
     yield _plugstack(prefix, settings)
     yield _munge(settings, env)
+
+
+def _release(prefix: Path, version: str) -> Finding:
+    """Slurm loads no plugin that was built for another release of it."""
+    try:
+        release = (prefix / "share/container-engine/slurm-release").read_text().strip()
+    except OSError as error:
+        return warning("slurm", f"{error.filename}: {error.strerror}", "make install again")
+    if not version.startswith(f"{release}."):
+        text = f"is {version}, but the plugin was built for {release}: Slurm refuses to load it"
+        return failed("slurm", text, "build and install the engine with this Slurm's headers")
+    return ok("slurm", version)
 
 
 def _plugstack(prefix: Path, settings: Mapping[str, str]) -> Finding:
@@ -98,6 +113,9 @@ def _plugstack(prefix: Path, settings: Mapping[str, str]) -> Finding:
     wanted = f"required {plugin} prefix={prefix}"
     if not lines:
         return failed("plugstack.conf", f"{path} has no line for {plugin}", f"add: {wanted}")
+    if len(lines) > 1:
+        text = f"{path} loads the plugin {len(lines)} times: no job with an environment starts"
+        return failed("plugstack.conf", text, "have one line for it, in one included file")
     if lines[0].split()[0] != "required":
         text = f"{path}: '{lines[0].split()[0]}': without it, jobs would run on the host"
         return failed("plugstack.conf", text, f"write: {wanted}")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.edf.history import quoted
+from container_engine.edf.history import quoted, told
 from container_engine.edf.mounts import mount_text
+from container_engine.secrecy import Secrecy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -14,20 +15,27 @@ if TYPE_CHECKING:
     from container_engine.edf.text import Text
 
 
+_OPEN = Secrecy(shows=True)
+
+
 class _Value(NamedTuple):
-    """A value under its key and who says it; items of arrays share their array's key."""
+    """A value under its key and who says it; items of arrays share their array's key.
+
+    `told` is what may be said of it.
+    """
 
     key: str
     shown: str
     origin: Origin | None
+    told: str
 
 
-def differences(one: Edf, other: Edf) -> list[str]:
+def differences(one: Edf, other: Edf, secrecy: Secrecy = _OPEN) -> list[str]:
     """Lines by key: `- …` for what only `one` has, `+ …` for `other`; none if they are the same.
 
     An array whose items only change places gets a line of its own, for their order counts.
     """
-    before, after = list(_values(one)), list(_values(other))
+    before, after = list(_values(one, secrecy)), list(_values(other, secrecy))
     lines: list[str] = []
     for key in sorted({value.key for value in (*before, *after)}):
         mine = [value for value in before if value.key == key]
@@ -50,28 +58,30 @@ def _compared(key: str, mine: Sequence[_Value], others: Sequence[_Value]) -> lis
 
 def _line(sign: str, value: _Value) -> str:
     where = f"  # {value.origin}" if value.origin else "  # default"
-    return f"{sign} {value.key} = {value.shown}{where}"
+    return f"{sign} {value.key} = {value.told}{where}"
 
 
-def _values(edf: Edf) -> Iterator[_Value]:
+def _values(edf: Edf, secrecy: Secrecy) -> Iterator[_Value]:
+    for key, value, origin in _pairs(edf):
+        name = key[4:] if key.startswith("env.") else ""
+        yield _Value(key, quoted(value), origin, told(name, value, secrecy))
+
+
+def _pairs(edf: Edf) -> Iterator[tuple[str, bool | Text, Origin | None]]:
     for entry in edf.annotations:
-        yield _value(f"annotations.{entry.key}", entry.value, entry.origin)
+        yield (f"annotations.{entry.key}", entry.value, entry.origin)
     for device in edf.devices:
-        yield _value("devices", device.name, device.origin)
+        yield ("devices", device.name, device.origin)
     for variable in edf.env:
-        yield _value(f"env.{variable.name}", variable.value, variable.origin)
+        yield (f"env.{variable.name}", variable.value, variable.origin)
     for mount in edf.mounts:
-        yield _value("mounts", mount_text(mount, lambda text: text), mount.origin)
+        yield ("mounts", mount_text(mount, lambda text: text), mount.origin)
     for line, origin in edf.startup:
-        yield _value("startup", line, origin)
+        yield ("startup", line, origin)
     if edf.image is not None:
-        yield _value("image", edf.image, edf.image_origin)
+        yield ("image", edf.image, edf.image_origin)
     if edf.workdir is not None:
-        yield _value("workdir", edf.workdir, edf.workdir_origin)
+        yield ("workdir", edf.workdir, edf.workdir_origin)
     if edf.entrypoint is not None:
-        yield _value("entrypoint", edf.entrypoint, edf.entrypoint_origin)
-    yield _value("writable", edf.writable, edf.writable_origin)
-
-
-def _value(key: str, value: bool | Text, origin: Origin | None) -> _Value:
-    return _Value(key, quoted(value), origin)
+        yield ("entrypoint", edf.entrypoint, edf.entrypoint_origin)
+    yield ("writable", edf.writable, edf.writable_origin)

@@ -53,7 +53,7 @@ def pieces(text: str, scope: Scope) -> list[Piece]:
     evaluation = _Evaluation(scope)
     result = evaluation.evaluate(scan(text))
     if evaluation.faults:
-        raise ExpandError(list(dict.fromkeys(evaluation.faults)))
+        raise ExpandError(list(dict.fromkeys(evaluation.faults)), "variable-undefined")
     return result
 
 

@@ -52,7 +52,8 @@ def read_file(path: str, setting: Setting) -> EdfFile:
         text = read_source(path)
         positions = find_positions(text)
     except (SourceError, TooDeepError) as error:
-        return _broken(Problem("error", path, error.line, "", error.message, error.hint))
+        problem = Problem("error", path, error.line, "", error.message, error.hint, see=error.see)
+        return _broken(problem)
     data = _parse(path, text)
     if isinstance(data, Problem):
         return _broken(data)

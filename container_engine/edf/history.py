@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from container_engine.edf.expand import escape
 from container_engine.edf.mounts import mount_text
 from container_engine.edf.scan import scan
+from container_engine.secrecy import HIDDEN, Secrecy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     # Text, except for the two keys whose value is true or false.
     Value = bool | Text
+
+_OPEN = Secrecy(shows=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,29 +66,31 @@ def histories(edf: Edf, files: Sequence[EdfFile]) -> tuple[History, ...]:
     )
 
 
-def variables(written: str, scope: Scope) -> Iterator[tuple[str, str]]:
+def variables(written: str, scope: Scope, secrecy: Secrecy = _OPEN) -> Iterator[tuple[str, str]]:
     """Each variable that a string's expansion looks up, and in words what came of it.
 
     In the order of writing, each finding once; words that do not count are not looked into.
     """
-    yield from dict.fromkeys(_found(scan(written), scope))
+    yield from dict.fromkeys(_found(scan(written), scope, secrecy))
 
 
-def _found(nodes: Sequence[str | Variable], scope: Scope) -> Iterator[tuple[str, str]]:
+def _found(
+    nodes: Sequence[str | Variable], scope: Scope, secrecy: Secrecy
+) -> Iterator[tuple[str, str]]:
     for node in nodes:
         if isinstance(node, str):
             continue
         value = scope.get(node.name)
         if node.name.startswith("image:"):
             yield node.name, "what the image says"
-            yield from _found(node.word, scope)
+            yield from _found(node.word, scope, secrecy)
         elif value is None and scope.deferred(node.name):
             yield node.name, "known on the node only"
-            yield from _found(node.word, scope)
+            yield from _found(node.word, scope, secrecy)
         else:
             counts = _word_counts(node, value)
-            yield node.name, _meaning(node, value, scope, word_counts=counts)
-            yield from _found(node.word if counts else [], scope)
+            yield node.name, _meaning(node, value, scope, secrecy, word_counts=counts)
+            yield from _found(node.word if counts else [], scope, secrecy)
 
 
 def _word_counts(variable: Variable, value: str | None) -> bool:
@@ -93,9 +98,12 @@ def _word_counts(variable: Variable, value: str | None) -> bool:
     return present == variable.op.endswith("+") and variable.op != ""
 
 
-def _meaning(variable: Variable, value: str | None, scope: Scope, *, word_counts: bool) -> str:
+def _meaning(
+    variable: Variable, value: str | None, scope: Scope, secrecy: Secrecy, *, word_counts: bool
+) -> str:
     source = "the path of the file" if variable.name in scope.own else "the environment"
-    text = "not defined" if value is None else f"{quoted(value)}, from {source}"
+    shown = "not defined" if value is None else told(variable.name, value, secrecy)
+    text = shown if value is None else f"{shown}, from {source}"
     if word_counts:
         return f"{text}; the text behind '{variable.op}' counts"
     return (
@@ -110,6 +118,11 @@ def quoted(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return json.dumps(value if isinstance(value, str) else escape(value), ensure_ascii=False)
+
+
+def told(name: str, value: Value, secrecy: Secrecy) -> str:
+    """The value of the variable `name`, or of something else (""), quoted, if it may be told."""
+    return HIDDEN if secrecy.hides(name) else secrecy.text(quoted(value))
 
 
 def _history(key: str, origin: Origin, sayings: list[Saying]) -> History:

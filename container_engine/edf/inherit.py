@@ -100,7 +100,10 @@ class Family:
             hint = error.hint or _beside(base, error)
             message = clip(error.message)
             self.problems.append(
-                Problem("error", origin.file, origin.line, base.key, message, hint)
+                Problem(
+                    *("error", origin.file, origin.line, base.key, message, hint),
+                    see=error.see or "edf-inheritance",
+                )
             )
             return None
         return self._visit(path, line)

@@ -60,7 +60,9 @@ def _load(name: str, family: Family, scope: Scope) -> tuple[Loaded, str | None]:
     try:
         path = family.find(_expanded(name, scope))
     except UserError as error:
-        problem = Problem("error", name, 0, "", error.message, error.hint)
+        problem = Problem(
+            "error", name, 0, "", error.message, error.hint, see=error.see or "edf-value"
+        )
         return Loaded(None, (problem,), tuple(family.probed)), None
     layer = family.merged(path)
     # a mount can be hidden in the same way on two paths through the bases

@@ -20,6 +20,10 @@ _MAX_LISTED = 2000
 class NotFoundError(UserError):
     """No file for a name; the message lists where it was looked for."""
 
+    def __init__(self, message: str, hint: str | None = None, *, denied: bool = False) -> None:
+        see = "environment-unreadable" if denied else "environment-not-found"
+        super().__init__(message, hint, see)
+
 
 def search_path(env: Mapping[str, str], site_dir: str = SITE_DIRECTORY) -> tuple[str, ...]:
     """The directories in which a plain name is looked for: the user's, then the site's."""
@@ -49,7 +53,7 @@ def locate(name: str, cwd: str, search: tuple[str, ...], probed: dict[str, None]
         if (failure := _failure(path, probed)) is None:
             return path
         hint = _path_hint(name, path, cwd, search) if failure == _ABSENT else None
-        raise NotFoundError(f"{failure}: '{path}'", hint)
+        raise NotFoundError(f"{failure}: '{path}'", hint, denied=failure != _ABSENT)
     denied: list[str] = []
     for directory in search:
         path = _absolute(os.path.join(directory, f"{name}.toml"), cwd)
@@ -60,7 +64,9 @@ def locate(name: str, cwd: str, search: tuple[str, ...], probed: dict[str, None]
             denied.append(f" ({directory}: {failure})")
     places = ", ".join(search) or "an empty search path"
     raise NotFoundError(
-        f"no environment '{name}' in {places}{''.join(denied)}", _name_hint(name, cwd, search)
+        f"no environment '{name}' in {places}{''.join(denied)}",
+        _name_hint(name, cwd, search),
+        denied=bool(denied),
     )
 
 

@@ -114,7 +114,8 @@ class Edf:
 class Problem:
     """Something wrong in an EDF, on one line. `line` is 0 and `key` "" where there is none.
 
-    `excerpt` is the text of the line and a caret below it, for syntax errors.
+    `excerpt` is the text of the line and a caret below it, for syntax errors. `see` is the code of
+    the catalogue (`container_engine.faults`) where the key does not tell it.
     """
 
     severity: Severity
@@ -124,6 +125,7 @@ class Problem:
     message: str
     hint: str | None = None
     excerpt: str | None = None
+    see: str = ""
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.line else self.file

@@ -25,7 +25,7 @@ class TooDeepError(UserError):
     """Keys or values nested deeper than any EDF needs; `line` tells where."""
 
     def __init__(self, line: int) -> None:
-        super().__init__(f"nested more than {MAX_DEPTH} levels deep")
+        super().__init__(f"nested more than {MAX_DEPTH} levels deep", see="edf-too-large")
         self.line = line
 
 

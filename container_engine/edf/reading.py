@@ -202,7 +202,8 @@ class Reader:
     def _report_faults(self, path: Path, error: ExpandError) -> None:
         for message, hint in error.faults:
             # these lines are a shell's, and most likely it was meant to see the dollar sign
-            self._report.error(path, message, _FOR_THE_SHELL if path[0] == "startup" else hint)
+            own = _FOR_THE_SHELL if path[0] == "startup" else hint
+            self._report.error(path, message, own, error.see)
 
     def _refuse_image_variables(self, path: Path, text: Text) -> None:
         for name in deferred_names(text):
@@ -228,7 +229,7 @@ class Reader:
         size = len(f"{name}={text}".encode()) if isinstance(text, str) else 0
         if size > MAX_VARIABLE:
             message = f"has {size} bytes with its name; Linux allows {MAX_VARIABLE}"
-            self._report.error(path, message)
+            self._report.error(path, message, see="variable-too-large")
 
     def _warn_of_host_path(self, name: str, written: str) -> None:
         if name in _HOST_PATHS and name in names(scan(written)):

@@ -32,8 +32,8 @@ class Report:
     def origin(self, path: Path) -> Origin:
         return Origin(self.file, self._positions.line(path))
 
-    def error(self, path: Path, message: str, hint: str | None = None) -> None:
-        self._add("error", path, message, hint)
+    def error(self, path: Path, message: str, hint: str | None = None, see: str = "") -> None:
+        self._add("error", path, message, hint, see)
 
     def warning(self, path: Path, message: str, hint: str | None = None) -> None:
         self._add("warning", path, message, hint)
@@ -41,16 +41,18 @@ class Report:
     def unknown(self, path: Path, message: str, hint: str | None = None) -> None:
         """A warning whose message names the key by itself."""
         line = self._positions.line(path)
-        self.problems.append(Problem("warning", self.file, line, "", clip(message), hint))
+        self.problems.append(
+            Problem("warning", self.file, line, "", clip(message), hint, see="edf-unknown-key")
+        )
 
     def failure(self, path: Path, error: CeError) -> None:
-        self._add("error", path, error.message, error.hint)
+        self._add("error", path, error.message, error.hint, error.see)
 
-    def _add(self, severity: Severity, path: Path, message: str, hint: str | None) -> None:
-        line = self._positions.line(path)
-        self.problems.append(
-            Problem(severity, self.file, line, clip(key_text(path)), clip(message), hint)
-        )
+    def _add(
+        self, severity: Severity, path: Path, message: str, hint: str | None, see: str = ""
+    ) -> None:
+        line, key = self._positions.line(path), clip(key_text(path))
+        self.problems.append(Problem(severity, self.file, line, key, clip(message), hint, see=see))
 
     def sorted(self) -> tuple[Problem, ...]:
         """The problems by line. A file with too many has the first ones and one that counts."""

@@ -28,8 +28,8 @@ _FORMS = "supported are ${VAR} and ${VAR<op>word} with the operators :- - :+ + :
 class ExpandError(UserError):
     """A string that cannot be expanded; `faults` are all reasons, each with its hint."""
 
-    def __init__(self, faults: Sequence[Fault]) -> None:
-        super().__init__(*faults[0])
+    def __init__(self, faults: Sequence[Fault], see: str = "variable-form") -> None:
+        super().__init__(*faults[0], see)
         self.faults = tuple(faults)
 
 

@@ -13,8 +13,14 @@ MAX_BYTES = 1 << 20
 class SourceError(UserError):
     """A file that cannot be used as an EDF; `line` is 0 where no line is at fault."""
 
-    def __init__(self, message: str, hint: str | None = None, line: int = 0) -> None:
-        super().__init__(message, hint)
+    def __init__(
+        self,
+        message: str,
+        hint: str | None = None,
+        line: int = 0,
+        see: str = "environment-unreadable",
+    ) -> None:
+        super().__init__(message, hint, see)
         self.line = line
 
 
@@ -27,13 +33,17 @@ def read_source(path: str) -> str:
     data = _read_bytes(path)
     if b"\0" in data:
         line = data.count(b"\n", 0, data.index(b"\0")) + 1
-        raise SourceError("contains a NUL byte, so it is not a text file", line=line)
+        raise SourceError(
+            "contains a NUL byte, so it is not a text file", line=line, see="edf-syntax"
+        )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         found = f"byte 0x{data[error.start]:02x}"
-        raise SourceError(f"is not valid UTF-8: {found}", "save it as UTF-8", line) from error
+        raise SourceError(
+            f"is not valid UTF-8: {found}", "save it as UTF-8", line, "edf-syntax"
+        ) from error
     return text.replace("\r\n", "\n")
 
 
@@ -53,7 +63,8 @@ def _read_bytes(path: str) -> bytes:
     finally:
         os.close(descriptor)
     if len(data) > MAX_BYTES:
-        raise SourceError(f"is larger than {MAX_BYTES >> 20} MiB, the limit for an EDF")
+        message = f"is larger than {MAX_BYTES >> 20} MiB, the limit for an EDF"
+        raise SourceError(message, see="edf-too-large")
     return data
 
 

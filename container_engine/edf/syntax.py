@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from container_engine.edf.model import Problem
 from container_engine.edf.positions import find_positions
 from container_engine.edf.slips import Place, recognise
+from container_engine.secrecy import TOKENS, is_secret_name
 
 if TYPE_CHECKING:
     import tomllib
@@ -54,7 +55,17 @@ def _last_code(lines: list[str]) -> str:
 def _excerpt(place: Place) -> str:
     """The line and a caret below it; of a long line the part around the caret."""
     start = max(0, place.column - 1 - _WIDTH * 3 // 4) if len(place.line) > _WIDTH else 0
-    shown = "".join(c if c.isprintable() else " " for c in place.line[start : start + _WIDTH])
+    line = _without_secret(place.line)
+    shown = "".join(c if c.isprintable() else " " for c in line[start : start + _WIDTH])
     margin = f"{place.number:5} | "
     caret = " " * (len(margin) - 2) + "| " + " " * (place.column - 1 - start) + "^"
     return f"{margin}{shown}\n{caret}"
+
+
+def _without_secret(line: str) -> str:
+    """With stars in its place, so that the caret stands where it should."""
+    name, equals, value = line.partition("=")
+    if equals and is_secret_name(name.strip().strip("\"'").rpartition(".")[2]):
+        stars = "".join(c if c in "\"' #\t" else "*" for c in value)
+        return f"{name}{equals}{stars}"
+    return TOKENS.sub(lambda match: "*" * len(match[0]), line)

@@ -90,7 +90,7 @@ def plain(layer: Layer, env: Mapping[str, str], on_read: Callable[[int], None]) 
                 yield stream
                 stream.drain()
         except (_InflateError, EOFError, process.CommandError) as error:
-            raise UserError(f"layer {layer.path}: damaged: {error}") from None
+            raise UserError(f"layer {layer.path}: damaged: {error}", see="image-damaged") from None
 
 
 def _pieces(reading: Reading, first: bytes, on_read: Callable[[int], None]) -> Iterator[bytes]:
@@ -188,7 +188,9 @@ class Verification:
                 os.unlink(path)
         if self._wrong:
             raise UserError(
-                f"layer {self._wrong[0]}: not what its digest says", "it was removed, try again"
+                f"layer {self._wrong[0]}: not what its digest says",
+                "it was removed, try again",
+                "image-damaged",
             )
 
     def stop(self) -> None:

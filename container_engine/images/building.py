@@ -19,25 +19,13 @@ from container_engine import process
 from container_engine.errors import SiteError, UserError
 from container_engine.images.blobs import sha256
 from container_engine.images.files import publish
+from container_engine.images.namespaces import OWN_NAMESPACES
 from container_engine.process import reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 CONTAINERFILES = ("Containerfile", "Dockerfile")
-# whoever kills us ends the build, too
-_NAMESPACES = [
-    "setpriv",
-    "--pdeathsig",
-    "KILL",
-    "unshare",
-    "--user",
-    "--map-root-user",
-    "--mount",
-    "--pid",
-    "--fork",
-]
-_NAMESPACES += ["--kill-child", "--mount-proc"]
 # Podman keeps here what must not outlive its processes, and wants a path that is short and the same
 # each time: it becomes process 1 of its namespace and stands in that directory.
 _OWN_RUN = [
@@ -105,7 +93,8 @@ class Builder(NamedTuple):
             process.output([*podman, *save], self._environment(), self.timeout_s)
         except process.CommandError as error:
             message = error.message.removeprefix("setpriv: ").removeprefix("Error: ")
-            raise UserError(f"'{recipe.containerfile}': not built: {message}", error.hint) from None
+            text = f"'{recipe.containerfile}': not built: {message}"
+            raise UserError(text, error.hint, "image-build") from None
 
     def _podman(self) -> list[str]:
         """The command, without what it shall do."""
@@ -115,7 +104,8 @@ class Builder(NamedTuple):
 
     def _command(self, place: str, driver: str) -> list[str]:
         return [
-            *_NAMESPACES,
+            *OWN_NAMESPACES,
+            "--mount-proc",
             *_OWN_RUN,
             _private(f"{place}/run"),
             self._users(place),
@@ -172,7 +162,9 @@ def find_containerfile(context: str) -> str:
         if os.path.isfile(path):
             return path
     raise UserError(
-        f"'{context}': neither a Containerfile nor a Dockerfile is there", "-f names it"
+        f"'{context}': neither a Containerfile nor a Dockerfile is there",
+        "-f names it",
+        "image-build",
     )
 
 
@@ -183,9 +175,13 @@ def _private(path: str) -> str:
             os.mkdir(path, 0o700)
         found = os.lstat(path)
     except OSError as error:
-        raise UserError(f"'{path}': {reason(error)}") from None
+        raise UserError(f"'{path}': {reason(error)}", see="store-unusable") from None
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-        raise SiteError(f"'{path}': not a directory of yours alone", "set TMPDIR to another place")
+        raise SiteError(
+            f"'{path}': not a directory of yours alone",
+            "set TMPDIR to another place",
+            "store-unusable",
+        )
     return path
 
 

@@ -68,7 +68,9 @@ def from_document(text: bytes, source: str) -> ImageConfig:
         raise UserError(
             f"{source}: {f'{key}: ' if key else ''}{problem['msg'].lower()}",
             "this file must be the OCI image configuration of the image beside it",
+            "image-format",
         ) from None
+    _refuse_nul(source, *(run.env or ()), *(run.entrypoint or ()), run.workdir or "")
     pairs = (entry.partition("=") for entry in run.env or ())
     env = {name: value for name, _equals, value in pairs if name}
     return ImageConfig(_with_path(env), run.entrypoint or (), run.workdir or None, source)
@@ -81,6 +83,7 @@ def from_files(image_path: str, env: Mapping[str, str]) -> ImageConfig:
     """
     environment = _cat(image_path, "etc/environment", env)
     script = _cat(image_path, "etc/rc", env)
+    _refuse_nul(image_path, environment or "", script or "")
     variables = parse_environment(environment or "")
     workdir, entrypoint = parse_rc(script or "")
     known = bool(variables or workdir or entrypoint)
@@ -102,6 +105,16 @@ def parse_rc(text: str) -> tuple[str | None, tuple[str, ...]]:
     workdir = _RC_WORKDIR.search(text)
     entrypoint = ("/bin/sh", "/etc/rc") if _RC_ENTRYPOINT.search(text) else ()
     return (workdir[1] if workdir else None), entrypoint
+
+
+def _refuse_nul(source: str, *texts: str) -> None:
+    """Nothing that the kernel takes can hold one, and formats are built on that."""
+    if any("\0" in text for text in texts):
+        raise UserError(
+            f"{source}: a NUL character in a variable, the entrypoint or the working directory",
+            "the image is damaged or made to do harm: do not use it",
+            "image-damaged",
+        )
 
 
 def _cat(image_path: str, member: str, env: Mapping[str, str]) -> str | None:

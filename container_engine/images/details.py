@@ -81,7 +81,8 @@ def of_documents(configuration: bytes, manifest: bytes) -> Details:
         blobs = _Manifest.model_validate_json(manifest).layers
         document: dict[str, Any] = json.loads(configuration)
     except ValidationError as error:
-        raise UserError(f"the image's configuration: {error.errors()[0]['msg'].lower()}") from None
+        message = f"the image's configuration: {error.errors()[0]['msg'].lower()}"
+        raise UserError(message, see="image-format") from None
     made_by = [step.created_by for step in steps if not step.empty_layer]
     made_by += [""] * (len(blobs) - len(made_by))
     pairs = zip(blobs, made_by, strict=False)
@@ -115,4 +116,6 @@ def _read(path: str) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise UserError(f"{os.fspath(path)}: {process.reason(error)}") from None
+        raise UserError(
+            f"{os.fspath(path)}: {process.reason(error)}", see="store-unusable"
+        ) from None

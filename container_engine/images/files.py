@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
-import socket
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import BinaryIO
 
 
 def publish(path: str, content: bytes) -> None:
     """`path` has its old content or the new one, never a part. Raises OSError."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    draft = f"{path}.{socket.gethostname()}.{os.getpid()}"
+    # a name that nobody knows before: others may write where a group shares its images
+    draft = f"{path}.{secrets.token_hex(8)}"
     try:
-        with open(draft, "wb") as file:
+        with created(draft) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -26,6 +28,12 @@ def publish(path: str, content: bytes) -> None:
         with contextlib.suppress(OSError):
             os.unlink(draft)
         raise
+
+
+def created(path: str) -> BinaryIO:
+    """A file that was not there, also not as a link to another one. Raises OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return open(os.open(path, flags, 0o666), "wb")
 
 
 @contextlib.contextmanager
@@ -37,3 +45,12 @@ def fresh_directory(path: str) -> Iterator[str]:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
+
+
+def size_text(size: float) -> str:
+    with contextlib.suppress(StopIteration):
+        limit, unit = next(
+            (n, u) for n, u in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1024, "KiB")) if size >= n
+        )
+        return f"{size / limit:.{1 if size < 10 * limit else 0}f} {unit}"
+    return f"{size:.0f} B"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import errno
 import os
 import shutil
 import tempfile
@@ -11,7 +12,8 @@ import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from container_engine.errors import CeError, UserError
-from container_engine.images.files import fresh_directory
+from container_engine.images import room
+from container_engine.images.files import fresh_directory, size_text
 from container_engine.images.installing import install
 from container_engine.images.lease import held
 from container_engine.images.making import Maker, Place
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from container_engine.images.registry import Fetched, Remote
     from container_engine.images.store import Known, Ref, Store, Stores
 
-_MIB = 1 << 20
 _RETRY_S = 300  # after a registry could not be asked, launches leave it alone for so long
 _SPARE = 1.15  # an image is about as large as its compressed layers
 
@@ -88,12 +89,15 @@ class Importer:
         if found is not None and self._is_good(image, found, pull):
             return self._answer(image, found, pull)
         if pull == Pull.NEVER:
-            raise UserError(f"'{image.name}': not in a store", "ce pull gets it")
+            raise UserError(
+                f"'{image.name}': not in a store", "ce pull gets it", "image-not-in-store"
+            )
         own = stores.own
         if own is None:
             raise UserError(
                 f"'{image.name}': in no store of the site, and EDF_IMAGESTORE=void keeps nothing",
                 "ce import -o FILE.sqsh IMAGE makes a file that an environment can name",
+                "image-not-in-store",
             )
         try:
             return self._look_up(image, stores, own, pull)
@@ -110,9 +114,9 @@ class Importer:
             ):
                 remote = maker.skopeo.look_up(image, arch)
                 self._rules.admit_size(image.name, remote.size)
-                fetched = self._build(
-                    maker, image, remote, arch, None, Place.of(work, os.path.join(work, "blobs"))
-                )
+                place = Place.of(work, os.path.join(work, "blobs"))
+                _check_room(directory, remote, place)
+                fetched = self._build(maker, image, remote, arch, None, place)
                 install(os.path.join(work, "image"), fetched.config, path)
         except OSError as error:
             raise unusable(directory, error) from None
@@ -170,7 +174,8 @@ class Importer:
                 own.remember(image, remote.digest)
                 found = stores.find(image)
         if found is None:
-            raise UserError(f"'{image.name}': removed from the store while it was imported")
+            message = f"'{image.name}': removed from the store while it was imported"
+            raise UserError(message, see="image-not-in-store")
         return self._answer(image, found, pull)
 
     def _make_do(self, image: Imported, own: Store, found: Known, error: CeError) -> Stored:
@@ -187,9 +192,9 @@ class Importer:
         own.explain()
         for token in lease.replaced:
             shutil.rmtree(own.work(os.path.basename(token)), ignore_errors=True)
-        _check_space(own, remote)
         with fresh_directory(own.work(lease.holder.token)) as work:
             place = Place.of(work, own.blobs)
+            _check_room(own.root, remote, place)
             fetched = self._build(maker, image, remote, own.arch, lease, place)
             install(place.made, fetched.config, own.image(remote.digest), remote.manifest)
 
@@ -238,33 +243,14 @@ def _could_not_ask(image: Imported, ref: Ref, why: str) -> str:
     return f"'{image.name}': used as it was on {day}, a newer one could not be looked for: {why}"
 
 
-def _check_space(store: Store, remote: Remote) -> None:
+def _check_room(directory: str, remote: Remote, place: Place) -> None:
     """Before anything is downloaded, as far as the sizes are known."""
-    there = sum(
-        os.path.getsize(path)
-        for path in (os.path.join(store.blobs, "sha256", blob.name) for blob in remote.blobs)
-        if os.path.exists(path)
-    )
-    wanted = int(remote.size * (1 + _SPARE)) - there
-    status = os.statvfs(store.root)
-    free = status.f_bavail * status.f_frsize
-    if wanted > free:
-        raise UserError(
-            f"'{store.root}': {size_text(free)} are free, the import needs about "
-            f"{size_text(wanted)}",
-            "ce gc makes room",
-        )
-
-
-def size_text(size: float) -> str:
-    with contextlib.suppress(StopIteration):
-        limit, unit = next(
-            (n, u) for n, u in ((1 << 30, "GiB"), (_MIB, "MiB"), (1024, "KiB")) if size >= n
-        )
-        return f"{size / limit:.{1 if size < 10 * limit else 0}f} {unit}"
-    return f"{size:.0f} B"
+    there = sum(blob.size for blob in remote.blobs if place.has(blob))
+    room.check(directory, int(remote.size * (1 + _SPARE)) - there)
 
 
 def unusable(directory: str, error: OSError) -> UserError:
     where = os.fspath(error.filename) if error.filename else directory
-    return UserError(f"'{where}': {reason(error)}")
+    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+    see = "store-full" if full else "store-unusable"
+    return UserError(f"'{where}': {reason(error)}", see=see)

@@ -14,7 +14,7 @@ from container_engine.images.installing import Use, belongings
 from container_engine.images.store import Ref, read_ref
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 _IMAGE = re.compile(r"(sha256)-([0-9a-f]{64})-(\w+)\.sqsh")
 _FRACTION = re.compile(r"\.[0-9]+")
@@ -100,12 +100,11 @@ def files(directory: str) -> list[str]:
 
 
 def remove(root: str, item: Item) -> None:
-    """Names first, so that none is left that leads nowhere. Jobs that run keep an open file."""
+    """Names first, so that none is left that leads nowhere."""
     for named in refs(root):
         if named.ref is not None and (named.ref.digest, named.arch) == (item.digest, item.arch):
             _unlink(named.path)
-    for path in (item.path, *belongings(item.path)):
-        _unlink(path)
+    remove_files((item.path, *belongings(item.path)))
 
 
 def forget(root: str, name: str, arch: str) -> None:
@@ -153,11 +152,15 @@ def old_blobs(root: str, unused_s: float, now: float) -> list[str]:
 
 
 def mark_used(path: str, now: float) -> None:
-    """Of an image that a launch uses; nothing where the store belongs to somebody else."""
+    """Of an image that a launch uses; nothing where the store belongs to somebody else.
+
+    Its files get the time of now, too: where old files are purged, what is in use is none.
+    """
     noted = installing.use(path)
     if noted is not None and now - noted.used > _STAMP_S:
         with contextlib.suppress(OSError):
             installing.note_use(path, noted._replace(used=now))
+        _touch((path, *belongings(path)), now)
 
 
 def keep_alive(root: str, now: float) -> int:
@@ -167,10 +170,20 @@ def keep_alive(root: str, now: float) -> int:
     """
     found = items(root)
     kept = [path for item in found for path in (item.path, *belongings(item.path))]
-    for path in (*kept, *files(f"{root}/refs"), f"{root}/README"):
+    _touch((*kept, *files(f"{root}/refs"), f"{root}/README"), now)
+    return len(found)
+
+
+def _touch(paths: Iterable[str], now: float) -> None:
+    for path in paths:
         with contextlib.suppress(OSError):
             os.utime(path, (now, now))
-    return len(found)
+
+
+def remove_files(paths: Iterable[str]) -> None:
+    """Raises OSError; what is gone already is none."""
+    for path in paths:
+        _unlink(path)
 
 
 def _unlink(path: str) -> None:

@@ -126,7 +126,7 @@ def _members(
                 while stream.read(1 << 20):
                     pass  # so that a decompressor comes to its end and can say what it found
         except _DAMAGED as error:
-            raise UserError(f"layer {layer}: damaged: {error}") from None
+            raise UserError(f"layer {layer}: damaged: {error}", see="image-damaged") from None
 
 
 @contextmanager

@@ -277,7 +277,7 @@ def _read(path: str) -> Holder | None:
     try:
         return read(path)
     except OSError as error:
-        raise UserError(f"'{path}': {reason(error)}") from None
+        raise UserError(f"'{path}': {reason(error)}", see="store-unusable") from None
 
 
 def _too_long(path: str, holder: Holder, limit_s: float) -> UserError:
@@ -285,4 +285,5 @@ def _too_long(path: str, holder: Holder, limit_s: float) -> UserError:
     return UserError(
         f"still at work after {limit_s:g} s: {holder}{far}",
         f"if that is no longer so, remove {path}",
+        "store-busy",
     )

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine import process
 from container_engine.errors import UserError
-from container_engine.images import blobs, config, squashfs
-from container_engine.images.files import fresh_directory
-from container_engine.images.importing import Waiting, size_text, unusable
+from container_engine.images import blobs, config, room, squashfs
+from container_engine.images.files import fresh_directory, size_text
+from container_engine.images.importing import Waiting, unusable
 from container_engine.images.installing import install
 from container_engine.images.lease import held
 from container_engine.images.packing import Packer
@@ -84,12 +84,7 @@ class Adopter(NamedTuple):
 
     def _copy(self, path: str, made: str) -> None:
         total, done = os.path.getsize(path), 0
-        free = _free(os.path.dirname(made))
-        if total > free:
-            have, want = size_text(free), size_text(total)
-            raise UserError(
-                f"'{path}': needs {want}, {have} are free in the store", "ce gc makes room"
-            )
+        room.check(os.path.dirname(made), total)
         with open(path, "rb") as source, open(made, "wb") as target:
             while sent := os.sendfile(target.fileno(), source.fileno(), None, _PIECE):
                 done += sent
@@ -100,7 +95,11 @@ def to_file(source: str, path: str, arch: str, adopter: Adopter) -> None:
     """Makes `path` and the configuration beside it of a directory. Raises CeError."""
     if not os.path.isdir(source):
         squashfs.check(source)
-        raise UserError(f"'{source}': a SquashFS file already", "environments can name it as it is")
+        raise UserError(
+            f"'{source}': a SquashFS file already",
+            "environments can name it as it is",
+            "image-format",
+        )
     directory = os.path.dirname(path)
     try:
         with tempfile.TemporaryDirectory(prefix=".ce-import-", dir=directory) as work:
@@ -125,12 +124,8 @@ def pack(
         # the reason stands before the line that says that it ends
         said = [line.strip() for line in error.stderr.splitlines() if line.strip()]
         message = "; ".join(said[-2:]) or error.message
-        raise UserError(f"'{directory}': mksquashfs: {message}", error.hint) from None
-
-
-def _free(directory: str) -> int:
-    status = os.statvfs(directory)
-    return status.f_bavail * status.f_frsize
+        text = f"'{directory}': mksquashfs: {message}"
+        raise UserError(text, error.hint, "image-format", details=error.stderr) from None
 
 
 def _sizes(directory: str) -> Iterator[int]:
@@ -154,7 +149,7 @@ def _check_tables(path: str, env: Mapping[str, str]) -> None:
         process.output(["unsquashfs", "-ll", path], env, _LIST_TIMEOUT_S)
     except process.CommandError as error:
         raise UserError(
-            f"'{path}': damaged: {error.message}", "copy or download it again"
+            f"'{path}': damaged: {error.message}", "copy or download it again", "image-damaged"
         ) from None
 
 

@@ -77,12 +77,14 @@ def read(path: str) -> Lock | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise UserError(f"{path}: {reason(error)}") from None
+        raise UserError(f"{path}: {reason(error)}", see="image-lock") from None
     except ValidationError as error:
         problem = error.errors()[0]
         key = ".".join(str(part) for part in problem["loc"])
         where = f"{path}: {key}: " if key else f"{path}: "
-        raise UserError(f"{where}{problem['msg'].lower()}", "ce lock makes it anew") from None
+        raise UserError(
+            f"{where}{problem['msg'].lower()}", "ce lock makes it anew", "image-lock"
+        ) from None
 
 
 def write(path: str, lock: Lock) -> None:
@@ -90,7 +92,7 @@ def write(path: str, lock: Lock) -> None:
     try:
         publish(path, lock.to_json().encode("utf-8", "surrogateescape"))
     except OSError as error:
-        raise UserError(f"{path}: {reason(error)}") from None
+        raise UserError(f"{path}: {reason(error)}", see="image-lock") from None
 
 
 def digest_of(said: Iterable[tuple[str, str]]) -> str:
@@ -106,7 +108,7 @@ def pin_file(path: str) -> Pinned:
         size, digest = os.path.getsize(path), sha256(path)
         return Pinned(digest=f"sha256:{digest}", size=size, head=_head(path))
     except OSError as error:
-        raise UserError(f"'{path}': {reason(error)}") from None
+        raise UserError(f"'{path}': {reason(error)}", see="image-lock") from None
 
 
 def differences(lock: Lock, now: Declared) -> list[str]:
@@ -131,13 +133,17 @@ def locked_image(lock: Lock, path: str, declared: str, arch: str, cwd: str) -> s
     if not lock.name:
         image = parse(declared, cwd)
         if not isinstance(image, FileImage):
-            raise UserError(f"{path}: a file is locked, and '{declared}' is none", _HINT)
+            raise UserError(
+                f"{path}: a file is locked, and '{declared}' is none", _HINT, "image-lock"
+            )
         _check_file(image.path, lock.images["file"], path)
         return declared
     pinned = lock.images.get(arch)
     if pinned is None:
         known = ", ".join(sorted(lock.images))
-        raise UserError(f"{path}: no image is locked for {arch}, only for {known}", _HINT)
+        raise UserError(
+            f"{path}: no image is locked for {arch}, only for {known}", _HINT, "image-lock"
+        )
     return f"{lock.name}@{pinned.digest}"
 
 
@@ -147,7 +153,9 @@ _HINT = "ce lock makes it anew"
 def _check_file(path: str, pinned: Pinned, lock_path: str) -> None:
     squashfs.check(path)
     if os.path.getsize(path) != pinned.size or _head(path) != pinned.head:
-        raise UserError(f"{lock_path}: '{path}' is not the file that was locked", _HINT)
+        raise UserError(
+            f"{lock_path}: '{path}' is not the file that was locked", _HINT, "image-lock"
+        )
 
 
 def _head(path: str) -> str:

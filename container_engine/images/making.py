@@ -113,4 +113,6 @@ def _in_order(remote: Remote) -> list[Wanted]:
 
 def _check(image: Imported, made_for: str, wanted: str) -> None:
     if made_for != wanted:
-        raise UserError(f"'{image.name}': made for {made_for}, wanted is {wanted}")
+        raise UserError(
+            f"'{image.name}': made for {made_for}, wanted is {wanted}", see="image-architecture"
+        )

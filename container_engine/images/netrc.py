@@ -70,6 +70,7 @@ def _login(image: RegistryImage, env: Mapping[str, str]) -> Login | None:
         raise UserError(
             f"'{image.name}': no password of '{image.user}' for {image.registry} is known",
             f"podman login -u '{image.user}' {image.registry}, or a line in {path}",
+            "registry-login",
         )
     # the host's own name counts before those of others
     return min(fitting, key=lambda login: machines.index(login.machine), default=None)
@@ -90,9 +91,11 @@ def _read(path: str) -> list[Login]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise UserError(f"{path}: {reason(error)}") from None
+        raise UserError(f"{path}: {reason(error)}", see="registry-login") from None
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise UserError(f"{path}: others may read the passwords in it", f"chmod 600 {path}")
+        raise UserError(
+            f"{path}: others may read the passwords in it", f"chmod 600 {path}", "registry-login"
+        )
     return _parse(path, text)
 
 
@@ -110,6 +113,7 @@ def _parse(path: str, text: str) -> list[Login]:
             raise UserError(
                 f"{path}:{number}: not 'machine NAME login USER password WORD'",
                 "commands like $(aws …) are not run: podman login has credential helpers",
+                "registry-login",
             )
     return logins
 

@@ -200,7 +200,7 @@ class _Layer:
         return parts
 
     def _error(self, what: str) -> UserError:
-        return UserError(f"layer {self._number}: {what}")
+        return UserError(f"layer {self._number}: {what}", see="image-damaged")
 
 
 def merge(layers: Iterable[tuple[int, tarstream.Reader]], out: tarstream.Out) -> None:

@@ -43,6 +43,16 @@ class Rules(NamedTuple):
         """As `admit`, for what came from this host, whatever it is called there."""
         self.admit(LocalImage(image.name, "local", image.canonical))
 
+    def admit_place(self, name: str, path: str | None, stores: Sequence[str]) -> None:
+        """Raises UserError for what is not in the site's stores, where it must be."""
+        if not self.policy.site_images_only:
+            return
+        if path is None or not any(path.startswith(f"{store.rstrip('/')}/") for store in stores):
+            known = ", ".join(f"'{store}'" for store in stores) or "of which it has none"
+            raise self.refusal(
+                "site_images_only", f"'{name}' is in no store of the site's: {known}"
+            )
+
     def admit_size(self, name: str, size: int) -> None:
         """Raises UserError for more bytes than the site wants an image to have."""
         limit = bytes_of(self.policy.max_image_size)
@@ -52,7 +62,8 @@ class Rules(NamedTuple):
 
     def refusal(self, key: str, why: str) -> UserError:
         file = self.origins.get(f"policy.{key}", self.source)
-        return UserError(f"{file}: policy.{key}: {why}", _HINT)
+        see = "image-scan" if key == "scanner" else "image-policy"
+        return UserError(f"{file}: policy.{key}: {why}", _HINT, see)
 
 
 NO_RULES = Rules(Policy(), "")

@@ -158,6 +158,7 @@ def local_name(image: FileImage | LocalImage) -> str:
         raise UserError(
             f"'{image.name}': needs a name by which environments can ask for it",
             "for example ce import SOURCE tools:1.0",
+            "image-reference",
         ) from None
 
 
@@ -261,4 +262,4 @@ def _bad(text: str, why: str) -> UserError:
     elif "/" in text and text.partition("/")[0].isupper():
         hint = "a path begins with '/' or '.'"
     whole = why.startswith(f"'{text}' ")
-    return UserError(why if whole else f"'{text}': {why}", hint)
+    return UserError(why if whole else f"'{text}': {why}", hint, "image-reference")

@@ -27,7 +27,17 @@ _FINAL = re.compile(
     r"|no such host|no space left|quota|policy|unsupported",
     re.IGNORECASE,
 )
-_NO_LOGIN = re.compile(r"unauthorized|authentication required|\b401\b", re.IGNORECASE)
+_REJECTED = re.compile(r"source image rejected|rejected by policy", re.IGNORECASE)
+_CODES = tuple(
+    (re.compile(words, re.IGNORECASE), code)
+    for words, code in (
+        (_REJECTED.pattern, "image-policy"),
+        (r"unauthorized|authentication required|\b40[13]\b|denied|forbidden", "registry-login"),
+        (r"unknown|not found|\b404\b", "image-unknown"),
+        (r"no space left|quota", "store-full"),
+        (r"unsupported", "image-format"),
+    )
+)
 # the name is neither parsed then nor at fault
 _PREAMBLE = re.compile(r'^Error (?:parsing image name|initializing source) "?[^" ]*"?: ')
 _PAUSES = (1.0, 4.0)
@@ -178,7 +188,7 @@ class Skopeo(NamedTuple):
                 return program()
             except process.CommandError as error:
                 if pause is None or _FINAL.search(error.stderr):
-                    raise _refusal(image, error) from None
+                    raise _refusal(image, error, self.policy) from None
             time.sleep(pause)
         raise AssertionError
 
@@ -204,7 +214,8 @@ class _Arrival:
             self._last, self._since = size, time.monotonic()
             self._on_bytes(size)
         elif time.monotonic() - self._since > self._silence_s:
-            raise SiteError(f"the registry has sent nothing for {self._silence_s:g} s")
+            message = f"the registry has sent nothing for {self._silence_s:g} s"
+            raise SiteError(message, see="registry-unreachable")
 
     def _drafts(self) -> int:
         try:
@@ -227,7 +238,8 @@ def _choose(image: RegistryImage, listed: tuple[_Listed, ...], arch: str) -> str
     ]
     if not fitting:
         known = sorted({one.platform.architecture for one in listed} - {"", "unknown"})
-        raise UserError(f"'{image.name}': not made for {arch}, only for {', '.join(known)}")
+        message = f"'{image.name}': not made for {arch}, only for {', '.join(known)}"
+        raise UserError(message, see="image-architecture")
     # the plain one runs on every machine of the kind
     return min(fitting, key=lambda one: one.platform.variant not in {"", "v8"}).digest
 
@@ -238,7 +250,7 @@ def _read(image: Imported, layout: str, blobs: str) -> Fetched:
     listed = index.manifests or ()
     manifest = _parse(image, _blob(blobs, listed[0]))
     if manifest.config is None:
-        raise UserError(f"'{image.name}': an artifact, not an image")
+        raise UserError(f"'{image.name}': an artifact, not an image", see="image-format")
     config = _blob(blobs, manifest.config)
     architecture = architecture_of(image, config)
     layers = tuple(os.path.join(blobs, "sha256", _hex(one.digest)) for one in manifest.layers)
@@ -250,7 +262,7 @@ def architecture_of(image: Imported, config: bytes) -> str:
     try:
         return _Platform.model_validate_json(config).architecture
     except ValidationError:
-        raise UserError(f"'{image.name}': an artifact, not an image") from None
+        raise UserError(f"'{image.name}': an artifact, not an image", see="image-format") from None
 
 
 def _blob(blobs: str, blob: _Blob) -> bytes:
@@ -264,7 +276,8 @@ def _parse(image: Imported, text: bytes) -> _Document:
     except ValidationError as error:
         raise UserError(
             f"'{image.name}': neither an OCI image nor a Docker image of schema 2: "
-            f"{error.errors()[0]['msg'].lower()}"
+            f"{error.errors()[0]['msg'].lower()}",
+            see="image-format",
         ) from None
 
 
@@ -272,16 +285,20 @@ def _hex(digest: str) -> str:
     """The digest came from outside: it must be no path."""
     name = digest.partition(":")[2]
     if not name.isalnum():
-        raise UserError(f"'{digest}' is not a digest")
+        raise UserError(f"'{digest}' is not a digest", see="image-format")
     return name
 
 
-def _refusal(image: Imported, error: process.CommandError) -> CeError:
+def _refusal(image: Imported, error: process.CommandError, policy: str) -> CeError:
     """skopeo's last message without the form of its log and what it has only to say first."""
     found = _FATAL.findall(error.stderr)
     text = found[-1] if found else error.message
     text = _PREAMBLE.sub("", text.replace('\\"', '"').replace("\\n", "; "))
-    hint = error.hint
-    if isinstance(image, RegistryImage) and _NO_LOGIN.search(text):
+    see = next((code for pattern, code in _CODES if pattern.search(text)), "registry-unreachable")
+    hint = None if isinstance(image, RegistryImage) else error.hint
+    if isinstance(image, RegistryImage) and see == "registry-login":
         hint = f"ce login {image.registry}"
-    return UserError(f"'{image.name}': {text}", hint)
+    if policy and _REJECTED.search(text):
+        hint = f"the site's policy.signature_policy is {policy}"
+    details = f"{error.hint}\n{error.stderr}"
+    return UserError(f"'{image.name}': {text}", hint, see, details=details)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import SiteError, UserError
 from container_engine.images import config, squashfs
-from container_engine.images.reference import FileImage, looks_like_file, parse
+from container_engine.images.reference import looks_like_file
 from container_engine.plan.model import Image
 from container_engine.process import reason
 
@@ -41,25 +41,19 @@ class Resolved(NamedTuple):
     not_after: float = 0
 
 
-def resolve(
-    text: str,
-    cwd: str,
-    tools_env: Mapping[str, str],
-    obtain: Callable[[RegistryImage], Stored],
+def from_store(
+    image: RegistryImage, tools_env: Mapping[str, str], obtain: Callable[[], Stored]
 ) -> Resolved:
-    """The image `text`, complete and readable; `obtain` imports what is not there yet.
+    """The image, complete and readable; `obtain` imports what is not there yet.
 
     `tools_env` is the environment for the programs that read images. Raises CeError.
     """
-    reference = parse(text, cwd)
-    if isinstance(reference, FileImage):
-        return from_file(reference.name, reference.path, tools_env)
-    refuse_bare_file(text, cwd)
+    text = image.name
     try:
-        stored = obtain(reference)
+        stored = obtain()
     except UserError as error:
         hint = f"did you mean './{text}'?" if looks_like_file(text) else error.hint
-        raise UserError(error.message, hint) from None
+        raise UserError(error.message, hint, error.see, details=error.details) from None
     resolved = from_file(text, stored.path, tools_env, stored.digest)
     return resolved._replace(
         consulted=(stored.ref, *resolved.consulted),
@@ -74,6 +68,7 @@ def refuse_bare_file(text: str, cwd: str) -> None:
         raise UserError(
             f"'{text}': a reference into a registry, for a path begins with '/' or '.'",
             f"did you mean './{text}'?",
+            "image-reference",
         )
 
 
@@ -90,7 +85,7 @@ def from_file(
     except FileNotFoundError:
         facts, notices = _from_inside(path, tools_env)
     except OSError as error:
-        raise UserError(f"{beside}: {reason(error)}") from None
+        raise UserError(f"{beside}: {reason(error)}", see="image-file-unreadable") from None
     image = Image(
         path=path,
         name=name,

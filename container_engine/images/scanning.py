@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from container_engine import process
 from container_engine.errors import SiteError
 from container_engine.images.files import publish
+from container_engine.images.namespaces import OWN_NAMESPACES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,18 +26,6 @@ _MAX_REPORT = 1 << 20
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 # squashfuse becomes a daemon once the image is there; the namespaces end it with the scanner
 _MOUNTED = 'squashfuse -o ro "$1" "$2" && shift 2 && exec "$@"'
-_UNSHARE = (
-    "setpriv",
-    "--pdeathsig",
-    "KILL",
-    "unshare",
-    "--user",
-    "--map-root-user",
-    "--mount",
-    "--pid",
-    "--fork",
-    "--kill-child",
-)
 
 
 class Subject(NamedTuple):
@@ -83,12 +72,14 @@ class Scanner(NamedTuple):
         """What this scanner said of the image, if that is not too old."""
         try:
             with open(self._place(subject), "rb") as file:
+                # in a cache that others may write, somebody else's word counts for nothing
+                is_own = os.fstat(file.fileno()).st_uid == os.geteuid()
                 found = Verdict.model_validate_json(file.read())
         except (OSError, ValidationError):
             return None
         policy = self.rules.policy
         is_young = now < found.when + policy.scanner_max_age_s
-        return found if is_young and found.program == policy.scanner else None
+        return found if is_own and is_young and found.program == policy.scanner else None
 
     def scan(self, subject: Subject) -> Verdict:
         """Runs the scanner and remembers what it said. Raises SiteError where it cannot be run."""
@@ -108,7 +99,7 @@ class Scanner(NamedTuple):
             os.mkdir(rootfs)
             argv = _filled(policy.scanner, subject, rootfs)
             if any("{rootfs}" in word for word in policy.scanner):
-                argv = [*_UNSHARE, "sh", "-c", _MOUNTED, "sh", subject.path, rootfs, *argv]
+                argv = [*OWN_NAMESPACES, "sh", "-c", _MOUNTED, "sh", subject.path, rootfs, *argv]
             try:
                 status: int | None = 0
                 process.into_file(argv, self.env, policy.scanner_timeout_s, said)
@@ -123,7 +114,9 @@ class Scanner(NamedTuple):
         key = hashlib.sha256(f"{subject.digest}\0{subject.path}".encode("utf-8", "surrogateescape"))
         with contextlib.suppress(OSError):  # the scan says what is wrong with it
             found = os.stat(subject.path)
-            key.update(f"{found.st_size} {found.st_mtime_ns}".encode())
+            # what a store has under a digest does not change, but gets a new time now and then
+            when = 0 if subject.digest else found.st_mtime_ns
+            key.update(f"{found.st_size} {when}".encode())
         return f"{self.directory}/{key.hexdigest()}.json"
 
 
@@ -135,19 +128,22 @@ def cache_directory(env: Mapping[str, str]) -> str:
     return f"{cache}/container-engine/scans"
 
 
+_SEE = "site-configuration"
+
+
 def _check_program(path: str, source: str) -> None:
     """Only root decides what runs in place of a scanner."""
     where = f"{source}: policy.scanner: '{path}'"
     if not path.startswith("/"):
-        raise SiteError(f"{where}: not an absolute path")
+        raise SiteError(f"{where}: not an absolute path", see=_SEE)
     try:
         status = os.stat(path)
     except OSError as error:
-        raise SiteError(f"{where}: {process.reason(error)}") from None
+        raise SiteError(f"{where}: {process.reason(error)}", see=_SEE) from None
     if status.st_uid not in {0, os.stat(source).st_uid}:
-        raise SiteError(f"{where}: owned by user {status.st_uid}, not by root")
+        raise SiteError(f"{where}: owned by user {status.st_uid}, not by root", see=_SEE)
     if status.st_mode & _OTHERS_MAY_WRITE:
-        raise SiteError(f"{where}: others than its owner may write it", f"chmod go-w {path}")
+        raise SiteError(f"{where}: others than its owner may write it", f"chmod go-w {path}", _SEE)
 
 
 def _filled(words: Sequence[str], subject: Subject, rootfs: str) -> list[str]:

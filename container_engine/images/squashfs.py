@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import struct
@@ -43,6 +44,9 @@ class Superblock(NamedTuple):
     compressor: str
 
 
+_NO_IMAGE = "image-not-squashfs"
+
+
 def check(path: str) -> Superblock:
     """The superblock of the complete SquashFS file `path`.
 
@@ -52,17 +56,17 @@ def check(path: str) -> Superblock:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise UserError(f"'{path}': {reason(error)}") from None
+        raise UserError(f"'{path}': {reason(error)}", see=_see(error)) from None
     try:
         status = os.fstat(fd)
         if stat.S_ISDIR(status.st_mode):
-            raise UserError(f"'{path}': a directory, not a SquashFS file")
+            raise UserError(f"'{path}': a directory, not a SquashFS file", see=_NO_IMAGE)
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISBLK(status.st_mode)):
-            raise UserError(f"'{path}': not a regular file")
+            raise UserError(f"'{path}': not a regular file", see=_NO_IMAGE)
         head = os.read(fd, _HEAD)
         size = os.lseek(fd, 0, os.SEEK_END)
     except OSError as error:
-        raise UserError(f"'{path}': {reason(error)}") from None
+        raise UserError(f"'{path}': {reason(error)}", see=_see(error)) from None
     finally:
         os.close(fd)
     return parse(path, head, size)
@@ -71,25 +75,33 @@ def check(path: str) -> Superblock:
 def parse(path: str, head: bytes, size: int) -> Superblock:
     """The superblock in the first bytes of a file of `size` bytes. Raises as `check` does."""
     if not head:
-        raise UserError(f"'{path}': the file is empty")
+        raise UserError(f"'{path}': the file is empty", see="image-damaged")
     if not head.startswith(_MAGIC):
         kind, hint = _recognise(head)
-        raise UserError(f"'{path}': not a SquashFS file but {kind}", hint)
+        raise UserError(f"'{path}': not a SquashFS file but {kind}", hint, _NO_IMAGE)
     if len(head) < _SUPERBLOCK_SIZE:
         raise _cut_short(path, size, f"at least {_SUPERBLOCK_SIZE}")
     fields = _SUPERBLOCK.unpack_from(head)
     block_size, compression, major, bytes_used = fields[3], fields[5], fields[9], fields[12]
     if major != _VERSION:
-        raise UserError(f"'{path}': SquashFS version {major}, only version 4 can be mounted")
+        message = f"'{path}': SquashFS version {major}, only version 4 can be mounted"
+        raise UserError(message, see=_NO_IMAGE)
     if bytes_used > size:
         raise _cut_short(path, size, str(bytes_used))
     name = _COMPRESSORS.get(compression, f"unknown ({compression})")
     return Superblock(bytes_used, block_size, name)
 
 
+def _see(error: OSError) -> str:
+    absent = error.errno in {errno.ENOENT, errno.ENOTDIR}
+    return "image-file-not-found" if absent else "image-file-unreadable"
+
+
 def _cut_short(path: str, size: int, wanted: str) -> UserError:
     return UserError(
-        f"'{path}': cut short, it has {size} bytes of {wanted}", "copy or download it again"
+        f"'{path}': cut short, it has {size} bytes of {wanted}",
+        "copy or download it again",
+        "image-damaged",
     )
 
 

@@ -4,6 +4,7 @@
     images/<digest>-<arch>.sqsh.json  its OCI configuration; beside it its manifest and checksum
     refs/<name>-<arch>.json           what a name stood for, and when that was last looked up
     blobs/sha256/<digest>             layers as registries have them, for other images
+    uses/<job>-<digest>@<cluster>     links to the images that jobs use (launch/uses.py)
     locks/ work/                      imports that run
     README
 
@@ -40,6 +41,7 @@ images/  one SquashFS file per image, named by the digest of its manifest and it
 refs/    which digest a name like docker.io/library/ubuntu:24.04 stands for, and when that was
          last looked up
 blobs/   compressed layers, kept so that images that share them need no second download
+uses/    which jobs use which image; ce gc and ce rmi leave those alone
 locks/   who imports what at the moment
 work/    what imports that run have done so far
 
@@ -183,6 +185,7 @@ def locate(env: Mapping[str, str], cwd: str, site_path: str | None) -> str:
         raise UserError(
             "EDF_IMAGESTORE=void: there is no store of your own",
             "ce import -o FILE.sqsh IMAGE makes a file that an environment can name",
+            "store-none",
         )
     if named:
         return os.path.join(cwd, named)
@@ -194,7 +197,8 @@ def locate(env: Mapping[str, str], cwd: str, site_path: str | None) -> str:
     data, home = env.get("XDG_DATA_HOME", ""), env.get("HOME", "")
     if not data.startswith("/"):
         if not home.startswith("/"):
-            raise UserError("no place for images: none of EDF_IMAGESTORE, SCRATCH and HOME is set")
+            message = "no place for images: none of EDF_IMAGESTORE, SCRATCH and HOME is set"
+            raise UserError(message, see="store-none")
         data = f"{home}/.local/share"
     return f"{data}/container-engine/images"
 

@@ -88,7 +88,9 @@ class Tree:
         """Member `index` of this layer; `target` for a symbolic link. Whiteouts do their work."""
         parts = self._parts(path)
         if not parts:
-            raise UserError(f"layer {self._layer}: a file in place of the root directory")
+            raise UserError(
+                f"layer {self._layer}: a file in place of the root directory", see="image-damaged"
+            )
         parent, name = self._directory(parts[:-1]), parts[-1]
         if name == OPAQUE:
             self._hide_lower(parent)
@@ -101,7 +103,10 @@ class Tree:
         parts, target_parts = self._parts(path), self._parts(target)
         slot = self._slot(target_parts)
         if slot is None or isinstance(slot.node, Directory):
-            raise UserError(f"layer {self._layer}: '{path}' is a hard link to '{target}', no file")
+            raise UserError(
+                f"layer {self._layer}: '{path}' is a hard link to '{target}', no file",
+                see="image-damaged",
+            )
         self._directory(parts[:-1]).children[parts[-1]] = Slot(self._layer, slot.node)
 
     def visible(self) -> Visible:
@@ -117,7 +122,10 @@ class Tree:
     def _parts(self, path: str) -> list[str]:
         parts = [part for part in path.split("/") if part not in {"", "."}]
         if ".." in parts:
-            raise UserError(f"layer {self._layer}: the path '{path}' leads out of the image")
+            raise UserError(
+                f"layer {self._layer}: the path '{path}' leads out of the image",
+                see="image-damaged",
+            )
         return parts
 
     def _slot(self, parts: list[str]) -> Slot | None:
@@ -138,7 +146,10 @@ class Tree:
                 continue
             links += 1
             if links > _MAX_LINKS:
-                raise UserError(f"layer {self._layer}: a loop of links at '{'/'.join(parts)}'")
+                raise UserError(
+                    f"layer {self._layer}: a loop of links at '{'/'.join(parts)}'",
+                    see="image-damaged",
+                )
             trail = trail[:1] if target.startswith("/") else trail
             waiting += [part for part in target.split("/") if part not in {"", "."}][::-1]
         return trail[-1]

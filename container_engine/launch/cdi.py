@@ -56,7 +56,7 @@ def add(names: Mapping[str, str], places: Sequence[Directory], edits: HookEdits)
     for name, origin in names.items():
         device = registry.find(name)
         if device is None:
-            raise LaunchError(f"{origin}: {_unknown(name, registry)}")
+            raise LaunchError(f"{origin}: {_unknown(name, registry)}", "cdi-device-unknown")
         if device.file not in used:
             # what a file says for all of its devices counts once
             used[device.file] = None
@@ -86,13 +86,23 @@ def _apply(part: Mapping[str, Any], device: Device, origin: str, edits: HookEdit
     for mount in part.get("mounts", ()):
         _add_mount(mount, device, origin, edits)
     edits.oci_hooks += part.get("hooks", ())
+    # a container has the groups of its user, of which the device's may be one
     missing = sorted(set(part.get("additionalGids", ())) - {0} - {os.getgid(), *os.getgroups()})
     if missing:
-        numbers = ", ".join(map(str, missing))
+        groups = ", ".join(map(_group, missing))
         edits.warnings.append(
-            f"device '{device.name}' is for members of group {numbers}, which you are not"
-            f" ({device.file})"
+            f"device '{device.name}' is for members of group {groups}, which you are not, and no"
+            f" container of yours can make you one (ask the administrator; {device.file} says so)"
         )
+
+
+def _group(number: int) -> str:
+    import grp
+
+    try:
+        return f"{grp.getgrgid(number).gr_name} ({number})"
+    except KeyError:
+        return str(number)
 
 
 def _add_node(node: Mapping[str, Any], device: Device, origin: str, edits: HookEdits) -> None:
@@ -126,4 +136,4 @@ def _add_mount(mount: Mapping[str, Any], device: Device, origin: str, edits: Hoo
 
 
 def _refused(device: Device, origin: str, message: str) -> LaunchError:
-    return LaunchError(f"{origin}: device '{device.name}' ({device.file}): {message}")
+    return LaunchError(f"{origin}: device '{device.name}' ({device.file}): {message}", "cdi-file")

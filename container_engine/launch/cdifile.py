@@ -127,7 +127,8 @@ def _read_directory(place: Directory) -> dict[str, Device]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise LaunchError(f"CDI directory '{place.path}': {error.strerror}") from None
+        message = f"CDI directory '{place.path}': {error.strerror}"
+        raise LaunchError(message, "cdi-file") from None
     _check_owner(place.path, place)
     devices: dict[str, Device] = {}
     for name in names:
@@ -137,7 +138,8 @@ def _read_directory(place: Directory) -> dict[str, Device]:
                 if other is not device:
                     raise LaunchError(
                         f"CDI device '{device.name}' is in two files of equal weight: {other.file}"
-                        f" and {device.file}"
+                        f" and {device.file}",
+                        "cdi-file",
                     )
     return devices
 
@@ -152,11 +154,11 @@ def read_file(path: str, place: Directory) -> list[Device]:
             raise FaultError(f"is larger than {_MAX_SIZE} bytes")
         return _devices(path, _parse(path, text), place)
     except OSError as error:
-        raise LaunchError(f"CDI file '{path}': {error.strerror}") from None
+        raise LaunchError(f"CDI file '{path}': {error.strerror}", "cdi-file") from None
     except RecursionError:
-        raise LaunchError(f"CDI file '{path}': nested too deeply") from None
+        raise LaunchError(f"CDI file '{path}': nested too deeply", "cdi-file") from None
     except ValueError as error:
-        raise LaunchError(f"CDI file '{path}': {error}") from None
+        raise LaunchError(f"CDI file '{path}': {error}", "cdi-file") from None
 
 
 def _check_owner(path: str, place: Directory) -> None:
@@ -164,9 +166,9 @@ def _check_owner(path: str, place: Directory) -> None:
     try:
         found = _of_user(path) if place.is_users else distrust(path)
     except OSError as error:
-        raise LaunchError(f"CDI file '{path}': {error.strerror}") from None
+        raise LaunchError(f"CDI file '{path}': {error.strerror}", "cdi-file") from None
     if found:
-        raise LaunchError(f"CDI file {found}")
+        raise LaunchError(f"CDI file {found}", "cdi-file")
 
 
 def _of_user(path: str) -> str:

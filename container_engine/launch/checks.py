@@ -28,13 +28,14 @@ def check_image(path: str) -> None:
             superblock = file.read(_SUPERBLOCK_SIZE) or b""
             size = os.fstat(file.fileno()).st_size
     except OSError as error:
-        raise LaunchError(f"image '{path}': {error.strerror}") from None
+        raise LaunchError(f"image '{path}': {error.strerror}", "image-not-on-node") from None
     if len(superblock) < _SUPERBLOCK_SIZE or not superblock.startswith(_SQUASHFS_MAGIC):
-        raise LaunchError(f"image '{path}': is not a SquashFS file")
+        raise LaunchError(f"image '{path}': is not a SquashFS file", "image-not-squashfs")
     used = int.from_bytes(superblock[40:48], "little")
     if used > size:
         raise LaunchError(
-            f"image '{path}': is cut short: it has {size} bytes and should have {used}"
+            f"image '{path}': is cut short: it has {size} bytes and should have {used}",
+            "image-damaged",
         )
 
 
@@ -46,12 +47,13 @@ def resolve_mounts(plan: Mapping[str, Any], environment: Mapping[str, str]) -> l
         for mount, origin in zip(mounts, plan["mounts"], strict=True)
         if (problem := _source_problem(mount))
     ]
-    problems += [
+    _refuse(problems, "mount-source-missing")
+    problems = [
         f"{origin['from']}: mount destination '{mount.target}': cannot be replaced"
         for mount, origin in zip(mounts, plan["mounts"], strict=True)
         if mount.target in _RESERVED or f"{mount.target}/".startswith(_OURS)
     ]
-    _refuse(problems)
+    _refuse(problems, "mount-destination")
     return mounts
 
 
@@ -88,13 +90,22 @@ def resolve_devices(plan: Mapping[str, Any], environment: Mapping[str, str]) -> 
     """
     names = [resolve(device["name"], environment, device["from"]) for device in plan["devices"]]
     allowed = plan["settings"]["allowed_devices"]
+    pairs = list(zip(names, plan["devices"], strict=True))
+    _refuse(
+        [
+            f"{device['from']}: device '{name}': this site does not offer it"
+            for name, device in pairs
+            if not _is_offered(name, allowed)
+        ],
+        "device-not-offered",
+    )
     problems = [
         f"{device['from']}: device '{name}': {problem}"
-        for name, device in zip(names, plan["devices"], strict=True)
-        if (problem := _offer_problem(name, allowed) or _device_problem(name, cdi=device["cdi"]))
+        for name, device in pairs
+        if (problem := _device_problem(name, cdi=device["cdi"]))
     ]
-    _refuse(problems)
-    return [name for name, device in zip(names, plan["devices"], strict=True) if not device["cdi"]]
+    _refuse(problems, "device-missing")
+    return [name for name, device in pairs if not device["cdi"]]
 
 
 def _device_problem(path: str, *, cdi: bool) -> str:
@@ -113,15 +124,14 @@ def _device_problem(path: str, *, cdi: bool) -> str:
     return ""
 
 
-def _offer_problem(path: str, allowed: Sequence[str]) -> str:
+def _is_offered(path: str, allowed: Sequence[str]) -> bool:
     if "*" in allowed:
-        return ""
+        return True
     from container_engine.launch.hooks.pattern import matches
 
     # "/dev/shm/../sda" is not below /dev/shm
     real = os.path.normpath(path) if path.startswith("/") else path
-    offered = any(matches(real, pattern) for pattern in allowed)
-    return "" if offered else "this site does not offer it"
+    return any(matches(real, pattern) for pattern in allowed)
 
 
 def _reason(error: OSError) -> str:
@@ -129,6 +139,6 @@ def _reason(error: OSError) -> str:
     return "does not exist" if isinstance(error, FileNotFoundError) else str(error.strerror)
 
 
-def _refuse(problems: Sequence[str]) -> None:
+def _refuse(problems: Sequence[str], see: str) -> None:
     if problems:
-        raise LaunchError("; ".join(problems))
+        raise LaunchError("; ".join(problems), see)

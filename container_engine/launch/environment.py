@@ -55,7 +55,8 @@ def for_container(plan: Mapping[str, Any], edf: Mapping[str, str | None]) -> dic
     if total > MAX_ENVIRONMENT:
         raise LaunchError(
             f"env: the variables of the image and of [env] have {total} bytes together, which is"
-            f" too large: {MAX_ENVIRONMENT} are possible"
+            f" too large: {MAX_ENVIRONMENT} are possible",
+            "environment-too-large",
         )
     return given
 
@@ -65,7 +66,8 @@ def check_size(name: str, value: str) -> int:
     size = len(f"{name}={value}".encode("utf-8", "surrogateescape"))
     if size > MAX_VARIABLE:
         raise LaunchError(
-            f"env.{name}: has {size} bytes with its name; Linux allows {MAX_VARIABLE}"
+            f"env.{name}: has {size} bytes with its name; Linux allows {MAX_VARIABLE}",
+            "variable-too-large",
         )
     return size
 
@@ -116,13 +118,11 @@ def apply(base: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[st
 
 
 def parse_block(block: bytes) -> dict[str, str]:
-    """NUL-separated NAME=value, as in /proc/PID/environ."""
+    """NUL-separated NAME=value, as in /proc/PID/environ; what has no name is left out."""
     pairs = (
-        entry.decode("utf-8", "surrogateescape").partition("=")
-        for entry in block.split(b"\0")
-        if entry
+        entry.decode("utf-8", "surrogateescape").partition("=") for entry in block.split(b"\0")
     )
-    return {name: value for name, _equals, value in pairs}
+    return {name: value for name, _equals, value in pairs if name}
 
 
 def encode_records(
@@ -131,8 +131,11 @@ def encode_records(
     """The record format of spank_plugin/join.h.
 
     `per_task` are variables that differ between the tasks of a node: each gets the value that
-    another variable has in its task.
+    another variable has in its task. Raises LaunchError for what would be read as another record.
     """
+    for name, value in (*changes.items(), *(per_task or {}).items()):
+        if not name or "=" in name or "\0" in name or "\0" in (value or ""):
+            raise LaunchError(f"env: a variable that cannot be: {name!a}", "edf-value")
     records: Sequence[str] = [
         *(name if value is None else f"{name}={value}" for name, value in changes.items()),
         *(f"={name}={other}" for name, other in (per_task or {}).items()),

@@ -1,59 +1,92 @@
 """Why a container did not start, in one line that a user or an administrator can act on."""
 
+from __future__ import annotations
+
 
 class LaunchError(Exception):
-    """A start that failed; the text is one line, `code` what the task exits with."""
+    """A start that failed; the text is one line, `code` what the task exits with.
 
-    def __init__(self, message: str, code: int = 125) -> None:
+    `see` is its code in the catalogue (`container_engine.faults`), `hint` a remedy where that of
+    the catalogue is not the best one. `details` is what was printed by those who failed.
+    """
+
+    def __init__(
+        self, message: str, see: str, *, hint: str = "", code: int = 125, details: str = ""
+    ) -> None:
         super().__init__(message)
-        self.code = code
+        self.see, self.hint, self.code, self.details = see, hint, code, details
 
 
 _EPERM, _EACCES, _ENOENT, _ENOSPC, _ENODEV = 1, 13, 2, 28, 19
 
 # (operation of the guard, errno) -> what the kernel's word really means here, and the remedy
 _KERNEL_WORDS = {
-    ("namespaces", _EPERM): "user namespaces are not permitted on this node "
-    "(sysctl kernel.unprivileged_userns_clone or kernel.apparmor_restrict_unprivileged_userns; "
-    "ask the administrator)",
-    ("namespaces", _ENOSPC): "no more user namespaces on this node "
-    "(sysctl user.max_user_namespaces; ask the administrator)",
-    ("fuse", _EACCES): "/dev/fuse may not be opened (it must have mode 0666; "
-    "ask the administrator)",
-    ("fuse", _ENOENT): "/dev/fuse does not exist (the kernel module fuse; ask the administrator)",
-    ("fuse", _ENODEV): "the kernel has no FUSE (module fuse; ask the administrator)",
-    ("session", _EPERM): "the kernel refuses to mount /proc or a tmpfs in a user namespace "
-    "(/proc of this machine is covered by other mounts?)",
+    ("namespaces", _EPERM): (
+        "user namespaces are not permitted on this node "
+        "(sysctl kernel.unprivileged_userns_clone or kernel.apparmor_restrict_unprivileged_userns)",
+        "user-namespaces",
+    ),
+    ("namespaces", _ENOSPC): (
+        "no more user namespaces on this node (sysctl user.max_user_namespaces)",
+        "user-namespaces",
+    ),
+    ("fuse", _EACCES): ("/dev/fuse may not be opened (it must have mode 0666)", "fuse-unavailable"),
+    ("fuse", _ENOENT): ("/dev/fuse does not exist (the kernel module fuse)", "fuse-unavailable"),
+    ("fuse", _ENODEV): ("the kernel has no FUSE (module fuse)", "fuse-unavailable"),
+    ("session", _EPERM): (
+        "the kernel refuses to mount /proc or a tmpfs in a user namespace "
+        "(/proc of this machine is covered by other mounts?)",
+        "proc-covered",
+    ),
 }
 
-_CGROUP_HINT = (
-    " (crun refuses a hybrid cgroup hierarchy whose unified part has a controller of its own;"
-    " ask the administrator)"
+_CGROUP_WORDS = (
+    " (crun refuses a hybrid cgroup hierarchy whose unified part has a controller of its own)"
 )
-_SPACE_HINT = " (the container's space in memory, tmpfs_size, is too small or the memory is full)"
+_SPACE_WORDS = " (the container's space in memory, tmpfs_size, is too small or the memory is full)"
 
 
-def explain(report: str) -> str:
-    """One line from the guard's report: operation, errno, what, then the output of its children."""
+def explain(report: str) -> LaunchError:
+    """The guard's report: operation, errno, what, then the output of its children."""
     stage, number, what, log = [*report.split("\n", 3), "", "", ""][:4]
     errno = int(number) if number.isdigit() else 0
     if stage == "podman":
-        return _podman(what, log)
+        return _podman(what, log, errno)
     known = _KERNEL_WORDS.get((stage, errno))
     if known is not None:
-        return known
+        return LaunchError(*known, details=log)
     reason = f": {_strerror(errno)}" if errno else ""
     said = _last_line(log)
-    hint = _SPACE_HINT if errno == _ENOSPC else ""
-    return f"{what}{reason}{hint}" + (f" ({said})" if said else "")
+    full = errno == _ENOSPC
+    message = f"{what}{reason}{_SPACE_WORDS if full else ''}" + (f" ({said})" if said else "")
+    return LaunchError(message, "container-space" if full else _SEE.get(stage, _OTHER), details=log)
 
 
-def _podman(what: str, log: str) -> str:
+_OTHER = "container-setup"
+# what fails at an operation of the guard, where that is always of one kind
+_SEE = {
+    "fuse": "fuse-unavailable",
+    "overlay": "image-damaged",
+    "served": "image-damaged",
+    "program": "program-missing",
+}
+
+
+def _podman(what: str, log: str, errno: int) -> LaunchError:
     errors = [line for line in log.split("\n") if line.startswith("Error: ")]
     said = errors[-1][len("Error: ") :] if errors else _last_line(log)
-    hint = _CGROUP_HINT if "cgroup" in said and "unified" in said else ""
-    hint += _SPACE_HINT if "no space left on device" in said else ""
-    return f"Podman cannot start the container: {said or what}{hint}"
+    if said.startswith("exit status"):
+        # of the program below it, which has said more
+        said = _last_line(log.rpartition("\nError: ")[0]) or said
+    words, see = "", "podman-failed"
+    if "cgroup" in said and "unified" in said:
+        words, see = _CGROUP_WORDS, "cgroups-hybrid"
+    elif "no space left on device" in said:
+        words, see = _SPACE_WORDS, "container-space"
+    elif errno == _ENOENT:
+        see = "program-missing"
+    message = f"Podman cannot start the container: {said or what}{words}"
+    return LaunchError(message, see, details=log)
 
 
 def _strerror(number: int) -> str:

@@ -45,7 +45,8 @@ def start_guard(libexec: str, watch: Watch, specification: bytes) -> socket:
             setsigdef=PYTHONS_SIGNALS,
         )
     except OSError as error:
-        raise LaunchError(f"cannot start {program}: {error.strerror}") from None
+        message = f"cannot start {program}: {error.strerror}"
+        raise LaunchError(message, "program-missing") from None
     finally:
         theirs.close()
         os.close(spec)
@@ -61,17 +62,18 @@ def await_report(
     control: socket,
     timeout_s: float,
     hear: Callable[[str], None] | None = None,
-    describe: Callable[[str], str] = explain,
+    describe: Callable[[str], LaunchError] = explain,
 ) -> tuple[tuple[str, str], Sequence[int]]:
     """The guard's moments, what its children printed, and the descriptors of a ready container.
 
-    `hear` gets what hooks noted before, `describe` makes a line of the report of a failure.
+    `hear` gets what hooks noted before, `describe` judges the report of a failure.
     """
     control.settimeout(timeout_s)
     try:
         data, ancillary, _flags, _address = control.recvmsg(MAX_PACKET, CMSG_SPACE(4 * FD_SIZE))
     except TimeoutError:
-        raise LaunchError(f"the container did not start within {timeout_s:g} s") from None
+        message = f"the container did not start within {timeout_s:g} s"
+        raise LaunchError(message, "start-timeout") from None
     if data[:1] == b"N" and hear is not None:
         hear(data[1:].decode("utf-8", "surrogateescape"))
         return await_report(control, timeout_s, hear, describe)
@@ -79,8 +81,9 @@ def await_report(
         moments, _nul, said = data[1:].decode("utf-8", "surrogateescape").partition("\0")
         return (moments, said), _received(ancillary)
     if not data:
-        raise LaunchError("the process that guards the container ended while it started")
-    raise LaunchError(describe(data[1:].decode("utf-8", "replace")))
+        message = "the process that guards the container ended while it started"
+        raise LaunchError(message, "launcher-ended")
+    raise describe(data[1:].decode("utf-8", "replace"))
 
 
 def rights(fds: Sequence[int]) -> list[tuple[int, int, bytes]]:

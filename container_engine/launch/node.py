@@ -12,7 +12,7 @@ import sys
 from _socket import socket
 
 from container_engine.launch import environment as env
-from container_engine.launch import trace
+from container_engine.launch import siteimages, trace, uses
 from container_engine.launch.checks import check_image, resolve_devices, resolve_mounts
 from container_engine.launch.failure import LaunchError, explain
 from container_engine.launch.guard import (
@@ -79,9 +79,15 @@ def start(
     if plan.get("version") != PLAN_VERSION:
         raise LaunchError(
             f"this node understands plans of version {PLAN_VERSION}, not {plan.get('version')!r}:"
-            " submit host and node have different versions of the container engine"
+            " submit host and node have different versions of the container engine",
+            "engine-versions",
         )
-    return _Start(plan, node, libexec, marks).run(watch)
+    begun = _Start(plan, node, libexec, marks)
+    try:
+        return begun.run(watch)
+    except LaunchError:
+        begun.abandon()
+        raise
 
 
 class _Start:
@@ -95,16 +101,18 @@ class _Start:
         self._workdir = resolve(plan["workdir"], node, plan["workdir_from"])
         self._edf = env.edf_settings(plan, node)
         self._container = container_of(plan, node)
+        siteimages.check(plan["image"]["path"], libexec)
+        check_image(plan["image"]["path"])
         self._hooks = _hooks(plan, node, self._edf, libexec)
         self._settings: Mapping[str, str | None] = self._edf
         if self._hooks is not None:
             self._settings = self._hooks.join(self._container, self._paths)
         self._given = env.for_container(plan, self._settings)
-        check_image(plan["image"]["path"])
         self._said = ""
 
     def run(self, watch: Watch) -> Session:
         steps = self._operations()
+        uses.note(self._plan["image"]["path"], self._node)
         self._marks.mark("namespaces")
         control = start_guard(self._libexec, watch, encode(steps))
         user_ns, mount_ns, found, guard = self._await(control)
@@ -124,6 +132,11 @@ class _Start:
         warnings = () if hooks is None else hooks.warnings
         fds = (user_ns, mount_ns, records, guard)
         return Session(fds, self._workdir, go_on, warnings, self._said)
+
+    def abandon(self) -> None:
+        """Removes what says that a container will be there."""
+        if self._hooks is not None:
+            self._hooks.abandon()
 
     def _operations(self) -> list[Operation]:
         hooks, paths = self._hooks, self._paths
@@ -276,20 +289,24 @@ def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, 
         from container_engine.launch import nodename
 
         node = nodename.complete(node)
-    plan, marks = parse_plan(text), trace.Marks(begun)
-    recorded = trace.open_file(plan.get("settings", {}).get("trace_dir", ""), node)
+    plan: Mapping[str, Any] = {}
+    marks, recorded = trace.Marks(begun), -1
     try:
+        plan = parse_plan(text)
+        recorded = trace.open_file(plan.get("settings", {}).get("trace_dir", ""), node)
         session = start(plan, node, watch, libexec, marks)
-    except LaunchError as failure:
-        trace.write(recorded, plan, node, marks, str(failure))
-        if trace.is_news(recorded, node, str(failure)):
-            raise
-        raise LaunchError("", failure.code) from None
+    except Exception as error:  # noqa: BLE001  # our own mistakes are told in the same way
+        from container_engine.launch import blame
+
+        failure = blame.of_mistake(error)
+        trace.write(recorded, plan, node, marks, trace.concealed(str(failure), plan, node))
+        raise blame.told(failure, recorded, node, plan) from None
     marks.mark("answer")
     news = [line for line in session.warnings if trace.is_news(recorded, node, line)]
-    notices = "\n".join(news)[:_MAX_NOTICES]
-    fds = session.fds if recorded < 0 else (*session.fds, recorded)
-    _answer(reply, f"R{session.workdir}\0{notices}\0{session.said}", fds)
+    notices = trace.concealed("\n".join(news), plan, node)[:_MAX_NOTICES] if news else ""
+    place = trace.open_directory(recorded)
+    others = () if recorded < 0 else (recorded,) if place < 0 else (recorded, place)
+    _answer(reply, f"R{session.workdir}\0{notices}\0{session.said}", (*session.fds, *others))
     session.go_on()
     trace.write(recorded, plan, node, marks)
 
@@ -309,6 +326,8 @@ def main(argv: Sequence[str], libexec: str) -> int:
         _answer(reply, f"F{failure.code}\n{failure}")
         return failure.code
     except Exception as error:  # noqa: BLE001  # the plugin must hear of our own mistakes too
-        _answer(reply, f"F125\ninternal error of the launcher: {type(error).__name__}: {error}")
+        from container_engine.launch import blame
+
+        _answer(reply, f"F125\n{blame.told(blame.of_mistake(error), -1, {}, {})}")
         return 125
     return 0

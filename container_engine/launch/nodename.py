@@ -13,14 +13,20 @@ if TYPE_CHECKING:
 
 def complete(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment with SLURMD_NODENAME added, if it can be told."""
-    known = dict(environment)
-    nodes, place = known.get("SLURM_STEP_NODELIST", ""), known.get("SLURM_NODEID", "")
-    if "SLURMD_NODENAME" not in known and nodes and place.isdigit():
-        for index, name in enumerate(expand(nodes)):
-            if index == int(place):
-                known["SLURMD_NODENAME"] = name
-                break
-    return known
+    name = node_name(environment)
+    return {**environment, "SLURMD_NODENAME": name} if name else dict(environment)
+
+
+def node_name(environment: Mapping[str, str]) -> str:
+    """SLURMD_NODENAME, or what it will be; "" if that cannot be told."""
+    known = environment.get("SLURMD_NODENAME")
+    if known is not None:
+        return known
+    place = environment.get("SLURM_NODEID", "")
+    if not place.isdigit():
+        return ""
+    names = expand(environment.get("SLURM_STEP_NODELIST", ""))
+    return next((name for index, name in enumerate(names) if index == int(place)), "")
 
 
 def expand(nodes: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ import stat
 
 from container_engine.launch import failure
 from container_engine.launch.failure import LaunchError
-from container_engine.launch.podman import INIT_PATH
+from container_engine.launch.podman import HOOKS_STDERR, INIT_PATH
 from container_engine.launch.text import parse_json, to_json
 from container_engine.launch.trust import distrust
 
@@ -34,6 +34,8 @@ _WRAPPER = (
     'state=$(/bin/cat); number=$1; shift; printf %s "$state" 2>/dev/null | "$@"; code=$?; '
     f'[ $code = 0 ] || echo "{_MARK}$number $code" >&2; exit $code'
 )
+# Podman runs those of precreate itself and drops what they print on stderr.
+_TO_FILE = 'exec 2>>"$1"; shift; '
 _KEYS = ("path", "args", "env", "timeout")
 _ALWAYS = {"always": True}
 # Podman never gets to these: a session ends by the kernel, all at once
@@ -42,8 +44,8 @@ _AFTER = "poststop"
 _KEEP_STATE = '/bin/cat > "$1"'
 _TELL_STATE = "printf 'note\\0001\\000'; /bin/cat \"$1\"; printf '\\000'"
 _POSTSTOP = 'state=$1; shift; printf %s "$state" 2>/dev/null | "$@"'
-# Podman itself runs the first, and the second is a program of the image, which may have no shell.
-_UNWRAPPED = frozenset(["precreate", "startContainer"])
+# a program of the image, which may have no shell
+_UNWRAPPED = "startContainer"
 
 
 class Hook:
@@ -60,11 +62,16 @@ class Hook:
     def __str__(self) -> str:
         return f"OCI hook '{self.path}' ({self.name}, {self.stage})"
 
-    def definition(self, number: int) -> dict[str, Any]:
-        """For Podman. The name by which a hook calls itself, args[0], is its path."""
+    def definition(self, number: int, stderr: str) -> dict[str, Any]:
+        """For Podman. The name by which a hook calls itself, args[0], is its path.
+
+        `stderr` is the file into which crun puts what hooks print.
+        """
         hook = dict(self.content["hook"])
-        if self.stage not in _UNWRAPPED:
+        if self.stage != _UNWRAPPED:
             words = ["sh", "-c", _WRAPPER, "sh", str(number), self.path]
+            if self.stage == "precreate":
+                words[2:4] = [_TO_FILE + _WRAPPER, "sh", stderr]
             hook |= {"path": "/bin/sh", "args": [*words, *hook.get("args", [])[1:]]}
         when = self.content.get("when", {})
         return {"version": "1.0.0", "hook": hook, "when": when, "stages": [self.stage]}
@@ -87,7 +94,7 @@ class OciHooks:
             content = {"hook": {k: other[k] for k in _KEYS if other.get(k)}, "when": _ALWAYS}
             self.hooks.append(Hook("of a hook or CDI device", content, other["hookName"]))
         for hook in self.hooks:
-            if hook.stage != "startContainer":
+            if hook.stage != _UNWRAPPED:
                 _check_program(hook)
         self._after = [hook for hook in self.hooks if hook.stage == _AFTER]
         self._state: dict[str, Any] = {}
@@ -99,7 +106,7 @@ class OciHooks:
     def operations(self, paths: Paths) -> list[Operation]:
         """What puts the hooks there, in the order in which they run."""
         definitions = [
-            hook.definition(number)
+            hook.definition(number, paths.at(HOOKS_STDERR))
             for number, hook in enumerate(self.hooks)
             if hook.stage != _AFTER
         ]
@@ -148,8 +155,8 @@ class OciHooks:
         if steps:
             attend(steps, guard, mount_ns, libexec)
 
-    def explain(self, report: str) -> str:
-        """One line from the guard's report, as failure.explain, with more about hooks."""
+    def explain(self, report: str) -> LaunchError:
+        """What the guard's report means, as failure.explain, with more about hooks."""
         told, _mark, said = report.partition("\f")
         lines = [line.strip() for line in said.split("\n") if line.strip()]
         failed = [line for line in lines if line.startswith(_MARK)]
@@ -158,18 +165,22 @@ class OciHooks:
         stage, _newline, rest = told.partition("\n")
         if stage == "podman" and failed:
             number, _space, code = failed[-1].removeprefix(_MARK).partition(" ")
-            return f"{self.hooks[int(number)]} failed with exit code {code}{words}"
+            return _failed(f"{self.hooks[int(number)]} failed with exit code {code}{words}", report)
         if stage == "podman" and _PRECREATE in rest:
-            return (
-                f"{self._any('precreate')} failed: {rest.partition(f'{_PRECREATE}: ')[2].strip()}"
-            )
+            why = rest.partition(f"{_PRECREATE}: ")[2].strip()
+            return _failed(f"{self._any('precreate')} failed: {why}", report)
         if stage == "container" and self._any("startContainer"):
             names = self._any("startContainer")
-            return f"{names} failed, or the container's first process did{words}"
+            message = f"{names} failed, or the container's first process did{words}"
+            return _failed(message, report)
         return failure.explain(told)
 
     def _any(self, stage: str) -> str:
         return " or ".join(str(hook) for hook in self.hooks if hook.stage == stage)
+
+
+def _failed(message: str, report: str) -> LaunchError:
+    return LaunchError(message, "oci-hook-failed", details=report.replace("\f", "\n"))
 
 
 def _read(directory: str) -> Iterator[tuple[str, list[Hook]]]:
@@ -179,7 +190,8 @@ def _read(directory: str) -> Iterator[tuple[str, list[Hook]]]:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise LaunchError(f"OCI hook directory '{directory}': {error.strerror}") from None
+        message = f"OCI hook directory '{directory}': {error.strerror}"
+        raise LaunchError(message, "oci-hook-invalid") from None
     _check_owner(directory)
     for name in names:
         if not name.endswith(".json"):
@@ -190,9 +202,11 @@ def _read(directory: str) -> Iterator[tuple[str, list[Hook]]]:
             with open(file, "rb") as stream:
                 yield name, _hooks(name, parse_json(stream.read().decode()))
         except OSError as error:
-            raise LaunchError(f"OCI hook file '{file}': {error.strerror}") from None
+            message = f"OCI hook file '{file}': {error.strerror}"
+            raise LaunchError(message, "oci-hook-invalid") from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise LaunchError(f"OCI hook file '{file}': not as in oci-hooks(5): {error}") from None
+            message = f"OCI hook file '{file}': not as in oci-hooks(5): {error}"
+            raise LaunchError(message, "oci-hook-invalid") from None
 
 
 def _hooks(name: str, content: Mapping[str, Any]) -> list[Hook]:
@@ -208,17 +222,17 @@ def _hooks(name: str, content: Mapping[str, Any]) -> list[Hook]:
 
 def _check_program(hook: Hook) -> None:
     if not hook.path.startswith("/"):
-        raise LaunchError(f"{hook}: not an absolute path")
+        raise LaunchError(f"{hook}: not an absolute path", "oci-hook-invalid")
     try:
         mode = os.stat(hook.path).st_mode
     except OSError as error:
-        raise LaunchError(f"{hook}: {error.strerror}") from None
+        raise LaunchError(f"{hook}: {error.strerror}", "oci-hook-invalid") from None
     if not (stat.S_ISREG(mode) and os.access(hook.path, os.X_OK)):
-        raise LaunchError(f"{hook}: is not a program that you can run")
+        raise LaunchError(f"{hook}: is not a program that you can run", "oci-hook-invalid")
     _check_owner(hook.path)
 
 
 def _check_owner(path: str) -> None:
     found = distrust(path)
     if found:
-        raise LaunchError(f"OCI hooks: {found}")
+        raise LaunchError(f"OCI hooks: {found}", "oci-hook-invalid")

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 INIT_NAME = ".ce-init"
 # pyxis' annotation: what an entrypoint prints is shown
 ENTRYPOINT_LOG = "com.pyxis.entrypoint_log"
-# spank_plugin/guard.c knows it too
+# spank_plugin/guard_report.c knows it too
 HOOKS_STDERR = "hooks.err"
 INIT_PATH = "/dev/" + INIT_NAME
 # The session's directory for Podman, which refuses a runroot of more than 50 characters and puts
 # sockets there: the guard is process 1 of the session and stands in that directory.
 _SHORT_SESSION = "/proc/1/cwd"
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PROPAGATIONS = frozenset(
     ["private", "rprivate", "slave", "rslave", "shared", "rshared", "unbindable", "runbindable"]
 )
@@ -208,7 +209,7 @@ def environment(paths: Paths, uid: int, gid: int) -> dict[str, str]:
     internal to Podman and pinned by a test with each version.
     """
     return {
-        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH": _PATH,
         "HOME": paths.at("home"),
         "XDG_RUNTIME_DIR": paths.at("xdg"),
         "TMPDIR": paths.at("home"),
@@ -232,6 +233,8 @@ def configuration(container_environment: Mapping[str, str]) -> str:
         "keyring = false\n"
         # Locks in shared memory would outlive the session.
         '[engine]\nlock_type = "file"\nservice_timeout = 0\n'
+        # crun makes a copy of itself in that directory, else in /tmp, where it would stay if killed
+        f'conmon_env_vars = ["PATH={_PATH}", "_LIBCONTAINER_STATEDIR={_SHORT_SESSION}/home"]\n'
     )
 
 

@@ -28,7 +28,9 @@ def run_in_container(
     try:
         session = start(plan, os.environ, Watch(this), libexec)
     except LaunchError as failure:
-        raise UserError(str(failure)) from None
+        raise UserError(
+            str(failure), failure.hint or None, failure.see, details=failure.details
+        ) from None
     _start_sweeper(f"{libexec}/ce-sweep", (this, session.fds[3], session.fds[1]))
     session.go_on()
     started()

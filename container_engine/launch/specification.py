@@ -7,6 +7,7 @@ strings, for each operation the name, the number of arguments in decimal, the ar
 from __future__ import annotations
 
 from container_engine.launch import podman
+from container_engine.launch.failure import LaunchError
 from container_engine.launch.podman import Bind, Container, Paths
 
 TYPE_CHECKING = False
@@ -103,7 +104,11 @@ def _person(paths: Paths, person: Person) -> list[Operation]:
 
 
 def encode(steps: Sequence[Operation]) -> bytes:
+    """Raises LaunchError for a NUL: what stands behind it would be read as another operation."""
     strings = []
     for name, arguments in steps:
+        if any("\0" in argument for argument in arguments):
+            message = f"a NUL character in what the container is made of ({name})"
+            raise LaunchError(message, "internal-error")
         strings += [name, str(len(arguments)), *arguments]
     return b"".join(string.encode("utf-8", "surrogateescape") + b"\0" for string in strings)

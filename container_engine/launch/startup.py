@@ -70,7 +70,9 @@ def run(
     code = _wait(pid, timeout_s)
     if code != 0:
         _end_group(pid)
-        raise LaunchError(_describe(steps, lines, code, _contents(log), timeout_s))
+        said = _contents(log)
+        message = _describe(steps, lines, code, said, timeout_s)
+        raise LaunchError(message, "startup-failed", details=said)
     return _changes(before, _contents(output))
 
 

@@ -40,7 +40,7 @@ def parse_json(text: str) -> Any:  # noqa: ANN401  # that is what JSON is
     document = text.strip(" \t\n\r")
     try:
         value, end = make_scanner(settings)(document, 0)
-    except StopIteration:
+    except (StopIteration, SystemError):  # the latter by a lone brace
         raise ValueError("not a JSON document") from None
     if end != len(document):
         raise ValueError("something stands behind the JSON document")
@@ -53,9 +53,9 @@ def parse_plan(text: str) -> dict[str, Any]:
     try:
         plan = parse_json(text)
     except (ValueError, RecursionError, SystemError) as error:  # the last by a lone brace
-        raise LaunchError(f"{damaged}: {error}") from None
+        raise LaunchError(f"{damaged}: {error}", "plan-damaged") from None
     if not isinstance(plan, dict):
-        raise LaunchError(f"{damaged}: it is no JSON object")
+        raise LaunchError(f"{damaged}: it is no JSON object", "plan-damaged")
     return plan
 
 
@@ -97,7 +97,8 @@ def _variable(part: Mapping[str, Any], environment: Mapping[str, str], where: st
     if kind == "-":
         return resolve(part["word"], environment, where)
     reason = resolve(part["word"], environment, where) if kind == "?" else ""
-    raise LaunchError(f"{where}: ${{{name}}}: {reason or _why_undefined(name)}")
+    message = f"{where}: ${{{name}}}: {reason or _why_undefined(name)}"
+    raise LaunchError(message, "variable-on-node")
 
 
 # Set for each task by slurmstepd or one of its plugins; the container starts before that.

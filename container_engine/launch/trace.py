@@ -14,7 +14,7 @@ from container_engine.launch.text import to_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
 VERSION = 1
@@ -22,6 +22,7 @@ PLANNED = "SLURM_CE_PLANNED"
 # the operations of the guard with which a phase begins; those before them mount the image
 _BEGINS = {"session": "mount", "more": "hooks", "podman": "create", "container": "init"}
 _LONGEST_ERROR = 2000
+_OTHERS_MAY_WRITE = 0o022
 _KEPT = 200  # steps; the first node of a step removes what is older
 
 
@@ -67,15 +68,45 @@ def open_file(directory: str, node: Mapping[str, str]) -> int:
 
     where = os.path.expanduser(directory) if directory.startswith("~") else directory
     step = f"{node.get('SLURM_JOB_ID', '0')}.{node.get('SLURM_STEP_ID', '0')}"
-    name = nodename.complete(node).get("SLURMD_NODENAME") or os.uname().nodename
+    name = nodename.node_name(node) or os.uname().nodename
     if not where.startswith("/") or "/" in step or "/" in name:
         return -1
     try:
         os.makedirs(f"{where}/{step}", 0o700, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        return os.open(f"{where}/{step}/{name}.json", flags, 0o600)
+        place = open_own(f"{where}/{step}")
     except OSError:
         return -1
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        return os.open(f"{name}.json", flags, 0o600, dir_fd=place)
+    except OSError:
+        return -1
+    finally:
+        os.close(place)
+
+
+def open_own(path: str) -> int:
+    """A directory that is this user's and that nobody else may write, by its descriptor.
+
+    Others may have made the one that is there, or a link to one of ours, where a site keeps the
+    traces of all users in one place. Raises OSError.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    found = os.fstat(fd)
+    if found.st_uid != os.geteuid() or found.st_mode & _OTHERS_MAY_WRITE:
+        os.close(fd)
+        raise PermissionError(f"{path} is not this user's alone")
+    return fd
+
+
+def concealed(text: str, plan: Mapping[str, Any], node: Mapping[str, str]) -> str:
+    """What may be said to everybody who reads a job's output: nothing of secret variables."""
+    from container_engine.secrecy import Secrecy
+
+    settings, entries = plan.get("settings", {}), plan.get("env", ())
+    known = [(e["name"], e["value"]) for e in entries if isinstance(e["value"], str)]
+    secrecy = Secrecy(tuple(settings.get("secret_variables", ())))
+    return secrecy.knowing([*known, *node.items()]).text(text)
 
 
 def write(
@@ -102,11 +133,7 @@ def write(
             {"name": hook["name"], "release": hook["release"], "reason": hook["reason"]}
             for hook in plan.get("hooks", ())
         ],
-        "mounts": [
-            {"target": _words(mount["target"]), "source": _words(mount["source"]), "from": origin}
-            for mount in plan["mounts"]
-            for origin in (mount["from"],)
-        ],
+        "mounts": _mounts(plan, node),
         "variables": marks.names,
         "phases": phases,
         "error": error[:_LONGEST_ERROR],
@@ -121,12 +148,23 @@ def write(
 
 
 def _forget_old(directory: str) -> None:
-    """Steps beyond those that are kept, by their numbers, which grow."""
-    steps = [name for name in os.listdir(directory) if name.replace(".", "", 1).isdigit()]
-    steps.sort(key=lambda name: [int(number) for number in name.split(".")])
-    for step in steps[:-_KEPT]:
-        for name in os.listdir(f"{directory}/{step}"):
-            os.unlink(f"{directory}/{step}/{name}")
+    """The user's steps beyond those that are kept, by their numbers, which grow."""
+    own, uid = [], os.geteuid()
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            job, _dot, step = entry.name.partition(".")
+            if job.isdecimal() and step.isdecimal():
+                found = entry.stat(follow_symlinks=False)
+                if found.st_uid == uid and entry.is_dir(follow_symlinks=False):
+                    own.append(entry.name)
+    own.sort(key=lambda name: [int(number) for number in name.split(".")])
+    for step in own[:-_KEPT]:
+        place = open_own(f"{directory}/{step}")
+        try:
+            for name in os.listdir(place):
+                os.unlink(name, dir_fd=place)
+        finally:
+            os.close(place)
         os.rmdir(f"{directory}/{step}")
 
 
@@ -134,6 +172,7 @@ def is_news(fd: int, node: Mapping[str, str], message: str) -> bool:
     """Whether this node is the first of its step to say this; of a thousand nodes one is heard.
 
     Nodes that share no place for traces all are. srun itself names every node that failed.
+    spank_plugin/news.h does the same for what tasks say.
     """
     if fd < 0:
         return True
@@ -142,14 +181,61 @@ def is_news(fd: int, node: Mapping[str, str], message: str) -> bool:
     # when it was planned tells one srun from a later one with the same numbers
     said = f"{node.get(PLANNED, '')} {message}".encode("utf-8", "surrogateescape")
     try:
-        directory = os.path.dirname(os.readlink(f"/proc/self/fd/{fd}"))
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        directory = directory_of(fd)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         os.close(os.open(f"{directory}/said-{sha256(said).hexdigest()[:16]}", flags, 0o600))
     except FileExistsError:
         return False
     except OSError:
         return True
     return True
+
+
+def _mounts(plan: Mapping[str, Any], node: Mapping[str, str]) -> list[dict[str, str]]:
+    found = [
+        {"target": _words(mount["target"]), "source": _words(mount["source"]), "from": origin}
+        for mount in plan["mounts"]
+        for origin in (mount["from"],)
+    ]
+    # to look for secrets costs more than all the rest here, and there hardly ever are any
+    paths = "\n".join(mount[end] for mount in found for end in ("source", "target"))
+    stems = [word.strip("*") for word in plan["settings"].get("secret_variables", ())]
+    if not any(value in paths for value in _suspects(stems, plan, node)):
+        return found
+    return [{key: concealed(text, plan, node) for key, text in m.items()} for m in found]
+
+
+def _suspects(
+    stems: Sequence[str], plan: Mapping[str, Any], node: Mapping[str, str]
+) -> Iterator[str]:
+    entries = [(e["name"], e["value"]) for e in plan["env"] if isinstance(e["value"], str)]
+    for name, value in (*entries, *node.items()):
+        if len(value) > 1 and any(stem in name.upper() for stem in stems):
+            yield value
+
+
+def alike(message: str, node: Mapping[str, str]) -> str:
+    """The message without what differs from node to node: the node's name and all numbers."""
+    own = node.get("SLURMD_NODENAME") or os.uname().nodename
+    text = "".join("0" if letter.isdigit() else letter for letter in message.replace(own, "@"))
+    while "00" in text:
+        text = text.replace("00", "0")
+    return text
+
+
+def directory_of(fd: int) -> str:
+    """Where the traces of this step lie; "" if there are none."""
+    return os.path.dirname(os.readlink(f"/proc/self/fd/{fd}")) if fd >= 0 else ""
+
+
+def open_directory(fd: int) -> int:
+    """The same for the plugin, which makes marks there also from inside of the container."""
+    if fd < 0:
+        return -1
+    try:
+        return os.open(directory_of(fd), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return -1
 
 
 def _words(text: Any) -> str:  # noqa: ANN401  # a Text of the plan

@@ -48,6 +48,7 @@ def missing_image(file: str) -> Problem:
         "image",
         "missing, so this environment can only serve as a base of others",
         hint='name an image, or write image = "" to run on the host on purpose',
+        see="image-not-named",
     )
 
 
@@ -158,7 +159,8 @@ def _size_problems(edf: Edf, plan: LaunchPlan) -> list[Problem]:
         if size > MAX_VARIABLE:
             message = f"has {size} bytes with its name; Linux allows {MAX_VARIABLE}"
             where = entry.origin
-            problems.append(Problem("error", where.file, where.line, f"env.{entry.name}", message))
+            key, see = f"env.{entry.name}", "variable-too-large"
+            problems.append(Problem("error", where.file, where.line, key, message, see=see))
     return problems
 
 
@@ -220,6 +222,7 @@ def device_problems(edf: Edf, offer: Offer) -> list[Problem]:
             "devices",
             f"'{device.name}': this site does not offer it",
             f"it offers {', '.join(offer.site.allowed_devices) or 'none'}",
+            see="device-not-offered",
         )
         for device in edf.devices
         if isinstance(device.name, str)
@@ -257,6 +260,7 @@ def _settings(offer: Offer, chosen: Mapping[str, Chosen]) -> Settings:
         hooks_dirs=site.hooks_dirs,
         trace_dir=site.trace_dir,
         batch_script=site.batch_script,
+        secret_variables=site.secret_variables,
         root_remap=chosen["root_remap"].value,
         cdi_dirs=site.cdi_dirs,
         user_cdi_dir=site.user_cdi_dir,

@@ -86,6 +86,27 @@ def whole(hooks: Mapping[str, Hook], machine: str) -> tuple[HookUse, ...]:
     )
 
 
+def choices(
+    hooks: Mapping[str, Hook], hook: Hook, machine: str, entries: Entries
+) -> Iterator[tuple[str, HookUse]]:
+    """What a hook comes to with its defaults, and then with each other value that users may choose,
+    one at a time; with what is chosen, empty for the defaults.
+    """
+    parameters = hook.data.parameters.items()
+    others = [
+        (name, value)
+        for name, parameter in parameters
+        for value in parameter.values
+        if value != parameter.default
+    ]
+    for name, value in [("", ""), *others]:
+        said = {f"{hook.annotation}.{name}": value} if name else {}
+        values, active = Values(hooks, said, machine), Active(hook, "", "")
+        # its refusals show as what is missing
+        list(settle(active, values, said, entries))
+        yield f"{name} = {value}" if name else "", _use(active, values, hook.file)
+
+
 def _use(active: Active, values: Values, origin: str, *, every: bool = False) -> HookUse:
     """With what applies for these values, or with `every` part of the data."""
     hook, data = active.hook, active.hook.data
@@ -178,6 +199,7 @@ def _problem(edf: Edf, refusal: Refusal) -> Problem:
         refusal.key or refusal.asked,
         refusal.message,
         refusal.hint,
+        see="hook-refused",
     )
 
 

@@ -60,7 +60,9 @@ class Resolver:
         said = variable.word if variable.op.endswith("?") else ""
         message = said if isinstance(said, str) and said else "the image does not define it"
         found = f"${{{variable.name}}}: {message}"
-        problem = Problem("error", origin.file, origin.line, key, found, self._hint(name))
+        problem = Problem(
+            *("error", origin.file, origin.line, key, found, self._hint(name)), see="image-variable"
+        )
         self.problems.append(problem)
 
     def _hint(self, name: str) -> str:

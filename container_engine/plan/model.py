@@ -19,6 +19,7 @@ from container_engine.catalog.model import (  # noqa: TC001  # pydantic evaluate
     OciHook,
     Service,
 )
+from container_engine.secrecy import WORDS
 
 VERSION: Literal[1] = 1
 _FROM = "file:line that asks for it, or words where no file does"
@@ -55,6 +56,7 @@ class Image(_Frozen):
     workdir: str | None = Field(None, description="where the image wants commands to start")
     digest: str | None = Field(None, description="of the registry's manifest, sha256:…")
     source: str = Field("", description="where env, entrypoint and workdir were read")
+    passing: str = Field("", description="a store that goes with the step; empty: the image stays")
     origin: str = Field("", alias="from", description=_FROM)
 
 
@@ -138,6 +140,9 @@ class Settings(_Frozen):
     user_cdi_dir: str = Field("", description="the same, below a user's home; empty: none")
     allowed_devices: tuple[str, ...] = Field(("*",), description="patterns of paths and CDI names")
     root_remap: bool = Field(False, description="users are root in their containers")
+    secret_variables: tuple[str, ...] = Field(
+        WORDS, description="patterns of words in names whose values are not shown"
+    )
     batch_script: Literal["host", "inside"] = Field(
         "host", description="where the script of sbatch runs"
     )

@@ -108,8 +108,11 @@ def _refused(edf: Edf, offer: Offer) -> Iterator[Problem]:
 def _refusal(key: str, origin: Origin, name: str, offer: Offer) -> Problem:
     rule = offer.origins.get("edf_may_override", "the site's configuration")
     message = f"the site decides this: '{name}' is not in edf_may_override of {rule}"
-    return _problem(key, origin, message, "remove the line; 'ce config show' says what counts")
+    hint = "remove the line; 'ce config show' says what counts"
+    return _problem(key, origin, message, hint, "site-decides")
 
 
-def _problem(key: str, origin: Origin, message: str, hint: str | None = None) -> Problem:
-    return Problem("error", origin.file, origin.line, key, message, hint)
+def _problem(
+    key: str, origin: Origin, message: str, hint: str | None = None, see: str = "edf-annotation"
+) -> Problem:
+    return Problem("error", origin.file, origin.line, key, message, hint, see=see)

@@ -172,11 +172,9 @@ def main(arguments: "Sequence[str]", prefix: str) -> int:
 
 
 def _plan_anew(prefix: str, caller: "Sequence[str]", name: str) -> int:
-    python = f"{prefix}/bin/python3"
-    # isolated, because a user's PYTHONPATH must not decide which pydantic this is
-    isolated = [python, "-I", "-X", "utf8", f"{prefix}/bin/ce"]
+    program = f"{prefix}/libexec/container-engine/plan-anew"
     try:
-        os.execv(python, [*isolated, "plan", "--json", *caller, "--", name])
+        os.execv(program, [program, "plan", "--json", *caller, "--", name])
     except OSError as error:
-        write_all(2, os.fsencode(f"ce: error: cannot start {python}: {error.strerror}\n"))
+        write_all(2, os.fsencode(f"ce: error: cannot start {program}: {error.strerror}\n"))
     return 1

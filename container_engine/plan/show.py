@@ -5,16 +5,19 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from container_engine.secrecy import Secrecy
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from container_engine.plan.model import HookUse, LaunchPlan, Mount, Text, Variable
+    from container_engine.plan.model import EnvEntry, HookUse, LaunchPlan, Mount, Text, Variable
 
+_USUAL = Secrecy()
 _LABEL_WIDTH = 13
 _MAX_ALIGNED = 60
 
 
-def show(plan: LaunchPlan) -> str:
+def show(plan: LaunchPlan, secrecy: Secrecy = _USUAL) -> str:
     """Several lines, each "label  what  # from where"."""
     rows = [
         ("environment", plan.name, ", ".join(plan.files)),
@@ -28,16 +31,20 @@ def show(plan: LaunchPlan) -> str:
     rows += [("device", text(device.name), device.origin) for device in plan.devices]
     rows += [("hook", _hook(hook), f"{hook.reason}, {hook.origin}") for hook in plan.hooks]
     rows += [("startup", text(step.line), step.origin) for step in plan.startup]
-    for entry in plan.env:
-        what = f"unset {entry.name}" if entry.value is None else f"{entry.name}={text(entry.value)}"
-        rows.append(("env", what, entry.origin))
+    rows += [("env", _set(entry, secrecy), entry.origin) for entry in plan.env]
     for key, value in plan.annotations.items():
         rows.append(("annotation", f"{key} = {value}", plan.annotations_from.get(key, "")))
     for name, origin in plan.settings_from.items():
         setting = getattr(plan.settings, name, None)
         if origin != "default" and setting is not None:
             rows.append(("setting", f"{name} = {_setting(setting)}", origin))
-    return "".join(_layout(rows))
+    return "".join(_layout([(label, secrecy.text(what), origin) for label, what, origin in rows]))
+
+
+def _set(entry: EnvEntry, secrecy: Secrecy) -> str:
+    if entry.value is None:
+        return f"unset {entry.name}"
+    return f"{entry.name}={secrecy.value(entry.name, text(entry.value))}"
 
 
 def _setting(value: object) -> str:

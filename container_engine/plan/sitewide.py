@@ -48,7 +48,7 @@ def sitewide(config: Configuration, env: Mapping[str, str]) -> Sitewide:
         tuple(reader.env(config.settings.env)),
     )
     if reader.faults:
-        raise SiteError("; ".join(reader.faults), reader.hint)
+        raise SiteError("; ".join(reader.faults), reader.hint, "site-configuration")
     return found
 
 
@@ -79,7 +79,8 @@ class _Reader:
             origin = self._origin(f"mounts[{index}]")
             try:
                 if text.startswith("."):
-                    raise UserError(f"'{text}' is relative to the directory of whoever launches")
+                    message = f"'{text}' is relative to the directory of whoever launches"
+                    raise UserError(message, see="site-configuration")
                 yield parse_mount(pieces(text, self._scope), "/", origin)
             except UserError as error:
                 self._fault(origin, error)
@@ -97,7 +98,8 @@ class _Reader:
             origin = self._origin(f"env.{name}")
             try:
                 if not name or "=" in name:
-                    raise UserError("not a name that a variable can have")
+                    message = "not a name that a variable can have"
+                    raise UserError(message, see="site-configuration")
                 yield EnvEntry(name, expand(text, self._scope), origin)
             except UserError as error:
                 self._fault(origin, error)

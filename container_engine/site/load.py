@@ -73,7 +73,8 @@ def load(prefix: str, uid: int, file: str | None = None) -> Configuration:
     """
     found = read(prefix, uid, file)
     if found.faults:
-        raise SiteError("; ".join(map(str, found.faults)), found.faults[0].hint)
+        message = "; ".join(map(str, found.faults))
+        raise SiteError(message, found.faults[0].hint, "site-configuration")
     return found
 
 

@@ -8,6 +8,8 @@ from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
+from container_engine.secrecy import WORDS
+
 PullPolicy: TypeAlias = Literal["age", "always", "missing", "never"]
 Overridable: TypeAlias = Literal[
     "entrypoint",
@@ -36,6 +38,12 @@ class Policy(BaseModel):
         (),
         description="patterns of what is refused although it is allowed",
         examples=[["*:latest"]],
+    )
+    site_images_only: StrictBool = Field(
+        False,
+        description="launches use images of the site's stores only (image_stores), in files that "
+        "their user cannot change; every node looks at that again, in its own configuration",
+        examples=[True],
     )
     max_image_size: str = Field(
         "",
@@ -103,6 +111,12 @@ class SiteConfig(BaseModel):
         (),
         description="stores of the site, only read: images there are not imported again",
         examples=[["/apps/images"]],
+    )
+    passing_dir: str = Field(
+        "",
+        description="where images for one step lie while it runs (EDF_IMAGESTORE=void): a "
+        "directory that all nodes see and users may write; empty: SCRATCH, else the user's cache",
+        examples=["/scratch"],
     )
     image_architecture: str = Field(
         "",
@@ -174,6 +188,12 @@ class SiteConfig(BaseModel):
     )
     root_remap: StrictBool = Field(
         False, description="users are root in their containers", examples=[True]
+    )
+    secret_variables: tuple[str, ...] = Field(
+        WORDS,
+        description="words, or patterns of words, in the names of variables whose values ce hides "
+        "where it prints them, in traces and in errors",
+        examples=[["TOKEN", "SECRET", "PASSWORD", "KEY", "SITE_LICENSE*"]],
     )
     batch_script: Literal["host", "inside"] = Field(
         "host",

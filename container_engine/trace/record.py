@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from container_engine.errors import UserError
@@ -50,22 +51,33 @@ class Trace(NamedTuple):
         return self.on_node[-1].end - self.on_node[0].begin if self.on_node else 0.0
 
 
-def steps(directory: str) -> list[str]:
-    """JOB.STEP of all traces, the newest first. Raises UserError where they cannot be read."""
+def steps(directory: str, uid: int) -> list[str]:
+    """JOB.STEP of the traces that `uid` may believe, the newest first. Raises UserError."""
+    found = []
     try:
-        found = [entry for entry in os.scandir(directory) if _STEP.fullmatch(entry.name)]
+        for entry in os.scandir(directory):
+            status = entry.stat(follow_symlinks=False)
+            if _STEP.fullmatch(entry.name) and _is_credible(status, uid):
+                found.append((status.st_mtime, entry.name))
     except FileNotFoundError:
         return []
     except OSError as error:
         raise UserError(f"{directory}: {reason(error)}") from None
-    return [entry.name for entry in sorted(found, key=lambda entry: -entry.stat().st_mtime)]
+    return [name for _changed, name in sorted(found, key=lambda pair: -pair[0])]
 
 
-def choose(directory: str, wanted: str) -> str:
-    """JOB.STEP for JOB or JOB.STEP; a job's newest step. Raises UserError."""
-    known = steps(directory)
+def _is_credible(status: os.stat_result, uid: int) -> bool:
+    """Where all users' traces lie in one place, anybody can put something there; root sees all."""
+    return stat.S_ISDIR(status.st_mode) and uid in (0, status.st_uid)
+
+
+def choose(directory: str, wanted: str, uid: int) -> str:
+    """JOB.STEP for JOB, JOB.STEP or `last`; a job's newest step. Raises UserError."""
+    known = steps(directory, uid)
     if wanted in known:
         return wanted
+    if wanted == "last" and known:
+        return known[0]
     of_job = [step for step in known if step.partition(".")[0] == wanted]
     if of_job:
         return of_job[0]
@@ -75,11 +87,22 @@ def choose(directory: str, wanted: str) -> str:
 
 def read(directory: str, step: str) -> list[Trace]:
     """The traces of all nodes of a step, by the order of their names."""
+    return list(_traces(directory, step))
+
+
+def first(directory: str, step: str) -> Trace | None:
+    """The first of them; what all nodes of a step have in common stands there, too."""
+    return next(_traces(directory, step), None)
+
+
+def _traces(directory: str, step: str) -> Iterator[Trace]:
     paths = sorted(
         os.scandir(os.path.join(directory, step)), key=lambda entry: _natural(entry.name)
     )
-    found = [_read(entry.path) for entry in paths if entry.name.endswith(".json")]
-    return [trace for trace in found if trace is not None]
+    for entry in paths:
+        trace = _read(entry.path) if entry.name.endswith(".json") else None
+        if trace is not None:
+            yield trace
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
@@ -92,6 +115,13 @@ def _read(path: str) -> Trace | None:
     documents = list(_documents(path))
     if not documents or documents[0].get("version") != _VERSION:
         return None
+    try:
+        return _understood(path, documents)
+    except (KeyError, TypeError, AttributeError):
+        return None
+
+
+def _understood(path: str, documents: Sequence[dict[str, Any]]) -> Trace:
     facts = documents[0]
     end = next((document for document in documents[1:] if "end" in document), {})
     phases = [

@@ -6,7 +6,7 @@ import statistics
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from container_engine.trace.record import Trace
 
@@ -60,10 +60,18 @@ def _phases(traces: Sequence[Trace]) -> Iterator[str]:
         where = "submit host" if name == "plan" else max(took, key=lambda node: took[node])
         row = (_ms(statistics.median(values)), _ms(min(values)), _ms(max(values)))
         rows.append((name, *row, where))
+    yield from aligned(rows, right=(1, 2, 3))
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Iterator[str]:
+    """The rows with columns that line up; those named in `right`, from 0, at their right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for phase, *numbers, where in rows:
-        cells = (f"{cell:>{width}}" for cell, width in zip(numbers, widths[1:-1], strict=True))
-        yield f"{phase:<{widths[0]}}  {'  '.join(cells)}  {where}"
+    for row in rows:
+        cells = enumerate(zip(row, widths, strict=True))
+        yield "  ".join(
+            f"{cell:>{width}}" if column in right else f"{cell:<{width}}"
+            for column, (cell, width) in cells
+        ).rstrip()
 
 
 def _count(number: int, thing: str) -> str:

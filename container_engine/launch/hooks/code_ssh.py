@@ -1,8 +1,8 @@
-"""The ssh hook on a node: a server in the container, and what lets containers of a step log in to
+"""The ssh hook on a node: a server in the container, and what lets containers of a job log in to
 one another.
 
-The secret of the step came with the plan. Host and user keys are derived from it, on each node
-alike, and exist only in a tmpfs of the container and in the server's memory.
+Host and user keys are derived from the job's secret (sshsecret.py), on each node alike, and exist
+only in a tmpfs of the container and in the server's memory.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ def prepare(
     if not os.path.exists(f"{programs}/bin/dropbear"):
         raise LaunchError(
             f"hook ssh: '{programs}' does not exist on this node: the ssh server was not there when"
-            " the container engine was installed (ask the administrator)"
+            " the container engine was installed",
+            "hook-file-missing",
         )
     server = SshServer(hook, node, edits)
     edits.binds.append(Bind("bind", programs, BUNDLE, ("ro",)))
     edits.binds.append(Bind("tmpfs", "tmpfs", JOB, ("mode=0700", "size=64m")))
-    if server.directory:
-        edits.binds.append(Bind("bind", server.directory, NODES, ("ro",)))
+    if server.records:
+        edits.binds.append(Bind("bind", server.records, NODES, ("ro",)))
     root = f"{edits.libexec}/session/root"
     edits.operations.append(("root-first", [root, _CONFIG, _FIRST_LINES]))
     edits.operations += [

@@ -7,7 +7,7 @@ import stat
 
 from container_engine.launch.failure import LaunchError
 from container_engine.launch.hooks.pattern import expand, has_wildcard
-from container_engine.launch.hooks.words import fill, known
+from container_engine.launch.hooks.words import fill, known, leave_out
 from container_engine.launch.podman import Bind
 
 TYPE_CHECKING = False
@@ -24,7 +24,7 @@ def add_devices(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, st
         if device.get("optional") and not known(device["path"], node):
             continue
         wanted = fill(device["path"], hook, node)
-        found = [path for path in expand(wanted) if _is_device(path)]
+        found = [path for path in expand(wanted) if is_device(path)]
         if not found and not device.get("optional"):
             raise missing(hook, "device", wanted)
         edits.devices += [path for path in found if path not in edits.devices]
@@ -55,12 +55,14 @@ def check_node(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str
         if problem:
             hint = f" ({check['hint']})" if check.get("hint") else ""
             if check["severity"] == "fail":
-                raise LaunchError(f"hook {hook['name']}: {problem}{hint}")
+                raise LaunchError(
+                    f"hook {hook['name']}: {problem}", "hook-check", hint=check.get("hint", "")
+                )
             edits.warn(hook, f"{problem}{hint}")
 
 
 def _lacks_device(pattern: str) -> str:
-    found = any(_is_device(path) for path in expand(pattern))
+    found = any(is_device(path) for path in expand(pattern))
     return "" if found else f"no device '{pattern}' on this node"
 
 
@@ -84,7 +86,7 @@ def _target(path: str, target: str, source: str) -> str:
     return f"{target.rstrip('/')}/{os.path.basename(path)}" if has_wildcard(source) else target
 
 
-def _is_device(path: str) -> bool:
+def is_device(path: str) -> bool:
     try:
         mode = os.stat(path).st_mode
     except OSError:
@@ -95,6 +97,7 @@ def _is_device(path: str) -> bool:
 def missing(hook: Mapping[str, Any], what: str, path: str) -> LaunchError:
     name = hook["name"]
     return LaunchError(
-        f"hook {name}: {what} '{path}' does not exist on this node (ask the administrator, or leave"
-        f' the hook out: com.hooks.{name}.enabled = "false")'
+        f"hook {name}: {what} '{path}' does not exist on this node",
+        "hook-file-missing",
+        hint=leave_out(name),
     )

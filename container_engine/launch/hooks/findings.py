@@ -63,4 +63,4 @@ def _note(packet: bytes) -> str:
     text = packet[1:].decode("utf-8", "surrogateescape")
     if packet.startswith(b"N"):
         return text
-    raise LaunchError(explain(text) if packet else "the session ended")
+    raise explain(text) if packet else LaunchError("the session ended", "launcher-ended")

@@ -6,6 +6,7 @@ import os
 import stat
 
 from container_engine.launch.hooks import elf
+from container_engine.launch.hooks.links import Links
 from container_engine.launch.hooks.loadercache import Cache
 from container_engine.launch.hooks.names import is_c_library
 
@@ -13,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from container_engine.launch.hooks.roots import Roots
+    from container_engine.launch.hooks.roots import NodeOnly, Roots
 
 MACHINES = {"x86_64": 62, "aarch64": 183, "ppc64le": 21, "s390x": 22, "riscv64": 243}
 TRIPLES = {
@@ -56,9 +57,10 @@ def own_paths(library: elf.Library, origin: str = "") -> list[str]:
 class Host:
     """Reads each file once. What cannot be read is as good as absent."""
 
-    def __init__(self, machine: int, roots: Roots) -> None:
+    def __init__(self, machine: int, roots: Roots | NodeOnly) -> None:
         self.machine = machine
         self._roots = roots
+        self._links = Links()
         self._directories = default_directories(machine)
         self._known: dict[str, elf.Library | None] = {}
         self._cache: Cache | None = None
@@ -71,7 +73,7 @@ class Host:
     def _read(self, path: str) -> elf.Library | None:
         self._roots.enter_node()
         # a bind mount shows what a link leads to, and $ORIGIN is where that is
-        real = os.path.realpath(path)
+        real = self._links.real(path)
         if real != path:
             return self.read(real)
         try:

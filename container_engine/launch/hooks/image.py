@@ -9,6 +9,7 @@ import os
 
 from container_engine.launch.hooks import elf
 from container_engine.launch.hooks.host import TRIPLES, content
+from container_engine.launch.hooks.links import Links
 from container_engine.launch.hooks.loadercache import Cache
 from container_engine.launch.hooks.mounts import Mounts
 from container_engine.launch.hooks.names import Version, c_version
@@ -40,6 +41,7 @@ class Image:
         self.machine = host.machine
         self._host = host
         self._roots = roots
+        self._links = Links()
         self.mounts = Mounts(binds, roots)
         self._known: dict[str, elf.Library | None] = {}
         self._odd: list[str] | None = None
@@ -74,7 +76,7 @@ class Image:
     def _different(self, directories: Sequence[str]) -> list[str]:
         """Without those that a link makes the same: each look into an image takes its time."""
         self._roots.enter_image()
-        return list({os.path.realpath(path): path for path in reversed(directories)}.values())[::-1]
+        return list({self._links.real(path): path for path in reversed(directories)}.values())[::-1]
 
     def _look_for_musl(self) -> None:
         """musl's loader is its libc; what it searches can be said in a file named after it."""
@@ -108,7 +110,7 @@ class Image:
         except (OSError, elf.NotALibraryError):
             return None
         # its real name has the version
-        library.path = os.path.realpath(path)
+        library.path = self._links.real(path)
         return library if library.machine == self.machine else None
 
     def symbols(self, library: elf.Library) -> tuple[set[str], set[str]]:
@@ -165,7 +167,7 @@ class Image:
         self._roots.enter_image()
         by_file: dict[str, str] = {}
         for path in own:
-            by_file.setdefault(os.path.realpath(path), path)
+            by_file.setdefault(self._links.real(path), path)
         return list(by_file)
 
     def before_cache(self, name: str) -> list[str]:

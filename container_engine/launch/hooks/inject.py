@@ -16,6 +16,7 @@ from container_engine.launch.hooks.names import is_c_library
 from container_engine.launch.hooks.pattern import expand, matches
 from container_engine.launch.hooks.preflight import Container
 from container_engine.launch.hooks.roots import Roots
+from container_engine.launch.hooks.words import leave_out
 from container_engine.launch.text import parse_json, to_json
 
 TYPE_CHECKING = False
@@ -77,8 +78,9 @@ class _Work:
                 if not paths and not libraries["optional"]:
                     self._note(
                         error=f"hook {hook['name']}: library '{pattern}' does not exist on this"
-                        " node (ask the administrator, or leave the hook out:"
-                        f' com.hooks.{hook["name"]}.enabled = "false")'
+                        " node",
+                        see="hook-file-missing",
+                        hint=leave_out(hook["name"]),
                     )
         return found
 
@@ -88,7 +90,7 @@ class _Work:
     def _tell(self, hook: Mapping[str, Any], severity: str, text: str) -> None:
         line = f"hook {hook['name']}: {text}".replace("\n", " ")
         if severity == "fail":
-            self._note(error=line)
+            self._note(error=line, see="hook-check")
         else:
             self._note(warning=line)
 

@@ -160,7 +160,8 @@ def run(place: Place, what: str, words: Sequence[str], stdin: int | None = None)
 
 def failure(what: str, code: int | None, said: str, timeout_s: float) -> LaunchError:
     how = f"not ready within {timeout_s:g} s" if code is None else f"exit code {code}"
-    return LaunchError(f"{what} did not start: {how}" + (f"; it printed: {said}" if said else ""))
+    message = f"{what} did not start: {how}" + (f"; it printed: {said}" if said else "")
+    return LaunchError(message, "hook-service", details=said)
 
 
 def _readable(fd: int, timeout_s: float) -> bool:

@@ -159,19 +159,23 @@ def _new_part(content: bytes) -> int | None:
     return start if content[start : start + len(_NEW)] == _NEW else None
 
 
-def order(name: bytes) -> list[tuple[int, int]]:
-    """A sort key with the order of the loader: digits behind all else, numbers by their value."""
-    key: list[tuple[int, int]] = []
+def order(name: bytes) -> list[tuple[int, int, bytes]]:
+    """A sort key with the order of the loader: digits behind all else, numbers by their value.
+
+    A number is its length and its digits: an image may have made up one with any number of them.
+    """
+    key: list[tuple[int, int, bytes]] = []
     digits = b""
     for byte in name + b"\0":
         if 48 <= byte <= 57:
             digits += bytes((byte,))
             continue
         if digits:
-            key.append((1, int(digits)))
+            value = digits.lstrip(b"0")
+            key.append((1, len(value), value))
             digits = b""
         # the loader compares characters that are signed on some machines; names are ASCII
-        key.append((0, byte))
+        key.append((0, byte, b""))
     return key
 
 

@@ -77,7 +77,8 @@ class HooksOnNode:
             elif binds.setdefault(bind.target, bind).source != bind.source:
                 raise LaunchError(
                     f"two hooks mount on '{bind.target}': '{binds[bind.target].source}' and"
-                    f" '{bind.source}' (ask the administrator)"
+                    f" '{bind.source}'",
+                    "hook-clash",
                 )
         container.mounts = [*binds.values(), *container.mounts]
         self._binds = [(b.source, b.target) for b in container.mounts if b.kind == "bind"]
@@ -95,8 +96,8 @@ class HooksOnNode:
         """What the guard does between Podman and its report."""
         return self._oci.last_operations(paths)
 
-    def explain(self, report: str) -> str:
-        """A line of the guard's report of a failure."""
+    def explain(self, report: str) -> LaunchError:
+        """What the guard's report of a failure means."""
         return self._oci.explain(report)
 
     def _request(self, paths: Paths) -> dict[str, Any]:
@@ -122,7 +123,7 @@ class HooksOnNode:
             return
         said = parse_json(note)
         if "error" in said:
-            raise LaunchError(said["error"])
+            raise LaunchError(said["error"], said["see"], hint=said.get("hint", ""))
         if "warning" in said:
             self._edits.warnings.append(said["warning"])
         if "decision" in said:
@@ -167,6 +168,13 @@ class HooksOnNode:
         self._place = place
         self._end = services.start(self._edits.services, place)
         return services.variables(self._edits.services)
+
+    def abandon(self) -> None:
+        """The start has failed, maybe before anything was there to clean up after it."""
+        if self._edits.services:
+            from container_engine.launch.hooks import services
+
+            services.remove_leftovers(self._edits.services)
 
     def finish(self, environment: Mapping[str, str | None]) -> socket | None:
         """The environment is that of the tasks now. Returns what the guard gets with the word to go

@@ -33,6 +33,12 @@ def _step(start: str, part: str) -> list[str]:
 
 def matches(name: str, pattern: str) -> bool:
     """Whether the whole of `name` matches; every part of it matches `*`."""
+    head, star_sign, tail = pattern.partition("*")
+    # most names do not begin as the pattern does
+    if not has_wildcard(head) and not name.startswith(head):
+        return False
+    if star_sign and not has_wildcard(head + tail):
+        return len(name) >= len(head) + len(tail) and name.endswith(tail)
     name_at = pattern_at = 0
     # where to go on when what stands behind the last star does not fit
     star, retry = -1, 0

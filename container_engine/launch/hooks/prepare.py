@@ -82,7 +82,8 @@ def _code(name: str) -> Code:
     if name not in CODE:
         raise LaunchError(
             f"hook code '{name}' is not part of this node's container engine: submit host and node"
-            " have different versions of it"
+            " have different versions of it",
+            "engine-versions",
         )
     module = f"container_engine.launch.hooks.code_{name}"
     prepare_hook: Code = __import__(module, fromlist=["prepare"]).prepare

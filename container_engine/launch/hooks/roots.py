@@ -7,6 +7,13 @@ import os
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
+class NodeOnly:
+    """Where there is no image: every path is the node's."""
+
+    def enter_node(self) -> None:
+        pass
+
+
 class Roots:
     """Which of the two a path means is whichever was entered last; the node's at first.
 

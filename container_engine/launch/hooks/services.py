@@ -76,6 +76,21 @@ def variables(services: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
     return found
 
 
+def leftovers(services: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Files of the node, and directories when empty, that go with the container."""
+    servers = [service["server"] for service in services if service.get("server") is not None]
+    return [path for server in servers for path in server.leftovers()]
+
+
+def remove_leftovers(services: Sequence[Mapping[str, Any]]) -> None:
+    """As ce-attend does it at the end, for a container that did not come to be."""
+    for path in leftovers(services):
+        try:
+            os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
+        except OSError:
+            continue
+
+
 def _start(service: Mapping[str, Any], place: Place) -> None:
     """One that data describe. It puts itself into the background, unless `ready` names a path that
     says when it can be used.
@@ -125,9 +140,7 @@ def _attend(services: Sequence[Mapping[str, Any]], place: Place) -> socket | Non
         ("stop", place.inside(service["stop"])) for service in services if service.get("stop")
     ]
     stops = bool(steps)
-    for service in services:
-        if service.get("server") is not None:
-            steps += [("remove", [path]) for path in service["server"].leftovers()]
+    steps += [("remove", [path]) for path in leftovers(services)]
     ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
     specification = os.memfd_create("ce-services")
     os.write(specification, encode(steps))
@@ -153,10 +166,11 @@ def _run_attendant(program: str, passed: Sequence[int], environment: Mapping[str
             setsigdef=DEFAULTS,
         )
     except OSError as error:
-        raise LaunchError(f"cannot start {program}: {error.strerror}") from None
+        message = f"cannot start {program}: {error.strerror}"
+        raise LaunchError(message, "program-missing") from None
     finally:
         for fd in opened:
             os.set_inheritable(fd, False)
     # it ends as soon as there is a process of its own that attends
     if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0:
-        raise LaunchError(f"cannot start {program}")
+        raise LaunchError(f"cannot start {program}", "program-missing")

@@ -1,6 +1,6 @@
-"""The keys (ed25519, RFC 8032) of one step's ssh servers and clients, from the step's secret.
+"""The keys (ed25519, RFC 8032) of one job's ssh servers and clients, from the job's secret.
 
-Every node of a step derives the same two pairs, so no key is ever sent or stored anywhere. Signing
+Every node of a job derives the same two pairs, so no key is ever sent or stored anywhere. Signing
 is done by the ssh programs; here only the public half of a pair is computed, once per start.
 """
 

@@ -1,12 +1,14 @@
 """Where the ssh servers of a user's steps say how they are reached.
 
-A directory per step in the user's cache directory, which login and compute nodes share, readable by
-the user alone. It says names, ports and public keys; nothing in it opens anything.
+A directory per job, one per step in it, in the user's cache directory, which login and compute
+nodes share, readable by the user alone. It has names, ports and public keys: nothing that opens.
 """
 
 from __future__ import annotations
 
 import os
+
+from container_engine.launch.trace import open_own
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 
 HOST_KEY_ALIAS = "container-engine"
 PORT_ENDING, KEY_ENDING = ".port", ".known_hosts"
+_DRAFT = ".new"
+_TRIES = 10
 
 
 def root(environment: Mapping[str, str], home: str) -> str:
@@ -25,26 +29,46 @@ def root(environment: Mapping[str, str], home: str) -> str:
 
 
 def of_step(environment: Mapping[str, str]) -> str:
-    """The name of a step's directory: JOB.STEP; without Slurm, the number of this process."""
+    """The name of a step's directory: JOB/STEP; without Slurm, the number of this process."""
     job = environment.get("SLURM_JOB_ID", "")
     step = environment.get("SLURM_STEP_ID", "")
     if not job.isdigit():
-        return f"run-{os.getpid()}"
-    return f"{job}.{step}" if step.isdigit() else f"{job}.run-{os.getpid()}"
+        return f"run-{os.getpid()}/0"
+    return f"{job}/{step}" if step.isdigit() else f"{job}/run-{os.getpid()}"
 
 
-def prepare(directory: str) -> bool:
-    """Makes the step's directory; False where there is no place for it."""
+def prepare(directory: str, node: str) -> bool:
+    """Makes the step's directory; False where there is no place for it, or it is somebody else's.
+
+    Whoever may write there could have the user's own logins go elsewhere. A file of this node's
+    keeps the directory: the end of another node's container removes an empty one.
+    """
+    for _ in range(_TRIES):
+        try:
+            for path in (os.path.dirname(directory), directory):
+                os.makedirs(path, mode=0o700, exist_ok=True)
+                os.close(open_own(path))
+            _create(f"{directory}/{node}{PORT_ENDING}{_DRAFT}", b"")
+        except FileNotFoundError:
+            continue  # it ended in between
+        except OSError:
+            return False
+        return True
+    return False
+
+
+def _is_own(directory: str) -> bool:
     try:
-        os.makedirs(directory, mode=0o700, exist_ok=True)
+        os.close(open_own(directory))
     except OSError:
         return False
-    return os.access(directory, os.W_OK)
+    return True
 
 
 def leftovers(directory: str, node: str) -> list[str]:
-    """What goes with this node's container; the directory with that of the last node."""
-    return [f"{directory}/{node}{PORT_ENDING}", f"{directory}/{node}{KEY_ENDING}", directory]
+    """What goes with this node's container; the directories with that of the last one in them."""
+    names = (PORT_ENDING, PORT_ENDING + _DRAFT, KEY_ENDING, KEY_ENDING + _DRAFT)
+    return [*(f"{directory}/{node}{name}" for name in names), directory, os.path.dirname(directory)]
 
 
 def write(directory: str, node: str, line: str, host_key: str) -> None:
@@ -60,7 +84,7 @@ class Server:
 
     def __init__(self, directory: str, node: str) -> None:
         """Raises OSError or ValueError for a record that is not there or cut short."""
-        self.step, self.node = os.path.basename(directory), node
+        self.step, self.node = ".".join(directory.rsplit("/", 2)[1:]), node
         self.known_hosts = f"{directory}/{node}{KEY_ENDING}"
         with open(f"{directory}/{node}{PORT_ENDING}", encoding="utf-8") as file:
             port, self.address, self.user, self.key_file = file.read().rstrip("\n").split(" ", 3)
@@ -71,11 +95,15 @@ class Server:
 
 def servers(records: str, job: str) -> list[Server]:
     """Those of a job, or of one of its steps (JOB.STEP), by step and node."""
+    job, _dot, wanted = job.partition(".")
     found = []
-    for step in sorted(_entries(records)):
-        if job not in (step, step.partition(".")[0]):
+    steps = _entries(f"{records}/{job}") if _is_own(f"{records}/{job}") else []
+    for step in sorted(steps, key=_in_order):
+        if wanted not in ("", step):
             continue
-        directory = f"{records}/{step}"
+        directory = f"{records}/{job}/{step}"
+        if not _is_own(directory):
+            continue
         nodes = [name for name in sorted(_entries(directory)) if name.endswith(PORT_ENDING)]
         for name in nodes:
             try:
@@ -85,6 +113,10 @@ def servers(records: str, job: str) -> list[Server]:
     return found
 
 
+def _in_order(step: str) -> tuple[int, str]:
+    return (int(step), "") if step.isdigit() else (1 << 62, step)
+
+
 def _entries(directory: str) -> list[str]:
     try:
         return os.listdir(directory)
@@ -92,12 +124,16 @@ def _entries(directory: str) -> list[str]:
         return []
 
 
-def _write(path: str, text: str) -> None:
-    """Whoever reads it sees all of it or nothing."""
-    draft = f"{path}.new"
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+def _create(path: str, content: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(path, flags, 0o600)
     try:
-        os.write(fd, text.encode("utf-8", "surrogateescape"))
+        os.write(fd, content)
     finally:
         os.close(fd)
-    os.rename(draft, path)
+
+
+def _write(path: str, text: str) -> None:
+    """Whoever reads it sees all of it or nothing."""
+    _create(path + _DRAFT, text.encode("utf-8", "surrogateescape"))
+    os.rename(path + _DRAFT, path)

@@ -6,13 +6,13 @@ import os
 import pwd
 
 from container_engine.launch.failure import LaunchError
-from container_engine.launch.hooks import inside, sshkeys, sshrecord
+from container_engine.launch.hooks import inside, sshkeys, sshrecord, sshsecret
 from container_engine.launch.hooks.listening import is_free, listens
 from container_engine.launch.nodename import complete, expand
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from container_engine.launch.hooks.edits import HookEdits
@@ -34,13 +34,12 @@ _IDENTITY = f"""\
     HostKeyAlias {sshrecord.HOST_KEY_ALIAS}
     StrictHostKeyChecking yes
     CheckHostIP no
-    ProxyCommand {BUNDLE}/libexec/ce-connect %h %p
     ProxyUseFdpass yes
 """
 
 
 class SshServer:
-    """A service (see services.Server). `directory` is where the step's nodes leave their records,
+    """A service (see services.Server). `records` is where the job's nodes leave what they say,
     empty where there is no such place.
     """
 
@@ -50,15 +49,20 @@ class SshServer:
         self._edits = edits
         self._node = node = complete(node)
         self._wanted = int(self._parameters["port"])
-        self._host = sshkeys.derive(self._parameters["secret"], "host")
-        self._user = sshkeys.derive(self._parameters["secret"], "user")
         self._name, home = _person()
+        secret = sshsecret.of_job(node, home, self._parameters["secret"])
+        self._host = sshkeys.derive(secret, "host")
+        self._user = sshkeys.derive(secret, "user")
         directory = f"{sshrecord.root(node, home)}/{sshrecord.of_step(node)}"
         self.variables: dict[str, str | None] = {}
-        self.directory = directory if sshrecord.prepare(directory) else ""
+        self._directory = directory if sshrecord.prepare(directory, self._node_name()) else ""
+
+    @property
+    def records(self) -> str:
+        return os.path.dirname(self._directory)
 
     def leftovers(self) -> Sequence[str]:
-        return sshrecord.leftovers(self.directory, self._node_name()) if self.directory else ()
+        return sshrecord.leftovers(self._directory, self._node_name()) if self._directory else ()
 
     def start(self, place: inside.Place) -> None:
         self._make_files(place)
@@ -81,15 +85,15 @@ class SshServer:
 
     def _make_files(self, place: inside.Place) -> None:
         host, user = sshkeys.public_line(self._host), sshkeys.public_line(self._user)
-        allowed = [self._parameters.get("authorized_key", ""), f"{user} step"]
+        allowed = [self._parameters.get("authorized_key", ""), f"{user} job"]
         files = {
             ".ssh/authorized_keys": "".join(f"{key}\n" for key in allowed if key).encode(),
             "host_key": sshkeys.dropbear_file(self._host),
-            "id_ed25519": sshkeys.openssh_file(self._user, "step"),
+            "id_ed25519": sshkeys.openssh_file(self._user, "job"),
             "known_hosts": f"{sshrecord.HOST_KEY_ALIAS} {host}\n".encode(),
             "ssh_config": self._config().encode(),
         }
-        if self.directory:
+        if self._directory:
             files["shared"] = b""
         with open(os.memfd_create("ce-ssh-files"), "wb+") as memory:
             memory.writelines(
@@ -100,19 +104,26 @@ class SshServer:
             inside.run(place, "hook ssh: the files of the server", words, memory.fileno())
 
     def _config(self) -> str:
-        """For the ssh clients in the container: the nodes of this step, without a password."""
-        names = self._nodes()
-        lines = []
-        for i in range(0, len(names), _NAMES_PER_LINE):
-            hosts = " ".join(names[i : i + _NAMES_PER_LINE])
-            lines.append(f"Host {hosts}\n    User {self._name}\n    Port {self._wanted}\n")
-            lines.append(_IDENTITY)
-        return "".join(lines) + "Host *\n"
+        """For the ssh clients in the container: the nodes of this job, without a password."""
+        named = [self._nodes(f"SLURM_{name}NODELIST") for name in ("STEP_", "JOB_", "")]
+        here = named[0] or named[1] or [self._node_name()]
+        # for a step that was added from outside the job, one of the two names its own nodes only
+        elsewhere = {name: "" for name in (*named[1], *named[2]) if name not in set(here)}
+        step = os.path.basename(self._directory)
+        return f"{self._block(here, step)}{self._block(elsewhere, '')}Host *\n"
 
-    def _nodes(self) -> list[str]:
-        node = self._node
-        text = node.get("SLURM_STEP_NODELIST") or node.get("SLURM_JOB_NODELIST") or ""
-        return list(expand(text)) if text else [self._node_name()]
+    def _block(self, hosts: Iterable[str], step: str) -> str:
+        """Where to find these nodes: at a server of `step`, or of any step of the job."""
+        names, lines = list(hosts), []
+        for i in range(0, len(names), _NAMES_PER_LINE):
+            line = " ".join(names[i : i + _NAMES_PER_LINE])
+            lines.append(f"Host {line}\n    User {self._name}\n    Port {self._wanted}\n")
+            lines.append(f"{_IDENTITY}    ProxyCommand {BUNDLE}/libexec/ce-connect %h %p {step}\n")
+        return "".join(lines)
+
+    def _nodes(self, variable: str) -> list[str]:
+        text = self._node.get(variable)
+        return list(expand(text)) if text else []
 
     def _listen(self, place: inside.Place) -> int:
         """The port of a server that listens."""
@@ -120,7 +131,8 @@ class SshServer:
         for port in range(self._wanted, last):
             if is_free(port) and self._serve(place, port):
                 return port
-        raise LaunchError(f"hook ssh: no port from {self._wanted} to {last - 1} is free")
+        message = f"hook ssh: no port from {self._wanted} to {last - 1} is free"
+        raise LaunchError(message, "hook-service")
 
     def _serve(self, place: inside.Place, port: int) -> bool:
         """False when somebody else was quicker to get the port."""
@@ -153,7 +165,7 @@ class SshServer:
         return {**environment, "CE_SSH_USER": self._name, "CE_SSH_PTMX": str(terminals)}
 
     def _record(self, port: int) -> None:
-        if not self.directory:
+        if not self._directory:
             self._edits.warn(
                 self._hook,
                 "no record of the server: the cache directory of the home"
@@ -164,7 +176,7 @@ class SshServer:
         line = f"{port} {os.uname().nodename} {self._name} {key_file}"
         try:
             sshrecord.write(
-                self.directory, self._node_name(), line, sshkeys.public_line(self._host)
+                self._directory, self._node_name(), line, sshkeys.public_line(self._host)
             )
         except OSError as error:
             self._edits.warn(self._hook, f"no record of the server: {error.strerror}")

@@ -38,9 +38,18 @@ def fill(text: str, hook: Mapping[str, Any], node: Mapping[str, str]) -> str:
     if value is None:
         raise LaunchError(
             f"hook {hook['name']}: '{text}' needs {{node.{name}}}, which this step does not have"
-            f" ({hook['file']})"
+            f" ({hook['file']})",
+            "hook-file-missing",
         )
     return before + value + fill(after, hook, node)
+
+
+def leave_out(name: str) -> str:
+    """What to do where the node lacks something of a hook's."""
+    return (
+        "choose nodes that have it, ask the administrator, or leave the hook out:"
+        f' com.hooks.{name}.enabled = "false"'
+    )
 
 
 def known(text: str, node: Mapping[str, str]) -> bool:

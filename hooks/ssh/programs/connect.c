@@ -1,12 +1,13 @@
 /*
- * ce-connect NODE PORT: the way of `ssh NODE` from one container of a step to another.
+ * ce-connect NODE PORT [STEP]: the way of `ssh NODE` from one container of a job to another.
  *
- * The ssh client's ProxyCommand (with ProxyUseFdpass): connects to the server of NODE and hands the
- * connected socket to the client through standard output. PORT is the one that was asked for; where it
- * was taken, NODE has written another into the directory that all nodes of the step share. The other
- * container may start later than this one: that is waited for, but not for ever.
+ * The ssh client's ProxyCommand (with ProxyUseFdpass): connects to the server of NODE in STEP, or in any
+ * step, and hands the connected socket to the client through standard output. PORT is the one that was
+ * asked for; where it was taken, NODE has written another into the directory that all nodes of the job
+ * share. The other container may start later than this one: that is waited for, but not for ever.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -27,18 +28,33 @@ struct place {
 	char address[256]; /* what the node calls itself; Slurm's name for it may be no host name */
 };
 
-/* NODES/NODE.port has "PORT ADDRESS". */
-static int read_record(const char *node, struct place *place)
+/* NODES/STEP/NODE.port has "PORT ADDRESS". */
+static int read_record(const char *node, const char *step, struct place *place)
 {
 	char path[512], text[300] = "";
 
-	snprintf(path, sizeof path, NODES "/%.*s.port", (int)strcspn(node, "./"), node);
+	snprintf(path, sizeof path, NODES "/%s/%.*s.port", step, (int)strcspn(node, "./"), node);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return 0;
 	ssize_t n = read(fd, text, sizeof text - 1);
 	close(fd);
 	return n > 0 && sscanf(text, "%15[0-9] %255s", place->port, place->address) >= 1;
+}
+
+/* That of `step`, or of any step where it is NULL. */
+static int find_record(const char *node, const char *step, struct place *place)
+{
+	int found = 0;
+
+	if (step != NULL)
+		return read_record(node, step, place);
+	DIR *steps = opendir(NODES);
+	for (struct dirent *entry; !found && steps != NULL && (entry = readdir(steps)) != NULL;)
+		found = entry->d_name[0] != '.' && read_record(node, entry->d_name, place);
+	if (steps != NULL)
+		closedir(steps);
+	return found;
 }
 
 /* Whether this node could leave its own record. */
@@ -89,7 +105,7 @@ static int hand_over(int fd)
 }
 
 /* Another job may have the port that was asked for, so where records are shared one is waited for. */
-static int reach(const char *node, const char *port, const char **why)
+static int reach(const char *node, const char *port, const char *step, const char **why)
 {
 	const struct timespec pause = { .tv_nsec = PAUSE_MS * 1000000L };
 	int fd = -1;
@@ -97,7 +113,7 @@ static int reach(const char *node, const char *port, const char **why)
 	*why = "no answer";
 	for (int waited_ms = 0; fd < 0 && waited_ms < PATIENCE_S * 1000; waited_ms += PAUSE_MS) {
 		struct place place = { "", "" };
-		int recorded = read_record(node, &place);
+		int recorded = find_record(node, step, &place);
 		if (!recorded && is_shared() && waited_ms < RECORD_PATIENCE_S * 1000) {
 			nanosleep(&pause, NULL);
 			continue;
@@ -116,11 +132,11 @@ int main(int argc, char **argv)
 {
 	const char *why = NULL;
 
-	if (argc != 3) {
+	if (argc != 3 && argc != 4) {
 		dprintf(2, "ce: error: ce-connect is started by ssh\n");
 		return 1;
 	}
-	int fd = reach(argv[1], argv[2], &why);
+	int fd = reach(argv[1], argv[2], argv[3], &why);
 	if (fd >= 0 && hand_over(fd) == 0)
 		return 0;
 	dprintf(2, "ce: error: hook ssh: %s: %s\n", argv[1], fd < 0 ? why : strerror(errno));

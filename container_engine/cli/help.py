@@ -1,0 +1,74 @@
+"""`ce help [CODE…]`: the page about an error, or about a verb; alone, what can go wrong."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from container_engine.cli.verbs import VERBS
+from container_engine.edf.nearest import nearest
+from container_engine.errors import UserError
+from container_engine.faults.catalogue import FAULTS
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.cli.context import Context
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "codes",
+        metavar="CODE",
+        nargs="*",
+        help="of an error, as in the line 'ce: see:', or a verb; without it all codes are listed",
+    )
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    texts = [_about(code, context) for code in arguments.codes] or [overview()]
+    sys.stdout.buffer.write("\n".join(texts).encode())
+    sys.stdout.flush()
+    return 0
+
+
+def overview() -> str:
+    width = max(map(len, FAULTS))
+    lines = [f"{code:<{width}}  {fault.what}\n" for code, fault in FAULTS.items()]
+    return "".join(lines) + "\n'ce help CODE' says what to do about one of them.\n"
+
+
+def _about(code: str, context: Context) -> str:
+    if code in VERBS:
+        from container_engine.cli.parser import help_of
+
+        return help_of(code)
+    if code not in FAULTS:
+        meant = nearest(code, [*FAULTS, *VERBS])
+        hint = f"did you mean '{meant}'?" if meant else "'ce help' lists them"
+        raise UserError(f"'{code}': no error has this code", hint)
+    return _page(code, context)
+
+
+def _page(code: str, context: Context) -> str:
+    path = f"{_directory(context.prefix)}/{code}.md"
+    try:
+        with open(path, encoding="utf-8") as file:
+            return plain(file.read())
+    except FileNotFoundError:
+        # an installation without its pages still knows this much
+        fault = FAULTS[code]
+        return f"{code}\n\n{fault.what}\n\nWhat to do: {fault.remedy}\n"
+
+
+def _directory(prefix: str) -> str:
+    checkout = os.path.join(os.path.dirname(__file__), "../../docs/guide/errors")
+    return checkout if os.path.isdir(checkout) else f"{prefix}/share/container-engine/errors"
+
+
+def plain(text: str) -> str:
+    """A page without the marks of its form that only a browser needs."""
+    lines = [line for line in text.splitlines() if not line.startswith(("<!--", "```"))]
+    words = [line.lstrip("#").strip() if line.startswith("#") else line for line in lines]
+    return "\n".join(words).strip().replace("**", "") + "\n"

@@ -1,0 +1,445 @@
+"""The catalogue of errors. Each code is a page of the documentation (docs/guide/errors/CODE.md).
+
+Imported only where something has failed: a start that works never pays for it. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Fault(NamedTuple):
+    """`what` is the kind of cause in one sentence, `who` can put it right, `remedy` is how.
+
+    `code` is the exit code of srun and `ce run`; of a command that starts nothing it is 1.
+    """
+
+    what: str
+    who: str
+    remedy: str
+    code: int = 125
+
+
+YOU, SITE, US = "you", "your site", "us"
+EITHER = f"{YOU} or {SITE}"
+
+FAULTS = {
+    # ---- the environment file
+    "environment-not-found": Fault(
+        "no environment file has this name",
+        YOU,
+        "check the name; a path begins with / or ./ or ends in .toml; EDF_PATH says where names"
+        " are looked for",
+    ),
+    "environment-unreadable": Fault(
+        "the environment file is there and cannot be read",
+        YOU,
+        "give yourself the right to read it: chmod u+r, and x on the directories above it",
+    ),
+    "edf-syntax": Fault(
+        "the environment file is not valid TOML",
+        YOU,
+        "correct the line that is named, then run ce validate on the file",
+    ),
+    "edf-too-large": Fault(
+        "the environment file is larger, or nested deeper, than any can be",
+        YOU,
+        "name the file that was meant; long lists belong into a file that is mounted",
+    ),
+    "edf-value": Fault(
+        "a key of the environment file has a value that it cannot have",
+        YOU,
+        "correct the key that is named; ce validate shows every problem of the file at once",
+    ),
+    "edf-unknown-key": Fault(
+        "the environment file has a key that nothing knows, which then does nothing",
+        YOU,
+        "correct its spelling or remove it; ce schema edf prints all keys",
+    ),
+    "edf-inheritance": Fault(
+        "the chain of base environments cannot be followed",
+        YOU,
+        "correct base_environment in the file that is named",
+    ),
+    "edf-mount": Fault(
+        "a mount is not written as SOURCE:DESTINATION:FLAGS can be",
+        YOU,
+        "write SOURCE:DESTINATION[:FLAGS] with absolute paths, or the path alone",
+    ),
+    "edf-annotation": Fault(
+        "an annotation has a name or a value that it cannot have",
+        YOU,
+        "correct it; ce hooks show NAME lists what a hook takes",
+    ),
+    "image-not-named": Fault(
+        "no file of the environment names an image",
+        YOU,
+        'name an image, or write image = "" to run on the host on purpose',
+    ),
+    "variable-undefined": Fault(
+        "the environment file uses a variable that is not set",
+        YOU,
+        "export the variable before the launch, or write ${NAME:-default}",
+    ),
+    "variable-form": Fault(
+        "the environment file has a form of expansion that is not supported, or a command",
+        YOU,
+        "use ${NAME} or ${NAME:-word}; nothing in an environment file is ever executed",
+    ),
+    "variable-too-large": Fault(
+        "a variable is longer than Linux allows a process to have",
+        YOU,
+        "put the value into a file and its path into the variable",
+    ),
+    "environment-too-large": Fault(
+        "the variables of the image and of the environment file are too much for one process",
+        YOU,
+        "put large values into files",
+    ),
+    "variable-on-node": Fault(
+        "a variable that was left to the node is not set there when the container starts",
+        YOU,
+        "write ${NAME:-default}; what Slurm sets for each task is for the task itself to read",
+    ),
+    "image-variable": Fault(
+        "the image does not define the variable that ${image:NAME} asks for",
+        YOU,
+        "write ${image:NAME:-default}",
+    ),
+    "site-decides": Fault(
+        "the environment file decides what the site has kept for itself",
+        EITHER,
+        "remove the line; ce config show says what counts",
+    ),
+    # ---- images
+    "image-file-not-found": Fault(
+        "the image file does not exist where you submit",
+        YOU,
+        "check the path; was it purged from scratch? ce import FROM -o FILE makes it again",
+    ),
+    "image-file-unreadable": Fault(
+        "the image file is there and may not be read",
+        YOU,
+        "ask its owner for the right to read it, and x on the directories above it",
+    ),
+    "image-not-squashfs": Fault(
+        "the image file is not a SquashFS file",
+        YOU,
+        "name a .sqsh file; ce import FILE -o IMAGE.sqsh makes one of an archive or directory",
+    ),
+    "image-damaged": Fault(
+        "the image is incomplete or its content cannot be read",
+        YOU,
+        "copy, download or import it again",
+    ),
+    "image-reference": Fault(
+        "the name of the image is neither a path nor a reference into a registry",
+        YOU,
+        "a path begins with / or ./; a reference is REGISTRY/NAME:TAG",
+    ),
+    "image-unknown": Fault(
+        "the registry has no image of this name and tag, or shows it to nobody without a login",
+        YOU,
+        "check the name and the tag; ce login REGISTRY for a private image",
+    ),
+    "registry-login": Fault(
+        "the registry wants a login, or refuses the one it got",
+        YOU,
+        "ce login REGISTRY; a token may have expired",
+    ),
+    "registry-unreachable": Fault(
+        "the registry could not be reached, or did not answer in time",
+        EITHER,
+        "try again from a host that reaches it, or ce pull there first; is a proxy needed?",
+    ),
+    "image-architecture": Fault(
+        "the image is made for another kind of processor than this machine's",
+        YOU,
+        "choose an image that is made for this machine, or nodes of the image's kind",
+    ),
+    "image-format": Fault(
+        "what the registry, archive or layout holds is not an image that can be run",
+        YOU,
+        "name an OCI image or a Docker image of schema 2; ce inspect shows what is there",
+    ),
+    "image-not-in-store": Fault(
+        "the image is not in a store, and this launch may not fetch it",
+        YOU,
+        "ce pull IMAGE gets it; or launch with pull = missing",
+    ),
+    "image-policy": Fault(
+        "the site does not want this image to be used",
+        SITE,
+        "the site decides which images may be used; ask its support",
+    ),
+    "image-scan": Fault(
+        "the site's scanner has found something in the image, or could not be run",
+        EITHER,
+        "ce scan IMAGE prints the scanner's report",
+    ),
+    "image-lock": Fault(
+        "the environment is locked, and the lock does not fit the image or cannot be read",
+        YOU,
+        "ce lock renews the lock if the change is right",
+    ),
+    "image-build": Fault(
+        "an image could not be built of a Containerfile",
+        YOU,
+        "Podman's own words stand above the error; correct the step that is named",
+    ),
+    # ---- stores
+    "store-none": Fault(
+        "there is no place for images",
+        YOU,
+        "set EDF_IMAGESTORE or SCRATCH to a directory of yours on a shared file system",
+    ),
+    "store-unusable": Fault(
+        "a file or directory of the image store cannot be used",
+        EITHER,
+        "check its owner and mode, and that its file system is mounted and can be written",
+    ),
+    "store-full": Fault(
+        "the image store has no room for the image",
+        YOU,
+        "ce gc makes room; or set EDF_IMAGESTORE to another place",
+    ),
+    "store-busy": Fault(
+        "another import of the same image does not end",
+        YOU,
+        "end the process that is named; if it is gone, remove the lock that is named",
+    ),
+    # ---- nodes
+    "image-not-on-node": Fault(
+        "the image was found where you submitted and not on the node",
+        EITHER,
+        "is its file system mounted on the node, and the file still there? keep images on a"
+        " file system that all nodes have",
+    ),
+    "mount-source-missing": Fault(
+        "what the environment file mounts is not there on the node",
+        YOU,
+        "make the source on that node, or mount what all nodes have",
+    ),
+    "mount-destination": Fault(
+        "the place of a mount in the container is one that cannot be replaced",
+        YOU,
+        "choose another destination than /, /proc, /sys and /dev",
+    ),
+    "device-missing": Fault(
+        "a device is not there on the node, is no device, or may not be opened by you",
+        EITHER,
+        "choose nodes that have it (srun --constraint, --gres), or take the line out",
+    ),
+    "device-not-offered": Fault(
+        "the site does not offer this device",
+        SITE,
+        "ce devices lists those that there are; ask the site for others",
+    ),
+    "cdi-device-unknown": Fault(
+        "no CDI file on the node describes a device of this name",
+        SITE,
+        "ce devices on the node lists the names; the vendor's generator writes the file",
+    ),
+    "cdi-file": Fault(
+        "a CDI file on the node cannot be used",
+        SITE,
+        "ask the administrator to correct or remove the file that is named",
+    ),
+    "user-namespaces": Fault(
+        "the node does not let users have user namespaces",
+        SITE,
+        "report the node; meanwhile leave it out: srun --exclude=NODE",
+    ),
+    "fuse-unavailable": Fault(
+        "the node does not let users mount by FUSE, so the image cannot be mounted",
+        SITE,
+        "report the node; meanwhile leave it out: srun --exclude=NODE",
+    ),
+    "proc-covered": Fault(
+        "the kernel of the node refuses what a container needs of /proc or tmpfs",
+        SITE,
+        "report the node; meanwhile leave it out: srun --exclude=NODE",
+    ),
+    "program-missing": Fault(
+        "a program that the engine needs is not installed or cannot be run",
+        SITE,
+        "ask the administrator to install it; ce doctor lists what is missing",
+    ),
+    "program-slow": Fault(
+        "a program that the engine started was not done in time",
+        EITHER,
+        "try again; is a registry or a file system slow? the command is there, ready to paste",
+    ),
+    "program-failed": Fault(
+        "a program that the engine started failed",
+        EITHER,
+        "the details have all that it printed; the command is there, ready to paste",
+    ),
+    "podman-failed": Fault(
+        "Podman or the runtime below it could not start the container",
+        EITHER,
+        "the details have all that they printed; ce doctor --node NODE looks at the node",
+    ),
+    "cgroups-hybrid": Fault(
+        "crun refuses the node's hybrid cgroup hierarchy",
+        SITE,
+        "report the node; docs/admin/install.md says which setting it needs",
+    ),
+    "container-space": Fault(
+        "what the container keeps in memory is full",
+        EITHER,
+        'ask for more with "com.ce.tmpfs_size", mount a directory for large files, or ask Slurm'
+        " for more memory",
+    ),
+    "container-setup": Fault(
+        "a step of making the container failed on the node",
+        EITHER,
+        "the line names the step and the kernel's reason; ce doctor --node NODE looks at the node",
+    ),
+    "engine-versions": Fault(
+        "the node has another version of the engine than the host where you submitted",
+        SITE,
+        "report it: the same version belongs on all hosts",
+    ),
+    "plan-damaged": Fault(
+        "what srun sent to the node is not what the planner made",
+        SITE,
+        "report it; does something change SLURM_CE_ variables?",
+    ),
+    "plan-not-arrived": Fault(
+        "srun knows --environment, but sent no plan to the node",
+        SITE,
+        "report it: plugin and engine of the same version belong on all hosts",
+    ),
+    "launcher-ended": Fault(
+        "what starts the container on the node was ended before it was done",
+        EITHER,
+        "was the step cancelled, or killed for its memory? ask for more with --mem, try again",
+    ),
+    "start-timeout": Fault(
+        "the container did not start in time",
+        EITHER,
+        "try again; then look for a hanging file system on the node and a service or entrypoint"
+        " that does not end",
+    ),
+    "container-died": Fault(
+        "the container ended under its tasks",
+        EITHER,
+        "was something killed for its memory? ask for more with --mem",
+    ),
+    # ---- tasks
+    "command-not-found": Fault(
+        "the container has no command of this name",
+        YOU,
+        "the image's PATH counts, not your host's: name the command's full path in the container",
+        127,
+    ),
+    "command-not-executable": Fault(
+        "the command is there in the container and cannot be executed",
+        YOU,
+        "is it a directory, without x, on a noexec mount, or for another machine or loader?",
+        126,
+    ),
+    "workdir-missing": Fault(
+        "the working directory cannot be entered in the container",
+        YOU,
+        "make it in the image, mount it, or name another workdir",
+    ),
+    "startup-failed": Fault(
+        "a start-up step of the environment failed",
+        YOU,
+        "correct the line; the details have all that it printed",
+    ),
+    "task-join": Fault(
+        "a task could not enter its container",
+        US,
+        "try again; if it stays so, report it with the details of ce trace",
+    ),
+    "prolog-missing": Fault(
+        "with --multi-prog the site's task prolog runs in the container and is not there",
+        SITE,
+        "ask the administrator to mount it in all containers",
+    ),
+    "plugin-contained": Fault(
+        "Slurm is configured to call plugins in processes of their own",
+        SITE,
+        "ask the administrator to take contain_spank out of slurm.conf",
+    ),
+    "environment-twice": Fault(
+        "a batch script that runs in a container asks for the same container again",
+        YOU,
+        "leave --environment out of the srun in the script, or name another environment",
+    ),
+    "components-differ": Fault(
+        "components of a heterogeneous job or step ask for different environments",
+        YOU,
+        "name the same environment for each of them, or start steps of their own",
+    ),
+    # ---- hooks
+    "hook-refused": Fault(
+        "a hook cannot be used as the environment asks for it",
+        YOU,
+        "correct the annotation; ce hooks show NAME lists parameters, needs and conflicts",
+    ),
+    "hook-file-missing": Fault(
+        "a hook needs a device, library, file or program that the node does not have",
+        EITHER,
+        'choose nodes that have it, or leave the hook out: com.hooks.NAME.enabled = "false"',
+    ),
+    "hook-check": Fault(
+        "a check before the start says that the hook would not work in this image or on this node",
+        EITHER,
+        "ce hooks explain ENVIRONMENT on a node shows what the hook looks at",
+    ),
+    "hook-clash": Fault(
+        "two hooks want the same place in the container",
+        SITE,
+        "leave one of the hooks out and report it",
+    ),
+    "hook-service": Fault(
+        "a program that a hook starts beside the tasks did not start",
+        EITHER,
+        "the details have what it printed; leave the hook out if the job does not need it",
+    ),
+    "hook-catalog": Fault(
+        "the site's catalog of hooks has a fault, so no container starts",
+        SITE,
+        "ask the administrator to run ce hooks check",
+    ),
+    "oci-hook-invalid": Fault(
+        "an OCI hook of the site cannot be used",
+        SITE,
+        "ask the administrator to correct the file that is named",
+    ),
+    "oci-hook-failed": Fault(
+        "an OCI hook of the site failed while the container was made",
+        SITE,
+        "report it with the details, which have what the hook printed",
+    ),
+    # ---- the site and the engine
+    "site-configuration": Fault(
+        "the site's configuration of the engine has a fault, so no container starts",
+        SITE,
+        "ask the administrator to run ce config check",
+    ),
+    "plugin-configuration": Fault(
+        "the plugin's line in plugstack.conf is wrong, or the engine is not installed whole",
+        SITE,
+        "ask the administrator to run ce doctor on this host",
+    ),
+    "planner-killed": Fault(
+        "the planner was ended, so nothing was started",
+        YOU,
+        "start it again; an import goes on where it was interrupted",
+    ),
+    "current-directory": Fault(
+        "the directory in which you are does not exist any more",
+        YOU,
+        "change into another directory",
+    ),
+    "internal-error": Fault(
+        "the engine made a mistake",
+        US,
+        "please report it, with the details",
+    ),
+}

@@ -1,0 +1,37 @@
+"""Where paths lead, asked once for each directory: the libraries of a hook lie in very few."""
+
+from __future__ import annotations
+
+import os
+
+_LONGEST_CHAIN = 20
+
+
+class Links:
+    """Of one file system, whose links do not change meanwhile; who asks has entered it."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def real(self, path: str) -> str:
+        """As os.path.realpath, of an absolute path."""
+        if path not in self._known:
+            self._known[path] = self._look(path)
+        return self._known[path]
+
+    def _look(self, path: str) -> str:
+        directory, _slash, name = path.rpartition("/")
+        if not directory or name in ("", ".", ".."):
+            return os.path.realpath(path)
+        if directory not in self._known:
+            self._known[directory] = os.path.realpath(directory)
+        start = self._known[directory].rstrip("/")
+        for _ in range(_LONGEST_CHAIN):
+            try:
+                name = os.readlink(f"{start}/{name}")
+            except OSError:
+                return f"{start}/{name}"
+            # most links lead to a neighbour, libx.so.1 to libx.so.1.2
+            if "/" in name or name in (".", ".."):
+                break
+        return os.path.realpath(path)
