@@ -20,11 +20,12 @@ ROOT := $(DESTDIR)$(PREFIX)
 REQUIRED := $(ROOT)/.required-$(call digest,pyproject.toml)
 PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICENSE)
 
-.PHONY: help deps packages demo check docs format lint types unit c-tests test-integration test-slurm \
-	bench bench-images compat deb check-packages faults fuzz soak install sandbox-engine clean distclean
+.PHONY: help deps packages demo check docs recording format lint types unit c-tests test-integration test-slurm \
+	bench bench-images bench-reading bench-tree check-debian13 check-debian13-core deb rpm check-packages \
+	check-sanitizers faults fuzz soak install sandbox-engine clean distclean
 
 help: ## show this text
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | column -t -s @
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | column -t -s @
 
 demo: ## install what is missing, start a two-node cluster, run a job in a container
 	@sandbox/demo
@@ -64,15 +65,22 @@ install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-en
 		install -D -m $$mode hooks/$$file $(ROOT)/share/container-engine/hooks.new/$$file; \
 	done; cd $(ROOT)/share/container-engine; rm -rf hooks.old; \
 	[ ! -d hooks ] || mv hooks hooks.old; mv hooks.new hooks; rm -rf hooks.old
+	@install -D -m 0644 -t $(ROOT)/share/container-engine/errors docs/guide/errors/*.md
 	@$(MAKE) -s -C spank_plugin install PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
 	@$(MAKE) -s -C hooks/ssh/programs install PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
+	@mkdir -p $(ROOT)/libexec/container-engine/python
 	@set -e; for script in $(SCRIPTS); do \
-		name=$$(basename $$script _script.py.in); \
+		name=$$(basename $$script _script.py.in); place=$$name; \
+		case $$name in ce|plan) place=python/$$name;; esac; \
 		packages=$$($(ROOT)/bin/python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
 		sed -e 's|@PREFIX@|$(PREFIX)|g' -e "s|@PACKAGES@|$${packages#$(DESTDIR)}|g" $$script \
 			> $(ROOT)/libexec/container-engine/.$$name; \
 		chmod 0755 $(ROOT)/libexec/container-engine/.$$name; \
-		mv $(ROOT)/libexec/container-engine/.$$name $(ROOT)/libexec/container-engine/$$name; \
+		mv $(ROOT)/libexec/container-engine/.$$name $(ROOT)/libexec/container-engine/$$place; \
+	done
+	@set -e; for name in plan plan-anew; do \
+		ln -sf ce-start $(ROOT)/libexec/container-engine/.$$name; \
+		mv -T $(ROOT)/libexec/container-engine/.$$name $(ROOT)/libexec/container-engine/$$name; \
 	done
 
 $(ROOT)/.python: $(VENV)/.build
@@ -93,8 +101,8 @@ $(PACKAGE): $(REQUIRED)
 		$(PIP) wheel -qq --no-deps --no-build-isolation -w "$$copy/wheel" "$$copy"; \
 		$(PIP) --python $(ROOT)/bin/python3 install -qq --no-deps --force-reinstall \
 			"$$copy"/wheel/*.whl
-	@# a PYTHONPATH of the user's must not decide which modules `ce` gets
-	@sed -i '1s|.*|#!$(PREFIX)/bin/python3 -I|' $(ROOT)/bin/ce
+	@# nothing of the user's environment must decide which Python or which modules `ce` gets
+	@ln -sf ../libexec/container-engine/ce-start $(ROOT)/bin/.ce && mv -T $(ROOT)/bin/.ce $(ROOT)/bin/ce
 	@rm -f $(ROOT)/.package-* && touch $@
 
 sandbox-engine: packages
@@ -106,14 +114,20 @@ format: $(VENV)/.dev ## put the Python sources into their form
 docs: $(VENV)/.docs ## the documentation as a site, in build/docs/site
 	@$(VENV)/bin/python docs/build_site.py
 
+recording: sandbox-engine $(VENV)/.build ## record the README's terminal session anew, on the sandbox
+	@$(PYTHON) -m venv build/termtosvg && build/termtosvg/bin/pip install -qq 'setuptools<80' termtosvg
+	@sandbox/up -n 2 && $(PYTHON) docs/record.py build/termtosvg/bin/termtosvg
+
 lint: $(VENV)/.dev ## form, lint and types of the Python sources
 	@$(VENV)/bin/ruff format --check . && $(VENV)/bin/ruff check . && $(VENV)/bin/mypy $(CHECKED)
 
 unit: $(VENV)/.dev ## unit tests, without Slurm and Podman
 	@$(PYTEST) tests/unit
 
-c-tests: | packages ## build, analyse and test the plugin's C sources
+c-tests: ## build, analyse and test the plugin's C sources
+	@sandbox/packages clang libclang-rt-dev
 	@$(MAKE) -s -C spank_plugin check
+	@$(MAKE) -s -C spank_plugin libfuzz SECONDS=20
 	@$(MAKE) -s -C hooks/ssh/programs check
 
 test-integration: $(VENV)/.dev sandbox-engine ## tests with real Podman
@@ -126,26 +140,44 @@ bench: $(VENV)/.dev sandbox-engine ## measure against other ways to start a cont
 	@sandbox/packages charliecloud
 	@sandbox/up -n 2 && PYTHONPATH=sandbox $(VENV)/bin/python -m tests.bench
 
-bench-images: $(VENV)/.dev ## measure the import of a 500 MB image (debootstrap makes it once)
+bench-images: bench-tree ## measure the import of a 500 MB image
 	@PYTHONPATH=sandbox $(VENV)/bin/python -m tests.bench.images
 
-compat: ## build and test with another pair of Slurm and Podman, in a Debian 13 of its own
-	@tests/compat/run
+bench-reading: bench-tree ## measure reading from an image: FUSE, the kernel, a directory
+	@PYTHONPATH=sandbox $(VENV)/bin/python -m tests.bench.reading
 
-deb: packages $(VENV)/.dev ## build a Debian package for this release, in build/
+bench-tree: $(VENV)/.dev packages ## make what bench-images packs, once; needs the network
+	@sandbox/packages mmdebstrap umoci
+	@PYTHONPATH=sandbox $(VENV)/bin/python -m tests.bench.tree
+
+check-debian13: ## all cluster and Podman tests with Slurm 24.11 and Podman 5.4, in a Debian 13 of their own
+	@tests/systems/debian13
+
+check-debian13-core: ## its core, in a root directory that is made quickly
+	@tests/systems/debian13 --core
+
+deb: ## build a Debian package for this release, in build/
 	@packaging/deb
 
+rpm: ## build an RPM for this release, in build/
+	@packaging/rpm/build
+
 check-packages: ## build and install the packages in clean systems of Debian 12 and 13
-	@tests/packages/run
+	@tests/systems/packages
 
 fuzz: $(VENV)/.dev ## random input, for longer than the unit tests do
 	@$(PYTEST) tests/fuzz
+	@sandbox/packages clang libclang-rt-dev
+	@$(MAKE) -s -C spank_plugin libfuzz SECONDS=$(or $(FUZZ_SECONDS),300)
 
 faults: $(VENV)/.dev sandbox-engine ## random faults while steps start (FAULTS_RUNS=500, FAULTS_SEED=...)
 	@$(PYTEST) -s -m soak tests/slurm/test_faults.py
 
-soak: $(VENV)/.dev sandbox-engine ## many starts in a row, looking for what is left behind
-	@$(PYTEST) -m soak tests/slurm tests/integration
+soak: $(VENV)/.dev sandbox-engine ## 2000 starts in a row (SOAK_LAUNCHES), 50 at once: what is left, what grows
+	@$(PYTEST) -s -m soak tests/slurm/test_many_starts.py tests/slurm/test_mpi.py tests/integration
+
+check-sanitizers: $(VENV)/.dev sandbox-engine ## cluster tests with a plugin built with ASan and UBSan
+	@tests/sanitizers/run
 
 clean: ## remove what was built (not the virtual environment)
 	@rm -rf build *.egg-info .mypy_cache .ruff_cache .hypothesis

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,19 +70,22 @@ def all_daemons(layout: Layout, nodes: int) -> list[Daemon]:
     return [munged(layout), controller(layout), *slurmds]
 
 
-def start(layout: Layout, daemon: Daemon) -> None:
-    """Start it unless it runs. What it prints goes to its log file too."""
+def start(layout: Layout, daemon: Daemon, before: Sequence[str] = ()) -> None:
+    """Start it unless it runs. What it prints goes to its log file too.
+
+    `before` is a command line that becomes the daemon when its own is put behind it.
+    """
     if daemon.pids():
         return
     out = layout.log / f"{daemon.name}.out"
     with out.open("ab") as log:
         process = subprocess.Popen(
-            daemon.argv,
+            [*before, *daemon.argv],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
             cwd="/",
-            env={"PATH": _PATH, "LANG": "C.UTF-8", "SLURM_CONF": str(layout.slurm_conf)},
+            env=_environment(layout),
             start_new_session=True,
             umask=0o022,
         )
@@ -90,6 +93,22 @@ def start(layout: Layout, daemon: Daemon) -> None:
     # shows no command line, by which it is known that a daemon runs.
     while not daemon.pids() and process.poll() is None:
         time.sleep(0.001)
+
+
+def _environment(layout: Layout) -> dict[str, str]:
+    """Lines of the file are added where there is one: tests/sanitizers leaves it."""
+    more: dict[str, str] = {}
+    if layout.daemons_environment.exists():
+        lines = layout.daemons_environment.read_text().splitlines()
+        more = {name: value for name, _equals, value in (line.partition("=") for line in lines)}
+    return {"PATH": _PATH, "LANG": "C.UTF-8", "SLURM_CONF": str(layout.slurm_conf), **more}
+
+
+def restart(layout: Layout, slurmd: Daemon, nodes: int, before: Sequence[str] = ()) -> None:
+    """Start one node anew and wait until all can take jobs; steps that run on it go on."""
+    _stop([slurmd], NODE_STOP_TIMEOUT_S)
+    start(layout, slurmd, before)
+    wait_for_nodes(layout, nodes)
 
 
 def make_munge_key(layout: Layout) -> None:

@@ -92,6 +92,11 @@ class Layout:
         return self.prefix / "libexec" / "container-engine" / "epilog"
 
     @property
+    def daemons_environment(self) -> Path:
+        """More variables for the daemons."""
+        return self.prefix / "lib" / "slurm" / "daemons.env"
+
+    @property
     def site_config(self) -> Path:
         return self.prefix / "etc" / "container-engine" / "config.toml"
 

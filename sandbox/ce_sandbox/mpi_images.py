@@ -37,19 +37,19 @@ class Mpi:
 
 
 OPEN_MPI = Mpi(
-    ("libopenmpi3", "openmpi-bin"),
+    ("openmpi-bin",),
     "libopenmpi-dev",
     "usr/lib/{}/openmpi/include",
     "libmpi.so.40",
-    "orterun",
+    "mpirun.openmpi",
     ("etc/openmpi/openmpi-mca-params.conf", _OPEN_MPI_SETTINGS),
 )
 MPICH = Mpi(
-    ("libmpich12", "mpich"),
+    ("mpich",),
     "libmpich-dev",
     "usr/include/{}/mpich",
     "libmpich.so.12",
-    "mpiexec.hydra",
+    "mpirun.mpich",
 )
 BY_NAME = {"openmpi": OPEN_MPI, "mpich": MPICH}
 SOURCES = (Path(__file__), PROBE)

@@ -4,18 +4,27 @@
  * mpi-probe who                 every rank: RANK of SIZE on NODE
  * mpi-probe where               every rank: RANK of SIZE in NAMESPACE, which is its container
  * mpi-probe ring                a number goes round all ranks and is added up; rank 0 prints both
- * mpi-probe bench               what a message and an allreduce cost: lines `NAME BYTES MICROSECONDS`,
- *                               medians; a ping-pong counts as two messages
+ * mpi-probe bench FILE SIDE     what a message and an allreduce cost: many lines `NAME BYTES MICROSECONDS`,
+ *                               each a median of a moment; a ping-pong counts as two messages. Two of
+ *                               these, of SIDE 0 and 1, take turns by FILE (a page of zeros), so that what
+ *                               goes on in the machine meets both
  */
 #define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
 #include <mpi.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { WARM_UP = 20 };
+enum { SIDES = 2, PATIENCE_S = 50 };
 
 static int rank, size;
 
@@ -92,24 +101,61 @@ static void reduce(char *data, int bytes)
 		      MPI_COMM_WORLD);
 }
 
-static void measure(const char *name, void (*once)(char *, int), int ways, int bytes, int count)
+static double measure(void (*once)(char *, int), int ways, int bytes, int count)
 {
 	char *data = calloc(1, (size_t)bytes + sizeof(double));
 	double *samples = calloc((size_t)count, sizeof *samples);
 
 	if (data == NULL || samples == NULL)
 		fail("out of memory");
-	for (int i = -WARM_UP; i < count; i++) {
+	/* the other side had the caches meanwhile */
+	for (int i = -count / 10; i < count; i++) {
 		double begin = MPI_Wtime();
 		once(data, bytes);
 		if (i >= 0)
 			samples[i] = 1e6 * (MPI_Wtime() - begin) / ways;
 	}
 	MPI_Barrier(MPI_COMM_WORLD);
-	if (rank == 0)
-		printf("%s %d %.3f\n", name, bytes, median(samples, count));
+	double found = median(samples, count);
 	free(data);
 	free(samples);
+	return found;
+}
+
+/* ---- two runs that take turns: ranks of the one that waits sleep ------------------------------- */
+
+struct turns {
+	_Atomic int now;
+	_Atomic int arrived;
+};
+
+static struct turns *open_turns(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	void *page = fd < 0 ? MAP_FAILED
+			    : mmap(NULL, sizeof(struct turns), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (page == MAP_FAILED)
+		fail("cannot open the file of turns");
+	close(fd);
+	return page;
+}
+
+static void count_up(_Atomic int *counter)
+{
+	atomic_fetch_add(counter, 1);
+	syscall(SYS_futex, counter, FUTEX_WAKE, SIDES * size, NULL, NULL, 0);
+}
+
+static void wait_until(_Atomic int *counter, int wanted)
+{
+	const struct timespec patience = { .tv_sec = PATIENCE_S };
+
+	for (int seen = atomic_load(counter); seen < wanted; seen = atomic_load(counter)) {
+		if (syscall(SYS_futex, counter, FUTEX_WAIT, seen, &patience, NULL, 0) < 0 &&
+		    errno == ETIMEDOUT && atomic_load(counter) == seen)
+			fail("the other side does not come");
+	}
 }
 
 /* A rank that moves from one CPU to another measures the scheduler. */
@@ -123,17 +169,37 @@ static void stay_on_one_cpu(void)
 	sched_setaffinity(0, sizeof set, &set);
 }
 
-static int bench(void)
+static int bench(const char *path, int side)
 {
-	enum { SMALL = 8, LARGE = 1 << 20, MANY = 4000, FEW = 200 };
+	enum { SMALL = 8, LARGE = 1 << 20, MANY = 500, FEW = 15, ROUNDS = 32, KINDS = 4 };
+	static const struct {
+		const char *name;
+		void (*once)(char *, int);
+		int ways, bytes, count;
+	} kinds[KINDS] = { { "pingpong", pass, 2, SMALL, MANY },
+			   { "pingpong", pass, 2, LARGE, FEW },
+			   { "allreduce", reduce, 1, SMALL, MANY },
+			   { "allreduce", reduce, 1, LARGE, FEW } };
+	struct turns *turns = open_turns(path);
 
 	if (size < 2)
 		fail("needs two ranks");
 	stay_on_one_cpu();
-	measure("pingpong", pass, 2, SMALL, MANY);
-	measure("pingpong", pass, 2, LARGE, FEW);
-	measure("allreduce", reduce, 1, SMALL, MANY);
-	measure("allreduce", reduce, 1, LARGE, FEW);
+	count_up(&turns->arrived);
+	wait_until(&turns->arrived, SIDES * size);
+	for (int i = 0; i < ROUNDS * KINDS; i++) {
+		int kind = i % KINDS, first = (i / KINDS + kind) % SIDES;
+		/* now the one side is first, now the other */
+		wait_until(&turns->now, SIDES * i + (side != first));
+		double found = measure(kinds[kind].once, kinds[kind].ways, kinds[kind].bytes,
+				       kinds[kind].count);
+		if (rank == 0) {
+			printf("%s %d %.3f\n", kinds[kind].name, kinds[kind].bytes, found);
+			count_up(&turns->now);
+		}
+	}
+	/* an end is work, too, which the other side's last turn would meet */
+	wait_until(&turns->now, SIDES * ROUNDS * KINDS);
 	return 0;
 }
 
@@ -147,9 +213,9 @@ static int run(int argc, char **argv)
 		return where();
 	if (strcmp(what, "ring") == 0)
 		return ring();
-	if (strcmp(what, "bench") == 0)
-		return bench();
-	fail("who, where, ring or bench");
+	if (strcmp(what, "bench") == 0 && argc == 4)
+		return bench(argv[2], atoi(argv[3]));
+	fail("who, where, ring or bench FILE SIDE");
 	return 2;
 }
 
