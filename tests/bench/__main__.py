@@ -12,11 +12,13 @@ from ce_sandbox.layout import from_environment
 
 from tests.bench import (
     footprint,
+    hooks,
     mpi,
     node_starts,
     others,
     planning,
     results,
+    scale,
     slurm_starts,
     tasks,
 )
@@ -43,7 +45,9 @@ def _measure(rounds: int) -> list[results.Row]:
                 *planning.measure(user, here, rounds),
                 *tasks.measure(user, rounds),
                 *footprint.measure(user, here),
+                *hooks.measure(user, here, rounds),
                 *mpi.measure(user, here, from_environment(os.environ), rounds),
+                *scale.measure(user, rounds),
             ]
         finally:
             user.run(others.stop_podman(here))

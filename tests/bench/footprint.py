@@ -3,7 +3,7 @@
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.bench.place import ENVIRONMENT, Place
@@ -20,10 +20,15 @@ def measure(user: User, here: Place) -> list[Row]:
     return [*_processes(), *_opens(user, here)]
 
 
-def _processes() -> list[Row]:
-    """Looked at while a step holds its container: a task that has started has said so."""
+def kept_while(options: Sequence[str]) -> list[tuple[str, int]]:
+    """Name and memory in KiB of what a step with these options keeps beside its tasks.
+
+    Looked at while it holds its containers: tasks that have started have said so.
+    """
     others = {process for process, _name, _size in _of_sessions()}
-    srun = ["srun", "-N1", "-n1", f"--environment={ENVIRONMENT}", "bash", "-c", "echo up; read"]
+    nodes = sum(int(option[2:]) for option in options if option.startswith("-N"))
+    script = "echo up; exec cat >/dev/null"  # stdin goes to all tasks, and so does its end
+    srun = ["srun", *options, f"--environment={ENVIRONMENT}", "bash", "-c", script]
     step = subprocess.Popen(
         [str(ROOT / "sandbox" / "run"), *srun],
         stdin=subprocess.PIPE,
@@ -31,10 +36,15 @@ def _processes() -> list[Row]:
         text=True,
     )
     assert step.stdout is not None
-    if step.stdout.readline() != "up\n":
+    if any(step.stdout.readline() != "up\n" for _node in range(nodes)):
         raise BenchError("the step whose processes are counted did not start")
     kept = [(name, size) for pid, name, size in _of_sessions() if pid not in others]
-    step.communicate("\n", timeout=60)
+    step.communicate(timeout=60)
+    return [(name, size) for name, size in kept if name not in ("bash", "cat")]
+
+
+def _processes() -> list[Row]:
+    kept = kept_while(("-N1", "-n1"))
     names = ", ".join(sorted(name for name, _size in kept))
     total = sum(size for _name, size in kept)
     rows = [

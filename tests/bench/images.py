@@ -1,34 +1,75 @@
 """`make bench-images`: how long an import takes, against other ways and the compressor alone.
 
-The image is a Debian system with compilers, Python and an MPI, made once by debootstrap below the
-sandbox's cache; BENCH_TREE=DIR takes another tree. RUNS (default 3) is the number of rounds. Needs
-root, for Podman's mounts.
+The image is that of `tests.bench.tree`, in two layers; RUNS (default 3) is the number of rounds.
+Needs root, for Podman's mounts. Besides time, the processor time of all programs is measured: it
+says what is to be expected where the processors have other work, too.
 """
 
 import hashlib
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
-from container_engine.images.packing import OF_TREE
+from container_engine.images.packing import OF_ARCHIVE, OF_TREE
+from tests.bench import tree as bench_tree
 from tests.bench.results import Row, duration, table, write
-from tests.bench.samples import interleave
+from tests.bench.samples import Samples, interleave
 from tests.integration.registry import serving
 
 ROOT = Path(__file__).parents[2]
 RESULT = ROOT / "build" / "bench-images.json"
-_PACKAGES = "gcc,g++,gfortran,python3,python3-numpy,python3-scipy,openmpi-bin,libopenmpi-dev,git"
 _BUDGET, _MEMORY_MIB = 1.2, 300
-_NAME = "bench/debian:1"
+_NAME, _SECOND = "bench/debian:1", "bench/debian:2"
 _CE = [sys.executable, "-m", "container_engine"]
+_UPPER = "./usr/lib/python3"  # what the upper layer has
+
+
+class Way(NamedTuple):
+    """Something to measure, with what must be done before and after it."""
+
+    work: Callable[[], object]
+    before: Callable[[], object] = lambda: None
+    after: Callable[[], object] = lambda: None
+
+
+class Clock:
+    """Measures ways in turn, and the processor time of the programs that they run."""
+
+    def __init__(self) -> None:
+        self._processor: dict[str, list[float]] = {}
+
+    def rounds(self, ways: Mapping[str, Way], rounds: int) -> dict[str, Samples]:
+        return interleave({name: self._timed(name, way) for name, way in ways.items()}, rounds)
+
+    def processor(self, name: str) -> Samples:
+        _warming, *values = self._processor[name]
+        return Samples(tuple(values))
+
+    def _timed(self, name: str, way: Way) -> Callable[[], float]:
+        def measure() -> float:
+            way.before()
+            used, begin = _processor_time(), time.monotonic()
+            way.work()
+            took = time.monotonic() - begin
+            self._processor.setdefault(name, []).append(_processor_time() - used)
+            way.after()
+            return took
+
+        return measure
+
+
+def _processor_time() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 class Bench:
@@ -36,6 +77,7 @@ class Bench:
 
     def __init__(self, where: Path, tree: Path, address: str, env: Mapping[str, str]) -> None:
         self.where, self.tree, self.name = where, tree, f"{address}/{_NAME}"
+        self.second = f"{address}/{_SECOND}"
         self.store = where / "store"
         self.env = {**env, "EDF_IMAGESTORE": str(self.store), "PYTHONPATH": str(ROOT)}
         place = ["--root", f"{where}/p", "--runroot", f"{where}/n", "--storage-driver", "overlay"]
@@ -44,56 +86,66 @@ class Bench:
         (where / "storage.conf").write_text(conf)
         self.env["CONTAINERS_STORAGE_CONF"] = str(where / "storage.conf")
 
+    def ways(self) -> dict[str, Way]:
+        return {
+            "cold": Way(self.pull, self.empty),
+            "mksquashfs": Way(lambda: self.compress(str(self.tree))),
+            "tar2sqfs": Way(self.compress_archive),
+            "layers there": Way(self.pull, self.forget_images),
+            "warm": Way(self.pull),
+            "second": Way(self.pull_second, self.forget_second),
+            "podman": Way(self.with_podman, after=self.forget_podman),
+            "umoci": Way(self.with_umoci, after=self.forget_umoci),
+        }
+
     def run(self, *argv: str) -> str:
         done = subprocess.run(argv, env=self.env, capture_output=True, text=True)
         if done.returncode:
             raise SystemExit(f"bench: {' '.join(argv)}: {done.stderr.strip()}")
         return done.stdout.strip()
 
-    def pull(self) -> float:
-        return _timed(lambda: self.run(*_CE, "pull", "--quiet", self.name))
+    def pull(self) -> None:
+        self.run(*_CE, "pull", "--quiet", self.name)
 
-    def cold(self) -> float:
+    def pull_second(self) -> None:
+        self.run(*_CE, "pull", "--quiet", self.second)
+
+    def empty(self) -> None:
         shutil.rmtree(self.store, ignore_errors=True)
-        return self.pull()
 
-    def layers_there(self) -> float:
+    def forget_images(self) -> None:
         for kind in ("images", "refs"):
             shutil.rmtree(self.store / kind)
-        return self.pull()
 
-    def with_podman(self) -> float:
-        def work() -> None:
-            self.run(*self.podman, "pull", "--quiet", "--tls-verify=false", self.name)
-            self.compress(self.run(*self.podman, "image", "mount", self.name))
+    def forget_second(self) -> None:
+        """The store has the first image and its layers, one of which the second shares."""
+        self.empty()
+        self.pull()
 
-        took = _timed(work)
+    def with_podman(self) -> None:
+        self.run(*self.podman, "pull", "--quiet", "--tls-verify=false", self.name)
+        self.compress(self.run(*self.podman, "image", "mount", self.name))
+
+    def forget_podman(self) -> None:
         self.run(*self.podman, "image", "umount", self.name)
         self.run(*self.podman, "image", "rm", self.name)
-        return took
 
-    def with_umoci(self) -> float:
-        def work() -> None:
-            self.run("skopeo", "copy", "-q", f"docker://{self.name}", f"oci:{self.where}/u:x")
-            self.run("umoci", "unpack", "--image", f"{self.where}/u:x", f"{self.where}/bundle")
-            self.compress(f"{self.where}/bundle/rootfs")
+    def with_umoci(self) -> None:
+        self.run("skopeo", "copy", "-q", f"docker://{self.name}", f"oci:{self.where}/u:x")
+        self.run("umoci", "unpack", "--image", f"{self.where}/u:x", f"{self.where}/bundle")
+        self.compress(f"{self.where}/bundle/rootfs")
 
-        took = _timed(work)
+    def forget_umoci(self) -> None:
         for name in ("u", "bundle"):
             shutil.rmtree(self.where / name)
-        return took
 
     def compress(self, tree: str) -> None:
         self.run("mksquashfs", tree, f"{self.where}/made.sqsh", *OF_TREE)
 
-    def compressor(self) -> float:
-        return _timed(lambda: self.compress(str(self.tree)))
-
-
-def _timed(work: Callable[[], object]) -> float:
-    begin = time.monotonic()
-    work()
-    return time.monotonic() - begin
+    def compress_archive(self) -> None:
+        with (self.where / "tree.tar").open("rb") as archive:
+            argv = [*OF_ARCHIVE, "--force", f"{self.where}/made.sqsh"]
+            subprocess.run(argv, env=self.env, stdin=archive, check=True)
 
 
 class Peaks:
@@ -151,35 +203,24 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _tree() -> Path:
-    named = os.environ.get("BENCH_TREE")
-    if named:
-        return Path(named)
-    cache = Path(os.environ.get("CE_SANDBOX_DIR", "/var/lib/ce-sandbox")) / "cache"
-    tree = cache / "bench-debian"
-    if not tree.exists():
-        draft = cache / "bench-debian.new"
-        shutil.rmtree(draft, ignore_errors=True)
-        argv = ["debootstrap", "--variant=minbase", f"--include={_PACKAGES}", "bookworm"]
-        subprocess.run([*argv, str(draft)], check=True, stdout=subprocess.DEVNULL)
-        draft.rename(tree)
-    return tree
+def _layer(tree: Path, path: Path, *what: str) -> str:
+    """Writes a gzip layer; returns the digest of what it has."""
+    command = 'tar -C "$0" --sort=name -c "${@:2}" | tee >(sha256sum >"$1.sum") | gzip -6 >"$1"'
+    subprocess.run(["bash", "-c", command, str(tree), str(path), *what], check=True)
+    return Path(f"{path}.sum").read_text().split()[0]
 
 
-def _push(tree: Path, where: Path, address: str, env: Mapping[str, str]) -> int:
-    """The tree as an image of one gzip layer, in the registry; returns the layer's size."""
+def _push(
+    target: str, where: Path, layers: Sequence[tuple[Path, str]], env: Mapping[str, str]
+) -> int:
+    """An image of these layers, each with the digest of its content; returns their size."""
     blobs = where / "oci" / "blobs" / "sha256"
     blobs.mkdir(parents=True)
-    command = 'tar -C "$0" --sort=name -c . | tee >(sha256sum >"$1.sum") | gzip -6 >"$1"'
-    layer = where / "layer"
-    subprocess.run(["bash", "-c", command, str(tree), str(layer)], check=True)
-    plain = Path(f"{layer}.sum").read_text().split()[0]
     media = "application/vnd.oci.image"
-    arch = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
     config = {
-        "architecture": arch,
+        "architecture": {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine],
         "os": "linux",
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{plain}"]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{plain}" for _path, plain in layers]},
     }
 
     def blob(data: bytes, kind: str) -> dict[str, object]:
@@ -190,72 +231,92 @@ def _push(tree: Path, where: Path, address: str, env: Mapping[str, str]) -> int:
     manifest = {
         "schemaVersion": 2,
         "config": blob(json.dumps(config).encode(), "config.v1+json"),
-        "layers": [blob(layer.read_bytes(), "layer.v1.tar+gzip")],
+        "layers": [blob(path.read_bytes(), "layer.v1.tar+gzip") for path, _plain in layers],
     }
-    index = {
-        "schemaVersion": 2,
-        "manifests": [blob(json.dumps(manifest).encode(), "manifest.v1+json")],
-    }
-    (where / "oci/index.json").write_text(json.dumps(index))
+    listed = [blob(json.dumps(manifest).encode(), "manifest.v1+json")]
+    (where / "oci/index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": listed}))
     (where / "oci/oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
-    target = f"docker://{address}/{_NAME}"
     copy = ["skopeo", "copy", "--quiet", f"oci:{where}/oci", target]
     subprocess.run(copy, env=dict(env), check=True)
-    size = layer.stat().st_size
     shutil.rmtree(where / "oci")
-    layer.unlink()
+    return sum(path.stat().st_size for path, _plain in layers)
+
+
+def _push_all(tree: Path, where: Path, address: str, env: Mapping[str, str]) -> int:
+    """The tree as an image, and another that shares its lower layer; returns the layers' size."""
+    lower, upper, other = (where / name for name in ("lower", "upper", "other"))
+    base = (lower, _layer(tree, lower, f"--exclude={_UPPER}", "."))
+    first = [base, (upper, _layer(tree, upper, _UPPER))]
+    second = [base, (other, _layer(tree, other, f"{_UPPER}/dist-packages/numpy"))]
+    _push(f"docker://{address}/{_SECOND}", where, second, env)
+    size = _push(f"docker://{address}/{_NAME}", where, first, env)
+    for path in (lower, upper, other):
+        path.unlink()
+    subprocess.run(["tar", "-C", str(tree), "-cf", str(where / "tree.tar"), "."], check=True)
     return size
 
 
 def _rows(bench: Bench, layers: int, rounds: int) -> list[Row]:
-    ways = {
-        "cold": bench.cold,
-        "compressor": bench.compressor,
-        "layers there": bench.layers_there,
-        "warm": bench.pull,
-        "podman": bench.with_podman,
-    }
-    if shutil.which("umoci"):
-        ways["umoci"] = bench.with_umoci
-    measured = interleave(ways, rounds)
-    alone = ("mksquashfs alone", measured["compressor"])
-    podman = ("podman pull + mksquashfs", measured["podman"])
-    rows = [
-        duration("import, cold", measured["cold"], against=alone, budget=_BUDGET),
-        duration("import, cold, beside Podman's way", measured["cold"], against=podman, budget=1),
+    clock = Clock()
+    measured = clock.rounds(bench.ways(), rounds)
+    alone = ("mksquashfs alone", measured["mksquashfs"])
+    product = ("tar2sqfs alone", measured["tar2sqfs"])
+    cold = measured["cold"]
+    return [
+        duration("import, cold", cold, against=alone, budget=_BUDGET),
+        duration("import, cold, beside its own compressor", cold, against=product),
+        duration(
+            "import, cold, beside Podman's way",
+            cold,
+            against=("podman pull + mksquashfs", measured["podman"]),
+            budget=1,
+        ),
         duration("import, layers there", measured["layers there"], against=alone),
+        duration("import, the larger layer there", measured["second"], against=alone),
         duration("image there, tag looked up", measured["warm"]),
         duration("podman pull + image mount + mksquashfs", measured["podman"], against=alone),
+        duration("skopeo copy + umoci + mksquashfs", measured["umoci"], against=alone),
+        *_processor_rows(clock),
+        *_peaks(bench, layers),
     ]
-    if "umoci" in measured:
-        rows.append(duration("skopeo copy + umoci + mksquashfs", measured["umoci"], against=alone))
-    shutil.rmtree(bench.store)
+
+
+def _processor_rows(clock: Clock) -> list[Row]:
+    """What the registry does is nobody's child and does not count."""
+    alone = ("mksquashfs alone", clock.processor("mksquashfs"))
+    return [
+        duration(f"processor time: {what}", clock.processor(name), against=alone)
+        for what, name in (
+            ("import, cold", "cold"),
+            ("import, layers there", "layers there"),
+            ("tar2sqfs alone", "tar2sqfs"),
+            ("podman pull + image mount + mksquashfs", "podman"),
+            ("skopeo copy + umoci + mksquashfs", "umoci"),
+        )
+    ]
+
+
+def _peaks(bench: Bench, layers: int) -> list[Row]:
+    bench.empty()
     with Peaks(bench.store) as peaks:
         bench.pull()
     made = sum(path.stat().st_size for path in bench.store.glob("images/*.sqsh"))
     beside = peaks.disk - made
+    compressed = round(beside / layers, 3)
     return [
-        *rows,
         Row("memory of an import", peaks.memory_kib // 1024, "MiB", budget=_MEMORY_MIB),
-        Row(
-            "disk beside the image",
-            beside >> 20,
-            "MiB",
-            "compressed layers",
-            round(beside / layers, 3),
-            1.01,
-        ),
+        Row("disk beside the image", beside >> 20, "MiB", "compressed layers", compressed, 1.01),
     ]
 
 
 def main() -> int:
     rounds = int(os.environ.get("RUNS") or 3)
-    tree = _tree()
+    tree = bench_tree.made()
     with tempfile.TemporaryDirectory(prefix="ce-bench-", dir="/var/tmp") as place:
         where = Path(place)
         (where / "home").mkdir()
         with serving(where / "home") as registry:
-            layers = _push(tree, where, registry.address, registry.env)
+            layers = _push_all(tree, where, registry.address, registry.env)
             rows = _rows(Bench(where, tree, registry.address, registry.env), layers, rounds)
     write(rows, RESULT)
     print(table(rows))

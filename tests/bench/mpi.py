@@ -1,14 +1,18 @@
 """Messages between ranks in containers, against the same MPI outside.
 
-Outside runs the very same files: the image unpacked, with its own loader and libraries. All ways
-are run in turn, each as a step of its own; every figure is a median in a run, and of the runs.
+Outside runs the very same files: the image unpacked, with its own loader and libraries. Both run at
+once, their ranks bound to the same CPUs, and take turns of some milliseconds (mpi-probe bench):
+a ratio is that of two turns in a row, of which now the one, now the other comes first. A figure is
+the median of all turns of a start, and of the starts.
 """
 
 import os
+import shlex
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from ce_sandbox import images
 from ce_sandbox.layout import Layout
@@ -19,8 +23,8 @@ from tests.bench.samples import Samples
 from tests.bench.user import BenchError, User
 
 _BUDGET = 1.03
-# A run has hundreds of samples already, and takes half a second.
-_MOST_ROUNDS = 15
+# A start has 32 turns of each kind already; another one has other memory.
+_MOST_STARTS = 9
 _LIBRARIES = "usr/lib/{}-linux-gnu"
 
 
@@ -60,46 +64,49 @@ _WAYS = (
         {"UCX_TLS": "posix,cma,self"},
     ),
 )
-_LABELS = {
+_LABELS: dict[tuple[str, int], str] = {
     ("pingpong", 8): "latency, 8 B",
     ("pingpong", 1 << 20): "message of 1 MiB",
     ("allreduce", 8): "allreduce, 8 B",
     ("allreduce", 1 << 20): "allreduce, 1 MiB",
 }
-Figures = dict[tuple[str, int], float]
+Kind = tuple[str, int]
+# of each kind, what each turn has found, in the order of the turns
+Turns = dict[Kind, list[float]]
+# the one that is left when the other has failed would wait for it
+_BOTH = """
+turns=$1; shift
+head -c 4096 /dev/zero >"$turns"
+"$@" 1 >"$turns.inside" 2>&1 & inside=$!
+eval "$OUTSIDE" >"$turns.outside" 2>&1 || { kill $inside; cat "$turns.outside"; exit 1; }
+wait $inside || { cat "$turns.inside"; exit 1; }
+cat "$turns.outside"; echo; cat "$turns.inside"
+"""
 
 
 def measure(user: User, here: Place, layout: Layout, rounds: int) -> list[Row]:
     for image in ("openmpi", "mpich"):
         _prepare(here, layout, image)
-    commands = {
-        (way.name, inside): _command(here, way, inside=inside)
-        for way in _WAYS
-        for inside in (False, True)
-    }
-    taken: dict[tuple[str, bool], list[Figures]] = {run: [] for run in commands}
-    for number in range(min(rounds, _MOST_ROUNDS)):
-        # now the one, now the other first: what disturbs a round shall not always hit the same
-        order = list(commands) if number % 2 else list(commands)[::-1]
-        for run in order:
-            taken[run].append(_figures(user.output(*commands[run])))
-    return [
-        _row(way.name, what, taken[way.name, True], taken[way.name, False])
-        for way in _WAYS
-        for what in _LABELS
+    return [row for way in _WAYS for row in _rows(user, here, way, min(rounds, _MOST_STARTS))]
+
+
+def _rows(user: User, here: Place, way: Way, starts: int) -> list[Row]:
+    taken = [_both(user, here, way) for _ in range(starts)]
+    return [_row(f"{way.name}: {label}", kind, taken) for kind, label in _LABELS.items()]
+
+
+def _row(metric: str, kind: Kind, taken: list[tuple[Turns, Turns]]) -> Row:
+    mine = Samples(tuple(median(inside[kind]) for _outside, inside in taken))
+    ratios = [
+        median(a / b for a, b in zip(inside[kind], outside[kind], strict=True))
+        for outside, inside in taken
     ]
-
-
-def _row(name: str, what: tuple[str, int], inside: list[Figures], outside: list[Figures]) -> Row:
-    mine = Samples(tuple(figures[what] for figures in inside))
-    # each round's own ratio: the machine differs from round to round more than the two do
-    ratios = (a[what] / b[what] for a, b in zip(inside, outside, strict=True))
     return Row(
-        f"{name}: {_LABELS[what]}",
-        mine.median,
+        metric,
+        round(mine.median, 3),
         "µs",
         "outside",
-        round(Samples(tuple(ratios)).median, 3),
+        round(median(ratios), 3),
         _BUDGET,
         min(mine.values),
         max(mine.values),
@@ -107,27 +114,33 @@ def _row(name: str, what: tuple[str, int], inside: list[Figures], outside: list[
     )
 
 
+def _both(user: User, here: Place, way: Way) -> tuple[Turns, Turns]:
+    """What the turns outside and inside have found, in one start of both."""
+    turns, srun = here.dir / "turns", ["srun", *way.srun, "--cpu-bind=none"]
+    edf = here.dir / f"{way.image}.toml"
+    inside = [*srun, f"--environment={edf}", "mpi-probe", "bench", str(turns)]
+    tree = here.dir / way.image
+    libraries = tree / _LIBRARIES.format(os.uname().machine)
+    loader = next(tree.glob("lib64/ld-linux-*.so.*"), None) or next(libraries.glob("ld-linux-*"))
+    moved = [f"{name}={value}" for name, value in _moved(libraries).items()]
+    probe = [str(loader), "--library-path", str(libraries), str(tree / "usr/bin/mpi-probe")]
+    outside = shlex.join(["env", *moved, *srun, *probe, "bench", str(turns), "0"])
+    both = ["sh", "-c", _BOTH, "sh", str(turns), *inside]
+    output = user.output(both, {**way.env, "OUTSIDE": outside})
+    one, _blank, other = output.partition("\n\n")
+    return _figures(one), _figures(other)
+
+
 def _prepare(here: Place, layout: Layout, image: str) -> None:
     """The image's EDF, and its files for the runs outside."""
     file = images.provide(layout, image)
-    (here.dir / f"{image}.toml").write_text(f'image = "{file}"\n')
+    text = f'image = "{file}"\nmounts = ["{here.dir}"]\n'
+    (here.dir / f"{image}.toml").write_text(text)
     tree = here.dir / image
     unpack = ["unsquashfs", "-q", "-n", "-d", str(tree), str(file)]
     done = subprocess.run(unpack, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode:
         raise BenchError(f"{' '.join(unpack)}: {done.stderr.strip()}")
-
-
-def _command(here: Place, way: Way, *, inside: bool) -> tuple[list[str], dict[str, str]]:
-    srun = ["srun", *way.srun, "--cpu-bind=none"]
-    if inside:
-        edf = here.dir / f"{way.image}.toml"
-        return [*srun, f"--environment={edf}", "mpi-probe", "bench"], dict(way.env)
-    tree = here.dir / way.image
-    libraries = tree / _LIBRARIES.format(os.uname().machine)
-    loader = next(tree.glob("lib64/ld-linux-*.so.*"), None) or next(libraries.glob("ld-linux-*"))
-    probe = [str(loader), "--library-path", str(libraries), str(tree / "usr/bin/mpi-probe")]
-    return [*srun, *probe, "bench"], {**way.env, **_moved(libraries)}
 
 
 def _moved(libraries: Path) -> dict[str, str]:
@@ -138,9 +151,11 @@ def _moved(libraries: Path) -> dict[str, str]:
     }
 
 
-def _figures(output: str) -> Figures:
-    rows = (line.split() for line in output.splitlines())
-    found = {(row[0], int(row[1])): float(row[2]) for row in rows if row and row[0] != "srun:"}
+def _figures(output: str) -> Turns:
+    rows = [line.split() for line in output.splitlines() if line and not line.startswith("srun:")]
+    found: Turns = {}
+    for name, size, microseconds in rows:
+        found.setdefault((name, int(size)), []).append(float(microseconds))
     if set(found) != set(_LABELS):
         raise BenchError(f"mpi-probe bench: {output.strip() or 'printed nothing'}")
     return found

@@ -1,4 +1,8 @@
-"""`python -m tests.bench.readme`: puts the figures of build/bench.json into the README's table."""
+"""`python -m tests.bench.readme`: puts the figures that were measured into the documentation.
+
+All go to docs/benchmarks.md; those that most readers ask for to the README. What has not been
+measured here, or not since `make clean`, stays as it is.
+"""
 
 import json
 import sys
@@ -7,7 +11,29 @@ from pathlib import Path
 from tests.bench.results import Row
 
 ROOT = Path(__file__).parents[2]
-BEGIN, END = "<!-- bench:begin -->\n", "<!-- bench:end -->"
+BEGIN, END = "<!-- {}:begin -->\n", "<!-- {}:end -->"
+# how the rows of the README begin
+MAIN = (
+    "srun -N1 -n1",
+    "srun -N2 -n2, more with --environment",
+    "node part of a start: ours",
+    "planning, remembered",
+    "planning, anew (pydantic)",
+    "each further task of 64",
+    "processes that stay",
+    "their memory",
+    "hooks with libraries",
+    "opens on",
+    "64 nodes",
+    "256 tasks",
+)
+# the file of figures below build, which is also the name of the table, and where they are shown
+TABLES = (
+    ("bench", "README.md", MAIN),
+    ("bench", "docs/benchmarks.md", ("",)),
+    ("bench-images", "docs/benchmarks.md", ("",)),
+    ("bench-reading", "docs/benchmarks.md", ("",)),
+)
 HEAD = "| figure | median (min to max) | against | ratio | budget |\n|---|---|---|---|---|\n"
 
 
@@ -25,21 +51,24 @@ def line(row: Row) -> str:
     return f"| {row.metric.strip()} | {value} | {row.against or ''} | {ratio} | {budget} |\n"
 
 
-def filled(page: str, rows: list[Row]) -> str:
+def filled(page: str, name: str, rows: list[Row]) -> str:
     """The page with the table anew; the words after the table stay."""
-    before, begin, rest = page.partition(BEGIN)
+    before, begin, rest = page.partition(BEGIN.format(name))
     table, blank, words = rest.partition("\n\n")
-    if not begin or not blank or END not in words or not table.startswith("|"):
-        raise ValueError("the README has no table of figures")
-    # rows that say what a row above consists of have no place here
-    kept = [row for row in rows if not row.metric.startswith("  ")]
-    return before + begin + HEAD + "".join(map(line, kept)).rstrip("\n") + blank + words
+    if not begin or not blank or END.format(name) not in words or not table.startswith("|"):
+        raise ValueError(f"the page has no table of figures '{name}'")
+    return before + begin + HEAD + "".join(map(line, rows)).rstrip("\n") + blank + words
 
 
 def main() -> int:
-    rows = [Row(**entry) for entry in json.loads((ROOT / "build/bench.json").read_text())]
-    page = ROOT / "README.md"
-    page.write_text(filled(page.read_text(encoding="utf-8"), rows), encoding="utf-8")
+    for name, shown, beginnings in TABLES:
+        figures, page = ROOT / f"build/{name}.json", ROOT / shown
+        if not figures.exists():
+            continue
+        rows = [Row(**entry) for entry in json.loads(figures.read_text())]
+        # rows that say what a row above consists of have no place here
+        kept = [row for row in rows if row.metric.startswith(beginnings) and row.metric[0] != " "]
+        page.write_text(filled(page.read_text(encoding="utf-8"), name, kept), encoding="utf-8")
     return 0
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.integration.engine import ALICE, ROOT, Engine, Person
 from tests.integration.engine import person as who
 from tests.integration.leftovers import Leftovers
-from tests.integration.libraries import Place, remove, run, unsquash
+from tests.integration.libraries import Place, place_in
 from tests.integration.registry import Person as Importing
 from tests.integration.registry import Registry, serving
 
@@ -81,16 +81,5 @@ def person(registry: Registry, tmp_path: Path) -> Importing:
 
 @pytest.fixture(scope="module")
 def place(prepared: Path) -> Iterator[Place]:
-    """A directory of root's for libraries of the node, hooks, and images made for one module."""
-    directory = Path(tempfile.mkdtemp(prefix="hooks-", dir=prepared / "cache"))
-    directory.chmod(0o755)
-    try:
-        images = [run(ROOT / "sandbox/make-image", kind).split()[-1] for kind in ("glibc", "musl")]
-        glibc, musl = (
-            unsquash(Path(image), directory / kind)
-            for kind, image in zip(("glibc", "musl"), images, strict=True)
-        )
-        (directory / "node").mkdir()
-        yield Place(directory, glibc, musl)
-    finally:
-        remove(directory)
+    with place_in(prepared) as made:
+        yield made

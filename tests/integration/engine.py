@@ -17,6 +17,14 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 Completed = subprocess.CompletedProcess[str]
 
 
+def without_remedy(stderr: str) -> str:
+    """The one line of an error, of which the lines below say what to do and where to read on."""
+    beside = ("ce: hint: ", "ce: see: ", "ce: details: ")
+    lines = [line for line in stderr.splitlines() if not line.startswith(beside)]
+    assert len(lines) == 1, stderr
+    return lines[0]
+
+
 @dataclass(frozen=True)
 class Person:
     """Who runs commands. A number without a name has no /etc/passwd entry and no /etc/subuid."""
@@ -155,7 +163,6 @@ class Engine:
         done = self.run(edf, "echo", "it ran")
         assert done.returncode == 125, (done.stdout, done.stderr)
         assert done.stdout == ""
-        lines = [line for line in done.stderr.splitlines() if "ce: hint:" not in line]
-        assert len(lines) == 1, done.stderr
-        assert lines[0].startswith("ce: error: ")
-        return lines[0].removeprefix("ce: error: ")
+        line = without_remedy(done.stderr)
+        assert line.startswith("ce: error: ")
+        return line.removeprefix("ce: error: ")

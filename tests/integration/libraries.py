@@ -6,12 +6,16 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.integration.engine import ROOT
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tests.integration.engine import Engine
 
@@ -120,5 +124,18 @@ def probe(directory: Path, compiler: str = "gcc") -> Path:
     return program
 
 
-def remove(directory: Path) -> None:
-    shutil.rmtree(directory)
+@contextmanager
+def place_in(sandbox: Path) -> Iterator[Place]:
+    """A place below the cache of the sandbox's directory; it goes with the block."""
+    directory = Path(tempfile.mkdtemp(prefix="hooks-", dir=sandbox / "cache"))
+    directory.chmod(0o755)
+    try:
+        images = [run(ROOT / "sandbox/make-image", kind).split()[-1] for kind in ("glibc", "musl")]
+        glibc, musl = (
+            unsquash(Path(image), directory / kind)
+            for kind, image in zip(("glibc", "musl"), images, strict=True)
+        )
+        (directory / "node").mkdir()
+        yield Place(directory, glibc, musl)
+    finally:
+        shutil.rmtree(directory)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -71,6 +71,33 @@ def test_of_many_hosts_one_imports(
     assert os.listdir(tmp_path / "store/work") == os.listdir(tmp_path / "store/locks") == []
 
 
+def test_a_store_needs_neither_flock_nor_hard_links(
+    registry: Registry, tmp_path: Path, wanted: str, need_tool: Callable[[str], str]
+) -> None:
+    """As on file systems that have none: the kernel says so to every program of an import."""
+    without = ["-e", "inject=flock:error=ENOLCK", "-e", "inject=link,linkat:error=EPERM"]
+    log = tmp_path / "log"
+    strace = [need_tool("strace"), "-f", "-qq", "-o", str(log), "-e", "trace=flock,link,linkat"]
+    imports = [
+        subprocess.Popen(
+            [*strace, *without, sys.executable, "-m", "container_engine", "pull", wanted],
+            env={**registry.env, "EDF_IMAGESTORE": str(tmp_path / "store")},
+            cwd=SOURCES,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _n in range(2)
+    ]
+    ended = [process.communicate(timeout=120) for process in imports]
+    said = "".join(stderr for _stdout, stderr in ended)
+    assert [process.returncode for process in imports] == [0, 0], said
+    assert said.count(": imported, ") == 1, said
+    assert "EPERM" in log.read_text()  # they were told
+    assert len(listing(ended[0][0].strip())) == 500
+    assert os.listdir(tmp_path / "store/locks") == os.listdir(tmp_path / "store/work") == []
+
+
 def test_who_waits_says_for_whom_and_how_far_and_can_be_ended(
     registry: Registry, tmp_path: Path, wanted: str, slow: Front
 ) -> None:
@@ -118,7 +145,7 @@ def working_below(store: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("times", [3, pytest.param(20, marks=LONG)])
+@pytest.mark.parametrize("times", [4, pytest.param(20, marks=LONG)])
 def test_when_the_importer_is_killed_at_any_moment_another_finishes(
     registry: Registry, tmp_path: Path, wanted: str, times: int
 ) -> None:

@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -146,6 +146,64 @@ def test_a_disk_that_fills_up_is_named_and_the_store_stays_whole(
     content = [Member(f"{n}", block[n:]) for n in range(60)]
     name = registry.push(tmp_path / "i", "grows:1", content, compressor="zstd")
     with pytest.raises(CeError, match=r"(?i)no space left"):
+        person.get(registry.image(name))
+    assert os.listdir(person.root / "work") == []
+    assert listing(kept) == {"/k"}
+    assert [path.name for path in (person.root / "images").glob("*.sqsh")] == [Path(kept).name]
+
+
+@pytest.fixture
+def limited(tmp_path: Path, need_tool: Callable[[str], str]) -> Iterator[Path]:
+    """A directory with a quota of 16 MiB on a file system that has more."""
+    need_tool("mkfs.btrfs")
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount")
+    file, top = tmp_path / "btrfs", tmp_path / "top"
+    with file.open("wb") as opened:
+        opened.truncate(128 << 20)
+    top.mkdir()
+    subprocess.run(["mkfs.btrfs", "-q", str(file)], check=True, capture_output=True)
+    subprocess.run(["mount", "-o", "loop", str(file), str(top)], check=True)
+    try:
+        for words in (
+            ("quota", "enable", str(top)),
+            ("subvolume", "create", f"{top}/mine"),
+            ("qgroup", "limit", "16M", f"{top}/mine"),
+        ):
+            subprocess.run(["btrfs", *words], check=True, capture_output=True)
+        yield top / "mine"
+    finally:
+        subprocess.run(["umount", str(top)], check=True)
+
+
+def test_a_quota_that_is_too_small_is_known_before_anything_is_fetched(
+    registry: Registry, between: Front, limited: Path, tmp_path: Path
+) -> None:
+    content = [Member("a", os.urandom(12_000_000))]
+    registry.push(tmp_path / "i", "quota:1", content)
+    person = Person(registry, limited / "store")
+    image = registry.image(f"{between.address}/quota:1")
+    with pytest.raises(CeError) as caught:
+        person.get(image)
+    assert caught.value.message == (
+        f"'{limited}/store': disk quota exceeded: the import needs about 25 MiB"
+    )
+    assert caught.value.hint == "ce gc makes room"
+    assert not any(re.search(BLOBS, path) for path in between.asked)
+    with pytest.raises(CeError, match=r"disk quota exceeded: the import needs about 25 MiB"):
+        person.importer.to_file(image, f"{limited}/out.sqsh", person.store.arch)
+    assert [path.name for path in limited.iterdir()] == ["store"]
+
+
+def test_a_quota_that_is_used_up_is_named_and_the_store_stays_whole(
+    registry: Registry, limited: Path, tmp_path: Path
+) -> None:
+    person = Person(registry, limited / "store")
+    kept = person.get(registry.image(registry.push(tmp_path / "k", "kept:2", [Member("k")])))
+    block = os.urandom(150_000)  # as a layer it compresses well, as blocks badly
+    content = [Member(f"{n}", block[n:]) for n in range(400)]
+    name = registry.push(tmp_path / "i", "grows:2", content, compressor="zstd")
+    with pytest.raises(CeError, match=r"(?i)quota exceeded"):
         person.get(registry.image(name))
     assert os.listdir(person.root / "work") == []
     assert listing(kept) == {"/k"}

@@ -112,6 +112,28 @@ def test_a_login_of_podmans_counts_before_enroots(
     assert listing(visitor.get(guarded.image(f"{guarded.address}/kept:1"))) == {"/a"}
 
 
+@pytest.mark.parametrize("place", [".docker/config.json", ".config/containers/auth.json"])
+def test_a_credential_helper_is_asked(
+    guarded: Registry, visitor: Person, home: Path, tmp_path: Path, place: str
+) -> None:
+    helper = tmp_path / "docker-credential-of-a-test"
+    answer = json.dumps({"ServerURL": guarded.address, "Username": USER, "Secret": PASSWORD})
+    helper.write_text(f"#!/bin/sh\necho \"$1\" >> {tmp_path}/asked\ncat <<'END'\n{answer}\nEND\n")
+    helper.chmod(0o755)
+    (home / place).parent.mkdir(parents=True, exist_ok=True)
+    (home / place).write_text(json.dumps({"credHelpers": {guarded.address: "of-a-test"}}))
+    # it counts before a login of enroot's
+    keep_for_enroot(home, f"machine {guarded.address} login bob password wrong\n")
+    path = f"{tmp_path}:{guarded.env['PATH']}"
+    visitor.importer = visitor.with_env({**guarded.env, "PATH": path})
+    try:
+        image = guarded.image(f"{guarded.address}/kept:1")
+        assert listing(visitor.get(image)) == {"/a"}
+    finally:
+        (home / place).unlink()
+    assert set((tmp_path / "asked").read_text().split()) == {"get"}
+
+
 def test_a_user_without_a_password_is_named(guarded: Registry, visitor: Person, home: Path) -> None:
     with pytest.raises(UserError) as caught:
         visitor.get(guarded.image(f"zoe@{guarded.address}#kept:1"))

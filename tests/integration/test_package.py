@@ -1,8 +1,10 @@
-"""The Debian package of this release: complete, root's, and at home in its prefix."""
+"""The Debian package and the RPM of this release: complete, root's, and at home in their prefix."""
 
 import json
+import re
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,20 +16,33 @@ INSTALLED = 'mkdir -p "/$1" && mount --bind "$0/$1" "/$1" && shift && exec "$@"'
 
 
 def run(*argv: str) -> str:
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def deb(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(run("packaging/deb", str(tmp_path_factory.mktemp("deb"))).splitlines()[-1])
 
 
 @pytest.fixture(scope="module")
-def unpacked(package: Path) -> Path:
+def rpm(tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[[str], str]) -> Path:
+    need_tool("rpmbuild")
+    built = run("packaging/rpm/build", str(tmp_path_factory.mktemp("rpm"))).splitlines()
+    (package,) = [Path(line) for line in built if not line.endswith(".src.rpm")]
+    return package
+
+
+@pytest.fixture(scope="module", params=["deb", "rpm"])
+def unpacked(request: pytest.FixtureRequest) -> Path:
+    package: Path = request.getfixturevalue(request.param)
     root = package.parent / "root"
-    run("dpkg-deb", "--extract", str(package), str(root))
+    if request.param == "deb":
+        run("dpkg-deb", "--extract", str(package), str(root))
+    else:
+        # a database of its own, where nothing is installed that the package could ask for
+        run("rpm", "--root", str(root), "--install", "--nodeps", str(package))
     return root
 
 
@@ -35,15 +50,45 @@ def installed(unpacked: Path, argv: Sequence[str]) -> str:
     return run("unshare", "--mount", "sh", "-c", INSTALLED, str(unpacked), PREFIX, *argv)
 
 
-def test_the_package_needs_the_python_and_the_slurm_it_was_built_for(package: Path) -> None:
-    needs = run("dpkg-deb", "--field", str(package), "Depends")
+def test_the_deb_needs_the_python_and_the_slurm_it_was_built_for(deb: Path) -> None:
+    needs = run("dpkg-deb", "--field", str(deb), "Depends")
     for wanted in ("python3 (>= 3.", "python3 (<< 3.", "slurm-client (<< ", "podman (>= 4.3)"):
         assert wanted in needs
 
 
-def test_everything_in_the_package_is_roots_and_nobody_else_may_write_it(package: Path) -> None:
-    for line in run("dpkg-deb", "--contents", str(package)).splitlines():
-        mode, owner, *_rest = line.split()
+def test_the_rpm_needs_the_python_and_the_slurm_it_was_built_for(rpm: Path) -> None:
+    needs = run("rpm", "--query", "--package", "--requires", str(rpm)).splitlines()
+    python = ".".join(map(str, sys.version_info[:2]))
+    assert f"python(abi) = {python}" in needs
+    assert "podman >= 4.3" in needs
+    (release,) = [line.split()[-1] for line in needs if line.startswith("slurm >= ")]
+    assert re.fullmatch(r"\d\d\.\d\d", release)
+    against = run("rpm", "--query", "--package", "--conflicts", str(rpm)).splitlines()
+    assert f"slurm >= {release}.99" in against
+    assert not [line for line in needs if line.startswith(("lib", "/opt"))]
+
+
+def test_the_rpm_has_the_files_of_the_deb(deb: Path, rpm: Path) -> None:
+    """But for where each distribution wants licences, changelogs and zsh's functions."""
+    contents = run("dpkg-deb", "--contents", str(deb)).splitlines()
+    of_deb = {line.split()[5].removeprefix(".") for line in contents if line[0] != "d"}
+    listed = run("rpm", "--query", "--package", "--list", str(rpm)).splitlines()
+    own = ("/usr/share/doc/", "/usr/share/licenses/", "/usr/share/zsh/")
+    only = {path for path in of_deb - set(listed) if not path.startswith(own)}
+    assert only == set()
+    (zsh,) = [path for path in listed if path.endswith("/_ce")]
+    assert zsh == "/usr/share/zsh/site-functions/_ce"
+
+
+def test_everything_in_the_packages_is_roots_and_nobody_else_may_write_it(
+    deb: Path, rpm: Path
+) -> None:
+    of_rpm = run("rpm", "--query", "--package", "--list", "--verbose", str(rpm)).splitlines()
+    lines = [(line.split()[0], "/".join(line.split()[2:4]), line) for line in of_rpm]
+    of_deb = run("dpkg-deb", "--contents", str(deb)).splitlines()
+    lines += [(line.split()[0], line.split()[1], line) for line in of_deb]
+    assert len(lines) > 200
+    for mode, owner, line in lines:
         assert owner == "root/root", line
         assert mode[0] == "l" or (mode[5], mode[8]) == ("-", "-"), line
         assert "s" not in mode, line

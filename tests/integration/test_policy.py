@@ -3,11 +3,13 @@
 import json
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from container_engine.cli.main import main
+from container_engine.images import installing
 from tests.integration.registry import Registry
 from tests.unit import squashfs
 from tests.unit.images.oci import Member
@@ -144,6 +146,18 @@ def test_an_image_is_scanned_once(site: Site) -> None:
     site.scans(scanner_max_age_s=0)
     site.ce("scan", image)
     assert site.times_asked() == 3
+
+
+def test_a_launch_that_keeps_an_image_from_being_purged_asks_no_scanner_again(site: Site) -> None:
+    site.scans()
+    path = Path(site.ce("import", "-q", str(site.image()), "kept:1").stdout.strip())
+    assert site.ce("scan", "kept:1").returncode == 0
+    week_ago = time.time() - 604_800
+    installing.note_use(str(path), installing.Use(week_ago, week_ago))
+    os.utime(path, (week_ago, week_ago))
+    assert site.ce("plan", site.edf("kept:1")).returncode == 0
+    assert path.stat().st_mtime > time.time() - 600
+    assert site.times_asked() == 1
 
 
 def test_a_bad_image_is_warned_of_or_refused_as_the_site_wants(site: Site) -> None:

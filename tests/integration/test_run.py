@@ -28,15 +28,18 @@ def test_the_exit_code_is_the_commands_own(engine: Engine, code: int) -> None:
 def test_a_command_that_does_not_exist_is_127(engine: Engine) -> None:
     done = engine.run(engine.edf(), "no-such-command")
     assert done.returncode == 127
-    assert done.stderr == "ce: error: no-such-command: command not found in the container\n"
+    cause, hint, see = done.stderr.splitlines()
+    assert cause == "ce: error: no-such-command: command not found in the container"
+    assert hint.startswith("ce: hint: the image's PATH counts")
+    assert see == "ce: see: ce help command-not-found"
 
 
 @pytest.mark.parametrize("command", ["/etc/os-release", "/etc"])
 def test_a_command_that_cannot_be_executed_is_126(engine: Engine, command: str) -> None:
     done = engine.run(engine.edf(), command)
     assert done.returncode == 126
-    assert done.stderr == (
-        f"ce: error: {command}: cannot be executed in the container: Permission denied\n"
+    assert done.stderr.startswith(
+        f"ce: error: {command}: cannot be executed in the container: Permission denied\nce: hint: "
     )
 
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.slurm import procfs
+
 ROOT = Path(__file__).resolve().parents[2]
 ALICE = "ce-alice"
 BOB = "ce-bob"
@@ -101,10 +103,11 @@ class Cluster:
             try:
                 out, err = process.communicate(input or "", timeout)
             except subprocess.TimeoutExpired:
+                seen = procfs.waiting(pwd.getpwnam(user).pw_uid)
                 self.cancel_all(user)
                 process.kill()
                 out, err = process.communicate()
-                raise AssertionError(f"{argv} hung for {timeout} s: {out}{err}") from None
+                raise AssertionError(f"{argv} hung for {timeout} s: {out}{err}\n{seen}") from None
         return subprocess.CompletedProcess(
             list(argv), process.returncode, out, _QUEUED.sub("", err)
         )

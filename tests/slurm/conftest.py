@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.slurm.blame import Provoked
 from tests.slurm.cluster import Cluster, sandbox
 from tests.slurm.leftovers import assert_nothing_left, records
 from tests.slurm.lock import alone_on
+from tests.slurm.site import Site, site_on
 
 NODES = 2
 
@@ -74,3 +76,14 @@ def shared(cluster: Cluster) -> Path:
 def mounted(cluster: Cluster, shared: Path) -> str:
     """An environment with the demo image that sees `shared` at the same path."""
     return cluster.edf(f'mounts = ["{shared}:{shared}"]\n')
+
+
+@pytest.fixture
+def site(cluster: Cluster) -> Iterator[Site]:
+    with site_on(cluster) as site:
+        yield site
+
+
+@pytest.fixture
+def provoked(cluster: Cluster, shared: Path) -> Provoked:
+    return Provoked(cluster, shared)

@@ -1,97 +1,270 @@
-"""Random faults during a start: processes killed or stopped, files taken away, daemons paused."""
+"""Random faults during a start: processes killed, stopped and starved, files taken away, daemons
+ended, disks filled, registries that fail.
+
+A fault waits for a phase of the start, known by the process that does its work, so that it strikes
+there on a slow machine, too.
+"""
 
 import os
 import random
 import signal
+import subprocess
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.slurm import procfs
+from tests.slurm.cluster import Cluster, sandbox
 from tests.slurm.procfs import Process
 
-_LATEST_S = 0.4  # a start on a quiet machine takes a tenth of a second
+_LATEST_S = 0.08  # after the phase has begun
 _LONGEST_PAUSE_S = 1.5
+_PHASE_WITHIN_S = 20
+_PAGE, _MIB = 4096, 1 << 20
 _DAEMONS = ("slurmctld", "slurmd", "munged")
+# What a phase is known by: the name of a process of the user's, or of root's slurmstepd.
+PHASES = (
+    "",  # at once
+    "plan",
+    "slurmstepd",
+    "ce-task",
+    "node",
+    "ce-guard",
+    "squashfuse_ll",
+    "podman",
+    "crun",
+    "conmon",
+    ".ce-init",
+    "sleep",  # the task's own command; what comes after it is the end of the step
+)
+_IMPORTING = ("", "plan", "python3", "skopeo", "tar2sqfs")
+_KINDS = {
+    "kill a process": 6,
+    "stop a process": 3,
+    "slow a process": 2,
+    "terminate a process": 2,
+    "starve a process of memory": 2,
+    "starve a process of descriptors": 2,
+    "kill slurmstepd": 2,
+    "kill srun": 2,
+    "cancel the job": 2,
+    "pause a daemon": 2,
+    "restart slurmctld": 1,
+    "restart slurmd": 1,
+    "restart munged": 1,
+    "remove the image": 1,
+    "cut the image": 1,
+    "fill the home": 1,
+    "leave little room": 1,
+    "allow few processes": 1,
+}
+_IMPORT_KINDS = {
+    "kill the registry": 2,
+    "stop the registry": 1,
+    "fill the store": 2,
+    "kill a process": 4,
+    "terminate a process": 1,
+    "kill srun": 1,
+}
+_SIGNALS = {"kill": signal.SIGKILL, "terminate": signal.SIGTERM, "stop": signal.SIGSTOP}
+_IMPORT_SHARE = 0.1
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What is done, how long after the start of srun, and how long it lasts where it ends."""
+    """What is done, in which phase, how long after its beginning, and how long it lasts."""
 
     kind: str
+    phase: str
     after_s: float
     lasts_s: float
-    choice: float  # from 0 to 1, which of the candidates
+    choice: float  # from 0 to 1, which of the candidates, or how much
+    imports: bool  # the image is not there yet
 
     def __str__(self) -> str:
-        return f"{self.kind} after {1000 * self.after_s:.0f} ms for {1000 * self.lasts_s:.0f} ms"
+        when = f"{1000 * self.after_s:.0f} ms into {self.phase or 'srun'}"
+        what = f"{self.kind} (import)" if self.imports else self.kind
+        return f"{what}, {when}, for {1000 * self.lasts_s:.0f} ms"
+
+    @property
+    def ends_a_daemon(self) -> bool:
+        return self.kind.startswith("restart ")
 
 
-def choose(random_source: random.Random) -> Fault:
-    kinds = {
-        "kill a process": 5,
-        "stop a process": 3,
-        "terminate a process": 2,
-        "kill slurmstepd": 1,
-        "kill srun": 1,
-        "cancel the job": 1,
-        "pause a daemon": 1,
-        "remove the image": 1,
-        "cut the image": 1,
-    }
+def choose(source: random.Random) -> Fault:
+    imports = source.random() < _IMPORT_SHARE
+    kinds = _IMPORT_KINDS if imports else _KINDS
+    phase = source.choice(_IMPORTING if imports else PHASES)
+    latest = 0.6 if phase in {"", "sleep", "tar2sqfs"} else _LATEST_S
     return Fault(
-        random_source.choices(list(kinds), list(kinds.values()))[0],
-        random_source.uniform(0, _LATEST_S),
-        random_source.uniform(0.05, _LONGEST_PAUSE_S),
-        random_source.random(),
+        source.choices(list(kinds), list(kinds.values()))[0],
+        phase,
+        source.uniform(0, latest),
+        source.uniform(0.05, _LONGEST_PAUSE_S),
+        source.random(),
+        imports,
     )
 
 
-def inflict(fault: Fault, uid: int, image: Path, cancel: Callable[[], object]) -> str:
-    """Waits for the moment and does it. Says what was hit; nothing where nobody was there."""
+@dataclass(frozen=True)
+class Scene:
+    """Where a fault strikes: the user's processes, the image, the places that may be full."""
+
+    cluster: Cluster
+    user: str
+    uid: int
+    image: Path
+    full: Path  # a small file system that the user writes to, where there is one
+    is_over: Callable[[], bool]  # whether there is nothing to strike any more
+
+
+def inflict(fault: Fault, scene: Scene) -> str:
+    """Waits for the moment and does it. Says what was hit; "nobody" where nobody was there."""
+    _await_phase(fault.phase, scene)
     time.sleep(fault.after_s)
-    match fault.kind:
-        case "remove the image":
-            image.unlink()
-            return str(image)
-        case "cut the image":
-            os.truncate(image, image.stat().st_size // 2)
-            return str(image)
-        case "cancel the job":
-            cancel()
+    return _strike_a_place(fault, scene) or _strike_a_process(fault, scene)
+
+
+def _strike_a_place(fault: Fault, scene: Scene) -> str:
+    """Empty where the fault is one of a process."""
+    hit = ""
+    match fault.kind.split():
+        case ["leave" | "allow", *_]:
+            hit = "from the beginning"
+        case ["remove", "the", "image"]:
+            scene.image.unlink(missing_ok=True)
+            hit = str(scene.image)
+        case ["cut", "the", "image"]:
+            os.truncate(scene.image, scene.image.stat().st_size // 2)
+            hit = str(scene.image)
+        case ["fill", *_]:
+            hit = _fill(scene.full)
+    return hit
+
+
+def _strike_a_process(fault: Fault, scene: Scene) -> str:
+    match fault.kind.split():
+        case ["cancel", *_]:
+            scene.cluster.cancel_all(scene.user)
             return "the job"
-    victim = _victim(fault, uid)
+        case ["restart", daemon]:
+            return _restart(daemon, fault)
+    victim = _victim(fault, scene.uid)
     if victim is None:
         return "nobody"
-    number = {"kill": signal.SIGKILL, "terminate": signal.SIGTERM}.get(
-        fault.kind.split()[0], signal.SIGSTOP
-    )
     with suppress(ProcessLookupError):
-        os.kill(victim.pid, number)
-    if number is signal.SIGSTOP:
-        threading.Timer(fault.lasts_s, _go_on, [victim.pid]).start()
+        _hurt(victim, fault)
     return f"{victim.comm} {victim.pid}"
 
 
-def _go_on(pid: int) -> None:
+def _await_phase(name: str, scene: Scene) -> None:
+    deadline = time.monotonic() + _PHASE_WITHIN_S
+    while name and time.monotonic() < deadline and not scene.is_over():
+        if any(_is_of_phase(pid, name, scene.uid) for pid in filter(str.isdecimal, _pids())):
+            return
+        time.sleep(0.001)
+
+
+def _pids() -> list[str]:
+    return os.listdir(procfs.PROC)
+
+
+def _is_of_phase(pid: str, name: str, uid: int) -> bool:
+    try:
+        if (procfs.PROC / pid / "comm").read_text().rstrip("\n") != name:
+            return False
+    except OSError:
+        return False
+    found = procfs.process(int(pid))
+    if found is None or not found.lives:
+        return False
+    return _serves(found, uid) if name == "slurmstepd" else found.uid == uid
+
+
+def _hurt(victim: Process, fault: Fault) -> None:
+    words = fault.kind.split()
+    if words[0] == "slow":
+        threading.Thread(target=_stutter, args=(victim.pid, fault.lasts_s)).start()
+    elif words[0] == "starve":
+        _starve(victim, words[-1], fault.choice)
+    else:
+        number = _SIGNALS.get(words[0], signal.SIGSTOP)
+        os.kill(victim.pid, number)
+        if number is signal.SIGSTOP:
+            threading.Timer(fault.lasts_s, _signal, [victim.pid, signal.SIGCONT]).start()
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGCONT)
+        os.kill(pid, number)
+
+
+def _stutter(pid: int, lasts_s: float) -> None:
+    end = time.monotonic() + lasts_s
+    while time.monotonic() < end:
+        _signal(pid, signal.SIGSTOP)
+        time.sleep(0.05)
+        _signal(pid, signal.SIGCONT)
+        time.sleep(0.005)
+
+
+def _starve(victim: Process, of: str, choice: float) -> None:
+    """From now on it gets hardly more than it has."""
+    directory = procfs.PROC / str(victim.pid)
+    try:
+        if of == "memory":
+            has = int((directory / "statm").read_text().split()[0]) * _PAGE
+            option = f"--as={has + int(choice * 4 * _MIB)}"
+        else:
+            has = len(os.listdir(directory / "fd"))
+            option = f"--nofile={has + int(choice * 6)}"
+    except FileNotFoundError:
+        return
+    # root of a machine that is itself a container may not do that to another user's
+    argv = ["prlimit", f"--pid={victim.pid}", option]
+    subprocess.run(argv, user=victim.uid, extra_groups=[], stderr=subprocess.DEVNULL, check=False)
+
+
+def _fill(place: Path) -> str:
+    with suppress(OSError), (place / "filler").open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * _PAGE)
+    return f"{place} is full"
+
+
+def _restart(daemon: str, fault: Fault) -> str:
+    """Killed, gone for a while, and back."""
+    victims = [p for p in procfs.processes() if p.lives and p.comm == daemon]
+    if daemon == "slurmd":
+        victims = [sorted(victims, key=lambda p: p.command)[int(fault.choice * len(victims))]]
+    for victim in victims:
+        _signal(victim.pid, signal.SIGKILL)
+    time.sleep(fault.lasts_s)
+    bring_up()
+    return f"{daemon} {', '.join(str(victim.pid) for victim in victims)}"
+
+
+def bring_up() -> None:
+    """What of the cluster was ended is started, and drained nodes are resumed."""
+    done = sandbox("up")
+    assert done.returncode == 0, done.stderr
 
 
 def _victim(fault: Fault, uid: int) -> Process | None:
     candidates = [process for process in procfs.processes() if process.lives]
-    match fault.kind:
-        case "pause a daemon":
+    match fault.kind.split()[1:]:
+        case ["a", "daemon"]:
             found = [process for process in candidates if process.comm in _DAEMONS]
-        case "kill slurmstepd":
+        case ["the", "registry"]:
+            found = [process for process in candidates if process.comm.startswith("docker-reg")]
+        case ["slurmstepd"]:
             found = [process for process in candidates if process.comm == "slurmstepd"]
             # the bystander's is somebody else's
             found = [process for process in found if _serves(process, uid)]
-        case "kill srun":
+        case ["srun"]:
             found = [p for p in candidates if p.uid == uid and p.comm == "srun"]
         case _:
             found = [p for p in candidates if p.uid == uid and p.comm not in ("srun", "setpriv")]
@@ -102,3 +275,16 @@ def _serves(stepd: Process, uid: int) -> bool:
     """Whether a slurmstepd has started a process of this user's, or none of anybody yet."""
     owners = {process.uid for process in procfs.processes() if process.parent == stepd.pid}
     return owners <= {uid, 0}
+
+
+@contextmanager
+def small_file_system(places: list[Path], uid: int, gid: int, size: str) -> Iterator[None]:
+    """Each of the directories is a file system of its own that the user may write."""
+    options = f"size={size},uid={uid},gid={gid},mode=0700"
+    for place in places:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", place], check=True)
+    try:
+        yield
+    finally:
+        for place in places:
+            subprocess.run(["umount", "--lazy", place], check=True)

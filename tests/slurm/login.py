@@ -5,15 +5,18 @@ import pwd
 import re
 import subprocess
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.slurm.cluster import ALICE, Cluster, Completed
+from tests.slurm.job import Job, started
 from tests.slurm.polling import until
 
 PORT = 15263
-_OPTIONS = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR")
+_OPTIONS = ("LogLevel=ERROR", "IdentitiesOnly=yes")
+_ANY_HOST = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null")
 
 
 def make_key(cluster: Cluster, user: str = ALICE) -> Path:
@@ -35,15 +38,16 @@ def edf(cluster: Cluster, key: Path | None, more: str = "", image: str = "demo")
 
 @dataclass(frozen=True)
 class Laptop:
-    """Logs in to port `port` of this machine, as `user`, with `key`."""
+    """Logs in to port `port` of this machine as `user` with `key`; to which hosts, `trust` says."""
 
     cluster: Cluster
     key: Path
     port: int
     user: str = ALICE
+    trust: tuple[str, ...] = _ANY_HOST
 
-    def options(self, *more: str) -> list[str]:
-        words = [f"-o{option}" for option in (*_OPTIONS, "IdentitiesOnly=yes", *more)]
+    def options(self) -> list[str]:
+        words = [f"-o{option}" for option in (*_OPTIONS, *self.trust)]
         return ["-i", str(self.key), *words]
 
     def ssh(self, *command: str, more: Sequence[str] = (), stdin: str | None = None) -> Completed:
@@ -57,14 +61,26 @@ class Laptop:
         return self.cluster.run([*argv, *(re.sub("^@", login, word) for word in words)])
 
 
-def ports(cluster: Cluster, job: str, nodes: int = 1, user: str = ALICE) -> dict[str, int]:
-    """The ports of a job's servers by node, as they are recorded."""
+@contextmanager
+def step(cluster: Cluster, name: str, *words: str, user: str = ALICE) -> Iterator[Job]:
+    """A step in the environment `name` that prints its variables, says "up" and stays."""
+    script = "cat /proc/self/environ | tr '\\0' '\\001'; echo; echo up; sleep 1000"
+    argv = ["srun", *(words or ("-N1",)), f"--environment={name}", "sh", "-c", script]
+    with started(cluster, *argv, user=user) as job:
+        yield job
+
+
+def ports(cluster: Cluster, job: str, nodes: int | None = 1, user: str = ALICE) -> dict[str, int]:
+    """The ports of a job's servers by node, as they are recorded.
+
+    As soon as there are `nodes` of them; None: those that are there, when the tasks run.
+    """
     records = cluster.home(user) / ".cache/container-engine/ssh"
 
     def recorded() -> dict[str, int] | None:
-        files = list(records.glob(f"{job}.*/*.port"))
+        files = list(records.glob(f"{job}/*/*.port"))
         texts = {file.stem: file.read_text() for file in files}
         found = {node: int(text.split()[0]) for node, text in texts.items() if text}
-        return found if len(found) == nodes else None
+        return found if nodes is None or len(found) == nodes else None
 
     return until(f"the records of job {job}", recorded)

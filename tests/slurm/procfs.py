@@ -63,7 +63,7 @@ def process(pid: int) -> Process | None:
 def processes() -> Iterator[Process]:
     """The processes of this network: its nodes and, as they use the nodes', their containers.
 
-    Another cluster may run on this machine in namespaces of its own, as `make compat` does.
+    Another cluster may run on this machine in namespaces of its own, as `make check-debian13` does.
     """
     network = os.readlink(PROC / "self" / "ns" / "net")
     for name in os.listdir(PROC):
@@ -71,6 +71,18 @@ def processes() -> Iterator[Process]:
         # a zombie has no network any more
         if found is not None and found.link("ns/net") in {network, ""}:
             yield found
+
+
+def waiting(*uids: int) -> str:
+    """What the processes of these users are and what each waits for in the kernel, for a person."""
+    lines = []
+    for found in sorted(living(*uids), key=lambda process: process.pid):
+        try:
+            where = (PROC / str(found.pid) / "wchan").read_text()
+        except OSError:
+            where = "?"
+        lines.append(f"{found.parent} {found.pid} {found.state} {where} {found.command}")
+    return "\n".join(lines)
 
 
 def living(*uids: int) -> list[Process]:

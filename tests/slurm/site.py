@@ -34,7 +34,7 @@ class Site:
         )
 
     def remove(self) -> None:
-        self._file.unlink()
+        self._file.unlink(missing_ok=True)
 
     def hook(self, name: str, text: str, *, whole: bool = True) -> Path:
         file = self.catalog / name / "hook.toml"

@@ -19,7 +19,7 @@ def _last_job(cluster: Cluster) -> int:
 
 def _own_lines(done: Completed) -> list[str]:
     """What is said beside warnings, hints and the excerpts of files below an error."""
-    beside = ("ce: hint: ", "ce: warning: ", " ")
+    beside = ("ce: hint: ", "ce: see: ", "ce: details: ", "ce: warning: ", " ")
     return [line for line in done.stderr.splitlines() if not line.startswith(beside)]
 
 
@@ -168,7 +168,7 @@ def test_a_cause_is_printed_once_however_many_tasks_there_are(
 def test_all_missing_mount_sources_are_named_in_one_line(cluster: Cluster, shared: Path) -> None:
     sources = [f"{shared}/${{SLURMD_NODENAME}}-{letter}" for letter in "ab"]
     edf = cluster.edf(f"mounts = {json.dumps([f'{s}:/data/{i}' for i, s in enumerate(sources)])}\n")
-    done = _fails_on_the_node(cluster, edf, shared)
+    done = _fails_on_the_node(cluster, edf, shared, "-w", "n1")
     assert len(causes(done)) == 1
     assert f"{shared}/n1-a'" in causes(done)[0]
     assert f"{shared}/n1-b'" in causes(done)[0]

@@ -11,8 +11,9 @@ pytestmark = pytest.mark.usefixtures("tidy")
 
 
 def _errors(done: Completed) -> list[str]:
-    """What the engine says, without Slurm's own account of exit codes."""
-    return [line for line in done.stderr.splitlines() if not line.startswith("srun: ")]
+    """What the engine says, without the remedy and Slurm's own account of exit codes."""
+    beside = ("srun: ", "ce: hint: ", "ce: see: ")
+    return [line for line in done.stderr.splitlines() if not line.startswith(beside)]
 
 
 def test_a_command_that_only_the_image_has_is_found_by_the_images_path(cluster: Cluster) -> None:
@@ -24,7 +25,7 @@ def test_a_command_that_only_the_image_has_is_found_by_the_images_path(cluster: 
 
 def test_a_command_of_the_host_is_not_found(cluster: Cluster, demo: str) -> None:
     assert shutil.which("srun") is not None
-    done = cluster.srun(f"--environment={demo}", "srun", "--version")
+    done = cluster.srun("-w", "n1", f"--environment={demo}", "srun", "--version")
     assert done.returncode == 127
     assert _errors(done) == ["ce: error: n1: srun: command not found in the container"]
 
@@ -43,22 +44,20 @@ def test_path_of_the_edf_decides_where_commands_are_looked_for(
 
 
 @pytest.mark.parametrize("command", ["no-such-command", "/no/such/command"])
-def test_a_command_that_does_not_exist_says_so_once_per_node_and_is_127(
+def test_a_command_that_does_not_exist_says_so_once_and_is_127(
     cluster: Cluster, demo: str, command: str
 ) -> None:
     done = cluster.srun("-N2", "-n4", f"--environment={demo}", command)
     assert done.returncode == 127
-    assert sorted(line.split(": ", 3)[3] for line in _errors(done)) == [
-        f"{command}: command not found in the container"
-    ] * len(_errors(done))
-    assert 1 <= len(_errors(done)) <= 2
+    [line] = _errors(done)
+    assert line.split(": ", 3)[3] == f"{command}: command not found in the container"
 
 
 @pytest.mark.parametrize("command", ["/etc/os-release", "/etc"])
 def test_a_command_that_cannot_be_executed_says_so_and_is_126(
     cluster: Cluster, demo: str, command: str
 ) -> None:
-    done = cluster.srun(f"--environment={demo}", command)
+    done = cluster.srun("-w", "n1", f"--environment={demo}", command)
     assert done.returncode == 126
     assert _errors(done) == [
         f"ce: error: n1: {command}: cannot be executed in the container: Permission denied"
@@ -69,8 +68,8 @@ def test_a_script_whose_interpreter_is_missing_does_not_run(cluster: Cluster) ->
     script = cluster.write("#!/no/such/interpreter\n", name="orphan", mode=0o755)
     edf = cluster.edf(f'mounts = ["{cluster.scratch}:/s"]\n')
     done = cluster.srun(f"--environment={edf}", f"/s/{script.name}")
-    assert done.returncode not in {0, 1}
-    assert "No such file or directory" in done.stderr
+    assert done.returncode == 126
+    assert "it needs '/no/such/interpreter', which is not there" in done.stderr
 
 
 def test_arguments_arrive_as_they_were_given(cluster: Cluster, demo: str) -> None:

@@ -1,4 +1,5 @@
-"""Whatever goes wrong while a step starts: the command runs in its container or not at all.
+"""Whatever goes wrong while a step starts: the command runs in its container or not at all,
+nothing is left, the store is sound and nobody else's job is touched.
 
 The seed is printed; FAULTS_SEED repeats a run, FAULTS_RUNS says how many rounds the long one has.
 """
@@ -7,106 +8,264 @@ import os
 import pwd
 import random
 import shutil
+import subprocess
 from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.integration.registry import Registry, serving
 from tests.slurm import faults
 from tests.slurm.cluster import ALICE, BOB, Cluster
 from tests.slurm.job import Job, started
-from tests.slurm.leftovers import left
+from tests.slurm.leftovers import left, public_files
 from tests.slurm.polling import until
-from tests.slurm.procfs import processes
+from tests.slurm.procfs import Process, processes
+from tests.unit.images.oci import Member, link
 
 _GONE_WITHIN_S = 5
+_STEP_ENDS_WITHIN_S = 60  # Slurm's own time limits for a step that does not end
 _SCRIPT = """
 if grep -q 'Container Engine demo' /etc/os-release; then echo inside; else echo OUTSIDE; fi >> "$0"
 sleep 0.3
 """
+# in the user's home: what of a launch is written there
+_WRITTEN = (".cache/container-engine", ".local/state/container-engine")
+
+
+def _patience() -> float:
+    """How much slower than it should be this machine is now, because it has other work."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
+def _new_public_files(before: set[Path]) -> set[Path]:
+    """Without the empty file that a `crun start` leaves in /tmp when it is killed while it copies
+    itself: Podman starts that one and hands it no other directory."""
+    new = {path for path in public_files() - before if path.exists()}
+    return {p for p in new if not (p.match("/tmp/crun.??????") and p.stat().st_size == 0)}
 
 
 class _Round:
     """One start of two tasks with one fault, and what became of it."""
 
-    def __init__(self, cluster: Cluster, shared: Path, seed: str) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, shared: Path, seed: str, members: list[Member]) -> None:
+        self._cluster, self._shared, self._members = cluster, shared, members
         self.fault = faults.choose(random.Random(seed))
         self._marker = shared / "marker"
         self._image = shared / "image.sqsh"
-        self._shared = shared
+        self._store = shared / "store"
+        self._alice = pwd.getpwnam(ALICE)
+        self._before = public_files()
 
     def run(self) -> str:
         """How it ended: "ran" or "did not run". Raises AssertionError with what is not right."""
         self._marker.unlink(missing_ok=True)
-        shutil.copyfile(self._cluster.image("demo"), self._image)
-        text = f'image = "{self._image}"\nmounts = ["{self._shared}:{self._shared}"]\n'
-        edf = self._cluster.edf(text, image=None)
+        with ExitStack() as stack:
+            if self.fault.imports:
+                said = self._import(stack)
+            else:
+                shutil.copyfile(self._cluster.image("demo"), self._image)
+                said = self._start(str(self._image), {}, stack)
+        if self.fault.ends_a_daemon or self.fault.kind == "pause a daemon":
+            faults.bring_up()
+        return said
+
+    def _start(self, image: str, env: Mapping[str, str], stack: ExitStack) -> str:
+        cluster, fault = self._cluster, self.fault
+        text = f'image = "{image}"\nworkdir = "/"\nmounts = ["{self._shared}:{self._shared}"]\n'
+        if fault.kind == "leave little room":
+            text += f'[annotations]\n"com.ce.tmpfs_size" = "{4 + int(fault.choice * 200)}k"\n'
+        edf = cluster.edf(text, image=None)
         step = ["-w", "n1", "-n2", f"--environment={edf}", "sh", "-c", _SCRIPT, str(self._marker)]
-        with started(self._cluster, "srun", *step) as job:
-            uid = pwd.getpwnam(ALICE).pw_uid
-            cancel = self._cluster.cancel_all
-            hit = faults.inflict(self.fault, uid, self._image, lambda: cancel(ALICE))
+        argv = ["srun", *step]
+        if fault.kind == "allow few processes":
+            argv = ["prlimit", f"--nproc={1 + int(fault.choice * 30)}", *argv]
+        full = self._store if fault.imports else self._small_home(stack)
+        with started(cluster, *argv, env=env) as job:
+            scene = faults.Scene(
+                *(cluster, ALICE, self._alice.pw_uid, self._image, full),
+                lambda: job.process.poll() is not None,
+            )
+            hit = faults.inflict(fault, scene)
             self._wait(job)
         self._until_nothing_is_left(hit)
         said = self._marker.read_text().split() if self._marker.exists() else []
-        assert set(said) <= {"inside"}, f"{self.fault}, {hit}: {said}"
+        assert set(said) <= {"inside"}, f"{fault}, {hit}: {said}"
         return "ran" if said else "did not run"
+
+    def _small_home(self, stack: ExitStack) -> Path:
+        places = [self._cluster.home() / name for name in _WRITTEN]
+        if self.fault.kind == "fill the home":
+            assert self._cluster.run(["mkdir", "-p", *map(str, places)]).returncode == 0
+            user = self._alice
+            stack.enter_context(faults.small_file_system(places, user.pw_uid, user.pw_gid, "256k"))
+        return places[-1]
 
     def _wait(self, job: Job) -> None:
         """With a killed slurmstepd srun waits for the job's end, natively too."""
         try:
-            job.wait(self.fault.lasts_s + 4)
+            job.wait(self.fault.lasts_s + 4 * _patience())
         except AssertionError:
             self._cluster.cancel_all(ALICE)
-            job.wait(30)
+            job.wait(_STEP_ENDS_WITHIN_S * _patience())
         self._cluster.cancel_all(ALICE)
 
     def _until_nothing_is_left(self, hit: str) -> None:
-        uid = pwd.getpwnam(ALICE).pw_uid
+        """Five seconds from the end of the step, which is Slurm's business."""
+        uid = self._alice.pw_uid
 
-        def over() -> bool:
+        def is_over() -> bool:
+            return not _steps_of_others_than(BOB)
+
+        def is_gone() -> bool:
             own = [p for p in processes() if p.lives and p.uid == uid and p.comm != "squeue"]
-            return not own and not _left_of_alice(self._cluster)
+            return not (own or _left_of_alice(self._cluster) or _new_public_files(self._before))
 
         try:
-            until("the end of all", over, 20 + _GONE_WITHIN_S)
+            until("the end of the step", is_over, _STEP_ENDS_WITHIN_S * _patience())
+            until("the end of all", is_gone, _GONE_WITHIN_S * _patience())
         except AssertionError as error:
-            raise AssertionError(f"{self.fault}, {hit}: {error}") from None
+            own = [f"{p.pid} {p.state} {p.command or p.comm}" for p in processes() if p.uid == uid]
+            found = [
+                *own,
+                *_left_of_alice(self._cluster),
+                *map(str, _new_public_files(self._before)),
+            ]
+            raise AssertionError(f"{self.fault}, {hit}: {error}; {found}") from None
+
+    # ---- with an image that is not there yet -------------------------------------------------
+
+    def _import(self, stack: ExitStack) -> str:
+        """A launch that imports, with the fault; one more without it; then the store is sound."""
+        self._store.mkdir(exist_ok=True)
+        user = self._alice
+        os.chown(self._store, user.pw_uid, user.pw_gid)
+        if self.fault.kind == "fill the store":
+            size = f"{100 + int(self.fault.choice * 3000)}k"
+            places = [self._store]
+            with (
+                faults.small_file_system(places, user.pw_uid, user.pw_gid, size),
+                self._registry() as registry,
+            ):
+                said = self._imported(registry, stack)
+                (self._store / "filler").unlink(missing_ok=True)
+                self._check_store()
+                return said
+        with self._registry() as registry:
+            said = self._imported(registry, stack)
+        with self._registry() as registry:
+            again = self._imported_again(registry)
+        assert again == "inside\ninside\n", f"{self.fault}: {again}"
+        self._check_store()
+        shutil.rmtree(self._store)
+        return said
+
+    @contextmanager
+    def _registry(self) -> Iterator[Registry]:
+        with TemporaryDirectory() as home, serving(Path(home)) as registry:
+            registry.push(Path(home) / "image", "faults:1", self._members)
+            known = Path(home) / ".config/containers/registries.conf"
+            (self._shared / ".config/containers").mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(known, self._shared / ".config/containers/registries.conf")
+            yield registry
+
+    def _environment(self) -> dict[str, str]:
+        # a home in which the registry is known as one that needs no certificate
+        return {"EDF_IMAGESTORE": str(self._store), "HOME": str(self._shared)}
+
+    def _imported(self, registry: Registry, stack: ExitStack) -> str:
+        return self._start(f"{registry.address}/faults:1", self._environment(), stack)
+
+    def _imported_again(self, registry: Registry) -> str:
+        text = f'image = "{registry.address}/faults:1"\nworkdir = "/"\n'
+        edf = self._cluster.edf(text, image=None)
+        script = "grep -q 'Container Engine demo' /etc/os-release && echo inside"
+        step = [f"--environment={edf}", "-n2", "sh", "-c", script]
+        done = self._cluster.srun(*step, env=self._environment(), timeout=120)
+        return done.stdout + done.stderr.partition("ce: error")[2]
+
+    def _check_store(self) -> None:
+        ce = str(self._cluster.prefix / "bin/ce")
+        done = self._cluster.run([ce, "store", "check"], env=self._environment())
+        wrong = [line for line in done.stdout.splitlines() if _is_damage(line)]
+        assert done.returncode == 0 or not wrong, f"{self.fault}: {done.stdout}{done.stderr}"
+
+
+def _is_damage(line: str) -> bool:
+    """An import that was killed may leave its work, which the next one of the image removes."""
+    kept = ("left by an import that was ended", "which is gone")
+    return line.startswith("/") and not any(word in line for word in kept)
+
+
+def _steps_of_others_than(user: str) -> list[Process]:
+    uid = pwd.getpwnam(user).pw_uid
+    steps = [p for p in processes() if p.lives and p.comm == "slurmstepd"]
+    parents = {p.parent for p in processes() if p.uid == uid}
+    return [step for step in steps if step.pid not in parents]
 
 
 def _left_of_alice(cluster: Cluster) -> list[str]:
     """The bystander's container may be there."""
     uid = pwd.getpwnam(BOB).pw_uid
     bobs = {str(process.pid) for process in processes() if process.uid == uid}
-    return [line for line in left(cluster) if not any(f" {pid}:" in line for pid in bobs)]
+    stepds = {str(p.parent) for p in processes() if p.uid == uid}
+    mine = [line for line in left(cluster) if not any(f" {pid}:" in line for pid in bobs | stepds)]
+    return [line for line in mine if " open in slurmstepd" not in line]
+
+
+def _runnable(cluster: Cluster) -> list[Member]:
+    """A layer with a shell in the PATH of that image, made from the sandbox's smallest one."""
+    with TemporaryDirectory() as work:
+        root = Path(work) / "root"
+        argv = ["unsquashfs", "-q", "-n", "-d", str(root), str(cluster.image("busybox"))]
+        subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+        program = Member("opt/bin/busybox", (root / "bin/busybox").read_bytes(), mode=0o755)
+    names = ("sh", "grep", "sleep")
+    release = Member("etc/os-release", b'PRETTY_NAME="Container Engine demo (imported)"\n')
+    return [program, release, *(link(f"opt/bin/{name}", "busybox") for name in names)]
 
 
 def _rounds(cluster: Cluster, demo: str, shared: Path, count: int) -> None:
     seed = os.environ.get("FAULTS_SEED") or str(random.SystemRandom().randrange(1 << 32))
-    print(f"FAULTS_SEED={seed}")
+    print(f"FAULTS_SEED={seed}", flush=True)
     ended: Counter[str] = Counter()
-    step = ["-w", "n2", f"--environment={demo}", "sh", "-c", "echo up; read line; echo alive $line"]
+    members = _runnable(cluster)
+    script = "echo up $$; read line; echo alive $line"
+    # on the node that the faults strike, too
+    step = ["-N2", f"--environment={demo}", "sh", "-c", script]
     with started(cluster, "srun", *step, user=BOB) as bystander:
-        bystander.wait_for_lines(1)
+        ups = bystander.wait_for_lines(2)
+        alive = _of_bystander()
         for number in range(count):
-            a_round = _Round(cluster, shared, f"{seed}-{number}")
+            a_round = _Round(cluster, shared, f"{seed}-{number}", members)
+            print(f"{number}: {a_round.fault}", flush=True)
             try:
-                ended[a_round.run()] += 1
+                ended[f"{a_round.fault.kind}: {a_round.run()}"] += 1
+                assert _of_bystander() == alive, f"{a_round.fault}: touched another job"
             except AssertionError as error:
                 raise AssertionError(f"FAULTS_SEED={seed}, round {number}: {error}") from None
         bystander.write("and well\n")
         bystander.close_input()
         done = bystander.wait()
-    assert done.stdout == "up\nalive and well\n"
+    lines = sorted(done.stdout.splitlines())
+    assert lines == sorted([*ups, *["alive and well"] * 2]), done.stderr
     assert sum(ended.values()) == count
-    print(dict(ended))
+    print("\n".join(f"{times:4d}  {how}" for how, times in sorted(ended.items())))
 
 
-def test_25_random_faults_run_nothing_outside_and_leave_nothing(
+def _of_bystander() -> set[tuple[int, str]]:
+    """All of its processes: tasks, and what holds its containers."""
+    uid = pwd.getpwnam(BOB).pw_uid
+    return {(p.pid, p.comm) for p in processes() if p.uid == uid and p.lives}
+
+
+def test_50_random_faults_run_nothing_outside_and_leave_nothing(
     cluster: Cluster, demo: str, shared: Path
 ) -> None:
-    _rounds(cluster, demo, shared, 25)
+    _rounds(cluster, demo, shared, 50)
 
 
 @pytest.mark.soak

@@ -4,23 +4,17 @@ import json
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from tests.slurm.cluster import ROOT, Cluster, causes
 from tests.slurm.job import started
 from tests.slurm.polling import until
-from tests.slurm.site import Site, site_on
+from tests.slurm.site import Site
 
 pytestmark = pytest.mark.usefixtures("tidy")
 BLOCK = re.compile(r"^```toml\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-@pytest.fixture
-def site(cluster: Cluster) -> Iterator[Site]:
-    with site_on(cluster) as site:
-        yield site
 
 
 def enabled(name: str, **parameters: str) -> str:

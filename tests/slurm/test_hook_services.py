@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,17 +11,11 @@ from tests.slurm import procfs
 from tests.slurm.cluster import ALICE, BOB, ROOT, Cluster, causes
 from tests.slurm.job import started
 from tests.slurm.polling import until
-from tests.slurm.site import Site, site_on
+from tests.slurm.site import Site
 
 pytestmark = pytest.mark.usefixtures("tidy")
 STAND_IN = ROOT / "tests/slurm/nvidia-cuda-mps-control"
 MPS = '[annotations]\ncom.hooks.nvidia_cuda_mps.enabled = "true"\n'
-
-
-@pytest.fixture
-def site(cluster: Cluster) -> Iterator[Site]:
-    with site_on(cluster) as site:
-        yield site
 
 
 def pids(word: str) -> list[int]:

@@ -6,7 +6,6 @@ import re
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from tests.slurm import procfs
 from tests.slurm.cluster import ALICE, BOB, Cluster
 from tests.slurm.job import Job, job_id, started
 from tests.slurm.leftovers import assert_nothing_left
-from tests.slurm.login import PORT, Laptop, edf, make_key, ports
+from tests.slurm.login import PORT, Laptop, edf, make_key, ports, step
 from tests.slurm.polling import until
 
 _STRANGE = "a 'single' \"double\" \\ back\nsecond line\t$HOME `id` =;#"
@@ -37,19 +36,11 @@ def key(cluster: Cluster) -> Path:
     return make_key(cluster)
 
 
-@contextmanager
-def _step(cluster: Cluster, name: str, *words: str, user: str = ALICE) -> Iterator[Job]:
-    script = "cat /proc/self/environ | tr '\\0' '\\001'; echo; echo up; sleep 1000"
-    argv = ["srun", *(words or ("-N1",)), f"--environment={name}", "sh", "-c", script]
-    with started(cluster, *argv, user=user) as job:
-        yield job
-
-
 class Running:
     """A job of two nodes that the tests of logins share."""
 
     def __init__(self, cluster: Cluster, key: Path, job: Job) -> None:
-        until("both tasks", lambda: job.out.count("\nup\n") == 2)
+        until("both tasks", lambda: job.out.splitlines().count("up") == 2)
         self.id = job_id(cluster)
         self.ports = ports(cluster, self.id, 2)
         self.laptop = Laptop(cluster, key, self.ports["n1"])
@@ -58,7 +49,7 @@ class Running:
 
 @pytest.fixture(scope="module")
 def running(cluster: Cluster, key: Path) -> Iterator[Running]:
-    with _step(cluster, edf(cluster, key, _MORE), "-N2", "-n2") as job:
+    with step(cluster, edf(cluster, key, _MORE), "-N2", "-n2") as job:
         yield Running(cluster, key, job)
     assert_nothing_left(cluster)
 

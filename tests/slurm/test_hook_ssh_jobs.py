@@ -11,9 +11,9 @@ import pytest
 
 from tests.slurm import procfs
 from tests.slurm.cluster import ALICE, BOB, Cluster, causes
-from tests.slurm.job import Job, job_id, started
+from tests.slurm.job import job_id, started
 from tests.slurm.leftovers import assert_nothing_left
-from tests.slurm.login import Laptop, edf, make_key, ports
+from tests.slurm.login import PORT, Laptop, edf, make_key, ports, step
 from tests.slurm.polling import until
 
 
@@ -29,17 +29,9 @@ def _tidy(cluster: Cluster) -> Iterator[None]:
 
 
 @contextmanager
-def _step(cluster: Cluster, name: str, *words: str, user: str = ALICE) -> Iterator[Job]:
-    script = "cat /proc/self/environ | tr '\\0' '\\001'; echo; echo up; sleep 1000"
-    argv = ["srun", *(words or ("-N1",)), f"--environment={name}", "sh", "-c", script]
-    with started(cluster, *argv, user=user) as job:
-        yield job
-
-
-@contextmanager
 def _serving(cluster: Cluster, name: str, key: Path, *words: str) -> Iterator[Laptop]:
     """A job of one node with the environment `name`, and a client for its server."""
-    with _step(cluster, name, *words) as job:
+    with step(cluster, name, *words) as job:
         until("a running job", lambda: "up" in job.out or job.process.poll() is not None)
         assert job.process.poll() is None, job.err
         [port] = ports(cluster, job_id(cluster)).values()
@@ -93,8 +85,8 @@ def test_two_users_and_two_jobs_on_one_node(cluster: Cluster, key: Path) -> None
     mine, bobs = edf(cluster, key), make_key(cluster, BOB)
     theirs = edf(cluster, bobs)
     with (
-        _step(cluster, mine, "-w", "n1") as first,
-        _step(cluster, theirs, "-w", "n1", user=BOB) as second,
+        step(cluster, mine, "-w", "n1") as first,
+        step(cluster, theirs, "-w", "n1", user=BOB) as second,
     ):
         until("both tasks", lambda: "\nup\n" in first.out and "\nup\n" in second.out)
         [one] = ports(cluster, job_id(cluster)).values()
@@ -104,12 +96,12 @@ def test_two_users_and_two_jobs_on_one_node(cluster: Cluster, key: Path) -> None
         assert "Permission denied" in Laptop(cluster, bobs, one, BOB).ssh("true").stderr
 
 
-def test_the_keys_of_a_step_open_no_other(cluster: Cluster, key: Path) -> None:
+def test_the_keys_of_a_job_open_no_other(cluster: Cluster, key: Path) -> None:
     with _serving(cluster, edf(cluster, key), key, "-w", "n1") as laptop:
         private = laptop.ssh("cat /opt/oci-hooks/ssh/job/id_ed25519").stdout
         stolen = cluster.write(private, mode=0o600, owner=ALICE)
         assert Laptop(cluster, stolen, laptop.port).ssh("echo own").stdout == "own\n"
-        with _step(cluster, edf(cluster, key), "-w", "n1") as job:
+        with step(cluster, edf(cluster, key), "-w", "n1") as job:
             until("the task", lambda: "\nup\n" in job.out)
             done = Laptop(cluster, stolen, laptop.port + 1).ssh("true")
             assert "Permission denied (publickey)" in done.stderr
@@ -137,6 +129,68 @@ def test_the_server_and_its_logins_go_with_the_job(cluster: Cluster, key: Path, 
 
 def _pids(word: str) -> list[int]:
     return [p.pid for p in procfs.processes() if p.lives and word in p.command]
+
+
+# ---- several steps of one job ------------------------------------------------------------------
+
+
+@contextmanager
+def _allocated(cluster: Cluster) -> Iterator[str]:
+    """A job of two nodes without a step of its own."""
+    with started(cluster, "salloc", "-N2", "sleep", "1000"):
+        yield job_id(cluster)
+
+
+@contextmanager
+def _step_of(cluster: Cluster, job: str, name: str, node: str) -> Iterator[int]:
+    """A step of that job on one node; the port of its server. It ends in good order."""
+    srun = ["srun", f"--jobid={job}", "--overlap", "-n1", "-w", node, f"--environment={name}"]
+    with started(cluster, *srun, "sh", "-c", "echo up; cat") as added:
+        added.wait_for_lines(1)
+        yield ports(cluster, job, nodes=None)[node]
+        added.close_input()
+        assert added.wait().returncode == 0, added.err
+
+
+def test_whoever_trusts_a_job_once_logs_in_to_all_its_steps(cluster: Cluster, key: Path) -> None:
+    """Steps of a job have one host key; another job at the same place has another."""
+    name, known = edf(cluster, key), cluster.write("", mode=0o600, owner=ALICE)
+    trust = (f"UserKnownHostsFile={known}", "StrictHostKeyChecking=accept-new")
+    with _allocated(cluster) as job:
+        for _ in range(2):
+            with _step_of(cluster, job, name, "n1") as port:
+                done = Laptop(cluster, key, port, trust=trust).ssh("echo in")
+                assert (done.stdout, port) == ("in\n", PORT), done.stderr
+    with _allocated(cluster) as job, _step_of(cluster, job, name, "n1") as port:
+        done = Laptop(cluster, key, port, trust=trust).ssh("echo in")
+        assert (done.returncode, port) == (255, PORT)
+        assert "REMOTE HOST IDENTIFICATION HAS CHANGED" in done.stderr
+
+
+def test_what_ce_ssh_config_printed_is_good_for_the_next_step(cluster: Cluster, key: Path) -> None:
+    name, ce = edf(cluster, key), str(cluster.prefix / "bin/ce")
+    with _allocated(cluster) as job:
+        with _step_of(cluster, job, name, "n1"):
+            config = cluster.write(cluster.run([ce, "ssh-config", "--jump", "", job]).stdout)
+        with _step_of(cluster, job, name, "n1"):
+            login = ["ssh", "-F", str(config), "-i", str(key), f"ce-{job}"]
+            assert cluster.run([*login, "printenv SLURM_STEP_ID"]).stdout == "1\n"
+            assert cluster.run([ce, "ssh", job, "printenv SLURM_STEP_ID"]).stdout == "1\n"
+
+
+def test_containers_of_two_steps_log_in_to_one_another(cluster: Cluster, key: Path) -> None:
+    name = edf(cluster, key)
+    records = cluster.home() / ".cache/container-engine/ssh"
+    before = set(records.glob("*"))
+    with (
+        _allocated(cluster) as job,
+        _step_of(cluster, job, name, "n1") as port,
+        _step_of(cluster, job, name, "n2"),
+    ):
+        line = "ssh -oBatchMode=yes n2 printenv SLURM_STEP_ID SLURMD_NODENAME"
+        done = Laptop(cluster, key, port).ssh(line)
+        assert (done.stdout, done.returncode) == ("1\nn2\n", 0), done.stderr
+    until("the records' end", lambda: set(records.glob("*")) == before)
 
 
 # ---- off, wrong, missing ----------------------------------------------------------------------

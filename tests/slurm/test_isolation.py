@@ -3,6 +3,7 @@
 import os
 import pwd
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -132,7 +133,7 @@ def test_the_image_of_another_users_container_is_mounted_nowhere_one_can_see(
 
 def test_the_remembered_plan_of_a_user_is_the_users_alone(cluster: Cluster, demo: str) -> None:
     assert cluster.srun(f"--environment={demo}", "true").returncode == 0
-    memos = list((cluster.home() / ".cache" / "container-engine").rglob("*"))
+    memos = list((cluster.home() / ".cache/container-engine/plans").rglob("*"))
     files = [path for path in memos if path.is_file()]
     assert files
     assert {oct(path.stat().st_mode & 0o077) for path in files} == {"0o0"}
@@ -184,6 +185,90 @@ def test_a_user_cannot_choose_what_the_nodes_run(cluster: Cluster, shared: Path)
     done = cluster.srun(f"--environment={edf}", "cat", "/etc/os-release", env=env)
     assert "ID=ce-demo" in done.stdout, done.stderr
     assert not marker.exists()
+
+
+_MODULES = (
+    "json",
+    "os",
+    "sitecustomize",
+    "usercustomize",
+    "tomllib",
+    "pydantic",
+    "container_engine",
+)
+# says that it was loaded by Python; srun, which is the user's own choice, may have it
+_PRELOADED = r"""
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+__attribute__((constructor)) static void loaded(void)
+{
+	char path[4096] = "";
+	if (readlink("/proc/self/exe", path, sizeof path - 1) > 0 && strstr(path, "python"))
+		close(open(MARKER, O_CREAT | O_WRONLY, 0666));
+}
+"""
+
+
+@pytest.fixture
+def hostile(shared: Path) -> tuple[Path, dict[str, str], Path]:
+    """A directory with modules and libraries for Python, an environment that points there, and the
+    file that one of them makes when it is loaded."""
+    marker, place = shared / "loaded", shared / "hostile"
+    place.mkdir(mode=0o755)
+    for module in _MODULES:
+        (place / f"{module}.py").write_text(f"open({str(marker)!r}, 'w')\nraise SystemExit(99)\n")
+    (place / "libexpat.so.1").write_text("not a library\n")
+    source = place / "preloaded.c"
+    source.write_text(_PRELOADED)
+    library = place / "preloaded.so"
+    compile_ = ["gcc", "-shared", "-fPIC", f'-DMARKER="{marker}"', "-o", str(library), str(source)]
+    subprocess.run(compile_, check=True)
+    variables = {
+        **{name: str(place) for name in ("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE")},
+        "PYTHONSTARTUP": str(place / "json.py"),
+        "PYTHONINSPECT": "1",
+        "PYTHONVERBOSE": "1",
+        "LD_LIBRARY_PATH": str(place),
+        "LD_PRELOAD": str(library),
+        "PATH": f"{place}:/usr/bin:/bin",
+    }
+    return place, variables, marker
+
+
+def test_the_hostile_environment_is_one(
+    cluster: Cluster, hostile: tuple[Path, dict[str, str], Path]
+) -> None:
+    """Or what follows would say nothing: without isolation Python does not even start."""
+    place, variables, marker = hostile
+    python = ["/usr/bin/python3", "-I", "-c", "pass"]
+    assert "libexpat.so.1" in cluster.run(python, env=variables, cwd=place).stderr
+    del variables["LD_LIBRARY_PATH"]
+    assert cluster.run(python, env=variables, cwd=place).returncode == 0
+    assert marker.exists()
+
+
+@pytest.mark.parametrize("way", ["srun", "ce run", "ce plan", "ce validate"])
+def test_nothing_of_the_users_environment_gets_into_the_engines_python(
+    cluster: Cluster, hostile: tuple[Path, dict[str, str], Path], way: str
+) -> None:
+    place, variables, marker = hostile
+    edf = cluster.edf('[env]\nSEEN = "${LD_LIBRARY_PATH}"\n')  # a new one, so it is planned anew
+    ce = str(cluster.prefix / "bin/ce")
+    done = cluster.run(
+        {
+            "srun": ["srun", f"--environment={edf}", "printenv", "SEEN"],
+            "ce run": [ce, "run", edf, "--", "printenv", "SEEN"],
+            "ce plan": [ce, "plan", edf],
+            "ce validate": [ce, "validate", edf],
+        }[way],
+        env=variables,
+        cwd=place,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not marker.exists()
+    # to the environment it is a variable as any other
+    assert way == "ce validate" or str(place) in done.stdout
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

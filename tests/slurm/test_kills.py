@@ -248,7 +248,7 @@ def _started_with_a_stopped(cluster: Cluster, text: str, *step: str) -> Iterator
 
 def test_an_image_server_that_stops_answering_fails_the_start_in_time(cluster: Cluster) -> None:
     edf = cluster.edf('[annotations]\n"com.ce.start_timeout_s" = "2"\n')
-    step = [f"--environment={edf}", "sh", "-c", "echo ran; sleep 1000"]
+    step = ["-w", "n1", f"--environment={edf}", "sh", "-c", "echo ran; sleep 1000"]
     with _started_with_a_stopped(cluster, "squashfuse_ll -f", *step) as job:
         done = job.wait()
     assert_soon_nothing_left(cluster)

@@ -1,22 +1,82 @@
-"""Many starts in a row leave nothing: no process, mount, file or growing daemon."""
+"""Many starts in a row, and many at once, leave nothing: no process, mount, namespace, file or
+growing daemon.
+
+SOAK_LAUNCHES says how many the long one makes.
+"""
 
 import os
+from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from tests.slurm import procfs
 from tests.slurm.cluster import ALICE, BOB, Cluster
+from tests.slurm.job import started
 from tests.slurm.leftovers import assert_nothing_left, public_files
+from tests.slurm.polling import until
+
+_BATCH = 50  # launches of one job
+_AT_ONCE = 50
+_MIB = 1 << 20
+_NAMESPACES = ("mnt", "user", "pid", "ipc", "uts", "net", "cgroup")
+_SHARED_MEMORY = ("/dev/shm", "/run")
 
 
-def _descriptors_of_daemons() -> dict[str, int]:
-    """How many files each slurmd and the controller have open."""
-    return {
-        process.command: len(os.listdir(Path("/proc") / str(process.pid) / "fd"))
-        for process in procfs.processes()
-        if process.comm in {"slurmd", "slurmctld"}
-    }
+class Levels(NamedTuple):
+    """What may not rise from launch to launch. `memory` and `descriptors` are of each slurmd."""
+
+    memory: dict[str, int]  # bytes, resident
+    descriptors: dict[str, int]
+    mounts: int
+    namespaces: int
+    files: frozenset[Path]  # of the test users, where all may write
+    used: dict[str, int]  # bytes of file systems in memory
+
+
+def _levels() -> Levels:
+    daemons = [p for p in procfs.processes() if p.comm == "slurmd" and p.lives]
+    return Levels(
+        {p.command: _resident(p.pid) for p in daemons},
+        {p.command: len(os.listdir(procfs.PROC / str(p.pid) / "fd")) for p in daemons},
+        len(Path("/proc/self/mountinfo").read_text().splitlines()),
+        len({p.link(f"ns/{kind}") for p in procfs.processes() for kind in _NAMESPACES}),
+        frozenset(public_files()),
+        {path: _used(path) for path in _SHARED_MEMORY},
+    )
+
+
+def _resident(pid: int) -> int:
+    return int((procfs.PROC / str(pid) / "statm").read_text().split()[1]) * os.sysconf(
+        "SC_PAGE_SIZE"
+    )
+
+
+def _used(path: str) -> int:
+    status = os.statvfs(path)
+    return (status.f_blocks - status.f_bfree) * status.f_frsize
+
+
+def _levels_at_rest(before: Levels) -> Levels:
+    """What is there when the node's own programs of the last job, too, have ended."""
+    until("the namespaces to be as few", lambda: _levels().namespaces <= before.namespaces)
+    return _levels()
+
+
+def _assert_flat(before: Levels, after: Levels) -> None:
+    assert after.mounts <= before.mounts
+    assert after.namespaces <= before.namespaces
+    assert after.files == before.files
+    assert set(after.memory) == set(before.memory)
+    for daemon, memory in after.memory.items():
+        # Slurm's own caches; a leak of a hundred bytes a launch is more
+        assert memory <= before.memory[daemon] + 2 * _MIB, f"{daemon}: {memory}"
+        # Slurm opens a few as it likes, for connections that come and go
+        assert after.descriptors[daemon] <= before.descriptors[daemon] + 8, daemon
+    for path, used in after.used.items():
+        # other programs of the machine live there, too
+        assert used <= before.used[path] + _MIB, f"{path}: {used}"
 
 
 def _start(cluster: Cluster, edf: str, number: int) -> None:
@@ -29,24 +89,74 @@ def _start(cluster: Cluster, edf: str, number: int) -> None:
     assert done.returncode == code, done.stderr
 
 
-def _starts(cluster: Cluster, edf: str, count: int) -> None:
-    _start(cluster, edf, 0)
-    assert_nothing_left(cluster)
-    files, descriptors = public_files(), _descriptors_of_daemons()
-    for number in range(count):
-        _start(cluster, edf, number)
-    assert_nothing_left(cluster)
-    assert public_files() == files
-    after = _descriptors_of_daemons()
-    assert set(after) == set(descriptors)
-    # Slurm opens a few as it likes, for connections that come and go
-    assert all(after[name] <= descriptors[name] + 8 for name in after)
-
-
 def test_20_starts_in_a_row_leave_nothing(cluster: Cluster, demo: str) -> None:
-    _starts(cluster, demo, 20)
+    _start(cluster, demo, 0)
+    assert_nothing_left(cluster)
+    before = _levels()
+    for number in range(20):
+        _start(cluster, demo, number)
+    assert_nothing_left(cluster)
+    _assert_flat(before, _levels_at_rest(before))
+
+
+def _batch(cluster: Cluster, edf: str, count: int) -> None:
+    """Launches of one job, one after the other; what they print is counted."""
+    launch = f"srun --quiet --environment={edf}"
+    inside = "sh -c 'grep -q ID=ce-demo /etc/os-release && echo inside'"
+    lines = [f"{launch} {'-N2 -n4' if i % 5 == 0 else '-N1 -n1'} {inside}" for i in range(count)]
+    tasks = sum(4 if i % 5 == 0 else 1 for i in range(count))
+    argv = ["salloc", "--quiet", "-N2", "sh", "-c", "\n".join(lines)]
+    done = cluster.run(argv, timeout=60 * count)
+    assert done.stdout.split() == ["inside"] * tasks, done.stderr
 
 
 @pytest.mark.soak
-def test_200_starts_in_a_row_leave_nothing(cluster: Cluster, demo: str) -> None:
-    _starts(cluster, demo, 200)
+def test_thousands_of_starts_in_a_row_leave_nothing(cluster: Cluster, demo: str) -> None:
+    batches = max(2, int(os.environ.get("SOAK_LAUNCHES") or 2000) // _BATCH)
+    # what is made once is made now
+    _batch(cluster, demo, _BATCH)
+    assert_nothing_left(cluster)
+    levels = [_levels()]
+    for _ in range(batches):
+        _batch(cluster, demo, _BATCH)
+        assert_nothing_left(cluster)
+        levels.append(_levels())
+        memory = ", ".join(f"{value / _MIB:.1f}" for value in levels[-1].memory.values())
+        print(f"{(len(levels) - 1) * _BATCH} launches: slurmd {memory} MiB", flush=True)
+    _assert_flat(levels[0], levels[-1])
+    _assert_flat(levels[len(levels) // 2], levels[-1])
+
+
+def _is_epilog(process: procfs.Process) -> bool:
+    return process.lives and "done epilog " in process.command
+
+
+def _wave(cluster: Cluster, edf: str) -> Levels:
+    """Jobs that all run at one time; what there is when they have ended."""
+    with ExitStack() as stack:
+        script = "grep -q ID=ce-demo /etc/os-release && echo up; read line; echo $line"
+        step = ["srun", "-N1", "-n1", f"--environment={edf}", "sh", "-c", script]
+        jobs = [stack.enter_context(started(cluster, *step)) for _ in range(_AT_ONCE)]
+        for job in jobs:
+            job.wait_for_lines(1, within_s=300)
+        alive = [p for p in procfs.processes() if p.comm == ".ce-init" and p.lives]
+        assert len(alive) == _AT_ONCE
+        for number, job in enumerate(jobs):
+            job.write(f"job {number}\n")
+            job.close_input()
+        for number, job in enumerate(jobs):
+            done = job.wait(120)
+            assert done.stdout == f"up\njob {number}\n", done.stderr
+    # one for each job, as its user: they look at every process
+    until("the epilogs", lambda: not [p for p in procfs.processes() if _is_epilog(p)], 120)
+    assert_nothing_left(cluster)
+    return _levels()
+
+
+@pytest.mark.soak
+def test_50_containers_at_once_run_and_leave_nothing(cluster: Cluster, demo: str) -> None:
+    before = _levels()
+    # slurmd keeps memory for as many threads as it once had: the second wave finds it there
+    first = _wave(cluster, demo)
+    _assert_flat(before._replace(memory=first.memory), first)
+    _assert_flat(first, _wave(cluster, demo))

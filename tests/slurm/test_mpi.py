@@ -63,7 +63,8 @@ def test_ranks_of_a_node_share_memory(cluster: Cluster, mpich: str, open_mpi: st
 
 def test_only_the_steps_own_pmix_directory_is_seen(cluster: Cluster, open_mpi: str) -> None:
     script = f"echo $PMIX_SERVER_TMPDIR; ls -d {cluster.dir}/spool/*/* {cluster.dir}/tmp/*/*"
-    done = cluster.srun("--mpi=pmix", "-N1", f"--environment={open_mpi}", "sh", "-c", script)
+    srun = ("--mpi=pmix", "-w", "n1", f"--environment={open_mpi}")
+    done = cluster.srun(*srun, "sh", "-c", script)
     server, *seen = done.stdout.split()
     step = server.rstrip("/").rpartition("pmix.")[2]
     node = f"{cluster.dir}/spool/n1"
@@ -124,7 +125,8 @@ def test_an_environment_file_has_the_last_word_on_ranks(cluster: Cluster) -> Non
     )
     edf = cluster.edf(text)
     done = cluster.srun(
-        "-n2", f"--environment={edf}", "sh", "-c", VARIABLES, env={"WORLD_SIZE": "9"}
+        *("-w", "n1", "-n2", f"--environment={edf}", "sh", "-c", VARIABLES),
+        env={"WORLD_SIZE": "9"},
     )
     assert sorted(done.stdout.splitlines()) == ["x 0 2 n1 5", "x 1 2 n1 5"]
 
@@ -173,7 +175,8 @@ def test_an_image_with_an_mpi_of_another_interface_is_refused(cluster: Cluster, 
     argv = ["gcc", "-shared", "-x", "c", "/dev/null", "-Wl,-soname,libmpi.so.12", "-o", str(nodes)]
     subprocess.run(argv, check=True)
     site.hook("mpich_abi", f'[settings]\nlibrary = "{nodes}"\n', whole=False)
-    done = cluster.srun("-N1", f"--environment={cluster.edf(ABI, image='openmpi')}", "true")
+    edf = cluster.edf(ABI, image="openmpi")
+    done = cluster.srun("-w", "n1", f"--environment={edf}", "true")
     assert done.returncode == 125
     assert causes(done) == [
         "ce: error: n1: hook mpich_abi: made for libmpi 12, and the image has libmpi 40 (the"
@@ -185,25 +188,22 @@ def test_an_image_with_an_mpi_of_another_interface_is_refused(cluster: Cluster, 
 # ---- mpirun in the container, across the job's nodes -------------------------------------------
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("image", ["openmpi", "mpich"])
 def test_mpirun_inside_starts_ranks_in_the_containers_of_all_nodes(
     cluster: Cluster, shared: Path, image: str
 ) -> None:
     """Through the ssh hook. The first task calls mpirun, the others keep their containers.
 
-    Not dependable yet: in two of four full runs an mpirun hung; why is not known. So it is tried
-    by `make soak`, and each mpirun has three tries of 15 seconds.
+    There is one try, and time for it: with 45 others that want the two CPUs, Open MPI takes 13 s.
     """
     name = ssh_edf(cluster, make_key(cluster), f'mounts = ["{shared}"]\n', image)
     mpirun = "mpirun -np 4" if image == "openmpi" else "mpirun -np 4 -hosts n1:2,n2:2"
     script = (
-        f"try() {{ for i in 1 2 3; do timeout -k 2 15 {mpirun} mpi-probe $1 && return; done; }};"
-        ' if [ "$SLURM_PROCID" = 0 ]; then try ring; try where;'
+        f'if [ "$SLURM_PROCID" = 0 ]; then {mpirun} mpi-probe ring; {mpirun} mpi-probe where;'
         f" touch {shared}/over; fi; while [ ! -e {shared}/over ]; do sleep 0.1; done"
     )
     done = cluster.srun(
-        "-N2", "-n4", f"--environment={name}", "sh", "-c", script, env=UCX, timeout=150
+        "-N2", "-n4", f"--environment={name}", "sh", "-c", script, env=UCX, timeout=240
     )
     assert done.returncode == 0, done.stderr
     first, *ranks = done.stdout.splitlines(keepends=True)

@@ -212,7 +212,9 @@ def test_an_srun_of_the_same_environment_inside_a_script_inside_is_refused(
     _code, lines = _sbatch(cluster, shared, script, f"--environment={demo}")
     assert lines == [
         f"ce: error: --environment={demo}: this batch script runs inside it already, and srun"
-        " inherits that: leave the option out, or name another environment",
+        " inherits that",
+        "ce: hint: leave --environment out of the srun in the script, or name another environment",
+        "ce: see: ce help environment-twice",
         "125",
         "0",
     ]
@@ -225,5 +227,5 @@ def test_a_script_inside_whose_container_cannot_be_had_does_not_run(
     edf = cluster.edf('mounts = ["/does/not/exist:/x"]\n')
     code, lines = _sbatch(cluster, shared, "#!/bin/sh\necho ran\n", f"--environment={edf}")
     assert code == 125
-    assert len(lines) == 1
     assert "mount source '/does/not/exist': does not exist" in lines[0]
+    assert [line.split(": ")[1] for line in lines] == ["error", "hint", "see"]

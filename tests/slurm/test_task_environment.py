@@ -195,7 +195,8 @@ def test_a_task_prolog_runs_on_the_host_and_its_exports_reach_the_task(
 
 def test_behind_a_task_prolog_a_missing_command_is_named_once(cluster: Cluster, demo: str) -> None:
     prolog = cluster.write("#!/bin/sh\n", mode=0o755)
-    done = cluster.srun(f"--task-prolog={prolog}", "-n4", f"--environment={demo}", "no-such")
+    srun = (f"--task-prolog={prolog}", "-w", "n1", "-n4", f"--environment={demo}", "no-such")
+    done = cluster.srun(*srun)
     assert done.returncode == 127
     assert causes(done) == ["ce: error: n1: no-such: command not found in the container"]
 

@@ -31,6 +31,12 @@ def test_a_step_leaves_a_trace_of_each_node_with_phases_tasks_and_end(
     for node in json.loads(trace(cluster, job, "--json")):
         assert node["end"] >= node["phases"][-1]["end"]
         assert node["variables"]["edf"] == ["TOKEN"]
+    assert trace(cluster, "last") == text
+    done = cluster.run([str(cluster.prefix / "bin/ce"), "trace"])
+    head, newest = done.stdout.splitlines()[:2]
+    assert head.split() == ["STEP", "STARTED", "NODES", "START", "TOOK", "STATE", "ENVIRONMENT"]
+    assert newest.split()[0] == f"{job}.0"
+    assert newest.split()[-2:] == ["ended", edf]
     page = shared / "page.html"
     trace(cluster, job, f"--html={page}")
     assert page.read_text().count("<rect ") >= 20
@@ -47,7 +53,7 @@ def test_what_all_nodes_would_say_is_said_once_and_slurm_names_the_nodes(cluster
 
 def test_the_trace_of_a_step_that_failed_has_the_cause(cluster: Cluster) -> None:
     edf = cluster.edf('mounts = ["/nowhere/${SLURM_JOB_ID}:/mnt"]\n')
-    done = cluster.srun("-N1", f"--environment={edf}", "true")
+    done = cluster.srun("-w", "n1", f"--environment={edf}", "true")
     assert done.returncode == 125
     text = trace(cluster, done.stderr.partition("/nowhere/")[2].split("'")[0])
     assert "failed: n1: " in text

@@ -16,7 +16,8 @@ ROOMS = (
     ("plan",),
     ("edf", "catalog", "site"),
     ("process", "schemas"),
-    ("errors",),
+    ("faults",),
+    ("errors", "held", "secrecy"),
 )
 LEVELS = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 

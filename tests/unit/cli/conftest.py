@@ -54,6 +54,8 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
         TEMPLATE.read_text().replace("@PREFIX@", str(prefix)).replace("@PACKAGES@", str(SOURCES))
     )
     _script(prefix / "libexec/container-engine/plan", filled)
+    anew = f'#!/bin/sh\nexec {prefix}/bin/python3 -I -X utf8 {prefix}/bin/ce "$@"\n'
+    _script(prefix / "libexec/container-engine/plan-anew", anew)
     return prefix
 
 

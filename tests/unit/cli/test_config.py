@@ -65,7 +65,10 @@ def test_every_fault_of_every_file_is_named(installed: Installed, site: Path) ->
     assert faults[1]["key"] == "start_timeout_s"
     refused = installed.ce("config", "show")
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr.endswith("ce: hint: 'ce config check' names everything that is wrong\n")
+    assert refused.stderr.endswith(
+        "ce: hint: 'ce config check' names everything that is wrong\n"
+        "ce: see: ce help site-configuration\n"
+    )
 
 
 def test_what_no_container_could_get_is_a_fault(installed: Installed, site: Path) -> None:

@@ -193,3 +193,35 @@ def test_a_bad_environment_is_refused_with_all_its_problems(here: Path, capsys: 
     (here / "top.toml").write_text("image = 1\nworkdir = 'x'\n")
     assert main(["explain", "top.toml"]) == 1
     assert capsys.readouterr().err.count("ce: error: ") == 2
+
+
+SECRETS = """\
+image = "ubuntu:24.04"
+startup = ["export API_KEY=written; true"]
+mounts = ["/data/${MY_TOKEN}:/data"]
+[env]
+HF_TOKEN = "${MY_TOKEN}"
+WRITTEN_PASSWORD = "as it is"
+PLAIN = "${MY_TOKEN}"
+"""
+
+
+def test_secrets_are_shown_only_when_asked_for(
+    capsys: Capture, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_TOKEN", "from the host")
+    (here / "top.toml").write_text(SECRETS)
+    (here / "other.toml").write_text(SECRETS.replace("as it is", "another").replace("/data:", "/:"))
+    everything = [
+        explained(capsys, here),
+        *(explained(capsys, here, "--env", name) for name in ("HF_TOKEN", "WRITTEN_PASSWORD")),
+    ]
+    assert main(["diff", "top.toml", "other.toml"]) == 1
+    everything.append(capsys.readouterr().out)
+    for text in everything:
+        assert "(hidden)" in text
+        assert not [said for said in ("from the host", "as it is", "written;") if said in text]
+    assert 'from top.toml:5, written "${MY_TOKEN}"' in everything[0]
+    shown = explained(capsys, here, "--show-secrets")
+    assert shown.count('"from the host"') >= 3
+    assert '"as it is"' in shown

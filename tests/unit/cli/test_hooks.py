@@ -1,11 +1,13 @@
 """`ce hooks` reads the catalog as a launch does."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from container_engine.cli.main import main
+from tests.integration.libraries import build
 from tests.unit.catalog.sites import SMALLEST
 
 Capture = pytest.CaptureFixture[str]
@@ -131,9 +133,16 @@ def test_nothing_goes_on_with_a_bad_catalog(
     edf.write_text('image = "/i.sqsh"\n')
     words = ["hooks", "list"] if verb == "list" else [verb, str(edf)]
     assert main(["--site", str(site), *words]) == 1
-    error, hint = capsys.readouterr().err.splitlines()
+    error, hint, see = capsys.readouterr().err.splitlines()
+    assert see == "ce: see: ce help hook-catalog"
     assert error.startswith(f"ce: error: hook catalog: {file}: not valid TOML: ")
     assert "'ce hooks check' shows all" in hint
+
+
+def told(capsys: Capture) -> list[list[str]]:
+    """The columns of what `test` prints, without its notes in brackets."""
+    lines = capsys.readouterr().out.splitlines()
+    return [re.split(r"  +", line, maxsplit=2) for line in lines if not line.startswith("(")]
 
 
 def test_what_a_node_lacks_is_told(
@@ -146,14 +155,97 @@ mounts = [{{ source = "{tmp_path}/*.toml" }}]
 """
     file = write(catalog, "a", SMALLEST + text)
     assert run(site, "test", "a") == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "ok       device   /dev/null",
-        "absent   device   /dev/nothing*",
-        f"ok       mount    {tmp_path}/*.toml: {site}",
+    assert told(capsys) == [
+        ["ok", "device", "/dev/null"],
+        ["absent", "device", "/dev/nothing*"],
+        ["ok", "mount", f"{tmp_path}/*.toml: {site}"],
     ]
     file.write_text(SMALLEST + '[edits.e]\nlibraries = [{ files = ["/nonexistent/*.so"] }]\n')
     assert run(site, "test", "a") == 1
-    assert capsys.readouterr().out == "missing  library  /nonexistent/*.so\n"
+    assert told(capsys) == [["missing", "library", "/nonexistent/*.so"]]
+
+
+def test_a_file_is_no_device_and_a_text_no_library(
+    site: Path, catalog: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "cxi0").touch()
+    (tmp_path / "libx.so").write_text("INPUT(libx.so.1)")
+    text = f"""
+[edits.e]
+devices = [{{ path = "{tmp_path}/cxi*" }}]
+libraries = [{{ files = ["{tmp_path}/libx.so"] }}]
+"""
+    write(catalog, "a", SMALLEST + text)
+    assert run(site, "test", "a") == 1
+    assert told(capsys) == [
+        ["missing", "device", f"{tmp_path}/cxi*"],
+        ["lacks", "library", f"{tmp_path}/libx.so: {tmp_path}/libx.so: not an ELF file"],
+    ]
+
+
+def test_a_library_that_needs_one_the_node_lacks_is_told(
+    site: Path, catalog: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    gone = build(tmp_path / "libgone.so.3", "libgone.so.3", symbol="gone")
+    middle = build(tmp_path / "libmid.so.2", "libmid.so.2", needs=[gone], wants=["gone"])
+    where = [f"-Wl,-rpath,{tmp_path}"]
+    needs = ["use_libmid_so_2"]
+    top = build(tmp_path / "libtop.so.1", "libtop.so.1", needs=[middle], wants=needs, flags=where)
+    gone.unlink()
+    write(catalog, "a", SMALLEST + f'[edits.e]\nlibraries = [{{ files = ["{top}"] }}]\n')
+    assert run(site, "test", "a") == 1
+    said = f"{top}: libmid.so.2 needs libgone.so.3, which this node lacks"
+    assert told(capsys) == [["lacks", "library", said]]
+
+
+def test_a_hook_of_which_a_node_has_nothing_is_not_well(
+    site: Path, catalog: Path, capsys: Capture
+) -> None:
+    text = '[edits.e]\nlibraries = [{ files = ["/nonexistent/*.so"], optional = true }]\n'
+    write(catalog, "a", SMALLEST + text)
+    assert run(site, "test", "a") == 1
+    assert capsys.readouterr().out.endswith("a: this node has nothing of what the hook brings\n")
+
+
+def test_the_other_values_of_a_parameter_are_looked_up_too(
+    site: Path, catalog: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "green").touch()
+    text = f"""
+[parameters.colour]
+help = "h"
+values = ["green", "red"]
+default = "green"
+[edits.e]
+mounts = [{{ source = "{tmp_path}/{{colour}}" }}]
+"""
+    write(catalog, "a", SMALLEST + text)
+    assert run(site, "test", "a") == 0
+    assert told(capsys) == [
+        ["ok", "mount", f"{tmp_path}/green"],
+        ["absent", "mount", f"{tmp_path}/red (colour = red)"],
+    ]
+
+
+def test_a_check_of_the_node_counts_and_says_its_hint(
+    site: Path, catalog: Path, capsys: Capture
+) -> None:
+    check = '[checks.c]\nkind = "device"\nsubject = "/dev/nothing*"\nhint = "slow"\n'
+    write(catalog, "a", SMALLEST + check)
+    assert run(site, "test", "a") == 1
+    said = "/dev/nothing*: no device '/dev/nothing*' on this node (slow)"
+    assert told(capsys) == [["lacks", "device", said]]
+
+
+def test_what_only_a_step_knows_is_not_called_missing(site: Path, capsys: Capture) -> None:
+    assert run(site, "test", "pmix") == 0
+    assert capsys.readouterr().out.startswith("in a step mount    {node.CE_PMIX_DIR}\n")
+
+
+@pytest.mark.parametrize("order", [("explain", "--json", "x"), ("--json", "explain", "x")])
+def test_options_may_stand_anywhere(site: Path, capsys: Capture, order: tuple[str, ...]) -> None:
+    assert run(site, *order) == 1
+    assert "no environment 'x'" in capsys.readouterr().err
 
 
 def test_validate_says_what_hooks_have_against_each_other(

@@ -176,19 +176,26 @@ def test_control_characters_of_a_file_do_not_reach_the_terminal(installed: Insta
     write(installed, 'image = "./i\\u001b[2J\\nce: error: x.sqsh"')
     done = installed.ce("plan", "./e.toml")
     assert "\x1b" not in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.count("\nce: error") == 0
+    assert done.stderr.startswith("ce: error: ")
 
 
 def test_a_mistake_of_ours_is_one_line_without_a_traceback(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(remembered, "plan_of", lambda *_anything: 1 / 0)
     monkeypatch.delenv("CE_DEBUG", raising=False)
     assert main(["plan", "e"]) == 1
+    [log] = (tmp_path / "container-engine/errors").iterdir()
     assert capsys.readouterr().err == (
-        "ce: internal error: ZeroDivisionError: division by zero\n"
-        "ce: hint: CE_DEBUG=1 shows where; please report it\n"
+        "ce: error: internal error: ZeroDivisionError: division by zero\n"
+        "ce: hint: please report it, with the details\n"
+        f"ce: details: {log}\n"
+        "ce: see: ce help internal-error\n"
     )
+    assert "Traceback" in log.read_text()
+    assert log.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_removed_directory_is_named(

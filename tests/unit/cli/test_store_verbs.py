@@ -78,7 +78,8 @@ def test_what_is_empty_says_so(owner: Owner) -> None:
     assert f"'{owner.store}': there is no store yet" in owner.ce("store", "check", code=1)
     owner.environment.setenv("EDF_IMAGESTORE", "void")
     assert owner.ce("images") == "EDF_IMAGESTORE=void, and the site has no stores\n"
-    assert "there is no store of your own" in owner.ce("gc", code=1)
+    assert "there is no store of your own" in owner.ce("rmi", "x", code=1)
+    assert owner.ce("gc") == "nothing to remove\n"
 
 
 def test_a_launch_is_a_use(owner: Owner) -> None:

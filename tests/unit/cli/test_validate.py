@@ -85,6 +85,7 @@ def test_json_has_everything_on_stdout(here: Path, capsys: Capture) -> None:
                 "message": "unknown key 'mount', did you mean 'mounts'?",
                 "hint": None,
                 "excerpt": None,
+                "see": "edf-unknown-key",
             }
         ],
     }

@@ -33,6 +33,7 @@ def slurm(tmp_path: Path) -> dict[str, str]:
         (f"# {LINE}", State.FAILED, "has no line for /opt/ce/lib/slurm/container_engine.so"),
         (LINE.replace("required", "optional"), State.FAILED, "jobs would run on the host"),
         ("include more.d/*.conf", State.OK, "plugstack.conf"),
+        (f"include more.d/*.conf\n{LINE}", State.FAILED, "loads the plugin 2 times"),
     ],
 )
 def test_the_line_for_the_plugin_must_be_there_and_required(
@@ -44,7 +45,26 @@ def test_the_line_for_the_plugin_must_be_there_and_required(
     found = {finding.check: finding for finding in look_at_slurm(PREFIX, slurm)}
     assert found["plugstack.conf"].state is state
     assert message in found["plugstack.conf"].message
-    assert found["slurm"].message == "24.11.5"
+
+
+@pytest.mark.parametrize(
+    ("release", "state", "message"),
+    [
+        ("24.11", State.OK, "24.11.5"),
+        ("24.1", State.FAILED, "is 24.11.5, but the plugin was built for 24.1: Slurm refuses"),
+        (None, State.WARNING, "share/container-engine/slurm-release: No such file"),
+    ],
+)
+def test_a_plugin_for_another_release_of_slurm_is_found(
+    tmp_path: Path, slurm: dict[str, str], release: str | None, state: State, message: str
+) -> None:
+    noted = tmp_path / "share/container-engine/slurm-release"
+    noted.parent.mkdir(parents=True)
+    if release is not None:
+        noted.write_text(f"{release}\n")
+    found = {finding.check: finding for finding in look_at_slurm(tmp_path, slurm)}
+    assert found["slurm"].state is state
+    assert message in found["slurm"].message
 
 
 def test_a_missing_program_and_an_old_one_are_told_apart(tmp_path: Path) -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from container_engine.errors import UserError
 from container_engine.images.config import DEFAULT_PATH, from_document, parse_environment, parse_rc
-from container_engine.images.reference import RegistryImage
-from container_engine.images.resolve import Stored, resolve
+from container_engine.images.resolve import from_file, refuse_bare_file
 from tests.unit import squashfs
 
 # as enroot writes it
@@ -32,10 +31,6 @@ fi
 """
 
 
-def no_registry(image: RegistryImage) -> Stored:
-    raise AssertionError(f"{image} was asked for")
-
-
 @pytest.fixture
 def image(tmp_path: Path, need_tool: Callable[[str], str]) -> Path:
     need_tool("mksquashfs")
@@ -48,13 +43,13 @@ def test_the_configuration_beside_the_file_counts_alone(image: Path) -> None:
     run = {"Env": ["A=1", "B=x=y"], "Entrypoint": ["/e", "f"], "WorkingDir": "/w", "Cmd": ["c"]}
     beside = Path(f"{image}.json")
     beside.write_text(json.dumps({"config": run, "architecture": "amd64"}))
-    found = resolve("./i.sqsh", str(image.parent), os.environ, no_registry).image
+    found = from_file("./i.sqsh", str(image), os.environ).image
     assert found.env == {"A": "1", "B": "x=y", "PATH": DEFAULT_PATH}
     assert (found.entrypoint, found.workdir, found.source) == (("/e", "f"), "/w", str(beside))
 
 
 def test_what_enroot_left_in_an_image_is_found(image: Path) -> None:
-    found = resolve(str(image), "/", os.environ, no_registry).image
+    found = from_file("i", str(image), os.environ).image
     assert found.env == {"PATH": "/opt/app/bin", "A": "b=c d"}
     assert (found.workdir, found.entrypoint) == ("/opt/app", ("/bin/sh", "/etc/rc"))
     assert found.source == f"{image} (/etc/environment, /etc/rc)"
@@ -66,14 +61,14 @@ def test_an_image_of_which_nothing_is_known_has_the_usual_path(
     need_tool("mksquashfs")
     need_tool("unsquashfs")
     path = squashfs.make(tmp_path / "i.sqsh", {"a": "b"})
-    resolved = resolve(str(path), "/", os.environ, no_registry)
+    resolved = from_file("i", str(path), os.environ)
     found = resolved.image
     assert (found.env, found.workdir, found.entrypoint) == ({"PATH": DEFAULT_PATH}, None, ())
     assert (found.source, resolved.notices) == ("", ())
 
 
 def test_without_unsquashfs_a_notice_says_that_the_environment_is_unknown(image: Path) -> None:
-    resolved = resolve(str(image), "/", {**os.environ, "PATH": "/none"}, no_registry)
+    resolved = from_file("i", str(image), {**os.environ, "PATH": "/none"})
     assert resolved.notices == (
         "the image's own environment is unknown: cannot start unsquashfs: "
         "no such file or directory",
@@ -81,7 +76,7 @@ def test_without_unsquashfs_a_notice_says_that_the_environment_is_unknown(image:
 
 
 def test_all_that_was_looked_at_is_named(image: Path) -> None:
-    assert resolve(str(image), "/", os.environ, no_registry).consulted == (
+    assert from_file("i", str(image), os.environ).consulted == (
         str(image),
         f"{image}.json",
     )
@@ -100,7 +95,7 @@ def test_a_file_beside_that_is_no_configuration_is_an_error(
 ) -> None:
     Path(f"{image}.json").write_text(text)
     with pytest.raises(UserError) as caught:
-        resolve(str(image), "/", os.environ, no_registry)
+        from_file("i", str(image), os.environ)
     assert caught.value.message == f"{image}.json: {why}"
 
 
@@ -111,7 +106,7 @@ def test_a_configuration_may_leave_everything_out(text: str) -> None:
 
 def test_a_bare_file_name_gets_a_hint(image: Path) -> None:
     with pytest.raises(UserError) as caught:
-        resolve("i.sqsh", str(image.parent), os.environ, no_registry)
+        refuse_bare_file("i.sqsh", str(image.parent))
     assert caught.value.hint == "did you mean './i.sqsh'?"
 
 
@@ -126,3 +121,22 @@ def test_a_start_script_that_only_executes_the_command_is_no_entrypoint() -> Non
 
 def test_another_start_script_is_nobodys_business() -> None:
     assert parse_rc("#!/bin/sh\necho boot\n") == (None, ())
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        {"Env": ["A=1\0SLURM_PROCID=7"]},
+        {"Env": ["A\0=1"]},
+        {"Entrypoint": ["/e", "x\0more\0" + "1\0/tmp/theirs"]},
+        {"WorkingDir": "/\0said"},
+    ],
+)
+def test_a_nul_that_would_end_a_string_of_ours_is_refused(run: dict[str, object]) -> None:
+    with pytest.raises(UserError, match=r"^i\.sqsh\.json: a NUL character in a variable, "):
+        from_document(json.dumps({"config": run}).encode(), "i.sqsh.json")
+
+
+def test_a_variable_without_a_name_is_no_instruction_to_the_plugin() -> None:
+    text = json.dumps({"config": {"Env": ["=SLURM_PROCID=SLURM_JOB_ID", "A=1"]}}).encode()
+    assert from_document(text, "i").env == {"A": "1", "PATH": DEFAULT_PATH}

@@ -194,6 +194,9 @@ def test_creation_import_and_use_are_told_apart(store: Store) -> None:
     [item] = inventory.items(store.root)
     assert item.used == pytest.approx(time.time(), abs=60)
     assert item.imported == pytest.approx(time.time() - 100_000, abs=60)
+    for kept in (path, *map(Path, installing.belongings(str(path)))):  # from those who purge
+        assert kept.stat().st_mtime == pytest.approx(time.time(), abs=60)
+        assert kept.stat().st_atime == pytest.approx(time.time(), abs=60)
     Path(f"{path}.json").write_text("{}")
     assert inventory.items(store.root)[0].created == item.imported
 

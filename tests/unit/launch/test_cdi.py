@@ -1,5 +1,6 @@
 """CDI devices: what a specification says is what the container gets, or the launch is refused."""
 
+import grp
 import json
 import os
 from pathlib import Path
@@ -120,7 +121,13 @@ def test_a_group_of_which_the_user_is_no_member_is_told(node: Node) -> None:
     mine = os.getgroups()[0] if os.getgroups() else os.getgid()
     warnings = node.edits(additionalGids=[0, mine, 4242424]).warnings
     assert len(warnings) == 1
-    assert "is for members of group 4242424, which you are not" in warnings[0]
+    assert "is for members of group 4242424, which you are not, and no container" in warnings[0]
+
+
+def test_a_group_has_its_name_in_what_is_told(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getgroups", list)
+    (warning,) = node.edits(additionalGids=[grp.getgrnam("daemon").gr_gid]).warnings
+    assert "is for members of group daemon (" in warning
 
 
 @pytest.mark.parametrize("key", ["intelRdt", "netDevices"])

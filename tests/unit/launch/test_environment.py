@@ -144,3 +144,20 @@ def test_a_variable_that_execve_would_refuse_is_named() -> None:
     environment.check_size("A", "x" * (environment.MAX_VARIABLE - 2))
     with pytest.raises(LaunchError, match=r"^env\.A: has 131072 bytes with its name; Linux allows"):
         environment.check_size("A", "x" * (environment.MAX_VARIABLE - 1))
+
+
+@pytest.mark.parametrize("name", ["", "=A", "A=B", "A\0B"])
+def test_a_name_that_would_be_another_record_is_refused(name: str) -> None:
+    for changes, per_task in (({name: "1"}, None), ({}, {name: "SLURM_JOB_ID"})):
+        with pytest.raises(LaunchError, match=r"^env: a variable that cannot be: "):
+            encode_records(changes, per_task)
+
+
+def test_a_value_makes_no_further_record() -> None:
+    with pytest.raises(LaunchError, match=r"^env: a variable that cannot be: 'A'$"):
+        encode_records({"A": "1\0SLURM_PROCID=7"})
+    assert encode_records({"A": "1\nB=2", "C": "=D=E"}) == b"A=1\nB=2\0C==D=E\0"
+
+
+def test_what_a_process_has_without_a_name_is_passed_over() -> None:
+    assert parse_block(b"=A=B\0C=D\0\0") == {"C": "D"}

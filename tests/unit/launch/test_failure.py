@@ -4,28 +4,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from container_engine.faults.catalogue import FAULTS
 from container_engine.launch.failure import LaunchError, explain
 
 
+def said(report: str) -> str:
+    return str(explain(report))
+
+
 def test_a_failure_means_125_unless_it_says_otherwise() -> None:
-    assert LaunchError("x").code == 125
-    assert LaunchError("x", 127).code == 127
+    assert LaunchError("x", "podman-failed").code == 125
+    assert LaunchError("x", "podman-failed", code=127).code == 127
 
 
 def test_the_kernels_reason_comes_last() -> None:
-    assert explain("overlay\n2\ncannot mount the image's overlay\n") == (
+    assert said("overlay\n2\ncannot mount the image's overlay\n") == (
         "cannot mount the image's overlay: No such file or directory"
     )
 
 
 def test_without_a_reason_of_the_kernel_there_is_none() -> None:
-    assert explain("container\n0\nthe container's init process ended\n") == (
+    assert said("container\n0\nthe container's init process ended\n") == (
         "the container's init process ended"
     )
 
 
 def test_what_a_helper_printed_last_is_told() -> None:
-    assert explain("fuse\n0\nthe image server ended\nfirst\nlast words\n\n") == (
+    assert said("fuse\n0\nthe image server ended\nfirst\nlast words\n\n") == (
         "the image server ended (last words)"
     )
 
@@ -41,27 +46,29 @@ def test_what_a_helper_printed_last_is_told() -> None:
     ],
 )
 def test_misleading_words_of_the_kernel_are_translated(stage: str, number: int, words: str) -> None:
-    assert explain(f"{stage}\n{number}\nwhatever\nlog").startswith(words)
+    assert said(f"{stage}\n{number}\nwhatever\nlog").startswith(words)
 
 
 def test_podmans_own_error_is_the_message() -> None:
     log = "time=... level=warning\nError: first\nError: crun: the cause\n"
-    assert explain(f"podman\n0\nPodman ended with exit code 126\n{log}") == (
+    assert said(f"podman\n0\nPodman ended with exit code 126\n{log}") == (
         "Podman cannot start the container: crun: the cause"
     )
 
 
 def test_podman_without_words_still_says_how_it_ended() -> None:
-    assert explain("podman\n0\nPodman was killed by signal 9\n") == (
+    assert said("podman\n0\nPodman was killed by signal 9\n") == (
         "Podman cannot start the container: Podman was killed by signal 9"
     )
 
 
 def test_a_hybrid_cgroup_hierarchy_is_explained() -> None:
     log = "Error: crun: opening file `cgroup.controllers` of the unified hierarchy\n"
-    assert "ask the administrator" in explain(f"podman\n0\nx\n{log}")
+    found = explain(f"podman\n0\nx\n{log}")
+    assert "hybrid cgroup hierarchy" in str(found)
+    assert found.see == "cgroups-hybrid"
 
 
 @given(st.text())
 def test_any_report_is_explained_without_a_mistake(report: str) -> None:
-    assert isinstance(explain(report), str)
+    assert explain(report).see in FAULTS

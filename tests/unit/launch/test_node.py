@@ -40,9 +40,11 @@ ALLOWED = {
             "guard",
             "node",
             "podman",
+            "siteimages",
             "specification",
             "text",
             "trace",
+            "uses",
         )
     ),
 }

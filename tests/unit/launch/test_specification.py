@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from container_engine.launch.failure import LaunchError
 from container_engine.launch.podman import Bind, Paths
 from container_engine.launch.specification import Person, encode, operations
 from tests.unit.launch.plans import container
@@ -102,3 +104,8 @@ def test_what_is_written_can_be_read(given_steps: list[tuple[str, list[str]]]) -
 
 def test_bytes_that_are_not_utf_8_survive() -> None:
     assert encode([("dir", ["/\udcff"])]) == b"dir\x001\0/\xff\0"
+
+
+def test_a_nul_makes_no_further_operation() -> None:
+    with pytest.raises(LaunchError, match=r"^a NUL character in .* \(podman\)$"):
+        encode([("podman", ["podman", "x\0more\0" + "1\0/tmp/theirs"])])

@@ -3,12 +3,16 @@
 import os
 import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from container_engine.launch.hooks import sshkeys, sshrecord
+from container_engine.launch.failure import LaunchError
+from container_engine.launch.hooks import sshkeys, sshrecord, sshsecret
 from container_engine.launch.hooks.listening import is_free, listens
 
 # RFC 8032, 7.1: secret and public key
@@ -56,24 +60,93 @@ def test_openssh_and_dropbear_read_the_private_keys(
 
 
 def test_a_record_tells_all_and_one_that_is_cut_short_is_passed_over(tmp_path: Path) -> None:
-    for step, node in (("7.0", "n1"), ("7.1", "n2"), ("70.0", "n3")):
-        directory = f"{tmp_path}/{step}"
-        assert sshrecord.prepare(directory)
+    steps = (("7", "10", "n1"), ("7", "0", "n1"), ("7", "1", "n2"), ("70", "0", "n3"))
+    for job, step, node in steps:
+        directory = f"{tmp_path}/{job}/{step}"
+        assert sshrecord.prepare(directory, node)
         sshrecord.write(directory, node, "15264 host1 me /h/my keys/k.pub", "ssh-ed25519 AAAA")
-    (tmp_path / "7.0" / "n9.port").write_text("")
+    (tmp_path / "7/0/n9.port").write_text("")
     found = sshrecord.servers(str(tmp_path), "7")
-    assert [(server.step, server.node) for server in found] == [("7.0", "n1"), ("7.1", "n2")]
+    assert [(server.step, server.node) for server in found] == [
+        ("7.0", "n1"),
+        ("7.1", "n2"),
+        ("7.10", "n1"),
+    ]
     [server] = sshrecord.servers(str(tmp_path), "7.1")
     assert (server.port, server.address, server.user) == (15264, "host1", "me")
     assert (server.key_file, server.host_key) == ("/h/my keys/k.pub", "ssh-ed25519 AAAA")
 
 
 def test_a_record_is_for_its_owner_alone(tmp_path: Path) -> None:
-    directory = f"{tmp_path}/7.0"
-    sshrecord.prepare(directory)
+    directory = f"{tmp_path}/7/0"
+    sshrecord.prepare(directory, "n1")
     sshrecord.write(directory, "n1", "1 h u ", "ssh-ed25519 AAAA")
-    modes = {path.stat().st_mode & 0o77 for path in (tmp_path / "7.0", *tmp_path.glob("7.0/*"))}
-    assert modes == {0}
+    modes = {path.stat().st_mode & 0o77 for path in (tmp_path / "7").rglob("*")}
+    assert modes | {(tmp_path / "7").stat().st_mode & 0o77} == {0}
+
+
+def _remove(paths: Sequence[str]) -> None:
+    """As ce-attend does it."""
+    for path in paths:
+        with suppress(OSError):
+            Path(path).rmdir() if Path(path).is_dir() else Path(path).unlink()
+
+
+def test_a_node_that_ends_leaves_the_directory_to_one_that_still_starts(tmp_path: Path) -> None:
+    directory = f"{tmp_path}/7/0"
+    for node in ("n1", "n2"):
+        assert sshrecord.prepare(directory, node)
+    sshrecord.write(directory, "n1", "1 h u ", "ssh-ed25519 AAAA")
+    _remove(sshrecord.leftovers(directory, "n1"))
+    sshrecord.write(directory, "n2", "2 h u ", "ssh-ed25519 AAAA")
+    assert [server.node for server in sshrecord.servers(str(tmp_path), "7")] == ["n2"]
+    _remove(sshrecord.leftovers(directory, "n2"))
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---- the secret ------------------------------------------------------------------------------
+
+
+def _secret(home: Path, **job: str) -> str:
+    return sshsecret.of_job({f"SLURM_{k}": v for k, v in job.items()}, str(home), "this launch's")
+
+
+def test_the_steps_of_a_job_have_one_secret_and_other_jobs_and_users_another(
+    tmp_path: Path,
+) -> None:
+    mine, yours = tmp_path / "me", tmp_path / "you"
+    first = _secret(mine, JOB_ID="7", STEP_ID="0")
+    assert _secret(mine, JOB_ID="7", STEP_ID="1") == first
+    assert _secret(mine, JOB_ID="9", HET_JOB_ID="7") == first
+    assert len({first, _secret(mine, JOB_ID="8"), _secret(yours, JOB_ID="7")}) == 3
+    kept = mine / sshsecret.PLACE
+    assert (kept.stat().st_mode & 0o777, len(kept.read_bytes())) == (0o600, 32)
+    assert list(kept.parent.iterdir()) == [kept]
+
+
+def test_nodes_that_start_at_once_make_one_secret(tmp_path: Path) -> None:
+    with ProcessPoolExecutor(8) as pool:
+        made = set(pool.map(partial(_secret, JOB_ID="7"), [tmp_path] * 64))
+    assert len(made) == 1
+
+
+def test_without_a_job_or_a_home_a_launch_has_its_own_secret(tmp_path: Path) -> None:
+    assert _secret(tmp_path) == "this launch's"
+    assert _secret(Path("/proc/none"), JOB_ID="7") == "this launch's"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    _secret(tmp_path, JOB_ID="7")
+    kept = tmp_path / sshsecret.PLACE
+    kept.chmod(0o640)
+    with pytest.raises(LaunchError) as failure:
+        _secret(tmp_path, JOB_ID="7")
+    assert str(failure.value) == f"hook ssh: '{kept}': not 32 bytes that only you can read"
+    assert failure.value.hint == "remove the file; the next start makes a new one"
+
+
+# ---- ports -----------------------------------------------------------------------------------
 
 
 def test_a_port_is_free_only_where_nobody_listens() -> None:
@@ -86,3 +159,19 @@ def test_a_port_is_free_only_where_nobody_listens() -> None:
         assert not listens(os.getppid(), port)
     assert is_free(port)
     assert not listens(os.getpid(), port)
+
+
+def test_records_that_others_may_write_lead_nobody_astray(tmp_path: Path) -> None:
+    """With a cache in /tmp somebody could say where the user's own logins go."""
+    directory = tmp_path / "7/0"
+    assert sshrecord.prepare(str(directory), "n1")
+    sshrecord.write(str(directory), "n1", "15264 evil.example me /k", "ssh-ed25519 AAAA")
+    assert len(sshrecord.servers(str(tmp_path), "7")) == 1
+    for path in (directory, directory.parent):
+        path.chmod(0o777)
+        assert sshrecord.servers(str(tmp_path), "7") == []
+        assert not sshrecord.prepare(str(directory), "n1")
+        path.chmod(0o700)
+    (tmp_path / "8").symlink_to(directory.parent)
+    assert sshrecord.servers(str(tmp_path), "8") == []
+    assert not sshrecord.prepare(str(tmp_path / "8/0"), "n1")

@@ -108,3 +108,60 @@ def test_old_steps_are_forgotten_by_their_number_and_foreign_files_kept(tmp_path
     trace._forget_old(str(tmp_path))
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"notes", *(f"{number}.0" for number in range(5, trace._KEPT + 5))}
+
+
+def _planted(tmp_path: Path) -> Path:
+    """What a user has, to which somebody else makes a link where all users' traces lie."""
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "thesis").write_text("keep")
+    return precious
+
+
+def test_a_link_in_the_place_of_a_steps_directory_is_not_followed(tmp_path: Path) -> None:
+    precious = _planted(tmp_path)
+    (tmp_path / "12.3").symlink_to(precious)
+    assert trace.open_file(str(tmp_path), NODE) == -1
+    assert [path.name for path in precious.iterdir()] == ["thesis"]
+
+
+def test_a_directory_that_others_may_write_gets_no_trace(tmp_path: Path) -> None:
+    (tmp_path / "12.3").mkdir()
+    (tmp_path / "12.3").chmod(0o777)
+    assert trace.open_file(str(tmp_path), NODE) == -1
+    assert list((tmp_path / "12.3").iterdir()) == []
+
+
+def test_old_steps_that_are_links_or_somebody_elses_are_left_alone(tmp_path: Path) -> None:
+    precious = _planted(tmp_path)
+    (tmp_path / "0.0").symlink_to(precious)
+    (tmp_path / "1.0").mkdir()
+    (tmp_path / "1.0/n1.json").write_text("{}")
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "1.0", 12345, 12345)
+    for number in range(2, trace._KEPT + 5):
+        (tmp_path / f"{number}.0").mkdir()
+    trace._forget_old(str(tmp_path))
+    assert (precious / "thesis").read_text() == "keep"
+    assert (tmp_path / "0.0").is_symlink()
+    assert (tmp_path / "1.0/n1.json").exists() == (os.geteuid() == 0)
+    assert not (tmp_path / "2.0").exists()
+
+
+def test_neither_errors_nor_mounts_tell_a_secret(tmp_path: Path) -> None:
+    node = {**NODE, "MY_TOKEN": "of the host"}
+    entries = [{"name": "HF_KEY", "value": "of the file", "from": "e:1"}]
+    mounts = [
+        {"kind": "bind", "source": "/of the host", "target": "/x", "options": [], "from": "e:1"}
+    ]
+    the_plan = plan(env=entries, mounts=mounts)
+    the_plan["settings"]["secret_variables"] = ["TOKEN", "KEY"]
+    text = "startup[0]: 'login of the file; export A_TOKEN=literal': exit code 1: of the host"
+    said = trace.concealed(text, the_plan, node)
+    assert said == ("startup[0]: 'login (hidden); export A_TOKEN=(hidden)': exit code 1: (hidden)")
+    fd = trace.open_file(str(tmp_path), node)
+    trace.write(fd, the_plan, node, marks(), said)
+    os.close(fd)
+    [record] = written(tmp_path)
+    assert "of the host" not in json.dumps(record)
+    assert record["mounts"][0]["source"] == "/(hidden)"  # type: ignore[index]

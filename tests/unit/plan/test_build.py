@@ -162,6 +162,7 @@ def test_the_sites_settings_travel_with_the_plan() -> None:
         trace_dir="/traces",
         root_remap=True,
         batch_script="inside",
+        secret_variables=("SITE*",),
     )
     assert plan(edf(), site=site).settings.model_dump() == {
         "start_timeout_s": 7,
@@ -172,6 +173,7 @@ def test_the_sites_settings_travel_with_the_plan() -> None:
         "user_cdi_dir": "",
         "allowed_devices": ("*",),
         "root_remap": True,
+        "secret_variables": ("SITE*",),
         "batch_script": "inside",
     }
 

@@ -2,6 +2,7 @@
 
 from container_engine.edf.model import Mount
 from container_engine.plan.show import show
+from container_engine.secrecy import Secrecy
 from tests.unit.plan.edfs import HERE, built, edf, entry, variable
 
 EXPECTED = """\
@@ -37,3 +38,12 @@ def test_a_plan_reads_as_a_table_with_reasons() -> None:
     )
     assert outcome.plan is not None
     assert show(outcome.plan) == EXPECTED
+
+
+def test_secrets_are_not_shown_but_where_they_come_from_is() -> None:
+    outcome = built(edf(env=(entry("HF_TOKEN", "very secret"), entry("PLAIN", "seen"))))
+    assert outcome.plan is not None
+    assert "HF_TOKEN=(hidden)" in show(outcome.plan)
+    assert "very secret" not in show(outcome.plan)
+    assert "PLAIN=seen" in show(outcome.plan)
+    assert "HF_TOKEN=very secret" in show(outcome.plan, Secrecy(shows=True))

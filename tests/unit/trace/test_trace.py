@@ -1,6 +1,7 @@
 """From what nodes wrote to what a person sees of a launch."""
 
 import json
+import os
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -89,13 +90,26 @@ def test_a_node_that_failed_is_told_with_its_cause(tmp_path: Path) -> None:
 
 def test_a_job_means_its_newest_step_and_an_unknown_one_is_refused(step: Path) -> None:
     write(step, "7.1", "n1", facts(5))
-    assert record.choose(str(step), "7") == "7.1"
-    assert record.choose(str(step), "7.0") == "7.0"
+    assert record.choose(str(step), "7", os.geteuid()) == "7.1"
+    assert record.choose(str(step), "7.0", os.geteuid()) == "7.0"
+    os.utime(step / "7.0")
+    assert record.choose(str(step), "last", os.geteuid()) == "7.0"
     with pytest.raises(UserError, match=r"^8: no trace in "):
-        record.choose(str(step), "8")
+        record.choose(str(step), "8", os.geteuid())
 
 
-@pytest.mark.parametrize("text", ["", "{", "null\n", '{"version": 2}\n', "[]\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "null\n",
+        '{"version": 1}\n',
+        '{"version": 1, "phases": 3}\n',
+        '{"version": 2}\n',
+        "[]\n",
+    ],
+)
 def test_a_trace_that_is_not_whole_is_left_out(tmp_path: Path, text: str) -> None:
     write(tmp_path, "7.0", "n1", facts(5))
     (tmp_path / "7.0/n2.json").write_text(text)
@@ -137,3 +151,27 @@ def test_perfetto_gets_microseconds_and_the_submit_host_apart(step: Path) -> Non
     create = [e for e in events if e["name"] == "create" and e["pid"] == 10]
     assert [(e["ph"], e["dur"]) for e in create] == [("X", 400_000)]
     assert [e["pid"] for e in events if e["name"] == "plan"] == [0]
+
+
+def test_what_somebody_else_put_there_is_not_believed(step: Path) -> None:
+    (step / "8.0").symlink_to(step / "7.0")
+    other = os.geteuid() + 1
+    assert record.steps(str(step), os.geteuid()) == ["7.0"]
+    assert record.steps(str(step), other) == []
+    assert record.steps(str(step), 0) == ["7.0"]
+
+
+def test_the_first_trace_is_had_without_reading_the_others(tmp_path: Path) -> None:
+    write(tmp_path, "8.0", "n1", {"version": 0})
+    write(tmp_path, "8.0", "n2", facts(50))
+    (tmp_path / "8.0/n10.json").mkdir()
+    first = record.first(str(tmp_path), "8.0")
+    assert first is not None
+    assert first.node == "n2"
+    with pytest.raises(UserError, match=r"n10\.json: is a directory"):
+        record.read(str(tmp_path), "8.0")
+
+
+def test_a_step_without_a_readable_trace_has_no_first(tmp_path: Path) -> None:
+    write(tmp_path, "8.0", "n1", {"version": 0})
+    assert record.first(str(tmp_path), "8.0") is None

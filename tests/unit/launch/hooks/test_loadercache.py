@@ -128,3 +128,12 @@ def test_entries_for_other_processors_keep_their_levels(tmp_path: Path) -> None:
     new.write_bytes(Cache(cache.read_bytes(), MACHINE).with_entries({"libx.so.1": "/x"}))
     assert [line for line in listed(new) if "libh" in line] == before
     assert any("x86-64-v3" in line for line in before)
+
+
+def test_a_name_of_an_image_with_thousands_of_digits_is_a_name() -> None:
+    long = f"lib{'7' * 5000}.so"
+    made = Cache(Cache(b"", MACHINE).with_entries({long: "/x", "liba.so": "/y"}), MACHINE)
+    again = Cache(made.with_entries({"libb.so": "/z"}), MACHINE)
+    assert (again.find(long), again.find("liba.so")) == (["/x"], ["/y"])
+    assert order(b"lib10") > order(b"lib9")
+    assert order(b"lib010") == order(b"lib10")

@@ -48,10 +48,9 @@ def test_a_device_that_the_node_has_is_given_to_the_container() -> None:
 def test_a_missing_device_is_named_with_its_hook_and_a_remedy() -> None:
     with pytest.raises(LaunchError) as refused:
         on_node(hook(devices=[device("/dev/cxi-none*")]))
-    assert str(refused.value).startswith(
-        "hook cxi: device '/dev/cxi-none*' does not exist on this node ("
-    )
-    assert 'com.hooks.cxi.enabled = "false"' in str(refused.value)
+    assert str(refused.value) == "hook cxi: device '/dev/cxi-none*' does not exist on this node"
+    assert refused.value.see == "hook-file-missing"
+    assert 'com.hooks.cxi.enabled = "false"' in refused.value.hint
 
 
 def test_what_is_no_device_does_not_count_as_one(tmp_path: Path) -> None:
@@ -241,7 +240,7 @@ def test_notes_become_variables_warnings_or_the_end() -> None:
     assert hooks.for_tasks() == {"LD_LIBRARY_PATH": "/x"}
     assert hooks.warnings == ["hook cxi: old"]
     with pytest.raises(LaunchError, match=r"^no$"):
-        hooks.hear('{"error": "no"}')
+        hooks.hear('{"error": "no", "see": "hook-check"}')
 
 
 def test_code_that_this_node_does_not_have_is_refused() -> None:

@@ -1,0 +1,143 @@
+"""`make bench-reading`: how quickly programs read from an image, beside a directory.
+
+The image is that of `tests.bench.tree`, packed as an import packs it. As in a container, an overlay
+lies on the mount: of squashfuse_ll, as a step has it, and of the kernel, as a site may have it.
+Cold means that the mount is new; the image's file is in the page cache, since the disk below would
+be the same for all. Needs root, for mounts and chroot. RUNS (default 5) is the number of rounds.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Self
+
+from container_engine.images.packing import OF_TREE
+from tests.bench import tree as bench_tree
+from tests.bench.results import Row, duration, table, write
+from tests.bench.samples import Samples, interleave
+
+RESULT = Path(__file__).parents[2] / "build" / "bench-reading.json"
+# name -> what runs below the tree as its root, and the budget of a warm run through FUSE
+_WORK = {
+    "import numpy, scipy.stats": "python3 -B -c 'import numpy, scipy.stats'",
+    "find with a look at each file": "find /usr -xdev -size +1000000",
+    "tar of 136 MB": "tar -C /usr/lib -cf - python3 | cat",
+}
+_WARM, _WARM_KERNEL, _COLD = 1.2, 1.1, 1.1
+
+
+class Mounts:
+    """Directories that have the tree; `fresh` ones replace those of before."""
+
+    def __init__(self, where: Path, tree: Path, image: Path) -> None:
+        self.tree = tree
+        self._where, self._image = where, image
+        self._open = contextlib.ExitStack()
+
+    def __exit__(self, *_error: object) -> None:
+        self._open.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def root(self, kind: str) -> Path:
+        return self.tree if kind == "directory" else self._where / kind / "root"
+
+    def fresh(self) -> None:
+        self._open.close()
+        for kind, mount in (
+            ("FUSE", ["squashfuse_ll", "-o", "allow_other"]),
+            ("kernel", ["mount", "-t", "squashfs", "-o", "loop,ro"]),
+        ):
+            self._open.enter_context(self._mounted(kind, mount))
+
+    @contextlib.contextmanager
+    def _mounted(self, kind: str, mount: list[str]) -> Iterator[None]:
+        place = self._where / kind
+        image, upper, work, root = (place / name for name in ("image", "upper", "work", "root"))
+        for directory in (image, upper, work, root):
+            directory.mkdir(parents=True, exist_ok=True)
+        layers = f"lowerdir={image},upperdir={upper},workdir={work},userxattr"
+        with contextlib.ExitStack() as stack:
+            _run(*mount, str(self._image), str(image))
+            stack.callback(_run, "umount", str(image))
+            _run("mount", "-t", "overlay", "overlay", "-o", layers, str(root))
+            stack.callback(_run, "umount", str(root))
+            yield
+
+
+def _run(*argv: str) -> None:
+    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+
+
+def _timed(root: Path, command: str) -> float:
+    argv = ["chroot", str(root), "/bin/sh", "-c", command]
+    env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+    begin = time.monotonic()
+    subprocess.run(argv, env=env, check=True, stdout=subprocess.DEVNULL)
+    return time.monotonic() - begin
+
+
+def _measure(mounts: Mounts, rounds: int) -> dict[str, Samples]:
+    def cold(root: Path, command: str) -> Callable[[], float]:
+        def measure() -> float:
+            mounts.fresh()
+            return _timed(root, command)
+
+        return measure
+
+    def warm(root: Path, command: str) -> Callable[[], float]:
+        return lambda: min(_timed(root, command), _timed(root, command))
+
+    ways: dict[str, Callable[[], float]] = {}
+    for name, command in _WORK.items():
+        for kind in ("FUSE", "kernel"):
+            ways[f"{name}, {kind}, cold"] = cold(mounts.root(kind), command)
+        for kind in ("directory", "FUSE", "kernel"):
+            ways[f"{name}, {kind}, warm"] = warm(mounts.root(kind), command)
+    return interleave(ways, rounds)
+
+
+def _rows(measured: dict[str, Samples]) -> list[Row]:
+    rows = []
+    for name in _WORK:
+        plain = ("a directory", measured[f"{name}, directory, warm"])
+        kernel = ("the kernel's mount, cold", measured[f"{name}, kernel, cold"])
+        fuse = f"{name}, FUSE, warm"
+        rows += [
+            duration(f"{name}, directory, warm", plain[1]),
+            duration(fuse, measured[fuse], against=plain, budget=_WARM),
+            duration(
+                f"{name}, kernel, warm",
+                measured[f"{name}, kernel, warm"],
+                against=plain,
+                budget=_WARM_KERNEL,
+            ),
+            duration(
+                f"{name}, FUSE, cold", measured[f"{name}, FUSE, cold"], against=kernel, budget=_COLD
+            ),
+        ]
+    return rows
+
+
+def main() -> int:
+    rounds = int(os.environ.get("RUNS") or 5)
+    tree = bench_tree.made()
+    with tempfile.TemporaryDirectory(prefix="ce-bench-", dir="/var/tmp") as place:
+        image = Path(place) / "image.sqsh"
+        _run("mksquashfs", str(tree), str(image), *OF_TREE)
+        with Mounts(Path(place), tree, image) as mounts:
+            rows = _rows(_measure(mounts, rounds))
+    write(rows, RESULT)
+    print(table(rows))
+    print(f"\n{rounds} rounds in turn, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""Many nodes, all of them on this machine, and many tasks on one of them."""
+
+import subprocess
+
+from tests.bench.footprint import kept_while
+from tests.bench.place import ENVIRONMENT
+from tests.bench.results import Row, duration
+from tests.bench.samples import interleave
+from tests.bench.user import ROOT, BenchError, User
+
+_NODES, _TASKS = 64, 256
+_MAX_MIB = 10
+# one takes seconds, as all nodes share the processors of this machine
+_MAX_ROUNDS = 5
+
+
+def measure(user: User, rounds: int) -> list[Row]:
+    """Leaves the cluster with two nodes."""
+    _nodes(_NODES)
+    try:
+        ways = {
+            f"{_NODES} nodes, a task on each": [f"-N{_NODES}", f"-n{_NODES}"],
+            f"{_TASKS} tasks on one node": ["-N1", f"-n{_TASKS}", "--overcommit"],
+        }
+        rows = [
+            row
+            for name, options in ways.items()
+            for row in _starts(user, name, options, min(rounds, _MAX_ROUNDS))
+        ]
+        kept = kept_while((f"-N{_NODES}", f"-n{_NODES}"))
+    finally:
+        _nodes(2)
+    mebibytes = round(sum(size for _name, size in kept) / 1024 / _NODES, 2)
+    name = f"{_NODES} nodes: memory (PSS) of what stays, per node"
+    return [*rows, Row(name, mebibytes, "MiB", budget=_MAX_MIB)]
+
+
+def _starts(user: User, name: str, options: list[str], rounds: int) -> list[Row]:
+    srun = ["srun", *options, "--cpu-bind=none"]
+    measured = interleave(
+        {
+            "native": lambda: user.step([*srun, "true"]),
+            "ours": lambda: user.step([*srun, f"--environment={ENVIRONMENT}", "true"]),
+        },
+        rounds,
+    )
+    more = measured["ours"].minus(measured["native"])
+    return [
+        duration(f"{name}, native", measured["native"]),
+        duration(f"{name}, more with --environment", more, against=("native", measured["native"])),
+    ]
+
+
+def _nodes(count: int) -> None:
+    argv = [str(ROOT / "sandbox" / "up"), "-n", str(count)]
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode:
+        raise BenchError(f"sandbox/up -n {count}: {done.stderr.strip()}")

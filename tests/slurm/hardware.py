@@ -1,0 +1,112 @@
+"""Nodes with all the hardware and software that the built-in hooks are for: stand-ins, below one
+directory, and the site's hooks that point there.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.integration.libraries import TRIPLE, build, probe, run
+from tests.slurm.cluster import ROOT
+from tests.slurm.site import Site
+
+FABRIC = Path(f"/usr/lib/{TRIPLE}/libfabric.so.1")
+PLUGIN = "ncclNetPlugin_v8"
+# a device is known by its numbers: this one takes all and gives nothing
+_NULL = ("c", "1", "3")
+_DEVICES = (
+    *("kfd", "dri/renderD128", "dri/card0", "cxi0", "cxi1"),
+    *("gdrdrv", "infiniband/uverbs0", "infiniband/rdma_cm", "xpmem"),
+)
+_LIBRARIES = (
+    *("libdcgm.so.4", "libnvperf_dcgm_host.so", "libgdrapi.so.2", "libxpmem.so.0"),
+    *("libucm.so.0", "libucp.so.0", "libucs.so.0", "libuct.so.0", "libmpi.so.12"),
+)
+# What an administrator would write, where the built-in data are not right: here, all paths.
+_SITE = {
+    "amd_gpu": """
+settings.group = "ce-project"
+[edits.devices]
+devices = [{ path = "@/dev/kfd" }, { path = "@/dev/dri/renderD*" }]
+""",
+    "aws_ofi_nccl": 'settings.directory = "@/plugin/{variant}"',
+    "cxi": """
+settings.libfabric = "@/fabric/libfabric.so.1"
+[edits.devices]
+devices = [{ path = "@/dev/cxi*", optional = true }]
+[edits.provider]
+when = { "netstack.source" = "host" }
+mounts = [{ source = "@/fabric/providers" }]
+env.FI_PROVIDER_PATH = "@/fabric/providers"
+[checks.device]
+subject = "@/dev/cxi*"
+""",
+    "dcgm": 'settings = { libraries = "@/lib", directory = "@/dcgm" }',
+    "gdrcopy": """
+settings.libraries = "@/lib"
+[edits.device]
+devices = [{ path = "@/dev/gdrdrv" }]
+""",
+    "infiniband": """
+[edits.devices]
+devices = [{ path = "@/dev/infiniband/*" }]
+[checks.device]
+subject = "@/dev/infiniband/uverbs*"
+""",
+    "mpich_abi": 'settings.library = "@/lib/{name}"',
+    "netstack": 'settings.base = "@/netstack"',
+    "nvidia_cuda_mps": 'settings.program = "@/bin/nvidia-cuda-mps-control"',
+    "ucx": 'settings.libraries = "@/lib"',
+    "xpmem": """
+settings.libraries = "@/lib"
+[edits.device]
+devices = [{ path = "@/dev/xpmem" }]
+""",
+}
+
+
+class Hardware:
+    """`probes` are programs that open a library as NCCL would, by the C library of the image."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.dir = site.programs.parent / "node"
+        for name in _DEVICES:
+            path = self.dir / "dev" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            run("mknod", "-m", "666", path, *_NULL)
+        for name in _LIBRARIES:
+            build(self.dir / "lib" / name, name, symbol="whose", says="the node's")
+        self._network()
+        (self.dir / "dcgm").mkdir()
+        (self.dir / "bin").mkdir()
+        program = self.dir / "bin/nvidia-cuda-mps-control"
+        program.write_bytes((ROOT / "tests/slurm/nvidia-cuda-mps-control").read_bytes())
+        program.chmod(0o755)
+        for name, text in _SITE.items():
+            site.hook(name, text.replace("@", str(self.dir)), whole=False)
+        self.probes = {"glibc": probe(self.dir), "musl": probe(self.dir, "musl-gcc")}
+
+    def _network(self) -> None:
+        fabric = self.dir / "fabric"
+        (fabric / "providers").mkdir(parents=True)
+        (fabric / FABRIC.name).symlink_to(FABRIC)
+        made, source = fabric / "providers/libcxi-fi.so", ROOT / "tests/slurm/fabric_provider.c"
+        run("gcc", "-shared", "-fPIC", "-o", made, source, FABRIC)
+        for variant, name in (("cuda12", "libnccl-net.so"), ("rocm6", "librccl-net.so")):
+            path, says = self.dir / "plugin" / variant / name, f"the node's {variant}"
+            build(path, symbol=PLUGIN, says=says, needs=[FABRIC], wants=["fi_version"])
+        artifact = self.dir / "netstack" / os.uname().machine / "26.1/default/lib/libnccl-net.so"
+        build(artifact, symbol=PLUGIN, says="the artifact's")
+
+
+@contextmanager
+def aside(path: Path) -> Iterator[None]:
+    """The path is not there for a time."""
+    other = path.with_name(f"aside-{path.name}")
+    path.rename(other)
+    try:
+        yield
+    finally:
+        other.rename(path)

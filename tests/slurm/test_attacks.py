@@ -1,0 +1,240 @@
+"""Images and environments made to do harm: they get nothing but their own container."""
+
+import json
+import os
+import pwd
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.cluster import ALICE, Cluster, Completed, causes
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+_EVIL = """
+#include <fcntl.h>
+#include <unistd.h>
+static void __attribute__((constructor)) run(void)
+{
+	close(open(MARKER, O_WRONLY | O_CREAT, 0666));
+}
+"""
+
+
+class Forge:
+    """Makes images out of the sandbox's smallest one."""
+
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        self.cluster, self.directory = cluster, directory
+        self.root = directory / "root"
+        argv = ["unsquashfs", "-q", "-n", "-d", str(self.root), str(cluster.image("busybox"))]
+        subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+
+    def put(self, path: str, content: str | bytes) -> None:
+        file = self.root / path
+        file.unlink(missing_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+
+    def link(self, path: str, target: str | Path) -> None:
+        file = self.root / path
+        if file.is_dir() and not file.is_symlink():
+            shutil.rmtree(file)
+        file.unlink(missing_ok=True)
+        file.symlink_to(target)
+
+    def image(self, *pseudo: str, run: dict[str, object] | None = None) -> Path:
+        image = self.directory / "forged.sqsh"
+        options = [word for line in pseudo for word in ("-p", line)]
+        argv = [
+            "mksquashfs",
+            str(self.root),
+            str(image),
+            "-noappend",
+            "-quiet",
+            "-no-progress",
+            "-all-root",
+        ]
+        subprocess.run([*argv, *options], check=True, stdout=subprocess.DEVNULL)
+        if run is not None:
+            Path(f"{image}.json").write_text(json.dumps({"config": run}))
+        return image
+
+    def srun(self, image: Path, *argv: str, edf: str = "", tasks: int = 1) -> Completed:
+        name = self.cluster.edf(f'image = "{image}"\n{edf}', image=None)
+        return self.cluster.srun(f"-n{tasks}", "-w", "n1", f"--environment={name}", *argv)
+
+
+@pytest.fixture
+def forge(cluster: Cluster, shared: Path) -> Forge:
+    return Forge(cluster, shared)
+
+
+@pytest.fixture
+def evil(shared: Path) -> tuple[Path, Path]:
+    """A library on the host, for everybody to load, and the file that it makes when it is."""
+    marker, source, library = shared / "ran", shared / "evil.c", shared / "evil.so"
+    source.write_text(_EVIL)
+    argv = ["gcc", "-shared", "-fPIC", f'-DMARKER="{marker}"', "-o", str(library), str(source)]
+    subprocess.run(argv, check=True)
+    return library, marker
+
+
+def test_devices_and_setuid_programs_in_an_image_give_nothing(forge: Forge) -> None:
+    shutil.copyfile(forge.root / "bin/busybox", forge.root / "bin/busybox-suid")
+    image = forge.image("zero c 666 0 0 1 5", "disk b 666 0 0 8 0", "bin/busybox-suid m 4755 0 0")
+    script = "head -c1 /zero; head -c1 /disk; mknod /new c 1 5; ls -l $0; $0 id -u"
+    done = forge.srun(image, "sh", "-c", script, "/bin/busybox-suid")
+    said = [line.rpartition(": ")[2] for line in done.stderr.splitlines()]
+    assert said == ["Permission denied", "Permission denied", "Operation not permitted"]
+    mode, uid = done.stdout.split()[0], done.stdout.split()[-1]
+    assert (mode, uid) == ("-rwsr-xr-x", str(pwd.getpwnam(ALICE).pw_uid))
+
+
+def test_links_of_an_image_change_no_file_of_the_users(forge: Forge, shared: Path) -> None:
+    """In place of everything that a start makes sure of, mounts over, or writes."""
+    precious = shared / "precious"
+    precious.mkdir(mode=0o777)
+    precious.chmod(0o777)
+    names = ("passwd", "group", "hosts", "resolv.conf", "ld.so.cache", "file")
+    for name in names:
+        (precious / name).write_text("keep\n")
+        (precious / name).chmod(0o666)
+    for name in names[:-1]:
+        forge.link(f"etc/{name}", precious / name)
+    forge.link("place", precious / "file")
+    forge.link("directory", precious)
+    forge.link("up", f"../../../../../../../../{precious}")
+    edf = (
+        'mounts = ["/etc/hostname:/place", "/etc:/directory/made", "/etc:/up/made"]\n'
+        'workdir = "/"\n[env]\nHOME = "/directory/home"\n'
+    )
+    done = forge.srun(forge.image(), "sh", "-c", "echo ran", edf=edf)
+    assert {path.name: path.read_text() for path in precious.iterdir()} == dict.fromkeys(
+        names, "keep\n"
+    )
+    assert done.stdout == "ran\n" or len(causes(done)) == 1, done.stderr
+
+
+@pytest.mark.parametrize("how", ["edf", "image", "preload"])
+def test_a_library_that_a_container_preloads_is_not_loaded_on_the_node(
+    forge: Forge, evil: tuple[Path, Path], how: str
+) -> None:
+    """A path in the container may be anybody's file on the node: /tmp/x.so, say."""
+    library, marker = evil
+    run: dict[str, object] = {"Env": [f"LD_PRELOAD={library}"]} if how == "image" else {}
+    if how == "preload":
+        forge.put("etc/ld.so.preload", f"{library}\n")
+    edf = 'startup = ["true"]\n'
+    edf += f'[env]\nLD_PRELOAD = "{library}"\n' if how == "edf" else ""
+    done = forge.srun(forge.image(run=run), "sh", "-c", "echo $LD_PRELOAD; echo ran", edf=edf)
+    assert done.stdout.splitlines()[-1:] == ["ran"], done.stderr
+    assert not marker.exists()
+
+
+def test_no_name_of_a_variable_in_an_image_reaches_what_slurm_says(forge: Forge) -> None:
+    run: dict[str, object] = {
+        "Env": ["SLURM_PROCID=7", "=SLURM_PROCID=SLURM_JOB_ID", "A=1\nSLURM_PROCID=8", "B\n=2"]
+    }
+    script = 'echo "$SLURM_PROCID|$A"'
+    done = forge.srun(forge.image(run=run), "sh", "-c", script, tasks=2)
+    assert sorted(done.stdout.splitlines()) == ["0|1", "1|1", *["SLURM_PROCID=8"] * 2], done.stderr
+
+
+def test_a_nul_in_an_images_configuration_is_refused_at_submit(forge: Forge) -> None:
+    marker = forge.directory / "ran"
+    words = ["/bin/sh", f"x\0more\0{3}\0/bin/sh\0-c\0touch {marker}"]
+    image = forge.image(run={"Entrypoint": words})
+    done = forge.srun(image, "echo", "ran", edf="entrypoint = true\n")
+    assert (done.returncode, done.stdout) == (125, "")
+    assert "a NUL character in a variable, the entrypoint" in causes(done)[0]
+    assert not marker.exists()
+
+
+def test_huge_files_where_a_start_reads_fail_it_with_one_line(forge: Forge) -> None:
+    forge.put("etc/passwd", b"x" * (20 << 20))
+    done = forge.srun(forge.image(), "echo", "ran")
+    assert (done.returncode, done.stdout) == (125, "")
+    assert len(causes(done)) == 1, done.stderr
+    assert "'/etc/passwd' in the image" in causes(done)[0]
+
+
+def test_a_huge_configuration_fails_with_one_line(forge: Forge) -> None:
+    run: dict[str, object] = {"Env": [f"V{number}={'x' * 1000}" for number in range(5000)]}
+    done = forge.srun(forge.image(run=run), "echo", "ran")
+    assert (done.returncode, done.stdout) == (125, "")
+    assert len(causes(done)) == 1, done.stderr
+    assert "too large" in causes(done)[0] or "too long" in causes(done)[0]
+
+
+def _damaged(image: Path, target: Path, seed: int) -> None:
+    """Like the image at first sight: the beginning stays, tables and their places do not."""
+    source = random.Random(seed)
+    data = bytearray(image.read_bytes())
+    if seed % 2:
+        # the superblock's pointers and counts
+        at = source.choice(range(4, 96, 4))
+        data[at : at + 4] = source.choice([b"\xff" * 4, b"\0" * 4, source.randbytes(4)])
+    for _ in range(source.randrange(1, 40)):
+        # the tables are at the end
+        data[len(data) - 1 - source.randrange(min(20000, len(data)))] = source.randrange(256)
+    target.write_bytes(data)
+
+
+def test_crafted_images_run_or_fail_and_leave_nothing(cluster: Cluster, shared: Path) -> None:
+    for seed in range(6):
+        image = shared / f"crafted-{seed}.sqsh"
+        _damaged(cluster.image("busybox"), image, seed)
+        edf = cluster.edf(
+            f'image = "{image}"\n[annotations]\n"com.ce.start_timeout_s" = "20"\n', image=None
+        )
+        done = cluster.srun("-w", "n1", f"--environment={edf}", "sh", "-c", "cat /etc/os-release")
+        inside = "Container Engine test (busybox)" in done.stdout
+        assert inside or done.returncode != 0, (seed, done.stdout, done.stderr)
+        assert "Traceback" not in done.stderr, (seed, done.stderr)
+
+
+def test_a_value_with_lines_and_equals_signs_is_one_value(cluster: Cluster) -> None:
+    value = "a\\nSLURM_PROCID=99\\n=SLURM_PROCID=SLURM_JOB_ID\\nLD_PRELOAD=/x"
+    edf = cluster.edf(f'[env]\nV = "{value}"\n')
+    script = "import os; print(repr(os.environ['V']), os.environ['SLURM_PROCID'])"
+    done = cluster.srun(f"--environment={edf}", "python3", "-c", script)
+    assert done.stdout == f"'{value}' 0\n", done.stderr
+
+
+def test_a_forged_environment_of_srun_chooses_nothing(
+    cluster: Cluster, demo: str, evil: tuple[Path, Path]
+) -> None:
+    """What the plugin and ce-join use between themselves, and what programs of the node believe."""
+    _library, marker = evil
+    plan = json.dumps({"version": 1, "startup": [{"line": f"touch {marker}", "from": "x"}]})
+    env = {
+        "SLURM_CE_PLAN_PARTS": "1",
+        "SLURM_CE_PLAN_0": plan,
+        "CE_JOIN_CONTAINER": "0 0 0 /",
+        "CE_JOIN_COMMAND": f"/bin/touch {marker}",
+        "TMPDIR": "/nowhere",
+        "XDG_CACHE_HOME": "/nowhere",
+        "CONTAINERS_STORAGE_CONF": "/nowhere",
+        "_CONTAINERS_ROOTLESS_UID": "0",
+    }
+    done = cluster.srun(f"--environment={demo}", "cat", "/etc/os-release", env=env)
+    assert "ID=ce-demo" in done.stdout, done.stderr
+    assert not marker.exists()
+
+
+def test_another_users_images_and_files_are_read_with_ones_own_rights_only(
+    cluster: Cluster, shared: Path
+) -> None:
+    """The launcher is the user from its first moment: a root-only image or mount stays closed."""
+    image = shared / "closed.sqsh"
+    shutil.copyfile(cluster.image("busybox"), image)
+    image.chmod(0o600)
+    os.chown(image, 0, 0)
+    edf = cluster.edf(f'image = "{image}"\n', image=None)
+    done = cluster.srun(f"--environment={edf}", "echo", "ran")
+    assert (done.returncode, done.stdout) == (125, "")
+    assert "permission denied" in causes(done)[0].lower()

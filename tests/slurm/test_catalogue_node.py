@@ -1,0 +1,285 @@
+"""Errors of one node, and of the tasks on it, each provoked for real: n2 differs, n1 does not."""
+
+import os
+import pwd
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.blame import Blame, Provoked, changed_on, differing, mounted_on
+from tests.slurm.cluster import ALICE, Cluster, sandbox
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+
+@pytest.fixture(scope="module")
+def n2(cluster: Cluster) -> Iterator[str]:
+    del cluster
+    with differing("n2"):
+        yield "n2"
+
+
+@pytest.fixture
+def empty(shared: Path) -> str:
+    (shared / "empty").mkdir()
+    return str(shared / "empty")
+
+
+@pytest.fixture
+def not_a_program(shared: Path) -> str:
+    path = shared / "nothing"
+    path.write_text("")
+    path.chmod(0o644)
+    return str(path)
+
+
+# ---- what one node lacks ---------------------------------------------------------------------
+
+
+def _only_on(node: str) -> tuple[str, ...]:
+    """The other node's tasks do run, which is no concern of these tests."""
+    return ("-w", node, "-n3")
+
+
+def test_a_store_that_is_not_mounted_on_one_node(
+    cluster: Cluster, provoked: Provoked, n2: str, empty: str
+) -> None:
+    images = provoked.shared / "images"
+    images.mkdir()
+    image = images / "x.sqsh"
+    image.write_bytes(cluster.image("busybox").read_bytes())
+    edf = provoked.edf(f'image = "{image}"\n', None)
+    with mounted_on(n2, empty, str(images)):
+        done = cluster.srun(
+            "-N2", "-n4", f"--environment={edf}", "sh", "-c", "echo $SLURMD_NODENAME"
+        )
+    assert done.stdout == "n1\nn1\n"
+    Blame(done, "image-not-on-node", str(image), node=n2)
+
+
+def test_an_image_that_is_cut_short_on_one_node(
+    cluster: Cluster, provoked: Provoked, n2: str
+) -> None:
+    image, cut = provoked.shared / "x.sqsh", provoked.shared / "cut.sqsh"
+    image.write_bytes(cluster.image("busybox").read_bytes())
+    cut.write_bytes(image.read_bytes()[:100_000])
+    edf = provoked.edf(f'image = "{image}"\n', None)
+    with mounted_on(n2, str(cut), str(image)):
+        Blame(provoked.srun(edf, *_only_on(n2)), "image-damaged", "cut short", node=n2)
+
+
+def test_a_node_without_fuse(provoked: Provoked, n2: str, not_a_program: str) -> None:
+    Path(not_a_program).chmod(0o600)
+    with mounted_on(n2, not_a_program, "/dev/fuse"):
+        done = provoked.srun(provoked.edf(""), *_only_on(n2))
+    Blame(done, "fuse-unavailable", "/dev/fuse", node=n2)
+
+
+def test_a_node_whose_fuse_is_no_device(provoked: Provoked, n2: str) -> None:
+    with mounted_on(n2, "/dev/null", "/dev/fuse"):
+        done = provoked.srun(provoked.edf(""), *_only_on(n2))
+    Blame(done, "fuse-unavailable", node=n2)
+
+
+@pytest.mark.parametrize("program", ["podman", "squashfuse_ll"])
+def test_a_node_without_a_program(
+    provoked: Provoked, n2: str, not_a_program: str, program: str
+) -> None:
+    place = next(
+        p for p in (f"/usr/bin/{program}", f"/usr/local/bin/{program}") if os.path.exists(p)
+    )
+    with mounted_on(n2, not_a_program, place):
+        done = provoked.srun(provoked.edf(""), *_only_on(n2))
+    Blame(done, "program-missing", program, node=n2).details(program, "Permission denied")
+
+
+def test_a_node_without_crun(provoked: Provoked, n2: str, not_a_program: str) -> None:
+    with mounted_on(n2, not_a_program, "/usr/bin/crun"):
+        done = provoked.srun(provoked.edf(""), *_only_on(n2))
+    # Podman tells of the program or of the pipe to it, whichever it notices first
+    Blame(done, "podman-failed", "Podman cannot start the container: ", node=n2)
+
+
+def test_a_node_without_the_engine(
+    cluster: Cluster, provoked: Provoked, n2: str, not_a_program: str
+) -> None:
+    node = str(cluster.prefix / "libexec/container-engine/node")
+    with mounted_on(n2, not_a_program, node):
+        done = provoked.srun(provoked.edf(""), *_only_on(n2))
+    assert f"container_engine: launcher: {node}: Permission denied" in done.stderr
+    assert "ce: see: ce help launcher-ended" in done.stderr
+
+
+def test_a_node_without_the_guard(
+    cluster: Cluster, provoked: Provoked, n2: str, not_a_program: str
+) -> None:
+    guard = str(cluster.prefix / "libexec/container-engine/ce-guard")
+    with mounted_on(n2, not_a_program, guard):
+        done = provoked.srun(provoked.edf(""), *_only_on(n2))
+    Blame(done, "program-missing", guard, node=n2)
+
+
+def test_a_node_with_another_version_of_the_engine(
+    cluster: Cluster, provoked: Provoked, n2: str
+) -> None:
+    (module,) = cluster.prefix.glob("lib/python3*/site-packages/container_engine/launch/node.py")
+    other = provoked.shared / "node.py"
+    other.write_text(module.read_text().replace("PLAN_VERSION = 1", "PLAN_VERSION = 99"))
+    with mounted_on(n2, str(other), str(module)):
+        done = provoked.srun(provoked.edf(""), *_only_on(n2))
+    Blame(done, "engine-versions", "99", node=n2)
+
+
+def test_a_mistake_of_ours_is_one_line_and_its_place_is_in_the_log(
+    cluster: Cluster, provoked: Provoked, n2: str
+) -> None:
+    (module,) = cluster.prefix.glob("lib/python3*/site-packages/container_engine/launch/checks.py")
+    broken = provoked.shared / "checks.py"
+    broken.write_text(module.read_text().replace("    mounts = [", "    1 / 0\n    mounts = [", 1))
+    with mounted_on(n2, str(broken), str(module)):
+        done = provoked.srun(provoked.edf('mounts = ["/tmp"]\n'), *_only_on(n2))
+    blame = Blame(done, "internal-error", "ZeroDivisionError", node=n2)
+    blame.details("Traceback", "checks.py")
+
+
+def test_a_user_whom_one_node_does_not_know_has_a_container_there_all_the_same(
+    cluster: Cluster, provoked: Provoked, n2: str
+) -> None:
+    passwd = provoked.shared / "passwd"
+    lines = Path("/etc/passwd").read_text().splitlines(keepends=True)
+    passwd.write_text("".join(line for line in lines if not line.startswith(f"{ALICE}:")))
+    passwd.chmod(0o644)
+    with mounted_on(n2, str(passwd), "/etc/passwd"):
+        done = cluster.srun("-w", n2, "-n3", f"--environment={provoked.edf('')}", "id", "-u")
+    if done.returncode == 0:
+        assert done.stdout.split() == [str(pwd.getpwnam(ALICE).pw_uid)] * 3
+    else:
+        assert done.stdout == ""
+        assert "Traceback" not in done.stderr
+
+
+def test_a_home_that_cannot_be_written_on_one_node_does_not_matter(
+    cluster: Cluster, provoked: Provoked, n2: str
+) -> None:
+    home = str(cluster.home())
+    with changed_on(n2, ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", home], home):
+        done = cluster.srun("-w", n2, "-n2", f"--environment={provoked.edf('')}", "echo", "fine")
+    assert (done.returncode, done.stdout) == (0, "fine\n" * 2), done.stderr
+
+
+def test_without_a_place_for_the_log_in_the_home_there_is_one_in_tmp(
+    cluster: Cluster, provoked: Provoked, n2: str
+) -> None:
+    home = str(cluster.home())
+    edf = provoked.edf('startup = ["echo why; false"]\n')
+    with changed_on(n2, ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", home], home):
+        done = provoked.srun(edf, *_only_on(n2))
+    blame = Blame(done, "startup-failed", "why", node=n2)
+    assert blame.parts["details"].startswith("/tmp/container-engine-")
+    blame.details("why")
+    Path(blame.parts["details"]).unlink()
+
+
+def test_a_mount_source_that_one_node_lacks(provoked: Provoked, cluster: Cluster) -> None:
+    (provoked.shared / "n1").mkdir()
+    edf = provoked.edf(f'mounts = ["{provoked.shared}/${{SLURMD_NODENAME}}:/data"]\n')
+    done = cluster.srun("-N2", "-n4", f"--environment={edf}", "true")
+    Blame(done, "mount-source-missing", f"'{provoked.shared}/n2'", f"{edf}:2", node="n2")
+
+
+def test_a_node_without_user_namespaces(provoked: Provoked, n2: str) -> None:
+    assert sandbox("node", "--chroot", n2).returncode == 0
+    try:
+        done = provoked.srun(provoked.edf(""), *_only_on(n2))
+    finally:
+        assert sandbox("node", "--again", n2).returncode == 0
+        assert sandbox("node", n2, "true").returncode == 0
+    Blame(done, "user-namespaces", "user namespaces are not permitted on this node", node=n2)
+
+
+# ---- the same on all nodes: once all the same ------------------------------------------------
+
+# name, text below the image's line, code, words
+_TEXTS = [
+    ("a mount", 'mounts = ["/nowhere:/x"]\n', "mount-source-missing", ("'/nowhere'", ":2")),
+    ("two mounts", 'mounts = ["/no-1:/x", "/no-2:/y"]\n', "mount-source-missing", ("no-1", "no-2")),
+    ("per node", 'mounts = ["/no/${SLURMD_NODENAME}:/x"]\n', "mount-source-missing", ("/no/n",)),
+    ("a squashfs", 'mounts = ["/etc/passwd:/x:sqsh"]\n', "mount-source-missing", ("SquashFS",)),
+    ("a device", 'devices = ["/dev/no-such"]\n', "device-missing", ("'/dev/no-such'",)),
+    ("no device", 'devices = ["/etc/passwd"]\n', "device-missing", ("is not a device",)),
+    ("a CDI name", 'devices = ["nvidia.com/gpu=all"]\n', "cdi-device-unknown", ("nvidia.com",)),
+    ("a variable", '[env]\nA = "${SLURM_NONE}"\n', "variable-on-node", ("SLURM_NONE", ":3")),
+    ("a task's own", '[env]\nA = "${SLURM_PROCID}"\n', "variable-on-node", ("each task",)),
+    ("a workdir", 'workdir = "/nowhere"\n', "workdir-missing", ("'/nowhere'",)),
+    ("too little space", '[annotations]\n"com.ce.tmpfs_size" = "4k"\n', "container-space", ()),
+    (
+        "a start-up step",
+        'startup = ["echo why >&2; exit 3"]\n',
+        "startup-failed",
+        ("why", "code 3"),
+    ),
+    ("no such step", 'startup = ["no-such-command"]\n', "startup-failed", ("no-such-command",)),
+    (
+        "a step that hangs",
+        'startup = ["sleep 100"]\n[annotations]\n"com.ce.start_timeout_s" = "1"\n',
+        "startup-failed",
+        ("not done within 1 s",),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"), [t[1:] for t in _TEXTS], ids=[t[0] for t in _TEXTS]
+)
+def test_what_all_nodes_lack_is_said_once(
+    provoked: Provoked, text: str, code: str, words: tuple[str, ...]
+) -> None:
+    Blame(provoked.srun(provoked.edf(text)), code, *words)
+
+
+def test_the_log_of_a_start_up_step_has_all_that_it_printed_but_no_secrets(
+    provoked: Provoked,
+) -> None:
+    edf = provoked.edf(
+        'startup = ["seq 1000; echo MY_TOKEN=abcdefghijkl; echo https://me:verysecret@x/; false"]\n'
+    )
+    text = Blame(provoked.srun(edf), "startup-failed").details("\n17\n", "\n999\n")
+    assert "abcdefghijkl" not in text
+    assert "verysecret" not in text
+
+
+# name, command, code, words
+_COMMANDS = [
+    ("no such command", ("no-such-command",), "command-not-found", "no-such-command"),
+    ("no such path", ("/bin/no-such",), "command-not-found", "/bin/no-such"),
+    ("not executable", ("/etc/passwd",), "command-not-executable", "/etc/passwd"),
+    ("a directory", ("/etc",), "command-not-executable", "/etc"),
+]
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "word"), [c[1:] for c in _COMMANDS], ids=[c[0] for c in _COMMANDS]
+)
+def test_a_command_that_cannot_be_run_is_said_once(
+    provoked: Provoked, command: tuple[str, ...], code: str, word: str
+) -> None:
+    Blame(provoked.srun(provoked.edf(""), command=command), code, word)
+
+
+def test_ce_run_says_the_same(cluster: Cluster, provoked: Provoked) -> None:
+    edf = provoked.edf("")
+    Blame(cluster.run(["ce", "run", edf, "--", "none"]), "command-not-found", "none")
+    edf = provoked.edf('mounts = ["/nowhere:/x"]\n')
+    Blame(cluster.run(["ce", "run", edf, "--", "true"]), "mount-source-missing", "'/nowhere'")
+    edf = provoked.edf('startup = ["echo why; false"]\n')
+    done = cluster.run(["ce", "run", edf, "--", "true"])
+    Blame(done, "startup-failed", "why").details("why")
+
+
+def test_a_program_of_another_libc_cannot_be_executed(provoked: Provoked) -> None:
+    """glibc's /bin/true of this machine, in an image with musl."""
+    edf = provoked.edf('mounts = ["/bin/true:/bin/foreign"]\n', "musl")
+    done = provoked.srun(edf, command=("/bin/foreign",))
+    assert done.returncode != 0
+    Blame(done, "command-not-executable", "/bin/foreign", exit_code=126)

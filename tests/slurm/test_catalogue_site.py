@@ -1,0 +1,121 @@
+"""Errors of hooks, of the site's files and of starts that are disturbed, each provoked for real."""
+
+import os
+import signal
+import subprocess
+from contextlib import suppress
+
+import pytest
+
+from tests.slurm import procfs
+from tests.slurm.blame import Blame, Provoked
+from tests.slurm.cluster import Cluster
+from tests.slurm.polling import until
+from tests.slurm.site import Site
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+
+def _with(provoked: Provoked, hook: str, image: str = "busybox") -> str:
+    return provoked.edf(f'[annotations]\ncom.hooks.{hook}.enabled = "true"\n', image)
+
+
+# name of the hook, the site's file for it, code, words of the line
+_HOOKS = [
+    (
+        "card",
+        '[edits.all]\ndevices = [{ path = "/dev/no-card" }]\n',
+        "hook-file-missing",
+        "no-card",
+    ),
+    ("data", '[edits.all]\nmounts = [{ source = "/no/data" }]\n', "hook-file-missing", "/no/data"),
+    (
+        "lib",
+        '[edits.all]\nlibraries = [{ files = ["/no/lib.so.1"] }]\n',
+        "hook-file-missing",
+        "/no/lib.so.1",
+    ),
+    (
+        "check",
+        '[checks.a]\nkind = "program"\nsubject = "no-such-tool"\nseverity = "fail"\n',
+        "hook-check",
+        "no-such-tool",
+    ),
+    ("glibc", 'requires.libc = "glibc"\n', "hook-check", "glibc"),
+]
+
+
+@pytest.mark.parametrize(("hook", "text", "code", "word"), _HOOKS, ids=[h[0] for h in _HOOKS])
+def test_a_hook_that_cannot_do_its_work(
+    provoked: Provoked, site: Site, hook: str, text: str, code: str, word: str
+) -> None:
+    site.hook(hook, text)
+    image = "musl" if hook in {"glibc", "lib"} else "busybox"
+    Blame(provoked.srun(_with(provoked, hook, image)), code, hook, word)
+
+
+def test_a_catalog_with_a_fault_starts_nothing(provoked: Provoked, site: Site) -> None:
+    file = site.hook("bad", "no-such-key = 1\n")
+    Blame(provoked.srun(provoked.edf("")), "hook-catalog", str(file))
+
+
+def test_a_catalog_that_others_may_write_starts_nothing(provoked: Provoked, site: Site) -> None:
+    file = site.hook("open", "")
+    file.chmod(0o666)
+    Blame(provoked.srun(provoked.edf("")), "hook-catalog", str(file))
+
+
+def test_a_configuration_with_a_fault_starts_nothing(provoked: Provoked, site: Site) -> None:
+    site.configure("no_such_key = 1\n")
+    Blame(provoked.srun(provoked.edf("")), "site-configuration", "no_such_key")
+
+
+def test_an_oci_hook_that_fails(provoked: Provoked, site: Site) -> None:
+    program = site.program("licence", "echo no licence left >&2; exit 3")
+    site.oci_hook("50-licence", str(program), "createRuntime")
+    done = provoked.srun(provoked.edf(""))
+    Blame(done, "oci-hook-failed", str(program), "no licence left").details("no licence left")
+
+
+def test_an_oci_hook_without_its_program(provoked: Provoked, site: Site) -> None:
+    site.oci_hook("50-gone", "/no/such/program", "createRuntime")
+    Blame(provoked.srun(provoked.edf("")), "oci-hook-invalid", "/no/such/program")
+
+
+def test_an_oci_hook_file_that_is_none(provoked: Provoked, site: Site) -> None:
+    (site.oci / "broken.json").write_text("{")
+    Blame(provoked.srun(provoked.edf("")), "oci-hook-invalid", "broken.json")
+
+
+def test_a_cdi_file_that_is_none(provoked: Provoked, site: Site) -> None:
+    (site.cdi / "broken.json").write_text("{")
+    edf = provoked.edf('devices = ["vendor.com/class=name"]\n')
+    Blame(provoked.srun(edf), "cdi-file", "broken.json")
+
+
+def test_a_cdi_file_that_others_may_write(provoked: Provoked, site: Site) -> None:
+    file = site.cdi / "open.json"
+    file.write_text('{"cdiVersion": "0.5.0", "kind": "v.com/c", "devices": []}')
+    file.chmod(0o666)
+    edf = provoked.edf('devices = ["v.com/c=name"]\n')
+    Blame(provoked.srun(edf), "cdi-file", "open.json")
+
+
+def test_a_launcher_that_is_killed(cluster: Cluster, provoked: Provoked, site: Site) -> None:
+    """As the kernel does when the job's memory is full."""
+    slow = site.program("slow", "sleep 60")
+    site.oci_hook("50-slow", str(slow), "createRuntime")
+    node = f"{cluster.prefix}/libexec/container-engine/node"
+    argv = ["srun", "-N1", "-n3", f"--environment={provoked.edf('')}", "true"]
+    with cluster.popen(argv) as process:
+
+        def launchers() -> list[int]:
+            return [p.pid for p in procfs.processes() if p.lives and node in p.command]
+
+        until("a hook to run", lambda: any(str(slow) in p.command for p in procfs.processes()), 60)
+        for pid in launchers():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        out, err = process.communicate(timeout=60)
+    done = subprocess.CompletedProcess(argv, process.returncode, out, err)
+    Blame(done, "launcher-ended", node="n1")

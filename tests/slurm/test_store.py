@@ -1,0 +1,260 @@
+"""Images from a registry in Slurm steps: what running jobs use stays, what shall not stay goes."""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from container_engine.images.passing import Passing
+from tests.integration.registry import Registry
+from tests.slurm.cluster import ALICE, Cluster
+from tests.slurm.polling import until
+from tests.slurm.registry import push, serving_to
+from tests.unit.images.oci import Member
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+_HELD = ("/bin/busybox", "sh", "-c", "echo up; read -r word; /bin/busybox cat /here")
+
+
+@pytest.fixture(scope="module")
+def registry(cluster: Cluster) -> Iterator[Registry]:
+    with serving_to(cluster) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def image(cluster: Cluster, registry: Registry) -> str:
+    return push(cluster, registry, "tools:1", Member("here", b"it is"))
+
+
+@pytest.fixture
+def edf(cluster: Cluster, image: str) -> str:
+    return cluster.edf(f'image = "{image}"\n', image=None)
+
+
+@pytest.fixture
+def place(shared: Path) -> Iterator[Path]:
+    """Where images for one step lie."""
+    path = shared / "scratch"
+    path.mkdir()
+    path.chmod(0o1777)
+    yield path
+    shutil.rmtree(path)
+
+
+def ce(cluster: Cluster, *words: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return cluster.run([str(cluster.prefix / "bin/ce"), *words], env=env)
+
+
+def void(place: Path) -> dict[str, str]:
+    return {"EDF_IMAGESTORE": "void", "SCRATCH": str(place)}
+
+
+def begin(cluster: Cluster, env: dict[str, str], edf: str, *options: str) -> subprocess.Popen[str]:
+    """A step of one task that has started, and goes on when it is given a line."""
+    argv = ["srun", *options, f"--environment={edf}", *_HELD]
+    step = cluster.popen(argv, env=env)
+    assert step.stdout is not None
+    line = step.stdout.readline()
+    if line != "up\n":
+        pytest.fail(f"{line}{step.communicate()}")
+    return step
+
+
+def records(cluster: Cluster) -> list[str]:
+    return os.listdir(cluster.home() / ".local/state/container-engine/void")
+
+
+# ---- jobs that run -------------------------------------------------------------------------------
+
+
+def test_what_a_running_job_uses_is_not_removed(
+    cluster: Cluster, edf: str, image: str, shared: Path
+) -> None:
+    store = {"EDF_IMAGESTORE": f"{shared}/store"}
+    step = begin(cluster, store, edf, "-N2", "-n2")
+    [link] = os.listdir(shared / "store/uses")
+    job = link.partition("-")[0]
+    done = ce(cluster, "rmi", image, env=store)
+    assert done.returncode == 1
+    assert f"ce: error: '{image}': in use by job {job}\n" in done.stderr
+    assert "ce: hint: --force " in done.stderr
+    done = ce(cluster, "gc", "--size", "0", env=store)
+    assert done.stdout.startswith(f"kept: {image} ")
+    assert done.stdout.endswith(f": in use by job {job}\nnothing to remove\n")
+    # a user's own settings of squeue hide nothing
+    done = ce(cluster, "gc", "--size=0", env={**store, "SQUEUE_STATES": "PENDING"})
+    assert "in use by job" in done.stdout
+    [damaged] = (shared / "store/images").glob("*.sqsh.sha256")
+    damaged.write_text("0\n")
+    done = ce(cluster, "store", "repair", env=store)
+    assert done.returncode == 1
+    assert f"; in use by job {job} (--force removes it)\n" in done.stdout
+    out, _said = step.communicate("on\n" * 2, timeout=60)
+    assert "it is" in out
+    done = ce(cluster, "gc", "--size", "0", env=store)
+    assert "too much together" in done.stdout
+    assert os.listdir(shared / "store/uses") == os.listdir(shared / "store/images") == []
+
+
+def test_force_removes_what_a_running_job_uses(
+    cluster: Cluster, edf: str, image: str, shared: Path
+) -> None:
+    store = {"EDF_IMAGESTORE": f"{shared}/store"}
+    step = begin(cluster, store, edf)
+    done = ce(cluster, "rmi", "--force", image, env=store)
+    assert done.stdout.startswith("removed ")
+    step.communicate("on\n", timeout=60)
+
+
+@pytest.mark.parametrize("number", [6, pytest.param(16, marks=pytest.mark.soak)])
+def test_of_many_steps_that_want_an_image_one_imports_it_and_all_run(
+    cluster: Cluster, registry: Registry, shared: Path, number: int
+) -> None:
+    content = [Member(f"f{n}", os.urandom(50_000)) for n in range(200)]
+    image = push(cluster, registry, f"wanted:{number}", *content)
+    edf = cluster.edf(f'image = "{image}"\n', image=None)
+    step = f"srun -N1 -n1 --overlap --environment={edf} /bin/busybox echo ran"
+    script = f"#!/bin/sh\nfor n in $(seq {number}); do {step} & done; wait\n"
+    job = cluster.write(script, mode=0o755)
+    argv = ["sbatch", "-N2", "--wait", "-o", f"{shared}/out", str(job)]
+    cluster.run(argv, env={"EDF_IMAGESTORE": f"{shared}/store"}, timeout=300)
+    said = (shared / "out").read_text()
+    assert said.count("ran\n") == number, said
+    assert said.count(f"{image}: imported, ") == 1, said
+    assert f"{image}: being imported by {ALICE} on " in said
+    assert os.listdir(shared / "store/locks") == os.listdir(shared / "store/work") == []
+
+
+# ---- EDF_IMAGESTORE=void -------------------------------------------------------------------------
+
+
+def test_where_nothing_shall_be_kept_a_step_has_its_image_and_then_it_is_gone(
+    cluster: Cluster, edf: str, image: str, place: Path
+) -> None:
+    step = begin(cluster, void(place), edf, "-N2", "-n2")
+    [directory] = place.iterdir()
+    assert directory.stat().st_mode & 0o777 == 0o700
+    assert len(list((directory / "images").glob("*.sqsh"))) == 1
+    assert len(list((directory).glob("blobs"))) == 0
+    out, said = step.communicate("on\n" * 2, timeout=60)
+    assert (step.returncode, "it is" in out) == (0, True)
+    assert f"{image}: imported, " in said
+    assert list(place.iterdir()) == []
+    until("the record to go", lambda: records(cluster) == [])
+
+
+def test_the_last_command_of_a_batch_script_leaves_no_image(
+    cluster: Cluster, edf: str, place: Path, shared: Path
+) -> None:
+    script = f"#!/bin/sh\nsrun --environment={edf} /bin/busybox true\n"
+    job = cluster.write(script, mode=0o755)
+    done = cluster.run(["sbatch", "--wait", "-o", f"{shared}/out", str(job)], env=void(place))
+    assert done.returncode == 0, (shared / "out").read_text()
+    assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_when_srun_is_killed_its_image_goes(
+    cluster: Cluster, edf: str, place: Path, number: int
+) -> None:
+    step = begin(cluster, void(place), edf)
+    step.send_signal(number)
+    step.communicate(timeout=60)
+    until("the image to go", lambda: not list(place.iterdir()))
+    cluster.cancel_all("ce-alice")
+
+
+def test_when_all_was_killed_the_next_launch_or_gc_removes_the_image(
+    cluster: Cluster, edf: str, place: Path
+) -> None:
+    for remedy in ("launch", "gc"):
+        step = begin(cluster, void(place), edf)
+        [left] = place.iterdir()
+        for keeper in keepers(left):
+            os.kill(keeper, signal.SIGKILL)
+        step.kill()
+        step.communicate(timeout=60)
+        cluster.cancel_all("ce-alice")
+        assert left.is_dir()
+        if remedy == "gc":
+            said = ce(cluster, "gc", env=void(place)).stdout
+            assert said == f"{left}: left by a launch that was killed\n"
+        else:
+            done = cluster.srun(f"--environment={edf}", "/bin/busybox", "true", env=void(place))
+            assert done.returncode == 0, done.stderr
+        assert list(place.iterdir()) == []
+
+
+def keepers(directory: Path) -> list[int]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = entry.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[0].endswith(b"/ce-keep") and str(directory).encode() in words:
+            found.append(int(entry.parent.name))
+    assert found
+    return found
+
+
+def test_the_epilog_removes_the_images_of_its_job_that_killed_launches_left(
+    cluster: Cluster, place: Path
+) -> None:
+    entry = pwd.getpwnam(ALICE)
+    left = {}
+    for job in ("987654", "987655"):
+        env = {"HOME": str(cluster.home()), "SLURM_JOB_ID": job}
+        with subprocess.Popen(["sleep", "60"]) as owner:
+            passing = Passing(env, str(place), owner.pid)
+            passing.store("amd64")
+            left[job] = passing
+            owner.kill()
+        for path in (passing.root, f"{passing.root}/owner", *map(str, _up_to_home(passing, env))):
+            os.chown(path, entry.pw_uid, entry.pw_gid, follow_symlinks=False)
+    mine, other = left["987654"], left["987655"]
+    env = {"SLURM_JOB_ID": "987654", "SLURM_JOB_UID": str(entry.pw_uid)}
+    epilog = cluster.prefix / "libexec/container-engine/epilog"
+    subprocess.run([str(epilog)], env={**cluster.environment(), **env}, check=True, timeout=30)
+    assert not os.path.lexists(mine.record)
+    assert [str(path) for path in place.iterdir()] == [other.root]
+    other.remove()
+
+
+def _up_to_home(passing: Passing, env: dict[str, str]) -> list[Path]:
+    record = Path(passing.record)
+    return [record, *(path for path in record.parents if path.is_relative_to(env["HOME"]))]
+
+
+def test_what_cannot_be_imported_leaves_nothing(
+    cluster: Cluster, registry: Registry, place: Path
+) -> None:
+    edf = cluster.edf(f'image = "{registry.address}/absent:1"\n', image=None)
+    done = cluster.srun(f"--environment={edf}", "true", env=void(place))
+    assert done.returncode == 125
+    assert "manifest unknown" in done.stderr
+    assert list(place.iterdir()) == []
+
+
+def test_to_submit_a_job_or_to_look_at_a_plan_imports_nothing(
+    cluster: Cluster, edf: str, image: str, place: Path, shared: Path
+) -> None:
+    done = ce(cluster, "plan", edf, env=void(place))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "imported for each step" in done.stdout
+    job = cluster.write("#!/bin/sh\n:\n", mode=0o755)
+    argv = ["sbatch", "--wait", "-o", f"{shared}/out", f"--environment={edf}", str(job)]
+    done = cluster.run(argv, env=void(place))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert list(place.iterdir()) == []
+    missing = cluster.edf(f'image = "{image}9"\n', image=None)
+    done = cluster.run(["sbatch", f"--environment={missing}", str(job)], env=void(place))
+    assert done.returncode == 125
+    assert "manifest unknown" in done.stderr

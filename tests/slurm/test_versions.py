@@ -1,0 +1,105 @@
+"""Slurm takes a plugin of its own release only: no step starts, and the reason is told."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from tests.slurm.cluster import Cluster
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+# 20.11.9, which no distribution has that the engine runs on
+OTHER = 0x140B09
+REASON = "{}: Incompatible plugin version"
+
+
+def with_version(plugin: Path, version: int) -> bytes:
+    """The plugin with another number where Slurm looks for the one that it was built with."""
+    text = bytearray(plugin.read_bytes())
+    with plugin.open("rb") as file:
+        elf = ELFFile(file)
+        symbols = elf.get_section_by_name(".dynsym")
+        assert isinstance(symbols, SymbolTableSection)
+        (symbol,) = symbols.get_symbol_by_name("plugin_version") or []
+        address = symbol["st_value"]
+        section = next(
+            s for s in elf.iter_sections() if s["sh_addr"] <= address < s["sh_addr"] + s["sh_size"]
+        )
+        offset = address - section["sh_addr"] + section["sh_offset"]
+    text[offset : offset + 4] = version.to_bytes(4, "little")
+    return bytes(text)
+
+
+def replace(plugin: Path, text: bytes) -> None:
+    """Rename, never write: processes have the file mapped."""
+    new = plugin.with_suffix(".new")
+    new.write_bytes(text)
+    new.chmod(0o755)
+    new.rename(plugin)
+
+
+@pytest.fixture
+def right(cluster: Cluster, shared: Path) -> Path:
+    """A copy of the plugin that fits this Slurm."""
+    return Path(shutil.copy(cluster.prefix / "lib/slurm/container_engine.so", shared))
+
+
+@pytest.fixture
+def wrong(cluster: Cluster, right: Path) -> Iterator[Path]:
+    """The installed plugin, which meanwhile is one for another release of Slurm."""
+    del right  # is copied first
+    plugin = cluster.prefix / "lib/slurm/container_engine.so"
+    good = plugin.read_bytes()
+    replace(plugin, with_version(plugin, OTHER))
+    try:
+        yield plugin
+    finally:
+        replace(plugin, good)
+
+
+def test_srun_says_that_the_plugin_is_for_another_release(
+    cluster: Cluster, demo: str, wrong: Path
+) -> None:
+    done = cluster.srun(f"--environment={demo}", "cat", "/etc/os-release")
+    assert done.returncode != 0
+    assert "ID=" not in done.stdout
+    assert f"Incompatible Slurm plugin {wrong} version (20.11.9)" in done.stderr
+    assert REASON.format(wrong) in done.stderr
+
+
+def test_a_node_with_the_wrong_plugin_starts_no_task_and_logs_why(
+    cluster: Cluster, demo: str, shared: Path, right: Path, wrong: Path
+) -> None:
+    """The submit host has the right one: its own copy, in a plugstack.conf of its own."""
+    etc = shared / "etc"
+    shutil.copytree(cluster.dir / "etc", etc, ignore=shutil.ignore_patterns("munge.key"))
+    conf = etc / "slurm.conf"
+    (etc / "plugstack.conf").write_text(f"required {right} prefix={cluster.prefix}\n")
+    ours = str(cluster.dir / "etc/plugstack.conf")
+    conf.write_text(conf.read_text().replace(ours, str(etc / "plugstack.conf")))
+    log = cluster.dir / "log/slurmd-n1.log"
+    before = log.stat().st_size
+    srun = ["srun", "-w", "n1", f"--environment={demo}", "cat", "/etc/os-release"]
+    done = cluster.run(srun, env={"SLURM_CONF": str(conf)})
+    # Slurm 22.05 exits with 0 whenever a node says this, whichever plugin it was
+    assert done.stdout == ""
+    assert "task 0 launch failed: Plugin initialization failed" in done.stderr
+    assert REASON.format(wrong) in log.read_bytes()[before:].decode()
+
+
+def test_the_doctor_finds_a_plugin_for_another_release(cluster: Cluster) -> None:
+    noted = cluster.prefix / "share/container-engine/slurm-release"
+    release = noted.read_text()
+    noted.write_text("20.11\n")
+    try:
+        done = cluster.run([str(cluster.prefix / "bin/ce"), "doctor", "--json"])
+    finally:
+        noted.write_text(release)
+    found = {entry["check"]: entry for entry in json.loads(done.stdout)["findings"]}
+    assert found["slurm"]["state"] == "failed"
+    assert "the plugin was built for 20.11: Slurm refuses to load it" in found["slurm"]["message"]

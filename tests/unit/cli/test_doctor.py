@@ -1,0 +1,68 @@
+"""`ce doctor` reads the site's files as a launch does."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from container_engine.cli.main import main
+
+Capture = pytest.CaptureFixture[str]
+CDI = {"cdiVersion": "0.6.0", "kind": "x.org/gpu", "devices": [{"name": "0", "containerEdits": {}}]}
+HOOK = {"version": "1.0.0", "hook": {"path": "/bin/true"}, "stages": ["prestart"]}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A configuration with a directory of CDI files and one of OCI hooks."""
+    for name in ("cdi", "oci"):
+        (tmp_path / name).mkdir(mode=0o755)
+    file = tmp_path / "config.toml"
+    file.write_text(f'cdi_dirs = ["{tmp_path}/cdi"]\nhooks_dirs = ["{tmp_path}/oci"]\n')
+    return file
+
+
+def found(site: Path, capsys: Capture, check: str) -> dict[str, Any]:
+    main(["--site", str(site), "doctor", "--node", "--json"])
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    (finding,) = (finding for finding in findings if finding["check"] == check)
+    return dict(finding)
+
+
+def test_files_that_can_be_read_are_counted(site: Path, capsys: Capture) -> None:
+    (site.parent / "cdi/gpu.json").write_text(json.dumps(CDI))
+    (site.parent / "oci/hook.json").write_text(json.dumps(HOOK))
+    devices = found(site, capsys, "CDI devices")
+    assert (devices["state"], devices["message"]) == ("ok", f"1 in {site.parent}/cdi")
+    hooks = found(site, capsys, "OCI hooks")
+    assert (hooks["state"], hooks["message"]) == ("ok", f"{site.parent}/oci: 1")
+
+
+def test_a_broken_cdi_file_is_a_fault_with_its_name_and_a_remedy(
+    site: Path, capsys: Capture
+) -> None:
+    (site.parent / "cdi/gpu.json").write_text('{"cdiVersion": "0.6.0", "kin": "x.org/gpu"}')
+    devices = found(site, capsys, "CDI devices")
+    assert devices["state"] == "failed"
+    assert devices["message"].startswith(f"{site.parent}/cdi/gpu.json: ")
+    assert "'kin'" in devices["message"]
+    assert devices["remedy"].startswith("correct it, or take the file away")
+
+
+def test_an_oci_hook_whose_program_is_missing_is_a_fault(site: Path, capsys: Capture) -> None:
+    (site.parent / "oci/hook.json").write_text(
+        json.dumps({**HOOK, "hook": {"path": "/no/such/program"}})
+    )
+    hooks = found(site, capsys, "OCI hooks")
+    assert hooks["state"] == "failed"
+    assert hooks["message"].startswith("/no/such/program: ")
+    assert "No such file or directory" in hooks["message"]
+    assert "no container starts" in hooks["remedy"]
+
+
+def test_a_directory_of_oci_hooks_without_any_is_worth_a_warning(
+    site: Path, capsys: Capture
+) -> None:
+    hooks = found(site, capsys, "OCI hooks")
+    assert (hooks["state"], hooks["message"]) == ("warning", f"{site.parent}/oci has none")

@@ -1,0 +1,95 @@
+"""The catalogue of errors, its pages, and the places where errors arise know the same codes."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from container_engine.faults.catalogue import EITHER, FAULTS, SITE, US, YOU
+from docs.errors import DIRECTORY, END, INDEX, body, pages
+
+ROOT = Path(__file__).parents[3]
+PACKAGE = ROOT / "container_engine"
+ERRORS = {"UserError", "SiteError", "InternalError", "CeError", "LaunchError"}
+# whose errors end a launch: each of them has a page
+LAUNCHING = ("launch", "images", "site", "plan", "process.py")
+# what none but `ce SOMETHING` raises
+OF_VERBS = {"launch/attach.py", "launch/session.py"}
+
+
+def calls(path: Path) -> Iterator[ast.Call]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node
+
+
+def test_a_code_is_a_few_plain_words_and_says_who_when_and_how() -> None:
+    for code, fault in FAULTS.items():
+        assert re.fullmatch(r"[a-z]+(-[a-z]+){1,3}", code)
+        assert fault.who in {YOU, SITE, US, EITHER}
+        assert fault.code in {125, 126, 127}
+        for text in (fault.what, fault.remedy):
+            assert text
+            assert not text.endswith(".")
+            assert text == text.strip()
+
+
+def test_the_pages_are_up_to_date() -> None:
+    """`python docs/errors.py` makes them so."""
+    for path, text in pages().items():
+        assert path.read_text(encoding="utf-8") == text, path
+
+
+def test_each_code_has_a_page_with_more_than_its_head_and_each_page_a_code() -> None:
+    assert {path.stem for path in DIRECTORY.iterdir()} == set(FAULTS)
+    for code in FAULTS:
+        assert len(body(code).split()) >= 5, code
+    assert END not in INDEX.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("place", LAUNCHING)
+def test_each_error_of_a_launch_has_a_code(place: str) -> None:
+    start = PACKAGE / place
+    for path in sorted(start.rglob("*.py") if start.is_dir() else [start]):
+        if str(path.relative_to(PACKAGE)) in OF_VERBS:
+            continue
+        for call in calls(path):
+            assert isinstance(call.func, ast.Name)
+            if call.func.id not in ERRORS:
+                continue
+            least = 2 if call.func.id == "LaunchError" else 3
+            named = any(word.arg == "see" for word in call.keywords)
+            starred = any(isinstance(argument, ast.Starred) for argument in call.args)
+            where = f"{path.relative_to(ROOT)}:{call.lineno}"
+            assert named or starred or len(call.args) >= least, where
+
+
+def test_each_code_in_the_sources_is_in_the_catalogue() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        for call in calls(path):
+            assert isinstance(call.func, ast.Name)
+            for word in call.keywords:
+                if word.arg == "see" and isinstance(word.value, ast.Constant):
+                    assert word.value.value in FAULTS or not word.value.value, f"{path}: {call}"
+            place = {"LaunchError": 1, "UserError": 2, "SiteError": 2}.get(call.func.id)
+            if place is not None and len(call.args) > place:
+                code = call.args[place]
+                if isinstance(code, ast.Constant):
+                    assert code.value in FAULTS, f"{path}:{call.lineno}"
+
+
+def test_the_plugin_says_the_same_as_the_catalogue() -> None:
+    text = (ROOT / "spank_plugin/help.h").read_text(encoding="utf-8").replace("\\\n", "")
+    found = re.findall(r'CE_HELP\(\s*"([a-z-]+)",\s*((?:"[^"]*"\s*)+)\)', text)
+    assert len(found) >= 10
+    for code, pieces in found:
+        assert "".join(re.findall(r'"([^"]*)"', pieces)) == FAULTS[code].remedy
+
+
+def test_every_code_arises_somewhere() -> None:
+    files = [*PACKAGE.rglob("*.py"), ROOT / "spank_plugin/help.h", ROOT / "spank_plugin/plugin.c"]
+    others = [file for file in files if file.name != "catalogue.py"]
+    text = "\n".join(file.read_text(encoding="utf-8") for file in others)
+    assert [code for code in FAULTS if f'"{code}"' not in text and f"help {code}" not in text] == []

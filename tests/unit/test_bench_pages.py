@@ -1,0 +1,31 @@
+"""The pages that show what was measured."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.bench.readme import HEAD, TABLES, filled
+from tests.bench.results import Row
+
+ROOT = Path(__file__).parents[2]
+ROW = Row("import, cold", 1500, "ms", "mksquashfs alone", 1.5, 1.2, 1400, 1600, 3)
+
+
+@pytest.mark.parametrize(("name", "page"), [(name, page) for name, page, _shown in TABLES])
+def test_each_table_has_its_place_and_the_words_around_it_stay(name: str, page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+
+    made = filled(text, name, [ROW])
+
+    line = (
+        "| import, cold | 1500 ms (1400 to 1600) | mksquashfs alone | 1.50 | 1.2: missed by 25 % |"
+    )
+    assert f"<!-- {name}:begin -->\n{HEAD}{line}\n\n" in made
+    begin, _table, end = text.partition(f"<!-- {name}:begin -->\n")
+    assert made.startswith(begin)
+    assert made.endswith(end.partition("\n\n")[2])
+
+
+def test_a_page_without_the_table_is_refused() -> None:
+    with pytest.raises(ValueError, match="no table of figures 'bench-images'"):
+        filled("# Figures\n", "bench-images", [ROW])

@@ -1,0 +1,64 @@
+"""What is hidden of values, and that nothing else is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from container_engine.secrecy import HIDDEN, Secrecy, is_secret_name
+
+TOKEN = "hf_" + "a1B2" * 8
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("HF_TOKEN", "token", "AWS_SECRET_ACCESS_KEY", "WANDB_API_KEY", "DB_PASSWORD"),
+        *("MY_APIKEY", "OPENAIAPIKEY", "GIT_CREDENTIALS", "TOKEN_FILE", "SSH_KEY"),
+    ],
+)
+def test_names_of_secrets(name: str) -> None:
+    assert is_secret_name(name)
+    assert Secrecy().value(name, "x") == HIDDEN
+
+
+@pytest.mark.parametrize(
+    "name", ["TOKENIZERS_PARALLELISM", "KEYBOARD", "PATH", "MONKEY", "NCCL_NET", "SECRETARY", ""]
+)
+def test_names_of_no_secrets(name: str) -> None:
+    assert not is_secret_name(name)
+    assert Secrecy().value(name, "x") == "x"
+
+
+def test_a_site_says_which_words_these_are() -> None:
+    secrecy = Secrecy(("SITE_LIC*",))
+    assert secrecy.value("MY_SITE_LICENSE", "x") == HIDDEN
+    assert secrecy.value("HF_TOKEN", "x") == "x"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"--token {TOKEN}", f"--token {HIDDEN}"),
+        ("export HF_TOKEN=abc; run", f"export HF_TOKEN={HIDDEN}; run"),
+        ("export A_KEY='a b' B=1", f"export A_KEY={HIDDEN} B=1"),
+        ('DB_PASSWORD="a b"', f"DB_PASSWORD={HIDDEN}"),
+        ("export HF_TOKEN=$OTHER", "export HF_TOKEN=$OTHER"),
+        ("https://me:pw@host/x", f"https://me:{HIDDEN}@host/x"),
+        ("user@reg.example#a/b:1", "user@reg.example#a/b:1"),
+        ("A=1 TOKENIZERS_PARALLELISM=false", "A=1 TOKENIZERS_PARALLELISM=false"),
+    ],
+)
+def test_what_a_text_says_of_secrets(text: str, shown: str) -> None:
+    assert Secrecy().text(text) == shown
+    assert Secrecy(shows=True).text(text) == text
+
+
+def test_a_secret_of_the_environment_is_hidden_wherever_it_was_expanded() -> None:
+    secrecy = Secrecy().knowing({"HF_TOKEN": "very secret", "A_KEY": "1", "B": "plain"}.items())
+    assert secrecy.text("/data/very secret/1/plain") == f"/data/{HIDDEN}/1/plain"
+
+
+@given(st.text(st.characters(codec="utf-8")))
+def test_any_text_has_an_answer_and_a_known_secret_is_not_in_it(text: str) -> None:
+    secrecy = Secrecy().knowing([("A_TOKEN", "Zq9!Zq9!Zq9!")])
+    assert "Zq9!Zq9!Zq9!" not in secrecy.text(f"{text}Zq9!Zq9!Zq9!{text}")
