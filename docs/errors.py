@@ -1,0 +1,70 @@
+"""`python docs/errors.py`: brings the pages of errors (docs/guide/errors) up to the catalogue.
+
+The head of a page comes from container_engine/faults/catalogue.py, the rest is written by hand and
+stays. A code without a page gets one to be written.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from container_engine.faults.catalogue import FAULTS  # noqa: E402 - found from here only after that
+
+DIRECTORY = ROOT / "docs/guide/errors"
+INDEX = ROOT / "docs/guide/errors.md"
+END = "<!-- the lines above are made by docs/errors.py -->\n"
+
+
+def head(code: str) -> str:
+    fault = FAULTS[code]
+    return (
+        f"# {code}\n\n"
+        f"{_sentence(fault.what)}\n\n"
+        f"**Who can put it right:** {fault.who}. **Exit code of a launch:** {fault.code}.\n\n"
+        f"**What to do:** {fault.remedy}.\n\n{END}"
+    )
+
+
+def index() -> str:
+    rows = "".join(
+        f"| [{code}](errors/{code}.md) | {fault.what} | {fault.who} | {fault.code} |\n"
+        for code, fault in FAULTS.items()
+    )
+    return (
+        "# Errors\n\n"
+        "One page for each code that stands in the last line of an error, `ce: see: ce help CODE`;"
+        " that command\nprints the same page. Made by `docs/errors.py` from the engine's catalogue."
+        " [When something fails](troubleshooting.md)\nsays how to read an error, and lists messages"
+        " by their words.\n\n"
+        "| code | what went wrong | who can put it right | exit code |\n|---|---|---|---|\n" + rows
+    )
+
+
+def body(code: str) -> str:
+    """What is written by hand in the page of a code; empty without a page."""
+    path = DIRECTORY / f"{code}.md"
+    return path.read_text(encoding="utf-8").partition(END)[2] if path.exists() else ""
+
+
+def pages() -> dict[Path, str]:
+    found = {DIRECTORY / f"{code}.md": head(code) + body(code) for code in FAULTS}
+    return {INDEX: index(), **found}
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def main() -> int:
+    DIRECTORY.mkdir(exist_ok=True)
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
