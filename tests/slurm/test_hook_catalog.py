@@ -283,8 +283,9 @@ def test_a_hook_of_stage_poststop_runs_when_the_container_is_gone(
     if end == "by itself":
         assert cluster.srun(f"--environment={site.edf()}", "true").returncode == 0
     else:
-        with started(cluster, "srun", f"--environment={site.edf()}", "sleep", "100") as job:
-            until("the start", (site.shared / "createRuntime").exists)
+        argv = ["srun", f"--environment={site.edf()}", "sh", "-c", "echo runs; sleep 100"]
+        with started(cluster, *argv) as job:
+            job.wait_for_lines(1)
             job.signal(signal.SIGINT)
             job.signal(signal.SIGINT)
     until("the hook", (site.shared / "poststop").exists)
