@@ -9,6 +9,7 @@ import pwd
 import random
 import shutil
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -244,7 +245,7 @@ def _rounds(cluster: Cluster, demo: str, shared: Path, count: int) -> None:
             print(f"{number}: {a_round.fault}", flush=True)
             try:
                 ended[f"{a_round.fault.kind}: {a_round.run()}"] += 1
-                assert _of_bystander() == alive, f"{a_round.fault}: touched another job"
+                _check_bystander(cluster, bystander, alive, a_round.fault)
             except AssertionError as error:
                 raise AssertionError(f"FAULTS_SEED={seed}, round {number}: {error}") from None
         bystander.write("and well\n")
@@ -254,6 +255,18 @@ def _rounds(cluster: Cluster, demo: str, shared: Path, count: int) -> None:
     assert lines == sorted([*ups, *["alive and well"] * 2]), done.stderr
     assert sum(ended.values()) == count
     print("\n".join(f"{times:4d}  {how}" for how, times in sorted(ended.items())))
+
+
+def _check_bystander(
+    cluster: Cluster, bystander: Job, alive: set[tuple[int, str]], fault: faults.Fault
+) -> None:
+    now = _of_bystander()
+    if now != alive:
+        time.sleep(_GONE_WITHIN_S)  # what Slurm has to say about it
+        logs = [cluster.dir / "log" / f"{name}.log" for name in ("slurmctld", "slurmd-n1")]
+        said = [bystander.err, *(log.read_text(errors="replace")[-6000:] for log in logs)]
+        lost = sorted(alive - now) + sorted(now - alive)
+        raise AssertionError("\n".join([f"{fault}: touched another job: {lost}", *said]))
 
 
 def _of_bystander() -> set[tuple[int, str]]:
