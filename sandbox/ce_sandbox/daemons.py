@@ -131,12 +131,16 @@ def wait_for_nodes(layout: Layout, count: int) -> None:
     log = layout.log / "slurmctld.log"
     slurmctld = controller(layout)
     _until(lambda: _serves(config.CONTROLLER_PORT), "slurmctld to listen", slurmctld, log)
-    _until(
-        lambda: _usable_nodes(layout) >= wanted,
-        f"{count} nodes to be up",
-        slurmctld,
-        log,
-    )
+    try:
+        _until(
+            lambda: _usable_nodes(layout) >= wanted,
+            f"{count} nodes to be up",
+            slurmctld,
+            log,
+        )
+    except SandboxError as error:
+        states = ", ".join(f"{name} {state}" for name, state in node_states(layout).items())
+        raise SandboxError(f"{error} ({states})", error.hint) from None
 
 
 def _usable_nodes(layout: Layout) -> set[str]:

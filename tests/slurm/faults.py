@@ -14,10 +14,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.slurm import procfs
 from tests.slurm.cluster import Cluster, sandbox
+from tests.slurm.polling import until
 from tests.slurm.procfs import Process
 
 _LATEST_S = 0.08  # after the phase has begun
@@ -236,8 +238,15 @@ def _fill(place: Path) -> str:
 
 
 def _restart(daemon: str, fault: Fault) -> str:
-    """Killed, gone for a while, and back."""
+    """Killed, gone for a while, and back.
+
+    Only slurmctld is told to end: killed, it forgets what it has not written for some seconds, and
+    ends jobs that it takes for pending ones when a node says that they run. No bystander, in a
+    container or not, outlives that.
+    """
     victims = [p for p in procfs.processes() if p.lives and p.comm == daemon]
+    if daemon == "slurmctld":
+        _end(victims)
     if daemon == "slurmd":
         victims = [sorted(victims, key=lambda p: p.command)[int(fault.choice * len(victims))]]
     for victim in victims:
@@ -245,6 +254,17 @@ def _restart(daemon: str, fault: Fault) -> str:
     time.sleep(fault.lasts_s)
     bring_up()
     return f"{daemon} {', '.join(str(victim.pid) for victim in victims)}"
+
+
+def _end(daemons: list[Process]) -> None:
+    for daemon in daemons:
+        _signal(daemon.pid, signal.SIGTERM)
+        until(f"the end of {daemon.comm}", partial(_is_gone, daemon.pid))
+
+
+def _is_gone(pid: int) -> bool:
+    found = procfs.process(pid)
+    return found is None or not found.lives
 
 
 def bring_up() -> None:
