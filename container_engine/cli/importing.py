@@ -8,6 +8,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from container_engine import process
+from container_engine.cli.meaning import meant
 from container_engine.cli.prepare import site_config
 from container_engine.cli.stores import adopter, importer, own_store, rules, stores
 from container_engine.errors import UserError
@@ -72,6 +73,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     settings = site_config(context)
     wanted = rules(context, settings)
     if isinstance(image, RegistryImage):
+        image = meant(image, context, settings).image
         wanted.admit(image)
     if arguments.output is not None:
         print(_to_file(image, arguments, context, settings))

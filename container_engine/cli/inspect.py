@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from container_engine.cli.effective import offered
 from container_engine.cli.launch_image import found_image, image_of
+from container_engine.cli.meaning import meant
 from container_engine.cli.named_image import environment_of
 from container_engine.cli.prepare import site_config
 from container_engine.cli.stores import asking, rules, stores, with_pull
@@ -63,15 +64,17 @@ def _subject(text: str, context: Context, settings: SiteConfig) -> _Subject:
     edf = environment_of(text, context, settings)
     name = text if edf is None else edf.image or ""
     image = parse(name, context.cwd)
-    if not isinstance(image, FileImage) and stores(context, settings).find(image) is None:
-        return _remote(image, context, settings)
+    if not isinstance(image, FileImage):
+        image = meant(image, context, settings).image
+        if stores(context, settings).find(image) is None:
+            return _remote(image, context, settings)
     content = with_pull(context, "missing")
     if edf is None:
         found = found_image(name, content, context.env, settings)
     else:
         found = image_of(edf, content, context.env, offered(context))
     path = found.image.path
-    return _Subject(name, found.image.digest or "", path, details.of_file(path))
+    return _Subject(image.name, found.image.digest or "", path, details.of_file(path))
 
 
 def _remote(image: RegistryImage, context: Context, settings: SiteConfig) -> _Subject:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.cli.meaning import stored
 from container_engine.cli.stores import stores
 from container_engine.edf.model import Origin, Problem
 from container_engine.errors import CeError
@@ -44,5 +45,5 @@ def undecided_entrypoint(edf: Edf, image: Image | None) -> list[Problem]:
 def _path(reference: Reference, context: Context, site: SiteConfig) -> str | None:
     if isinstance(reference, FileImage):
         return reference.path
-    found = stores(context, site).find(reference)
+    found = stores(context, site).find(stored(reference, context, site))
     return None if found is None else found.path

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.cli import messages
 from container_engine.cli.declared import declared
+from container_engine.cli.meaning import meant
 from container_engine.cli.stores import asking, importer, pull_policy, rules, stores
 from container_engine.errors import SiteError
 from container_engine.images import config, inventory, lock
@@ -85,7 +86,9 @@ def found_image(
         resolved = from_file(text, reference.path, tools_env)
     else:
         refuse_bare_file(text, context.cwd)
-        resolved = _stored(reference, context, tools_env, settings)
+        found = meant(reference, context, settings, tools_env)
+        resolved = _stored(found.image, context, tools_env, settings)
+        resolved = resolved._replace(consulted=(*found.consulted, *resolved.consulted))
     if resolved.image.path == NOT_KEPT:
         return resolved
     wanted.admit_place(text, resolved.image.path, settings.image_stores)

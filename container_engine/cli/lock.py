@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from container_engine import __version__
 from container_engine.cli.declared import declared
 from container_engine.cli.effective import offered
+from container_engine.cli.meaning import meant
 from container_engine.cli.named_image import environment_of
 from container_engine.cli.prepare import site_config
 from container_engine.cli.stores import asking, rules, stores
@@ -69,6 +70,7 @@ def _lock(edf: Edf, context: Context, settings: SiteConfig) -> None:
     if isinstance(image, FileImage):
         name, images = "", {"file": lock.pin_file(image.path)}
     else:
+        image = meant(image, context, settings).image
         rules(context, settings).admit(image)
         name, images = image.tagged, _pinned(image, context, settings)
     made = lock.Lock(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.cli.meaning import meant
 from container_engine.cli.prepare import site_config
 from container_engine.cli.pulling import add_pull
-from container_engine.cli.stores import importer, rules, stores
+from container_engine.cli.stores import importer, rules, stores, with_pull
 from container_engine.errors import UserError
 from container_engine.images.importing import Pull
 from container_engine.images.reference import FileImage, parse
@@ -29,6 +30,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if isinstance(image, FileImage):
         raise UserError(f"'{image.name}': a file, there is nothing to pull")
     settings = site_config(context)
+    image = meant(image, with_pull(context, arguments.pull), settings).image
     rules(context, settings).admit(image)
     places = stores(context, settings, arguments.arch)
     pull = importer(context, settings, quiet=arguments.quiet)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.cli.jobs import in_use
+from container_engine.cli.meaning import candidates
 from container_engine.cli.prepare import site_config
 from container_engine.cli.stores import own_store
 from container_engine.errors import UserError
@@ -36,7 +37,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     removal = _Removal(root, inuse.NOTHING if arguments.force else in_use(root, context))
     for name in arguments.images:
         try:
-            removal.remove(name, context.cwd)
+            removal.remove(name, context)
         except OSError as error:
             raise unusable(root, error) from None
     return 0
@@ -48,7 +49,7 @@ class _Removal(NamedTuple):
     root: str
     used: InUse
 
-    def remove(self, name: str, cwd: str) -> None:
+    def remove(self, name: str, context: Context) -> None:
         """A name that an image shares with others is only forgotten. Raises UserError, OSError."""
         found = inventory.items(self.root)
         digest = name.removeprefix("sha256:")
@@ -56,7 +57,11 @@ class _Removal(NamedTuple):
         if len(digest) >= _SHORTEST and matching:
             self._remove_items(name, matching)
             return
-        image = parse_source(name, cwd)
+        image = parse_source(name, context.cwd)
+        if isinstance(image, RegistryImage):
+            there = {name for item in found for name in item.names}
+            meanings = candidates(image, context)
+            image = next((one for one in meanings if one.canonical in there), image)
         known = []
         if not isinstance(image, FileImage):
             known = [item for item in found if image.canonical in item.names]

@@ -36,7 +36,10 @@ class FileImage(NamedTuple):
 
 
 class RegistryImage(NamedTuple):
-    """An image in a registry: `digest` where there is one, else `tag`, decides which."""
+    """An image in a registry: `digest` where there is one, else `tag`, decides which.
+
+    `short` is the name without tag and digest where no registry was written with it.
+    """
 
     name: str
     registry: str
@@ -44,6 +47,7 @@ class RegistryImage(NamedTuple):
     tag: str | None
     digest: str | None
     user: str | None = None
+    short: str = ""
 
     @property
     def origin(self) -> str:
@@ -190,16 +194,18 @@ def _parse_registry(text: str) -> RegistryImage:
     rest, at_digest, digest = rest.partition("@sha256:")
     user, rest = _split_user(text, rest)
     registry, path = _split_registry(text, rest)
+    is_short = user is None and path == rest and not text.startswith(_SCHEME)
     path, tag = _split_tag(path)
+    short = path if is_short else ""
     if registry == "docker.io" and "/" not in path:
         path = f"library/{path}"
     _check(text, registry, path, tag)
     if not at_digest:
-        return RegistryImage(text, registry, path, tag or DEFAULT_TAG, None, user)
+        return RegistryImage(text, registry, path, tag or DEFAULT_TAG, None, user, short)
     digest = f"sha256:{digest}"
     if not _DIGEST.fullmatch(digest):
         raise _bad(text, f"the digest '{digest}' is not 'sha256:' and 64 hexadecimal digits")
-    return RegistryImage(text, registry, path, tag, digest, user)
+    return RegistryImage(text, registry, path, tag, digest, user, short)
 
 
 def _split_user(text: str, rest: str) -> tuple[str | None, str]:

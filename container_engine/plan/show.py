@@ -22,6 +22,7 @@ def show(plan: LaunchPlan, secrecy: Secrecy = _USUAL) -> str:
     rows = [
         ("environment", plan.name, ", ".join(plan.files)),
         ("image", plan.image.path, plan.image.origin),
+        *_name(plan),
         ("image says", _image_facts(plan), plan.image.source or "nothing is known but its files"),
         ("workdir", text(plan.workdir), plan.workdir_from),
         ("file system", "writable" if plan.writable else "read-only", plan.writable_from),
@@ -39,6 +40,12 @@ def show(plan: LaunchPlan, secrecy: Secrecy = _USUAL) -> str:
         if origin != "default" and setting is not None:
             rows.append(("setting", f"{name} = {_setting(setting)}", origin))
     return "".join(_layout([(label, secrecy.text(what), origin) for label, what, origin in rows]))
+
+
+def _name(plan: LaunchPlan) -> list[tuple[str, str, str]]:
+    """Of an image from a store, whose file is called by its digest."""
+    image = plan.image
+    return [("image name", image.name, image.origin)] if image.digest else []
 
 
 def _set(entry: EnvEntry, secrecy: Secrecy) -> str:

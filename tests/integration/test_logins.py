@@ -185,3 +185,20 @@ def test_a_password_is_seen_nowhere(guarded: Registry, home: Path, tmp_path: Pat
     assert PASSWORD not in said
     for path in (tmp_path / "store").rglob("*"):
         assert path.is_dir() or not any(secret in path.read_bytes() for secret in secrets), path
+
+
+def test_a_lock_and_an_inspection_use_enroots_credentials(
+    guarded: Registry, home: Path, tmp_path: Path
+) -> None:
+    edf = tmp_path / "kept.toml"
+    edf.write_text(f'image = "{guarded.address}#kept:1"\n')
+    keep_for_enroot(home, f"machine {guarded.address} login {USER} password {PASSWORD}\n")
+    said = {}
+    for verb in ("lock", "inspect"):
+        with start(guarded, tmp_path / "store", verb, str(edf)) as process:
+            said[verb], err = process.communicate()
+        assert process.returncode == 0, err
+    digest = said["lock"].split()[2]
+    assert digest.startswith("sha256:")
+    assert digest in said["inspect"]
+    assert not (tmp_path / "store").exists()

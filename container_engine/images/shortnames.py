@@ -1,0 +1,140 @@
+"""What a name without a registry stands for on this host: the aliases and the search registries of
+registries.conf, read as Podman reads them."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from container_engine.errors import UserError
+from container_engine.images.reference import RegistryImage, parse
+from container_engine.process import reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_SYSTEM = "/etc/containers"
+_HINT = "man containers-registries.conf; or write the registry with the image"
+_NAME, _ROOTS_CACHE = "registries.conf", "/var/cache"
+
+
+class _File(BaseModel):
+    """What one file says of short names; None where it leaves that to others."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    aliases: dict[str, str] = {}
+    search: tuple[str, ...] | None = Field(None, alias="unqualified-search-registries")
+    mode: str = Field("", alias="short-name-mode")
+
+
+class ShortNames(NamedTuple):
+    """`aliases` have beside their meaning the file that says so, as have the search registries.
+
+    `is_enforcing`: several search registries are a question to people. `consulted` are all paths
+    that were looked at, existing or not.
+    """
+
+    aliases: Mapping[str, tuple[str, str]]
+    search: tuple[str, ...]
+    searched_by: str
+    is_enforcing: bool
+    consulted: tuple[str, ...]
+
+    def meanings(self, image: RegistryImage) -> tuple[RegistryImage, ...]:
+        """The images that the name may stand for, the first one that there is counts.
+
+        At least one; without a word in any file it is the one of the default registry. Raises
+        UserError for an alias or a registry that is none.
+        """
+        if not image.short:
+            return (image,)
+        alias = self.aliases.get(image.short)
+        if alias is not None:
+            return (_meant(image, *alias),)
+        names = [f"{registry}/{image.short}" for registry in self.search]
+        found = [_meant(image, name, self.searched_by) for name in names]
+        return tuple(dict.fromkeys(found)) or (image,)
+
+
+def read(env: Mapping[str, str], uid: int) -> ShortNames:
+    """`env` is only asked for single names. Raises UserError for a file that makes no sense."""
+    aliases: dict[str, tuple[str, str]] = {}
+    search: tuple[str, ...] = ()
+    searched_by, mode = "", ""
+    consulted: list[str] = []
+    for path in _files(env, uid, consulted):
+        said = _read(path)
+        for name, meaning in said.aliases.items():
+            aliases[name] = (meaning, path)
+        if said.search is not None:
+            search, searched_by = said.search, path
+        mode = said.mode or mode
+    known = {name: found for name, found in aliases.items() if found[0]}  # "" takes one back
+    return ShortNames(known, search, searched_by, mode == "enforcing", tuple(consulted))
+
+
+def _files(env: Mapping[str, str], uid: int, consulted: list[str]) -> Iterator[str]:
+    """Those that are there, in the order in which later ones overrule the others."""
+    home = env.get("HOME") or "/"
+    own = os.path.join(home, ".config/containers")
+    consulted.append(f"{own}/{_NAME}")
+    # somebody's own main file is in place of all of the system's
+    is_own = os.path.lexists(consulted[-1])
+    for directory in (own,) if is_own else (_SYSTEM, own):
+        if is_own or directory == _SYSTEM:
+            consulted.append(f"{directory}/{_NAME}")
+            yield consulted[-1]
+        drop_ins = f"{directory}/{_NAME}.d"
+        consulted.append(drop_ins)
+        for name in _listed(drop_ins):
+            if name.endswith(".conf"):
+                consulted.append(f"{drop_ins}/{name}")
+                yield consulted[-1]
+    cache = _ROOTS_CACHE if uid == 0 else env.get("XDG_CACHE_HOME") or f"{home}/.cache"
+    # what Podman has asked people
+    consulted.append(f"{cache}/containers/short-name-aliases.conf")
+    yield consulted[-1]
+
+
+def _listed(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
+
+
+def _read(path: str) -> _File:
+    try:
+        with open(path, "rb") as file:
+            return _File.model_validate(tomllib.load(file))
+    except (FileNotFoundError, NotADirectoryError):
+        return _File()
+    except OSError as error:
+        raise _unclear(path, reason(error)) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise _unclear(path, str(error).lower()) from None
+    except ValidationError as error:
+        problem = error.errors()[0]
+        key = ".".join(str(part) for part in problem["loc"])
+        raise _unclear(path, f"{key}: {problem['msg'].lower()}") from None
+
+
+def _meant(image: RegistryImage, repository: str, source: str) -> RegistryImage:
+    """`image` in another repository, under a name that says so."""
+    try:
+        found = parse(repository, "/")
+    except UserError as error:
+        raise _unclear(source, error.message) from None
+    is_whole = isinstance(found, RegistryImage) and not found.short and found.digest is None
+    if not is_whole or not isinstance(found, RegistryImage):
+        raise _unclear(source, f"'{image.short}' stands for '{repository}', without a registry")
+    meant = image._replace(registry=found.registry, repository=found.repository)
+    return image if meant == image else meant._replace(name=meant.canonical)
+
+
+def _unclear(path: str, why: str) -> UserError:
+    return UserError(f"{path}: {why}", _HINT, "image-reference")
