@@ -153,8 +153,9 @@ def _usable_nodes(layout: Layout) -> set[str]:
 
 
 def is_usable(state: str) -> bool:
-    """States end in a mark when the node does not answer (`*`) or starts (`#`)."""
-    return state in {"idle", "mixed", "allocated", "completing"}
+    """States end in a mark when the node does not answer (`*`) or starts (`#`), and in one (`+`)
+    that is none of its health: another of its jobs is about to end."""
+    return state.removesuffix("+") in {"idle", "mixed", "allocated", "completing"}
 
 
 def node_states(layout: Layout) -> dict[str, str]:
