@@ -53,5 +53,6 @@ void ce_config_clear(struct ce_config *config)
 	free(config->plan);
 	free(config->node);
 	free(config->join);
-	*config = (struct ce_config){ NULL, NULL, NULL, 0 };
+	ce_error_clear(&config->error);
+	*config = (struct ce_config){ .error = CE_ERROR_INIT };
 }

@@ -9,6 +9,9 @@ struct ce_config {
 	char *node;	     /* PREFIX/libexec/container-engine/node, heap */
 	char *join;	     /* PREFIX/libexec/container-engine/ce-join, heap */
 	int start_timeout_s; /* what a task waits for its container at most, in seconds */
+	/* Why no container can be started with this. Only who asks for one is refused: a line that is
+	 * wrong is not to stop the site's other jobs. */
+	struct ce_error error;
 };
 
 /* Arguments: prefix=DIR (absolute), start_timeout=SECONDS (1 to 86400; default 300). An argument that

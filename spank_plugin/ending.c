@@ -8,13 +8,32 @@
 #include <sys/wait.h>
 
 #include "answer.h"
+#include "help.h"
 #include "identity.h"
 #include "io.h"
+#include "news.h"
 #include "sweep.h"
 
-enum { GUARD_WAIT_MS = 2000, CHILD_WAIT_MS = 5000 };
+enum { GUARD_WAIT_MS = 2000, CHILD_WAIT_MS = 5000, TELL_WAIT_MS = 1000 };
 /* where the child keeps its descriptors; all others of slurmstepd's are closed */
 enum { CHILD_GATE = 3, CHILD_REPLY, CHILD_LIFE, CHILD_FIRST_CLOSED };
+
+/* Of a child that is to tell the user of a death; without one it ends the session. */
+struct duty {
+	const char *planned, *cause;
+};
+
+static void tell(int reply, const struct ce_moments *moments, const struct duty *duty)
+{
+	struct ce_error err = CE_ERROR_INIT;
+	struct ce_container container = CE_CONTAINER_INIT;
+
+	(void)ce_answer_look(reply, &container, &err);
+	if (ce_is_news(container.marks, duty->planned, duty->cause))
+		ce_say_error(moments != NULL ? moments->node : NULL, duty->cause, CE_HELP_DIED);
+	ce_container_close(&container);
+	ce_error_clear(&err);
+}
 
 /* Also ends what a task has left running: its image is no longer served, and it would keep the
  * container's mounts. */
@@ -54,7 +73,7 @@ static int keep_only(int gate, const struct ce_launcher *launcher)
 }
 
 /* Never returns. */
-static void be_child(int gate, const struct ce_launcher *launcher)
+static void be_child(int gate, const struct ce_launcher *launcher, const struct duty *duty)
 {
 	char word;
 
@@ -63,16 +82,19 @@ static void be_child(int gate, const struct ce_launcher *launcher)
 	if (keep_only(gate, launcher) < 0 || read(CHILD_GATE, &word, 1) != 1 ||
 	    ce_become_user(launcher->uid, launcher->gid, NULL, 0) != NULL)
 		_exit(1);
-	end_what_is_left(CHILD_REPLY, launcher->moments);
+	if (duty != NULL)
+		tell(CHILD_REPLY, launcher->moments, duty);
+	else
+		end_what_is_left(CHILD_REPLY, launcher->moments);
 	/* not exit: the handlers are slurmstepd's */
 	_exit(0);
 }
 
-static void wait_for_child(int child)
+static void wait_for_child(int child, int limit_ms)
 {
 	siginfo_t end;
 
-	if (!ce_wait_readable(child, ce_now_ms() + CHILD_WAIT_MS)) {
+	if (!ce_wait_readable(child, ce_now_ms() + limit_ms)) {
 		ce_pidfd_kill(child, SIGKILL);
 		ce_wait_readable(child, ce_now_ms() + 1000);
 	}
@@ -82,7 +104,7 @@ static void wait_for_child(int child)
 
 /* The child starts once the word is in the gate; until then it cannot have ended, so that its number
  * is its own when the pidfd is opened. */
-static int start_child(const struct ce_launcher *launcher, int *gate)
+static int start_child(const struct ce_launcher *launcher, const struct duty *duty, int *gate)
 {
 	int ends[2];
 
@@ -91,7 +113,7 @@ static int start_child(const struct ce_launcher *launcher, int *gate)
 		return -1;
 	pid_t pid = fork();
 	if (pid == 0)
-		be_child(ends[0], launcher);
+		be_child(ends[0], launcher, duty);
 	close(ends[0]);
 	*gate = ends[1];
 	return pid > 0 ? ce_pidfd_open(pid) : -1;
@@ -100,21 +122,31 @@ static int start_child(const struct ce_launcher *launcher, int *gate)
 void ce_ending_run(const struct ce_launcher *launcher)
 {
 	CE_AUTO_FD gate = -1;
-	CE_AUTO_FD child = start_child(launcher, &gate);
+	CE_AUTO_FD child = start_child(launcher, NULL, &gate);
 
 	if (child >= 0 && ce_send(gate, "g", 1, NULL, 0) == 0)
-		wait_for_child(child);
+		wait_for_child(child, CHILD_WAIT_MS);
 }
 
 void ce_ending_run_last(struct ce_launcher *launcher)
 {
 	CE_AUTO_FD gate = -1;
-	CE_AUTO_FD child = start_child(launcher, &gate);
+	CE_AUTO_FD child = start_child(launcher, NULL, &gate);
 
 	/* While the child holds them too: whoever closes a socket last closes what is still in its
 	 * queue, and what a user has sent there may linger. */
 	ce_close_fd(&launcher->reply);
 	ce_close_fd(&launcher->life);
 	if (child >= 0 && ce_send(gate, "g", 1, NULL, 0) == 0)
-		wait_for_child(child);
+		wait_for_child(child, CHILD_WAIT_MS);
+}
+
+void ce_ending_tell(const struct ce_launcher *launcher, const char *planned, const char *cause)
+{
+	const struct duty duty = { planned, cause };
+	CE_AUTO_FD gate = -1;
+	CE_AUTO_FD child = start_child(launcher, &duty, &gate);
+
+	if (child >= 0 && ce_send(gate, "g", 1, NULL, 0) == 0)
+		wait_for_child(child, TELL_WAIT_MS);
 }

@@ -1,4 +1,5 @@
-/* The end of a session on a node: waiting for its guard, killing what does not end by itself. */
+/* The end of a session on a node: telling of it, waiting for its guard, killing what does not end by
+ * itself. */
 #ifndef CE_ENDING_H
 #define CE_ENDING_H
 
@@ -13,5 +14,10 @@ void ce_ending_run(const struct ce_launcher *launcher);
 
 /* The same as the last use of the session: closes both of its sockets meanwhile. */
 void ce_ending_run_last(struct ce_launcher *launcher);
+
+/* Tells the user why the container died, if this step has not said so yet (`planned`: news.h); waits for
+ * that a second at most. Also in a child that has become the user: where it is noted that something has
+ * been said is his word, too. In slurmstepd, as root, from any thread. */
+void ce_ending_tell(const struct ce_launcher *launcher, const char *planned, const char *cause);
 
 #endif

@@ -13,30 +13,37 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "help.h"
 #include "identity.h"
 #include "io.h"
 
 /* The descriptors that the launcher gets, in the order of its arguments. */
 enum { PASS_REPLY, PASS_PLAN, PASS_ENVIRONMENT, PASS_WATCH, PASS_LIFE, PASS_COUNT };
 
-static void die(const char *what)
+/* Answers in place of the launcher, as it would (answer.c). */
+static void die(int reply, const char *what)
 {
-	dprintf(2, "container_engine: launcher: %s: %s\n", what, strerror(errno));
+	char answer[PATH_MAX + 512];
+
+	int length = snprintf(answer, sizeof answer, "F%d\ncannot start the launcher: %s: %s\n%s",
+			      CE_EXIT_ENGINE, what, strerror(errno), CE_HELP_PLUGIN);
+	if (length > 0 && (size_t)length < sizeof answer)
+		(void)ce_send(reply, answer, (size_t)length, NULL, 0);
 	_exit(CE_EXIT_ENGINE);
 }
 
 /* slurmstepd has set the supplementary groups already (initgroups): they are taken as they are, so that
  * this needs no look-up of names. */
-static void become_user(uid_t uid, gid_t gid)
+static void become_user(int reply, uid_t uid, gid_t gid)
 {
 	gid_t groups[NGROUPS_MAX > 65536 ? 65536 : NGROUPS_MAX];
 
 	int count = getgroups(sizeof groups / sizeof groups[0], groups);
 	if (count < 0)
-		die("getgroups");
+		die(reply, "getgroups");
 	const char *failure = ce_become_user(uid, gid, groups, (size_t)count);
 	if (failure != NULL)
-		die(failure);
+		die(reply, failure);
 }
 
 /* Never returns. Between fork and execve in a process with threads only async-signal-safe calls are
@@ -49,18 +56,19 @@ static void become_launcher(const struct ce_config *config, uid_t uid, gid_t gid
 	const char *const environment[] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8",
 					    NULL };
 
-	become_user(uid, gid);
+	int reply = pass[PASS_REPLY];
+	become_user(reply, uid, gid);
 	ce_default_signals();
 	ce_ignore_step_signals();
 	umask(022);
 	if (chdir("/") < 0)
-		die("chdir /");
+		die(reply, "chdir /");
 	/* slurmstepd's own descriptors are none of the launcher's business */
 	if (close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
-		die("close_range");
+		die(reply, "close_range");
 	for (int i = 0; i < PASS_COUNT; i++) {
 		if (fcntl(pass[i], F_SETFD, 0) < 0)
-			die("fcntl");
+			die(reply, "fcntl");
 		snprintf(numbers[i], sizeof numbers[i], "%d", pass[i]);
 		argv[i + 1] = numbers[i];
 	}
@@ -68,13 +76,12 @@ static void become_launcher(const struct ce_config *config, uid_t uid, gid_t gid
 	argv[PASS_COUNT + 1] = begun;
 	argv[PASS_COUNT + 2] = NULL;
 	/* slurmstepd ends a step's output when nobody holds its end any more: not even a launcher that its
-	 * user has stopped may. The copy is for one message and closes with execve. */
-	int output = fcntl(2, F_DUPFD_CLOEXEC, 3), null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	if (output < 0 || null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0)
-		die("/dev/null");
+	 * user has stopped may. */
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0)
+		die(reply, "/dev/null");
 	execve(config->node, (char *const *)argv, (char *const *)environment);
-	dprintf(output, "container_engine: launcher: %s: %s\n", config->node, strerror(errno));
-	_exit(CE_EXIT_ENGINE);
+	die(reply, config->node);
 }
 
 static int write_entries(int fd, char *const *entry)
@@ -108,11 +115,11 @@ static void become_middle(const struct ce_config *config, uid_t uid, gid_t gid,
 	if (pid == 0)
 		become_launcher(config, uid, gid, pass);
 	if (pid < 0)
-		die("fork");
+		die(pass[PASS_REPLY], "fork");
 	/* the launcher cannot have been waited for yet, so the number still is its own */
 	int process = ce_pidfd_open(pid);
 	if (process < 0 || ce_send(answer, "P", 1, &process, 1) < 0)
-		die("pidfd");
+		die(pass[PASS_REPLY], "pidfd");
 	_exit(0);
 }
 

@@ -2,6 +2,7 @@
 #include "moments.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,6 +33,13 @@ void ce_moments_join(struct ce_moments *moments)
 	/* of two at the same moment either may be the last */
 	atomic_store(&moments->last_join, when);
 	atomic_fetch_add(&moments->joined, 1);
+}
+
+void ce_moments_name(struct ce_moments *moments, const char *name)
+{
+	/* the last byte stays 0 */
+	if (moments != NULL && name != NULL)
+		strncpy(moments->node, name, CE_NODE_SIZE - 1);
 }
 
 void ce_moments_write(const struct ce_moments *moments, int trace)

@@ -1,13 +1,15 @@
 /*
  * What slurmstepd and the tasks of a node share: when the tasks joined their container and when its session
- * ended, the plugin's part of a launch's trace; and whether the user knows why it died. Nothing else
- * depends on it; where it cannot be had, it is missing.
+ * ended, the plugin's part of a launch's trace; and whether the user knows why it died, and of which
+ * node to speak. Nothing else depends on it; where it cannot be had, it is missing.
  */
 #ifndef CE_MOMENTS_H
 #define CE_MOMENTS_H
 
 #include <stdatomic.h>
 #include <stdint.h>
+
+enum { CE_NODE_SIZE = 256 };
 
 /* Nanoseconds since 1970; 0 for what has not happened. Shared with every task of the node, whose
  * user may write here what he likes: it is only ever printed, by a process of his. */
@@ -16,6 +18,7 @@ struct ce_moments {
 	_Atomic int64_t last_join;
 	_Atomic int64_t joined; /* how many tasks */
 	_Atomic int64_t told;	/* somebody has said, or is about to say, why the container died */
+	char node[CE_NODE_SIZE]; /* Slurm's name for it, which only tasks know; "" for not yet */
 };
 
 /* Now, in nanoseconds since 1970. */
@@ -26,6 +29,9 @@ struct ce_moments *ce_moments_make(void);
 
 /* Notes that a task has joined. In the task; `moments` may be NULL. */
 void ce_moments_join(struct ce_moments *moments);
+
+/* Notes the node's name, the same in each task. `moments` and `name` may be NULL. */
+void ce_moments_name(struct ce_moments *moments, const char *name);
 
 /* Appends one line of JSON to the trace: the end is now. As the user: what `trace` is, he decides.
  * `moments` may be NULL, `trace` -1. */

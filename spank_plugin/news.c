@@ -1,9 +1,13 @@
+#define _GNU_SOURCE
 #include "news.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "io.h"
 
@@ -35,4 +39,39 @@ int ce_is_news(int directory, const char *planned, const char *message)
 	CE_AUTO_FD fd = openat(directory, name,
 			       O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	return fd >= 0 || errno != EEXIST;
+}
+
+void ce_say(const char *node, const char *kind, const char *text)
+{
+	char host[HOST_NAME_MAX + 1] = "this node";
+	CE_AUTO_FREE char *piece = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&piece, &size);
+
+	if (out == NULL)
+		return;
+	if (node == NULL || node[0] == '\0') {
+		if (gethostname(host, sizeof host) == 0)
+			host[sizeof host - 1] = '\0';
+		node = host;
+	}
+	do {
+		size_t length = strcspn(text, "\n");
+		if (strncmp(text, "ce: ", 4) == 0)
+			fprintf(out, "%.*s\n", (int)length, text);
+		else
+			fprintf(out, "ce: %s: %s: %.*s\n", kind, node, (int)length, text);
+		text += length + (text[length] == '\n');
+	} while (*text != '\0');
+	if (fclose(out) == 0)
+		ce_write_all(STDERR_FILENO, piece, size);
+}
+
+void ce_say_error(const char *node, const char *message, const char *below)
+{
+	CE_AUTO_FREE char *whole = NULL;
+
+	if (asprintf(&whole, "%s\n%s", message, below) < 0)
+		whole = NULL;
+	ce_say(node, "error", whole != NULL ? whole : message);
 }

@@ -21,11 +21,8 @@ static int take(int value, const char *argument, int remote)
 {
 	(void)value;
 	(void)remote;
-	if (argument == NULL || argument[0] == '\0') {
-		slurm_error("container_engine: the name or path of an environment file is missing");
-		return -1;
-	}
-	char *copy = strdup(argument);
+	/* An empty name is for the planner to refuse: of an error here Slurm makes words of its own. */
+	char *copy = strdup(argument != NULL ? argument : "");
 	if (copy == NULL)
 		return -1;
 	repeated = environment != NULL && strcmp(environment, copy) == 0;

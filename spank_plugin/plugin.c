@@ -41,7 +41,7 @@
 
 SPANK_PLUGIN(container_engine, 1)
 
-static struct ce_config config;
+static struct ce_config config = { .error = CE_ERROR_INIT };
 static struct ce_step step = CE_STEP_INIT;
 /* The process that is slurmstepd. */
 static pid_t stepd;
@@ -55,16 +55,12 @@ int slurm_spank_exit(spank_t spank, int argc, char **argv);
 
 int slurm_spank_init(spank_t spank, int argc, char **argv)
 {
-	struct ce_error err = CE_ERROR_INIT;
 	spank_context_t context = spank_context();
 
 	if (context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR && context != S_CTX_REMOTE)
 		return SLURM_SUCCESS;
-	if (ce_config_read(&config, argc, argv, &err) < 0) {
-		slurm_error("container_engine: %s (ce help plugin-configuration)", ce_error_text(&err));
-		ce_error_clear(&err);
-		return SLURM_ERROR;
-	}
+	if (ce_config_read(&config, argc, argv, &config.error) < 0 && context == S_CTX_REMOTE)
+		slurm_info("container_engine: %s", ce_error_text(&config.error));
 	stepd = getpid();
 	return ce_options_register(spank);
 }

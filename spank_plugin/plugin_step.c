@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ending.h"
 #include "help.h"
 #include "io.h"
 #include "later.h"
@@ -123,9 +124,11 @@ void ce_step_start(struct ce_step *step, spank_t spank, const struct ce_config *
 	if (!wants_session(spank))
 		return;
 	step->session_wanted = 1;
-	/* Slurm >= 24.05 can call this in a process that shares the memory, but not the descriptors: the
-	 * numbers that it would leave behind are something else's in slurmstepd. */
-	if (getpid() != stepd)
+	if (config->error.message != NULL)
+		ce_fail_below(&step->start_error, CE_HELP_PLUGIN, "%s", config->error.message);
+	else if (getpid() != stepd)
+		/* Slurm >= 24.05 can call this in a process that shares the memory, but not the descriptors: the
+		 * numbers that it would leave behind are something else's in slurmstepd. */
 		ce_fail_below(&step->start_error, CE_HELP_CONTAINED,
 			      "Slurm calls plugins in processes of their own (contain_spank in "
 			      "slurm.conf), where a container cannot be started");
@@ -133,10 +136,14 @@ void ce_step_start(struct ce_step *step, spank_t spank, const struct ce_config *
 		(void)start_session(step, spank, config);
 }
 
-static void report_death(const char *cause)
+/* slurmd's log has it for the administrator; slurm_error would say it to the user, too, in words of
+ * Slurm's own and once per node. */
+static void report_death(const void *context, const char *cause)
 {
-	slurm_error("container_engine: %s; the tasks of this node are killed (ce help container-died)",
-		    cause);
+	const struct ce_step *step = context;
+
+	slurm_info("container_engine: %s; the tasks of this node are killed", cause);
+	ce_ending_tell(&step->launcher, step->planned, cause);
 }
 
 void ce_step_guard_task(const struct ce_step *step, spank_t spank)
@@ -144,7 +151,7 @@ void ce_step_guard_task(const struct ce_step *step, spank_t spank)
 	pid_t pid;
 
 	if (step->launcher.life >= 0 && spank_get_item(spank, S_TASK_PID, &pid) == ESPANK_SUCCESS)
-		ce_session_guard_task(&step->launcher, pid, report_death);
+		ce_session_guard_task(&step->launcher, pid, report_death, step);
 }
 
 void ce_step_end(struct ce_step *step, spank_t spank)

@@ -23,6 +23,8 @@ static int plan_and_carry(const struct ce_config *config, spank_context_t contex
 	/* Slurm has one context for both of these */
 	int is_salloc = strcmp(program_invocation_short_name, "salloc") == 0;
 
+	if (config->error.message != NULL)
+		return ce_fail_below(err, CE_HELP_PLUGIN, "%s", config->error.message);
 	if (is_srun && getenv(CE_INSIDE) != NULL && ce_options_repeated())
 		return ce_fail_below(err, CE_HELP_TWICE,
 			       "--environment=%s: this batch script runs inside it already, and srun "

@@ -2,7 +2,6 @@
 #include "plugin_task.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +18,9 @@
 #include "submit.h"
 
 enum { DEATH_WAIT_MS = 200 };
+
+/* the variable that has Slurm's name for the node */
+#define NODE "SLURMD_NODENAME"
 
 /* ---- the task's environment and command -------------------------------------------------------- */
 
@@ -66,33 +68,6 @@ static int check_command(spank_t spank, struct ce_error *err)
 
 /* ---- words for the user ------------------------------------------------------------------------ */
 
-/* Straight to the user's stderr, in one piece: what srun says itself does not come between. */
-static void say(spank_t spank, const char *kind, const char *text)
-{
-	char node[HOST_NAME_MAX + 1] = "this node";
-	const char *slurm_name = task_variable(spank, "SLURMD_NODENAME");
-	CE_AUTO_FREE char *piece = NULL;
-	size_t size = 0;
-	FILE *out = open_memstream(&piece, &size);
-
-	if (slurm_name == NULL && gethostname(node, sizeof node) == 0)
-		node[sizeof node - 1] = '\0';
-	if (out == NULL)
-		return;
-	do {
-		size_t length = strcspn(text, "\n");
-		/* what stands below an error says for itself what it is */
-		if (strncmp(text, "ce: ", 4) == 0)
-			fprintf(out, "%.*s\n", (int)length, text);
-		else
-			fprintf(out, "ce: %s: %s: %.*s\n", kind,
-				slurm_name != NULL ? slurm_name : node, (int)length, text);
-		text += length + (text[length] == '\n');
-	} while (*text != '\0');
-	if (fclose(out) == 0)
-		ce_write_all(STDERR_FILENO, piece, size);
-}
-
 /* What all tasks of the node could say: its first one does. */
 static int is_first_task(spank_t spank)
 {
@@ -105,7 +80,7 @@ static void say_once(spank_t spank, const char *kind, const char *text)
 {
 	/* a launcher whose words another node of the step has said already has none */
 	if (text[0] != '\0' && is_first_task(spank))
-		say(spank, kind, text);
+		ce_say(task_variable(spank, NODE), kind, text);
 }
 
 /* The launcher has asked itself whether its message is news. */
@@ -113,23 +88,19 @@ static void say_error(const struct ce_step *step, spank_t spank, const struct ce
 {
 	const char *message = ce_error_text(err), *below = ce_error_below(err, CE_HELP_JOIN);
 
-	if (message[0] == '\0' || !is_first_task(spank))
-		return;
-	if (below[0] != '\0' && !ce_is_news(marks, step->planned, message))
-		return;
-	CE_AUTO_FREE char *whole = NULL;
-	if (asprintf(&whole, "%s\n%s", message, below) < 0)
-		whole = NULL;
-	say(spank, "error", whole != NULL ? whole : message);
+	if (message[0] != '\0' && is_first_task(spank) &&
+	    (below[0] == '\0' || ce_is_news(marks, step->planned, message)))
+		ce_say_error(task_variable(spank, NODE), message, below);
 }
 
 /* ---- joining ----------------------------------------------------------------------------------- */
 
 /* The container died under a task that was about to run in it: what that did to the task, which may
  * find no command without its image, is no news. */
-static void end_if_it_died(const struct ce_launcher *launcher, spank_t spank,
-			   const struct ce_error *err)
+static void end_if_it_died(const struct ce_step *step, spank_t spank, const struct ce_error *err,
+			   int marks)
 {
+	const struct ce_launcher *launcher = &step->launcher;
 	char cause[CE_CAUSE_SIZE];
 
 	/* An image that is not served any more can show before the end of what served it. */
@@ -137,8 +108,8 @@ static void end_if_it_died(const struct ce_launcher *launcher, spank_t spank,
 		ce_wait_readable(launcher->life, ce_now_ms() + DEATH_WAIT_MS);
 	if (!ce_session_died(launcher))
 		return;
-	if (!ce_session_is_told(launcher, cause))
-		say(spank, "error", cause), say(spank, "error", CE_HELP_DIED);
+	if (!ce_session_is_told(launcher, cause) && ce_is_news(marks, step->planned, cause))
+		ce_say_error(task_variable(spank, NODE), cause, CE_HELP_DIED);
 	_exit(CE_EXIT_ENGINE);
 }
 
@@ -204,10 +175,11 @@ void ce_task_join(const struct ce_step *step, spank_t spank, const struct ce_con
 	prctl(PR_SET_NAME, "ce-task");
 	/* slurmstepd of later versions has a handler for SIGTERM, inherited here, to no effect. */
 	ce_drop_handlers();
+	ce_moments_name(step->launcher.moments, task_variable(spank, NODE));
 	CE_AUTO_FD marks = -1;
 	if (join(step, spank, config, &marks, &err) == 0)
 		return;
-	end_if_it_died(&step->launcher, spank, &err);
+	end_if_it_died(step, spank, &err, marks);
 	say_error(step, spank, &err, marks);
 	/* Not an error of the plugin's: Slurm would add lines of its own that hide the cause, and the
 	 * exit code would be 1. This process is the task and has nothing to clean up. */

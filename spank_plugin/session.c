@@ -49,6 +49,7 @@ static struct {
 	int *tasks; /* pidfds: a number could be somebody else's by the time it is used */
 	size_t task_count;
 	ce_report_fn *report;
+	const void *context;
 } watch = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static void kill_tasks(void)
@@ -110,7 +111,7 @@ static void *watch_session(void *unused)
 		return NULL;
 	find_cause(watch.launcher, cause);
 	if (watch.launcher->moments == NULL || claim(watch.launcher))
-		watch.report(cause);
+		watch.report(watch.context, cause);
 	kill_tasks();
 	/* What the tasks have started, in whatever session or process group, has lost its file
 	 * system. */
@@ -129,12 +130,14 @@ int ce_session_is_told(const struct ce_launcher *launcher, char cause[CE_CAUSE_S
 	return !claim(launcher);
 }
 
-static void start_watching(const struct ce_launcher *launcher, ce_report_fn *report)
+static void start_watching(const struct ce_launcher *launcher, ce_report_fn *report,
+			   const void *context)
 {
 	sigset_t all, before;
 
 	watch.launcher = launcher;
 	watch.report = report;
+	watch.context = context;
 	/* slurmstepd handles signals in threads of its own */
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &before);
@@ -142,7 +145,8 @@ static void start_watching(const struct ce_launcher *launcher, ce_report_fn *rep
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-void ce_session_guard_task(const struct ce_launcher *launcher, pid_t pid, ce_report_fn *report)
+void ce_session_guard_task(const struct ce_launcher *launcher, pid_t pid, ce_report_fn *report,
+			   const void *context)
 {
 	int pidfd = ce_pidfd_open(pid);
 
@@ -157,7 +161,7 @@ void ce_session_guard_task(const struct ce_launcher *launcher, pid_t pid, ce_rep
 		close(pidfd);
 	}
 	if (!watch.running)
-		start_watching(launcher, report);
+		start_watching(launcher, report, context);
 	pthread_mutex_unlock(&watch.lock);
 }
 

@@ -14,9 +14,11 @@ int ce_session_wait(const struct ce_launcher *launcher, int timeout_s,
 		    struct ce_container *container, struct ce_error *err);
 
 /* Notes a task, so that it is killed when the container dies under it. In slurmstepd, as root. The
- * first call starts the thread that watches; `report` is called from it once, with the cause. */
-typedef void ce_report_fn(const char *cause);
-void ce_session_guard_task(const struct ce_launcher *launcher, pid_t pid, ce_report_fn *report);
+ * first call starts the thread that watches; `report` is called from it once, with `context` and the
+ * cause, before the tasks are killed. */
+typedef void ce_report_fn(const void *context, const char *cause);
+void ce_session_guard_task(const struct ce_launcher *launcher, pid_t pid, ce_report_fn *report,
+			   const void *context);
 
 /* Whether the container was ready and has ended by itself. In slurmstepd or a task. */
 int ce_session_died(const struct ce_launcher *launcher);

@@ -326,6 +326,7 @@ FAULTS = {
         "the container ended under its tasks",
         EITHER,
         "was something killed for its memory? ask for more with --mem",
+        137,
     ),
     # ---- tasks
     "command-not-found": Fault(

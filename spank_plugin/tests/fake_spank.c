@@ -149,14 +149,29 @@ int fake_give_option(const char *name, const char *value)
 	return -1;
 }
 
-void slurm_error(const char *format, ...)
+static void put(const char *format, va_list args)
 {
 	size_t used = strlen(fake_job.log);
+
+	vsnprintf(fake_job.log + used, sizeof fake_job.log - used, format, args);
+	used = strlen(fake_job.log);
+	snprintf(fake_job.log + used, sizeof fake_job.log - used, "\n");
+}
+
+void slurm_error(const char *format, ...)
+{
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(fake_job.log + used, sizeof fake_job.log - used, format, args);
+	put(format, args);
 	va_end(args);
-	used = strlen(fake_job.log);
-	snprintf(fake_job.log + used, sizeof fake_job.log - used, "\n");
+}
+
+void slurm_info(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	put(format, args);
+	va_end(args);
 }

@@ -14,7 +14,7 @@ static int read_one(struct ce_config *config, const char *argument, struct ce_er
 
 TEST("plugstack.conf gives the prefix and the time limit")
 {
-	struct ce_config config = { NULL, NULL, NULL, 0 };
+	struct ce_config config = { .error = CE_ERROR_INIT };
 	struct ce_error err = CE_ERROR_INIT;
 	char prefix[] = "prefix=/opt/with space", timeout[] = "start_timeout=86400";
 	char *argv[] = { prefix, timeout };
@@ -30,7 +30,7 @@ TEST("plugstack.conf gives the prefix and the time limit")
 
 TEST("without arguments there are defaults")
 {
-	struct ce_config config = { NULL, NULL, NULL, 0 };
+	struct ce_config config = { .error = CE_ERROR_INIT };
 	struct ce_error err = CE_ERROR_INIT;
 
 	CHECK_INT(ce_config_read(&config, 0, NULL, &err), 0);
@@ -41,7 +41,7 @@ TEST("without arguments there are defaults")
 
 TEST("a misspelt argument is refused by its name")
 {
-	struct ce_config config = { NULL, NULL, NULL, 0 };
+	struct ce_config config = { .error = CE_ERROR_INIT };
 	struct ce_error err = CE_ERROR_INIT;
 
 	CHECK_INT(read_one(&config, "prefx=/opt", &err), -1);
@@ -55,7 +55,7 @@ TEST("a prefix that is not absolute is refused")
 	static const char *const bad[] = { "prefix=", "prefix=opt", "prefix=./x" };
 
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-		struct ce_config config = { NULL, NULL, NULL, 0 };
+		struct ce_config config = { .error = CE_ERROR_INIT };
 		struct ce_error err = CE_ERROR_INIT;
 		CHECK_INT(read_one(&config, bad[i], &err), -1);
 		CHECK_CONTAINS(ce_error_text(&err), "must be an absolute path");
@@ -71,7 +71,7 @@ TEST("a time limit must be a number from 1 to 86400")
 					   "0x",  "1 000", "1e3" };
 
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-		struct ce_config config = { NULL, NULL, NULL, 0 };
+		struct ce_config config = { .error = CE_ERROR_INIT };
 		struct ce_error err = CE_ERROR_INIT;
 		char argument[64] = "start_timeout=";
 		CHECK_INT(read_one(&config, strcat(argument, bad[i]), &err), -1);

@@ -37,7 +37,7 @@ TEST("what tasks note is seen by slurmstepd: how many joined, the first and the 
 
 TEST("the end is one line of JSON behind what the launcher wrote")
 {
-	struct ce_moments moments = { 5, 7, 2, 0 };
+	struct ce_moments moments = { .first_join = 5, .last_join = 7, .joined = 2 };
 	char text[256] = "", wanted[256];
 	int trace = memfd_create("trace", MFD_CLOEXEC);
 

@@ -42,14 +42,41 @@ TEST("slurmd, prologs and epilogs get nothing")
 	CHECK_INT(fake_job.option_count, 0);
 }
 
-TEST("a bad plugstack.conf stops the plugin with one line")
+static int init_badly(spank_context_t context)
 {
 	char bad[] = "prefixx=/opt", *argv[] = { bad };
 
-	fake_reset(S_CTX_REMOTE);
-	CHECK_INT(slurm_spank_init(fake_spank(), 1, argv), SLURM_ERROR);
-	CHECK_TEXT(fake_job.log,
-		   "container_engine: plugstack.conf: unknown argument 'prefixx=/opt' (ce help plugin-configuration)\n");
+	fake_reset(context);
+	return slurm_spank_init(fake_spank(), 1, argv);
+}
+
+static void submit_without_option(void)
+{
+	CHECK_INT(init_badly(S_CTX_LOCAL), SLURM_SUCCESS);
+	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	slurm_spank_exit(fake_spank(), 0, NULL);
+}
+
+static void submit_with_option(void)
+{
+	CHECK_INT(init_badly(S_CTX_LOCAL), SLURM_SUCCESS);
+	CHECK_INT(fake_give_option("environment", "demo"), 0);
+	slurm_spank_init_post_opt(fake_spank(), 0, NULL);
+}
+
+TEST("a bad plugstack.conf is told to who asks for a container, and stops nobody else")
+{
+	char *printed;
+
+	CHECK_INT(test_in_child(submit_without_option, &printed), 0);
+	CHECK_TEXT(printed, "");
+	free(printed);
+	CHECK_INT(WEXITSTATUS(test_in_child(submit_with_option, &printed)), 125);
+	CHECK_TEXT(printed, "ce: error: plugstack.conf: unknown argument 'prefixx=/opt'\n" CE_HELP_PLUGIN "\n");
+	free(printed);
+	CHECK_INT(init_badly(S_CTX_REMOTE), SLURM_SUCCESS);
+	CHECK_TEXT(fake_job.log, "container_engine: plugstack.conf: unknown argument 'prefixx=/opt'\n");
+	slurm_spank_exit(fake_spank(), 0, NULL);
 }
 
 TEST("a Slurm that refuses an option stops the plugin")
@@ -90,15 +117,15 @@ TEST("a job without the option is untouched in every context")
 
 /* ---- options ----------------------------------------------------------------------------------- */
 
-TEST("an option without a value is refused in one line")
+TEST("an empty name is for the planner to refuse")
 {
+	install("printf '<%s>' \"$4\"");
 	fake_reset(S_CTX_LOCAL);
 	CHECK_INT(init_plugin(), SLURM_SUCCESS);
-	CHECK_INT(fake_give_option("environment", ""), -1);
-	CHECK_INT(fake_give_option("edf", NULL), -1);
-	CHECK_TEXT(fake_job.log,
-		   "container_engine: the name or path of an environment file is missing\n"
-		   "container_engine: the name or path of an environment file is missing\n");
+	CHECK_INT(fake_give_option("environment", "demo"), 0);
+	CHECK_INT(fake_give_option("edf", ""), 0);
+	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	CHECK_TEXT(getenv(CE_CARRY_PART "0"), "<>");
 	slurm_spank_exit(fake_spank(), 0, NULL);
 }
 

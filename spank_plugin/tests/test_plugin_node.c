@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -407,9 +408,30 @@ static pid_t find_guard(void)
 	return found;
 }
 
+/* What this process and its children say from here on, for `read_stderr`. */
+static void keep_stderr(void)
+{
+	int file = memfd_create("stderr", MFD_CLOEXEC);
+
+	CHECK(file >= 0);
+	CHECK_INT(dup2(file, STDERR_FILENO), STDERR_FILENO);
+	close(file);
+}
+
+static const char *read_stderr(void)
+{
+	static char text[4096];
+	ssize_t length = pread(STDERR_FILENO, text, sizeof text - 1, 0);
+
+	text[length > 0 ? length : 0] = '\0';
+	return text;
+}
+
 TEST("when the guard is killed its tasks are, and the cause is told once")
 {
+	keep_stderr();
 	begin_step("ready");
+	fake_setenv("SLURMD_NODENAME", "n7");
 	pid_t first = start_task(), second = start_task();
 	runs_joined(task);
 	CHECK_INT(kill(find_guard(), SIGKILL), 0);
@@ -417,7 +439,9 @@ TEST("when the guard is killed its tasks are, and the cause is told once")
 	CHECK_INT(death_of(second), SIGKILL);
 	CHECK_TEXT(fake_job.log,
 		   "container_engine: the process that guards the container was killed; "
-		   "the tasks of this node are killed (ce help container-died)\n");
+		   "the tasks of this node are killed\n");
+	CHECK_TEXT(read_stderr(), "ce: error: n7: the process that guards the container was killed\n"
+		   CE_HELP_DIED "\n");
 	end_step();
 }
 

@@ -340,8 +340,9 @@ TEST("a descriptor that blocks whoever looks at it holds the end up for seconds 
 
 static char told[512];
 
-static void tell(const char *cause)
+static void tell(const void *context, const char *cause)
 {
+	CHECK(context == told);
 	snprintf(told, sizeof told, "%s", cause);
 }
 
@@ -356,7 +357,7 @@ TEST("the cause of a death is one line, whatever the user's process has sent wit
 	launcher.process = ce_pidfd_open(ended);
 	pid_t pid = start_idle();
 	CHECK_INT(ce_send(their_reply, "R/", 2, NULL, 0), 0);
-	ce_session_guard_task(&launcher, pid, tell);
+	ce_session_guard_task(&launcher, pid, tell, told);
 	CHECK_INT(ce_send(their_life, cause, strlen(cause), fds, 1), 0);
 	CHECK_INT(waitpid(pid, &status, 0), pid);
 	CHECK_INT(WTERMSIG(status), SIGKILL);

@@ -11,7 +11,10 @@ from container_engine.faults.catalogue import FAULTS
 from tests.slurm.cluster import ALICE, ROOT, Cluster, Completed, sandbox
 
 # Slurm names the nodes and tasks that failed, which is all that it shall add
-_SLURMS = re.compile(r"srun: error: (n\d+): tasks? [\d,-]+: Exited with exit code (\d+)")
+_SLURMS = re.compile(
+    r"srun: error: (n\d+): tasks? [\d,-]+: (Exited with exit code \d+|Killed|Bus error)"
+    r"|srun: Force Terminated StepId=[\d.]+"
+)
 _PARTS = ("hint", "details", "see")
 _LARGEST_LOG = 64 * 1024
 

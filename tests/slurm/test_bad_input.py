@@ -73,10 +73,8 @@ def test_an_edf_that_cannot_be_read_is_refused(cluster: Cluster, shared: Path) -
 
 
 def test_an_empty_name_is_refused(cluster: Cluster, shared: Path) -> None:
-    done = cluster.srun("--environment=", "touch", f"{shared}/ran")
-    assert done.returncode != 0
-    assert "name or path of an environment file" in done.stderr
-    assert not (shared / "ran").exists()
+    line = _refused_at_submit(cluster, "", shared)
+    assert line == "ce: error: the name of the environment is empty"
 
 
 def test_broken_toml_is_refused_with_its_line(cluster: Cluster, shared: Path) -> None:

@@ -107,8 +107,8 @@ def test_a_node_without_the_engine(
     node = str(cluster.prefix / "libexec/container-engine/node")
     with mounted_on(n2, not_a_program, node):
         done = provoked.srun(provoked.edf(""), *_only_on(n2))
-    assert f"container_engine: launcher: {node}: Permission denied" in done.stderr
-    assert "ce: see: ce help launcher-ended" in done.stderr
+    cause = f"cannot start the launcher: {node}: Permission denied"
+    Blame(done, "plugin-configuration", cause, node=n2)
 
 
 def test_a_node_without_the_guard(
