@@ -9,10 +9,7 @@
 
 TEST("only the first who says something has news")
 {
-	char place[] = "/tmp/ce-news-XXXXXX";
-
-	CHECK(mkdtemp(place) != NULL);
-	int marks = open(place, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int marks = open(test_directory(), O_PATH | O_DIRECTORY | O_CLOEXEC);
 	CHECK(ce_is_news(marks, "1 2", "tool: command not found"));
 	CHECK(!ce_is_news(marks, "1 2", "tool: command not found"));
 	CHECK(ce_is_news(marks, "1 2", "other: command not found"));
@@ -22,10 +19,7 @@ TEST("only the first who says something has news")
 
 TEST("numbers do not make another message of it, letters do")
 {
-	char place[] = "/tmp/ce-news-XXXXXX";
-
-	CHECK(mkdtemp(place) != NULL);
-	int marks = open(place, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int marks = open(test_directory(), O_PATH | O_DIRECTORY | O_CLOEXEC);
 	CHECK(ce_is_news(marks, "1", "workdir '/node7'"));
 	CHECK(!ce_is_news(marks, "1", "workdir '/node12'"));
 	CHECK(ce_is_news(marks, "1", "workdir '/node'"));
