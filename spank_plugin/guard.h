@@ -10,7 +10,7 @@
  * guard_root.c     operations: files inside the image's root that a start must make sure of
  * guard_bind.c     operations: bind mounts with flags
  * guard_more.c     operations: those that depend on what is in the image
- * guard_podman.c   operations: Podman, and the container's first process
+ * guard_podman.c   operations: Podman, its gate, and the container's first process
  */
 #ifndef CE_GUARD_H
 #define CE_GUARD_H
@@ -32,9 +32,12 @@ struct guard {
 	int signals;	   /* signalfd for SIGCHLD */
 	int log;	   /* memory file with what our children print */
 	_Atomic int attendant; /* to ce-attend, which stops services; 0: there are none to stop */
+	int gate;	   /* the end of a FIFO that holds the container's runtime back, -1: there is none */
 	int init;	   /* pidfd of the container's first process, -1 before there is one */
 	pid_t fuse[GUARD_MAX_FUSE];
 	size_t fuse_count;
+	pid_t podman;	     /* 0 unless it runs beside other operations; its end is kept in podman_status */
+	int podman_status;
 	int in_more; /* the operations under way were added by a program */
 	const char *stage;   /* the operation under way, for the report */
 	int stage_errno;
@@ -45,8 +48,8 @@ struct guard {
 };
 
 #define GUARD_INIT                                                                          \
-	{ .control = -1, .watch = -1, .life = -1, .signals = -1, .log = -1, .init = -1,     \
-	  .stage = "start", .err = CE_ERROR_INIT }
+	{ .control = -1, .watch = -1, .life = -1, .signals = -1, .log = -1, .gate = -1,     \
+	  .init = -1, .stage = "start", .err = CE_ERROR_INIT }
 
 /* Fails with the kernel's reason kept beside the text, so that the launcher can translate it. */
 int guard_fail(struct guard *guard, const char *format, ...) __attribute__((format(printf, 2, 3)));

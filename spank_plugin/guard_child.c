@@ -46,6 +46,13 @@ pid_t guard_spawn(struct guard *guard, const char *const argv[], int keep)
 	return spawn(guard, argv, keep, guard->log);
 }
 
+int guard_judge(struct guard *guard, const char *what, int status)
+{
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return 0;
+	return guard_fail_ended(guard, what, status);
+}
+
 int guard_run(struct guard *guard, const char *what, char *const argv[], int output)
 {
 	int status = 0;
@@ -53,7 +60,5 @@ int guard_run(struct guard *guard, const char *what, char *const argv[], int out
 
 	if (pid < 0 || guard_wait(guard, pid, &status) < 0)
 		return -1;
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-		return 0;
-	return guard_fail_ended(guard, what, status);
+	return guard_judge(guard, what, status);
 }

@@ -11,8 +11,13 @@
 
 /* ---- children ---------------------------------------------------------------------------------- */
 
-static int fuse_died(struct guard *guard, pid_t pid, int status)
+/* Of what runs beside the operation under way: Podman may end whenever it likes, a server may not. */
+static int other_ended(struct guard *guard, pid_t pid, int status)
 {
+	if (pid == guard->podman) {
+		guard->podman = 0;
+		guard->podman_status = status;
+	}
 	for (size_t i = 0; i < guard->fuse_count; i++) {
 		if (guard->fuse[i] == pid)
 			return guard_fail_ended(guard,
@@ -35,7 +40,7 @@ static int reap(struct guard *guard, pid_t wanted, int *wanted_status)
 		if (pid == wanted) {
 			*wanted_status = status;
 			seen = 1;
-		} else if (fuse_died(guard, pid, status) < 0) {
+		} else if (other_ended(guard, pid, status) < 0) {
 			return -1;
 		}
 	}

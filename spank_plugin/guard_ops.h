@@ -57,8 +57,14 @@ guard_operation guard_op_more;
 /* note TEXT: a packet "N" TEXT to the launcher, before the report. */
 guard_operation guard_op_note;
 
-/* podman PROGRAM ARG…: runs Podman and waits for it. */
+/* gate FIFO: a FIFO that holds the container's runtime back (gate.c), so that podman does not wait. */
+guard_operation guard_op_gate;
+
+/* podman PROGRAM ARG…: runs Podman and waits for it; behind a gate, only starts it. */
 guard_operation guard_op_podman;
+
+/* pass FIFO: the runtime may go on; waits for Podman. */
+guard_operation guard_op_pass;
 
 /* container PIDFILE NAME: waits until the container's init is the program NAME, then reports. */
 guard_operation guard_op_container;

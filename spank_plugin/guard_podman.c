@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "guard_child.h"
@@ -11,9 +12,38 @@
 #include "guard_report.h"
 #include "io.h"
 
+int guard_op_gate(struct guard *guard, char **args)
+{
+	/* to read as well: to write alone is only possible once somebody reads */
+	if (mkfifo(args[0], 0600) < 0 || (guard->gate = open(args[0], O_RDWR | O_CLOEXEC)) < 0)
+		return guard_fail(guard, "cannot make '%s'", args[0]);
+	return 0;
+}
+
 int guard_op_podman(struct guard *guard, char **args)
 {
-	return guard_run(guard, "Podman", args, guard->log);
+	if (guard->gate < 0)
+		return guard_run(guard, "Podman", args, guard->log);
+	guard->podman = guard_spawn(guard, (const char *const *)args, -1);
+	return guard->podman < 0 ? -1 : 0;
+}
+
+int guard_op_pass(struct guard *guard, char **args)
+{
+	int status = 0;
+
+	if (unlink(args[0]) < 0)
+		return guard_fail(guard, "cannot remove '%s'", args[0]);
+	ce_close_fd(&guard->gate);
+	guard->stage = "podman";
+	if (guard->podman > 0) {
+		if (guard_wait(guard, guard->podman, &status) < 0)
+			return -1;
+		guard->podman = 0;
+	} else {
+		status = guard->podman_status;
+	}
+	return guard_judge(guard, "Podman", status);
 }
 
 static int read_pid(struct guard *guard, const char *path, pid_t *pid)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _LIBEXEC = (
     *("plan", "plan-anew", "node", "epilog"),
-    *("ce-start", "ce-guard", "ce-init", "ce-exec", "ce-join", "ce-sweep"),
+    *("ce-start", "ce-guard", "ce-gate", "ce-init", "ce-exec", "ce-join", "ce-sweep"),
 )
 _PLUGIN = "lib/slurm/container_engine.so"
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH

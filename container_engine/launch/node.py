@@ -147,7 +147,7 @@ class _Start:
             self._given,
             person_of(self._settings),
             self._plan["settings"]["tmpfs_size"],
-            () if hooks is None else hooks.operations(paths),
+            None if hooks is None else hooks.work(paths),
         )
         last = [] if hooks is None else hooks.last_operations(paths)
         return [*steps[:-1], *last, steps[-1]]

@@ -36,6 +36,11 @@ class Paths:
         self.session = session
         self.init = init
 
+    @property
+    def gate(self) -> str:
+        """What spank_plugin/gate.c waits for."""
+        return self.at("gate")
+
     def at(self, name: str) -> str:
         return f"{self.session}/{name}"
 
@@ -221,8 +226,8 @@ def environment(paths: Paths, uid: int, gid: int) -> dict[str, str]:
     }
 
 
-def configuration(container_environment: Mapping[str, str]) -> str:
-    """The session's containers.conf."""
+def configuration(container_environment: Mapping[str, str], runtime: str = "") -> str:
+    """The session's containers.conf. `runtime` is a program in place of crun."""
     entries = ",\n".join(
         _toml_string(f"{name}={value}") for name, value in sorted(container_environment.items())
     )
@@ -235,7 +240,7 @@ def configuration(container_environment: Mapping[str, str]) -> str:
         '[engine]\nlock_type = "file"\nservice_timeout = 0\n'
         # crun makes a copy of itself in that directory, else in /tmp, where it would stay if killed
         f'conmon_env_vars = ["PATH={_PATH}", "_LIBCONTAINER_STATEDIR={_SHORT_SESSION}/home"]\n'
-    )
+    ) + (f"[engine.runtimes]\ncrun = [{_toml_string(runtime)}]\n" if runtime else "")
 
 
 STORAGE_CONFIGURATION = f"""\

@@ -32,6 +32,20 @@ class Person:
         self.home = home
 
 
+class HooksWork:
+    """What hooks do `before` Podman starts, and `beside` it, while it does.
+
+    The program `gate` holds the container's runtime back until the latter is done.
+    """
+
+    __slots__ = ("before", "beside", "gate")
+
+    def __init__(
+        self, before: Sequence[Operation], beside: Sequence[Operation] = (), gate: str = ""
+    ) -> None:
+        self.before, self.beside, self.gate = before, beside, gate
+
+
 def operations(
     paths: Paths,
     image: str,
@@ -39,10 +53,13 @@ def operations(
     container_environment: Mapping[str, str],
     person: Person,
     tmpfs_size: str,
-    hooks: Sequence[Operation] = (),
+    hooks: HooksWork | None = None,
 ) -> list[Operation]:
+    hooks = hooks or HooksWork(())
+    gate = [paths.gate] if hooks.beside else []
     served, binds = _served_mounts(paths, container.mounts)
     flagged, container.mounts = _flagged_mounts(paths, binds)
+    configuration = podman.configuration(container_environment, hooks.gate if gate else "")
     engine_environment = podman.environment(paths, person.uid, person.gid)
     return [
         ("session", [tmpfs_size, paths.session]),
@@ -52,14 +69,17 @@ def operations(
         *(("environment", pair) for pair in engine_environment.items()),
         ("dir", [paths.at("home")]),
         ("dir", [paths.at("xdg")]),
-        ("file", [paths.at("containers.conf"), podman.configuration(container_environment)]),
+        ("file", [paths.at("containers.conf"), configuration]),
         ("file", [paths.at("storage.conf"), podman.STORAGE_CONFIGURATION]),
         ("overlay", [paths.at(d) for d in ("image", "changes", "work", "root")]),
         *(("served", [directory]) for _source, directory in served),
         *flagged,
         *_person(paths, person),
-        *hooks,
+        *hooks.before,
+        *(("gate", [fifo]) for fifo in gate),
         ("podman", podman.arguments(paths, container)),
+        *hooks.beside,
+        *(("pass", [fifo]) for fifo in gate),
         ("container", [paths.at("init.pid"), podman.INIT_NAME]),
     ]
 

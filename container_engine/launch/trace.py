@@ -20,9 +20,21 @@ if TYPE_CHECKING:
 VERSION = 1
 PLANNED = "SLURM_CE_PLANNED"
 # the operations of the guard with which a phase begins; those before them mount the image
-_BEGINS = {"session": "mount", "more": "hooks", "podman": "create", "container": "init"}
+_BEGINS = {
+    "session": "mount",
+    "podman": "create",
+    "more": "hooks",
+    "pass": "create",
+    "container": "init",
+}
 _LONGEST_ERROR = 2000
 _OTHERS_MAY_WRITE = 0o022
+# what only a closer look can tell from a secret (container_engine/secrecy.py): a setting, a login,
+# and how tokens begin
+_SIGNS = (
+    *("=", "://", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "sk-"),
+    *("AKIA", "xoxa-", "xoxb-", "xoxp-", "xoxr-", "nvapi-", "-----BEGIN "),
+)
 _KEPT = 200  # steps; the first node of a step removes what is older
 
 
@@ -53,7 +65,10 @@ class Marks:
 
 
 def _named(pairs: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    return [(_BEGINS[name], when) for name, when in pairs if name in _BEGINS]
+    """Behind a gate, what hooks do comes first and Podman starts beside it."""
+    gated = any(name == "pass" for name, _when in pairs)
+    begins = {name: phase for name, phase in _BEGINS.items() if not gated or name != "podman"}
+    return [(begins[name], when) for name, when in pairs if name in begins]
 
 
 def _phase(name: str, begin: int, end: int) -> dict[str, Any]:
@@ -101,6 +116,9 @@ def open_own(path: str) -> int:
 
 def concealed(text: str, plan: Mapping[str, Any], node: Mapping[str, str]) -> str:
     """What may be said to everybody who reads a job's output: nothing of secret variables."""
+    # to look for secrets costs 20 ms of imports, and there hardly ever are any
+    if not _may_be_secret(text, plan, node):
+        return text
     from container_engine.secrecy import Secrecy
 
     settings, entries = plan.get("settings", {}), plan.get("env", ())
@@ -176,19 +194,25 @@ def is_news(fd: int, node: Mapping[str, str], message: str) -> bool:
     """
     if fd < 0:
         return True
-    from hashlib import sha256
-
     # when it was planned tells one srun from a later one with the same numbers
     said = f"{node.get(PLANNED, '')} {message}".encode("utf-8", "surrogateescape")
     try:
         directory = directory_of(fd)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        os.close(os.open(f"{directory}/said-{sha256(said).hexdigest()[:16]}", flags, 0o600))
+        os.close(os.open(f"{directory}/said-{_fingerprint(said)}", flags, 0o600))
     except FileExistsError:
         return False
     except OSError:
         return True
     return True
+
+
+def _fingerprint(said: bytes) -> str:
+    """FNV-1a, as news.c (hashlib takes 5 ms); one mark for two messages costs the second one."""
+    value = 0xCBF29CE484222325
+    for byte in said:
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return f"{value:016x}"
 
 
 def _mounts(plan: Mapping[str, Any], node: Mapping[str, str]) -> list[dict[str, str]]:
@@ -197,21 +221,34 @@ def _mounts(plan: Mapping[str, Any], node: Mapping[str, str]) -> list[dict[str, 
         for mount in plan["mounts"]
         for origin in (mount["from"],)
     ]
-    # to look for secrets costs more than all the rest here, and there hardly ever are any
-    paths = "\n".join(mount[end] for mount in found for end in ("source", "target"))
-    stems = [word.strip("*") for word in plan["settings"].get("secret_variables", ())]
-    if not any(value in paths for value in _suspects(stems, plan, node)):
+    if not _may_be_secret("\n".join(t for m in found for t in m.values()), plan, node):
         return found
     return [{key: concealed(text, plan, node) for key, text in m.items()} for m in found]
 
 
-def _suspects(
-    stems: Sequence[str], plan: Mapping[str, Any], node: Mapping[str, str]
-) -> Iterator[str]:
-    entries = [(e["name"], e["value"]) for e in plan["env"] if isinstance(e["value"], str)]
+def _may_be_secret(text: str, plan: Mapping[str, Any], node: Mapping[str, str]) -> bool:
+    """Whether the text has a sign of a secret, or the value of a variable that may be one."""
+    return any(sign in text for sign in _SIGNS) or any(
+        value in text for value in _suspects(plan, node)
+    )
+
+
+def _suspects(plan: Mapping[str, Any], node: Mapping[str, str]) -> Iterator[str]:
+    """Values of all variables whose names may fit a pattern for secret ones, and of some more."""
+    words = plan.get("settings", {}).get("secret_variables", ())
+    stems = [_literal_part(word.upper()) for word in words]
+    entries = [(e["name"], e["value"]) for e in plan.get("env", ()) if isinstance(e["value"], str)]
     for name, value in (*entries, *node.items()):
         if len(value) > 1 and any(stem in name.upper() for stem in stems):
             yield value
+
+
+def _literal_part(pattern: str) -> str:
+    """Of what every name that fits has something: the text before the first wildcard."""
+    text = pattern.lstrip("*")
+    for wildcard in "*?[":
+        text = text.partition(wildcard)[0]
+    return text
 
 
 def alike(message: str, node: Mapping[str, str]) -> str:

@@ -1,7 +1,8 @@
 """What hooks cost a node: the node's libfabric and a plugin put into the image, and looked at.
 
-Taken from the traces of real steps: from the mounted image to the start of Podman. The libraries
-are the node's own libfabric with its closure, and a plugin that needs it, as for NCCL.
+Taken from the traces of real steps, with and without them in turn: how much later the launcher's
+answer comes. Podman starts while the image is looked at, so that no single phase says it. The
+libraries are the node's own libfabric with its closure, and a plugin that needs it, as for NCCL.
 """
 
 import json
@@ -9,11 +10,12 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from tests.bench.place import Place
 from tests.bench.results import Row, duration
-from tests.bench.samples import Samples
+from tests.bench.samples import interleave
 from tests.bench.user import BenchError, User
 
 _BUDGET_MS = 20
@@ -23,25 +25,27 @@ _ON = '[annotations]\ncom.hooks.aws_ofi_nccl.enabled = "true"\n'
 
 
 def measure(user: User, here: Place, rounds: int) -> list[Row]:
-    edf = here.dir / "hooks.toml"
-    edf.write_text(f'image = "{here.image}"\n{_ON}')
-    srun = ["srun", "-N1", "-n1", f"--environment={edf}", "printenv", "SLURM_JOB_ID"]
+    ways = {}
+    for name, more in (("with", _ON), ("without", "")):
+        edf = here.dir / f"{name}-hooks.toml"
+        edf.write_text(f'image = "{here.image}"\n{more}')
+        ways[name] = partial(_start, user, here, edf)
     with _site(here):
-        taken = [_phase(user, here, user.output(srun)) for _round in range(rounds + 1)]
-    # the first one has met cold caches
-    samples = Samples(tuple(taken[1:]))
+        taken = interleave(ways, rounds)
+    samples = taken["with"].minus(taken["without"])
     return [
         duration("hooks with libraries and pre-flight, per node", samples, budget=_BUDGET_MS),
     ]
 
 
-def _phase(user: User, here: Place, said: str) -> float:
-    job = said.rsplit(maxsplit=1)[-1]
+def _start(user: User, here: Place, edf: Path) -> float:
+    """From the plugin's fork to the launcher's answer, on the one node of a step."""
+    srun = ["srun", "-N1", "-n1", f"--environment={edf}", "printenv", "SLURM_JOB_ID"]
+    # warnings stand before or behind it
+    [job] = [line for line in user.output(srun).splitlines() if line.isdecimal()]
     trace = user.output([str(here.prefix / "bin/ce"), "trace", job, "--json"])
-    for phase in json.loads(trace)[0]["phases"]:
-        if phase["name"] == "hooks":
-            return float(phase["end"] - phase["begin"])
-    raise BenchError(f"the trace of job {job} has no hooks")
+    phases = {phase["name"]: phase for phase in json.loads(trace)[0]["phases"]}
+    return float(phases["answer"]["end"] - phases["launch"]["begin"])
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from container_engine.launch.guard import MAX_PACKET, Watch, start_guard
 from container_engine.launch.hooks.onnode import HooksOnNode
 from container_engine.launch.node import container_of, person_of
 from container_engine.launch.podman import Paths
-from container_engine.launch.specification import encode, operations
+from container_engine.launch.specification import HooksWork, encode, operations
 from container_engine.launch.text import to_json
 
 TYPE_CHECKING = False
@@ -38,6 +38,7 @@ def find(plan: Mapping[str, Any], node: Mapping[str, str], libexec: str) -> Find
     hooks = HooksOnNode(plan, node, edf, libexec, explain=True)
     settings = hooks.join(container, paths)
     check_image(plan["image"]["path"])
+    work = hooks.work(paths)
     steps = operations(
         paths,
         plan["image"]["path"],
@@ -45,10 +46,10 @@ def find(plan: Mapping[str, Any], node: Mapping[str, str], libexec: str) -> Find
         env.for_container(plan, settings),
         person_of(settings),
         plan["settings"]["tmpfs_size"],
-        hooks.operations(paths),
+        HooksWork(work.before),
     )
     before_podman = steps[: [name for name, _arguments in steps].index("podman")]
-    steps = [*before_podman, ("note", [to_json({_END: True})])]
+    steps = [*before_podman, *work.beside, ("note", [to_json({_END: True})])]
     control = start_guard(libexec, Watch(os.pidfd_open(os.getpid())), encode(steps))
     control.settimeout(plan["settings"]["start_timeout_s"])
     try:

@@ -7,6 +7,7 @@ from container_engine.launch.environment import apply, is_slurms
 from container_engine.launch.failure import LaunchError
 from container_engine.launch.hooks.prepare import prepare
 from container_engine.launch.ocihooks import OciHooks
+from container_engine.launch.specification import HooksWork
 from container_engine.launch.text import parse_json, to_json
 
 TYPE_CHECKING = False
@@ -83,14 +84,16 @@ class HooksOnNode:
         container.mounts = [*binds.values(), *container.mounts]
         self._binds = [(b.source, b.target) for b in container.mounts if b.kind == "bind"]
 
-    def operations(self, paths: Paths) -> list[Operation]:
-        """What the guard does for hooks between the image's overlay and Podman."""
-        edits = self._edits
+    def work(self, paths: Paths) -> HooksWork:
+        """What the guard does for hooks between the image's overlay and the container."""
+        edits, request = self._edits, paths.at("hooks.json")
         steps = list(edits.operations)
+        beside: list[Operation] = []
         if edits.tree:
-            steps.append(("file", [paths.at("hooks.json"), to_json(self._request(paths))]))
-            steps.append(("more", [f"{edits.libexec}/inject", paths.at("hooks.json")]))
-        return [*steps, *self._oci.operations(paths)]
+            steps.append(("file", [request, to_json(self._request(paths))]))
+            beside.append(("more", [f"{edits.libexec}/inject", request]))
+        steps += self._oci.operations(paths)
+        return HooksWork(steps, beside, f"{edits.libexec}/ce-gate")
 
     def last_operations(self, paths: Paths) -> list[Operation]:
         """What the guard does between Podman and its report."""

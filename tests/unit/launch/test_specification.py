@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from container_engine.launch.failure import LaunchError
 from container_engine.launch.podman import Bind, Paths
-from container_engine.launch.specification import Person, encode, operations
+from container_engine.launch.specification import HooksWork, Person, encode, operations
 from tests.unit.launch.plans import container
 
 if TYPE_CHECKING:
@@ -38,6 +39,22 @@ def test_a_start_has_its_order() -> None:
     assert order[:2] == ["session", "fuse"]
     assert order.index("overlay") < order.index("root-entry") < order.index("podman")
     assert order[-2:] == ["podman", "container"]
+
+
+def test_what_is_done_beside_podman_has_a_gate_that_holds_its_runtime_back() -> None:
+    more: Operation = ("more", ["/libexec/inject"])
+    work = HooksWork((), [more], "/libexec/ce-gate")
+    whole = operations(PATHS, "/i.sqsh", container(), {}, ME, "50%", work)
+    order = [name for name, _arguments in whole]
+    assert order[order.index("gate") :] == ["gate", "podman", "more", "pass", "container"]
+    assert [a for name, a in whole if name in ("gate", "pass")] == [["/s/gate"], ["/s/gate"]]
+    [conf] = [a[1] for name, a in whole if name == "file" and a[0].endswith("containers.conf")]
+    assert tomllib.loads(conf)["engine"]["runtimes"] == {"crun": ["/libexec/ce-gate"]}
+
+
+def test_without_it_there_is_no_gate() -> None:
+    assert {"gate", "pass"}.isdisjoint(names())
+    assert not [a for a in of("file") if "runtimes" in a[1]]
 
 
 def test_the_image_is_served_and_overlaid() -> None:

@@ -6,8 +6,11 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from container_engine.launch import trace
+from container_engine.secrecy import TOKENS, Secrecy
 from tests.unit.launch.plans import plan
 
 NODE = {
@@ -60,6 +63,13 @@ def test_the_guards_moments_stand_where_they_happened() -> None:
     made.mark("end")
     names = [phase["name"] for phase in made.phases()]
     assert names == ["launch", "prepare", "namespaces", "mount", "create", "init", "answer"]
+
+
+def test_where_podman_starts_beside_hooks_their_end_is_its_rest() -> None:
+    made = marks()
+    made.guard = "session 1\npodman 5\nmore 6\nroot-bind 7\npass 8\ncontainer 9\nready 10\n"
+    names = [phase["name"] for phase in made.phases()]
+    assert names[1:5] == ["mount", "hooks", "create", "init"]
 
 
 @pytest.mark.parametrize("directory", ["", "relative", "/dev/null/x", "/proc/nowhere"])
@@ -146,6 +156,29 @@ def test_old_steps_that_are_links_or_somebody_elses_are_left_alone(tmp_path: Pat
     assert (tmp_path / "0.0").is_symlink()
     assert (tmp_path / "1.0/n1.json").exists() == (os.geteuid() == 0)
     assert not (tmp_path / "2.0").exists()
+
+
+@given(text=st.from_regex(TOKENS), before=st.text())
+def test_a_token_is_hidden_whatever_stands_around_it(text: str, before: str) -> None:
+    whole = f"{before} {text}"
+    assert trace.concealed(whole, plan(), NODE) == Secrecy(()).text(whole)
+
+
+@pytest.mark.parametrize("word", ["KEY", "*APIKEY", "API?KEY*", "A[PQ]I*", "key"])
+@pytest.mark.parametrize("name", ["MY_KEY", "MYAPIKEY", "API_KEY_OF_MINE", "API", "OTHER"])
+def test_a_value_is_hidden_where_a_pattern_fits_its_variable(word: str, name: str) -> None:
+    the_plan = plan()
+    the_plan["settings"]["secret_variables"] = [word]
+    known = Secrecy((word,)).knowing([(name, "of the host")])
+    said = trace.concealed("it is of the host", the_plan, {name: "of the host"})
+    assert said == known.text("it is of the host")
+
+
+@pytest.mark.parametrize("text", ["A_TOKEN=x1", "see https://me:word@host", "nothing of the kind"])
+def test_settings_and_logins_are_hidden_as_everywhere(text: str) -> None:
+    the_plan = plan()
+    the_plan["settings"]["secret_variables"] = ["TOKEN"]
+    assert trace.concealed(text, the_plan, NODE) == Secrecy(("TOKEN",)).text(text)
 
 
 def test_neither_errors_nor_mounts_tell_a_secret(tmp_path: Path) -> None:

@@ -192,8 +192,9 @@ def test_an_automatic_hook_applies_where_its_variable_is() -> None:
 def test_hooks_that_need_the_images_files_are_handed_to_a_program_of_ours() -> None:
     wanting = hook(search=["/opt/x"], env={"A": "1"})
     hooks = on_node(hook("plain", env={"B": "1"}), wanting, LD_LIBRARY_PATH="/image")
-    [file, more] = hooks.operations(PATHS)
-    assert more == ("more", ["/libexec/inject", "/s/hooks.json"])
+    [file] = hooks.work(PATHS).before
+    assert hooks.work(PATHS).beside == [("more", ["/libexec/inject", "/s/hooks.json"])]
+    assert file[1][0] == "/s/hooks.json"
     request = json.loads(file[1][1])
     assert [use["name"] for use in request["hooks"]] == ["cxi"]
     assert request["root"] == "/s/root"
@@ -207,7 +208,7 @@ def test_what_is_looked_for_in_the_image_may_name_the_node_too() -> None:
         checks=[{"kind": "file", "severity": "warn", "subject": "/z/{node.job}"}],
     )
     hooks = on_node(words, node={"SLURM_JOB_ID": "7"})
-    [file, _more] = hooks.operations(PATHS)
+    [file] = hooks.work(PATHS).before
     [request] = json.loads(file[1][1])["hooks"]
     assert request["libraries"][0]["files"] == ["/x/7/lib*"]
     assert request["search"] == ["/y/7"]
@@ -215,7 +216,9 @@ def test_what_is_looked_for_in_the_image_may_name_the_node_too() -> None:
 
 
 def test_hooks_that_only_set_variables_cost_the_guard_nothing() -> None:
-    assert on_node(hook(env={"A": "1"})).operations(PATHS) == []
+    hooks = on_node(hook(env={"A": "1"}))
+    work = hooks.work(PATHS)
+    assert (work.before, work.beside) == ([], [])
 
 
 def test_oci_hooks_of_hooks_become_files_for_podman() -> None:
@@ -227,7 +230,7 @@ def test_oci_hooks_of_hooks_become_files_for_podman() -> None:
         "env": ["X=1"],
         "timeout": None,
     }
-    steps = on_node(hook(hooks=[first])).operations(PATHS)
+    steps = on_node(hook(hooks=[first])).work(PATHS).before
     assert [name for name, _arguments in steps] == ["dir", "file"]
     assert json.loads(steps[1][1][1])["stages"] == ["createContainer"]
     assert on_node(hook(hooks=[second])).last_operations(PATHS)[0][0] == "more"
