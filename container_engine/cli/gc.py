@@ -37,6 +37,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--size", metavar="SIZE", help="remove the least recently used beyond SIZE (50G)"
     )
     parser.add_argument(
+        "--layers",
+        action="store_true",
+        help="remove all compressed layers, which only spare later imports a download",
+    )
+    parser.add_argument(
         "--keep-alive",
         "--touch",
         action="store_true",
@@ -61,7 +66,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     kept = [] if arguments.force else [item for item, _why in chosen if used.why_not(item.path)]
     going = _Going(
         [(item, why) for item, why in chosen if item not in kept],
-        inventory.old_blobs(root, _BLOB_DAYS * _DAY_S, now),
+        *_layers(root, now, arguments),
     )
     try:
         freed = going.size()
@@ -92,11 +97,21 @@ def _remove_passing(arguments: argparse.Namespace, context: Context) -> bool:
     return bool(found)
 
 
+def _layers(root: str, now: float, arguments: argparse.Namespace) -> tuple[list[str], str]:
+    """Which ones go, and why; none that an import may be about to read."""
+    if arguments.layers and not inventory.is_importing(root):
+        return inventory.old_blobs(root, -1, now), "only spare later imports a download"
+    if arguments.layers and not arguments.quiet:
+        print("layers of the last week are kept: an import is running")
+    return inventory.old_blobs(root, _BLOB_DAYS * _DAY_S, now), "unused for a week"
+
+
 class _Going(NamedTuple):
     """Images with the reason why they go, and files of layers."""
 
     images: list[tuple[Item, str]]
     layers: list[str]
+    why_layers: str
 
     def size(self) -> int:
         return self._room() + sum(item.size for item, _why in self.images)
@@ -106,7 +121,8 @@ class _Going(NamedTuple):
             print(_line(item, why))
         if self.layers:
             room = size_text(self._room())
-            print(f"{len(self.layers)} compressed layers ({room}): unused for a week")
+            many = "s"[: len(self.layers) - 1]
+            print(f"{len(self.layers)} compressed layer{many} ({room}): {self.why_layers}")
 
     def go(self, root: str) -> None:
         for item, _why in self.images:

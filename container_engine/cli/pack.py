@@ -6,6 +6,7 @@ import os
 import tempfile
 from typing import TYPE_CHECKING
 
+from container_engine import process
 from container_engine.cli.prepare import site_config
 from container_engine.cli.progress import listener
 from container_engine.errors import UserError
@@ -13,6 +14,7 @@ from container_engine.images.files import size_text
 from container_engine.images.importing import unusable
 from container_engine.images.local import pack
 from container_engine.images.packing import Packer
+from container_engine.images.room import FULL
 
 if TYPE_CHECKING:
     import argparse
@@ -66,6 +68,9 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
                 os.fsync(file.fileno())
             os.replace(made, target)
     except OSError as error:
+        if error.errno in FULL:
+            text = f"'{parent}': {process.reason(error)}, nothing is left of the file"
+            raise UserError(text, "make room, or name a file elsewhere") from None
         raise unusable(parent, error) from None
     told.say(f"{arguments.file}: {size_text(block.bytes_used)}")
     print(target)

@@ -201,7 +201,7 @@ FAULTS = {
     "store-full": Fault(
         "the image store has no room for the image",
         YOU,
-        "ce gc makes room; or set EDF_IMAGESTORE to another place",
+        "make room: ce gc --layers, ce gc --unused DAYS; or another place: EDF_IMAGESTORE",
     ),
     "store-busy": Fault(
         "another import of the same image does not end",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from container_engine.errors import CeError
 from container_engine.images.blobs import widen
 from container_engine.images.proxy import Proxy, ProxyError
+from container_engine.images.room import FULL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,6 +50,7 @@ class Arrival:
         self._whole: set[str] = set()
         self._changed = threading.Condition()
         self._is_over = False
+        self.full: OSError | None = None  # a disk or quota had no room for what came
         self._threads: list[threading.Thread] = []
 
     def start(self, wanted: Sequence[Wanted]) -> None:
@@ -114,7 +116,9 @@ class Arrival:
                 widen(fd)
                 self._receive(fd, file.fileno(), wanted)
             os.replace(draft, self.path(wanted))
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, OSError) and error.errno in FULL:
+                self.full = OSError(error.errno, error.strerror)
             with contextlib.suppress(OSError):
                 os.unlink(draft)
             raise

@@ -11,7 +11,7 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from container_engine.errors import CeError, UserError
+from container_engine.errors import CeError, SiteError, UserError
 from container_engine.images import room
 from container_engine.images.files import fresh_directory, size_text
 from container_engine.images.installing import install
@@ -157,9 +157,13 @@ class Importer:
         asked = time.time()
         wait = Waiting(image.name, self._listener)
         with (
-            held(own.lock(image), self._user, self._limits.import_s, wait.tell) as lease,
+            held(
+                own.lock(image), self._user, self._limits.import_s, wait.tell, what=image.name
+            ) as lease,
             self._made_for(image) as maker,
         ):
+            if lease.replaced:
+                self._listener.say(f"{image.name}: its importer has died, this process takes over")
             found = stores.find(image)  # somebody else's import may have ended
             if found is None or found.ref.checked < asked:
                 try:
@@ -215,10 +219,20 @@ class Importer:
                 lease.progress = f"{doing} {100 * done // max(remote.size, 1)} %"
             self._listener.far(name, doing, done, remote.size)
 
-        fetched = maker.make(image, remote, arch, place, far)
+        try:
+            fetched = maker.make(image, remote, arch, place, far)
+        except SiteError as error:
+            if error.see == "program-slow":
+                raise self._too_slow(image, error) from None
+            raise
         size, took = os.path.getsize(place.made), time.monotonic() - began
         self._listener.say(f"{name}: imported, {size_text(size)} in {took:.1f} s")
         return fetched
+
+    def _too_slow(self, image: Imported, error: SiteError) -> SiteError:
+        limit = f"{self._limits.import_s:g} s, the site's import_timeout_s"
+        hint = "try again: layers that have come are kept"
+        return SiteError(f"'{image.name}': not imported within {limit}", hint, error.see)
 
 
 class Waiting:

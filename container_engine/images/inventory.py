@@ -141,6 +141,11 @@ def _days(seconds: float) -> str:
     return f"{days:.0f} days" if days >= 2 else f"{seconds / 3600:.0f} hours"
 
 
+def is_importing(root: str) -> bool:
+    """Whether anybody holds a lock; a stale one counts as well."""
+    return any(True for _path in files(f"{root}/locks"))
+
+
 def old_blobs(root: str, unused_s: float, now: float) -> list[str]:
     """Layers that no import has used for so long."""
     found = []

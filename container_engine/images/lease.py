@@ -233,23 +233,28 @@ def held(
     limit_s: float,
     on_wait: Callable[[Holder, float], None],
     pace: Pace = PACE,
+    what: str = "",
 ) -> Iterator[Lease]:
     """Holds the lock `path`. While somebody else does, `on_wait` is told who and for how long.
 
-    It is called about once a second. Raises UserError after `limit_s` seconds of waiting, and
-    OSError where no lock can be made.
+    `what` is its name in messages. `on_wait` is called about once a second. Raises UserError after
+    `limit_s` seconds of waiting, and OSError where no lock can be made.
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
     lease = Lease(path, this_process(user), pace)
     try:
-        _wait(lease, limit_s, on_wait, pace)
+        _wait(lease, limit_s, on_wait, pace, what)
         yield lease
     finally:
         lease.discard()
 
 
 def _wait(
-    lease: Lease, limit_s: float, on_wait: Callable[[Holder, float], None], pace: Pace
+    lease: Lease,
+    limit_s: float,
+    on_wait: Callable[[Holder, float], None],
+    pace: Pace,
+    what: str,
 ) -> None:
     began, pause = time.monotonic(), _FIRST_POLL_S
     seen, seen_at = None, began
@@ -267,7 +272,7 @@ def _wait(
             lease.take_over(holder)
             continue
         if now - began > limit_s:
-            raise _too_long(lease.path, holder, limit_s)
+            raise _too_long(lease.path, holder, limit_s, what)
         on_wait(holder, now - began)
         time.sleep(pause)
         pause = min(pause * _SLOWER, _LONGEST_POLL_S)
@@ -280,10 +285,11 @@ def _read(path: str) -> Holder | None:
         raise UserError(f"'{path}': {reason(error)}", see="store-unusable") from None
 
 
-def _too_long(path: str, holder: Holder, limit_s: float) -> UserError:
+def _too_long(path: str, holder: Holder, limit_s: float, what: str) -> UserError:
     far = f", {holder.progress}" if holder.progress else ""
+    whose = f"'{what}': " if what else ""
     return UserError(
-        f"still at work after {limit_s:g} s: {holder}{far}",
+        f"{whose}still at work after {limit_s:g} s: {holder}{far}",
         f"if that is no longer so, remove {path}",
         "store-busy",
     )

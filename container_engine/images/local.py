@@ -48,7 +48,7 @@ class Adopter(NamedTuple):
         image = LocalImage(path, "dir" if os.path.isdir(path) else "file", path, called=called)
         try:
             with (
-                held(store.lock(image), self.user, self.timeout_s, wait.tell) as lease,
+                held(store.lock(image), self.user, self.timeout_s, wait.tell, what=called) as lease,
                 fresh_directory(store.work(lease.holder.token)) as work,
             ):
                 store.explain()

@@ -6,7 +6,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.errors import UserError
+from container_engine.errors import CeError, UserError
 from container_engine.images import blobs
 from container_engine.images.arrival import Arrival, BrokenOffError
 from container_engine.images.reference import RegistryImage
@@ -84,10 +84,16 @@ class Maker(NamedTuple):
                     _check(image, architecture_of(image, file.read()), arch)
             try:
                 self._pack(stack, place, "importing", far)
-            except UserError:
-                if arrival.is_whole:
+            except CeError as error:
+                if arrival.full is not None:
+                    raise arrival.full from None
+                if arrival.is_whole or not isinstance(error, UserError):
                     raise
                 raise BrokenOffError from None  # what came may not be what it should be
+            except BrokenOffError:
+                if arrival.full is not None:
+                    raise arrival.full from None
+                raise
         finally:
             arrival.close()
 

@@ -73,7 +73,12 @@ class Packer:
         `more` are options of mksquashfs, which count before ours.
         """
         argv = ["mksquashfs", directory, target, "-noappend", *_SETTINGS, *_OF_DIRECTORY]
-        process.measured([*argv, *_OWNER, *more], self._env, self._timeout_s, on_read)
+        with open(target, "wb"):  # as in `_feed`
+            try:
+                process.measured([*argv, *_OWNER, *more], self._env, self._timeout_s, on_read)
+            except process.CommandError:
+                _check_space(os.path.dirname(target))
+                raise
         return squashfs.check(target)
 
     def _feed(self, target: str, write: Callable[[IO[bytes]], None]) -> None:
@@ -119,4 +124,4 @@ def _check_space(directory: str) -> None:
         with tempfile.TemporaryFile(dir=directory) as file:
             os.posix_fallocate(file.fileno(), 0, _NEEDED)
     except OSError as error:
-        raise OSError(error.errno, error.strerror, directory) from None
+        raise OSError(error.errno, error.strerror) from None  # `directory` tells people nothing

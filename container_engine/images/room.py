@@ -12,7 +12,8 @@ from container_engine.images.files import size_text
 from container_engine.process import reason
 
 _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+FULL = (errno.ENOSPC, errno.EDQUOT)
+_HINT = "ce gc --layers makes room, and ce gc --unused DAYS more; ce images shows what is there"
 
 
 def check(directory: str, wanted: int) -> None:
@@ -22,13 +23,13 @@ def check(directory: str, wanted: int) -> None:
     needs = f"the import needs about {size_text(wanted)}"
     if wanted > free:
         message = f"'{directory}': {size_text(free)} are free, {needs}"
-        raise UserError(message, "ce gc makes room", "store-full")
+        raise UserError(message, _HINT, "store-full")
     try:
         _reserve(directory, wanted)
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in FULL:
             raise UserError(
-                f"'{directory}': {reason(error)}: {needs}", "ce gc makes room", "store-full"
+                f"'{directory}': {reason(error)}: {needs}", _HINT, "store-full"
             ) from None
 
 

@@ -1,5 +1,6 @@
 """Registries that fail, and hosts that do: what helps is tried again, and the rest is said."""
 
+import contextlib
 import os
 import re
 import signal
@@ -98,6 +99,19 @@ def test_a_registry_that_falls_silent_is_given_up(
     assert time.monotonic() - began < 20
 
 
+def test_an_import_that_takes_too_long_says_which_and_whose_limit_that_is(
+    registry: Registry, person: Person, between: Front, wanted: RegistryImage
+) -> None:
+    between.faults.append(Fault(BLOBS, after=100_000, stalls=True))
+    importer = Importer(registry.env, "ann", Limits(0.5, 1, 3600), person)
+    with pytest.raises(CeError) as caught:
+        importer.obtain(wanted, Stores(person.store, ()))
+    assert caught.value.message == (
+        f"'{wanted.name}': not imported within 0.5 s, the site's import_timeout_s"
+    )
+    assert not list(person.root.glob("work/*"))
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_an_import_that_is_ended_tidies_up(
     registry: Registry, person: Person, between: Front, wanted: RegistryImage, number: int
@@ -152,6 +166,27 @@ def test_a_disk_that_fills_up_is_named_and_the_store_stays_whole(
     assert [path.name for path in (person.root / "images").glob("*.sqsh")] == [Path(kept).name]
 
 
+class Filling(Person):
+    """Whose disk somebody else fills while an image arrives."""
+
+    def far(self, *_progress: object) -> None:
+        with contextlib.suppress(OSError), open(self.root.parent / "other", "ab", 0) as file:
+            while file.write(bytes(1 << 12)):
+                pass
+
+
+def test_a_disk_that_others_fill_on_the_way_is_named(
+    registry: Registry, small: Path, tmp_path: Path
+) -> None:
+    name = registry.push(tmp_path / "i", "squeezed:1", [Member("a", os.urandom(1_200_000))])
+    person = Filling(registry, small / "store")
+    with pytest.raises(CeError) as caught:
+        person.get(registry.image(name))
+    assert caught.value.message == f"'{person.root}': no space left on device"
+    assert caught.value.see == "store-full"
+    assert os.listdir(person.root / "work") == []
+
+
 @pytest.fixture
 def limited(tmp_path: Path, need_tool: Callable[[str], str]) -> Iterator[Path]:
     """A directory with a quota of 16 MiB on a file system that has more."""
@@ -188,7 +223,8 @@ def test_a_quota_that_is_too_small_is_known_before_anything_is_fetched(
     assert caught.value.message == (
         f"'{limited}/store': disk quota exceeded: the import needs about 25 MiB"
     )
-    assert caught.value.hint == "ce gc makes room"
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("ce gc --layers makes room")
     assert not any(re.search(BLOBS, path) for path in between.asked)
     with pytest.raises(CeError, match=r"disk quota exceeded: the import needs about 25 MiB"):
         person.importer.to_file(image, f"{limited}/out.sqsh", person.store.arch)

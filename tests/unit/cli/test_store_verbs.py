@@ -122,6 +122,21 @@ def test_room_is_made_by_use_age_and_size_and_only_when_asked(owner: Owner) -> N
     assert "not used for 5 days" in owner.ce("gc", "-n", "--unused", "4")
 
 
+def test_layers_go_on_demand_unless_an_import_may_read_them(owner: Owner) -> None:
+    for name in ("blobs/sha256/aa", "blobs/sha256/bb", "locks/x"):
+        (owner.store / name).parent.mkdir(parents=True, exist_ok=True)
+        (owner.store / name).write_bytes(bytes(1024))
+    assert owner.ce("gc") == "nothing to remove\n"
+    assert owner.ce("gc", "--layers") == (
+        "layers of the last week are kept: an import is running\nnothing to remove\n"
+    )
+    (owner.store / "locks/x").unlink()
+    assert owner.ce("gc", "--layers") == (
+        "2 compressed layers (2.0 KiB): only spare later imports a download\n2.0 KiB freed\n"
+    )
+    assert os.listdir(owner.store / "blobs/sha256") == []
+
+
 def test_a_check_finds_and_a_repair_removes_what_is_damaged(owner: Owner) -> None:
     owner.add("good:1")
     assert owner.ce("store", "check") == f"{owner.store}: nothing is wrong, 4.0 KiB read\n"
