@@ -56,7 +56,9 @@ def output(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> byt
 
 
 def _not_started(argv: Sequence[str], error: OSError) -> SiteError:
-    hint = f"install {argv[0]}" if isinstance(error, FileNotFoundError) else None
+    hint = None
+    if isinstance(error, FileNotFoundError):
+        hint = f"install {argv[0]}, or ask the administrator to; ce doctor lists what is missing"
     return SiteError(f"cannot start {argv[0]}: {reason(error)}", hint, "program-missing")
 
 

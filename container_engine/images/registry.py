@@ -179,7 +179,13 @@ class Skopeo(NamedTuple):
         return self._ask(image, [*self._skopeo(image), "inspect", "--raw", source])
 
     def _ask(self, image: Imported, argv: Sequence[str]) -> bytes:
-        return self._run(image, lambda: process.output(argv, self.env, self.look_up_s))
+        try:
+            return self._run(image, lambda: process.output(argv, self.env, self.look_up_s))
+        except SiteError as error:
+            if error.see != "program-slow" or not isinstance(image, RegistryImage):
+                raise
+            message = f"'{image.name}': {image.registry} did not answer within {self.look_up_s:g} s"
+            raise SiteError(message, see="registry-unreachable", details=error.hint or "") from None
 
     def _run(self, image: Imported, program: Callable[[], _Result]) -> _Result:
         """Again, if that may help: skopeo 1.9 itself gives up at the first 500."""

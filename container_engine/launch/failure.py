@@ -43,6 +43,7 @@ _KERNEL_WORDS = {
 _CGROUP_WORDS = (
     " (crun refuses a hybrid cgroup hierarchy whose unified part has a controller of its own)"
 )
+_BELOW_WORDS = " (a mount's destination would lie below a file of the image)"
 _SPACE_WORDS = " (the container's space in memory, tmpfs_size, is too small or the memory is full)"
 
 
@@ -78,15 +79,17 @@ def _podman(what: str, log: str, errno: int) -> LaunchError:
     if said.startswith("exit status"):
         # of the program below it, which has said more
         said = _last_line(log.rpartition("\nError: ")[0]) or said
-    words, see = "", "podman-failed"
+    words, see, hint = "", "podman-failed", ""
     if "cgroup" in said and "unified" in said:
         words, see = _CGROUP_WORDS, "cgroups-hybrid"
     elif "no space left on device" in said:
         words, see = _SPACE_WORDS, "container-space"
+    elif "mkdir" in said and "Not a directory" in said:
+        words, see, hint = _BELOW_WORDS, "mount-destination", "choose another destination"
     elif errno == _ENOENT:
         see = "program-missing"
     message = f"Podman cannot start the container: {said or what}{words}"
-    return LaunchError(message, see, details=log)
+    return LaunchError(message, see, hint=hint, details=log)
 
 
 def _strerror(number: int) -> str:

@@ -253,11 +253,12 @@ def _literal_part(pattern: str) -> str:
 
 def alike(message: str, node: Mapping[str, str]) -> str:
     """The message without what differs from node to node: the node's name and all numbers."""
-    own = node.get("SLURMD_NODENAME") or os.uname().nodename
-    text = "".join("0" if letter.isdigit() else letter for letter in message.replace(own, "@"))
-    while "00" in text:
-        text = text.replace("00", "0")
-    return text
+    import re
+
+    own = re.escape(node.get("SLURMD_NODENAME") or os.uname().nodename)
+    # as a word: in the middle of another one it is not the node's name, and the same on all nodes
+    text = re.sub(rf"(?<![A-Za-z0-9]){own}(?![A-Za-z0-9])", "@", message)
+    return re.sub(r"\d+", "0", text)
 
 
 def directory_of(fd: int) -> str:

@@ -46,7 +46,8 @@ def use(edf: Edf, hooks: Mapping[str, Hook], machine: str, entries: Entries) -> 
         problems += [_problem(edf, refusal) for refusal in refusals]
         origin = _origin(edf, active.asked) or active.hook.file
         uses.append(_use(active, values, origin))
-    problems += [_problem(edf, refusal) for refusal in _overlaps(uses, matched.active)]
+    clashes = _overlaps(uses, matched.active)
+    problems += [_problem(edf, refusal, "hook-clash") for refusal in clashes]
     return Used(tuple(uses), tuple(problems))
 
 
@@ -189,7 +190,7 @@ def _requirements(edf: Edf, active: Active) -> Iterator[Refusal]:
         yield Refusal(active.asked, message, f"writable is false, {edf.writable_origin}")
 
 
-def _problem(edf: Edf, refusal: Refusal) -> Problem:
+def _problem(edf: Edf, refusal: Refusal, see: str = "hook-refused") -> Problem:
     origins = {one.key: one.origin for one in edf.annotations}
     origin = origins.get(refusal.key) or origins.get(refusal.asked)
     return Problem(
@@ -199,7 +200,7 @@ def _problem(edf: Edf, refusal: Refusal) -> Problem:
         refusal.key or refusal.asked,
         refusal.message,
         refusal.hint,
-        see="hook-refused",
+        see=see,
     )
 
 

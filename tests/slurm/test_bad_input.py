@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.slurm.blame import Blame
 from tests.slurm.cluster import ALICE, Cluster, Completed, causes
+from tests.slurm.plugins import own_planner
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
@@ -382,39 +384,34 @@ def test_a_home_that_does_not_exist_changes_nothing(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("plan", "cause"),
+    ("plan", "code", "cause"),
     [
-        ("garbage", "is damaged: not a JSON document"),
-        ("[" * 100_000, "is damaged: maximum recursion depth"),
-        ("[1]", "is damaged: it is no JSON object"),
-        ('{"version":99}', "understands plans of version 1, not 99"),
-        ('{"version":1}', "internal error of the launcher: KeyError"),
-        ("x" * 3_000_000, "is damaged: not a JSON document"),
+        ("garbage", "plan-damaged", "is damaged: not a JSON document"),
+        ("[" * 100_000, "plan-damaged", "is damaged: maximum recursion depth"),
+        ("[1]", "plan-damaged", "is damaged: it is no JSON object"),
+        ('{"version":99}', "engine-versions", "understands plans of version 1, not 99"),
+        ('{"version":1}', "internal-error", "internal error of the launcher: KeyError"),
+        ("x" * 3_000_000, "plan-damaged", "is damaged: not a JSON document"),
     ],
 )
 def test_a_plan_that_a_user_has_made_up_fails_the_step_in_one_line(
-    cluster: Cluster, demo: str, shared: Path, plan: str, cause: str
+    cluster: Cluster, demo: str, shared: Path, plan: str, code: str, cause: str
 ) -> None:
     """srun can be told to take another planner; the nodes cannot."""
-    planner = shared / "libexec" / "container-engine" / "plan"
-    planner.parent.mkdir(parents=True)
     (shared / "plan").write_text(plan)
-    planner.write_text(f"#!/bin/sh\ncat {shared}/plan\n")
-    planner.chmod(0o755)
-    stack, conf = shared / "plugstack.conf", shared / "slurm.conf"
-    plugin = cluster.prefix / "lib" / "slurm" / "container_engine.so"
-    stack.write_text(f"required {plugin} prefix={shared}\n")
-    text = (cluster.dir / "etc" / "slurm.conf").read_text()
-    conf.write_text(re.sub(r"(?m)^PlugStackConfig=.*$", f"PlugStackConfig={stack}", text))
+    conf = own_planner(cluster, shared, f"cat {shared}/plan")
     script = f"touch {shared}/ran /dev/shm/ce-ran"
-    done = cluster.srun(
-        "-n2", f"--environment={demo}", "sh", "-c", script, env={"SLURM_CONF": str(conf)}
-    )
-    assert done.returncode == 125
-    assert len(causes(done)) == 1
-    assert cause in causes(done)[0]
+    done = cluster.srun("-n2", f"--environment={demo}", "sh", "-c", script, env=conf)
+    Blame(done, code, cause)
     assert not (shared / "ran").exists()
     assert not Path("/dev/shm/ce-ran").exists()
+
+
+def test_a_planner_that_is_killed_is_named(cluster: Cluster, demo: str, shared: Path) -> None:
+    conf = own_planner(cluster, shared, "kill -KILL $$")
+    done = cluster.srun(f"--environment={demo}", "touch", f"{shared}/ran", env=conf)
+    Blame(done, "planner-killed", "the planner was killed")
+    assert not (shared / "ran").exists()
 
 
 def test_plan_variables_forged_by_a_user_do_not_run_the_command_on_the_host(

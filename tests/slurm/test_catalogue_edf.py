@@ -1,5 +1,6 @@
 """Errors of environment files, each provoked: refused before anything is allocated."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -168,6 +169,15 @@ def test_components_that_want_different_environments_are_refused(
     argv = ["srun", "-n1", f"--environment={one}", "true"]
     done = cluster.run([*argv, ":", "-n1", f"--environment={two}", "true"])
     Blame(done, "components-differ", one, two)
+
+
+def test_a_key_that_nothing_knows_is_a_warning_with_a_page(cluster: Cluster) -> None:
+    edf = cluster.edf("wrkdir = '/tmp'\n", "busybox")
+    done = cluster.run(["ce", "validate", "--json", edf])
+    assert done.returncode == 0
+    (problem,) = json.loads(done.stdout)["environments"][0]["problems"]
+    assert (problem["severity"], problem["see"]) == ("warning", "edf-unknown-key")
+    assert "did you mean 'workdir'?" in problem["message"]
 
 
 def test_the_page_of_an_error_is_printed(cluster: Cluster) -> None:

@@ -2,8 +2,10 @@
 
 import gzip
 import http.server
+import json
 import os
 import pwd
+import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -12,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.registry import serving
+from container_engine.images.lease import Holder
+from container_engine.images.store import Store, architecture
+from tests.integration.registry import Registry, serving
 from tests.slurm.blame import Blame, Provoked
 from tests.slurm.cluster import ALICE, Cluster
 from tests.slurm.site import Site
@@ -125,25 +129,30 @@ def test_an_image_that_the_scanner_does_not_like(provoked: Provoked, site: Site)
 
 
 @contextmanager
-def _answering(code: int) -> Iterator[str]:
-    """A registry that answers everything in this way."""
+def _answering(code: int, body: bytes = b"", kind: str = "", pause_s: float = 0) -> Iterator[str]:
+    """A registry that answers everything in this way, each after a pause."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:  # as http.server calls it
+            ended.wait(pause_s)
             self.send_response(code)
             self.send_header("WWW-Authenticate", 'Basic realm="x"')
-            self.send_header("Content-Length", "0")
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
+            self.wfile.write(body)
 
         def log_message(self, *_words: object) -> None:
             pass
 
+    ended = threading.Event()
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
         yield f"127.0.0.1:{server.server_port}"
     finally:
+        ended.set()
         server.shutdown()
         thread.join()
         server.server_close()
@@ -182,6 +191,61 @@ def test_a_name_that_the_registry_does_not_have(provoked: Provoked) -> None:
     Blame(done, "image-unknown", f"{address}/x:y")
 
 
+def test_a_registry_that_does_not_answer(provoked: Provoked, site: Site) -> None:
+    site.configure("registry_timeout_s = 0.5\n")
+    with _answering(200, pause_s=30) as address:
+        env = _user_of(provoked, address)
+        done = provoked.srun(_named(provoked, f"{address}/x:y"), env=env)
+    cause = f"{address} did not answer within 0.5 s"
+    Blame(done, "registry-unreachable", f"'{address}/x:y'", cause).details("skopeo inspect")
+
+
+_INDEX = "application/vnd.oci.image.index.v1+json"
+_OTHER_MACHINE = {
+    "schemaVersion": 2,
+    "mediaType": _INDEX,
+    "manifests": [
+        {
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "digest": f"sha256:{'0' * 64}",
+            "size": 1,
+            "platform": {"architecture": "s390x", "os": "linux"},
+        }
+    ],
+}
+# name, what the registry says of the image, code, word
+_MANIFESTS: list[tuple[str, object, str, str]] = [
+    ("another machine's", _OTHER_MACHINE, "image-architecture", "only for s390x"),
+    ("no document", [], "image-format", "neither an OCI image nor a Docker image"),
+]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "code", "word"), [m[1:] for m in _MANIFESTS], ids=[m[0] for m in _MANIFESTS]
+)
+def test_an_image_that_this_machine_cannot_run(
+    provoked: Provoked, manifest: object, code: str, word: str
+) -> None:
+    with _answering(200, json.dumps(manifest).encode(), _INDEX) as address:
+        env = _user_of(provoked, address)
+        done = provoked.srun(_named(provoked, f"{address}/x:y"), env=env)
+    Blame(done, code, f"'{address}/x:y'", word)
+
+
+def test_a_host_without_skopeo(provoked: Provoked, cluster: Cluster) -> None:
+    srun = shutil.which("srun")
+    assert srun is not None
+    edf = _named(provoked, "127.0.0.1:1/x:y")
+    argv = ["/usr/bin/env", f"PATH={provoked.shared}", srun, f"--environment={edf}", "true"]
+    done = cluster.run(argv, env={"EDF_IMAGESTORE": str(provoked.shared / "store")})
+    Blame(done, "program-missing", "cannot start skopeo: no such file or directory")
+
+
+def test_a_directory_without_a_containerfile(cluster: Cluster, provoked: Provoked) -> None:
+    done = cluster.run(["ce", "build", str(provoked.shared)])
+    Blame(done, "image-build", f"'{provoked.shared}'", exit_code=1)
+
+
 # ---- stores ----------------------------------------------------------------------------------
 
 
@@ -193,34 +257,83 @@ def _is_read_only(place: Path) -> None:
     place.mkdir(0o555)
 
 
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    with serving(tmp_path_factory.mktemp("served")) as registry:
+        yield registry
+
+
+@pytest.fixture(scope="module")
+def pushed(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The name of a small image in the registry."""
+    return registry.push(tmp_path_factory.mktemp("a") / "layout", "x:1", [Member("a", b"b")])
+
+
 @pytest.mark.parametrize("spoil", [_is_a_file, _is_read_only])
 def test_a_store_that_cannot_be_used(
-    provoked: Provoked, spoil: Callable[[Path], None], tmp_path: Path
+    provoked: Provoked, spoil: Callable[[Path], None], registry: Registry, pushed: str
 ) -> None:
     """It is only looked at once the registry has answered."""
     store = provoked.shared / "store"
     spoil(store)
-    (tmp_path / "served").mkdir()
-    with serving(tmp_path / "served") as registry:
-        name = registry.push(tmp_path / "layout", "x:1", [Member("a", b"b")])
-        env = _user_of(provoked, registry.address)
-        done = provoked.srun(_named(provoked, name), env=env)
-    Blame(done, "store-unusable", str(store))
+    env = _user_of(provoked, registry.address)
+    Blame(provoked.srun(_named(provoked, pushed), env=env), "store-unusable", str(store))
 
 
-def test_a_store_that_is_full(provoked: Provoked, tmp_path: Path) -> None:
+def test_a_store_that_is_full(provoked: Provoked, registry: Registry, tmp_path: Path) -> None:
     store = provoked.shared / "store"
     store.mkdir()
-    (tmp_path / "served").mkdir()
+    name = registry.push(tmp_path / "layout", "x:large", [Member("a", os.urandom(4_000_000))])
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=1777", "tmpfs", store], check=True)
     try:
-        with serving(tmp_path / "served") as registry:
-            name = registry.push(tmp_path / "layout", "x:1", [Member("a", os.urandom(4_000_000))])
-            env = _user_of(provoked, registry.address)
-            done = provoked.srun(_named(provoked, name), env=env)
+        env = _user_of(provoked, registry.address)
+        done = provoked.srun(_named(provoked, name), env=env)
     finally:
         subprocess.run(["umount", store], check=True)
     Blame(done, "store-full", str(store))
+
+
+def test_an_import_of_somebody_else_that_does_not_end(
+    provoked: Provoked, site: Site, registry: Registry, pushed: str
+) -> None:
+    """Of another host, so that nobody can see whether it still lives."""
+    site.configure("import_timeout_s = 1\n")
+    env = _user_of(provoked, registry.address)
+    store = Path(env["EDF_IMAGESTORE"])
+    lock = Path(Store(str(store), architecture()).lock(registry.image(pushed)))
+    lock.parent.mkdir(parents=True)
+    holder = Holder(token="t", user="ann", host="login2", machine="other", pid=7)
+    lock.write_text(holder.model_dump_json())
+    for path in (store, lock.parent):
+        path.chmod(0o777)
+    blame = Blame(
+        provoked.srun(_named(provoked, pushed), env=env), "store-busy", "ann on login2 (process 7)"
+    )
+    assert blame.parts["hint"] == f"if that is no longer so, remove {lock}"
+
+
+# what packs the image does, code, words
+_PACKERS = [
+    ("exec sleep 60", "program-slow", "not finished after 1 s"),
+    ("echo no luck today >&2; exit 3", "program-failed", "no luck today"),
+]
+
+
+@pytest.mark.parametrize(("script", "code", "word"), _PACKERS)
+def test_a_program_that_does_not_do_its_work(
+    provoked: Provoked,
+    site: Site,
+    registry: Registry,
+    pushed: str,
+    script: str,
+    code: str,
+    word: str,
+) -> None:
+    packer = site.program("tar2sqfs", script)
+    site.configure("import_timeout_s = 1\n")
+    env = _user_of(provoked, registry.address)
+    before = ("env", f"PATH={packer.parent}:/usr/bin:/bin")
+    Blame(provoked.srun(_named(provoked, pushed), env=env, before=before), code, "tar2sqfs", word)
 
 
 def test_no_place_for_images(provoked: Provoked) -> None:

@@ -2,6 +2,8 @@
 
 import os
 import pwd
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 
 from tests.slurm.blame import Blame, Provoked, changed_on, differing, mounted_on
 from tests.slurm.cluster import ALICE, Cluster, sandbox
+from tests.slurm.plugins import disturbing, line_of, own_stack
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
@@ -198,6 +201,62 @@ def test_a_node_without_user_namespaces(provoked: Provoked, n2: str) -> None:
     Blame(done, "user-namespaces", "user namespaces are not permitted on this node", node=n2)
 
 
+def test_a_node_without_room_for_another_user_namespace(
+    cluster: Cluster, provoked: Provoked, n2: str
+) -> None:
+    """The guard starts in a user namespace in which there may be no other one."""
+    guard = cluster.prefix / "libexec/container-engine/ce-guard"
+    copy = Path(shutil.copy(guard, provoked.shared / "ce-guard"))
+    limited = provoked.shared / "limited"
+    limited.write_text(
+        "#!/bin/sh\n"
+        "limit='echo 0 > /proc/sys/user/max_user_namespaces'\n"
+        f'exec unshare --user --map-root-user sh -c "$limit; exec {copy} \\"\\$@\\"" sh "$@"\n'
+    )
+    limited.chmod(0o755)
+    with mounted_on(n2, str(limited), str(guard)):
+        done = provoked.srun(provoked.edf(""), *_only_on(n2))
+    Blame(done, "user-namespaces", "user.max_user_namespaces", node=n2)
+
+
+def test_a_node_whose_proc_is_covered(provoked: Provoked, n2: str) -> None:
+    with mounted_on(n2, "/dev/null", "/proc/uptime"):
+        done = provoked.srun(provoked.edf(""), *_only_on(n2))
+    Blame(done, "proc-covered", "refuses to mount /proc", node=n2)
+
+
+def test_a_node_whose_crun_does_not_like_its_cgroups(
+    provoked: Provoked, n2: str, not_a_program: str
+) -> None:
+    """No kernel that boots with one hierarchy has the other: what crun says of it is a script's."""
+    Path(not_a_program).write_text(
+        "#!/bin/sh\necho 'invalid configuration: cannot use unified on cgroup v1' >&2; exit 1\n"
+    )
+    Path(not_a_program).chmod(0o755)
+    with mounted_on(n2, not_a_program, "/usr/bin/crun"):
+        done = provoked.srun(provoked.edf(""), *_only_on(n2))
+    Blame(done, "cgroups-hybrid", "hybrid cgroup hierarchy", node=n2)
+
+
+def test_a_node_where_another_plugin_has_started_a_thread_in_the_task(
+    cluster: Cluster, provoked: Provoked, n2: str
+) -> None:
+    plugin = disturbing(provoked.shared)
+    before = (cluster.dir / "etc/plugstack.conf").read_text()
+    stack = provoked.shared / "plugstack"
+    stack.write_text(f"required {plugin} thread\n{before}")
+    with mounted_on(n2, str(stack), str(cluster.dir / "etc/plugstack.conf")):
+        done = provoked.srun(provoked.edf(""), *_only_on(n2))
+    Blame(done, "task-join", "user namespace", node=n2)
+
+
+def test_a_plan_that_another_plugin_has_taken_away(cluster: Cluster, provoked: Provoked) -> None:
+    ours = f"{line_of(cluster)} prefix={cluster.prefix}"
+    lines = (ours, f"required {disturbing(provoked.shared)} unset")
+    conf = own_stack(cluster, provoked.shared, *lines)
+    Blame(provoked.srun(provoked.edf(""), "-N1", "-n3", env=conf), "plan-not-arrived")
+
+
 # ---- the same on all nodes: once all the same ------------------------------------------------
 
 # name, text below the image's line, code, words
@@ -211,6 +270,8 @@ _TEXTS = [
     ("a CDI name", 'devices = ["nvidia.com/gpu=all"]\n', "cdi-device-unknown", ("nvidia.com",)),
     ("a variable", '[env]\nA = "${SLURM_NONE}"\n', "variable-on-node", ("SLURM_NONE", ":3")),
     ("a task's own", '[env]\nA = "${SLURM_PROCID}"\n', "variable-on-node", ("each task",)),
+    ("a place", 'mounts = ["/tmp:/${SLURM_NONE:-proc}"]\n', "mount-destination", ("'/proc'",)),
+    ("below a file", 'mounts = ["/tmp:/etc/passwd/x"]\n', "mount-destination", ("below a file",)),
     ("a workdir", 'workdir = "/nowhere"\n', "workdir-missing", ("'/nowhere'",)),
     ("too little space", '[annotations]\n"com.ce.tmpfs_size" = "4k"\n', "container-space", ()),
     (
@@ -236,6 +297,31 @@ def test_what_all_nodes_lack_is_said_once(
     provoked: Provoked, text: str, code: str, words: tuple[str, ...]
 ) -> None:
     Blame(provoked.srun(provoked.edf(text)), code, *words)
+
+
+def test_an_image_whose_etc_is_a_file(provoked: Provoked, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "etc").touch()
+    image = provoked.shared / "x.sqsh"
+    subprocess.run(["mksquashfs", tmp_path, image, "-quiet", "-no-progress"], check=True)
+    done = provoked.srun(provoked.edf(f'image = "{image}"\n', None))
+    Blame(done, "container-setup", "'/etc/passwd' in the image: Not a directory")
+
+
+def test_variables_that_are_too_much_for_one_process(provoked: Provoked) -> None:
+    """Each file of the chain is small enough."""
+    base = ""
+    for file in "ABC":
+        many = "".join(f'{file}{number} = "{"x" * 120_000}"\n' for number in range(8))
+        path = provoked.shared / f"{file}.toml"
+        above = (
+            f'base_environment = "{base}"\n'
+            if base
+            else f'image = "{provoked.cluster.image("busybox")}"\n'
+        )
+        path.write_text(f"{above}[env]\n{many}")
+        base = str(path)
+    Blame(provoked.srun(base), "environment-too-large", "2880")
 
 
 def test_the_log_of_a_start_up_step_has_all_that_it_printed_but_no_secrets(
@@ -265,6 +351,13 @@ def test_a_command_that_cannot_be_run_is_said_once(
     provoked: Provoked, command: tuple[str, ...], code: str, word: str
 ) -> None:
     Blame(provoked.srun(provoked.edf(""), command=command), code, word)
+
+
+def test_a_directory_that_is_gone(cluster: Cluster, demo: str, provoked: Provoked) -> None:
+    """srun itself refuses it before any plugin is asked."""
+    here = f"mkdir {provoked.shared}/here && cd {provoked.shared}/here && rmdir ../here"
+    done = cluster.run(["sh", "-c", f"{here} && exec ce run {demo} -- true"])
+    Blame(done, "current-directory", "no such file or directory")
 
 
 def test_ce_run_says_the_same(cluster: Cluster, provoked: Provoked) -> None:

@@ -54,6 +54,17 @@ def test_a_hook_that_cannot_do_its_work(
     Blame(provoked.srun(_with(provoked, hook, image)), code, hook, word)
 
 
+# the destination of the second hook's mount, as the site has written it
+@pytest.mark.parametrize("target", ["/ce-alice", "/{node.SLURM_JOB_USER}"])
+def test_two_hooks_that_want_one_place(provoked: Provoked, site: Site, target: str) -> None:
+    for name, where in (("one", "/ce-alice"), ("two", target)):
+        mount = f'{{ source = "{site.shared if name == "one" else "/tmp"}", target = "{where}" }}'
+        site.hook(name, f"[edits.all]\nmounts = [{mount}]\n")
+    switches = 'com.hooks.one.enabled = "true"\ncom.hooks.two.enabled = "true"\n'
+    done = provoked.srun(provoked.edf(f"[annotations]\n{switches}"))
+    Blame(done, "hook-clash", "two", "/ce-alice")
+
+
 def test_a_catalog_with_a_fault_starts_nothing(provoked: Provoked, site: Site) -> None:
     file = site.hook("bad", "no-such-key = 1\n")
     Blame(provoked.srun(provoked.edf("")), "hook-catalog", str(file))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm import procfs
+from tests.slurm.blame import Blame
 from tests.slurm.cluster import ALICE, BOB, ROOT, Cluster, causes
 from tests.slurm.job import started
 from tests.slurm.polling import until
@@ -73,10 +74,11 @@ def test_mps_that_does_not_start_fails_the_step_with_what_it_printed(
 ) -> None:
     edf = mps_edf(mps, "env.MPS_FAILS = '1'\n")
     done = cluster.srun(f"--environment={edf}", "true")
-    assert done.returncode == 125
-    [cause] = causes(done)
-    assert "hook nvidia_cuda_mps: service 'control' did not start: exit code 1" in cause
-    assert "it printed: MPS is not supported on this device" in cause
+    words = (
+        "hook nvidia_cuda_mps: service 'control' did not start: exit code 1",
+        "it printed: MPS is not supported on this device",
+    )
+    Blame(done, "hook-service", *words)
 
 
 def test_a_node_without_mps_says_what_is_missing(cluster: Cluster, site: Site) -> None:

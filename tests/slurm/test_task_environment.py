@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm import procfs
+from tests.slurm.blame import Blame
 from tests.slurm.cluster import ALICE, BOB, Cluster, causes
 from tests.slurm.job import started
 from tests.slurm.polling import until
@@ -211,10 +212,15 @@ def test_a_site_with_a_task_prolog_has_it_run_on_the_host(cluster: Cluster, demo
         conf.write_text(f"{before}TaskProlog={prolog}\n")
         _reconfigure(conf)
         done = cluster.srun(f"--environment={demo}", "sh", "-c", script)
+        programs = cluster.write("0-1 echo ran\n")
+        many = cluster.srun("-n2", f"--environment={demo}", "--multi-prog", str(programs))
     finally:
         conf.write_text(before)
         _reconfigure(conf)
     assert (done.stdout, done.stderr) == (f"{host} ce-demo\n", "")
+    # there it cannot run on the host
+    Blame(many, "prolog-missing", f"'{prolog}'")
+    assert many.stdout == ""
 
 
 def _reconfigure(conf: Path) -> None:

@@ -198,3 +198,18 @@ def test_neither_errors_nor_mounts_tell_a_secret(tmp_path: Path) -> None:
     [record] = written(tmp_path)
     assert "of the host" not in json.dumps(record)
     assert record["mounts"][0]["source"] == "/(hidden)"  # type: ignore[index]
+
+
+@pytest.mark.parametrize("message", ["@: no /data on @", "/home/run2/x: 17 bytes", "alpha2beta"])
+def test_two_nodes_that_say_the_same_are_alike(message: str) -> None:
+    """A name that is part of another word, as of a directory, is not the node's."""
+    said = {
+        trace.alike(message.replace("@", name), {"SLURMD_NODENAME": name})
+        for name in ("n1", "n2", "alpha", "beta", "nid001234")
+    }
+    assert len(said) == 1
+
+
+def test_nodes_that_say_different_things_are_not_alike() -> None:
+    node = {"SLURMD_NODENAME": "n1"}
+    assert trace.alike("no /a", node) != trace.alike("no /b", node)

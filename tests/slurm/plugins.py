@@ -1,0 +1,38 @@
+"""A plugstack.conf of a user's own, which srun believes and nodes do not; others' plugins."""
+
+import re
+import subprocess
+from pathlib import Path
+
+from tests.slurm.cluster import ROOT, Cluster
+
+
+def own_stack(cluster: Cluster, directory: Path, *lines: str) -> dict[str, str]:
+    """Variables with which srun reads a plugstack.conf of these lines; nodes have the cluster's."""
+    stack, conf = directory / "plugstack.conf", directory / "slurm.conf"
+    stack.write_text("".join(f"{line}\n" for line in lines))
+    text = (cluster.dir / "etc" / "slurm.conf").read_text()
+    conf.write_text(re.sub(r"(?m)^PlugStackConfig=.*$", f"PlugStackConfig={stack}", text))
+    return {"SLURM_CONF": str(conf)}
+
+
+def own_planner(cluster: Cluster, directory: Path, script: str) -> dict[str, str]:
+    """The same with the engine's plugin and, in place of the planner, a script of the shell."""
+    planner = directory / "libexec" / "container-engine" / "plan"
+    planner.parent.mkdir(parents=True)
+    planner.write_text(f"#!/bin/sh\n{script}\n")
+    planner.chmod(0o755)
+    return own_stack(cluster, directory, f"{line_of(cluster)} prefix={directory}")
+
+
+def line_of(cluster: Cluster) -> str:
+    """The engine's line in plugstack.conf, without arguments."""
+    return f"required {cluster.prefix}/lib/slurm/container_engine.so"
+
+
+def disturbing(directory: Path) -> Path:
+    """A plugin of somebody else's: see disturbing.c."""
+    plugin = directory / "disturbing.so"
+    source = ROOT / "tests/slurm/disturbing.c"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", plugin, source, "-lpthread"], check=True)
+    return plugin

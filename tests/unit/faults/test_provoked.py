@@ -1,0 +1,34 @@
+"""Every code of the catalogue is provoked on the cluster, but for those that say why not."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from container_engine.faults.catalogue import FAULTS
+
+CLUSTER = Path(__file__).parents[2] / "slurm"
+
+# code: why no test on the cluster can bring it about
+NOT_PROVOKED = {
+    "plugin-contained": "needs Slurm 24.05 or newer with contain_spank; the C tests do it",
+}
+
+
+def _strings(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def _provoked() -> set[str]:
+    """The codes that tests of the cluster expect to see, alone or in the last line of an error."""
+    found = {text for path in CLUSTER.glob("test_*.py") for text in _strings(path)}
+    return {code for code in FAULTS if {code, f"ce: see: ce help {code}"} & found}
+
+
+def test_every_code_is_provoked_on_the_cluster_or_says_why_not() -> None:
+    assert set(FAULTS) - _provoked() == set(NOT_PROVOKED)
+
+
+def test_the_promise_is_kept_for_at_least_sixty_codes() -> None:
+    assert len(_provoked()) >= 60
