@@ -9,8 +9,8 @@
 
 #define CE_HELP_COMMAND_NOT_FOUND                                                                  \
 	CE_HELP("command-not-found",                                                               \
-		"the image's PATH counts, not your host's: name the command's full path in the "   \
-		"container")
+		"the image's PATH counts, not your host's; a path is one in the container: is "    \
+		"its directory mounted?")
 #define CE_HELP_COMMAND_NOT_EXECUTABLE                                                             \
 	CE_HELP("command-not-executable",                                                          \
 		"is it a directory, without x, on a noexec mount, or for another machine or loader?")

@@ -332,7 +332,8 @@ FAULTS = {
     "command-not-found": Fault(
         "the container has no command of this name",
         YOU,
-        "the image's PATH counts, not your host's: name the command's full path in the container",
+        "the image's PATH counts, not your host's; a path is one in the container: is its directory"
+        " mounted?",
         127,
     ),
     "command-not-executable": Fault(

@@ -8,6 +8,7 @@ import stat
 import struct
 from typing import NamedTuple
 
+from container_engine.edf.nearest import nearest
 from container_engine.errors import UserError
 from container_engine.process import reason
 
@@ -17,6 +18,7 @@ _MAGIC = b"hsqs"
 _VERSION = 4
 _COMPRESSORS = {1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}
 _HEAD = 512
+_MAX_LISTED = 10_000  # names that are looked through for one that may be meant
 
 # (offset, bytes) -> what somebody has there instead of an image, and what to do about it
 _OTHERS: tuple[tuple[int, bytes, str, str | None], ...] = (
@@ -56,7 +58,7 @@ def check(path: str) -> Superblock:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise UserError(f"'{path}': {reason(error)}", see=_see(error)) from None
+        raise UserError(f"'{path}': {reason(error)}", _meant(path), _see(error)) from None
     try:
         status = os.fstat(fd)
         if stat.S_ISDIR(status.st_mode):
@@ -90,6 +92,17 @@ def parse(path: str, head: bytes, size: int) -> Superblock:
         raise _cut_short(path, size, str(bytes_used))
     name = _COMPRESSORS.get(compression, f"unknown ({compression})")
     return Superblock(bytes_used, block_size, name)
+
+
+def _meant(path: str) -> str | None:
+    """A file beside it with nearly this name."""
+    directory, name = os.path.split(path)
+    try:
+        found = os.listdir(directory)[:_MAX_LISTED]
+    except OSError:
+        return None
+    close = nearest(name, (other for other in found if other != name))
+    return f"did you mean '{os.path.join(directory, close)}'?" if close else None
 
 
 def _see(error: OSError) -> str:

@@ -64,6 +64,13 @@ def test_a_file_that_was_purged(provoked: Provoked) -> None:
     Blame(provoked.srun(_named(provoked, str(image))), "image-file-not-found", f"'{image}'")
 
 
+def test_a_name_that_is_nearly_right(provoked: Provoked) -> None:
+    (provoked.shared / "pytorch-24.05.sqsh").touch()
+    image = provoked.shared / "pytorch-2405.sqsh"
+    blame = Blame(provoked.srun(_named(provoked, str(image))), "image-file-not-found")
+    assert blame.parts["hint"] == f"did you mean '{provoked.shared}/pytorch-24.05.sqsh'?"
+
+
 def test_a_directory_in_place_of_a_file(provoked: Provoked) -> None:
     done = provoked.srun(_named(provoked, str(provoked.shared)))
     Blame(done, "image-not-squashfs", "a directory")
