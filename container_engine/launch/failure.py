@@ -44,6 +44,8 @@ _CGROUP_WORDS = (
     " (crun refuses a hybrid cgroup hierarchy whose unified part has a controller of its own)"
 )
 _BELOW_WORDS = " (a mount's destination would lie below a file of the image)"
+# Podman 5 keeps its state in SQLite, which has words of its own
+_DATABASE_FULL = "database or disk is full"
 _SPACE_WORDS = " (the container's space in memory, tmpfs_size, is too small or the memory is full)"
 
 
@@ -80,6 +82,7 @@ def _podman(what: str, log: str, errno: int) -> LaunchError:
         # of the program below it, which has said more
         said = _last_line(log.rpartition("\nError: ")[0]) or said
     words, see, hint = "", "podman-failed", ""
+    said = said.replace(_DATABASE_FULL, "no space left on device")
     if "cgroup" in said and "unified" in said:
         words, see = _CGROUP_WORDS, "cgroups-hybrid"
     elif "no space left on device" in said:

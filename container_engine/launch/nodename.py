@@ -1,7 +1,8 @@
 """Which node this is, from what Slurm tells a step before its tasks exist.
 
-The per-task variables SLURMD_NODENAME and SLURM_NODEID come only later; the list of the nodes
-and this node's place in it are known from the start. Only for plans with deferred strings.
+SLURMD_NODENAME comes only later, for each task; the list of the nodes and this node's place in it
+are known from the start. A SLURMD_NODENAME that is there already may be that of the batch script in
+which srun ran. Only for plans with deferred strings.
 """
 
 from __future__ import annotations
@@ -12,21 +13,19 @@ if TYPE_CHECKING:
 
 
 def complete(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment with SLURMD_NODENAME added, if it can be told."""
+    """The environment with SLURMD_NODENAME as it will be, if it can be told."""
     name = node_name(environment)
     return {**environment, "SLURMD_NODENAME": name} if name else dict(environment)
 
 
 def node_name(environment: Mapping[str, str]) -> str:
-    """SLURMD_NODENAME, or what it will be; "" if that cannot be told."""
-    known = environment.get("SLURMD_NODENAME")
-    if known is not None:
-        return known
+    """What SLURMD_NODENAME will be; "" if that cannot be told."""
+    known = environment.get("SLURMD_NODENAME", "")
     place = environment.get("SLURM_NODEID", "")
-    if not place.isdigit():
-        return ""
-    names = expand(environment.get("SLURM_STEP_NODELIST", ""))
-    return next((name for index, name in enumerate(names) if index == int(place)), "")
+    nodes = environment.get("SLURM_STEP_NODELIST", "")
+    if not place.isdigit() or not nodes:
+        return known
+    return next((name for index, name in enumerate(expand(nodes)) if index == int(place)), known)
 
 
 def expand(nodes: str) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 No value of the environment appears on the command line, which every user of the node can read: the
 environment goes through a containers.conf of the session's own. That file also keeps the user's and
-the machine's container configuration out.
+the machine's container configuration out, and has lists whose values may hold a comma: as an
+option, Podman 4 takes such a value for a line of a CSV file, Podman 5 takes it as it is.
 """
 
 from __future__ import annotations
@@ -85,13 +86,12 @@ def arguments(paths: Paths, container: Container) -> list[str]:
     """The whole command line, `podman` first."""
     return [
         "podman",
-        *_engine(container),
+        *_engine(),
         "run",
         *_isolation(container),
         *_system_mounts(paths),
         *(argument for bind in container.mounts for argument in ("--mount", _mount(bind))),
-        *(argument for device in container.devices for argument in ("--device", _csv(device))),
-        *_annotations(_with_hooks_stderr(container, paths)),
+        *(argument for device in container.devices for argument in _device(device)),
         "--pidfile",
         paths.at("init.pid"),
         "--rootfs",
@@ -101,7 +101,7 @@ def arguments(paths: Paths, container: Container) -> list[str]:
     ]
 
 
-def _engine(container: Container) -> list[str]:
+def _engine() -> list[str]:
     """Options of Podman itself: a store of its own, below the session, with nothing in it."""
     return [
         f"--root={_SHORT_SESSION}/store",
@@ -112,7 +112,6 @@ def _engine(container: Container) -> list[str]:
         "--cgroup-manager=cgroupfs",
         "--runtime=crun",
         "--log-level=error",
-        *(f"--hooks-dir={_csv(directory)}" for directory in container.hooks_dirs),
     ]
 
 
@@ -141,6 +140,13 @@ def _isolation(container: Container) -> list[str]:
         "--workdir=/",
         *([] if container.writable else ["--read-only"]),
     ]
+
+
+def _device(device: str) -> list[str]:
+    """Without privileges a device is a bind mount, and all Podmans read --mount alike."""
+    if _csv(device) == device:
+        return ["--device", device]
+    return ["--mount", _mount(Bind("bind", device, device, ("dev",)))]
 
 
 def _system_mounts(paths: Paths) -> list[str]:
@@ -189,7 +195,7 @@ def _tmpfs_options(options: Sequence[str]) -> list[str]:
 
 
 def _csv(field: str) -> str:
-    """A field of a comma-separated list, which --mount, --device and others take."""
+    """A field of the comma-separated list that --mount takes."""
     if '"' in field or "," in field or "\n" in field:
         return '"' + field.replace('"', '""') + '"'
     return field
@@ -200,11 +206,6 @@ def _with_hooks_stderr(container: Container, paths: Paths) -> Mapping[str, str]:
     if not container.hooks_dirs:
         return container.annotations
     return {**container.annotations, "run.oci.hooks.stderr": paths.at(HOOKS_STDERR)}
-
-
-def _annotations(annotations: Mapping[str, str]) -> list[str]:
-    pairs = (f"{key}={value}" for key, value in sorted(annotations.items()))
-    return [f"--annotation={_csv(pair)}" for pair in pairs]
 
 
 def environment(paths: Paths, uid: int, gid: int) -> dict[str, str]:
@@ -226,18 +227,23 @@ def environment(paths: Paths, uid: int, gid: int) -> dict[str, str]:
     }
 
 
-def configuration(container_environment: Mapping[str, str], runtime: str = "") -> str:
+def configuration(
+    paths: Paths,
+    container: Container,
+    container_environment: Mapping[str, str],
+    runtime: str = "",
+) -> str:
     """The session's containers.conf. `runtime` is a program in place of crun."""
-    entries = ",\n".join(
-        _toml_string(f"{name}={value}") for name, value in sorted(container_environment.items())
-    )
+    annotations = _with_hooks_stderr(container, paths)
     return (
         "[containers]\n"
-        f"env = [\n{entries}\n]\n"
+        f"env = {_toml_list(_pairs(container_environment))}\n"
+        f"annotations = {_toml_list(_pairs(annotations))}\n"
         "default_sysctls = []\n"
         "keyring = false\n"
         # Locks in shared memory would outlive the session.
         '[engine]\nlock_type = "file"\nservice_timeout = 0\n'
+        f"hooks_dir = {_toml_list(container.hooks_dirs)}\n"
         # crun makes a copy of itself in that directory, else in /tmp, where it would stay if killed
         f'conmon_env_vars = ["PATH={_PATH}", "_LIBCONTAINER_STATEDIR={_SHORT_SESSION}/home"]\n'
     ) + (f"[engine.runtimes]\ncrun = [{_toml_string(runtime)}]\n" if runtime else "")
@@ -249,6 +255,15 @@ driver = "vfs"
 graphroot = "{_SHORT_SESSION}/store"
 runroot = "{_SHORT_SESSION}/run"
 """
+
+
+def _pairs(values: Mapping[str, str]) -> list[str]:
+    return [f"{name}={value}" for name, value in sorted(values.items())]
+
+
+def _toml_list(values: Sequence[str]) -> str:
+    entries = ",\n".join(map(_toml_string, values))
+    return f"[\n{entries}\n]"
 
 
 def _toml_string(text: str) -> str:

@@ -59,7 +59,8 @@ def operations(
     gate = [paths.gate] if hooks.beside else []
     served, binds = _served_mounts(paths, container.mounts)
     flagged, container.mounts = _flagged_mounts(paths, binds)
-    configuration = podman.configuration(container_environment, hooks.gate if gate else "")
+    runtime = hooks.gate if gate else ""
+    configuration = podman.configuration(paths, container, container_environment, runtime)
     engine_environment = podman.environment(paths, person.uid, person.gid)
     return [
         ("session", [tmpfs_size, paths.session]),

@@ -1,7 +1,8 @@
 """An imported image is what Podman makes of the same image, entry by entry.
 
 What differs is documented: owners become root, device nodes and attributes that only root may set
-are left out.
+are left out. Attributes without a value are not compared: Podman 4 leaves them out, as we do, and
+Podman 5 keeps them.
 """
 
 import hashlib
@@ -114,7 +115,8 @@ def _inside(name: str, fd: int, mode: int) -> tuple[str, dict[str, bytes]]:
     opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=fd)
     try:
         names = [known for known in os.listxattr(opened) if known.startswith("user.")]
-        xattrs = {known: os.getxattr(opened, known) for known in names}
+        valued = ((known, os.getxattr(opened, known)) for known in names)
+        xattrs = {known: value for known, value in valued if value}
         if stat.S_ISDIR(mode):
             return "", xattrs
         with open(opened, "rb", closefd=False) as file:

@@ -69,7 +69,7 @@ def test_what_passes_is_tried_again(
     ("fault", "said"),
     [
         (Fault(MANIFESTS, status=404), r"manifest unknown|404|not found"),
-        (Fault(MANIFESTS, status=401), r"401|unauthorized"),
+        (Fault(MANIFESTS, status=401), r"401|unauthorized|authentication required"),
         (Fault(MANIFESTS, status=403), r"403|denied|forbidden"),
         (Fault(BLOBS, status=404), r"404"),
         (Fault(BLOBS, after=9, changes=True), r"(?i)digest"),

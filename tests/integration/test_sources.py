@@ -268,7 +268,7 @@ def forget_podman(engine: Engine) -> None:
     """Removes what Podman leaves in public places for its next run."""
     uid = engine.user.uid
     Path(f"/dev/shm/libpod_rootless_lock_{uid}").unlink(missing_ok=True)
-    for name in (f"podman-run-{uid}", f"containers-user-{uid}"):
+    for name in (f"podman-run-{uid}", f"containers-user-{uid}", f"storage-run-{uid}"):
         shutil.rmtree(f"/tmp/{name}", ignore_errors=True)
 
 

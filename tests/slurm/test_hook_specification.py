@@ -285,7 +285,8 @@ def test_a_node_without_its_devices_is_named_and_the_other_is_not(
     hook = f'[edits.e]\ndevices = [{{ path = "{path}" }}]\n'
     hardware.site.hook("of_node", hook)
     edf = cluster.edf('[annotations]\ncom.hooks.of_node.enabled = "true"\n')
-    done = cluster.srun("-N2", "-n2", f"--environment={edf}", "true")
+    of_batch_script = {"SLURMD_NODENAME": "n1", "SLURM_NODEID": "0"}
+    done = cluster.srun("-N2", "-n2", f"--environment={edf}", "true", env=of_batch_script)
     assert done.returncode == 125
     (cause,) = causes(done)
     assert cause.startswith(

@@ -62,6 +62,13 @@ def test_podman_without_words_still_says_how_it_ended() -> None:
     )
 
 
+@pytest.mark.parametrize("words", ["no space left on device", "database or disk is full"])
+def test_too_little_space_is_said_in_the_kernels_words(words: str) -> None:
+    found = explain(f"podman\n0\nx\nError: committing transaction: {words}\n")
+    assert "no space left on device (the container's space in memory, tmpfs_size" in str(found)
+    assert found.see == "container-space"
+
+
 def test_a_hybrid_cgroup_hierarchy_is_explained() -> None:
     log = "Error: crun: opening file `cgroup.controllers` of the unified hierarchy\n"
     found = explain(f"podman\n0\nx\n{log}")

@@ -41,8 +41,13 @@ def test_a_name_that_cannot_be_told_is_not_invented(node: dict[str, str]) -> Non
     assert complete(node) == node
 
 
-def test_what_slurm_said_already_stays() -> None:
-    node = {"SLURM_STEP_NODELIST": "n1", "SLURM_NODEID": "0", "SLURMD_NODENAME": "mine"}
+def test_the_name_of_the_node_of_a_batch_script_is_not_that_of_its_steps() -> None:
+    node = {"SLURM_STEP_NODELIST": "n[1-2]", "SLURM_NODEID": "1", "SLURMD_NODENAME": "n1"}
+    assert complete(node)["SLURMD_NODENAME"] == "n2"
+
+
+def test_what_slurm_said_stays_where_nothing_else_is_known() -> None:
+    node = {"SLURMD_NODENAME": "mine", "SLURM_NODEID": "0"}
     assert complete(node) == node
 
 

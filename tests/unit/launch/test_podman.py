@@ -66,25 +66,17 @@ def test_only_a_container_that_must_not_be_written_is_read_only() -> None:
     assert "--read-only" not in arguments(container())
 
 
-def test_hook_directories_are_engine_options() -> None:
-    argv = arguments(container(hooks_dirs=("/a", "/b, c")))
-    assert values(argv, "--hooks-dir") == ["/a", '"/b, c"']
-    assert argv.index("run") > argv.index("--hooks-dir=/a")
+@pytest.mark.parametrize("option", ["-e", "--env", "--env-file", "--annotation", "--hooks-dir"])
+def test_no_option_carries_what_the_configuration_has(option: str) -> None:
+    full = container(annotations={"a": "1"}, hooks_dirs=("/a",))
+    assert not [word for word in arguments(full) if word.split("=")[0] == option]
 
 
-def test_annotations_are_sorted_and_quoted() -> None:
-    argv = arguments(container(annotations={"b": "x,y", "a": "1", "c": '"q"'}))
-    assert values(argv, "--annotation") == ["a=1", '"b=x,y"', '"c=""q"""']
-
-
-def test_devices_are_quoted() -> None:
+def test_a_device_whose_name_podmans_read_differently_is_a_mount() -> None:
     argv = arguments(container(devices=("/dev/a,b", "nvidia.com/gpu=all")))
-    assert values(argv, "--device") == ['"/dev/a,b"', "nvidia.com/gpu=all"]
-
-
-def test_no_option_carries_the_environment() -> None:
-    argv = arguments(container())
-    assert not [word for word in argv if word.split("=")[0] in ("-e", "--env", "--env-file")]
+    assert values(argv, "--device") == ["nvidia.com/gpu=all"]
+    [row] = [r for r in csv.reader(values(argv, "--mount")) if "source=/dev/a,b" in r]
+    assert {"type=bind", "destination=/dev/a,b", "dev"} <= set(row)
 
 
 # ---- mounts ----------------------------------------------------------------------------------
@@ -150,18 +142,27 @@ def test_a_tmpfs_has_size_and_mode_in_podmans_words() -> None:
     ]
 
 
-# ---- the environment -------------------------------------------------------------------------
+# ---- the configuration ------------------------------------------------------------------------
+
+
+def configuration(given_container: Container, env: dict[str, str]) -> dict[str, dict[str, object]]:
+    return tomllib.loads(podman.configuration(PATHS, given_container, env))
 
 
 @given(st.dictionaries(st.from_regex(r"[A-Z_]+", fullmatch=True), PRINTABLE))
 def test_the_configuration_is_toml_with_every_value_whole(variables: dict[str, str]) -> None:
-    document = tomllib.loads(podman.configuration(variables))
-    assert document["containers"]["env"] == [f"{k}={v}" for k, v in sorted(variables.items())]
+    found = configuration(container(annotations=variables), variables)["containers"]
+    assert found["env"] == [f"{k}={v}" for k, v in sorted(variables.items())]
+    assert found["annotations"] == found["env"]
 
 
 def test_a_carriage_return_survives() -> None:
-    document = tomllib.loads(podman.configuration({"A": "x\r\ny\r"}))
-    assert document["containers"]["env"] == ["A=x\r\ny\r"]
+    assert configuration(container(), {"A": "x\r\ny\r"})["containers"]["env"] == ["A=x\r\ny\r"]
+
+
+def test_directories_of_hooks_are_as_they_are() -> None:
+    found = configuration(container(hooks_dirs=("/a", '/b, "c"')), {})
+    assert found["engine"]["hooks_dir"] == ["/a", '/b, "c"']
 
 
 def test_the_storage_configuration_is_toml_and_below_the_session() -> None:
