@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _ANY_GZIP = 31  # zlib's number for a gzip header and the largest window
-_PIECE = 1 << 16  # what it becomes stays in the processor's cache
+_PIECE = 1 << 17
+_MOST = 1 << 20  # zeros become a thousand times as long
 _BUFFER = 1 << 20
 _TIMEOUT_S = 24 * 3600  # the import as a whole has the true limit
 
@@ -120,14 +121,16 @@ def _inflated(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """A gzip file may have several members, as parallel compressors write them."""
     inflater = decompressobj(_ANY_GZIP)
     for piece in pieces:
-        data = piece
-        while data:
+        data, has_more = piece, False
+        while data or has_more:
             if inflater.eof:
+                if not data.strip(b"\0"):
+                    break  # padding
                 inflater = decompressobj(_ANY_GZIP)
-            yield inflater.decompress(data)
-            data = inflater.unused_data
-            if data and not data.strip(b"\0"):
-                break  # padding
+            made = inflater.decompress(data, _MOST)
+            yield made
+            data = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
+            has_more = len(made) == _MOST and not inflater.eof
     if not inflater.eof:
         raise EOFError("it ends too early")
 
