@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from container_engine.cli.context import Context
     from container_engine.images.scanning import Subject, Verdict
+    from container_engine.site import SiteConfig
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +37,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if not wanted.policy.scanner:
         where = wanted.source or "the site's configuration"
         raise SiteError(f"{where}: policy.scanner: the site names no scanner")
-    found = resolved(arguments.name, with_pull(context, arguments.pull), settings)
+    found = resolved(arguments.name, with_pull(context, arguments.pull), _of_any_place(settings))
     scanner = Scanner(wanted, cache_directory(context.env), context.env)
     asked = subject(found.image.name, found)
     verdict = None if arguments.again else scanner.recall(asked, time.time())
@@ -50,6 +51,12 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         print(verdict.report, end="" if verdict.report.endswith("\n") else "\n")
         print(f"{asked.name}: {_judgement(verdict, wanted.policy.scanner_verdict)}")
     return 0 if verdict.is_good else 1
+
+
+def _of_any_place(settings: SiteConfig) -> SiteConfig:
+    """Who fills a site's stores has images judged before they are there."""
+    policy = settings.policy.model_copy(update={"site_images_only": False})
+    return settings.model_copy(update={"policy": policy})
 
 
 def _judgement(verdict: Verdict, policy: str) -> str:

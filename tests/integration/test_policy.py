@@ -134,6 +134,15 @@ def test_a_scan_prints_the_report_and_the_verdict(site: Site) -> None:
     assert done.stdout.endswith("(exit code 1); launches warn\n")
 
 
+def test_what_launches_may_not_use_yet_can_be_scanned(site: Site) -> None:
+    site.scans(site_images_only=True)
+    image = site.image()
+    assert site.ce("scan", str(image)).returncode == 0
+    done = site.ce("plan", site.edf(image))
+    assert done.returncode == 1
+    assert "policy.site_images_only: " in done.stderr
+
+
 def test_an_image_is_scanned_once(site: Site) -> None:
     site.scans()
     image = str(site.image("bad"))
