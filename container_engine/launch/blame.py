@@ -35,14 +35,16 @@ def told(
 
     `recorded` is the trace of this node, -1 for none.
     """
-    message = trace.concealed(str(failure), plan, node)
+    message, *also = (trace.concealed(t, plan, node) for t in (str(failure), *failure.also))
     log = ""
     if failure.details:
         details = trace.concealed(failure.details, plan, node)
         log = _keep(f"{message}\n\n{details}", recorded, node)
-    if not trace.is_news(recorded, node, f"error {trace.alike(message, node)}"):
+    whole = " ".join((message, *also))
+    if not trace.is_news(recorded, node, f"error {trace.alike(whole, node)}"):
         return LaunchError("", failure.see, code=failure.code)
-    text = "\n".join((_one_line(message), block.below(failure.see, failure.hint, log)))
+    below = block.below(failure.see, failure.hint, log)
+    text = "\n".join((_one_line(message), *(f"ce: also: {_one_line(t)}" for t in also), below))
     return LaunchError(text, failure.see, code=failure.code)
 
 

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 class LaunchError(Exception):
     """A start that failed; the text is one line, `code` what the task exits with.
 
     `see` is its code in the catalogue (`container_engine.faults`), `hint` a remedy where that of
-    the catalogue is not the best one. `details` is what was printed by those who failed.
+    the catalogue is not the best one. `details` is what was printed by those who failed, `also`
+    are lines of the same kind as the text, for what else is in the way of the start.
     """
 
     def __init__(
-        self, message: str, see: str, *, hint: str = "", code: int = 125, details: str = ""
+        self,
+        message: str,
+        see: str,
+        *,
+        hint: str = "",
+        code: int = 125,
+        details: str = "",
+        also: Sequence[str] = (),
     ) -> None:
         super().__init__(message)
         self.see, self.hint, self.code, self.details = see, hint, code, details
+        self.also = also
 
 
 _EPERM, _EACCES, _ENOENT, _ENOSPC, _ENODEV = 1, 13, 2, 28, 19

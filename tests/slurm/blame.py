@@ -22,6 +22,8 @@ _LARGEST_LOG = 64 * 1024
 class Blame:
     """Fails unless there is one block, of this code, whose line has all `words`.
 
+    `also` are lines below it of what else was in the way.
+
     `node` is the one that is at fault, where one is. What stands on the screen besides is Slurm's.
     """
 
@@ -35,13 +37,16 @@ class Blame:
         assert all(word in self.cause for word in words), done.stderr
         below = [line for line in lines if line.startswith(tuple(f"ce: {p}: " for p in _PARTS))]
         self.parts = dict(line.removeprefix("ce: ").split(": ", 1) for line in below)
+        self.also = [line for line in lines if line.startswith("ce: also: ")]
         assert len(self.parts) == len(below), f"a line twice: {done.stderr}"
         assert self.parts["see"] == f"ce help {code}", done.stderr
         assert self.parts["hint"], done.stderr
         assert done.returncode == (exit_code or FAULTS[code].code), done.stderr
         if node:
             assert self.cause.startswith(f"ce: error: {node}: "), done.stderr
-        self._check_others([line for line in lines if line not in (*causes, *below)], done)
+        self._check_others(
+            [line for line in lines if line not in (*causes, *self.also, *below)], done
+        )
         self.code = code
 
     @staticmethod

@@ -28,18 +28,11 @@ _HOOKS = [
         "hook-file-missing",
         "no-card",
     ),
-    ("data", '[edits.all]\nmounts = [{ source = "/no/data" }]\n', "hook-file-missing", "/no/data"),
     (
         "lib",
         '[edits.all]\nlibraries = [{ files = ["/no/lib.so.1"] }]\n',
         "hook-file-missing",
         "/no/lib.so.1",
-    ),
-    (
-        "check",
-        '[checks.a]\nkind = "program"\nsubject = "no-such-tool"\nseverity = "fail"\n',
-        "hook-check",
-        "no-such-tool",
     ),
     ("glibc", 'requires.libc = "glibc"\n', "hook-check", "glibc"),
 ]
@@ -63,6 +56,36 @@ def test_two_hooks_that_want_one_place(provoked: Provoked, site: Site, target: s
     switches = 'com.hooks.one.enabled = "true"\ncom.hooks.two.enabled = "true"\n'
     done = provoked.srun(provoked.edf(f"[annotations]\n{switches}"))
     Blame(done, "hook-clash", "two", "/ce-alice")
+
+
+def test_all_that_hooks_lack_is_in_one_block_once_per_step(provoked: Provoked, site: Site) -> None:
+    site.hook("data", '[edits.all]\nmounts = [{ source = "/no/data" }]\n')
+    libraries = 'libraries = [{ files = ["/no/lib.so.1", "/no/other.so.*"] }]'
+    site.hook("lib", f'implies = ["data"]\n[edits.all]\n{libraries}\n')
+    blame = Blame(provoked.srun(_with(provoked, "lib")), "hook-file-missing")
+    lacking = "does not exist on this node"
+    lines = [
+        blame.cause.partition(": hook ")[2],
+        *(line[len("ce: also: hook ") :] for line in blame.also),
+    ]
+    assert sorted(lines) == [
+        f"data: mount source '/no/data' {lacking}",
+        f"lib: library '/no/lib.so.1' {lacking}",
+        f"lib: library '/no/other.so.*' {lacking}",
+    ]
+    assert 'com.hooks.data.enabled = "false"' in blame.parts["hint"]
+
+
+def test_several_checks_that_fail_in_the_image_are_one_block(
+    provoked: Provoked, site: Site
+) -> None:
+    checks = "".join(
+        f'[checks.{name}]\nkind = "program"\nsubject = "no-{name}"\nseverity = "fail"\n'
+        for name in ("a", "b")
+    )
+    site.hook("check", checks)
+    blame = Blame(provoked.srun(_with(provoked, "check")), "hook-check", "no-a")
+    assert blame.also == ["ce: also: hook check: the program no-b is not in this container"]
 
 
 def test_a_catalog_with_a_fault_starts_nothing(provoked: Provoked, site: Site) -> None:

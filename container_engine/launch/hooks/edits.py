@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from container_engine.launch.failure import LaunchError
     from container_engine.launch.podman import Bind
     from container_engine.launch.specification import Operation
 
@@ -16,7 +17,8 @@ class HookEdits:
 
     `tree` are the hooks that need to see the image's files, `operations` what the guard does
     between the image's overlay and Podman. `per_task` names for a variable the task's own one that
-    it is copied from. `warnings` are lines for the user.
+    it is copied from. `warnings` are lines for the user. `lacks` is why there can be no container,
+    each with the name of the hook, "" for a CDI device.
     """
 
     def __init__(self, libexec: str) -> None:
@@ -31,9 +33,13 @@ class HookEdits:
         self.oci_hooks: list[Mapping[str, Any]] = []
         self.tree: list[Mapping[str, Any]] = []
         self.warnings: list[str] = []
+        self.lacks: list[tuple[str, LaunchError]] = []
 
     def warn(self, hook: Mapping[str, Any], text: str) -> None:
         self.warnings.append(f"hook {hook['name']}: {text}".replace("\n", " "))
+
+    def lack(self, hook: Mapping[str, Any], error: LaunchError) -> None:
+        self.lacks.append((hook["name"], error))
 
     def settings(
         self,

@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
 
 def add_devices(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str]) -> None:
-    """Raises LaunchError for one that is missing and not optional."""
+    """One that is missing and not optional is a lack."""
     for device in hook.get("devices", ()):
         if device.get("optional") and not known(device["path"], node):
             continue
         wanted = fill(device["path"], hook, node)
         found = [path for path in expand(wanted) if is_device(path)]
         if not found and not device.get("optional"):
-            raise missing(hook, "device", wanted)
+            edits.lack(hook, missing(hook, "device", wanted))
         edits.devices += [path for path in found if path not in edits.devices]
     edits.devices += [name for name in hook.get("cdi", ()) if name not in edits.devices]
 
 
 def add_mounts(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str]) -> None:
-    """Raises LaunchError for a source that is missing and not optional."""
+    """A source that is missing and not optional is a lack."""
     for mount in hook.get("mounts", ()):
         if mount.get("optional") and not known(mount["source"], node):
             continue
         source = fill(mount["source"], hook, node)
         found = expand(source)
         if not found and not mount.get("optional"):
-            raise missing(hook, "mount source", source)
+            edits.lack(hook, missing(hook, "mount source", source))
         target = fill(mount.get("target", ""), hook, node)
         edits.binds += [
             Bind("bind", path, _target(path, target, source), mount.get("options", ()))
@@ -55,10 +55,10 @@ def check_node(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str
         if problem:
             hint = f" ({check['hint']})" if check.get("hint") else ""
             if check["severity"] == "fail":
-                raise LaunchError(
-                    f"hook {hook['name']}: {problem}", "hook-check", hint=check.get("hint", "")
-                )
-            edits.warn(hook, f"{problem}{hint}")
+                text, remedy = f"hook {hook['name']}: {problem}", check.get("hint", "")
+                edits.lack(hook, LaunchError(text, "hook-check", hint=remedy))
+            else:
+                edits.warn(hook, f"{problem}{hint}")
 
 
 def _lacks_device(pattern: str) -> str:

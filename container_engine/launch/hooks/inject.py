@@ -13,10 +13,9 @@ from container_engine.launch.hooks.decide import BESIDE, OWN_DIRECTORY, Decider,
 from container_engine.launch.hooks.host import MACHINES, Host
 from container_engine.launch.hooks.image import CACHE, Image
 from container_engine.launch.hooks.names import is_c_library
-from container_engine.launch.hooks.pattern import expand, matches
+from container_engine.launch.hooks.pattern import matches
 from container_engine.launch.hooks.preflight import Container
 from container_engine.launch.hooks.roots import Roots
-from container_engine.launch.hooks.words import leave_out
 from container_engine.launch.text import parse_json, to_json
 
 TYPE_CHECKING = False
@@ -58,31 +57,12 @@ class _Work:
         self._roots = roots
         self._host = Host(machine, roots)
         self._binds = [(target, source) for source, target in request["binds"]]
-        files = [self._files(hook) for hook in self._hooks]
         # the process may look up modules no more: from now on, they could be the image's
         sys.path.clear()
         self._image = Image(self._host, roots, request["library_path"], self._binds)
         self._decider = Decider(self._host, self._image)
         self._search: dict[str, str] = {}
-        self._wanted = [use for uses in files for use in uses]
-
-    def _files(
-        self, hook: Mapping[str, Any]
-    ) -> list[tuple[Mapping[str, Any], str, Mapping[str, Any]]]:
-        """The libraries of the node that a hook names; a note for what is missing."""
-        found = []
-        for libraries in hook["libraries"]:
-            for pattern in libraries["files"]:
-                paths = expand(pattern)
-                found += [(hook, path, libraries) for path in paths]
-                if not paths and not libraries["optional"]:
-                    self._note(
-                        error=f"hook {hook['name']}: library '{pattern}' does not exist on this"
-                        " node",
-                        see="hook-file-missing",
-                        hint=leave_out(hook["name"]),
-                    )
-        return found
+        self._errors: list[str] = []
 
     def _note(self, **said: object) -> None:
         self.operations.append(("note", to_json(said)))
@@ -90,20 +70,24 @@ class _Work:
     def _tell(self, hook: Mapping[str, Any], severity: str, text: str) -> None:
         line = f"hook {hook['name']}: {text}".replace("\n", " ")
         if severity == "fail":
-            self._note(error=line, see="hook-check")
+            self._errors.append(line)
         else:
             self._note(warning=line)
 
     def run(self) -> None:
         if self._image.kind != "none":
-            for hook, path, libraries in self._wanted:
-                self._inject(hook, path, libraries)
+            for hook in self._hooks:
+                for libraries in hook["libraries"]:
+                    for path in libraries["files"]:
+                        self._inject(hook, path, libraries)
             for decision in self._decider.decisions.values():
                 self._place(decision)
             for hook in self._hooks:
                 self._make_known(hook)
             self._tell_loader()
         self._check()
+        if self._errors:
+            self._note(error=self._errors[0], also=self._errors[1:])
         if self._request["explain"]:
             for decision in self._decider.decisions.values():
                 self._note(decision=decision.described())

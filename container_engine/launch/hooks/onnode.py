@@ -5,7 +5,7 @@ from __future__ import annotations
 from container_engine.launch import cdi
 from container_engine.launch.environment import apply, is_slurms
 from container_engine.launch.failure import LaunchError
-from container_engine.launch.hooks.prepare import prepare
+from container_engine.launch.hooks.prepare import prepare, refuse
 from container_engine.launch.ocihooks import OciHooks
 from container_engine.launch.specification import HooksWork
 from container_engine.launch.text import parse_json, to_json
@@ -41,7 +41,11 @@ class HooksOnNode:
         self._plan = plan
         self._edf = edf
         self._edits = prepare(plan, node, libexec)
-        cdi.resolve_all(plan, node, self._edits)
+        try:
+            cdi.resolve_all(plan, node, self._edits)
+        except LaunchError as error:
+            self._edits.lacks.append(("", error))
+        refuse(self._edits)
         self._oci = OciHooks(plan["settings"]["hooks_dirs"], self._edits.oci_hooks)
         self._settings = self._edits.settings(edf, plan["image"]["env"], node)
         self._heard: dict[str, str | None] = {}
@@ -126,7 +130,7 @@ class HooksOnNode:
             return
         said = parse_json(note)
         if "error" in said:
-            raise LaunchError(said["error"], said["see"], hint=said.get("hint", ""))
+            raise LaunchError(said["error"], "hook-check", also=said["also"])
         if "warning" in said:
             self._edits.warnings.append(said["warning"])
         if "decision" in said:

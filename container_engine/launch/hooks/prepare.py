@@ -5,8 +5,15 @@ from __future__ import annotations
 from container_engine.launch.failure import LaunchError
 from container_engine.launch.hooks import CODE
 from container_engine.launch.hooks.edits import HookEdits
-from container_engine.launch.hooks.files import ON_NODE, add_devices, add_mounts, check_node
-from container_engine.launch.hooks.words import applies, fill
+from container_engine.launch.hooks.files import (
+    ON_NODE,
+    add_devices,
+    add_mounts,
+    check_node,
+    missing,
+)
+from container_engine.launch.hooks.pattern import expand
+from container_engine.launch.hooks.words import applies, fill, leave_out
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,13 +26,32 @@ if TYPE_CHECKING:
 def prepare(plan: Mapping[str, Any], node: Mapping[str, str], libexec: str) -> HookEdits:
     """Everything that the plan's hooks change, in the order of the plan.
 
-    Raises LaunchError with the hook's name and a remedy for what this node does not have.
+    What this node does not have are `lacks` of the edits; `refuse` raises them.
     """
     edits = HookEdits(libexec)
     for hook in plan.get("hooks", ()):
-        if applies(hook, node):
-            _add(edits, hook, plan, node)
+        try:
+            if applies(hook, node):
+                _add(edits, hook, plan, node)
+        except LaunchError as error:
+            edits.lack(hook, error)
     return edits
+
+
+def refuse(edits: HookEdits) -> None:
+    """Raises LaunchError where something is lacking: one for everything that all hooks lack."""
+    errors = [error for _name, error in edits.lacks]
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        names = dict.fromkeys(name for name, _error in edits.lacks if name)
+        message, *also = map(_with_remedy, errors)
+        raise LaunchError(message, errors[0].see, hint=leave_out(*names), also=also)
+
+
+def _with_remedy(error: LaunchError) -> str:
+    """One of several; what is missing has the same remedy, a check may have its own."""
+    return f"{error} ({error.hint})" if error.see == "hook-check" and error.hint else str(error)
 
 
 def _add(
@@ -42,18 +68,18 @@ def _add(
         edits.prepend[name] = [*words, *edits.prepend.get(name, [])]
     edits.services += [_service(service, hook, node) for service in hook.get("services", ())]
     edits.oci_hooks += hook.get("hooks", ())
-    tree = _in_tree(hook, node)
+    tree = _in_tree(edits, hook, node)
     if any(tree.values()):
         edits.tree.append({"name": hook["name"], **tree})
     if hook.get("code"):
         _code(hook["code"])(hook, plan, node, edits)
 
 
-def _in_tree(hook: Mapping[str, Any], node: Mapping[str, str]) -> dict[str, Any]:
+def _in_tree(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str]) -> dict[str, Any]:
     """What can only be looked at where the image's files are seen."""
     return {
         "libraries": [
-            {**libraries, "files": [fill(file, hook, node) for file in libraries["files"]]}
+            {**libraries, "files": _libraries(edits, hook, libraries, node)}
             for libraries in hook.get("libraries", ())
         ],
         "search": [fill(directory, hook, node) for directory in hook.get("search", ())],
@@ -64,6 +90,23 @@ def _in_tree(hook: Mapping[str, Any], node: Mapping[str, str]) -> dict[str, Any]
             if check["kind"] not in ON_NODE
         ],
     }
+
+
+def _libraries(
+    edits: HookEdits,
+    hook: Mapping[str, Any],
+    libraries: Mapping[str, Any],
+    node: Mapping[str, str],
+) -> list[str]:
+    """The node's files; a pattern without any that is not optional is a lack."""
+    found = []
+    for file in libraries["files"]:
+        pattern = fill(file, hook, node)
+        paths = expand(pattern)
+        found += paths
+        if not paths and not libraries["optional"]:
+            edits.lack(hook, missing(hook, "library", pattern))
+    return found
 
 
 def _service(

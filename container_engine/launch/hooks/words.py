@@ -44,12 +44,11 @@ def fill(text: str, hook: Mapping[str, Any], node: Mapping[str, str]) -> str:
     return before + value + fill(after, hook, node)
 
 
-def leave_out(name: str) -> str:
-    """What to do where the node lacks something of a hook's."""
-    return (
-        "choose nodes that have it, ask the administrator, or leave the hook out:"
-        f' com.hooks.{name}.enabled = "false"'
-    )
+def leave_out(*names: str) -> str:
+    """What to do where the node lacks something of these hooks."""
+    keys = ", ".join(f'com.hooks.{name}.enabled = "false"' for name in names)
+    what, hooks = ("it", "hook") if len(names) == 1 else ("all of it", "hooks")
+    return f"choose nodes that have {what}, ask the administrator, or leave the {hooks} out: {keys}"
 
 
 def known(text: str, node: Mapping[str, str]) -> bool:

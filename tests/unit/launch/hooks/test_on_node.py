@@ -59,6 +59,39 @@ def test_what_is_no_device_does_not_count_as_one(tmp_path: Path) -> None:
         on_node(hook(devices=[device(f"{tmp_path}/cxi*")]))
 
 
+def test_all_that_hooks_lack_is_told_at_once() -> None:
+    check = {"kind": "device", "severity": "fail", "subject": "/dev/cxi-none*", "hint": "use TCP"}
+    fabric = hook(
+        "fabric",
+        devices=[device("/dev/none"), device("/dev/null")],
+        mounts=[mount("/no/data")],
+        libraries=[{"files": ["/no/liba.so", "/no/libb*"], "optional": False}],
+        checks=[check],
+    )
+    with pytest.raises(LaunchError) as refused:
+        on_node(fabric, hook("other", env={"A": "{node.spool}"}), hook("well"))
+    lines = [str(refused.value), *refused.value.also]
+    assert lines[:-1] == [
+        "hook fabric: device '/dev/none' does not exist on this node",
+        "hook fabric: mount source '/no/data' does not exist on this node",
+        "hook fabric: no device '/dev/cxi-none*' on this node (use TCP)",
+        "hook fabric: library '/no/liba.so' does not exist on this node",
+        "hook fabric: library '/no/libb*' does not exist on this node",
+    ]
+    assert lines[-1].startswith("hook other: '{node.spool}' needs {node.spool}")
+    assert refused.value.see == "hook-file-missing"
+    assert refused.value.hint == (
+        "choose nodes that have all of it, ask the administrator, or leave the hooks out:"
+        ' com.hooks.fabric.enabled = "false", com.hooks.other.enabled = "false"'
+    )
+
+
+def test_a_cdi_device_that_is_missing_is_told_with_the_rest() -> None:
+    with pytest.raises(LaunchError) as refused:
+        on_node(hook(devices=[device("/dev/none")], cdi=["a.org/gpu=0"]))
+    assert "'a.org/gpu=0': no CDI device of that name" in refused.value.also[0]
+
+
 def test_an_optional_device_may_be_missing() -> None:
     whole = container()
     on_node(hook(devices=[device("/dev/cxi-none*", optional=True)])).join(whole, PATHS)
@@ -201,16 +234,18 @@ def test_hooks_that_need_the_images_files_are_handed_to_a_program_of_ours() -> N
     assert request["library_path"] == "/image"
 
 
-def test_what_is_looked_for_in_the_image_may_name_the_node_too() -> None:
+def test_what_is_looked_for_in_the_image_may_name_the_node_too(tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7/libx.so").touch()
     words = hook(
-        libraries=[{"files": ["/x/{node.job}/lib*"], "optional": False}],
+        libraries=[{"files": [f"{tmp_path}/{{node.job}}/lib*"], "optional": False}],
         search=["/y/{node.job}"],
         checks=[{"kind": "file", "severity": "warn", "subject": "/z/{node.job}"}],
     )
     hooks = on_node(words, node={"SLURM_JOB_ID": "7"})
     [file] = hooks.work(PATHS).before
     [request] = json.loads(file[1][1])["hooks"]
-    assert request["libraries"][0]["files"] == ["/x/7/lib*"]
+    assert request["libraries"][0]["files"] == [f"{tmp_path}/7/libx.so"]
     assert request["search"] == ["/y/7"]
     assert request["checks"][0]["subject"] == "/z/7"
 
@@ -242,8 +277,9 @@ def test_notes_become_variables_warnings_or_the_end() -> None:
     hooks.hear('{"warning": "hook cxi: old"}')
     assert hooks.for_tasks() == {"LD_LIBRARY_PATH": "/x"}
     assert hooks.warnings == ["hook cxi: old"]
-    with pytest.raises(LaunchError, match=r"^no$"):
-        hooks.hear('{"error": "no", "see": "hook-check"}')
+    with pytest.raises(LaunchError, match=r"^no$") as refused:
+        hooks.hear('{"error": "no", "also": ["nor this"]}')
+    assert (refused.value.see, refused.value.also) == ("hook-check", ["nor this"])
 
 
 def test_code_that_this_node_does_not_have_is_refused() -> None:
