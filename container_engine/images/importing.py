@@ -230,7 +230,8 @@ class Importer:
         return fetched
 
     def _too_slow(self, image: Imported, error: SiteError) -> SiteError:
-        limit = f"{self._limits.import_s:g} s, the site's import_timeout_s"
+        program = os.path.basename(error.message.partition(": ")[0])
+        limit = f"{self._limits.import_s:g} s, the site's import_timeout_s ({program} is at work)"
         hint = "try again: layers that have come are kept"
         return SiteError(f"'{image.name}': not imported within {limit}", hint, error.see)
 

@@ -321,7 +321,7 @@ def test_an_import_of_somebody_else_that_does_not_end(
 
 # what packs the image does, code, words
 _PACKERS = [
-    ("exec sleep 60", "program-slow", "not finished after 1 s"),
+    ("exec sleep 60", "program-slow", "not imported within 1 s"),
     ("echo no luck today >&2; exit 3", "program-failed", "no luck today"),
 ]
 
