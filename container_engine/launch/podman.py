@@ -224,7 +224,7 @@ def environment(paths: Paths, uid: int, gid: int) -> dict[str, str]:
         "_CONTAINERS_USERNS_CONFIGURED": "done",
         "_CONTAINERS_ROOTLESS_UID": str(uid),
         "_CONTAINERS_ROOTLESS_GID": str(gid),
-        # it lives for a tenth of a second: to collect garbage costs it more than the memory is worth
+        # it lives for a tenth of a second: collecting garbage costs more than the memory is worth
         "GOGC": "off",
         "GOMEMLIMIT": "256MiB",
     }
