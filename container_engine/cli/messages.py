@@ -52,7 +52,7 @@ def _kept(text: str) -> str:
         return ""
     import time
 
-    from container_engine.faults import details
+    from container_engine.launch import details
 
     directory = log_directory(os.environ)
     path = details.keep(directory, f"{time.time_ns()}-{os.getpid()}.log", text)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 
-from container_engine.faults import block, details
-from container_engine.launch import nodename, trace
+from container_engine.faults import block
+from container_engine.launch import details, nodename, trace
 from container_engine.launch.failure import LaunchError
 
 TYPE_CHECKING = False

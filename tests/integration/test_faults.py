@@ -151,20 +151,24 @@ def test_an_image_that_is_too_large_is_refused_before_it_is_fetched(
     assert not any(re.search(BLOBS, path) for path in between.asked)
 
 
-def test_a_disk_that_fills_up_is_named_and_the_store_stays_whole(
-    registry: Registry, small: Path, tmp_path: Path
-) -> None:
-    person = Person(registry, small / "store")
+def _outgrow(registry: Registry, root: Path, tmp_path: Path, files: int, said: str) -> None:
+    """Gets an image that fits and one whose files compress well as a layer, and badly as blocks."""
+    person = Person(registry, root)
     kept = person.get(registry.image(registry.push(tmp_path / "k", "kept:1", [Member("k")])))
-    # it compresses well as a layer, as one long stream, and badly as blocks
-    block = os.urandom(150_000)
-    content = [Member(f"{n}", block[n:]) for n in range(60)]
+    block = os.urandom(150_000)  # a layer is one long stream
+    content = [Member(f"{n}", block[n:]) for n in range(files)]
     name = registry.push(tmp_path / "i", "grows:1", content, compressor="zstd")
-    with pytest.raises(CeError, match=r"(?i)no space left"):
+    with pytest.raises(CeError, match=f"(?i){said}"):
         person.get(registry.image(name))
     assert os.listdir(person.root / "work") == []
     assert listing(kept) == {"/k"}
     assert [path.name for path in (person.root / "images").glob("*.sqsh")] == [Path(kept).name]
+
+
+def test_a_disk_that_fills_up_is_named_and_the_store_stays_whole(
+    registry: Registry, small: Path, tmp_path: Path
+) -> None:
+    _outgrow(registry, small / "store", tmp_path, 60, "no space left")
 
 
 class Filling(Person):
@@ -235,13 +239,4 @@ def test_a_quota_that_is_too_small_is_known_before_anything_is_fetched(
 def test_a_quota_that_is_used_up_is_named_and_the_store_stays_whole(
     registry: Registry, limited: Path, tmp_path: Path
 ) -> None:
-    person = Person(registry, limited / "store")
-    kept = person.get(registry.image(registry.push(tmp_path / "k", "kept:2", [Member("k")])))
-    block = os.urandom(150_000)  # as a layer it compresses well, as blocks badly
-    content = [Member(f"{n}", block[n:]) for n in range(400)]
-    name = registry.push(tmp_path / "i", "grows:2", content, compressor="zstd")
-    with pytest.raises(CeError, match=r"(?i)quota exceeded"):
-        person.get(registry.image(name))
-    assert os.listdir(person.root / "work") == []
-    assert listing(kept) == {"/k"}
-    assert [path.name for path in (person.root / "images").glob("*.sqsh")] == [Path(kept).name]
+    _outgrow(registry, limited / "store", tmp_path, 400, "quota exceeded")

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import re
 
+from container_engine.launch.trace import open_own
 from container_engine.secrecy import HIDDEN, Secrecy
 
 MOST = 64 * 1024
-_OTHERS_MAY_WRITE = 0o022
 # what programs print of what they send to a registry
 _HEADERS = re.compile(r"(?i)(authorization: *|bearer +|--creds[ =])[^\s\"']+( [^\s\"']+)?")
 
@@ -33,7 +33,7 @@ def keep(directory: str, name: str, text: str) -> str:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         os.makedirs(directory, 0o700, exist_ok=True)
-        place = _open_own(directory)
+        place = open_own(directory)
     except OSError:
         return ""
     try:
@@ -44,16 +44,6 @@ def keep(directory: str, name: str, text: str) -> str:
     finally:
         os.close(place)
     return f"{directory}/{name}"
-
-
-def _open_own(path: str) -> int:
-    """By its descriptor, so that nobody puts another in its place. Raises OSError."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    found = os.fstat(fd)
-    if found.st_uid != os.geteuid() or found.st_mode & _OTHERS_MAY_WRITE:
-        os.close(fd)
-        raise PermissionError(f"{path} is not this user's alone")
-    return fd
 
 
 def forget_old(directory: str, kept: int) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.faults.details import MOST, forget_old, keep, redacted
+from container_engine.launch.details import MOST, forget_old, keep, redacted
 
 
 @pytest.mark.parametrize(
