@@ -1,4 +1,4 @@
-"""Whether a port is free, and whether a process listens on it."""
+"""Which ports are free, and who listens on one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from _socket import (
     AF_INET,
     AF_INET6,
+    AF_UNIX,
     IPPROTO_IPV6,
     IPV6_V6ONLY,
     SO_REUSEADDR,
@@ -17,6 +18,22 @@ from _socket import (
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 _LISTEN = "0A"
 _EADDRINUSE, _EACCES = 98, 13
+
+
+def claim(port: int) -> socket | None:
+    """Says to the node's other launches that this one is about to listen there, until it is closed;
+    None where another one has said so.
+
+    A server listens once for each version of IP, one after the other. Of two that start at the same
+    moment each could get one half of a port, and even a look at the port can take it from a server.
+    """
+    held = socket(AF_UNIX, SOCK_STREAM)
+    try:
+        held.bind(f"\0container-engine/port/{port}")
+    except OSError:
+        held.close()
+        return None
+    return held
 
 
 def is_free(port: int) -> bool:
@@ -42,10 +59,11 @@ def _can_listen(family: int, port: int) -> bool:
     return True
 
 
-def listens(pid: int, port: int) -> bool:
-    """Whether `pid` holds every socket of this node that listens on the port, and there is one."""
+def listeners(pid: int, port: int) -> tuple[bool, bool]:
+    """Whether `pid` listens on the port, and whether anybody else of this node does."""
     inodes = {inode for table in _TABLES for inode in _listening(table, port)}
-    return bool(inodes) and inodes <= _sockets(pid)
+    own = inodes & _sockets(pid) if inodes else inodes
+    return bool(own), inodes > own
 
 
 def _listening(table: str, port: int) -> list[str]:

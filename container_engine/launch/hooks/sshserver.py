@@ -7,7 +7,7 @@ import pwd
 
 from container_engine.launch.failure import LaunchError
 from container_engine.launch.hooks import inside, sshkeys, sshrecord, sshsecret
-from container_engine.launch.hooks.listening import is_free, listens
+from container_engine.launch.hooks.listening import claim, is_free, listeners
 from container_engine.launch.nodename import complete, expand
 
 TYPE_CHECKING = False
@@ -129,8 +129,14 @@ class SshServer:
         """The port of a server that listens."""
         last = min(self._wanted + _PORTS_TRIED, 65536)
         for port in range(self._wanted, last):
-            if is_free(port) and self._serve(place, port):
-                return port
+            claimed = claim(port)
+            if claimed is None:
+                continue
+            try:
+                if is_free(port) and self._serve(place, port):
+                    return port
+            finally:
+                claimed.close()
         message = f"hook ssh: no port from {self._wanted} to {last - 1} is free"
         raise LaunchError(message, "hook-service")
 
@@ -142,16 +148,17 @@ class SshServer:
         words += ["-P", f"{JOB}/pid", "-r", f"{JOB}/host_key", "-p", str(port)]
         server = inside.Process(place, words, environment=self._environment(terminals), workdir="/")
         os.close(terminals)
-        left_s, code, ready = place.timeout_s, None, False
-        while not ready and code is None and left_s > 0:
-            ready = listens(server.pid, port)
-            code = None if ready else server.exit_code(_STEP_S)
+        left_s, code, ready, taken = place.timeout_s, None, False, False
+        while not ready and not taken and code is None and left_s > 0:
+            own, taken = listeners(server.pid, port)
+            ready = own and not taken
+            code = None if ready or taken else server.exit_code(_STEP_S)
             left_s -= _STEP_S
         said = server.said()
         if not ready:
             server.kill()
         server.let_go()
-        if not ready and (is_free(port) or code is None):
+        if not ready and not taken and (is_free(port) or code is None):
             raise inside.failure("hook ssh: the server", code, said, place.timeout_s)
         return ready
 

@@ -3,6 +3,7 @@
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
@@ -13,7 +14,7 @@ import pytest
 
 from container_engine.launch.failure import LaunchError
 from container_engine.launch.hooks import sshkeys, sshrecord, sshsecret
-from container_engine.launch.hooks.listening import is_free, listens
+from container_engine.launch.hooks.listening import claim, is_free, listeners
 
 # RFC 8032, 7.1: secret and public key
 VECTORS = [
@@ -155,10 +156,47 @@ def test_a_port_is_free_only_where_nobody_listens() -> None:
         server.listen()
         port = server.getsockname()[1]
         assert not is_free(port)
-        assert listens(os.getpid(), port)
-        assert not listens(os.getppid(), port)
+        assert listeners(os.getpid(), port) == (True, False)
+        assert listeners(os.getppid(), port) == (False, True)
     assert is_free(port)
-    assert not listens(os.getpid(), port)
+    assert listeners(os.getpid(), port) == (False, False)
+
+
+def test_a_server_with_half_of_a_port_is_told_from_one_that_has_it_all() -> None:
+    """Two servers at once: one listens for IPv4, and the other for IPv6."""
+    with socket.socket() as half:
+        half.bind(("127.0.0.1", 0))
+        half.listen()
+        port = half.getsockname()[1]
+        listen = (
+            "import socket, sys; s = socket.socket(socket.AF_INET6);"
+            f" s.setsockopt(41, 26, 1); s.bind(('::1', {port})); s.listen();"
+            " print(flush=True); sys.stdin.read()"
+        )
+        words = [sys.executable, "-c", listen]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+            assert other.stdout is not None
+            assert other.stdout.readline() == b"\n"
+            assert listeners(os.getpid(), port) == (True, True)
+            assert listeners(other.pid, port) == (True, True)
+            other.communicate()
+        assert listeners(os.getpid(), port) == (True, False)
+
+
+def test_a_port_is_claimed_by_one_launch_at_a_time() -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        port = server.getsockname()[1]
+    first = claim(port)
+    assert first is not None
+    assert claim(port) is None
+    again = claim(port + 1)
+    assert again is not None
+    again.close()
+    first.close()
+    last = claim(port)
+    assert last is not None
+    last.close()
 
 
 def test_records_that_others_may_write_lead_nobody_astray(tmp_path: Path) -> None:
