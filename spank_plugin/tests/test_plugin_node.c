@@ -362,19 +362,28 @@ TEST("a command that is not in the container is 127, one that cannot be executed
 	end_step();
 }
 
+/* Returns once the task is in the container. */
 static pid_t start_task(void)
 {
-	pid_t pid = fork();
+	int joined[2];
+	char byte;
 
+	CHECK_INT(pipe2(joined, O_CLOEXEC), 0);
+	pid_t pid = fork();
 	CHECK(pid >= 0);
 	if (pid == 0) {
 		CHECK(freopen("/dev/null", "w", stderr) != NULL);
 		task();
+		close(joined[0]);
+		close(joined[1]);
 		pause();
 		_exit(0);
 	}
 	fake_job.task_pid = pid;
 	CHECK_INT(slurm_spank_task_post_fork(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	close(joined[1]);
+	CHECK_INT(read(joined[0], &byte, 1), 0);
+	close(joined[0]);
 	return pid;
 }
 
@@ -386,10 +395,11 @@ static int death_of(pid_t pid)
 	return WIFSIGNALED(status) ? WTERMSIG(status) : -1;
 }
 
-/* The process that stands for the guard: what is left of the fake launcher once that has answered. */
+/* The process that stands for the guard; the fake launcher, which has the same program, may not have
+ * ended yet. */
 static pid_t find_guard(void)
 {
-	char link[64], program[512];
+	char link[64], program[512], name[32];
 	const char *node = test_path(test_directory(), "libexec/container-engine/node");
 	pid_t found = 0;
 	DIR *dir = opendir("/proc");
@@ -400,7 +410,13 @@ static pid_t find_guard(void)
 		snprintf(link, sizeof link, "/proc/%d/exe", pid);
 		ssize_t length = pid > 1 ? readlink(link, program, sizeof program - 1) : -1;
 		program[length > 0 ? length : 0] = '\0';
-		if (strcmp(program, node) == 0)
+		if (strcmp(program, node) != 0)
+			continue;
+		snprintf(link, sizeof link, "/proc/%d/comm", pid);
+		CE_AUTO_FD comm = open(link, O_RDONLY | O_CLOEXEC);
+		length = comm >= 0 ? read(comm, name, sizeof name - 1) : -1;
+		name[length > 0 ? length : 0] = '\0';
+		if (strcmp(name, "fake-guard\n") == 0)
 			found = pid;
 	}
 	closedir(dir);
@@ -408,39 +424,46 @@ static pid_t find_guard(void)
 	return found;
 }
 
-/* What this process and its children say from here on, for `read_stderr`. */
-static void keep_stderr(void)
+/* What this process and its children say from here on, for `read_stderr`; returns where it went before. */
+static int keep_stderr(void)
 {
+	int before = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
 	int file = memfd_create("stderr", MFD_CLOEXEC);
 
-	CHECK(file >= 0);
+	CHECK(before >= 0 && file >= 0);
 	CHECK_INT(dup2(file, STDERR_FILENO), STDERR_FILENO);
 	close(file);
+	return before;
 }
 
-static const char *read_stderr(void)
+/* Gives stderr back first, so that a check that fails is heard. */
+static const char *read_stderr(int before)
 {
 	static char text[4096];
 	ssize_t length = pread(STDERR_FILENO, text, sizeof text - 1, 0);
 
+	CHECK_INT(dup2(before, STDERR_FILENO), STDERR_FILENO);
+	close(before);
 	text[length > 0 ? length : 0] = '\0';
 	return text;
 }
 
 TEST("when the guard is killed its tasks are, and the cause is told once")
 {
-	keep_stderr();
+	int before = keep_stderr();
 	begin_step("ready");
 	fake_setenv("SLURMD_NODENAME", "n7");
 	pid_t first = start_task(), second = start_task();
 	runs_joined(task);
 	CHECK_INT(kill(find_guard(), SIGKILL), 0);
-	CHECK_INT(death_of(first), SIGKILL);
-	CHECK_INT(death_of(second), SIGKILL);
+	int ends[] = { death_of(first), death_of(second) };
+	const char *said = read_stderr(before);
+	CHECK_INT(ends[0], SIGKILL);
+	CHECK_INT(ends[1], SIGKILL);
 	CHECK_TEXT(fake_job.log,
 		   "container_engine: the process that guards the container was killed; "
 		   "the tasks of this node are killed\n");
-	CHECK_TEXT(read_stderr(), "ce: error: n7: the process that guards the container was killed\n"
+	CHECK_TEXT(said, "ce: error: n7: the process that guards the container was killed\n"
 		   CE_HELP_DIED "\n");
 	end_step();
 }
