@@ -22,7 +22,7 @@ PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICE
 
 .PHONY: help deps packages demo check docs recording format lint types unit c-tests test-integration test-slurm \
 	bench bench-images bench-reading bench-tree check-debian13 check-debian13-core deb rpm check-packages \
-	check-sanitizers faults fuzz soak install sandbox-engine clean distclean
+	check-sanitizers check-sanitizers-core faults fuzz soak install sandbox-engine clean distclean
 
 help: ## show this text
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | column -t -s @
@@ -178,6 +178,9 @@ soak: $(VENV)/.dev sandbox-engine ## 2000 starts in a row (SOAK_LAUNCHES), 50 at
 
 check-sanitizers: $(VENV)/.dev sandbox-engine ## cluster tests with a plugin built with ASan and UBSan
 	@tests/sanitizers/run
+
+check-sanitizers-core: $(VENV)/.dev sandbox-engine ## its core, in half a minute
+	@tests/sanitizers/run --core
 
 clean: ## remove what was built (not the virtual environment)
 	@rm -rf build *.egg-info .mypy_cache .ruff_cache .hypothesis
