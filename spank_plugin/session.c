@@ -16,6 +16,8 @@
 #include "help.h"
 #include "io.h"
 
+enum { LAUNCHER_WAIT_MS = 2000 };
+
 static int is_over(const struct ce_launcher *launcher)
 {
 	struct pollfd life = { .fd = launcher->life, .events = POLLIN };
@@ -179,10 +181,20 @@ static void stop_watching(void)
 
 /* ---- the end ----------------------------------------------------------------------------------- */
 
+/* After its answer it hands the end of hooks to the guard and writes the trace; the tasks may end
+ * before a busy machine has let it. Without an answer nothing of it is wanted any more. */
+static void let_launcher_finish(const struct ce_launcher *launcher)
+{
+	if (ce_answer_is_ready(launcher->reply))
+		ce_wait_readable(launcher->process, ce_now_ms() + LAUNCHER_WAIT_MS);
+}
+
 void ce_session_end(struct ce_launcher *launcher)
 {
 	/* One that died by itself is still to be reported, however quickly its tasks have ended. */
 	atomic_store(&watch.ending, !is_over(launcher));
+	if (launcher->process >= 0 && launcher->reply >= 0)
+		let_launcher_finish(launcher);
 	/* both directions: wakes our thread and tells the guard */
 	if (launcher->life >= 0)
 		shutdown(launcher->life, SHUT_RDWR);

@@ -174,6 +174,18 @@ TEST("a launcher that never answers is waited for until the deadline and no long
 	ce_error_clear(&err);
 }
 
+static pid_t start_idle(void)
+{
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		pause();
+		_exit(0);
+	}
+	return pid;
+}
+
 static void ignore_signal(int number)
 {
 	(void)number;
@@ -215,6 +227,41 @@ TEST("the end of a session that never started waits for nothing")
 	CHECK_INT(launcher.life, -1);
 }
 
+TEST("a launcher that has answered writes what it still has to")
+{
+	int status;
+
+	connect_launcher();
+	pid_t pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		close(launcher.life);
+		usleep(100000);
+		_exit(7);
+	}
+	launcher.process = ce_pidfd_open(pid);
+	CE_AUTO_FD ended = ce_memory_file("readable", "", 0);
+	int fds[] = { STDIN_FILENO, STDIN_FILENO, STDIN_FILENO, ended };
+	CHECK_INT(ce_send(their_reply, "R/", 2, fds, 4), 0);
+	ce_session_end(&launcher);
+	CHECK_INT(waitpid(pid, &status, WNOHANG), pid);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+}
+
+TEST("a launcher that has not answered is ended at once")
+{
+	int status;
+
+	connect_launcher();
+	pid_t pid = start_idle();
+	launcher.process = ce_pidfd_open(pid);
+	int64_t begin = ce_now_ms();
+	ce_session_end(&launcher);
+	CHECK(ce_now_ms() - begin < 2000);
+	CHECK_INT(waitpid(pid, &status, 0), pid);
+	CHECK_INT(WTERMSIG(status), SIGKILL);
+}
+
 TEST("a guard that does not hear is killed at the end, and its end is waited for")
 {
 	char byte;
@@ -247,18 +294,6 @@ static void session_of_a_stranger(void)
 	test_needs_root();
 	connect_launcher();
 	launcher.uid = launcher.gid = STRANGER;
-}
-
-static pid_t start_idle(void)
-{
-	pid_t pid = fork();
-
-	CHECK(pid >= 0);
-	if (pid == 0) {
-		pause();
-		_exit(0);
-	}
-	return pid;
 }
 
 TEST("a process of somebody else is not killed, although its pidfd came as the guard's")
@@ -361,6 +396,7 @@ TEST("the cause of a death is one line, whatever the user's process has sent wit
 	CHECK_INT(ce_send(their_life, cause, strlen(cause), fds, 1), 0);
 	CHECK_INT(waitpid(pid, &status, 0), pid);
 	CHECK_INT(WTERMSIG(status), SIGKILL);
+	kill(ended, SIGKILL);
 	ce_session_end(&launcher);
 	/* their ends of both sockets */
 	CHECK_INT(test_open_fds(), before + 2);

@@ -1,6 +1,8 @@
 """The trace of a real launch: what `ce trace` says after a step, and what it never says."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,30 @@ def test_a_step_leaves_a_trace_of_each_node_with_phases_tasks_and_end(
     page = shared / "page.html"
     trace(cluster, job, f"--html={page}")
     assert page.read_text().count("<rect ") >= 20
+
+
+@contextmanager
+def _late(cluster: Cluster) -> Iterator[None]:
+    """Launchers are not on a processor for a while, just after their answer to the tasks."""
+    (module,) = cluster.prefix.glob("lib/python3*/site-packages/container_engine/launch/node.py")
+    text = module.read_text()
+    late = text.replace("\n    session.go_on()\n", "\n    time.sleep(0.3)\n    session.go_on()\n")
+    assert late != text
+    aside = module.rename(module.with_suffix(".aside"))
+    try:
+        module.write_text(late.replace("\nimport os\n", "\nimport os\nimport time\n", 1))
+        yield
+    finally:
+        aside.rename(module)
+
+
+def test_the_trace_is_whole_also_when_the_tasks_end_before_the_launcher(
+    cluster: Cluster, demo: str
+) -> None:
+    with _late(cluster):
+        done = cluster.srun("-N2", f"--environment={demo}", "printenv", "SLURM_JOB_ID")
+    [job] = set(done.stdout.split())
+    assert trace(cluster, job).startswith(f"step {job}.0: 2 nodes, 2 tasks\n")
 
 
 def test_what_all_nodes_would_say_is_said_once_and_slurm_names_the_nodes(cluster: Cluster) -> None:
