@@ -39,12 +39,14 @@ class Front:
     faults: list[Fault]
     asked: list[str]
     over: threading.Event
+    counting: threading.Lock = field(default_factory=threading.Lock)  # requests come at one time
 
     def fault(self, path: str) -> Fault | None:
-        for fault in self.faults:
-            if fault.times and re.search(fault.where, path):
-                fault.times -= 1
-                return fault
+        with self.counting:
+            for fault in self.faults:
+                if fault.times and re.search(fault.where, path):
+                    fault.times -= 1
+                    return fault
         return None
 
 

@@ -1,6 +1,5 @@
 """What a container may not leave on a node."""
 
-import os
 import pwd
 from pathlib import Path
 
@@ -54,12 +53,8 @@ def _open_namespaces() -> list[str]:
     """A mount namespace stays as long as somebody holds a descriptor of it."""
     found = []
     for process in procfs.processes():
-        directory = Path("/proc") / str(process.pid) / "fd"
-        try:
-            links = [os.readlink(directory / fd) for fd in os.listdir(directory)]
-        except OSError:
-            continue
         if process.command.startswith("slurmstepd"):
+            links = process.open_files()
             found += [f"{link} open in {process.command}" for link in links if "mnt:[" in link]
     return found
 

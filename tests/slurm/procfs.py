@@ -42,6 +42,22 @@ class Process:
         except OSError:
             return ""
 
+    def status(self) -> dict[str, str]:
+        """What the kernel says of it; empty when it has ended."""
+        try:
+            text = (PROC / str(self.pid) / "status").read_text(errors="replace")
+        except OSError:
+            return {}
+        return dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
+
+    def open_files(self) -> list[str]:
+        """What its descriptors lead to; empty for one that is closed, or the process ended, now."""
+        try:
+            names = os.listdir(PROC / str(self.pid) / "fd")
+        except OSError:
+            return []
+        return [self.link(f"fd/{name}") for name in names]
+
 
 def process(pid: int) -> Process | None:
     """The process of this number, None when there is none."""

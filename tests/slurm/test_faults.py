@@ -39,6 +39,7 @@ else
 fi >> "$0"
 sleep 0.3
 """
+_STARTERS = {"ce-task", "node", "podman", "crun"}
 # in the user's home: what of a launch is written there
 _WRITTEN = (".cache/container-engine", ".local/state/container-engine")
 
@@ -245,7 +246,7 @@ def _rounds(cluster: Cluster, demo: str, shared: Path, count: int) -> None:
     step = ["-N2", f"--environment={demo}", "sh", "-c", script]
     with started(cluster, "srun", *step, user=BOB) as bystander:
         ups = bystander.wait_for_lines(2)
-        alive = _of_bystander()
+        alive = until("the bystander's start to be over", _bystander_at_rest)
         for number in range(count):
             a_round = _Round(cluster, shared, f"{seed}-{number}", members)
             print(f"{number}: {a_round.fault}", flush=True)
@@ -273,6 +274,13 @@ def _check_bystander(
         said = [bystander.err, *(log.read_text(errors="replace")[-6000:] for log in logs)]
         lost = sorted(alive - now) + sorted(now - alive)
         raise AssertionError("\n".join([f"{fault}: touched another job: {lost}", *said]))
+
+
+def _bystander_at_rest() -> set[tuple[int, str]] | None:
+    """None as long as a program is there that only starts containers: it ends after the tasks'
+    first words."""
+    alive = _of_bystander()
+    return alive if _STARTERS.isdisjoint(name for _pid, name in alive) else None
 
 
 def _of_bystander() -> set[tuple[int, str]]:

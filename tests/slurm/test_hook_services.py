@@ -19,8 +19,12 @@ STAND_IN = ROOT / "tests/slurm/nvidia-cuda-mps-control"
 MPS = '[annotations]\ncom.hooks.nvidia_cuda_mps.enabled = "true"\n'
 
 
+def running(word: str) -> list[procfs.Process]:
+    return [p for p in procfs.processes() if p.lives and word in p.command]
+
+
 def pids(word: str) -> list[int]:
-    return [p.pid for p in procfs.processes() if p.lives and word in p.command]
+    return [process.pid for process in running(word)]
 
 
 # ---- com.hooks.nvidia_cuda_mps ---------------------------------------------------------------
@@ -64,7 +68,7 @@ def test_the_mps_daemons_of_two_users_on_one_node_do_not_meet(cluster: Cluster, 
     with started(cluster, *argv) as mine, started(cluster, *argv, user=BOB) as theirs:
         mine.wait_for_lines(1)
         theirs.wait_for_lines(1)
-        assert len({os.stat(f"/proc/{pid}").st_uid for pid in pids("mps-control -d")}) == 2
+        assert len({process.uid for process in running("mps-control -d")}) == 2
     until("both to have quit", lambda: len(told(mps)) == 2)
     assert {line.split()[2] for line in told(mps)} == {ALICE, BOB}
 

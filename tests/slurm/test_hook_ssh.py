@@ -1,7 +1,6 @@
 """com.hooks.ssh: logins to the containers of one job, and between them."""
 
 import json
-import os
 import re
 import socket
 import subprocess
@@ -107,8 +106,7 @@ def test_the_server_and_the_tasks_do_not_hold_the_plan_with_its_secret(running: 
     holders = [p for p in procfs.processes() if p.comm in names]
     assert {p.comm for p in holders} == names
     for process in holders:
-        directory = Path(f"/proc/{process.pid}/fd")
-        assert not [fd for fd in directory.iterdir() if "ce-plan" in os.readlink(fd)]
+        assert not [file for file in process.open_files() if "ce-plan" in file], process
     assert "secret" not in running.laptop.ssh("env").stdout
 
 

@@ -119,13 +119,18 @@ def _size(screen: Terminal) -> str:
     return screen.wait_for(r"size=\d+ \d+\.").removeprefix("size=").removesuffix(".")
 
 
+def _sleep(screen: Terminal) -> None:
+    """A command in the foreground, which says so: a key that comes before is the shell's."""
+    screen.type("sh -c 'echo sleeps; exec sleep 1000'\r")
+    screen.wait_for(r"\nsleeps\r")
+
+
 def test_ctrl_c_at_the_terminal_interrupts_the_command_and_not_the_shell(
     cluster: Cluster, demo: str
 ) -> None:
     with terminal(cluster, "srun", "--pty", f"--environment={demo}", "bash", "--norc") as screen:
         _prompt(screen)
-        screen.type("sleep 1000\r")
-        screen.wait_for("sleep 1000\r\n")
+        _sleep(screen)
         screen.type("\x03")
         screen.wait_for(r"\^C")
         screen.type("echo code $?\r")
@@ -138,8 +143,7 @@ def test_ctrl_c_at_the_terminal_interrupts_the_command_and_not_the_shell(
 def test_job_control_works_in_a_shell(cluster: Cluster, demo: str) -> None:
     with terminal(cluster, "srun", "--pty", f"--environment={demo}", "bash", "--norc") as screen:
         _prompt(screen)
-        screen.type("sleep 1000\r")
-        screen.wait_for("sleep 1000\r\n")
+        _sleep(screen)
         screen.type("\x1a")
         screen.wait_for("Stopped")
         screen.type("kill %1; fg; echo still here\r")

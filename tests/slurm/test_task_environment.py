@@ -210,22 +210,25 @@ def test_a_site_with_a_task_prolog_has_it_run_on_the_host(cluster: Cluster, demo
     host = cluster.srun("sh", "-c", ". /etc/os-release; echo $ID").stdout.strip()
     try:
         conf.write_text(f"{before}TaskProlog={prolog}\n")
-        _reconfigure(conf)
+        _reconfigure(cluster, conf, host)
         done = cluster.srun(f"--environment={demo}", "sh", "-c", script)
         programs = cluster.write("0-1 echo ran\n")
         many = cluster.srun("-n2", f"--environment={demo}", "--multi-prog", str(programs))
     finally:
         conf.write_text(before)
-        _reconfigure(conf)
+        _reconfigure(cluster, conf, "")
     assert (done.stdout, done.stderr) == (f"{host} ce-demo\n", "")
     # there it cannot run on the host
     Blame(many, "prolog-missing", f"'{prolog}'")
     assert many.stdout == ""
 
 
-def _reconfigure(conf: Path) -> None:
+def _reconfigure(cluster: Cluster, conf: Path, where: str) -> None:
+    """Until native tasks say `where`: the controller tells the nodes and does not wait for them."""
     environment = {**os.environ, "SLURM_CONF": str(conf)}
     subprocess.run(["scontrol", "reconfigure"], env=environment, check=True)
+    native = ["-N2", "sh", "-c", 'echo "$WHERE"']
+    until("the nodes to follow", lambda: cluster.srun(*native).stdout == f"{where}\n" * 2)
 
 
 @pytest.mark.parametrize("mask", ["000", "027", "077"])
