@@ -21,11 +21,12 @@ END = "<!-- the lines above are made by docs/errors.py -->\n"
 
 def head(code: str) -> str:
     fault = FAULTS[code]
+    remedy = fault.remedy if fault.remedy.endswith("?") else f"{fault.remedy}."
     return (
         f"# {code}\n\n"
         f"{_sentence(fault.what)}\n\n"
         f"**Who can put it right:** {fault.who}. **Exit code of a launch:** {fault.code}.\n\n"
-        f"**What to do:** {fault.remedy}.\n\n{END}"
+        f"**What to do:** {remedy}\n\n{END}"
     )
 
 

@@ -142,19 +142,19 @@ static int search_path(const char *path, const char *command, char **found, int 
 	return 1;
 }
 
-/* Slurm and execve would say of the program that it is not there, and end the task with ENOENT. */
-static int check_loader(const char *command, char **found, struct ce_error *err)
+/* Slurm would say it in its own words, or of a missing loader that the program is not there, and end the
+ * task with the number of the error. */
+static int check_start(const char *command, char **found, struct ce_error *err)
 {
-	char name[CE_LOADER_SIZE];
+	char why[CE_WHY_SIZE];
 
-	if (!ce_lacks_loader(*found, name))
+	if (!ce_cannot_start(*found, why))
 		return 0;
 	free(*found);
 	*found = NULL;
 	err->below = CE_HELP_COMMAND_NOT_EXECUTABLE;
-	return ce_fail_code(err, CE_EXIT_NOT_EXECUTABLE,
-			    "%s: cannot be executed in the container: it needs '%s', which is not there",
-			    command, name);
+	return ce_fail_code(err, CE_EXIT_NOT_EXECUTABLE, "%s: cannot be executed in the container: %s",
+			    command, why);
 }
 
 int ce_find_command(const char *path, const char *command, char **found, struct ce_error *err)
@@ -169,10 +169,10 @@ int ce_find_command(const char *path, const char *command, char **found, struct 
 		if (reason != 0)
 			return refuse(command, reason, err);
 		*found = strdup(command);
-		return *found != NULL ? check_loader(command, found, err) : ce_fail(err, "out of memory");
+		return *found != NULL ? check_start(command, found, err) : ce_fail(err, "out of memory");
 	}
 	int rc = search_path(path != NULL ? path : default_path, command, found, &reason);
 	if (rc < 0)
 		return ce_fail(err, "out of memory");
-	return rc == 0 ? check_loader(command, found, err) : refuse(command, reason, err);
+	return rc == 0 ? check_start(command, found, err) : refuse(command, reason, err);
 }

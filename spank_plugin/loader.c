@@ -1,8 +1,10 @@
 #include "loader.h"
 
 #include <elf.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "io.h"
@@ -45,14 +47,19 @@ static size_t elf(const char *head, size_t size, char name[CE_LOADER_SIZE])
 	return 0;
 }
 
-int ce_lacks_loader(const char *path, char name[CE_LOADER_SIZE])
+int ce_cannot_start(const char *path, char why[CE_WHY_SIZE])
 {
-	char head[HEAD + 1] = "";
+	char head[HEAD + 1] = "", name[CE_LOADER_SIZE];
 	size_t length = 0;
 	/* a FIFO would be waited for */
 	CE_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	ssize_t size = fd >= 0 ? read(fd, head, HEAD) : -1;
 
+	/* what may be executed and not read is no fault; a damaged image or disk is */
+	if (size < 0 && errno == EIO) {
+		snprintf(why, CE_WHY_SIZE, "it cannot be read: %s", strerror(EIO));
+		return 1;
+	}
 	if (size >= 2 && head[0] == '#' && head[1] == '!')
 		length = script(head, (size_t)size, name);
 	else if (size >= (ssize_t)sizeof(Elf64_Ehdr) && memcmp(head, ELFMAG, SELFMAG) == 0)
@@ -60,5 +67,6 @@ int ce_lacks_loader(const char *path, char name[CE_LOADER_SIZE])
 	if (length == 0)
 		return 0;
 	name[length] = '\0';
+	snprintf(why, CE_WHY_SIZE, "it needs '%s', which is not there", name);
 	return faccessat(AT_FDCWD, name, F_OK, AT_EACCESS) < 0;
 }

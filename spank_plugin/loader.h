@@ -4,11 +4,11 @@
 
 #include <stddef.h>
 
-enum { CE_LOADER_SIZE = 256 };
+enum { CE_LOADER_SIZE = 256, CE_WHY_SIZE = CE_LOADER_SIZE + 40 };
 
-/* The loader of an ELF file, or the interpreter of a script, if nothing is there by this name: execve
- * would only say that the program itself is not. 1 and its path in `name`; 0 for a program that has what
- * it needs, and for one of which nothing can be told. */
-int ce_lacks_loader(const char *path, char name[CE_LOADER_SIZE]);
+/* 1 and the reason in `why` if the program cannot be started: it cannot be read, or nothing is there by the
+ * name of its loader or interpreter, of which execve would only say that the program itself is not there.
+ * 0 for a program that has what it needs, and for one of which nothing can be told. */
+int ce_cannot_start(const char *path, char why[CE_WHY_SIZE]);
 
 #endif

@@ -23,6 +23,9 @@ NOT_STARTED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_pull(parser)
+    parser.add_argument(
+        "--environment", metavar="NAME", help="the environment, as srun has it, and no other NAME"
+    )
     parser.add_argument("name", metavar="NAME", help="an environment: a name or the path of a file")
     parser.add_argument(
         "command", metavar="COMMAND", nargs="...", help="the command and its arguments, after --"
@@ -32,14 +35,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
+    name, command = _words(arguments)
     if not command:
         error = UserError("run: no command is given", "ce run NAME -- COMMAND")
         messages.say(messages.of_error(error))
         return 2
     with contextlib.ExitStack() as stack:
         asking = _with_passing(context, stack)
-        plan = _plan(arguments.name, asking, arguments.pull)
+        plan = _plan(name, asking, arguments.pull)
         if plan is None:
             stack.close()
             return _run_on_host(command)
@@ -47,6 +50,14 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
         # what is mounted stays there without its name
         return run_in_container(plan, command, context.libexec, started=stack.close)
+
+
+def _words(arguments: argparse.Namespace) -> tuple[str, list[str]]:
+    """The name of the environment, and the command line."""
+    rest: list[str] = arguments.command
+    if arguments.environment is not None:
+        return arguments.environment, [arguments.name, *rest]
+    return arguments.name, rest[1:] if rest[:1] == ["--"] else rest
 
 
 def _with_passing(context: Context, stack: contextlib.ExitStack) -> Context:

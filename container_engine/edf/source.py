@@ -55,8 +55,8 @@ def _read_bytes(path: str) -> bytes:
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-            raise SourceError(f"is {kind}, not an EDF")
+            kind = "a directory" if stat.S_ISDIR(status.st_mode) else "a pipe or a device"
+            raise SourceError(f"is {kind}, not an EDF", "name a regular file")
         data = _read_all(descriptor)
     except OSError as error:
         raise SourceError(f"cannot be read: {reason(error)}") from error

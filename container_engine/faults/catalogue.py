@@ -130,7 +130,7 @@ FAULTS = {
     "image-damaged": Fault(
         "the image is incomplete or its content cannot be read",
         YOU,
-        "copy, download or import it again",
+        "copy, download or import it again; report the node if good images fail there, too",
     ),
     "image-reference": Fault(
         "the name of the image is neither a path nor a reference into a registry",

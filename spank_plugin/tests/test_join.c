@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "../io.h"
+#include "../loader.h"
 #include "harness.h"
 
 /* ---- commands ---------------------------------------------------------------------------------- */
@@ -128,6 +129,16 @@ TEST("a program whose interpreter or loader is not there is 126 and names it")
 				     "'/no/loader', which is not there");
 	CHECK_INT(truncate("c/program", sizeof file + sizeof part), 0);
 	finds("c", "program", "c/program");
+}
+
+TEST("a program whose bytes cannot be read cannot be started")
+{
+	char why[CE_WHY_SIZE] = "";
+
+	/* nothing is mapped at its beginning, which is EIO */
+	CHECK_INT(ce_cannot_start("/proc/self/mem", why), 1);
+	CHECK_TEXT(why, "it cannot be read: Input/output error");
+	CHECK_INT(ce_cannot_start("/nowhere", why), 0);
 }
 
 TEST("a command that cannot be looked at is not said to be absent")

@@ -25,6 +25,14 @@ def test_the_exit_code_is_the_commands_own(engine: Engine, code: int) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
 
 
+def test_the_environment_may_be_named_as_for_srun(engine: Engine) -> None:
+    ce, *_rest = engine.argv(edf := engine.edf())
+    words = [ce, "run", f"--environment={edf}", "sh", "-c", "echo $1; exit 3", "--", "--pull"]
+    with engine.popen(words) as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (3, "--pull\n", "")
+
+
 def test_a_command_that_does_not_exist_is_127(engine: Engine) -> None:
     done = engine.run(engine.edf(), "no-such-command")
     assert done.returncode == 127

@@ -84,6 +84,16 @@ def test_content_that_is_damaged_is_found_on_the_node(cluster: Cluster, provoked
     Blame(provoked.srun(_named(provoked, str(image))), "image-damaged", ": n")
 
 
+def test_a_program_in_a_damaged_part_of_the_image(cluster: Cluster, provoked: Provoked) -> None:
+    """The mount succeeds, and what the program is made of cannot be read."""
+    whole = bytearray(_whole(cluster))
+    whole[96:600_000] = os.urandom(600_000 - 96)
+    image = provoked.shared / "x.sqsh"
+    image.write_bytes(whole)
+    done = provoked.srun(_named(provoked, str(image)), command=("busybox",))
+    Blame(done, "command-not-executable", "busybox", "Input/output error", exit_code=126)
+
+
 def test_an_image_that_goes_away_between_submission_and_start(
     cluster: Cluster, provoked: Provoked
 ) -> None:

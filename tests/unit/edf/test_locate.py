@@ -101,11 +101,11 @@ def test_what_is_not_a_text_file_is_refused_in_one_line(tmp_path: Path) -> None:
     write(tmp_path, "big.toml", "#" * (1 << 20) + "\n")
     write(tmp_path, "limit.toml", "#" * (1 << 20))
     for name, said in {
-        "dir.toml": "is a directory, not an EDF",
-        "fifo.toml": "is not a regular file, not an EDF",
+        "dir.toml": "is a directory, not an EDF\nce: hint: name a regular file",
+        "fifo.toml": "is a pipe or a device, not an EDF\nce: hint: name a regular file",
         "loop.toml": "too many levels of symbolic links: '{path}'",
         "big.toml": "is larger than 1 MiB, the limit for an EDF",
-        "/dev/zero": "is not a regular file, not an EDF",
+        "/dev/zero": "is a pipe or a device, not an EDF\nce: hint: name a regular file",
     }.items():
         path = tmp_path / name
         expected = f"ce: error: {path}: {said.format(path=path)}\n"
