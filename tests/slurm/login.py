@@ -50,9 +50,12 @@ class Laptop:
         words = [f"-o{option}" for option in (*_OPTIONS, *self.trust)]
         return ["-i", str(self.key), *words]
 
-    def ssh(self, *command: str, more: Sequence[str] = (), stdin: str | None = None) -> Completed:
-        argv = ["ssh", *self.options(), *more, "-p", str(self.port), f"{self.user}@localhost"]
-        return self.cluster.run([*argv, *command], input=stdin)
+    def argv(self, *command: str, more: Sequence[str] = ()) -> list[str]:
+        login = ["-p", str(self.port), f"{self.user}@localhost"]
+        return ["ssh", *self.options(), *more, *login, *command]
+
+    def ssh(self, *command: str, more: Sequence[str] = ()) -> Completed:
+        return self.cluster.run(self.argv(*command, more=more))
 
     def copy(self, program: str, *words: str) -> Completed:
         """scp or sftp; `@` in the words stands for the login."""

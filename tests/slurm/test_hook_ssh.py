@@ -15,6 +15,7 @@ from tests.slurm.job import Job, job_id, started
 from tests.slurm.leftovers import assert_nothing_left
 from tests.slurm.login import PORT, Laptop, edf, make_key, ports, step
 from tests.slurm.polling import until
+from tests.slurm.terminal import terminal
 
 _STRANGE = "a 'single' \"double\" \\ back\nsecond line\t$HOME `id` =;#"
 _MORE = f"""
@@ -23,10 +24,12 @@ startup = ["export FROM_STARTUP='two words'"]
 NCCL_NET = "AWS Libfabric"
 STRANGE = {json.dumps(_STRANGE).replace("$", "$$").replace("`", "$`")}
 """
-# what a shell or a login sets for itself, and what Slurm says to one task alone
+# What a shell or a login sets for itself, what Slurm says to one task alone, and what 24.11
+# adds when the environment of logins is written: the times of the job.
 _OWN = re.compile(
     r"^(_|SHLVL|SLURM_JOB_GID|OLDPWD|PWD|TERM|SSH_\w+|SLURM_(PROCID|LOCALID|NODEID|TASK_PID|GTIDS|CPUS_ON_NODE"
-    r"|CPU_BIND\w*|DISTRIBUTION|LAUNCH_NODE_IPADDR|STEPMGR|PROTOCOL\w*)|SLURMD_\w+|PMI\w*|TMPDIR|SLURM_TOPOLOGY_ADDR)$"
+    r"|CPU_BIND\w*|DISTRIBUTION|LAUNCH_NODE_IPADDR|STEPMGR|PROTOCOL\w*)|SLURMD_\w+|PMI\w*|TMPDIR|SLURM_TOPOLOGY_ADDR"
+    r"|SLURM_JOB_(START|END)_TIME|SLURM_OOM_KILL_STEP)$"
 )
 
 
@@ -76,16 +79,23 @@ def test_a_login_is_in_the_container_and_passes_the_exit_code_on(running: Runnin
     assert (done.returncode, "Container Engine demo" in done.stdout) == (7, True)
 
 
-def test_a_login_gets_a_terminal_also_where_the_container_has_no_ptmx(running: Running) -> None:
-    done = running.laptop.ssh("tty; test -w $(tty) && echo writable", more=["-tt"])
-    assert done.stdout.startswith("/dev/pts/"), done.stderr
-    assert done.stdout.split()[1] == "writable"
+def test_a_login_gets_a_terminal_also_where_the_container_has_no_ptmx(
+    cluster: Cluster, running: Running
+) -> None:
+    with terminal(
+        cluster, *running.laptop.argv("tty; test -w $(tty) && echo writable", more=["-t"])
+    ) as it:
+        it.wait_for(r"/dev/pts/\d+\s+writable")
+        assert it.wait() == 0
 
 
-def test_an_interactive_login_gets_a_shell_that_does_not_change_path(running: Running) -> None:
-    done = running.laptop.ssh(more=["-tt"], stdin="echo shell=$0 path=$PATH; exit 3\n")
-    assert done.returncode == 3
-    assert re.search(r"shell=\S*sh path=/usr/local/sbin:", done.stdout)
+def test_an_interactive_login_gets_a_shell_that_does_not_change_path(
+    cluster: Cluster, running: Running
+) -> None:
+    with terminal(cluster, *running.laptop.argv()) as it:
+        it.type("echo shell=$0 path=$PATH; exit 3\n")
+        it.wait_for(r"shell=\S*sh path=/usr/local/sbin:")
+        assert it.wait() == 3
 
 
 def test_the_server_appears_as_dropbear_with_its_port(running: Running) -> None:
