@@ -195,10 +195,15 @@ class _Reading:
             self._file = None
 
     def _opened(self) -> int:
-        """Under either of its names: it may have become whole since we were told."""
+        """Under either of its names: it may have become whole since we were told, or broken off,
+        which removes what had come. Raises BrokenOffError."""
         if self._file is None:
+            flags = os.O_RDONLY | os.O_CLOEXEC
             try:
-                self._file = os.open(self._arrival.draft(self._wanted), os.O_RDONLY | os.O_CLOEXEC)
+                self._file = os.open(self._arrival.draft(self._wanted), flags)
             except FileNotFoundError:
-                self._file = os.open(self._arrival.path(self._wanted), os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    self._file = os.open(self._arrival.path(self._wanted), flags)
+                except FileNotFoundError:
+                    raise BrokenOffError from None
         return self._file
