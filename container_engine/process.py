@@ -39,6 +39,11 @@ class CommandError(CeError):
         self.stderr = stderr
 
 
+def on_the_host(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment of an srun that inherits nothing from the job it is started in."""
+    return {**env, "CE_INHERIT": "no"}
+
+
 def output(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> bytes:
     """What a program prints on stdout. It gets no stdin and is killed after `timeout_s` seconds.
 

@@ -40,6 +40,8 @@
 #define CE_HELP_TWICE                                                                              \
 	CE_HELP("environment-twice",                                                               \
 		"leave --environment out of the srun in the script, or name another environment")
+#define CE_HELP_NOT_INHERITED                                                                      \
+	CE_HELP("environment-not-inherited", "repeat --environment on this command, and report it")
 #define CE_HELP_COMPONENTS                                                                         \
 	CE_HELP("components-differ",                                                               \
 		"name the same environment for each of them, or start steps of their own")

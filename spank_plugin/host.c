@@ -26,6 +26,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "inherit.h"
+
 #define OURS "/.container-engine"
 #define HOST OURS "/host"
 /* this directory of ours, which has the links to this program, holds the new root */
@@ -339,6 +341,9 @@ int main(int argc, char **argv)
 		fprintf(stderr, "ce: error: %s: works in containers with the hook 'slurm' only\n", name);
 		return NOT_STARTED;
 	}
+	/* from the namespaces that come, the environments of the container's processes cannot be read */
+	if (getenv(CE_INHERIT) == NULL)
+		ce_inherit(1);
 	make_namespaces();
 	enter_root();
 	execute(find_program(), argv, argc);

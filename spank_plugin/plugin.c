@@ -5,6 +5,9 @@
  * --------------------  --------------------  -----------------  ------------------------------------
  * init                  all                   user / root        read plugstack.conf's arguments,
  *                                                                register the options
+ * init                  srun, salloc, sbatch  user               put back the option of the job they are
+ *                                                                started in, if it is not in the
+ *                                                                environment any more
  * init_post_opt         srun, salloc, sbatch  user               run `ce plan`; srun: put the plan into
  *                                                                the step's environment
  * user_init             slurmstepd            root, euid user    fork a child that becomes the user for
@@ -34,6 +37,7 @@
 #include <unistd.h>
 
 #include "config.h"
+#include "inherit.h"
 #include "options.h"
 #include "plugin_step.h"
 #include "plugin_submit.h"
@@ -62,6 +66,9 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 	if (ce_config_read(&config, argc, argv, &config.error) < 0 && context == S_CTX_REMOTE)
 		slurm_info("container_engine: %s", ce_error_text(&config.error));
 	stepd = getpid();
+	/* what root does must not come from the environment of who had it called (sudo) */
+	if (context != S_CTX_REMOTE)
+		ce_inherit(getuid() != 0);
 	return ce_options_register(spank);
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "help.h"
+#include "inherit.h"
 #include "io.h"
 #include "moments.h"
 #include "options.h"
@@ -49,7 +50,14 @@ int ce_plugin_submit(const struct ce_config *config, spank_context_t context, st
 	/* Slurm calls this once for each component of a heterogeneous job or step */
 	if (ce_options_end_component(err) < 0)
 		return -1;
-	return ce_options_environment() == NULL ? 0 : plan_and_carry(config, context, err);
+	if (ce_options_environment() != NULL)
+		return plan_and_carry(config, context, err);
+	if (ce_inherited() != NULL)
+		return ce_fail_below(err, CE_HELP_NOT_INHERITED,
+				     "--environment=%s: the job has it, but Slurm does not give it to "
+				     "this command",
+				     ce_inherited());
+	return 0;
 }
 
 void ce_plugin_submit_end(void)

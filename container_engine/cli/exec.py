@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from container_engine.cli import messages, steps
 from container_engine.errors import CeError, UserError
-from container_engine.process import reason
+from container_engine.process import on_the_host, reason
 
 if TYPE_CHECKING:
     from container_engine.cli.context import Context
 
 NOT_STARTED = 125
-# a step of ours must not be asked for another container, nor inherit the size of this one
-_UNWANTED = ("SLURM_SPANK_", "SLURM_CE_", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE")
+# a step of ours must not inherit the size of this one
+_UNWANTED = ("SLURM_CE_", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +59,7 @@ def _go(step: str, node: str, command: list[str], context: Context) -> int:
     argv += [f"{context.prefix}/bin/ce", "exec", "--here", f"--node={node}", step, "--", *command]
     environment = {k: v for k, v in context.env.items() if not k.startswith(_UNWANTED)}
     try:
-        os.execvpe("srun", argv, environment)
+        os.execvpe("srun", argv, on_the_host(environment))
     except OSError as error:
         messages.say(messages.of_error(CeError(f"cannot start srun: {reason(error)}")))
         return NOT_STARTED

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.doctor.finding import Finding, State, failed, warning
 from container_engine.errors import UserError
-from container_engine.process import CommandError, output
+from container_engine.process import CommandError, on_the_host, output
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -70,7 +70,7 @@ def ask(
     argv = ["srun", "--quiet", f"--nodes={len(names)}", "--ntasks-per-node=1", "--mem=0"]
     argv += [f"--nodelist={','.join(names)}", "--overlap", "--kill-on-bad-exit=0", *options]
     try:
-        said = output([*argv, ce, "doctor", "--node", "--lines"], env, _LIMIT_S)
+        said = output([*argv, ce, "doctor", "--node", "--lines"], on_the_host(env), _LIMIT_S)
         complaint = "no answer"
     except CommandError as error:
         # exit code 1 is an answer, too: something was found

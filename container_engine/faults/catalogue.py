@@ -372,6 +372,11 @@ FAULTS = {
         YOU,
         "leave --environment out of the srun in the script, or name another environment",
     ),
+    "environment-not-inherited": Fault(
+        "a command in a job with an environment does not get it from Slurm",
+        US,
+        "repeat --environment on this command, and report it",
+    ),
     "components-differ": Fault(
         "components of a heterogeneous job or step ask for different environments",
         YOU,

@@ -20,8 +20,10 @@ def test_a_healthy_node_is_said_to_start_containers(cluster: Cluster) -> None:
         assert lines[check].startswith("ok"), lines[check]
 
 
-def test_all_nodes_are_asked_and_their_answers_folded(cluster: Cluster) -> None:
-    done = cluster.run([str(cluster.prefix / "bin/ce"), "doctor", "--all-nodes"])
+def test_all_nodes_are_asked_and_their_answers_folded(cluster: Cluster, demo: str) -> None:
+    # as from a job with an environment
+    env = {"SLURM_SPANK__SLURM_SPANK_OPTION_container_engine_environment": demo}
+    done = cluster.run([str(cluster.prefix / "bin/ce"), "doctor", "--all-nodes"], env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("asked: n[1-2]; 2 of 2 can start containers\n")
 

@@ -11,6 +11,9 @@ from tests.slurm.cluster import ALICE, BOB, Cluster, Completed
 from tests.slurm.job import Job, started
 from tests.slurm.polling import until
 
+# salloc puts the option of its job before its command under two names
+SLURMS = ("", "SLURM_SPANK_")
+
 pytestmark = pytest.mark.usefixtures("tidy")
 
 
@@ -54,9 +57,13 @@ def test_exec_has_the_mounts_environment_and_directory_of_the_tasks(
     assert (shared / "made").exists()
 
 
-def test_exec_goes_to_the_node_that_is_asked_for(cluster: Cluster, running: str) -> None:
+def test_exec_goes_to_the_node_that_is_asked_for_also_from_a_job_with_an_environment(
+    cluster: Cluster, running: str, demo: str
+) -> None:
     job = running.partition(".")[0]
-    done = ce(cluster, "exec", "-w", "n2", job, "--", "printenv", "SLURMD_NODENAME")
+    around = {f"{name}_SLURM_SPANK_OPTION_container_engine_environment": demo for name in SLURMS}
+    exec_ = [str(cluster.prefix / "bin/ce"), "exec", "-w", "n2", job, "--"]
+    done = cluster.run([*exec_, "printenv", "SLURMD_NODENAME"], env=around)
     assert (done.stdout, done.returncode) == ("n2\n", 0)
     done = ce(cluster, "exec", "-w", "n3", job, "--", "true")
     assert done.returncode == 125

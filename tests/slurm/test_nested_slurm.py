@@ -15,6 +15,8 @@ pytestmark = pytest.mark.usefixtures("tidy")
 HOST = platform.freedesktop_os_release()["ID"]
 HOOK = '[annotations]\ncom.hooks.slurm.enabled = "true"\n'
 SYSTEM = ". /etc/os-release; echo $ID"
+# how Slurm tells the programs in a job which environment it has
+OPTION = "SLURM_SPANK__SLURM_SPANK_OPTION_container_engine_environment"
 
 
 @pytest.fixture(scope="session")
@@ -54,6 +56,15 @@ def test_srun_inside_runs_on_the_host_and_in_any_environment(
     done = cluster.srun("-N1", f"--environment={edf}", "sh", "-c", f"{SYSTEM}; {nested}; {again}")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [f"ce-{image}", HOST, "ce-demo"]
+
+
+def test_srun_inside_inherits_what_its_job_has_although_the_task_removed_it(
+    cluster: Cluster, demo: str, inside: str
+) -> None:
+    nested = f"unset {OPTION}; srun --overlap -n1 sh -c '{SYSTEM}'; :"
+    step = ["-N1", f"--environment={inside}", "sh", "-c", nested]
+    done = cluster.srun(*step, env={OPTION: demo})
+    assert (done.returncode, done.stdout) == (0, "ce-demo\n"), done.stderr
 
 
 def test_srun_inside_reaches_the_other_nodes_of_the_job(

@@ -1,5 +1,6 @@
 """Many tasks, many steps, and the ways in which a job gets its allocation."""
 
+import platform
 import shlex
 from pathlib import Path
 
@@ -10,7 +11,10 @@ from tests.slurm.job import job_id, started
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
+_HOST = platform.freedesktop_os_release()["ID"]
 _WHO = ". /etc/os-release; echo $ID"
+# what is left is what Slurm's programs need
+_CLEAN = "env -i PATH=$PATH SLURM_CONF=$SLURM_CONF"
 
 
 def _batch(cluster: Cluster, shared: Path, script: str, *options: str) -> Completed:
@@ -116,9 +120,11 @@ def test_steps_of_a_batch_job_inherit_its_environment_and_the_script_stays_on_th
     cluster: Cluster, demo: str, shared: Path
 ) -> None:
     host = cluster.srun("sh", "-c", _WHO).stdout
-    script = f"{_WHO}\nsrun sh -c {shlex.quote(_WHO)}\n"
+    step = f"sh -c {shlex.quote(_WHO)}"
+    script = f"{_WHO}\nsrun {step}\n{_CLEAN} srun --jobid=$SLURM_JOB_ID {step}\n"
     done = _batch(cluster, shared, script, "-N2", f"--environment={demo}")
-    assert (done.stdout, done.stderr) == (f"{host}ce-demo\nce-demo\n", "")
+    # with nothing to say so, the second step is of one task on each node, too
+    assert (done.stdout, done.stderr) == (host + "ce-demo\n" * 4, "")
 
 
 def test_steps_of_salloc_inherit_its_environment_and_the_command_stays_on_the_host(
@@ -128,6 +134,26 @@ def test_steps_of_salloc_inherit_its_environment_and_the_command_stays_on_the_ho
     script = f"{_WHO}; srun sh -c {shlex.quote(_WHO)}"
     done = cluster.run(["salloc", "-Q", f"--environment={demo}", "sh", "-c", script])
     assert (done.stdout, done.stderr) == (f"{host}ce-demo\n", "")
+
+
+def test_what_is_started_in_a_job_is_in_its_environment_although_nothing_says_so_any_more(
+    cluster: Cluster, demo: str
+) -> None:
+    who = f"sh -c {shlex.quote(_WHO)}"
+    # both are new jobs
+    script = f"{_CLEAN} srun {who}; {_CLEAN} salloc -Q srun {who}; :"
+    done = cluster.run(["salloc", "-Q", f"--environment={demo}", "bash", "-c", script])
+    assert (done.returncode, done.stdout) == (0, "ce-demo\n" * 2), done.stderr
+
+
+def test_a_job_that_was_sent_to_the_host_stays_there_although_nothing_says_so_any_more(
+    cluster: Cluster, demo: str
+) -> None:
+    host = cluster.edf('image = ""\n', image=None)
+    inner = f"{_CLEAN} srun --jobid=$SLURM_JOB_ID sh -c {shlex.quote(_WHO)}; :"
+    outer = shlex.join(["salloc", "-Q", f"--environment={host}", "bash", "-c", inner])
+    done = cluster.run(["salloc", "-Q", f"--environment={demo}", "bash", "-c", outer])
+    assert (done.returncode, done.stdout) == (0, f"{_HOST}\n"), done.stderr
 
 
 def test_a_step_may_ask_for_another_environment_than_its_job(cluster: Cluster, demo: str) -> None:

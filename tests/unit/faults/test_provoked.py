@@ -10,6 +10,7 @@ CLUSTER = Path(__file__).parents[2] / "slurm"
 
 # code: why no test on the cluster can bring it about
 NOT_PROVOKED = {
+    "environment-not-inherited": "needs a Slurm with other names of variables; the C tests do it",
     "plugin-contained": "needs Slurm 24.05 or newer with contain_spank; the C tests do it",
 }
 

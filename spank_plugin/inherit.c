@@ -1,0 +1,123 @@
+#define _GNU_SOURCE
+#include "inherit.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io.h"
+
+/* Beyond what the kernel gives to a program by default; more is no environment of anybody's job. */
+enum { MAX_ENVIRONMENT = 32 * 1024 * 1024, MAX_STAT = 4096 };
+
+static const char *const inherited[] = { CE_INHERITED "environment", CE_INHERITED "edf" };
+enum { COUNT = sizeof inherited / sizeof inherited[0], PREFIX = sizeof "SLURM_SPANK_" - 1 };
+
+const char *ce_inherited(void)
+{
+	const char *value = NULL;
+
+	for (size_t i = 0; i < COUNT && value == NULL; i++)
+		value = getenv(inherited[i]);
+	return value;
+}
+
+static void forget(void)
+{
+	for (size_t i = 0; i < COUNT; i++) {
+		unsetenv(inherited[i]);
+		unsetenv(inherited[i] + PREFIX);
+	}
+	unsetenv(CE_INHERIT);
+}
+
+/* Takes the option over that NAME=VALUE is, under either name: 1, or 0 for anything else. */
+static int adopt(const char *entry)
+{
+	const char *plain = strncmp(entry, inherited[0], PREFIX) == 0 ? entry + PREFIX : entry;
+
+	for (size_t i = 0; i < COUNT; i++) {
+		size_t length = strlen(inherited[i] + PREFIX);
+		if (strncmp(plain, inherited[i] + PREFIX, length) == 0 && plain[length] == '=')
+			return setenv(inherited[i], plain + length + 1, 1) == 0;
+	}
+	return 0;
+}
+
+static int adopt_from(int process)
+{
+	size_t size = 0;
+	int found = 0;
+	CE_AUTO_FD fd = openat(process, "environ", O_RDONLY | O_CLOEXEC);
+	CE_AUTO_FREE char *block = fd >= 0 ? ce_read_all(fd, MAX_ENVIRONMENT, &size) : NULL;
+
+	for (char *entry = block; entry != NULL && entry < block + size; entry += strlen(entry) + 1)
+		found |= adopt(entry);
+	return found;
+}
+
+/* A program that changes its user when it is executed (sudo) is root's, but its environment its caller's. */
+static int is_mine(int process)
+{
+	struct stat st;
+
+	return fstat(process, &st) == 0 && st.st_uid == geteuid();
+}
+
+/* 0: none, or none that can be seen from here. */
+static pid_t parent_of(int process)
+{
+	size_t size = 0;
+	CE_AUTO_FD fd = openat(process, "stat", O_RDONLY | O_CLOEXEC);
+	CE_AUTO_FREE char *text = fd >= 0 ? ce_read_all(fd, MAX_STAT, &size) : NULL;
+	/* PID (NAME) STATE PARENT …, and a name may contain anything */
+	const char *name_end = text != NULL ? strrchr(text, ')') : NULL;
+	int parent = 0;
+
+	return name_end != NULL && sscanf(name_end + 1, " %*c %d", &parent) == 1 ? parent : 0;
+}
+
+/* By numbers of the /proc that is mounted here, which may be another PID namespace's than our own. */
+static int open_process(pid_t pid)
+{
+	char path[32];
+
+	snprintf(path, sizeof path, "/proc/%d", (int)pid);
+	return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+static void adopt_from_ancestors(void)
+{
+	CE_AUTO_FD process = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	pid_t pid;
+
+	while (process >= 0 && (pid = parent_of(process)) > 0) {
+		CE_AUTO_FD parent = open_process(pid);
+		/* still its parent after that, so the number was not somebody else's by then */
+		if (parent_of(process) != pid)
+			continue;
+		if (parent >= 0 && is_mine(parent) && adopt_from(parent))
+			return;
+		ce_close_fd(&process);
+		process = parent;
+		parent = -1;
+	}
+}
+
+void ce_inherit(int descends)
+{
+	const char *asked = getenv(CE_INHERIT);
+
+	if (asked != NULL && strcmp(asked, "no") == 0) {
+		forget();
+		return;
+	}
+	int found = ce_inherited() != NULL;
+	for (char **entry = environ; !found && *entry != NULL; entry++)
+		found = adopt(*entry);
+	if (!found && descends)
+		adopt_from_ancestors();
+}
