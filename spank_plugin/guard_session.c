@@ -8,14 +8,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "guard_memory.h"
 #include "guard_ops.h"
 #include "io.h"
 
 int guard_op_session(struct guard *guard, char **args)
 {
 	CE_AUTO_FREE char *options = NULL, *host_proc = NULL;
+	int64_t total = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+	CE_AUTO_FREE char *size = guard_memory_share(
+		args[0], guard_memory_limit("/proc/self/cgroup", "/sys/fs/cgroup"), total);
 
-	if (asprintf(&options, "mode=0755,size=%s", args[0]) < 0 ||
+	if (size == NULL || asprintf(&options, "mode=0755,size=%s", size) < 0 ||
 	    asprintf(&host_proc, "%s/proc", args[1]) < 0)
 		return guard_fail(guard, "out of memory");
 	/* slave, not private: what the host mounts later (autofs, a new file system) still arrives */

@@ -155,7 +155,7 @@ class SiteConfig(BaseModel):
     tmpfs_size: str = Field(
         "50%",
         pattern=SIZE,
-        description="limit of what a container may write, a size or a part of the node's memory",
+        description="limit of what a container may write, a size or a part of the memory",
         examples=["16g"],
     )
     hooks_dirs: tuple[str, ...] = Field(
