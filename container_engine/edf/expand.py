@@ -20,11 +20,17 @@ Piece = tuple["str | DeferredVar", bool]
 
 MAX_EXPANDED = 1 << 20
 
+# What these say where srun is called, in a batch script or in a step, is said of that script's
+# node or of that step. launch/nodename.py knows which of them a task alone has.
+_OF_NODES = ("SLURMD_NODENAME", "SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_GTIDS")
+_OF_STEPS = ("SLURM_STEP", "SLURM_TASK_PID")
+
 
 class Scope:
     """What the names in a string mean: `env` of the caller, `own` on top of it (EDF_DIR).
 
-    `deferred` tells whether a name that is defined in neither exists on the compute node.
+    `deferred` tells whether a name that is defined in neither exists on the compute node. Of
+    those, the ones that mean something else on each node are not defined, whatever `env` says.
     """
 
     __slots__ = ("deferred", "env", "own")
@@ -38,7 +44,14 @@ class Scope:
 
     def get(self, name: str) -> str | None:
         value = self.own.get(name)
-        return self.env.get(name) if value is None else value
+        if value is not None or (is_of_nodes(name) and self.deferred(name)):
+            return value
+        return self.env.get(name)
+
+
+def is_of_nodes(name: str) -> bool:
+    """Whether only a node of the step can say what the variable is."""
+    return name in _OF_NODES or name.startswith(_OF_STEPS)
 
 
 def expand(text: str, scope: Scope) -> Text:

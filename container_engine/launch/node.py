@@ -288,7 +288,7 @@ def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, 
     if '"var"' in text or "{node." in text:
         from container_engine.launch import nodename
 
-        node = nodename.complete(node)
+        node = nodename.of_step(node)
     plan: Mapping[str, Any] = {}
     marks, recorded = trace.Marks(begun), -1
     try:

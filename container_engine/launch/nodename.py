@@ -7,6 +7,9 @@ which srun ran. Only for plans with deferred strings.
 
 from __future__ import annotations
 
+# Set for each task by slurmstepd; before that they are those of the batch script in which srun ran.
+OF_TASKS = ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_GTIDS", "SLURM_TASK_PID")
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -16,6 +19,14 @@ def complete(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment with SLURMD_NODENAME as it will be, if it can be told."""
     name = node_name(environment)
     return {**environment, "SLURMD_NODENAME": name} if name else dict(environment)
+
+
+def of_step(environment: Mapping[str, str]) -> dict[str, str]:
+    """The same, without what is only known once there are tasks."""
+    known = complete(environment)
+    for name in OF_TASKS:
+        known.pop(name, None)
+    return known
 
 
 def node_name(environment: Mapping[str, str]) -> str:

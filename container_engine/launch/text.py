@@ -102,11 +102,13 @@ def _variable(part: Mapping[str, Any], environment: Mapping[str, str], where: st
 
 
 # Set for each task by slurmstepd or one of its plugins; the container starts before that.
-_OF_TASKS = ("CUDA_", "ROCR_", "GPU_", "ZE_", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_TASK_PID")
+_OF_TASKS = ("CUDA_", "ROCR_", "GPU_", "ZE_")
 
 
 def _why_undefined(name: str) -> str:
-    if name.startswith(_OF_TASKS):
+    from container_engine.launch.nodename import OF_TASKS
+
+    if name.startswith(_OF_TASKS) or name in OF_TASKS:
         return (
             "Slurm sets the variable for each task, after the container has started: use it in"
             " the task itself"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from container_engine.edf.expand import Scope, escape, expand, pieces
+from container_engine.edf.expand import Scope, deferred_names, escape, expand, pieces, spell
 from container_engine.edf.layer import Layer, Sourced, add_mount, merge
 from container_engine.edf.model import (
     Annotation,
@@ -25,6 +25,8 @@ from container_engine.edf.mounts import MountError, mount_text, parse_mount
 from container_engine.edf.render import to_json, to_toml
 from container_engine.edf.scan import ExpandError
 from container_engine.edf.text import join
+from container_engine.launch.nodename import OF_TASKS
+from container_engine.site.model import SiteConfig
 from tests.unit.edf.cases import ENV, is_deferred, load_edf
 from tests.unit.edf.watching import nothing_started
 
@@ -91,6 +93,16 @@ def test_a_text_without_dollars_and_backticks_is_left_alone(text: str) -> None:
 def test_the_value_of_a_variable_is_never_looked_at_again(value: str) -> None:
     scope = Scope({"A": value}, {}, is_deferred)
     assert expand("$A|${A}|${A-x}|${B:-$A}", scope) == "|".join([value] * 4)
+
+
+@pytest.mark.parametrize(
+    "name", ["SLURMD_NODENAME", "SLURM_NODEID", "SLURM_STEP_ID", "SLURM_STEPID", *OF_TASKS]
+)
+def test_what_each_node_or_step_has_is_left_to_them_where_the_caller_has_one_too(name: str) -> None:
+    scope = Scope({name: "of a batch script", "SLURM_JOB_ID": "7"}, {}, SiteConfig().is_deferred)
+    text = expand(f"$SLURM_JOB_ID-${{{name}}}", scope)
+    assert (deferred_names(text), spell(text, str)) == ([name], f"7-${{{name}}}")
+    assert expand(f"${name}", Scope({name: "x"}, {}, lambda _name: False)) == "x"
 
 
 @COUNT

@@ -2,7 +2,7 @@
 
 import pytest
 
-from container_engine.launch.nodename import complete, expand
+from container_engine.launch.nodename import complete, expand, of_step
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,12 @@ def test_a_name_that_cannot_be_told_is_not_invented(node: dict[str, str]) -> Non
 def test_the_name_of_the_node_of_a_batch_script_is_not_that_of_its_steps() -> None:
     node = {"SLURM_STEP_NODELIST": "n[1-2]", "SLURM_NODEID": "1", "SLURMD_NODENAME": "n1"}
     assert complete(node)["SLURMD_NODENAME"] == "n2"
+
+
+def test_what_each_task_has_is_not_that_of_the_batch_script() -> None:
+    node = {"SLURM_STEP_NODELIST": "n[1-2]", "SLURM_NODEID": "1", "SLURM_PROCID": "0"}
+    known = of_step(node | {"SLURM_LOCALID": "0", "SLURM_TASK_PID": "9", "SLURM_GTIDS": "0"})
+    assert set(known) == {"SLURM_STEP_NODELIST", "SLURM_NODEID", "SLURMD_NODENAME"}
 
 
 def test_what_slurm_said_stays_where_nothing_else_is_known() -> None:
