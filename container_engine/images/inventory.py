@@ -126,9 +126,9 @@ def superfluous(found: Sequence[Item], limits: Limits, now: float) -> list[tuple
     chosen, kept = [], 0
     for item in found:  # the one used last first
         if limits.age_s is not None and now - item.imported > limits.age_s:
-            chosen.append((item, f"imported {_days(now - item.imported)} ago"))
+            chosen.append((item, f"imported {_duration(now - item.imported)} ago"))
         elif limits.unused_s is not None and now - item.used > limits.unused_s:
-            chosen.append((item, f"not used for {_days(now - item.used)}"))
+            chosen.append((item, f"not used for {_duration(now - item.used)}"))
         elif limits.size is not None and kept + item.size > limits.size:
             chosen.append((item, "too much together"))
         else:
@@ -136,9 +136,12 @@ def superfluous(found: Sequence[Item], limits: Limits, now: float) -> list[tuple
     return chosen
 
 
-def _days(seconds: float) -> str:
-    days = seconds / 86400
-    return f"{days:.0f} days" if days >= 2 else f"{seconds / 3600:.0f} hours"
+def _duration(seconds: float) -> str:
+    """In the largest unit of which there are two; what is later than now was just now."""
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
 
 
 def is_importing(root: str) -> bool:

@@ -72,7 +72,9 @@ class Maker(NamedTuple):
         """Raises BrokenOffError where the blobs do not come this way."""
         wanted = [blob for blob in _in_order(remote) if not place.has(blob)]
         skopeo = self.skopeo
-        arrival = Arrival(remote.source, skopeo.env, place.directory, place.work, skopeo.look_up_s)
+        # a registry that says nothing shall not keep anybody beyond the limit of the whole
+        silence_s = min(skopeo.look_up_s, skopeo.copy_s)
+        arrival = Arrival(remote.source, skopeo.env, place.directory, place.work, silence_s)
         stack: list[blobs.Layer] = [
             arrival.layer(blob) if blob in wanted else blobs.LayerFile(place.path(blob))
             for blob in remote.blobs

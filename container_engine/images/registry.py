@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from container_engine import process
 from container_engine.errors import CeError, SiteError, UserError
+from container_engine.images import shortnames
 from container_engine.images.reference import RegistryImage
 
 if TYPE_CHECKING:
@@ -173,7 +174,13 @@ class Skopeo(NamedTuple):
     def _skopeo(self, image: Imported) -> list[str]:
         if image.is_ours:
             return ["skopeo", "--insecure-policy"]  # just built; its base has been judged
-        return ["skopeo", *(["--policy", self.policy] if self.policy else [])]
+        chosen = self.env.get(shortnames.CHOSEN)
+        return [
+            "skopeo",
+            # unlike Podman it does not know the variable
+            *(["--registries-conf", chosen] if chosen else []),
+            *(["--policy", self.policy] if self.policy else []),
+        ]
 
     def _manifest(self, image: Imported, source: str) -> bytes:
         return self._ask(image, [*self._skopeo(image), "inspect", "--raw", source])

@@ -19,6 +19,22 @@ if TYPE_CHECKING:
 _SYSTEM = "/etc/containers"
 _HINT = "man containers-registries.conf; or write the registry with the image"
 _NAME, _ROOTS_CACHE = "registries.conf", "/var/cache"
+# the variable by which somebody chooses another main file
+CHOSEN = "CONTAINERS_REGISTRIES_CONF"
+
+
+class _Hosts(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    registries: tuple[str, ...] = ()
+
+
+class _First(BaseModel):
+    """Version 1 of the format, which knows no aliases; only a main file may be of it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    search: _Hosts = _Hosts()
 
 
 class _File(BaseModel):
@@ -29,6 +45,12 @@ class _File(BaseModel):
     aliases: dict[str, str] = {}
     search: tuple[str, ...] | None = Field(None, alias="unqualified-search-registries")
     mode: str = Field("", alias="short-name-mode")
+    first: _First | None = Field(None, alias="registries")
+
+    @property
+    def searched(self) -> tuple[str, ...] | None:
+        """The search registries, in whichever version of the format."""
+        return self.search if self.first is None else self.first.search.registries
 
 
 class ShortNames(NamedTuple):
@@ -67,11 +89,11 @@ def read(env: Mapping[str, str], uid: int) -> ShortNames:
     searched_by, mode = "", ""
     consulted: list[str] = []
     for path in _files(env, uid, consulted):
-        said = _read(path)
+        said = _read(path, is_chosen=path == env.get(CHOSEN))
         for name, meaning in said.aliases.items():
             aliases[name] = (meaning, path)
-        if said.search is not None:
-            search, searched_by = said.search, path
+        if said.searched is not None:
+            search, searched_by = said.searched, path
         mode = said.mode or mode
     known = {name: found for name, found in aliases.items() if found[0]}  # "" takes one back
     return ShortNames(known, search, searched_by, mode == "enforcing", tuple(consulted))
@@ -81,13 +103,16 @@ def _files(env: Mapping[str, str], uid: int, consulted: list[str]) -> Iterator[s
     """Those that are there, in the order in which later ones overrule the others."""
     home = env.get("HOME") or "/"
     own = os.path.join(home, ".config/containers")
-    consulted.append(f"{own}/{_NAME}")
-    # somebody's own main file is in place of all of the system's
-    is_own = os.path.lexists(consulted[-1])
+    chosen = env.get(CHOSEN)
+    main = chosen or f"{own}/{_NAME}"
+    consulted.append(main)
+    # somebody's own main file is in place of all of the system's; a chosen one, of the main files
+    is_own = not chosen and os.path.lexists(main)
+    if not chosen and not is_own:
+        main = f"{_SYSTEM}/{_NAME}"
+        consulted.append(main)
+    yield main
     for directory in (own,) if is_own else (_SYSTEM, own):
-        if is_own or directory == _SYSTEM:
-            consulted.append(f"{directory}/{_NAME}")
-            yield consulted[-1]
         drop_ins = f"{directory}/{_NAME}.d"
         consulted.append(drop_ins)
         for name in _listed(drop_ins):
@@ -107,11 +132,13 @@ def _listed(directory: str) -> list[str]:
         return []
 
 
-def _read(path: str) -> _File:
+def _read(path: str, *, is_chosen: bool) -> _File:
     try:
         with open(path, "rb") as file:
             return _File.model_validate(tomllib.load(file))
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if is_chosen:
+            raise _unclear(path, f"{reason(error)} ({CHOSEN} names it)") from None
         return _File()
     except OSError as error:
         raise _unclear(path, reason(error)) from None

@@ -76,6 +76,19 @@ def test_a_lock_and_a_policy_see_what_an_alias_stands_for(lab: Lab) -> None:
     assert lab.ce("rmi", "solver:1").returncode == 0
 
 
+def test_a_chosen_file_counts_for_names_and_registries_also_in_version_1(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = lab.push(lab.dir / "i", "chosen:1", [Member("a", os.urandom(9))])
+    lab.says('unqualified-search-registries = ["far.invalid"]')
+    chosen = lab.dir / "mine.conf"
+    hosts = f'registries = ["{lab.registry.address}"]\n'
+    chosen.write_text(f"[registries.search]\n{hosts}[registries.insecure]\n{hosts}")
+    monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(chosen))
+    done = lab.ce("import", "chosen:1")
+    assert (done.returncode, f"ce: {name}: imported" in done.stderr) == (0, True), done.stderr
+
+
 def test_the_first_search_registry_that_has_a_name_is_used(lab: Lab, other: Front) -> None:
     name = lab.push(lab.dir / "i", "sought:1", [Member("a", os.urandom(9))])
     search = f'unqualified-search-registries = ["{other.address}", "{lab.registry.address}"]'

@@ -120,6 +120,8 @@ def test_room_is_made_by_use_age_and_size_and_only_when_asked(owner: Owner) -> N
     assert "not a size" in owner.ce("gc", "--size", "much", code=1)
     assert owner.ce("gc", "--touch").endswith("2 images look new\n")
     assert "not used for 5 days" in owner.ce("gc", "-n", "--unused", "4")
+    owner.add("new:1", used=130)
+    assert "not used for 2 minutes" in owner.ce("gc", "-n", "--unused", "0")
 
 
 def test_layers_go_on_demand_unless_an_import_may_read_them(owner: Owner) -> None:

@@ -26,8 +26,8 @@ class Home:
         self.write(path, text)
         return path
 
-    def read(self) -> shortnames.ShortNames:
-        return shortnames.read({"HOME": str(self.path)}, 1000)
+    def read(self, **more: str) -> shortnames.ShortNames:
+        return shortnames.read({"HOME": str(self.path)} | more, 1000)
 
     def meanings(self, text: str) -> list[str]:
         return [found.canonical for found in self.read().meanings(image(text))]
@@ -95,6 +95,27 @@ def test_the_machines_files_count_for_who_has_none(tmp_path: Path) -> None:
     assert "/etc/containers/registries.conf" in consulted
     assert "/etc/containers/registries.conf.d" in consulted
     assert f"{tmp_path}/.config/containers/registries.conf" in consulted
+
+
+def test_a_main_file_may_be_of_version_1(home: Home) -> None:
+    first = '[registries.search]\nregistries = ["a.b", "c.d"]\n[registries.insecure]\n'
+    home.write(home.main, first + 'registries = ["a.b"]\n')
+    assert home.meanings("x") == ["a.b/x:latest", "c.d/x:latest"]
+    home.drop_in("10.conf", 'unqualified-search-registries = ["e.f"]\n')
+    assert home.meanings("x") == ["e.f/x:latest"]
+
+
+def test_a_main_file_that_is_chosen_is_in_place_of_the_others(home: Home, tmp_path: Path) -> None:
+    home.write(home.main, 'unqualified-search-registries = ["a.b"]\n[aliases]\ny = "a.b/own"\n')
+    chosen = tmp_path / "mine.conf"
+    with pytest.raises(UserError, match=r"mine\.conf: no such file.* \(CONTAINERS_REG"):
+        home.read(CONTAINERS_REGISTRIES_CONF=str(chosen))
+    chosen.write_text('unqualified-search-registries = ["c.d"]\n')
+    home.drop_in("10.conf", '[aliases]\nx = "a.b/x"\n')
+    names = home.read(CONTAINERS_REGISTRIES_CONF=str(chosen))
+    found = [names.meanings(image(name))[0].canonical for name in ("x", "y")]
+    assert found == ["a.b/x:latest", "c.d/y:latest"]
+    assert str(home.main) not in names.consulted
 
 
 @pytest.mark.parametrize(
