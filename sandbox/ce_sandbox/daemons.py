@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ce_sandbox import config, processes
@@ -126,11 +127,19 @@ def wait_for_munged(layout: Layout) -> None:
 
 
 def wait_for_nodes(layout: Layout, count: int) -> None:
-    """Wait until every node can take a job."""
+    """Wait until every node can take a job.
+
+    Of a slurmd that was started again the controller may still say what it knew before.
+    """
     wanted = set(config.node_names(count))
     log = layout.log / "slurmctld.log"
     slurmctld = controller(layout)
     _until(lambda: _serves(config.CONTROLLER_PORT), "slurmctld to listen", slurmctld, log)
+    for index, name in enumerate(config.node_names(count)):
+        slurmd, port = node(layout, name), config.FIRST_NODE_PORT + index
+        _until(
+            partial(_serves, port), f"{name} to listen", slurmd, layout.log / f"slurmd-{name}.log"
+        )
     try:
         _until(
             lambda: _usable_nodes(layout) >= wanted,
