@@ -66,6 +66,7 @@ install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-en
 	done; cd $(ROOT)/share/container-engine; rm -rf hooks.old; \
 	[ ! -d hooks ] || mv hooks hooks.old; mv hooks.new hooks; rm -rf hooks.old
 	@install -D -m 0644 -t $(ROOT)/share/container-engine/errors docs/guide/errors/*.md
+	@install -D -m 0644 -t $(ROOT)/share/container-engine/topics docs/guide/topics/*.md
 	@$(MAKE) -s -C spank_plugin install PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
 	@$(MAKE) -s -C hooks/ssh/programs install PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
 	@mkdir -p $(ROOT)/libexec/container-engine/python

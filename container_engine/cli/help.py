@@ -1,4 +1,4 @@
-"""`ce help [CODE…]`: the page about an error, or about a verb; alone, what can go wrong."""
+"""`ce help [CODE…]`: the page about an error, a topic or a verb; alone, what can go wrong."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.cli.verbs import VERBS
 from container_engine.edf.nearest import nearest
-from container_engine.errors import UserError
+from container_engine.errors import SiteError, UserError
 from container_engine.faults.catalogue import FAULTS
 
 if TYPE_CHECKING:
@@ -16,13 +16,17 @@ if TYPE_CHECKING:
 
     from container_engine.cli.context import Context
 
+# What goes wrong in other programs than ours, and so has no code: a page each (docs/guide/topics).
+TOPICS = {"mpi": "ranks that do not find one another, a PMIx that does not fit"}
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "codes",
         metavar="CODE",
         nargs="*",
-        help="of an error, as in the line 'ce: see:', or a verb; without it all codes are listed",
+        help="of an error, as in the line 'ce: see:', a topic (mpi) or a verb; without it all"
+        " codes are listed",
     )
 
 
@@ -35,7 +39,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 def overview() -> str:
     width = max(map(len, FAULTS))
-    lines = [f"{code:<{width}}  {fault.what}\n" for code, fault in FAULTS.items()]
+    known = {code: fault.what for code, fault in FAULTS.items()} | TOPICS
+    lines = [f"{code:<{width}}  {what}\n" for code, what in known.items()]
     return "".join(lines) + "\n'ce help CODE' says what to do about one of them.\n"
 
 
@@ -44,15 +49,17 @@ def _about(code: str, context: Context) -> str:
         from container_engine.cli.parser import help_of
 
         return help_of(code)
+    if code in TOPICS:
+        return _topic(code, context)
     if code not in FAULTS:
-        meant = nearest(code, [*FAULTS, *VERBS])
+        meant = nearest(code, [*FAULTS, *TOPICS, *VERBS])
         hint = f"did you mean '{meant}'?" if meant else "'ce help' lists them"
         raise UserError(f"'{code}': no error has this code", hint)
     return _page(code, context)
 
 
 def _page(code: str, context: Context) -> str:
-    path = f"{_directory(context.prefix)}/{code}.md"
+    path = f"{_directory(context.prefix, 'errors')}/{code}.md"
     try:
         with open(path, encoding="utf-8") as file:
             return plain(file.read())
@@ -62,9 +69,17 @@ def _page(code: str, context: Context) -> str:
         return f"{code}\n\n{fault.what}\n\nWhat to do: {fault.remedy}\n"
 
 
-def _directory(prefix: str) -> str:
-    checkout = os.path.join(os.path.dirname(__file__), "../../docs/guide/errors")
-    return checkout if os.path.isdir(checkout) else f"{prefix}/share/container-engine/errors"
+def _topic(name: str, context: Context) -> str:
+    try:
+        with open(f"{_directory(context.prefix, 'topics')}/{name}.md", encoding="utf-8") as file:
+            return plain(file.read())
+    except FileNotFoundError:
+        raise SiteError(f"the page '{name}' is not installed: {TOPICS[name]}") from None
+
+
+def _directory(prefix: str, kind: str) -> str:
+    checkout = os.path.join(os.path.dirname(__file__), f"../../docs/guide/{kind}")
+    return checkout if os.path.isdir(checkout) else f"{prefix}/share/container-engine/{kind}"
 
 
 def plain(text: str) -> str:

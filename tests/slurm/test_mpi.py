@@ -44,6 +44,21 @@ def test_mpich_starts_across_nodes_by_pmi2(cluster: Cluster, mpich: str) -> None
     assert (done.returncode, done.stdout, done.stderr) == (0, RING, "")
 
 
+def test_what_open_mpi_says_without_slurms_pmix_is_what_the_page_about_mpi_explains(
+    cluster: Cluster,
+) -> None:
+    edf = cluster.edf('[annotations]\ncom.hooks.pmix.enabled = "false"\n', image="openmpi")
+    done = cluster.srun("--mpi=pmix", "-n1", f"--environment={edf}", "mpi-probe", "ring")
+    page = cluster.run([f"{cluster.prefix}/bin/ce", "help", "mpi"]).stdout
+    for words in (
+        "OPAL ERROR: Unreachable in file ext3x_client.c",
+        "OMPI was not built with SLURM's PMI support",
+    ):
+        assert words in done.stderr
+        assert words in page
+    assert done.returncode == 1
+
+
 def test_open_mpi_starts_in_a_container_that_cannot_be_written(cluster: Cluster) -> None:
     edf = cluster.edf("writable = false\n", image="openmpi")
     done = cluster.srun("--mpi=pmix", "-N2", "-n4", f"--environment={edf}", "mpi-probe", "ring")
