@@ -98,6 +98,8 @@ def test_what_a_running_job_uses_is_not_removed(
     assert f"; in use by job {job} (--force removes it)\n" in done.stdout
     out, _said = step.communicate("on\n" * 2, timeout=60)
     assert "it is" in out
+    # srun ends before its job does, which has an epilog
+    until("the job's end", lambda: cluster.run(["squeue", "-h", "-j", job]).stdout == "")
     done = ce(cluster, "gc", "--size", "0", env=store)
     assert "too much together" in done.stdout
     assert os.listdir(shared / "store/uses") == os.listdir(shared / "store/images") == []
