@@ -8,6 +8,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@
 #include "io.h"
 #include "join.h"
 #include "later.h"
+#include "news.h"
 
 static int set_variable(void *context, const char *name, const char *value)
 {
@@ -70,6 +72,24 @@ static char *take_container(struct ce_container *container, struct ce_error *err
 	return copy;
 }
 
+/* Whether the node is to say this for its step, by what the plugin has left in the environment. */
+struct news {
+	int marks;
+	char planned[64]; /* as long as the plugin's (plugin_step.h) */
+};
+
+static void take_news(struct news *news)
+{
+	const char *text = getenv(CE_JOIN_NEWS);
+	int skipped = 0;
+
+	if (text == NULL || sscanf(text, "%d %n", &news->marks, &skipped) != 1 ||
+	    fcntl(news->marks, F_SETFD, FD_CLOEXEC) < 0)
+		news->marks = -1;
+	snprintf(news->planned, sizeof news->planned, "%s", skipped > 0 ? text + skipped : "");
+	unsetenv(CE_JOIN_NEWS);
+}
+
 /* Slurm hands a command its full path as argv[0]; so does this. */
 static int become_task(char **argv, struct ce_error *err)
 {
@@ -99,16 +119,18 @@ static int is_join(const char *name)
 	return strcmp(slash != NULL ? slash + 1 : name, "ce-join") == 0;
 }
 
-/* As the plugin does: one line for the node, from its first task. */
+/* As the plugin does: once per step, from the first task of the node that is the first to say it. */
 static int run_task(char **argv)
 {
 	struct ce_error err = CE_ERROR_INIT;
+	struct news news = { -1, "" };
 	const char *node = getenv("SLURMD_NODENAME"), *task = getenv("SLURM_LOCALID");
 
+	take_news(&news);
 	become_task(argv, &err);
-	if (task == NULL || strcmp(task, "0") == 0)
-		fprintf(stderr, "ce: error: %s: %s\n%s\n", node != NULL ? node : "this node",
-			ce_error_text(&err), ce_error_below(&err, CE_HELP_JOIN));
+	if ((task == NULL || strcmp(task, "0") == 0) &&
+	    ce_is_news(news.marks, news.planned, ce_error_text(&err)))
+		ce_say_error(node, ce_error_text(&err), ce_error_below(&err, CE_HELP_JOIN));
 	return err.exit_code;
 }
 

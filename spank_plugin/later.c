@@ -40,8 +40,19 @@ static int keep(int *fd)
 	return number >= 0 && fcntl(number, F_SETFD, 0) == 0 ? number : -1;
 }
 
+/* Without it the node only speaks for itself. */
+static void pass_news(int marks, const char *planned, const struct ce_variables *variables)
+{
+	CE_AUTO_FREE char *text = NULL;
+	int kept = marks >= 0 ? fcntl(marks, F_DUPFD, 3) : -1;
+
+	if (kept >= 0 && asprintf(&text, "%d %s", kept, planned) >= 0)
+		(void)variables->set(variables->context, CE_JOIN_NEWS, text);
+}
+
 int ce_later_arrange(struct ce_container *container, char **argv, const char *program,
-		     const struct ce_variables *variables, struct ce_error *err)
+		     const char *planned, const struct ce_variables *variables,
+		     struct ce_error *err)
 {
 	int user_ns = keep(&container->user_ns), mount_ns = keep(&container->mount_ns);
 	int environment = keep(&container->environment);
@@ -56,6 +67,7 @@ int ce_later_arrange(struct ce_container *container, char **argv, const char *pr
 		return ce_fail(err, "cannot prepare the task for its container: %s",
 			       strerror(errno));
 	}
+	pass_news(container->marks, planned, variables);
 	argv[0] = place;
 	return 0;
 }

@@ -13,6 +13,8 @@
  * environment, then the directory; and the command in whose place it stands. */
 #define CE_JOIN_CONTAINER "CE_JOIN_CONTAINER"
 #define CE_JOIN_COMMAND "CE_JOIN_COMMAND"
+/* Where there is a directory for news (news.h): its descriptor, and what tells this srun from another. */
+#define CE_JOIN_NEWS "CE_JOIN_NEWS"
 
 /* Whether slurmstepd will run a prolog in each task: the site's, which this process's configuration of
  * Slurm names, or the user's, which srun has noticed. */
@@ -22,8 +24,9 @@ int ce_later_is_wanted(int user_has_prolog);
 const char *ce_later_missing(void);
 
 /* In the task: puts `program` in the place of the command, argv[0], and keeps the descriptors of
- * `container` open for it; `container` holds them no more. */
+ * `container` open for it; `container` holds them no more, but for the directory for news. */
 int ce_later_arrange(struct ce_container *container, char **argv, const char *program,
-		     const struct ce_variables *variables, struct ce_error *err);
+		     const char *planned, const struct ce_variables *variables,
+		     struct ce_error *err);
 
 #endif

@@ -125,7 +125,8 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 	if (step->has_prolog && !step->is_multi_prog &&
 	    spank_get_item(spank, S_JOB_ARGV, &argc, &argv) == ESPANK_SUCCESS && argc > 0 &&
 	    !is_directory(argv[0]))
-		return ce_later_arrange(container, argv, config->join, &variables, err);
+		return ce_later_arrange(container, argv, config->join, step->planned, &variables,
+					err);
 	if (ce_join(container, err) < 0 ||
 	    ce_apply_environment(container->environment, &variables, err) < 0)
 		return -1;
