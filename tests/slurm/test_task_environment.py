@@ -67,16 +67,23 @@ def _project() -> int:
     return next(g for g in os.getgrouplist(ALICE, entry.pw_gid) if g != entry.pw_gid)
 
 
-def test_there_is_one_container_per_node_and_step(cluster: Cluster, demo: str) -> None:
-    script = "echo $SLURMD_NODENAME $(readlink /proc/self/ns/mnt /proc/self/ns/user)"
-    lines = _show(cluster, demo, script, "-N2", "-n8")
+def test_there_is_one_container_per_node_and_step(
+    cluster: Cluster, shared: Path, mounted: str
+) -> None:
+    # all at once: the kernel gives the number of a namespace that has ended to another one
+    all_here = f"set -- {shared}/task-*; [ $# -eq 8 ]"
+    script = (
+        f": > {shared}/task-$SLURM_PROCID; until {all_here}; do sleep 0.1; done;"
+        " echo $SLURMD_NODENAME $(readlink /proc/self/ns/mnt /proc/self/ns/user);"
+    )
+    lines = _show(cluster, mounted, script, "-N2", "-n8")
     assert len(lines) == 8
     nodes = {line.split()[0]: line.split()[1:] for line in lines}
     assert len(nodes) == len(set(lines)) == 2
     first, second = nodes.values()
     here = [os.readlink("/proc/self/ns/mnt"), os.readlink("/proc/self/ns/user")]
     for a, b, host in zip(first, second, here, strict=True):
-        assert len({a, b, host}) == 3
+        assert len({a, b, host}) == 3, (a, b, host)
 
 
 def test_two_steps_of_a_job_have_containers_of_their_own(
