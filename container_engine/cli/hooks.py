@@ -15,6 +15,7 @@ from container_engine.edf.nearest import nearest
 from container_engine.errors import UserError
 from container_engine.launch.failure import LaunchError
 from container_engine.launch.hooks.findings import find
+from container_engine.launch.session import for_user
 from container_engine.plan.showhook import show_hook, show_libraries, show_use
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _explain(name: str, context: Context, *, as_json: bool) -> int:
     try:
         found = find(json.loads(prepared.printed), os.environ, context.libexec)
     except LaunchError as failure:
-        raise UserError(f"hooks explain: {failure}") from None
+        raise for_user(failure, "hooks explain: ") from None
     if as_json:
         document = {
             "version": FORMAT_VERSION,

@@ -37,7 +37,9 @@ def of_error(error: CeError) -> str:
     if isinstance(error, RefusedError):
         return _refusal(error, log)
     hint = remedy(error.see, error.hint) or None
-    return _lines("error", error.message, hint) + _last(log, [error.see])
+    also = "".join(f"ce: also: {one_line(text)}\n" for text in error.also)
+    first, _end, rest = _lines("error", error.message, hint).partition("\n")
+    return f"{first}\n{also}{rest}" + _last(log, [error.see])
 
 
 def _last(log: str, codes: Sequence[str]) -> str:

@@ -48,20 +48,34 @@ def directories(settings: Mapping[str, Any], home: str) -> list[Directory]:
 def add(names: Mapping[str, str], places: Sequence[Directory], edits: HookEdits) -> None:
     """Adds what the CDI devices `names` (each with who asks for it) say to `edits`.
 
-    What a hook has already said of a variable stays. Raises LaunchError for an unknown device, a
-    file that cannot be trusted or understood, and an edit that no rootless container can have.
+    What a hook has already said of a variable stays. An unknown device, a file that cannot be
+    trusted or understood, and an edit that no rootless container can have are `lacks` of the edits.
     """
-    registry = Registry(places)
+    try:
+        registry = Registry(places)
+    except LaunchError as error:
+        edits.lacks.append(("", error))
+        return
     used: dict[str, None] = {}
     for name, origin in names.items():
-        device = registry.find(name)
-        if device is None:
-            raise LaunchError(f"{origin}: {_unknown(name, registry)}", "cdi-device-unknown")
-        if device.file not in used:
-            # what a file says for all of its devices counts once
-            used[device.file] = None
-            _apply(device.shared, device, origin, edits)
-        _apply(device.edits, device, origin, edits)
+        try:
+            _add(name, origin, registry, used, edits)
+        except LaunchError as error:
+            if str(error) not in [str(other) for _hook, other in edits.lacks]:
+                edits.lacks.append(("", error))
+
+
+def _add(
+    name: str, origin: str, registry: Registry, used: dict[str, None], edits: HookEdits
+) -> None:
+    device = registry.find(name)
+    if device is None:
+        raise LaunchError(f"{origin}: {_unknown(name, registry)}", "cdi-device-unknown")
+    if device.file not in used:
+        # what a file says for all of its devices counts once
+        used[device.file] = None
+        _apply(device.shared, device, origin, edits)
+    _apply(device.edits, device, origin, edits)
 
 
 def _unknown(name: str, registry: Registry) -> str:

@@ -39,21 +39,18 @@ def check_image(path: str) -> None:
         )
 
 
-def resolve_mounts(plan: Mapping[str, Any], environment: Mapping[str, str]) -> list[Bind]:
-    """The plan's mounts with literal strings; all sources that are missing are named at once."""
+def resolve_mounts(
+    plan: Mapping[str, Any], environment: Mapping[str, str], lacks: list[LaunchError]
+) -> list[Bind]:
+    """The plan's mounts with literal strings; what cannot be mounted is added to `lacks`."""
     mounts = [_literal(mount, environment) for mount in plan["mounts"]]
-    problems = [
-        f"{origin['from']}: mount source '{mount.source}': {problem}"
-        for mount, origin in zip(mounts, plan["mounts"], strict=True)
-        if (problem := _source_problem(mount))
-    ]
-    _refuse(problems, "mount-source-missing")
-    problems = [
-        f"{origin['from']}: mount destination '{mount.target}': cannot be replaced"
-        for mount, origin in zip(mounts, plan["mounts"], strict=True)
-        if mount.target in _RESERVED or f"{mount.target}/".startswith(_OURS)
-    ]
-    _refuse(problems, "mount-destination")
+    for mount, origin in zip(mounts, plan["mounts"], strict=True):
+        if problem := _source_problem(mount):
+            text = f"{origin['from']}: mount source '{mount.source}': {problem}"
+            lacks.append(LaunchError(text, "mount-source-missing"))
+        if mount.target in _RESERVED or f"{mount.target}/".startswith(_OURS):
+            text = f"{origin['from']}: mount destination '{mount.target}': cannot be replaced"
+            lacks.append(LaunchError(text, "mount-destination"))
     return mounts
 
 
@@ -83,29 +80,26 @@ def _source_problem(mount: Bind) -> str:
     return ""
 
 
-def resolve_devices(plan: Mapping[str, Any], environment: Mapping[str, str]) -> list[str]:
+def resolve_devices(
+    plan: Mapping[str, Any], environment: Mapping[str, str], lacks: list[LaunchError]
+) -> list[str]:
     """The paths of devices, checked on this node; CDI names are resolved by launch.cdi.
 
     What the site does not allow is refused here, not only at submit: a name may depend on the node.
     """
-    names = [resolve(device["name"], environment, device["from"]) for device in plan["devices"]]
+    found = []
     allowed = plan["settings"]["allowed_devices"]
-    pairs = list(zip(names, plan["devices"], strict=True))
-    _refuse(
-        [
-            f"{device['from']}: device '{name}': this site does not offer it"
-            for name, device in pairs
-            if not _is_offered(name, allowed)
-        ],
-        "device-not-offered",
-    )
-    problems = [
-        f"{device['from']}: device '{name}': {problem}"
-        for name, device in pairs
-        if (problem := _device_problem(name, cdi=device["cdi"]))
-    ]
-    _refuse(problems, "device-missing")
-    return [name for name, device in pairs if not device["cdi"]]
+    for device in plan["devices"]:
+        name = resolve(device["name"], environment, device["from"])
+        if not _is_offered(name, allowed):
+            text = f"{device['from']}: device '{name}': this site does not offer it"
+            lacks.append(LaunchError(text, "device-not-offered"))
+        elif problem := _device_problem(name, cdi=device["cdi"]):
+            text = f"{device['from']}: device '{name}': {problem}"
+            lacks.append(LaunchError(text, "device-missing"))
+        elif not device["cdi"]:
+            found.append(name)
+    return found
 
 
 def _device_problem(path: str, *, cdi: bool) -> str:
@@ -137,8 +131,3 @@ def _is_offered(path: str, allowed: Sequence[str]) -> bool:
 def _reason(error: OSError) -> str:
     # "No such file or directory" is true of a link's target too; users look for the name they wrote
     return "does not exist" if isinstance(error, FileNotFoundError) else str(error.strerror)
-
-
-def _refuse(problems: Sequence[str], see: str) -> None:
-    if problems:
-        raise LaunchError("; ".join(problems), see)

@@ -30,6 +30,38 @@ class LaunchError(Exception):
         self.also = also
 
 
+_MOST_LINES = 40
+
+
+def refuse(lacks: Sequence[tuple[str, LaunchError]]) -> None:
+    """Raises LaunchError where something is lacking: one for all that stands in the way of a start.
+
+    Each comes with the name of the hook that needs it, "" for what the environment itself names.
+    """
+    errors = [error for _hook, error in lacks]
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        message, *also = map(_with_remedy, errors)
+        if len(also) > _MOST_LINES:
+            also[_MOST_LINES:] = [f"and {len(also) - _MOST_LINES} more"]
+        raise LaunchError(message, errors[0].see, hint=_remedies(lacks), also=also)
+
+
+def _with_remedy(error: LaunchError) -> str:
+    """One of several; what is missing has the same remedy, a check may have its own."""
+    return f"{error} ({error.hint})" if error.see == "hook-check" and error.hint else str(error)
+
+
+def _remedies(lacks: Sequence[tuple[str, LaunchError]]) -> str:
+    from container_engine.faults import block
+    from container_engine.launch.hooks.words import leave_out
+
+    found = [block.remedy(error.see, error.hint) for hook, error in lacks if not hook]
+    hooks = dict.fromkeys(hook for hook, _error in lacks if hook)
+    return "; ".join(dict.fromkeys([*found, *([leave_out(*hooks)] if hooks else [])]))
+
+
 _EPERM, _EACCES, _ENOENT, _ENOSPC, _ENODEV = 1, 13, 2, 28, 19
 
 # (operation of the guard, errno) -> what the kernel's word really means here, and the remedy

@@ -14,7 +14,7 @@ from _socket import socket
 from container_engine.launch import environment as env
 from container_engine.launch import siteimages, trace, uses
 from container_engine.launch.checks import check_image, resolve_devices, resolve_mounts
-from container_engine.launch.failure import LaunchError, explain
+from container_engine.launch.failure import LaunchError, explain, refuse
 from container_engine.launch.guard import (
     MAX_PACKET,
     Watch,
@@ -100,10 +100,11 @@ class _Start:
         self._paths = Paths(session=f"{libexec}/session", init=f"{libexec}/ce-init")
         self._workdir = resolve(plan["workdir"], node, plan["workdir_from"])
         self._edf = env.edf_settings(plan, node)
-        self._container = container_of(plan, node)
         siteimages.check(plan["image"]["path"], libexec)
         check_image(plan["image"]["path"])
-        self._hooks = _hooks(plan, node, self._edf, libexec)
+        lacks: list[LaunchError] = []
+        self._container = container_of(plan, node, lacks)
+        self._hooks = _hooks(plan, node, self._edf, libexec, lacks)
         self._settings: Mapping[str, str | None] = self._edf
         if self._hooks is not None:
             self._settings = self._hooks.join(self._container, self._paths)
@@ -197,13 +198,16 @@ def _hooks(
     node: Mapping[str, str],
     edf: Mapping[str, str | None],
     libexec: str,
+    lacks: Sequence[LaunchError],
 ) -> HooksOnNode | None:
+    """Raises LaunchError for `lacks` and all that hooks lack besides."""
     others = plan["settings"]["hooks_dirs"] or any(device["cdi"] for device in plan["devices"])
     if not others and not any(_may_apply(hook, node) for hook in plan.get("hooks", ())):
+        refuse([("", error) for error in lacks])
         return None
     from container_engine.launch.hooks.onnode import HooksOnNode
 
-    return HooksOnNode(plan, node, edf, libexec)
+    return HooksOnNode(plan, node, edf, libexec, lacks)
 
 
 def _may_apply(hook: Mapping[str, Any], node: Mapping[str, str]) -> bool:
@@ -236,14 +240,17 @@ def _run_startup(
     return env.without_slurms(made)
 
 
-def container_of(plan: Mapping[str, Any], node: Mapping[str, str]) -> Container:
+def container_of(
+    plan: Mapping[str, Any], node: Mapping[str, str], lacks: list[LaunchError]
+) -> Container:
+    """What the node does not have of it is added to `lacks`."""
     return Container(
         # root inside is an option of the site; outside it is the same user
         ids=(0, 0) if plan["settings"]["root_remap"] else (os.getuid(), os.getgid()),
         writable=plan["writable"],
         entrypoint=plan["entrypoint"],
-        mounts=resolve_mounts(plan, node),
-        devices=resolve_devices(plan, node),
+        mounts=resolve_mounts(plan, node, lacks),
+        devices=resolve_devices(plan, node, lacks),
         annotations=plan["annotations"],
         hooks_dirs=(),
     )

@@ -12,6 +12,12 @@ from container_engine.launch.guard import PYTHONS_SIGNALS, Watch
 from container_engine.launch.node import start
 
 
+def for_user(failure: LaunchError, before: str = "") -> UserError:
+    """The same for who is told it by a command of the engine; `before` stands before its line."""
+    hint, also = failure.hint or None, tuple(failure.also)
+    return UserError(f"{before}{failure}", hint, failure.see, details=failure.details, also=also)
+
+
 def run_in_container(
     plan: Mapping[str, Any],
     argv: Sequence[str],
@@ -28,9 +34,7 @@ def run_in_container(
     try:
         session = start(plan, os.environ, Watch(this), libexec)
     except LaunchError as failure:
-        raise UserError(
-            str(failure), failure.hint or None, failure.see, details=failure.details
-        ) from None
+        raise for_user(failure) from None
     _start_sweeper(f"{libexec}/ce-sweep", (this, session.fds[3], session.fds[1]))
     session.go_on()
     started()

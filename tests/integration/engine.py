@@ -19,7 +19,7 @@ Completed = subprocess.CompletedProcess[str]
 
 def without_remedy(stderr: str) -> str:
     """The one line of an error, of which the lines below say what to do and where to read on."""
-    beside = ("ce: hint: ", "ce: see: ", "ce: details: ")
+    beside = ("ce: also: ", "ce: hint: ", "ce: see: ", "ce: details: ")
     lines = [line for line in stderr.splitlines() if not line.startswith(beside)]
     assert len(lines) == 1, stderr
     return lines[0]

@@ -262,7 +262,6 @@ def test_a_plan_that_another_plugin_has_taken_away(cluster: Cluster, provoked: P
 # name, text below the image's line, code, words
 _TEXTS = [
     ("a mount", 'mounts = ["/nowhere:/x"]\n', "mount-source-missing", ("'/nowhere'", ":2")),
-    ("two mounts", 'mounts = ["/no-1:/x", "/no-2:/y"]\n', "mount-source-missing", ("no-1", "no-2")),
     ("per node", 'mounts = ["/no/${SLURMD_NODENAME}:/x"]\n', "mount-source-missing", ("/no/n",)),
     ("a squashfs", 'mounts = ["/etc/passwd:/x:sqsh"]\n', "mount-source-missing", ("SquashFS",)),
     ("a device", 'devices = ["/dev/no-such"]\n', "device-missing", ("'/dev/no-such'",)),

@@ -16,8 +16,8 @@ from tests.slurm.site import Site
 pytestmark = pytest.mark.usefixtures("tidy")
 
 
-def _with(provoked: Provoked, hook: str, image: str = "busybox") -> str:
-    return provoked.edf(f'[annotations]\ncom.hooks.{hook}.enabled = "true"\n', image)
+def _with(provoked: Provoked, hook: str, image: str = "busybox", text: str = "") -> str:
+    return provoked.edf(f'{text}[annotations]\ncom.hooks.{hook}.enabled = "true"\n', image)
 
 
 # name of the hook, the site's file for it, code, words of the line
@@ -58,22 +58,29 @@ def test_two_hooks_that_want_one_place(provoked: Provoked, site: Site, target: s
     Blame(done, "hook-clash", "two", "/ce-alice")
 
 
-def test_all_that_hooks_lack_is_in_one_block_once_per_step(provoked: Provoked, site: Site) -> None:
+def test_all_that_a_node_lacks_is_in_one_block_once_per_step(
+    provoked: Provoked, site: Site
+) -> None:
     site.hook("data", '[edits.all]\nmounts = [{ source = "/no/data" }]\n')
     libraries = 'libraries = [{ files = ["/no/lib.so.1", "/no/other.so.*"] }]'
     site.hook("lib", f'implies = ["data"]\n[edits.all]\n{libraries}\n')
-    blame = Blame(provoked.srun(_with(provoked, "lib")), "hook-file-missing")
+    of_edf = 'mounts = ["/no-1:/x", "/no-2:/y:sqsh"]\ndevices = ["a.org/gpu=0", "a.org/gpu=1"]\n'
+    done = provoked.srun(_with(provoked, "lib", text=of_edf))
+    blame = Blame(done, "mount-source-missing", "'/no-1': does not exist")
     lacking = "does not exist on this node"
-    lines = [
-        blame.cause.partition(": hook ")[2],
-        *(line[len("ce: also: hook ") :] for line in blame.also),
+    lines = [line.removeprefix("ce: also: ") for line in blame.also]
+    assert [line.partition(": ")[2].split(": ")[0] for line in lines if ".toml:" in line] == [
+        "mount source '/no-2'",
+        "device 'a.org/gpu=0'",
+        "device 'a.org/gpu=1'",
     ]
-    assert sorted(lines) == [
+    assert sorted(line.removeprefix("hook ") for line in lines if line.startswith("hook ")) == [
         f"data: mount source '/no/data' {lacking}",
         f"lib: library '/no/lib.so.1' {lacking}",
         f"lib: library '/no/other.so.*' {lacking}",
     ]
     assert 'com.hooks.data.enabled = "false"' in blame.parts["hint"]
+    assert "make the source on that node" in blame.parts["hint"]
 
 
 def test_several_checks_that_fail_in_the_image_are_one_block(

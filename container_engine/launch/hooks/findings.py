@@ -34,10 +34,11 @@ def find(plan: Mapping[str, Any], node: Mapping[str, str], libexec: str) -> Find
     """Mounts the image in a session that ends with this call. Raises LaunchError."""
     paths = Paths(session=f"{libexec}/session", init=f"{libexec}/ce-init")
     edf = env.edf_settings(plan, node)
-    container = container_of(plan, node)
-    hooks = HooksOnNode(plan, node, edf, libexec, explain=True)
-    settings = hooks.join(container, paths)
+    lacks: list[LaunchError] = []
     check_image(plan["image"]["path"])
+    container = container_of(plan, node, lacks)
+    hooks = HooksOnNode(plan, node, edf, libexec, lacks, explain=True)
+    settings = hooks.join(container, paths)
     work = hooks.work(paths)
     steps = operations(
         paths,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from container_engine.launch import cdi
 from container_engine.launch.environment import apply, is_slurms
-from container_engine.launch.failure import LaunchError
-from container_engine.launch.hooks.prepare import prepare, refuse
+from container_engine.launch.failure import LaunchError, refuse
+from container_engine.launch.hooks.prepare import prepare
 from container_engine.launch.ocihooks import OciHooks
 from container_engine.launch.specification import HooksWork
 from container_engine.launch.text import parse_json, to_json
@@ -33,19 +33,18 @@ class HooksOnNode:
         node: Mapping[str, str],
         edf: Mapping[str, str | None],
         libexec: str,
+        lacks: Sequence[LaunchError] = (),
         explain: bool = False,
     ) -> None:
+        """`lacks` are what else the node does not have. Raises LaunchError for all of it."""
         self._explain = explain
         self._binds: list[tuple[str, str]] = []
         self.decisions: list[dict[str, Any]] = []
         self._plan = plan
         self._edf = edf
         self._edits = prepare(plan, node, libexec)
-        try:
-            cdi.resolve_all(plan, node, self._edits)
-        except LaunchError as error:
-            self._edits.lacks.append(("", error))
-        refuse(self._edits)
+        cdi.resolve_all(plan, node, self._edits)
+        refuse([*(("", error) for error in lacks), *self._edits.lacks])
         self._oci = OciHooks(plan["settings"]["hooks_dirs"], self._edits.oci_hooks)
         self._settings = self._edits.settings(edf, plan["image"]["env"], node)
         self._heard: dict[str, str | None] = {}

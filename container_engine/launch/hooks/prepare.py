@@ -13,7 +13,7 @@ from container_engine.launch.hooks.files import (
     missing,
 )
 from container_engine.launch.hooks.pattern import expand
-from container_engine.launch.hooks.words import applies, fill, leave_out
+from container_engine.launch.hooks.words import applies, fill
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def prepare(plan: Mapping[str, Any], node: Mapping[str, str], libexec: str) -> HookEdits:
     """Everything that the plan's hooks change, in the order of the plan.
 
-    What this node does not have are `lacks` of the edits; `refuse` raises them.
+    What this node does not have are `lacks` of the edits.
     """
     edits = HookEdits(libexec)
     for hook in plan.get("hooks", ()):
@@ -36,22 +36,6 @@ def prepare(plan: Mapping[str, Any], node: Mapping[str, str], libexec: str) -> H
         except LaunchError as error:
             edits.lack(hook, error)
     return edits
-
-
-def refuse(edits: HookEdits) -> None:
-    """Raises LaunchError where something is lacking: one for everything that all hooks lack."""
-    errors = [error for _name, error in edits.lacks]
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        names = dict.fromkeys(name for name, _error in edits.lacks if name)
-        message, *also = map(_with_remedy, errors)
-        raise LaunchError(message, errors[0].see, hint=leave_out(*names), also=also)
-
-
-def _with_remedy(error: LaunchError) -> str:
-    """One of several; what is missing has the same remedy, a check may have its own."""
-    return f"{error} ({error.hint})" if error.see == "hook-check" and error.hint else str(error)
 
 
 def _add(

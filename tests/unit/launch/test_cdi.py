@@ -10,7 +10,6 @@ import pytest
 
 from container_engine.launch import cdi
 from container_engine.launch.cdifile import VERSIONS, Directory
-from container_engine.launch.failure import LaunchError
 from container_engine.launch.hooks.edits import HookEdits
 
 
@@ -42,9 +41,7 @@ class Node:
         return edits
 
     def refusal(self, *names: str) -> str:
-        with pytest.raises(LaunchError) as caught:
-            self.get(*names)
-        return str(caught.value)
+        return "\n".join(str(error) for _hook, error in self.get(*names).lacks)
 
 
 @pytest.fixture
@@ -171,6 +168,16 @@ def test_an_unknown_device_is_refused_with_those_there_are(node: Node) -> None:
         "/e.toml:5: device 'example.com/thing=two': no CDI device of that name,"
         " this node has example.com/thing=one"
     )
+
+
+def test_all_that_is_wrong_with_the_devices_is_told_at_once(node: Node) -> None:
+    edits = {"mounts": [{"hostPath": "/none", "containerPath": "/x"}]}
+    node.write("a.json", devices=[{"name": "one", "containerEdits": edits}])
+    lines = node.refusal(*(f"example.com/thing={name}" for name in ("one", "two", "three")))
+    found = [line.partition(": ")[2].partition(",")[0] for line in lines.splitlines()]
+    assert [line.partition(" (")[0].partition(": ")[0] for line in found] == [
+        f"device 'example.com/thing={name}'" for name in ("one", "two", "three")
+    ]
 
 
 def test_on_a_node_without_files_the_directories_are_named(node: Node) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from container_engine.launch import environment
-from container_engine.launch.failure import LaunchError
+from container_engine.launch.failure import LaunchError, refuse
 from container_engine.launch.hooks.onnode import HooksOnNode
 from container_engine.launch.podman import Bind, Paths
 from tests.unit.launch.hooks.hooks import device, hook, mount
@@ -90,6 +90,30 @@ def test_a_cdi_device_that_is_missing_is_told_with_the_rest() -> None:
     with pytest.raises(LaunchError) as refused:
         on_node(hook(devices=[device("/dev/none")], cdi=["a.org/gpu=0"]))
     assert "'a.org/gpu=0': no CDI device of that name" in refused.value.also[0]
+
+
+def test_what_the_environment_and_what_hooks_lack_is_one_list_with_both_remedies() -> None:
+    lacks = [LaunchError(f"e.toml:2: '/no/{name}'", "mount-source-missing") for name in "ab"]
+    the_plan = plan(hooks=[hook(devices=[device("/dev/none")])], image=image())
+    with pytest.raises(LaunchError) as refused:
+        HooksOnNode(the_plan, {}, {}, "/libexec", lacks)
+    assert [str(refused.value), *refused.value.also] == [
+        "e.toml:2: '/no/a'",
+        "e.toml:2: '/no/b'",
+        "hook cxi: device '/dev/none' does not exist on this node",
+    ]
+    assert refused.value.see == "mount-source-missing"
+    assert refused.value.hint == (
+        "make the source on that node, or mount what all nodes have; choose nodes that have it, ask"
+        ' the administrator, or leave the hook out: com.hooks.cxi.enabled = "false"'
+    )
+
+
+def test_a_list_without_end_is_cut_and_says_so() -> None:
+    with pytest.raises(LaunchError) as refused:
+        refuse([("", LaunchError(f"no {number}", "device-missing")) for number in range(100)])
+    assert len(refused.value.also) == 41
+    assert refused.value.also[-1] == "and 59 more"
 
 
 def test_an_optional_device_may_be_missing() -> None:
