@@ -64,6 +64,8 @@ def trace_directory(context: Context) -> str | None:
 
 def choose(steps: Sequence[Step], wanted: str) -> Step:
     """The step that JOB or JOB.STEP names; of a job the newest in a container. Raises UserError."""
+    if not wanted[:1].isdigit():
+        raise UserError(f"'{wanted}': is not JOB or JOB.STEP", "ce ps lists the steps that run")
     exact = [step for step in steps if step.id == wanted]
     of_job = [step for step in steps if step.id.partition(".")[0] == wanted]
     inside = [step for step in of_job if step.traced] or of_job
