@@ -59,10 +59,8 @@ def _about(code: str, context: Context) -> str:
 
 
 def _page(code: str, context: Context) -> str:
-    path = f"{_directory(context.prefix, 'errors')}/{code}.md"
     try:
-        with open(path, encoding="utf-8") as file:
-            return plain(file.read())
+        return _read("errors", code, context)
     except FileNotFoundError:
         # an installation without its pages still knows this much
         fault = FAULTS[code]
@@ -71,15 +69,17 @@ def _page(code: str, context: Context) -> str:
 
 def _topic(name: str, context: Context) -> str:
     try:
-        with open(f"{_directory(context.prefix, 'topics')}/{name}.md", encoding="utf-8") as file:
-            return plain(file.read())
+        return _read("topics", name, context)
     except FileNotFoundError:
         raise SiteError(f"the page '{name}' is not installed: {TOPICS[name]}") from None
 
 
-def _directory(prefix: str, kind: str) -> str:
-    checkout = os.path.join(os.path.dirname(__file__), f"../../docs/guide/{kind}")
-    return checkout if os.path.isdir(checkout) else f"{prefix}/share/container-engine/{kind}"
+def _read(kind: str, name: str, context: Context) -> str:
+    directory = os.path.join(os.path.dirname(__file__), f"../../docs/guide/{kind}")
+    if not os.path.isdir(directory):
+        directory = f"{context.prefix}/share/container-engine/{kind}"
+    with open(f"{directory}/{name}.md", encoding="utf-8") as file:
+        return plain(file.read())
 
 
 def plain(text: str) -> str:

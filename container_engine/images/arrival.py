@@ -197,13 +197,10 @@ class _Reading:
     def _opened(self) -> int:
         """Under either of its names: it may have become whole since we were told, or broken off,
         which removes what had come. Raises BrokenOffError."""
+        for name in (self._arrival.draft, self._arrival.path):
+            if self._file is None:
+                with contextlib.suppress(FileNotFoundError):
+                    self._file = os.open(name(self._wanted), os.O_RDONLY | os.O_CLOEXEC)
         if self._file is None:
-            flags = os.O_RDONLY | os.O_CLOEXEC
-            try:
-                self._file = os.open(self._arrival.draft(self._wanted), flags)
-            except FileNotFoundError:
-                try:
-                    self._file = os.open(self._arrival.path(self._wanted), flags)
-                except FileNotFoundError:
-                    raise BrokenOffError from None
+            raise BrokenOffError
         return self._file

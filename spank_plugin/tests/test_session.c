@@ -229,6 +229,15 @@ TEST("the end of a session that never started waits for nothing")
 	CHECK_INT(launcher.life, -1);
 }
 
+/* The launcher's answer, and the end of the session at once. */
+static void answer_and_end(int guard)
+{
+	int fds[] = { STDIN_FILENO, STDIN_FILENO, STDIN_FILENO, guard };
+
+	CHECK_INT(ce_send(their_reply, "R/", 2, fds, 4), 0);
+	ce_session_end(&launcher);
+}
+
 TEST("a launcher that has answered writes what it still has to")
 {
 	int status;
@@ -243,9 +252,7 @@ TEST("a launcher that has answered writes what it still has to")
 	}
 	launcher.process = ce_pidfd_open(pid);
 	CE_AUTO_FD ended = ce_memory_file("readable", "", 0);
-	int fds[] = { STDIN_FILENO, STDIN_FILENO, STDIN_FILENO, ended };
-	CHECK_INT(ce_send(their_reply, "R/", 2, fds, 4), 0);
-	ce_session_end(&launcher);
+	answer_and_end(ended);
 	CHECK_INT(waitpid(pid, &status, WNOHANG), pid);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
@@ -278,9 +285,7 @@ TEST("a guard that does not hear is killed at the end, and its end is waited for
 		_exit(0);
 	}
 	CE_AUTO_FD guard = ce_pidfd_open(pid);
-	int fds[] = { STDIN_FILENO, STDIN_FILENO, STDIN_FILENO, guard };
-	CHECK_INT(ce_send(their_reply, "R/", 2, fds, 4), 0);
-	ce_session_end(&launcher);
+	answer_and_end(guard);
 	/* the end was asked for in the ordinary way first */
 	CHECK_INT(recv(their_life, &byte, 1, MSG_DONTWAIT), 0);
 	CHECK_INT(waitpid(pid, &status, WNOHANG), pid);

@@ -148,12 +148,12 @@ class SshServer:
         words += ["-P", f"{JOB}/pid", "-r", f"{JOB}/host_key", "-p", str(port)]
         server = inside.Process(place, words, environment=self._environment(terminals), workdir="/")
         os.close(terminals)
-        left_s, code, ready, taken = place.timeout_s, None, False, False
-        while not ready and not taken and code is None and left_s > 0:
+        left_s, code, own, taken = place.timeout_s, None, False, False
+        while not own and not taken and code is None and left_s > 0:
             own, taken = listeners(server.pid, port)
-            ready = own and not taken
-            code = None if ready or taken else server.exit_code(_STEP_S)
+            code = None if own or taken else server.exit_code(_STEP_S)
             left_s -= _STEP_S
+        ready = own and not taken
         said = server.said()
         if not ready:
             server.kill()
