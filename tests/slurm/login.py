@@ -66,8 +66,11 @@ class Laptop:
 
 @contextmanager
 def step(cluster: Cluster, name: str, *words: str, user: str = ALICE) -> Iterator[Job]:
-    """A step in the environment `name` that prints its variables, says "up" and stays."""
-    script = "cat /proc/self/environ | tr '\\0' '\\001'; echo; echo up; sleep 1000"
+    """A step in the environment `name` that prints its variables, says "up" and stays.
+
+    Each variable stands between two bytes 1, so that another task's words may come before or after.
+    """
+    script = "printf '\\001'; cat /proc/self/environ | tr '\\0' '\\001'; echo; echo up; sleep 1000"
     argv = ["srun", *(words or ("-N1",)), f"--environment={name}", "sh", "-c", script]
     with started(cluster, *argv, user=user) as job:
         yield job
