@@ -28,9 +28,10 @@ class CommandError(CeError):
 
     def __init__(self, argv: Sequence[str], status: int, stderr: str) -> None:
         ended = f"ended by signal {-status}" if status < 0 else f"exit code {status}"
-        said = [line for line in stderr.splitlines() if line.strip()]
+        said = [line.strip() for line in stderr.splitlines() if line.strip()]
+        own = f"{argv[0].rpartition('/')[2]}: "  # which most programs begin with
         super().__init__(
-            f"{argv[0]}: {said[-1].strip() if said else ended}",
+            f"{argv[0]}: {said[-1].removeprefix(own) if said else ended}",
             f"the command was: {shlex.join(argv)}",
             "program-failed",
             details=stderr,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from container_engine import process
-from container_engine.errors import UserError
+from container_engine.errors import SiteError, UserError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,7 +79,8 @@ def from_document(text: bytes, source: str) -> ImageConfig:
 def from_files(image_path: str, env: Mapping[str, str]) -> ImageConfig:
     """The facts that enroot's import leaves inside an image, as far as it did.
 
-    `env` is the environment for unsquashfs. Raises SiteError where that is missing or does not end.
+    `env` is the environment for unsquashfs. Raises SiteError where that is missing, killed or does
+    not end.
     """
     environment = _cat(image_path, "etc/environment", env)
     script = _cat(image_path, "etc/rc", env)
@@ -121,7 +122,9 @@ def _cat(image_path: str, member: str, env: Mapping[str, str]) -> str | None:
     argv = ["unsquashfs", "-cat", image_path, member]
     try:
         return process.output(argv, env, _READ_TIMEOUT_S).decode("utf-8", "replace")
-    except process.CommandError:
+    except process.CommandError as error:
+        if error.status < 0:
+            raise SiteError(error.message, error.hint, error.see) from None
         return None  # its exit code does not tell a missing member from anything else
 
 

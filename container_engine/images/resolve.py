@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from container_engine.images.reference import RegistryImage
 
+_LONG_PAST = 1.0  # what could not be found out now is asked again by the next launch
+
 
 class Stored(NamedTuple):
     """An image that was imported; `ref` is the file that says which one its name stands for.
@@ -58,7 +60,7 @@ def from_store(
     return resolved._replace(
         consulted=(stored.ref, *resolved.consulted),
         notices=(*stored.notices, *resolved.notices),
-        not_after=stored.not_after,
+        not_after=min(filter(None, (stored.not_after, resolved.not_after)), default=0),
     )
 
 
@@ -95,7 +97,7 @@ def from_file(
         digest=digest,
         source=facts.source,
     )
-    return Resolved(image, notices, (path, beside))
+    return Resolved(image, notices, (path, beside), _LONG_PAST if notices else 0)
 
 
 def _from_inside(

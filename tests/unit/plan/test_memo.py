@@ -196,6 +196,22 @@ def test_an_environment_without_container_is_remembered_with_its_notice(user: Us
     assert b"ce: warning: " in user.memos()[0].read_bytes()
 
 
+@pytest.mark.parametrize("script", ["", "kill -9 $$"], ids=["cannot be started", "is killed"])
+def test_a_plan_without_the_images_environment_is_not_remembered(user: User, script: str) -> None:
+    """Not even until unsquashfs, which would have read it, is there or has memory again."""
+    broken = user.home / "bin/unsquashfs"
+    broken.parent.mkdir()
+    broken.write_text(f"#!/bin/sh\n{script}\n" if script else "")
+    broken.chmod(0o755 if script else 0o644)
+    usual = user.env["PATH"]
+    user.env["PATH"] = str(broken.parent)
+    assert '"FROM":"inside"' not in user.plan()
+    assert user.recalled() is None
+    user.env["PATH"] = usual
+    assert '"FROM":"inside"' in user.plan()
+    assert user.recalled() is not None
+
+
 def test_a_memo_and_its_directory_are_private(user: User) -> None:
     previous = os.umask(0)
     try:

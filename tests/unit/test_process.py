@@ -1,0 +1,22 @@
+"""What a program that failed said, in one line."""
+
+import os
+
+import pytest
+
+from container_engine.process import CommandError, output
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("echo some; echo 'sh: error: no such node' >&2; exit 3", "sh: error: no such node"),
+        ("echo 'no such node' >&2; exit 3", "sh: no such node"),
+        ("exit 3", "sh: exit code 3"),
+        ("kill -9 $$", "sh: ended by signal 9"),
+    ],
+)
+def test_the_message_of_a_failed_program_has_its_name_once(script: str, message: str) -> None:
+    with pytest.raises(CommandError) as caught:
+        output(["sh", "-c", script], os.environ, 10)
+    assert caught.value.message == message
