@@ -128,11 +128,11 @@ def _hooks(directory: str) -> Finding:
 
 
 def _all_nodes(arguments: argparse.Namespace, context: Context) -> int:
-    names, absent = cluster.nodes(context.env)
+    groups, absent = cluster.groups(context.env)
+    names = [name for group in groups for name in group.names]
     ce = f"{context.prefix}/bin/ce"
-    answers = cluster.ask(names, ce, arguments.srun, context.env)
-    folded = cluster.fold(answers)
-    folded += [cluster.Folded(finding, ()) for finding in absent]
+    answers, busy = cluster.ask(groups, ce, arguments.srun, context.env)
+    folded = [*absent, *busy, *cluster.fold(answers)]
     findings = [entry.finding for entry in folded]
     if arguments.json:
         document = [{"nodes": entry.nodes, **entry.finding._asdict()} for entry in folded]
@@ -142,7 +142,7 @@ def _all_nodes(arguments: argparse.Namespace, context: Context) -> int:
         fine = [answer.node for answer in answers if _code(answer.findings) == 0]
         asked = cluster.hostlist(names, context.env)
         print(f"asked: {asked}; {len(fine)} of {len(names)} can start containers")
-    return _code(findings)
+    return _code(findings) or int(not answers)
 
 
 def _document(findings: Sequence[Finding]) -> dict[str, object]:

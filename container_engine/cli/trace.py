@@ -72,12 +72,13 @@ def _list(directory: str, uid: int, *, as_json: bool) -> int:
         for line in table.aligned([_HEAD, *rows], right=(2, 3)):
             print(messages.one_line(line))
     if not known:
-        print(f"no traces in {directory}")
+        of_others = "; users have theirs in their homes" if uid == 0 else ""
+        print(f"no traces in {directory}{of_others}")
     return 0
 
 
 def _row(step: str, traces: Sequence[record.Trace]) -> tuple[str, ...]:
-    began = min((trace.phases[0].begin for trace in traces if trace.phases), default=0.0)
+    began = min(trace.began for trace in traces)
     return (
         step,
         time.strftime("%d %b %H:%M:%S", time.localtime(began)),

@@ -82,7 +82,8 @@ def look_at_slurm(prefix: Path, env: Mapping[str, str]) -> Iterator[Finding]:
     try:
         text = output(["scontrol", "show", "config"], env, _TIMEOUT_S).decode(errors="replace")
     except CeError as error:
-        yield warning("slurm", str(error), "is this a host of the cluster, and SLURM_CONF right?")
+        remedy = "is slurmctld up (scontrol ping), munged here, and SLURM_CONF right?"
+        yield warning("slurm", str(error), remedy)
         return
     settings = dict(re.findall(r"^(\S+)\s+= (.*)$", text, re.MULTILINE))
     yield _release(prefix, settings.get("SLURM_VERSION", ""))

@@ -46,6 +46,11 @@ class Trace(NamedTuple):
         return tuple(phase for phase in self.phases if phase.name != "plan")
 
     @property
+    def began(self) -> float:
+        """In seconds since 1970; 0 where nothing is known of it."""
+        return self.phases[0].begin if self.phases else 0.0
+
+    @property
     def start_took(self) -> float:
         """From slurmstepd's fork to the last task that joined, in seconds."""
         return self.on_node[-1].end - self.on_node[0].begin if self.on_node else 0.0
@@ -82,6 +87,7 @@ def choose(directory: str, wanted: str, uid: int) -> str:
     if of_job:
         return of_job[0]
     hint = f"there are {', '.join(known[:5])}" if known else "no launch has left one"
+    hint += f"; as the job's user: su USER -c 'ce trace {wanted}'" if uid == 0 else ""
     raise UserError(f"{wanted}: no trace in {directory}", f"{hint}; `ce trace` lists them")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ def stragglers(traces: Sequence[Trace]) -> list[Trace]:
 def lines(step: str, traces: Sequence[Trace]) -> Iterator[str]:
     facts = traces[0].facts
     tasks = sum(trace.joined for trace in traces)
-    yield f"step {step}: {_count(len(traces), 'node')}, {_count(tasks, 'task')}"
+    yield f"step {step}: {count(len(traces), 'node')}, {count(tasks, 'task')}"
+    began = min(trace.began for trace in traces)
+    yield f"started      {time.strftime('%d %b %Y %H:%M:%S', time.localtime(began))}"
     yield f"environment  {facts['environment']}"
     yield f"image        {facts['image']['name']}  {facts['image']['digest']}".rstrip()
     for hook in facts["hooks"]:
@@ -74,7 +77,7 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Itera
         ).rstrip()
 
 
-def _count(number: int, thing: str) -> str:
+def count(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 

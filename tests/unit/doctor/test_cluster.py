@@ -1,7 +1,50 @@
 """Answers of many nodes become lines that a person can read."""
 
-from container_engine.doctor.cluster import Answer, fold
-from container_engine.doctor.finding import failed, ok, warning
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from container_engine.doctor.cluster import Answer, ask, fold, groups, understood
+from container_engine.doctor.finding import State, failed, ok, warning
+
+# srun as it is on a cluster where the second partition is full and n5 does not answer
+SRUN = """
+case "$*" in
+    *--partition=full*) exit "$SLURM_EXIT_IMMEDIATE" ;;
+    *--nodelist=n5*) echo 'srun: error: Application launch failed' >&2; exit 1 ;;
+esac
+now=$(date +%s)
+for node in n1 n2; do echo "[\\"$node\\", $now, \\"kernel\\", \\"ok\\", \\"6.1.0\\", null]"; done
+"""
+SINFO = """
+cat <<END
+n1 idle small
+n1 idle all*
+n2 idle all*
+n3 alloc full
+n4 mix- full
+n5 mix all*
+n6 drain all*
+n7 drain all*
+END
+"""
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Callable[[str, str], dict[str, str]]:
+    """An environment in which Slurm's commands are these scripts."""
+
+    def make(sinfo: str, srun: str) -> dict[str, str]:
+        for name, text in (("sinfo", sinfo), ("srun", srun)):
+            script = tmp_path / name
+            script.write_text(f"#!/bin/sh\n{text}")
+            script.chmod(0o755)
+        return {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+    return make
 
 
 def test_equal_findings_are_one_with_all_their_nodes_and_the_worst_come_last() -> None:
@@ -10,3 +53,41 @@ def test_equal_findings_are_one_with_all_their_nodes_and_the_worst_come_last() -
     fine = ok("kernel", "6.1.0")
     folded = fold([Answer("n2", (fine, mode)), Answer("n1", (mode, old)), Answer("n3", (fine,))])
     assert folded == [(fine, ("n2", "n3")), (old, ("n1",)), (mode, ("n1", "n2"))]
+
+
+def test_nodes_are_asked_by_partition_and_state_and_those_that_are_not_up_are_one_line(
+    slurm: Callable[[str, str], dict[str, str]],
+) -> None:
+    asked, absent = groups(slurm(SINFO, SRUN))
+    assert [(group.partition, *group.names) for group in asked] == [
+        ("all", "n1", "n2"),
+        ("full", "n3"),
+        ("full", "n4"),
+        ("all", "n5"),
+    ]
+    assert [(entry.nodes, entry.finding.message) for entry in absent] == [
+        (("n6", "n7"), "drain: not asked")
+    ]
+
+
+def test_full_nodes_and_silent_ones_take_nobody_elses_answer(
+    slurm: Callable[[str, str], dict[str, str]],
+) -> None:
+    env = slurm(SINFO, SRUN)
+    answers, busy = ask(groups(env)[0], "ce", (), env)
+    states = {answer.node: answer.findings[-1].state for answer in answers}
+    assert states == {"n1": State.OK, "n2": State.OK, "n5": State.FAILED}
+    assert answers[-1].findings[0].message == ("no answer: srun: error: Application launch failed")
+    assert [(entry.nodes, entry.finding.state) for entry in busy] == [
+        (("n3",), State.WARNING),
+        (("n4",), State.WARNING),
+    ]
+
+
+@pytest.mark.parametrize(("when", "apart"), [(1000, None), (1090, None), (960, "40"), (1140, "50")])
+def test_a_clock_is_wrong_by_what_no_slow_answer_explains(when: int, apart: str | None) -> None:
+    """All answers come when the slowest node has given its own, here after 90 seconds."""
+    lines = [json.dumps(["n1", when, *ok("kernel", "6.1.0")]), "said by a login script"]
+    (answer,) = understood(lines, asked=1000, heard=1090)
+    clocks = [finding.message for finding in answer.findings if finding.check == "clock"]
+    assert clocks == ([] if apart is None else [f"at least {apart} s apart from this host's"])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,8 @@ def test_a_start_lasts_from_the_fork_to_the_last_task(step: Path) -> None:
 def test_the_table_names_phases_tasks_and_the_slow_node(step: Path) -> None:
     lines = list(table.lines("7.0", record.read(str(step), "7.0")))
     assert lines[0] == "step 7.0: 10 nodes, 20 tasks"
+    began = time.strftime("%d %b %Y %H:%M:%S", time.localtime(BEGIN / SECOND))
+    assert lines[1] == f"started      {began}"
     assert "hook         cxi 1: implied by aws_ofi_nccl" in lines
     rows = {line.split("  ")[0]: line.split() for line in lines if " ms " in line}
     assert rows["plan"][-2:] == ["submit", "host"]
@@ -96,6 +99,12 @@ def test_a_job_means_its_newest_step_and_an_unknown_one_is_refused(step: Path) -
     assert record.choose(str(step), "last", os.geteuid()) == "7.0"
     with pytest.raises(UserError, match=r"^8: no trace in "):
         record.choose(str(step), "8", os.geteuid())
+
+
+def test_root_hears_how_to_see_the_trace_of_a_users_job(step: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        record.choose(str(step), "8", 0)
+    assert "as the job's user: su USER -c 'ce trace 8'" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(
