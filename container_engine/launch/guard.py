@@ -81,9 +81,23 @@ def await_report(
         moments, _nul, said = data[1:].decode("utf-8", "surrogateescape").partition("\0")
         return (moments, said), _received(ancillary)
     if not data:
-        message = "the process that guards the container ended while it started"
-        raise LaunchError(message, "launcher-ended")
+        raise _ended()
     raise describe(data[1:].decode("utf-8", "replace"))
+
+
+def go_on(control: socket, fds: Sequence[int]) -> None:
+    """The session shall not end with this process; the guard gets `fds`. Raises LaunchError."""
+    try:
+        control.sendmsg([b"K"], rights(fds))
+    except ConnectionError:
+        raise _ended() from None
+    finally:
+        control.close()
+
+
+def _ended() -> LaunchError:
+    message = "the process that guards the container ended while it started"
+    return LaunchError(message, "launcher-ended")
 
 
 def rights(fds: Sequence[int]) -> list[tuple[int, int, bytes]]:

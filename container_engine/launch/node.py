@@ -19,6 +19,7 @@ from container_engine.launch.guard import (
     MAX_PACKET,
     Watch,
     await_report,
+    go_on,
     memory_file,
     read_all,
     rights,
@@ -45,8 +46,9 @@ class Session:
 
     `fds` are the user namespace, the mount namespace, the records of the tasks' environment
     (spank_plugin/join.h) and a pidfd of the guard, readable when nothing of the session is left.
-    Unless `go_on` is called, the session ends with this process. `warnings` are for the user,
-    `said` is what the entrypoint printed, if that shall be heard.
+    Unless `go_on` is called, the session ends with this process; it raises LaunchError where the
+    session has ended already. `warnings` are for the user, `said` is what the entrypoint printed,
+    if that shall be heard.
     """
 
     def __init__(
@@ -126,13 +128,12 @@ class _Start:
         records = memory_file("ce-env", env.encode_records(changes, per_task))
         end = None if hooks is None else hooks.finish(changes)
 
-        def go_on() -> None:
-            control.sendmsg([b"K"], rights([] if end is None else [end.fileno()]))
-            control.close()
+        def last() -> None:
+            go_on(control, [] if end is None else [end.fileno()])
 
         warnings = () if hooks is None else hooks.warnings
         fds = (user_ns, mount_ns, records, guard)
-        return Session(fds, self._workdir, go_on, warnings, self._said)
+        return Session(fds, self._workdir, last, warnings, self._said)
 
     def abandon(self) -> None:
         """Removes what says that a container will be there."""
@@ -314,7 +315,10 @@ def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, 
     place = trace.open_directory(recorded)
     others = () if recorded < 0 else (recorded,) if place < 0 else (recorded, place)
     _answer(reply, f"R{session.workdir}\0{notices}\0{session.said}", (*session.fds, *others))
-    session.go_on()
+    try:  # noqa: SIM105  # contextlib would cost every start its import
+        session.go_on()
+    except LaunchError:
+        pass  # the plugin has the answer, watches the guard and tells of its end
     trace.write(recorded, plan, node, marks)
 
 

@@ -33,10 +33,10 @@ def run_in_container(
     this = os.pidfd_open(os.getpid())
     try:
         session = start(plan, os.environ, Watch(this), libexec)
+        _start_sweeper(f"{libexec}/ce-sweep", (this, session.fds[3], session.fds[1]))
+        session.go_on()
     except LaunchError as failure:
         raise for_user(failure) from None
-    _start_sweeper(f"{libexec}/ce-sweep", (this, session.fds[3], session.fds[1]))
-    session.go_on()
     started()
     for line in session.warnings:
         sys.stderr.write(f"ce: warning: {line}\n")

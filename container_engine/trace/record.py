@@ -117,19 +117,22 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def _read(path: str) -> Trace | None:
-    """None for a file that is not whole yet, or of another version."""
+    """None for a file that is not whole yet, or of another version.
+
+    A container that ended before its launcher has its end in the file first.
+    """
     documents = list(_documents(path))
-    if not documents or documents[0].get("version") != _VERSION:
+    facts = next((document for document in documents if "version" in document), {})
+    if facts.get("version") != _VERSION:
         return None
     try:
-        return _understood(path, documents)
+        return _understood(path, facts, documents)
     except (KeyError, TypeError, AttributeError):
         return None
 
 
-def _understood(path: str, documents: Sequence[dict[str, Any]]) -> Trace:
-    facts = documents[0]
-    end = next((document for document in documents[1:] if "end" in document), {})
+def _understood(path: str, facts: dict[str, Any], documents: Sequence[dict[str, Any]]) -> Trace:
+    end = next((document for document in documents if "end" in document), {})
     phases = [
         Phase(phase["name"], phase["begin"] / _SECOND, phase["end"] / _SECOND)
         for phase in facts["phases"]

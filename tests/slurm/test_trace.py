@@ -1,6 +1,8 @@
 """The trace of a real launch: what `ce trace` says after a step, and what it never says."""
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.cluster import Cluster, causes
+from tests.slurm.job import started
+from tests.slurm.leftovers import assert_nothing_left, helpers, public_files
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
@@ -49,7 +53,9 @@ def _late(cluster: Cluster) -> Iterator[None]:
     """Launchers are not on a processor for a while, just after their answer to the tasks."""
     (module,) = cluster.prefix.glob("lib/python3*/site-packages/container_engine/launch/node.py")
     text = module.read_text()
-    late = text.replace("\n    session.go_on()\n", "\n    time.sleep(0.3)\n    session.go_on()\n")
+    late = text.replace(
+        "        session.go_on()\n", "        time.sleep(0.3)\n        session.go_on()\n"
+    )
     assert late != text
     aside = module.rename(module.with_suffix(".aside"))
     try:
@@ -66,6 +72,25 @@ def test_the_trace_is_whole_also_when_the_tasks_end_before_the_launcher(
         done = cluster.srun("-N2", f"--environment={demo}", "printenv", "SLURM_JOB_ID")
     [job] = set(done.stdout.split())
     assert trace(cluster, job).startswith(f"step {job}.0: 2 nodes, 2 tasks\n")
+
+
+def test_a_container_that_ends_before_its_launcher_is_told_of_once_and_has_its_trace(
+    cluster: Cluster, demo: str
+) -> None:
+    before = public_files()
+    script = 'echo "$SLURM_JOB_ID"; exec sleep 1000'
+    with (
+        _late(cluster),
+        started(cluster, "srun", f"--environment={demo}", "sh", "-c", script) as step,
+    ):
+        [job] = step.wait_for_lines(1)
+        [guard] = [helper for helper in helpers() if helper.comm == "ce-guard"]
+        os.kill(guard.pid, signal.SIGKILL)
+        done = step.wait()
+    assert_nothing_left(cluster)
+    assert len(causes(done)) == 1, done.stderr
+    assert trace(cluster, job).startswith(f"step {job}.0: 1 node, 1 task\n")
+    assert public_files() <= before
 
 
 def test_what_all_nodes_would_say_is_said_once_and_slurm_names_the_nodes(cluster: Cluster) -> None:

@@ -137,6 +137,15 @@ def test_the_report_of_a_running_container_gives_its_descriptors(
         os.close(fd)
 
 
+def test_a_guard_that_has_ended_cannot_go_on(pair: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = pair
+    theirs.close()
+    with pytest.raises(LaunchError, match="guards the container ended while it started") as caught:
+        guard.go_on(ours, [0])
+    assert caught.value.see == "launcher-ended"
+    assert ours.fileno() == -1
+
+
 def test_the_report_of_a_failure_is_explained(pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
     theirs.send(b"Eoverlay\n2\ncannot mount\nlog \xff")

@@ -91,6 +91,12 @@ def test_a_node_that_failed_is_told_with_its_cause(tmp_path: Path) -> None:
     assert lines[-1] == "failed: n1: mount source '/x': does not exist"
 
 
+def test_the_end_may_be_noted_before_the_launcher_has_written(tmp_path: Path) -> None:
+    write(tmp_path, "7.0", "n1", ended(51, 52), facts(5), ended(51, 52))
+    (first,) = record.read(str(tmp_path), "7.0")
+    assert (first.joined, first.end) == (2, 1_700_000_002.0)
+
+
 def test_a_job_means_its_newest_step_and_an_unknown_one_is_refused(step: Path) -> None:
     write(step, "7.1", "n1", facts(5))
     assert record.choose(str(step), "7", os.geteuid()) == "7.1"
