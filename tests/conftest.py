@@ -2,10 +2,22 @@
 
 import os
 import shutil
+import signal
 from collections.abc import Callable, Generator
 
 import pytest
 from hypothesis import settings
+
+
+def _take_signals() -> None:
+    """What nohup and `&` in a script ignore would be ignored by all that tests start; what has a
+    handler here has its usual meaning there."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda _number, _frame: None)
+
+
+_take_signals()
 
 
 def _in_ci() -> bool:

@@ -15,9 +15,10 @@ from container_engine.process import output
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_LIBEXEC = (
-    *("plan", "plan-anew", "node", "epilog"),
-    *("ce-start", "ce-guard", "ce-gate", "ce-init", "ce-exec", "ce-join", "ce-sweep"),
+PROGRAMS = (
+    *("plan", "plan-anew", "node", "inject", "epilog"),
+    *("ce-start", "ce-guard", "ce-gate", "ce-init", "ce-exec", "ce-join"),
+    *("ce-attend", "ce-sweep", "ce-keep"),
 )
 _PLUGIN = "lib/slurm/container_engine.so"
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -32,7 +33,7 @@ def look(prefix: Path) -> Iterator[Finding]:
 
 
 def _complete(prefix: Path) -> Finding:
-    wanted = [prefix / "libexec/container-engine" / name for name in _LIBEXEC]
+    wanted = [prefix / "libexec/container-engine" / name for name in PROGRAMS]
     wanted.append(prefix / _PLUGIN)
     missing = [str(path) for path in wanted if not path.exists()]
     if missing:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from container_engine.doctor import installation
+
 ROOT = Path(__file__).parents[2]
 PREFIX = "opt/container-engine"
 # a mount namespace in which the unpacked package is where it wants to be
@@ -92,6 +94,17 @@ def test_everything_in_the_packages_is_roots_and_nobody_else_may_write_it(
         assert owner == "root/root", line
         assert mode[0] == "l" or (mode[5], mode[8]) == ("-", "-"), line
         assert "s" not in mode, line
+
+
+def test_ce_doctor_and_the_page_on_installing_know_every_program(unpacked: Path) -> None:
+    programs = {
+        path.name: path for path in (unpacked / PREFIX / "libexec/container-engine").iterdir()
+    }
+    files = {name for name, path in programs.items() if not path.is_dir()}
+    assert files == set(installation.PROGRAMS)
+    page = (ROOT / "docs/admin/install.md").read_text(encoding="utf-8")
+    said = page.partition("PREFIX/libexec/container-engine/ ")[2].partition("PREFIX/")[0]
+    assert {word.strip("/") for word in re.findall(r"[\w/-]+", said)} == set(programs)
 
 
 def test_no_file_of_the_package_names_the_place_where_it_was_built(unpacked: Path) -> None:
