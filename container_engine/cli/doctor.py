@@ -138,7 +138,8 @@ def _all_nodes(arguments: argparse.Namespace, context: Context) -> int:
         document = [{"nodes": entry.nodes, **entry.finding._asdict()} for entry in folded]
         print(json.dumps({"version": 1, "asked": names, "findings": document}, indent=2))
     else:
-        _say([entry for entry in folded if entry.finding.state is not State.OK], context)
+        bad = [entry for entry in folded if entry.finding.state is not State.OK]
+        _say([*cluster.differing(folded), *bad], context)
         fine = [answer.node for answer in answers if _code(answer.findings) == 0]
         asked = cluster.hostlist(names, context.env)
         print(f"asked: {asked}; {len(fine)} of {len(names)} can start containers")

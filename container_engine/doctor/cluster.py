@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 _LIMIT_S = 600
 _ROOM_S = 30  # for which a step waits for a place on its nodes
 _NO_ROOM = 75  # srun's exit code then
+# what an upgrade changes; nodes of one cluster usually have the same
+_ALIKE = ("kernel", "podman", "crun", "conmon", "installation", "slurm")
 _CLOCK_S = 30  # apart; munge refuses messages that are minutes old
 _USABLE = ("idle", "mix", "alloc", "comp")
 
@@ -168,3 +171,10 @@ def fold(answers: Iterable[Answer]) -> list[Folded]:
     order = list(State)
     found = sorted(where, key=lambda finding: order.index(finding.state))
     return [Folded(finding, tuple(sorted(where[finding]))) for finding in found]
+
+
+def differing(folded: Sequence[Folded]) -> list[Folded]:
+    """What is fine on each node, but not the same on all of them."""
+    fine = [entry for entry in folded if entry.finding.state is State.OK]
+    kinds = Counter(entry.finding.check for entry in fine if entry.finding.check in _ALIKE)
+    return [entry for entry in fine if kinds[entry.finding.check] > 1]

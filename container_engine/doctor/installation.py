@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from container_engine import __version__
 from container_engine.doctor.finding import Finding, failed, ok, warning
 from container_engine.errors import CeError
 from container_engine.process import output
@@ -38,7 +39,7 @@ def _complete(prefix: Path) -> Finding:
     missing = [str(path) for path in wanted if not path.exists()]
     if missing:
         return failed("installation", f"missing: {', '.join(missing)}", "install it again")
-    return ok("installation", f"complete below {prefix}")
+    return ok("installation", f"{__version__}, complete below {prefix}")
 
 
 def _owner(prefix: Path) -> Finding:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.doctor.cluster import Answer, ask, fold, groups, understood
+from container_engine.doctor.cluster import Answer, ask, differing, fold, groups, understood
 from container_engine.doctor.finding import State, failed, ok, warning
 
 # srun as it is on a cluster where the second partition is full and n5 does not answer
@@ -53,6 +53,14 @@ def test_equal_findings_are_one_with_all_their_nodes_and_the_worst_come_last() -
     fine = ok("kernel", "6.1.0")
     folded = fold([Answer("n2", (fine, mode)), Answer("n1", (mode, old)), Answer("n3", (fine,))])
     assert folded == [(fine, ("n2", "n3")), (old, ("n1",)), (mode, ("n1", "n2"))]
+
+
+def test_versions_that_differ_between_nodes_are_shown_and_other_differences_are_not() -> None:
+    took = [ok("a container", f"starts and ends in {n} ms") for n in range(3)]
+    crun = ok("crun", "1.8.1")
+    old, new = ok("podman", "4.3.1"), ok("podman", "5.4.2")
+    answers = [Answer(f"n{n}", (crun, new if n else old, took[n])) for n in range(3)]
+    assert differing(fold(answers)) == [(old, ("n0",)), (new, ("n1", "n2"))]
 
 
 def test_nodes_are_asked_by_partition_and_state_and_those_that_are_not_up_are_one_line(
