@@ -10,8 +10,11 @@
  *                                                                environment any more
  * init_post_opt         srun, salloc, sbatch  user               run `ce plan`; srun: put the plan into
  *                                                                the step's environment
+ * local_user_init       srun                  user               mark the command, which a node without this
+ *                                                                plugin then cannot execute
  * user_init             slurmstepd            root, euid user    fork a child that becomes the user for
- *                                                                good and executes the launcher
+ *                                                                good and executes the launcher; take the
+ *                                                                mark off the command
  * task_init             the task              user               wait for the container, join it; with
  *                                                                a task prolog put ce-join before the
  *                                                                command, which then joins
@@ -49,9 +52,12 @@ static struct ce_config config = { .error = CE_ERROR_INIT };
 static struct ce_step step = CE_STEP_INIT;
 /* The process that is slurmstepd. */
 static pid_t stepd;
+/* How often this process has loaded it: lines of plugstack.conf that name one file share all of this. */
+static int loaded;
 
 int slurm_spank_init(spank_t spank, int argc, char **argv);
 int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv);
+int slurm_spank_local_user_init(spank_t spank, int argc, char **argv);
 int slurm_spank_user_init(spank_t spank, int argc, char **argv);
 int slurm_spank_task_init(spank_t spank, int argc, char **argv);
 int slurm_spank_task_post_fork(spank_t spank, int argc, char **argv);
@@ -63,7 +69,11 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 
 	if (context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR && context != S_CTX_REMOTE)
 		return SLURM_SUCCESS;
-	if (ce_config_read(&config, argc, argv, &config.error) < 0 && context == S_CTX_REMOTE)
+	if (loaded++ > 0)
+		ce_fail(&config.error, "plugstack.conf: loads the plugin twice; one line is enough");
+	else
+		(void)ce_config_read(&config, argc, argv, &config.error);
+	if (config.error.message != NULL && context == S_CTX_REMOTE)
 		slurm_info("container_engine: %s", ce_error_text(&config.error));
 	stepd = getpid();
 	/* what root does must not come from the environment of who had it called (sudo) */
@@ -89,9 +99,21 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 	exit(CE_EXIT_ENGINE);
 }
 
+int slurm_spank_local_user_init(spank_t spank, int argc, char **argv)
+{
+	struct ce_error err = CE_ERROR_INIT;
+
+	(void)argc, (void)argv;
+	if (ce_plugin_submit_mark(spank, &err) == 0)
+		return SLURM_SUCCESS;
+	slurm_error("container_engine: %s", ce_error_text(&err));
+	return SLURM_ERROR;
+}
+
 int slurm_spank_user_init(spank_t spank, int argc, char **argv)
 {
 	(void)argc, (void)argv;
+	ce_step_unmark(spank);
 	if (spank_remote(spank) && ce_options_environment() != NULL)
 		ce_step_start(&step, spank, &config, stepd);
 	return SLURM_SUCCESS;
@@ -119,5 +141,6 @@ int slurm_spank_exit(spank_t spank, int argc, char **argv)
 	ce_plugin_submit_end();
 	ce_options_clear();
 	ce_config_clear(&config);
+	loaded = 0;
 	return SLURM_SUCCESS;
 }

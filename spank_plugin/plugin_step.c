@@ -10,6 +10,7 @@
 #include "help.h"
 #include "io.h"
 #include "later.h"
+#include "mark.h"
 #include "session.h"
 #include "spool.h"
 #include "submit.h"
@@ -117,6 +118,15 @@ static int start_session(struct ce_step *step, spank_t spank, const struct ce_co
 	int rc = start_launcher(&step->launcher, spank, config, plan, err);
 	spank_unsetenv(spank, CE_CARRY_TIMES); /* was for the launcher only */
 	return rc;
+}
+
+void ce_step_unmark(spank_t spank)
+{
+	int argc = 0;
+	char **argv = NULL;
+
+	if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) == ESPANK_SUCCESS && argc > 0)
+		ce_unmark(argv);
 }
 
 void ce_step_start(struct ce_step *step, spank_t spank, const struct ce_config *config, pid_t stepd)

@@ -23,6 +23,9 @@ struct ce_step {
  * with the user as effective id. `stepd` is the pid of slurmstepd. */
 void ce_step_start(struct ce_step *step, spank_t spank, const struct ce_config *config, pid_t stepd);
 
+/* Takes srun's mark off the command of any step (mark.h). In slurmstepd, before there are tasks. */
+void ce_step_unmark(spank_t spank);
+
 /* Notes the task that was forked last. In slurmstepd, as root. */
 void ce_step_guard_task(const struct ce_step *step, spank_t spank);
 

@@ -8,12 +8,16 @@
 #include "help.h"
 #include "inherit.h"
 #include "io.h"
+#include "mark.h"
 #include "moments.h"
 #include "options.h"
 #include "submit.h"
 
 /* In srun: the image store of this step alone, NULL for none. */
 static char *passing;
+
+/* In srun: whether there will be containers. */
+static int carried;
 
 static int plan_and_carry(const struct ce_config *config, spank_context_t context,
 			  struct ce_error *err)
@@ -41,6 +45,7 @@ static int plan_and_carry(const struct ce_config *config, spank_context_t contex
 		return 0;
 	free(passing); /* of an earlier component; ce-keep removes that */
 	passing = is_srun ? ce_submit_passing(plan) : NULL;
+	carried = is_srun && plan[0] != '\0';
 	ce_carry_options();
 	return ce_carry_put(plan, begun, err);
 }
@@ -60,8 +65,20 @@ int ce_plugin_submit(const struct ce_config *config, spank_context_t context, st
 	return 0;
 }
 
+int ce_plugin_submit_mark(spank_t spank, struct ce_error *err)
+{
+	int argc = 0;
+	char **argv = NULL;
+
+	if (!carried || getenv(CE_CARRY_MULTI) != NULL ||
+	    spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1)
+		return 0;
+	return ce_mark(argv, err);
+}
+
 void ce_plugin_submit_end(void)
 {
+	carried = 0;
 	if (passing != NULL)
 		ce_submit_remove(passing);
 	free(passing);

@@ -10,6 +10,10 @@
  * submission must end. err has no message when the planner has printed the reason already. As the user. */
 int ce_plugin_submit(const struct ce_config *config, spank_context_t context, struct ce_error *err);
 
+/* In srun, when the step has been allocated: marks the command where a plan is carried (mark.h). Not with
+ * --multi-prog, whose commands are out of reach. */
+int ce_plugin_submit_mark(spank_t spank, struct ce_error *err);
+
 /* At the end of srun: removes the image store that was made for its step alone. */
 void ce_plugin_submit_end(void);
 

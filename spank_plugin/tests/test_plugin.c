@@ -1,5 +1,6 @@
 /* The plugin's callbacks on the submit side and everywhere that they must do nothing. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <slurm/slurm.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,6 +78,26 @@ TEST("a bad plugstack.conf is told to who asks for a container, and stops nobody
 	CHECK_INT(init_badly(S_CTX_REMOTE), SLURM_SUCCESS);
 	CHECK_TEXT(fake_job.log, "container_engine: plugstack.conf: unknown argument 'prefixx=/opt'\n");
 	slurm_spank_exit(fake_spank(), 0, NULL);
+}
+
+static void submit_with_two_lines(void)
+{
+	fake_reset(S_CTX_LOCAL);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	CHECK_INT(fake_give_option("environment", "demo"), 0);
+	slurm_spank_init_post_opt(fake_spank(), 0, NULL);
+}
+
+TEST("a plugin that is loaded twice is told to who asks for a container")
+{
+	char *printed;
+
+	install("echo plan");
+	CHECK_INT(WEXITSTATUS(test_in_child(submit_with_two_lines, &printed)), 125);
+	CHECK_TEXT(printed,
+		   "ce: error: plugstack.conf: loads the plugin twice; one line is enough\n" CE_HELP_PLUGIN "\n");
+	free(printed);
 }
 
 TEST("a Slurm that refuses an option stops the plugin")
@@ -247,6 +268,69 @@ TEST("an srun that inherits the environment of its batch script, or names anothe
 		CHECK_TEXT(printed, "");
 		free(printed);
 	}
+}
+
+/* ---- a node that does not load the plugin ------------------------------------------------------ */
+
+/* The command as srun sends it, and a node with the plugin runs it; on the heap. */
+static char *sent, *run;
+
+static void send_command(const char *variable)
+{
+	char *argv[] = { strdup("hostname"), strdup("-s"), NULL };
+	char *command = argv[0];
+
+	fake_reset(S_CTX_LOCAL);
+	fake_job.argc = 2;
+	fake_job.argv = argv;
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	CHECK_INT(fake_give_option("environment", "demo"), 0);
+	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	if (variable != NULL)
+		setenv(variable, "1", 1);
+	/* Slurm does so again where it launches again */
+	for (int i = 0; i < 2; i++)
+		CHECK_INT(slurm_spank_local_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	slurm_spank_exit(fake_spank(), 0, NULL);
+	sent = strdup(argv[0]);
+	fake_job.context = S_CTX_REMOTE;
+	CHECK_INT(slurm_spank_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	run = strdup(argv[0]);
+	if (argv[0] != command)
+		free(argv[0]);
+	free(command);
+	free(argv[1]);
+	fake_reset(S_CTX_LOCAL);
+}
+
+TEST("a command that is for a container cannot be executed where nobody takes the mark off it")
+{
+	install("echo plan");
+	send_command(NULL);
+	CHECK_CONTAINS(sent, "/\nce: error: this node's Slurm does not load the plugin of --environment; "
+			     "nothing was started\n" CE_HELP_PLUGIN "\n/hostname");
+	CHECK_INT(access(sent, F_OK), -1);
+	CHECK_INT(errno, ENOENT);
+	CHECK_TEXT(run, "hostname");
+	free(sent), free(run);
+}
+
+TEST("a command that is for the host has no mark")
+{
+	install("exit 0");
+	send_command(NULL);
+	CHECK_TEXT(sent, "hostname");
+	free(sent), free(run);
+}
+
+TEST("with --multi-prog, whose commands are in a file, there is no mark")
+{
+	install("echo plan");
+	send_command(CE_CARRY_MULTI);
+	unsetenv(CE_CARRY_MULTI);
+	CHECK_TEXT(sent, "hostname");
+	CHECK_TEXT(run, "hostname");
+	free(sent), free(run);
 }
 
 /* ---- components of a heterogeneous step -------------------------------------------------------- */

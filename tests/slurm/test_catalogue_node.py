@@ -114,6 +114,25 @@ def test_a_node_without_the_engine(
     Blame(done, "plugin-configuration", cause, node=n2)
 
 
+def test_a_node_whose_slurm_does_not_load_the_plugin(
+    cluster: Cluster, demo: str, n2: str, shared: Path
+) -> None:
+    """Slurm drops the option there without a word, so it must not have the command to run."""
+    stack = shared / "plugstack"
+    stack.write_text("# nothing\n")
+    with mounted_on(n2, str(stack), str(cluster.dir / "etc/plugstack.conf")):
+        done = cluster.srun("-N2", f"--environment={demo}", "sh", "-c", "echo $SLURMD_NODENAME")
+    assert done.stdout == "n1\n"
+    assert done.returncode != 0
+    for line in (
+        "ce: error: this node's Slurm does not load the plugin of --environment;"
+        " nothing was started",
+        "ce: see: ce help plugin-configuration",
+        "srun: error: n2: task 1: Exited with exit code 2",
+    ):
+        assert line in done.stderr.splitlines(), done.stderr
+
+
 def test_a_node_without_the_guard(
     cluster: Cluster, provoked: Provoked, n2: str, not_a_program: str
 ) -> None:

@@ -1,0 +1,18 @@
+/*
+ * A node that does not load the plugin knows nothing of --environment: Slurm drops the option there without a
+ * word, and the command would run on the host. So srun sends, in place of the command, a text that cannot be
+ * executed and says why, with the command at its end; the plugin on the node takes the text off again.
+ */
+#ifndef CE_MARK_H
+#define CE_MARK_H
+
+#include "error.h"
+
+/* In srun: puts the mark before argv[0], unless it is there already. The new argv[0] is never freed: srun
+ * holds it until it ends. */
+int ce_mark(char **argv, struct ce_error *err);
+
+/* On a node, before any task exists: takes the mark off argv[0], in place, if it is there. */
+void ce_unmark(char **argv);
+
+#endif
