@@ -71,7 +71,7 @@ def choose(steps: Sequence[Step], wanted: str) -> Step:
     inside = [step for step in of_job if step.traced] or of_job
     if exact or inside:
         return (exact or [max(inside, key=lambda step: int(step.id.partition(".")[2]))])[0]
-    hint = f"there run {', '.join(step.id for step in steps)}" if steps else "none of yours runs"
+    hint = f"running are {', '.join(step.id for step in steps)}" if steps else "none of yours runs"
     raise UserError(f"{wanted}: no such step runs", hint)
 
 

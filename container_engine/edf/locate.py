@@ -118,7 +118,11 @@ def _name_hint(name: str, cwd: str, search: tuple[str, ...]) -> str | None:
         for entry in _entries(_absolute(os.path.join(directory, folder), cwd))
     }
     close = nearest(base, sorted(known))
-    return f"did you mean '{os.path.join(folder, close)}'?" if close else None
+    if close:
+        return f"did you mean '{os.path.join(folder, close)}'?"
+    if ":" in base:
+        return f"for an image write an environment first: ce init NAME --image {name}"
+    return None
 
 
 def _entries(directory: str) -> list[str]:

@@ -133,7 +133,7 @@ def _absolute(path: str, cwd: str, what: str) -> str:
     if path in (".", "..") or path.startswith(("./", "../")):
         return posixpath.join(cwd, path.removeprefix("./"))
     if not path:
-        raise MountError(f"the {what} is empty")
+        raise MountError(f"the {what} is empty", "is a variable set to nothing? or write the path")
     hint = "a relative path begins with './'"
     if path == "tmpfs":
         hint = "write 'tmpfs:/DESTINATION'"

@@ -8,6 +8,7 @@ import stat
 from container_engine.errors import UserError
 
 MAX_BYTES = 1 << 20
+_SQUASHFS = b"hsqs"
 
 
 class SourceError(UserError):
@@ -31,6 +32,8 @@ def read_source(path: str) -> str:
     the limit. A byte order mark, which some editors write, is dropped.
     """
     data = _read_bytes(path)
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise SourceError("is UTF-16, not UTF-8", "save it as UTF-8", 1, "edf-syntax")
     if b"\0" in data:
         line = data.count(b"\n", 0, data.index(b"\0")) + 1
         raise SourceError(
@@ -62,6 +65,9 @@ def _read_bytes(path: str) -> bytes:
         raise SourceError(f"cannot be read: {reason(error)}") from error
     finally:
         os.close(descriptor)
+    if data.startswith(_SQUASHFS):
+        hint = "'ce init NAME --image FILE' writes an environment for it"
+        raise SourceError("is an image, not an EDF", hint)
     if len(data) > MAX_BYTES:
         message = f"is larger than {MAX_BYTES >> 20} MiB, the limit for an EDF"
         raise SourceError(message, see="edf-too-large")

@@ -27,7 +27,10 @@ def stragglers(traces: Sequence[Trace]) -> list[Trace]:
 def lines(step: str, traces: Sequence[Trace]) -> Iterator[str]:
     facts = traces[0].facts
     tasks = sum(trace.joined for trace in traces)
-    yield f"step {step}: {count(len(traces), 'node')}, {count(tasks, 'task')}"
+    # how many tasks joined is noted at a node's end
+    ended = all(trace.end is not None for trace in traces)
+    joined = f", {count(tasks, 'task')}" if tasks or ended else ""
+    yield f"step {step}: {count(len(traces), 'node')}{joined}"
     began = min(trace.began for trace in traces)
     yield f"started      {time.strftime('%d %b %Y %H:%M:%S', time.localtime(began))}"
     yield f"environment  {facts['environment']}"

@@ -75,6 +75,11 @@ def test_all_paths_that_were_looked_at_are_told(tmp_path: Path) -> None:
                      "ce: hint: '~' is not expanded, write ${{HOME}}\n"),
         ("local.toml/x.toml", "local.toml/x.toml: no such file: '{cwd}/local.toml/x.toml'\n"),
         ("", "the name of the environment is empty\n"),
+        ("ubuntu:24.04",
+         "ubuntu:24.04: no environment 'ubuntu:24.04' in {edf}, /nonexistent/etc/edf\n"
+         "ce: hint: for an image write an environment first: ce init NAME --image ubuntu:24.04\n"),
+        ("a:\n", "a:\\n: no environment 'a:\\n' in {edf}, /nonexistent/etc/edf\n"
+                "ce: hint: for an image write an environment first: ce init NAME --image a:\\n\n"),
         ("a\0b", "a\\x00b: no environment 'a\\x00b' in {edf}, /nonexistent/etc/edf "
                  "({edf}: embedded null byte) (/nonexistent/etc/edf: embedded null byte)\n"),
         ("a\nb", "a\\nb: no environment 'a\\nb' in {edf}, /nonexistent/etc/edf\n"),
@@ -98,6 +103,8 @@ def test_what_is_not_a_text_file_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "dir.toml").mkdir()
     os.mkfifo(tmp_path / "fifo.toml")
     (tmp_path / "loop.toml").symlink_to("loop.toml")
+    (tmp_path / "notepad.toml").write_bytes('image = "x"\n'.encode("utf-16"))
+    (tmp_path / "x.sqsh").write_bytes(b"hsqs" + bytes(92))
     write(tmp_path, "big.toml", "#" * (1 << 20) + "\n")
     write(tmp_path, "limit.toml", "#" * (1 << 20))
     for name, said in {
@@ -105,12 +112,17 @@ def test_what_is_not_a_text_file_is_refused_in_one_line(tmp_path: Path) -> None:
         "fifo.toml": "is a pipe or a device, not an EDF\nce: hint: name a regular file",
         "loop.toml": "too many levels of symbolic links: '{path}'",
         "big.toml": "is larger than 1 MiB, the limit for an EDF",
+        "x.sqsh": "is an image, not an EDF\n"
+        "ce: hint: 'ce init NAME --image FILE' writes an environment for it",
         "/dev/zero": "is a pipe or a device, not an EDF\nce: hint: name a regular file",
     }.items():
         path = tmp_path / name
         expected = f"ce: error: {path}: {said.format(path=path)}\n"
         assert seen(load_edf(path), Path("/nowhere")) == expected
     assert seen(load_edf(tmp_path / "limit.toml"), tmp_path) == ""
+    assert seen(load_edf(tmp_path / "notepad.toml"), tmp_path) == (
+        "ce: error: notepad.toml:1: is UTF-16, not UTF-8\nce: hint: save it as UTF-8\n"
+    )
 
 
 def test_a_file_that_may_not_be_read_is_refused_in_one_line(somebody: Path) -> None:

@@ -85,6 +85,11 @@ def test_the_table_names_phases_tasks_and_the_slow_node(step: Path) -> None:
     assert "slow: n10 took 425.0 ms" in lines
 
 
+def test_of_a_step_that_runs_the_tasks_are_not_counted(tmp_path: Path) -> None:
+    write(tmp_path, "7.0", "n1", facts(50))
+    assert next(table.lines("7.0", record.read(str(tmp_path), "7.0"))) == "step 7.0: 1 node"
+
+
 def test_a_node_that_failed_is_told_with_its_cause(tmp_path: Path) -> None:
     write(tmp_path, "7.0", "n1", facts(5, error="mount source '/x': does not exist"))
     lines = list(table.lines("7.0", record.read(str(tmp_path), "7.0")))
