@@ -70,7 +70,8 @@ int ce_plugin_submit_mark(spank_t spank, struct ce_error *err)
 	int argc = 0;
 	char **argv = NULL;
 
-	if (!carried || getenv(CE_CARRY_MULTI) != NULL ||
+	/* of --bcast Slurm 24.11 reads argv[0] later, and frees it */
+	if (!carried || getenv(CE_CARRY_MULTI) != NULL || ce_submit_broadcasts() ||
 	    spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1)
 		return 0;
 	return ce_mark(argv, err);

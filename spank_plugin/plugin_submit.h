@@ -11,7 +11,7 @@
 int ce_plugin_submit(const struct ce_config *config, spank_context_t context, struct ce_error *err);
 
 /* In srun, when the step has been allocated: marks the command where a plan is carried (mark.h). Not with
- * --multi-prog, whose commands are out of reach. */
+ * --multi-prog, whose commands are out of reach, nor with --bcast, for which srun needs it as it is. */
 int ce_plugin_submit_mark(spank_t spank, struct ce_error *err);
 
 /* At the end of srun: removes the image store that was made for its step alone. */

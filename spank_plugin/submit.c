@@ -135,23 +135,38 @@ int ce_carry_put(const char *plan, int64_t begun, struct ce_error *err)
 	return setenv(CE_CARRY_COUNT, count, 1) < 0 ? ce_fail(err, "out of memory") : 0;
 }
 
-void ce_carry_options(void)
+/* Whether this process's command line has a word that begins so: getopt accepts an option's unique
+ * beginning. */
+static int has_word(const char *beginning)
 {
 	size_t size = 0;
 	CE_AUTO_FD fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
 	CE_AUTO_FREE char *line = fd >= 0 ? ce_read_all(fd, 1 << 24, &size) : NULL;
 
-	unsetenv(CE_CARRY_MULTI);
-	unsetenv(CE_CARRY_PROLOG);
-	if (getenv("SLURM_TASK_PROLOG") != NULL)
-		setenv(CE_CARRY_PROLOG, "1", 1);
 	for (char *word = line; word != NULL && word < line + size; word += strlen(word) + 1) {
-		/* getopt accepts an option's unique beginning */
-		if (strncmp(word, "--mul", 5) == 0)
-			setenv(CE_CARRY_MULTI, "1", 1);
-		if (strncmp(word, "--task-p", 8) == 0)
-			setenv(CE_CARRY_PROLOG, "1", 1);
+		if (strncmp(word, beginning, strlen(beginning)) == 0)
+			return 1;
 	}
+	return 0;
+}
+
+static void note(const char *variable, int is_so)
+{
+	if (is_so)
+		setenv(variable, "1", 1);
+	else
+		unsetenv(variable);
+}
+
+void ce_carry_options(void)
+{
+	note(CE_CARRY_MULTI, has_word("--mul"));
+	note(CE_CARRY_PROLOG, getenv("SLURM_TASK_PROLOG") != NULL || has_word("--task-p"));
+}
+
+int ce_submit_broadcasts(void)
+{
+	return getenv("SLURM_BCAST") != NULL || has_word("--bc");
 }
 
 const char *ce_variable(char **environment, const char *name)

@@ -51,6 +51,9 @@ int ce_carry_put(const char *plan, int64_t begun, struct ce_error *err);
  * look the same is mistaken for them; all that costs is our word for a command that is not found. */
 void ce_carry_options(void);
 
+/* Whether srun copies the command's file to the nodes (--bcast), by the same look. */
+int ce_submit_broadcasts(void);
+
 /* Takes the plan out of a step's environment: a heap string, NULL when there is none or it is not
  * whole. Does not change `environment`. */
 char *ce_carry_get(char **environment);
