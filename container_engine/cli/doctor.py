@@ -22,7 +22,7 @@ from container_engine.doctor import (
     trial,
 )
 from container_engine.doctor.finding import Finding, State, failed, ok, warning
-from container_engine.errors import CeError
+from container_engine.errors import CeError, UserError
 from container_engine.process import reason
 
 if TYPE_CHECKING:
@@ -59,6 +59,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.all_nodes:
         return _all_nodes(arguments, context)
+    if arguments.srun:
+        hint = "srun -w NODE ce doctor --node looks at another node; options are for --all-nodes"
+        raise UserError(f"doctor: '{arguments.srun[0]}': this looks at this host only", hint)
     settings, configuration = _settings(context)
     findings = [*_node(context, settings, configuration)]
     if not arguments.node:

@@ -278,7 +278,7 @@ FAULTS = {
     "podman-failed": Fault(
         "Podman or the runtime below it could not start the container",
         EITHER,
-        "the details have all that they printed; ce doctor --node NODE looks at the node",
+        "the details have all that they printed; srun -w NODE ce doctor --node looks at it",
     ),
     "cgroups-hybrid": Fault(
         "crun refuses the node's hybrid cgroup hierarchy",
@@ -294,7 +294,8 @@ FAULTS = {
     "container-setup": Fault(
         "a step of making the container failed on the node",
         EITHER,
-        "the line names the step and the kernel's reason; ce doctor --node NODE looks at the node",
+        "the line names the step and the kernel's reason; srun -w NODE ce doctor --node looks"
+        " at it",
     ),
     "engine-versions": Fault(
         "the node has another version of the engine than the host where you submitted",

@@ -89,6 +89,10 @@ _CGROUP_WORDS = (
     " (crun refuses a hybrid cgroup hierarchy whose unified part has a controller of its own)"
 )
 _BELOW_WORDS = " (a mount's destination would lie below a file of the image)"
+_KIND_WORDS = " (only a file can lie on a file of the image, a directory on a directory)"
+_KIND_HINT = "name a destination of the same kind, or one that the image does not have"
+# what a Go program that ends by itself says first; a stack follows
+_CRASHES = ("fatal error: ", "panic: ", "runtime: ")
 # Podman 5 keeps its state in SQLite, which has words of its own
 _DATABASE_FULL = "database or disk is full"
 _SPACE_WORDS = " (the container's space in memory, tmpfs_size, is too small or the memory is full)"
@@ -122,7 +126,7 @@ _SEE = {
 
 def _podman(what: str, log: str, errno: int) -> LaunchError:
     errors = [line for line in log.split("\n") if line.startswith("Error: ")]
-    said = errors[-1][len("Error: ") :] if errors else _last_line(log)
+    said = errors[-1][len("Error: ") :] if errors else _crash(log) or _last_line(log)
     if said.startswith("exit status"):
         # of the program below it, which has said more
         said = _last_line(log.rpartition("\nError: ")[0]) or said
@@ -134,6 +138,8 @@ def _podman(what: str, log: str, errno: int) -> LaunchError:
         words, see = _SPACE_WORDS, "container-space"
     elif "mkdir" in said and "Not a directory" in said:
         words, see, hint = _BELOW_WORDS, "mount-destination", "choose another destination"
+    elif "crun: mount `" in said and "Not a directory" in said:
+        words, see, hint = _KIND_WORDS, "mount-destination", _KIND_HINT
     elif errno == _ENOENT:
         see = "program-missing"
     message = f"Podman cannot start the container: {said or what}{words}"
@@ -144,6 +150,10 @@ def _strerror(number: int) -> str:
     import os
 
     return os.strerror(number)
+
+
+def _crash(log: str) -> str:
+    return next((line for line in log.split("\n") if line.startswith(_CRASHES)), "")
 
 
 def _last_line(log: str) -> str:

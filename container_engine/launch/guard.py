@@ -17,6 +17,8 @@ MAX_PACKET = 64 * 1024
 FD_SIZE = 4
 # what Python ignores for itself; ignored signals survive execve, and no program expects it
 PYTHONS_SIGNALS = (SIGPIPE, SIGXFSZ)
+# EAGAIN
+_TOO_MANY = "you may have no more processes (ulimit -u): end some, or start fewer at once"
 
 
 class Watch:
@@ -46,7 +48,8 @@ def start_guard(libexec: str, watch: Watch, specification: bytes) -> socket:
         )
     except OSError as error:
         message = f"cannot start {program}: {error.strerror}"
-        raise LaunchError(message, "program-missing") from None
+        hint = _TOO_MANY if isinstance(error, BlockingIOError) else ""
+        raise LaunchError(message, "program-missing", hint=hint) from None
     finally:
         theirs.close()
         os.close(spec)

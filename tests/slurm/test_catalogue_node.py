@@ -290,6 +290,7 @@ _TEXTS = [
     ("a task's own", '[env]\nA = "${SLURM_PROCID}"\n', "variable-on-node", ("each task",)),
     ("a place", 'mounts = ["/tmp:/${SLURM_NONE:-proc}"]\n', "mount-destination", ("'/proc'",)),
     ("below a file", 'mounts = ["/tmp:/etc/passwd/x"]\n', "mount-destination", ("below a file",)),
+    ("on another kind", 'mounts = ["/etc/passwd:/tmp"]\n', "mount-destination", ("crun", "`tmp`")),
     ("a workdir", 'workdir = "/nowhere"\n', "workdir-missing", ("'/nowhere'",)),
     ("too little space", '[annotations]\n"com.ce.tmpfs_size" = "4k"\n', "container-space", ()),
     (

@@ -30,6 +30,15 @@ def found(site: Path, capsys: Capture, check: str) -> dict[str, Any]:
     return dict(finding)
 
 
+def test_the_name_of_a_node_is_refused_where_only_this_host_is_looked_at(capsys: Capture) -> None:
+    assert main(["doctor", "--node", "n2"]) != 0
+    assert capsys.readouterr().err == (
+        "ce: error: doctor: 'n2': this looks at this host only\n"
+        "ce: hint: srun -w NODE ce doctor --node looks at another node;"
+        " options are for --all-nodes\n"
+    )
+
+
 def test_files_that_can_be_read_are_counted(site: Path, capsys: Capture) -> None:
     (site.parent / "cdi/gpu.json").write_text(json.dumps(CDI))
     (site.parent / "oci/hook.json").write_text(json.dumps(HOOK))

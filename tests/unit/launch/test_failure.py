@@ -76,6 +76,20 @@ def test_a_hybrid_cgroup_hierarchy_is_explained() -> None:
     assert found.see == "cgroups-hybrid"
 
 
+def test_a_file_on_a_directory_is_a_matter_of_the_destination() -> None:
+    error = "Error: OCI runtime error: crun: mount `/a` to `tmp`: Not a directory"
+    found = explain(f"podman\n0\nx\n{error}\n")
+    assert "crun: mount `/a` to `tmp`: Not a directory (only a file can lie on a file" in str(found)
+    assert found.see == "mount-destination"
+
+
+def test_of_a_crash_of_podman_its_cause_is_told_and_not_the_end_of_its_stack() -> None:
+    log = "fatal error: out of memory\n\nruntime stack:\nrt0_go()\n\tasm.s:345 +0x11c\n"
+    assert said(f"podman\n0\nx\n{log}") == (
+        "Podman cannot start the container: fatal error: out of memory"
+    )
+
+
 @given(st.text())
 def test_any_report_is_explained_without_a_mistake(report: str) -> None:
     assert explain(report).see in FAULTS
