@@ -33,7 +33,8 @@ _WHEN = "only if each parameter named here has this value, or one of these"
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    # a part is built with the whole that it belongs to, not once more by itself
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
 
 def _partial(schema: JsonDict) -> None:
@@ -45,7 +46,11 @@ class _Mergeable(_Frozen):
     """A table that a site's file of the same name may change key by key."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", populate_by_name=True, json_schema_extra=_partial
+        frozen=True,
+        extra="forbid",
+        populate_by_name=True,
+        defer_build=True,
+        json_schema_extra=_partial,
     )
 
 

@@ -78,19 +78,16 @@ def help_of(verb: str) -> str:
 
 
 def build(chosen: Iterable[str] = VERBS) -> argparse.ArgumentParser:
-    """A parser that knows all verbs, and of the `chosen` ones also their arguments.
-
-    Only the modules of those are imported.
-    """
+    """A parser of the `chosen` verbs; only their modules are imported."""
     parser = _Whole(prog="ce")
     parser.add_argument("--version", action="version", version=f"ce {__version__}")
     parser.add_argument("--site", metavar="FILE", help=argparse.SUPPRESS)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
-    for name, verb in VERBS.items():
+    for name in dict.fromkeys(chosen):
+        verb = VERBS[name]
         description = f"{verb.help[0].upper()}{verb.help[1:]}."
         own = verbs.add_parser(name, help=verb.help, description=description)
-        if name in chosen:
-            module = importlib.import_module(f"container_engine.cli.{verb.module}")
-            own.set_defaults(execute=module.execute, failure=PROBLEM)
-            module.configure(own)
+        module = importlib.import_module(f"container_engine.cli.{verb.module}")
+        own.set_defaults(execute=module.execute, failure=PROBLEM)
+        module.configure(own)
     return parser

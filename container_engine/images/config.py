@@ -38,7 +38,7 @@ class ImageConfig(NamedTuple):
 
 
 class _Run(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     env: tuple[str, ...] | None = Field(None, alias="Env")
     entrypoint: tuple[str, ...] | None = Field(None, alias="Entrypoint")
@@ -48,7 +48,7 @@ class _Run(BaseModel):
 class _Document(BaseModel):
     """The part that matters of an OCI image configuration (image-spec, config.md)."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     config: _Run | None = None
 

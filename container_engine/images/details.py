@@ -43,27 +43,27 @@ class Details(NamedTuple):
 
 
 class _Blob(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     digest: str
     size: int
 
 
 class _Manifest(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     layers: tuple[_Blob, ...] = ()
 
 
 class _Step(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     created_by: str = ""
     empty_layer: bool = False
 
 
 class _History(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     history: tuple[_Step, ...] | None = None
 

@@ -43,7 +43,7 @@ PACE = Pace()
 class Holder(BaseModel):
     """What a lock file says. `machine` tells hosts, their boots and their PID namespaces apart."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     token: str
     user: str = ""

@@ -32,7 +32,7 @@ _DIGEST = r"^sha256:[0-9a-f]{64}$"
 class Pinned(BaseModel):
     """What a name stood for on one architecture, or the content of a file."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     digest: str = Field(pattern=_DIGEST, description="of the manifest, or of the file")
     size: int = Field(ge=0, description="bytes of the compressed layers, or of the file")
@@ -42,7 +42,7 @@ class Pinned(BaseModel):
 class Lock(BaseModel):
     """`images` has one entry per architecture, or for a file the only one, "file"."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     version: Literal[1] = Field(1, description="of this format")
     engine: str = Field(description="version of the container engine that made it")

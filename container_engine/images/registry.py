@@ -76,14 +76,14 @@ class Fetched(NamedTuple):
 
 
 class _Blob(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     digest: str
     size: int
 
 
 class _Platform(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     architecture: str = ""
     os: str = "linux"
@@ -97,7 +97,7 @@ class _Listed(_Blob):
 class _Document(BaseModel):
     """What manifests and indexes of OCI and Docker (schema 2) have in common."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     config: _Blob | None = None
     layers: tuple[_Blob, ...] = ()

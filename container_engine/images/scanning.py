@@ -42,7 +42,7 @@ class Verdict(BaseModel):
     `program` is what was run, before names were filled in.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     program: tuple[str, ...]
     when: float

@@ -24,7 +24,7 @@ CHOSEN = "CONTAINERS_REGISTRIES_CONF"
 
 
 class _Hosts(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     registries: tuple[str, ...] = ()
 
@@ -32,7 +32,7 @@ class _Hosts(BaseModel):
 class _First(BaseModel):
     """Version 1 of the format, which knows no aliases; only a main file may be of it."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     search: _Hosts = _Hosts()
 
@@ -40,7 +40,7 @@ class _First(BaseModel):
 class _File(BaseModel):
     """What one file says of short names; None where it leaves that to others."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     aliases: dict[str, str] = {}
     search: tuple[str, ...] | None = Field(None, alias="unqualified-search-registries")

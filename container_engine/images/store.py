@@ -57,7 +57,7 @@ class Ref(BaseModel):
     name; where there is one, no registry is asked for it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     name: str
     digest: str = Field(pattern=r"^sha256:[0-9a-f]{64}$")

@@ -28,7 +28,8 @@ Operator: TypeAlias = Literal["", ":-", "-", ":+", "+", ":?", "?"]
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    # those that no plan of this launch needs are never built
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
 
 class Variable(_Frozen):

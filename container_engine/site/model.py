@@ -26,7 +26,7 @@ SIZE = r"^[0-9]+(%|[kmgKMG]?)$"
 class Policy(BaseModel):
     """Which images the site wants to be used. It keeps people from mistakes: it is no boundary."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     allowed_images: tuple[str, ...] = Field(
         (),
@@ -76,7 +76,7 @@ class Policy(BaseModel):
 class SiteConfig(BaseModel):
     """Defaults for everything, so that a site without a file works."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     version: Literal[1] = Field(1, description="version of this format", examples=[1])
     mounts: tuple[str, ...] = Field(
