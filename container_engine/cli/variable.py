@@ -60,6 +60,8 @@ def _result(
     edf = {} if said is None else {name: said or None}
     edits = HookEdits("")
     for hook in traced.hooks:
+        if hook.automatic_when:
+            continue  # the node decides; most steps have no use for it
         edits.env |= hook.env
         for variable, paths in hook.prepend.items():
             edits.prepend[variable] = [*paths, *edits.prepend.get(variable, [])]
@@ -107,6 +109,8 @@ def _sources(
 def _hook(name: str, traced: Traced, shown: Callable[[str], str]) -> Iterator[str]:
     for hook in reversed(traced.hooks):
         source = f"hook {hook.name}{f', profile {hook.profile}' if hook.profile else ''}"
+        if hook.automatic_when:
+            source += f" only in steps with {' or '.join(hook.automatic_when)}"
         if name in hook.env:
             value = hook.env[name]
             yield f"hook: {'unset' if value is None else shown(value)}, {source}, {hook.origin}"

@@ -183,6 +183,15 @@ def test_every_source_of_a_variable_is_named(
     assert set(lines) <= set(said)
 
 
+def test_what_an_automatic_hook_does_in_few_steps_is_no_part_of_the_value(
+    here: Path, capsys: Capture
+) -> None:
+    value, *sources = explained(capsys, here, "--env", "PATH").splitlines()
+    assert "/.container-engine/slurm" not in value
+    (hook,) = (line for line in sources if "hook slurm" in line)
+    assert "only in steps with CE_BATCH_SCRIPT" in hook
+
+
 def test_an_image_that_is_not_there_is_no_reason_to_fail(here: Path, capsys: Capture) -> None:
     said = explained(capsys, here, "--env", "B")
     assert 'B = "${image:FROM}"\n' in said
