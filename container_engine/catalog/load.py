@@ -173,5 +173,6 @@ def _schema_faults(file: str, error: ValidationError) -> list[Fault]:
         if problem["type"] == "extra_forbidden":
             faults.append(Fault(file, f"unknown key '{key}'"))
         else:
-            faults.append(Fault(file, f"{key}: {problem['msg'].lower()}"))
+            said = "input should be an array" if problem["type"] == "tuple_type" else problem["msg"]
+            faults.append(Fault(file, f"{key}: {said.lower()}"))
     return faults

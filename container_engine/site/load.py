@@ -198,6 +198,8 @@ def _dotted(place: tuple[int | str, ...]) -> str:
 def _said(problem: ErrorDetails) -> str:
     if problem["type"] == "string_pattern_mismatch":
         return f"'{problem['input']}' has another form"  # nobody has to read the pattern
+    if problem["type"] == "tuple_type":
+        return "input should be an array"  # TOML's word
     message = problem["msg"]
     return f"{message[:1].lower()}{message[1:]}"
 

@@ -107,6 +107,7 @@ def test_everything_that_was_looked_at_is_known(site: Site) -> None:
         ("start_timeout_s = 0", "start_timeout_s: input should be greater than 0"),
         ('entrypoint = "yes"', "entrypoint: input should be a valid boolean"),
         ("mounts = [1]", "mounts[0]: input should be a valid string"),
+        ('mounts = "/x"', "mounts: input should be an array"),
         ("env = {A = 1}", "env.A: input should be a valid string"),
         ("a = x", "not valid TOML: Invalid value (at line 1, column 5)"),
     ],

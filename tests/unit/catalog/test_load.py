@@ -43,6 +43,7 @@ def test_a_directory_that_does_not_exist_has_no_hooks(site: Site) -> None:
 
 BAD = {
     "toml": ("x = ", "not valid TOML: "),
+    "a string for an array": ("implies = 'x'", "implies: input should be an array"),
     "unknown key": ("sumary = 'x'", "unknown key 'sumary'"),
     "unknown key of an edit": ("[edits.a]\nmount = []", "unknown key 'edits.a.mount'"),
     "wrong type": ("implies = 'cxi'", "implies: "),
