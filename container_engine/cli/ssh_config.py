@@ -25,11 +25,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     servers = recorded(arguments.job, context)
-    jump = socket.getfqdn() if arguments.jump is None else arguments.jump
+    jump = this_host() if arguments.jump is None else arguments.jump
     print(f"# for ~/.ssh/config; ends with job {arguments.job}")
     for names, server in named(arguments.job, servers).items():
         print(block(names, server, jump), end="")
     return 0
+
+
+def this_host() -> str:
+    """By a name that other computers may know: many hosts call themselves localhost first."""
+    name = socket.getfqdn()
+    return socket.gethostname() if name.startswith("localhost") else name
 
 
 def named(job: str, servers: list[Server]) -> dict[str, Server]:
