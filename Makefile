@@ -144,7 +144,7 @@ bench: $(VENV)/.dev sandbox-engine ## measure against other ways to start a cont
 bench-images: bench-tree ## measure the import of a 500 MB image
 	@PYTHONPATH=sandbox $(VENV)/bin/python -m tests.bench.images
 
-bench-reading: bench-tree ## measure reading from an image: FUSE, the kernel, a directory
+bench-reading: bench-tree sandbox-engine ## measure reading from an image, beside other mounts and a directory
 	@PYTHONPATH=sandbox $(VENV)/bin/python -m tests.bench.reading
 
 bench-tree: $(VENV)/.dev packages ## make what bench-images packs, once; needs the network

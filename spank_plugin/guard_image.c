@@ -10,15 +10,13 @@
 #include "guard_ops.h"
 #include "io.h"
 
-#define SERVER "squashfuse_ll"
-
-static int start_server(struct guard *guard, const char *image, int device)
+static int start_server(struct guard *guard, const char *server, const char *image, int device)
 {
 	char target[32];
 
 	/* libfuse takes an open device as /dev/fd/N, so that no setuid fusermount is needed */
 	snprintf(target, sizeof target, "/dev/fd/%d", device);
-	const char *const argv[] = { SERVER, "-f", image, target, NULL };
+	const char *const argv[] = { server, image, target, NULL };
 	pid_t pid = guard_spawn(guard, argv, device);
 	if (pid < 0)
 		return -1;
@@ -41,10 +39,10 @@ int guard_op_fuse(struct guard *guard, char **args)
 	/* allow_other lets in the processes of this user namespace and of those below it, no others */
 	snprintf(options, sizeof options,
 		 "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", device);
-	if (mkdir(args[1], 0755) < 0 ||
-	    mount(args[0], args[1], "fuse." SERVER, MS_NOSUID | MS_NODEV | MS_RDONLY, options) < 0)
+	if (mkdir(args[2], 0755) < 0 ||
+	    mount(args[1], args[2], "fuse.ce-image", MS_NOSUID | MS_NODEV | MS_RDONLY, options) < 0)
 		return guard_fail(guard, "cannot mount a FUSE file system");
-	return start_server(guard, args[0], device);
+	return start_server(guard, args[0], args[1], device);
 }
 
 /* Waits until the kernel and the FUSE server have met: a server that cannot read the file ends, and

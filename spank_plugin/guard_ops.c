@@ -17,7 +17,7 @@ static const struct operation {
 	{ "dir", 1, guard_op_dir },
 	{ "file", 2, guard_op_file },
 	{ "environment", 2, guard_op_environment },
-	{ "fuse", 2, guard_op_fuse },
+	{ "fuse", 3, guard_op_fuse },
 	{ "overlay", 4, guard_op_overlay },
 	{ "served", 1, guard_op_served },
 	{ "root-dir", 2, guard_op_root_dir },

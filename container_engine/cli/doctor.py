@@ -80,7 +80,7 @@ def _node(context: Context, settings: SiteConfig, configuration: Finding) -> Ite
     yield from person.look(context.uid, context.env)
     yield from kernel.look(Path("/"))
     yield from programs.look(context.env)
-    yield from installation.look(prefix)
+    yield from installation.look(prefix, context.env)
     yield from installation.look_at_slurm(prefix, context.env)
     yield configuration
     yield from _files(settings)

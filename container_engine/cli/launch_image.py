@@ -50,7 +50,7 @@ def launch_image(
     # a launch that is remembered does not come by here
     limit = min(filter(None, (resolved.not_after, now + _DAY_S)))
     resolved = resolved._replace(not_after=limit) if resolved.image.digest else resolved
-    return _scanned(resolved, rules(context, offered.site), tools_env)
+    return _scanned(resolved, rules(context, offered.site), tools_env, context)
 
 
 def image_of(edf: Edf, context: Context, tools_env: Mapping[str, str], offered: Offer) -> Resolved:
@@ -165,11 +165,13 @@ def subject(text: str, resolved: Resolved) -> Subject:
     return Subject(text, resolved.image.digest or "", resolved.image.path)
 
 
-def _scanned(resolved: Resolved, wanted: Rules, tools_env: Mapping[str, str]) -> Resolved:
+def _scanned(
+    resolved: Resolved, wanted: Rules, tools_env: Mapping[str, str], context: Context
+) -> Resolved:
     """Asks the scanner what it has not been asked, or not for long; a bad image ends the launch."""
     if not wanted.policy.scanner:
         return resolved
-    scanner = Scanner(wanted, cache_directory(tools_env), tools_env)
+    scanner = Scanner(wanted, cache_directory(tools_env), tools_env, context.libexec)
     asked = subject(resolved.image.name, resolved)
     try:
         verdict = scanner.recall(asked, time.time())

@@ -38,7 +38,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         where = wanted.source or "the site's configuration"
         raise SiteError(f"{where}: policy.scanner: the site names no scanner")
     found = resolved(arguments.name, with_pull(context, arguments.pull), _of_any_place(settings))
-    scanner = Scanner(wanted, cache_directory(context.env), context.env)
+    scanner = Scanner(wanted, cache_directory(context.env), context.env, context.libexec)
     asked = subject(found.image.name, found)
     verdict = None if arguments.again else scanner.recall(asked, time.time())
     if verdict is None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PROGRAMS = (
     *("plan", "plan-anew", "node", "inject", "epilog"),
-    *("ce-start", "ce-guard", "ce-gate", "ce-init", "ce-exec", "ce-join"),
+    *("ce-start", "ce-guard", "ce-image", "ce-gate", "ce-init", "ce-exec", "ce-join"),
     *("ce-attend", "ce-sweep", "ce-keep"),
 )
 _PLUGIN = "lib/slurm/container_engine.so"
@@ -27,8 +27,9 @@ _TIMEOUT_S = 20
 _INCLUDES = 8  # of plugstack.conf, one in another
 
 
-def look(prefix: Path) -> Iterator[Finding]:
+def look(prefix: Path, env: Mapping[str, str]) -> Iterator[Finding]:
     yield _complete(prefix)
+    yield _image_server(prefix, env)
     yield _owner(prefix)
     yield _session(prefix)
 
@@ -40,6 +41,17 @@ def _complete(prefix: Path) -> Finding:
     if missing:
         return failed("installation", f"missing: {', '.join(missing)}", "install it again")
     return ok("installation", f"{__version__}, complete below {prefix}")
+
+
+def _image_server(prefix: Path, env: Mapping[str, str]) -> Finding:
+    """The one program of the engine that needs more libraries than those of C."""
+    program = str(prefix / "libexec/container-engine/ce-image")
+    try:
+        said = output([program, "--version"], env, _TIMEOUT_S).decode(errors="replace").strip()
+    except CeError as error:
+        remedy = "install libfuse3, libsquashfs (squashfs-tools-ng) and liblzo2"
+        return failed("ce-image", str(error), remedy)
+    return ok("ce-image", said)
 
 
 def _owner(prefix: Path) -> Finding:

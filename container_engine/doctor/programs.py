@@ -32,7 +32,6 @@ _NODE = (
     _Program("podman", "podman", (4, 3)),
     _Program("crun", "crun", (1, 8)),
     _Program("conmon", "conmon", (2, 1)),
-    _Program("squashfuse_ll", "squashfuse", (0, 1), ()),
 )
 _SUBMIT = (
     _Program("skopeo", "skopeo", (1, 9)),

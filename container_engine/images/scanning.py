@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 _MAX_REPORT = 1 << 20
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
-# squashfuse becomes a daemon once the image is there; the namespaces end it with the scanner
-_MOUNTED = 'squashfuse -o ro "$1" "$2" && shift 2 && exec "$@"'
+# ce-image goes to the background once the image is there; the namespaces end it with the scanner
+_MOUNTED = '"$1" "$2" "$3" && shift 3 && exec "$@"'
 
 
 class Subject(NamedTuple):
@@ -67,6 +67,7 @@ class Scanner(NamedTuple):
     rules: Rules
     directory: str
     env: Mapping[str, str]
+    libexec: str
 
     def recall(self, subject: Subject, now: float) -> Verdict | None:
         """What this scanner said of the image, if that is not too old."""
@@ -99,7 +100,8 @@ class Scanner(NamedTuple):
             os.mkdir(rootfs)
             argv = _filled(policy.scanner, subject, rootfs)
             if any("{rootfs}" in word for word in policy.scanner):
-                argv = [*OWN_NAMESPACES, "sh", "-c", _MOUNTED, "sh", subject.path, rootfs, *argv]
+                mounting = ("sh", f"{self.libexec}/ce-image", subject.path, rootfs)
+                argv = [*OWN_NAMESPACES, "sh", "-c", _MOUNTED, *mounting, *argv]
             try:
                 status: int | None = 0
                 process.into_file(argv, self.env, policy.scanner_timeout_s, said)

@@ -99,7 +99,7 @@ class _Start:
         self, plan: Mapping[str, Any], node: Mapping[str, str], libexec: str, marks: trace.Marks
     ) -> None:
         self._plan, self._node, self._libexec, self._marks = plan, node, libexec, marks
-        self._paths = Paths(session=f"{libexec}/session", init=f"{libexec}/ce-init")
+        self._paths = Paths(session=f"{libexec}/session", libexec=libexec)
         self._workdir = resolve(plan["workdir"], node, plan["workdir_from"])
         self._edf = env.edf_settings(plan, node)
         siteimages.check(plan["image"]["path"], libexec)

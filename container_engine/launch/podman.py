@@ -31,11 +31,12 @@ _PASSED_OPTIONS = frozenset(["ro", "rw", "nosuid", "nodev", "noexec", "suid", "d
 class Paths:
     """Where things are in the session's private mount namespace."""
 
-    __slots__ = ("init", "session")
+    __slots__ = ("init", "server", "session")
 
-    def __init__(self, session: str, init: str) -> None:
+    def __init__(self, session: str, libexec: str) -> None:
         self.session = session
-        self.init = init
+        self.init = f"{libexec}/ce-init"
+        self.server = f"{libexec}/ce-image"
 
     @property
     def gate(self) -> str:

@@ -65,8 +65,8 @@ def operations(
     return [
         ("session", [tmpfs_size, paths.session]),
         # the servers of all files start before the first one is waited for
-        ("fuse", [image, paths.at("image")]),
-        *(("fuse", [source, directory]) for source, directory in served),
+        ("fuse", [paths.server, image, paths.at("image")]),
+        *(("fuse", [paths.server, source, directory]) for source, directory in served),
         *(("environment", pair) for pair in engine_environment.items()),
         ("dir", [paths.at("home")]),
         ("dir", [paths.at("xdg")]),

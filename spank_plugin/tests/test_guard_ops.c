@@ -344,6 +344,6 @@ TEST("the death of an image server is noticed with its cause")
 	guard.fuse[guard.fuse_count++] = guard_spawn(&guard, argv, -1);
 	for (int i = 0; i < 500 && guard_events(&guard, 10) == 0; i++)
 		;
-	CHECK_CONTAINS(ce_error_text(&guard.err), "(squashfuse_ll) was killed by signal 9");
+	CHECK_CONTAINS(ce_error_text(&guard.err), "(ce-image) was killed by signal 9");
 	ce_error_clear(&guard.err);
 }

@@ -1,7 +1,7 @@
 """`make bench-reading`: how quickly programs read from an image, beside a directory.
 
 The image is that of `tests.bench.tree`, packed as an import packs it. As in a container, an overlay
-lies on the mount: of squashfuse_ll, as a step has it, and of the kernel, as a site may have it.
+lies on the mount: of ce-image, as a step has it, and of squashfuse_ll and the kernel.
 Cold means that the mount is new; the image's file is in the page cache, since the disk below would
 be the same for all. Needs root, for mounts and chroot. RUNS (default 5) is the number of rounds.
 """
@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
 
+from ce_sandbox.layout import from_environment
+
 from container_engine.images.packing import OF_TREE
 from tests.bench import tree as bench_tree
 from tests.bench.results import Row, duration, table, write
@@ -28,15 +30,16 @@ _WORK = {
     "find with a look at each file": "find /usr -xdev -size +1000000",
     "tar of 136 MB": "tar -C /usr/lib -cf - python3 | cat",
 }
-_WARM, _WARM_KERNEL, _COLD = 1.2, 1.1, 1.1
+_WARM, _COLD = 1.2, 1.1
+_OTHERS = ("squashfuse_ll", "kernel")
 
 
 class Mounts:
     """Directories that have the tree; `fresh` ones replace those of before."""
 
-    def __init__(self, where: Path, tree: Path, image: Path) -> None:
+    def __init__(self, where: Path, tree: Path, image: Path, server: Path) -> None:
         self.tree = tree
-        self._where, self._image = where, image
+        self._where, self._image, self._server = where, image, server
         self._open = contextlib.ExitStack()
 
     def __exit__(self, *_error: object) -> None:
@@ -51,7 +54,8 @@ class Mounts:
     def fresh(self) -> None:
         self._open.close()
         for kind, mount in (
-            ("FUSE", ["squashfuse_ll", "-o", "allow_other"]),
+            ("ce-image", [str(self._server)]),
+            ("squashfuse_ll", ["squashfuse_ll", "-o", "allow_other"]),
             ("kernel", ["mount", "-t", "squashfs", "-o", "loop,ro"]),
         ):
             self._open.enter_context(self._mounted(kind, mount))
@@ -96,9 +100,9 @@ def _measure(mounts: Mounts, rounds: int) -> dict[str, Samples]:
 
     ways: dict[str, Callable[[], float]] = {}
     for name, command in _WORK.items():
-        for kind in ("FUSE", "kernel"):
+        for kind in ("ce-image", "squashfuse_ll", "kernel"):
             ways[f"{name}, {kind}, cold"] = cold(mounts.root(kind), command)
-        for kind in ("directory", "FUSE", "kernel"):
+        for kind in ("directory", "ce-image", "squashfuse_ll", "kernel"):
             ways[f"{name}, {kind}, warm"] = warm(mounts.root(kind), command)
     return interleave(ways, rounds)
 
@@ -108,30 +112,29 @@ def _rows(measured: dict[str, Samples]) -> list[Row]:
     for name in _WORK:
         plain = ("a directory", measured[f"{name}, directory, warm"])
         kernel = ("the kernel's mount, cold", measured[f"{name}, kernel, cold"])
-        fuse = f"{name}, FUSE, warm"
+        warm, cold = f"{name}, ce-image, warm", f"{name}, ce-image, cold"
         rows += [
             duration(f"{name}, directory, warm", plain[1]),
-            duration(fuse, measured[fuse], against=plain, budget=_WARM),
-            duration(
-                f"{name}, kernel, warm",
-                measured[f"{name}, kernel, warm"],
-                against=plain,
-                budget=_WARM_KERNEL,
-            ),
-            duration(
-                f"{name}, FUSE, cold", measured[f"{name}, FUSE, cold"], against=kernel, budget=_COLD
-            ),
+            duration(warm, measured[warm], against=plain, budget=_WARM),
+            *(duration(way, measured[way], against=plain) for way in _others(name, "warm")),
+            duration(cold, measured[cold], against=kernel, budget=_COLD),
+            *(duration(way, measured[way], against=kernel) for way in _others(name, "cold")),
         ]
     return rows
+
+
+def _others(name: str, when: str) -> list[str]:
+    return [f"{name}, {kind}, {when}" for kind in _OTHERS]
 
 
 def main() -> int:
     rounds = int(os.environ.get("RUNS") or 5)
     tree = bench_tree.made()
+    server = from_environment(os.environ).prefix / "libexec/container-engine/ce-image"
     with tempfile.TemporaryDirectory(prefix="ce-bench-", dir="/var/tmp") as place:
         image = Path(place) / "image.sqsh"
         _run("mksquashfs", str(tree), str(image), *OF_TREE)
-        with Mounts(Path(place), tree, image) as mounts:
+        with Mounts(Path(place), tree, image, server) as mounts:
             rows = _rows(_measure(mounts, rounds))
     write(rows, RESULT)
     print(table(rows))

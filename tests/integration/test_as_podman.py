@@ -157,25 +157,39 @@ def podman(need_tool: Callable[[str], str], registry: Registry) -> Iterator[Podm
         yield Podman(options, env)
 
 
+@pytest.fixture(scope="module")
+def server(prepared: Path) -> str:
+    return str(prepared / "prefix/libexec/container-engine/ce-image")
+
+
 @contextmanager
-def ours_mounted(image: str, where: Path) -> Iterator[Path]:
+def ours_mounted(server: str, image: str, where: Path) -> Iterator[Path]:
     where.mkdir()
-    server = subprocess.Popen(["squashfuse_ll", "-f", image, str(where)], stderr=subprocess.DEVNULL)
+    subprocess.run([server, image, str(where)], check=True)
     try:
-        while not os.path.ismount(where):
-            assert server.poll() is None
         yield where
     finally:
         subprocess.run(["umount", "--lazy", str(where)], check=True)
-        server.wait(20)
 
 
-def compared(podman: Podman, person: Person, reference: str, where: Path) -> dict[str, Entry]:
-    image = person.get(registry_image(reference))
-    with podman.mounted(reference) as theirs, ours_mounted(image, where) as ours:
-        found = entries(ours)
-        assert found == entries(theirs)
-    return found
+Compare = Callable[[str], dict[str, Entry]]
+
+
+@pytest.fixture
+def compared(podman: Podman, person: Person, server: str, tmp_path: Path) -> Compare:
+    """The entries of an image, after a look whether Podman has the same of it."""
+
+    def compare(reference: str) -> dict[str, Entry]:
+        image = person.get(registry_image(reference))
+        with (
+            podman.mounted(reference) as theirs,
+            ours_mounted(server, image, tmp_path / "m") as ours,
+        ):
+            found = entries(ours)
+            assert found == entries(theirs)
+        return found
+
+    return compare
 
 
 def registry_image(reference: str) -> oci_reference.RegistryImage:
@@ -186,54 +200,54 @@ def registry_image(reference: str) -> oci_reference.RegistryImage:
 
 @pytest.mark.parametrize("name", IMAGES)
 def test_the_files_are_those_that_podman_makes(
-    registry: Registry, person: Person, podman: Podman, tmp_path: Path, name: str
+    registry: Registry, compared: Compare, tmp_path: Path, name: str
 ) -> None:
     reference = registry.push(tmp_path / "i", f"as-podman/{name}:1", *map(list, IMAGES[name]))
-    found = compared(podman, person, reference, tmp_path / "m")
+    found = compared(reference)
     assert bool(found) == (name != "nothing")
 
 
 @pytest.mark.parametrize("compressor", ["zstd", "none"])
 def test_the_compression_of_layers_makes_no_difference(
-    registry: Registry, person: Person, podman: Podman, tmp_path: Path, compressor: str
+    registry: Registry, compared: Compare, tmp_path: Path, compressor: str
 ) -> None:
     layers = [list(members) for members in IMAGES["whiteouts"]]
     name = f"as-podman/{compressor}:1"
     reference = registry.push(tmp_path / "i", name, *layers, compressor=compressor)
-    compared(podman, person, reference, tmp_path / "m")
+    compared(reference)
 
 
 def test_a_manifest_of_dockers_gives_the_same_files_and_configuration(
-    registry: Registry, person: Person, podman: Podman, tmp_path: Path
+    registry: Registry, compared: Compare, tmp_path: Path
 ) -> None:
     (tmp_path / "i").mkdir()
     oci.layout(tmp_path / "i", IMAGES["whiteouts"], RUN)
     reference = f"{registry.address}/as-podman/docker:2"
     copy = ["skopeo", "copy", "--quiet", "--format", "v2s2", f"oci:{tmp_path}/i:latest"]
     subprocess.run([*copy, f"docker://{reference}"], env=registry.env, check=True)
-    compared(podman, person, reference, tmp_path / "m")
+    compared(reference)
 
 
 def test_of_an_index_the_image_for_the_nodes_is_taken(
-    registry: Registry, person: Person, podman: Podman, tmp_path: Path
+    registry: Registry, person: Person, compared: Compare, server: str, tmp_path: Path
 ) -> None:
     (tmp_path / "i").mkdir()
     oci.layout_of_several(tmp_path / "i", {"s390x": [[Member("other")]], "": [[Member("here")]]})
     reference = f"{registry.address}/as-podman/index:1"
     copy = ["skopeo", "copy", "--quiet", "--all", f"oci:{tmp_path}/i:latest"]
     subprocess.run([*copy, f"docker://{reference}"], env=registry.env, check=True)
-    assert set(compared(podman, person, reference, tmp_path / "m")) == {"here"}
+    assert set(compared(reference)) == {"here"}
     here = person.get(registry_image(reference))
     person.store = person.store._replace(arch="s390x")
     other = person.get(registry_image(reference))
-    with ours_mounted(other, tmp_path / "o") as mounted:
+    with ours_mounted(server, other, tmp_path / "o") as mounted:
         assert set(entries(mounted)) == {"other"}
     assert Path(here).exists()
     assert here != other
 
 
 def test_a_tag_and_a_digest_together_mean_the_digest(
-    registry: Registry, person: Person, podman: Podman, tmp_path: Path
+    registry: Registry, person: Person, podman: Podman, server: str, tmp_path: Path
 ) -> None:
     reference = registry.push(tmp_path / "1", "as-podman/moved:1", [Member("one")])
     asked = ["skopeo", "inspect", "--format", "{{.Digest}}", f"docker://{reference}"]
@@ -243,13 +257,13 @@ def test_a_tag_and_a_digest_together_mean_the_digest(
     image = person.get(registry_image(pinned))
     with (
         podman.mounted(pinned.replace(":1@", "@")) as theirs,
-        ours_mounted(image, tmp_path / "m") as ours,
+        ours_mounted(server, image, tmp_path / "m") as ours,
     ):
         assert set(entries(ours)) == set(entries(theirs)) == {"one"}
 
 
 def test_without_tar2sqfs_the_files_are_the_same(
-    registry: Registry, person: Person, tmp_path: Path
+    registry: Registry, person: Person, server: str, tmp_path: Path
 ) -> None:
     (tmp_path / "bin").mkdir()
     for tool in ("skopeo", "mksquashfs", "zstd"):
@@ -262,7 +276,7 @@ def test_without_tar2sqfs_the_files_are_the_same(
         other.importer = other.with_env({**registry.env, "PATH": str(tmp_path / "bin")})
         plain = other.get(registry_image(reference))
         with (
-            ours_mounted(usual, tmp_path / f"{name}-1") as first,
-            ours_mounted(plain, tmp_path / f"{name}-2") as second,
+            ours_mounted(server, usual, tmp_path / f"{name}-1") as first,
+            ours_mounted(server, plain, tmp_path / f"{name}-2") as second,
         ):
             assert entries(first) == entries(second)

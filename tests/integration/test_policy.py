@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -63,11 +64,14 @@ class Site:
 
 @pytest.fixture
 def site(
+    prepared: Path,
     registry: Registry,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Site:
+    # the scanner's image is served by what is installed
+    monkeypatch.setattr(sys, "prefix", f"{prepared}/prefix")
     more = {"EDF_IMAGESTORE": f"{tmp_path}/store", "XDG_CACHE_HOME": f"{tmp_path}/cache"}
     for name, value in (registry.env | more).items():
         monkeypatch.setenv(name, value)

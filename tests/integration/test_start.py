@@ -186,7 +186,7 @@ def test_podman_believes_that_it_is_in_its_user_namespace() -> None:
     Without them it would make a namespace of its own through newuidmap and /etc/subuid. If this
     fails with a new version, launch/podman.py's `environment` must learn that version's ways.
     """
-    paths = podman.Paths("/nowhere", "/nowhere/init")
+    paths = podman.Paths("/nowhere", "/nowhere")
     variables = {
         name: value
         for name, value in podman.environment(paths, 1000, 1000).items()
@@ -233,7 +233,7 @@ def test_four_helpers_and_a_sweeper_at_most_stay_beside_the_command(engine: Engi
         process.communicate("\n", 20)
 
 
-@pytest.mark.parametrize("name", ["squashfuse_ll", "conmon", ".ce-init", "ce-guard"])
+@pytest.mark.parametrize("name", ["ce-image", "conmon", ".ce-init", "ce-guard"])
 def test_when_a_part_of_the_session_dies_nothing_is_left_of_it(engine: Engine, name: str) -> None:
     with engine.start(engine.edf(), "sh", "-c", "echo ready; read answer") as process:
         assert process.stdout is not None

@@ -35,7 +35,7 @@ PHASES = (
     "ce-task",
     "node",
     "ce-guard",
-    "squashfuse_ll",
+    "ce-image",
     "podman",
     "crun",
     "conmon",

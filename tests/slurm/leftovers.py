@@ -10,7 +10,7 @@ from tests.slurm.procfs import Process
 
 _SESSION = "container-engine/session"
 _OF_EPILOG = '"SLURM_JOB_ID=$2"'
-_HELPERS = ("squashfuse_ll", "squashfuse", "conmon", "podman", "crun", "ce-guard", ".ce-init")
+_HELPERS = ("ce-image", "conmon", "podman", "crun", "ce-guard", ".ce-init")
 # Where Podman, asked in the usual way, would keep records of a container; what it knows of
 # registries is beside them.
 _RECORDS = (

@@ -85,16 +85,28 @@ def test_a_node_whose_fuse_is_no_device(provoked: Provoked, n2: str) -> None:
     Blame(done, "fuse-unavailable", node=n2)
 
 
-@pytest.mark.parametrize("program", ["podman", "squashfuse_ll"])
+@pytest.mark.parametrize("program", ["podman", "ce-image"])
 def test_a_node_without_a_program(
-    provoked: Provoked, n2: str, not_a_program: str, program: str
+    cluster: Cluster, provoked: Provoked, n2: str, not_a_program: str, program: str
 ) -> None:
-    place = next(
-        p for p in (f"/usr/bin/{program}", f"/usr/local/bin/{program}") if os.path.exists(p)
-    )
+    places = (cluster.prefix / "libexec/container-engine", "/usr/bin", "/usr/local/bin")
+    place = next(p for p in (f"{place}/{program}" for place in places) if os.path.exists(p))
     with mounted_on(n2, not_a_program, place):
         done = provoked.srun(provoked.edf(""), *_only_on(n2))
     Blame(done, "program-missing", program, node=n2).details(program, "Permission denied")
+
+
+def test_a_node_without_a_library(provoked: Provoked, n2: str, not_a_program: str) -> None:
+    library = subprocess.run(
+        "ldconfig -p | grep -o '/.*/libsquashfs.so.1$'",
+        shell=True,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+    with mounted_on(n2, not_a_program, library):
+        done = provoked.srun(provoked.edf(""), *_only_on(n2))
+    Blame(done, "program-missing", "ce-image", node=n2).details("libsquashfs.so.1")
 
 
 def test_a_node_without_crun(provoked: Provoked, n2: str, not_a_program: str) -> None:

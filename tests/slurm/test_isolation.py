@@ -83,7 +83,7 @@ def test_another_user_can_neither_join_read_nor_stop_any_process_of_a_container(
 ) -> None:
     job, processes = victim
     names = {process.comm for process in processes}
-    assert {"ce-guard", "squashfuse_ll", "conmon", ".ce-init", "sh"} <= names
+    assert {"ce-guard", "ce-image", "conmon", ".ce-init", "sh"} <= names
     done = _attack(cluster, _ATTACKS, *(str(process.pid) for process in processes))
     assert (done.stdout, done.stderr) == (f"tried {len(processes)}\n", "")
     job.write("unharmed\n")
@@ -126,7 +126,7 @@ def test_the_image_of_another_users_container_is_mounted_nowhere_one_can_see(
     cluster: Cluster,
 ) -> None:
     session = cluster.prefix / "libexec" / "container-engine" / "session"
-    script = f"ls -A {session}; grep -c -e squashfuse -e {session} /proc/self/mountinfo"
+    script = f"ls -A {session}; grep -c -e ce-image -e {session} /proc/self/mountinfo"
     assert cluster.run(["sh", "-c", script], user=BOB).stdout == "0\n"
 
 
@@ -166,7 +166,7 @@ def test_a_user_cannot_choose_what_the_nodes_run(cluster: Cluster, shared: Path)
     marker = shared / "ran"
     tools = cluster.scratch / "evil"
     tools.mkdir(exist_ok=True)
-    for name in ("podman", "crun", "conmon", "squashfuse_ll", "python3", "ce", "json.py", "os.py"):
+    for name in ("podman", "crun", "conmon", "ce-image", "python3", "ce", "json.py", "os.py"):
         file = tools / name
         file.write_text(f"#!/bin/sh\ntouch {marker}\n")
         file.chmod(0o755)

@@ -60,7 +60,7 @@ def _kill(process: Process) -> None:
     ("comm", "cause"),
     [
         (".ce-init", "the container's init process ended"),
-        ("squashfuse_ll", "(squashfuse_ll) was killed by signal 9"),
+        ("ce-image", "(ce-image) was killed by signal 9"),
         ("ce-guard", "guards the container was killed"),
     ],
 )
@@ -254,7 +254,7 @@ def _started_with_a_stopped(cluster: Cluster, text: str, *step: str) -> Iterator
 def test_an_image_server_that_stops_answering_fails_the_start_in_time(cluster: Cluster) -> None:
     edf = cluster.edf('[annotations]\n"com.ce.start_timeout_s" = "2"\n')
     step = ["-w", "n1", f"--environment={edf}", "sh", "-c", "echo ran; sleep 1000"]
-    with _started_with_a_stopped(cluster, "squashfuse_ll -f", *step) as job:
+    with _started_with_a_stopped(cluster, "ce-image ", *step) as job:
         done = job.wait()
     assert_soon_nothing_left(cluster)
     Blame(done, "start-timeout", "the container did not start within 2 s", node="n1")

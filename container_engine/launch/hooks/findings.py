@@ -32,7 +32,7 @@ class Findings:
 
 def find(plan: Mapping[str, Any], node: Mapping[str, str], libexec: str) -> Findings:
     """Mounts the image in a session that ends with this call. Raises LaunchError."""
-    paths = Paths(session=f"{libexec}/session", init=f"{libexec}/ce-init")
+    paths = Paths(session=f"{libexec}/session", libexec=libexec)
     edf = env.edf_settings(plan, node)
     lacks: list[LaunchError] = []
     check_image(plan["image"]["path"])

@@ -81,7 +81,7 @@ def test_other_failures_are_told_as_ever(site: Site) -> None:
 
 
 def definitions(hooks: OciHooks) -> list[dict[str, Any]]:
-    steps = hooks.operations(Paths("/s", "/init"))
+    steps = hooks.operations(Paths("/s", "/libexec"))
     return [json.loads(arguments[1]) for name, arguments in steps if name == "file"]
 
 
@@ -134,7 +134,7 @@ def test_conditions_timeout_and_environment_stay_and_later_directories_count(
 def test_the_state_is_kept_and_heard_where_a_hook_needs_it_afterwards(
     site: Site, tmp_path: Path
 ) -> None:
-    session = Paths(str(tmp_path), "/init")
+    session = Paths(str(tmp_path), "/libexec")
     site.write("createRuntime")
     assert site.hooks().last_operations(session) == []
     site.write("poststop")
@@ -214,5 +214,5 @@ def test_a_file_that_is_none_is_named(site: Site, text: str) -> None:
 
 def test_other_files_and_absent_directories_have_no_hooks(site: Site) -> None:
     (site.directory / "README").write_text("x")
-    assert site.hooks().operations(Paths("/s", "/init")) == []
-    assert OciHooks(["/nonexistent"], []).last_operations(Paths("/s", "/init")) == []
+    assert site.hooks().operations(Paths("/s", "/libexec")) == []
+    assert OciHooks(["/nonexistent"], []).last_operations(Paths("/s", "/libexec")) == []

@@ -12,7 +12,7 @@ from container_engine.launch import podman
 from container_engine.launch.podman import Bind, Container, Paths
 from tests.unit.launch.plans import container
 
-PATHS = Paths("/s", "/libexec/ce-init")
+PATHS = Paths("/s", "/libexec")
 PRINTABLE = st.text(st.characters(blacklist_characters="\0\r", codec="utf-8"), min_size=1)
 
 

@@ -17,7 +17,7 @@ from tests.unit.launch.plans import container
 if TYPE_CHECKING:
     from container_engine.launch.specification import Operation
 
-PATHS = Paths("/s", "/libexec/ce-init")
+PATHS = Paths("/s", "/libexec")
 ME = Person(1000, 1001, "me:x:1000:1001::/home/me:/bin/sh", "us:x:1001:", "/home/me")
 WORDS = st.text(st.characters(blacklist_characters="\0", codec="utf-8"))
 
@@ -58,13 +58,16 @@ def test_without_it_there_is_no_gate() -> None:
 
 
 def test_the_image_is_served_and_overlaid() -> None:
-    assert of("fuse") == [["/i.sqsh", "/s/image"]]
+    assert of("fuse") == [["/libexec/ce-image", "/i.sqsh", "/s/image"]]
     assert of("overlay") == [["/s/image", "/s/changes", "/s/work", "/s/root"]]
 
 
 def test_all_squashfs_files_are_served_before_the_first_is_waited_for() -> None:
     mounts = (Bind("squashfs", "/a.sqsh", "/a", ()), Bind("squashfs", "/b.sqsh", "/b", ()))
-    assert of("fuse", *mounts)[1:] == [["/a.sqsh", "/s/squashfs0"], ["/b.sqsh", "/s/squashfs1"]]
+    assert of("fuse", *mounts)[1:] == [
+        ["/libexec/ce-image", "/a.sqsh", "/s/squashfs0"],
+        ["/libexec/ce-image", "/b.sqsh", "/s/squashfs1"],
+    ]
     assert of("served", *mounts) == [["/s/squashfs0"], ["/s/squashfs1"]]
     order = names(*mounts)
     assert max(i for i, n in enumerate(order) if n == "fuse") < order.index("overlay")

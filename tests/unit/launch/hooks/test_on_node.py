@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-PATHS = Paths("/s", "/libexec/ce-init")
+PATHS = Paths("/s", "/libexec")
 
 
 def on_node(

@@ -1,0 +1,325 @@
+/* ce-image: serves a SquashFS file until it is unmounted.
+ *
+ *     ce-image FILE /dev/fd/N	through an open FUSE device that is mounted already
+ *     ce-image FILE DIRECTORY	mounts it there first, and goes to the background
+ *
+ * What the file says never changes, so the kernel is told to keep all of it: it asks once for each name, for
+ * each directory and for each page, and never when a file is opened. */
+#define _GNU_SOURCE
+#define FUSE_USE_VERSION 32
+#include <errno.h>
+#include <float.h>
+#include <fuse_lowlevel.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "squash.h"
+
+#define FOREVER DBL_MAX
+/* requests that wait at the same time for what the kernel reads ahead */
+#define BACKGROUND 64
+#define IDLE_THREADS 4
+/* What zstd wants for each block is more than what malloc maps anew by default. */
+#define MAP_FROM_BYTES (1 << 20)
+
+#define DEVICE "/dev/fd/"
+
+/* The kernel knows the root as 1, and 0 is none. */
+#define FIRST_NODE 2
+
+static struct squash *image_of(fuse_req_t req)
+{
+	return fuse_req_userdata(req);
+}
+
+static uint64_t inode_of(const struct squash *image, fuse_ino_t node)
+{
+	return node == FUSE_ROOT_ID ? squash_root(image) : node - FIRST_NODE;
+}
+
+static void describe(const struct squash *image, uint64_t inode, const struct stat *st,
+		     struct fuse_entry_param *entry)
+{
+	entry->ino = inode == squash_root(image) ? FUSE_ROOT_ID : inode + FIRST_NODE;
+	entry->attr = *st;
+	entry->attr_timeout = entry->entry_timeout = FOREVER;
+}
+
+static void image_init(void *data, struct fuse_conn_info *connection)
+{
+	(void)data;
+	connection->want |= connection->capable & FUSE_CAP_CACHE_SYMLINKS;
+	connection->max_background = BACKGROUND;
+}
+
+static void image_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct squash *image = image_of(req);
+	/* an entry without a node is kept, too: the name does not exist */
+	struct fuse_entry_param entry = { .entry_timeout = FOREVER };
+	struct stat st;
+	uint64_t inode;
+	int rc = squash_lookup(image, inode_of(image, parent), name, &inode);
+
+	if (rc == 0)
+		rc = squash_stat(image, inode, &st);
+	if (rc == 0)
+		describe(image, inode, &st, &entry);
+	if (rc < 0 && rc != -ENOENT)
+		fuse_reply_err(req, -rc);
+	else
+		fuse_reply_entry(req, &entry);
+}
+
+static void image_getattr(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
+{
+	struct squash *image = image_of(req);
+	struct stat st;
+	int rc = squash_stat(image, inode_of(image, node), &st);
+
+	(void)info;
+	if (rc < 0)
+		fuse_reply_err(req, -rc);
+	else
+		fuse_reply_attr(req, &st, FOREVER);
+}
+
+static void image_readlink(fuse_req_t req, fuse_ino_t node)
+{
+	struct squash *image = image_of(req);
+	char *target = NULL;
+	int rc = squash_link(image, inode_of(image, node), &target);
+
+	if (rc < 0)
+		fuse_reply_err(req, -rc);
+	else
+		fuse_reply_readlink(req, target);
+	free(target);
+}
+
+/* The kernel opens without asking, and keeps what it read, once it has been told ENOSYS. */
+static void image_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
+{
+	(void)node;
+	(void)info;
+	fuse_reply_err(req, ENOSYS);
+}
+
+static void image_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
+		       struct fuse_file_info *info)
+{
+	struct squash *image = image_of(req);
+	struct squash_piece piece;
+	int rc = squash_read(image, inode_of(image, node), (uint64_t)offset, size, &piece);
+
+	(void)info;
+	if (rc < 0) {
+		fuse_reply_err(req, -rc);
+		return;
+	}
+	fuse_reply_iov(req, piece.parts, piece.count);
+	squash_release(image, &piece);
+}
+
+/* ---- directories ------------------------------------------------------------------------------- */
+
+struct listed {
+	fuse_req_t req;
+	struct squash *image;
+	char *buffer;
+	size_t size, used;
+	int plus;   /* with what a lookup of each would say */
+	off_t next; /* number of the entry after this one: ".", "..", then those of the file */
+};
+
+/* 1 when it has no room. */
+static int put(struct listed *listed, const char *name, const struct fuse_entry_param *entry)
+{
+	char *place = listed->buffer + listed->used;
+	size_t room = listed->size - listed->used, needed;
+
+	if (listed->plus)
+		needed = fuse_add_direntry_plus(listed->req, place, room, name, entry,
+						listed->next);
+	else
+		needed = fuse_add_direntry(listed->req, place, room, name, &entry->attr,
+					   listed->next);
+	if (needed > room)
+		return 1;
+	listed->used += needed;
+	listed->next++;
+	return 0;
+}
+
+static int put_found(void *context, const struct squash_entry *found)
+{
+	struct listed *listed = context;
+	/* without a node, only the name is told */
+	struct fuse_entry_param entry = { .attr = { .st_ino = found->number,
+						    .st_mode = found->type } };
+
+	if (found->st)
+		describe(listed->image, found->inode, found->st, &entry);
+	return put(listed, found->name, &entry);
+}
+
+static int put_dots(struct listed *listed, off_t from)
+{
+	static const char *const dots[] = { ".", ".." };
+	struct fuse_entry_param entry = { .attr = { .st_ino = FUSE_ROOT_ID, .st_mode = S_IFDIR } };
+
+	for (; from < 2; from++) {
+		if (put(listed, dots[from], &entry) != 0)
+			return 1;
+	}
+	return 0;
+}
+
+static void list(fuse_req_t req, fuse_ino_t node, size_t size, off_t from, int plus)
+{
+	struct listed listed = { .req = req, .image = image_of(req), .size = size, .plus = plus };
+	size_t first = from > 2 ? (size_t)from - 2 : 0;
+	int rc = 0;
+
+	listed.buffer = malloc(size);
+	listed.next = from + 1;
+	if (!listed.buffer)
+		rc = -ENOMEM;
+	else if (put_dots(&listed, from) == 0)
+		rc = squash_list(listed.image, inode_of(listed.image, node), first, plus, put_found,
+				 &listed);
+	if (rc < 0)
+		fuse_reply_err(req, -rc);
+	else
+		fuse_reply_buf(req, listed.buffer, listed.used);
+	free(listed.buffer);
+}
+
+static void image_readdir(fuse_req_t req, fuse_ino_t node, size_t size, off_t from,
+			  struct fuse_file_info *info)
+{
+	(void)info;
+	list(req, node, size, from, 0);
+}
+
+static void image_readdirplus(fuse_req_t req, fuse_ino_t node, size_t size, off_t from,
+			      struct fuse_file_info *info)
+{
+	(void)info;
+	list(req, node, size, from, 1);
+}
+
+/* ---- extended attributes ----------------------------------------------------------------------- */
+
+static void reply_xattr(fuse_req_t req, const char *bytes, int length, size_t size)
+{
+	if (length < 0)
+		fuse_reply_err(req, -length);
+	else if (size == 0)
+		fuse_reply_xattr(req, (size_t)length);
+	else if ((size_t)length > size)
+		fuse_reply_err(req, ERANGE);
+	else
+		fuse_reply_buf(req, bytes, (size_t)length);
+}
+
+static void image_getxattr(fuse_req_t req, fuse_ino_t node, const char *name, size_t size)
+{
+	struct squash *image = image_of(req);
+	char *value = NULL;
+
+	/* never to be asked again */
+	int length = squash_has_no_xattrs(image) ?
+			     -ENOSYS :
+			     squash_xattr(image, inode_of(image, node), name, &value);
+	reply_xattr(req, value, length, size);
+	free(value);
+}
+
+static void image_listxattr(fuse_req_t req, fuse_ino_t node, size_t size)
+{
+	struct squash *image = image_of(req);
+	char *names = NULL;
+	int length = squash_xattrs(image, inode_of(image, node), &names);
+
+	reply_xattr(req, names, length, size);
+	free(names);
+}
+
+static void image_statfs(fuse_req_t req, fuse_ino_t node)
+{
+	struct statvfs st;
+
+	(void)node;
+	squash_statfs(image_of(req), &st);
+	fuse_reply_statfs(req, &st);
+}
+
+static const struct fuse_lowlevel_ops operations = {
+	.init = image_init,
+	.lookup = image_lookup,
+	.getattr = image_getattr,
+	.readlink = image_readlink,
+	.open = image_open,
+	.read = image_read,
+	.opendir = image_open,
+	.readdir = image_readdir,
+	.readdirplus = image_readdirplus,
+	.statfs = image_statfs,
+	.getxattr = image_getxattr,
+	.listxattr = image_listxattr,
+};
+
+/* ---- the program ------------------------------------------------------------------------------- */
+
+static int is_device(const char *place)
+{
+	return strncmp(place, DEVICE, strlen(DEVICE)) == 0;
+}
+
+static int serve(struct squash *image, char *program, const char *place)
+{
+	char options[] = "-oro,subtype=ce-image";
+	char *argv[] = { program, options, NULL };
+	struct fuse_args args = FUSE_ARGS_INIT(2, argv);
+	struct fuse_loop_config loop = { .clone_fd = 0, .max_idle_threads = IDLE_THREADS };
+	struct fuse_session *session =
+		fuse_session_new(&args, &operations, sizeof operations, image);
+	int rc = -1;
+
+	if (session && fuse_session_mount(session, place) == 0) {
+		if (is_device(place) || fuse_daemonize(0) == 0)
+			rc = fuse_session_loop_mt(session, &loop);
+		fuse_session_unmount(session);
+	}
+	if (session)
+		fuse_session_destroy(session);
+	fuse_opt_free_args(&args);
+	return rc;
+}
+
+int main(int argc, char **argv)
+{
+	const char *why;
+
+	if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+		printf("ce-image with libfuse %s\n", fuse_pkgversion());
+		return 0;
+	}
+	if (argc != 3) {
+		fprintf(stderr, "usage: ce-image FILE DIRECTORY|%sN\n", DEVICE);
+		return 2;
+	}
+	mallopt(M_MMAP_THRESHOLD, MAP_FROM_BYTES);
+	mallopt(M_ARENA_MAX, 2);
+	struct squash *image = squash_open(argv[1], &why);
+	if (!image) {
+		fprintf(stderr, "ce-image: %s: %s\n", argv[1], why);
+		return 1;
+	}
+	int rc = serve(image, argv[0], argv[2]);
+	squash_close(image);
+	return rc == 0 ? 0 : 1;
+}

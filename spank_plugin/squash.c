@@ -1,0 +1,114 @@
+#define _GNU_SOURCE
+#include "squash.h"
+
+#include <errno.h>
+#include <sqfs/error.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "squash_inner.h"
+#include "squash_lzo.h"
+
+uint64_t squash_root(const struct squash *squash)
+{
+	return squash->super.root_inode_ref;
+}
+
+void squash_statfs(const struct squash *squash, struct statvfs *st)
+{
+	const sqfs_super_t *super = &squash->super;
+
+	memset(st, 0, sizeof *st);
+	st->f_bsize = st->f_frsize = super->block_size;
+	st->f_blocks = (super->bytes_used + super->block_size - 1) / super->block_size;
+	st->f_files = super->inode_count;
+	st->f_namemax = 256;
+}
+
+static int open_compressor(struct squash *squash)
+{
+	sqfs_compressor_config_t config;
+
+	if (squash->super.compression_id == SQFS_COMP_LZO)
+		return squash_lzo(&squash->cmp);
+	int rc = sqfs_compressor_config_init(&config, squash->super.compression_id,
+					     squash->super.block_size, SQFS_COMP_FLAG_UNCOMPRESS);
+
+	if (rc == 0)
+		rc = sqfs_compressor_create(&config, &squash->cmp);
+	if (rc == 0 && squash->super.flags & SQFS_FLAG_COMPRESSOR_OPTIONS)
+		rc = squash->cmp->read_options(squash->cmp, squash->file);
+	return rc;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static int open_tables(struct squash *squash)
+{
+	const sqfs_super_t *super = &squash->super;
+	uint64_t end = least(super->id_table_start,
+			     least(super->fragment_table_start, super->export_table_start));
+
+	squash_open_readers(&squash->inodes, super->inode_table_start, super->directory_table_start);
+	squash_open_readers(&squash->directories, super->directory_table_start, end);
+	squash->fragments = sqfs_frag_table_create(0);
+	squash->blocks = blocks_create(squash->file, squash->cmp, super->block_size);
+	if (!squash->fragments || !squash->blocks)
+		return SQFS_ERROR_ALLOC;
+	int rc = sqfs_frag_table_read(squash->fragments, squash->file, super, squash->cmp);
+	return rc ? rc : squash_open_xattrs(squash);
+}
+
+static const char *open_file(struct squash *squash, const char *path)
+{
+	struct stat root;
+
+	squash->file = sqfs_open_file(path, SQFS_FILE_OPEN_READ_ONLY);
+	if (!squash->file)
+		return strerror(errno);
+	if (sqfs_super_read(&squash->super, squash->file) != 0)
+		return "no SquashFS 4.0 file system";
+	if (squash->file->get_size(squash->file) < squash->super.bytes_used)
+		return "the file is shorter than its file system";
+	if (open_compressor(squash) != 0)
+		return "compressed in a way that is not known here";
+	if (open_tables(squash) != 0)
+		return "its tables cannot be read";
+	if (squash_stat(squash, squash_root(squash), &root) < 0 || !S_ISDIR(root.st_mode))
+		return "its root directory cannot be read";
+	return NULL;
+}
+
+struct squash *squash_open(const char *path, const char **why)
+{
+	struct squash *squash = calloc(1, sizeof *squash);
+
+	if (!squash) {
+		*why = strerror(ENOMEM);
+		return NULL;
+	}
+	pthread_mutex_init(&squash->lock, NULL);
+	*why = open_file(squash, path);
+	if (!*why)
+		return squash;
+	squash_close(squash);
+	return NULL;
+}
+
+void squash_close(struct squash *squash)
+{
+	squash_drop_inodes(squash);
+	squash_drop_listings(squash);
+	squash_close_readers(&squash->inodes);
+	squash_close_readers(&squash->directories);
+	blocks_destroy(squash->blocks);
+	sqfs_destroy(squash->xattrs);
+	sqfs_destroy(squash->fragments);
+	sqfs_destroy(squash->cmp);
+	sqfs_destroy(squash->file);
+	pthread_mutex_destroy(&squash->lock);
+	free(squash);
+}

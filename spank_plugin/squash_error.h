@@ -1,0 +1,22 @@
+/* What libsquashfs says, as the kernel wants it. */
+#ifndef CE_SQUASH_ERROR_H
+#define CE_SQUASH_ERROR_H
+
+#include <errno.h>
+#include <sqfs/error.h>
+
+static inline int squash_errno(int error)
+{
+	switch (error) {
+	case 0:
+		return 0;
+	case SQFS_ERROR_ALLOC:
+		return -ENOMEM;
+	case SQFS_ERROR_NOT_DIR:
+		return -ENOTDIR;
+	default:
+		return -EIO;
+	}
+}
+
+#endif

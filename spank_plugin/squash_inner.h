@@ -1,0 +1,82 @@
+/* What the parts of squash.h share. */
+#ifndef CE_SQUASH_INNER_H
+#define CE_SQUASH_INNER_H
+
+#include <pthread.h>
+#include <sqfs/compressor.h>
+#include <sqfs/frag_table.h>
+#include <sqfs/inode.h>
+#include <sqfs/io.h>
+#include <sqfs/meta_reader.h>
+#include <sqfs/super.h>
+#include <sqfs/xattr_reader.h>
+
+#include "squash.h"
+#include "squash_blocks.h"
+
+/* Readers of metadata keep one uncompressed block of 8 KiB each. */
+#define READERS 8
+/* Inodes that are kept as they were read; a file's has 4 bytes for each of its blocks. */
+#define KEPT_INODES 512
+#define KEPT_INODE_BYTES 4096
+#define SUMMED_BLOCKS (KEPT_INODE_BYTES / sizeof(uint32_t))
+#define KEPT_LARGE 16
+#define LISTINGS 32
+
+struct readers {
+	struct {
+		sqfs_meta_reader_t *meta;
+		uint64_t block; /* that it has */
+		uint64_t used;
+	} reader[READERS];
+	uint64_t uses;
+	uint64_t start, end; /* of the table, in the file */
+};
+
+struct kept_inode {
+	uint64_t inode;
+	sqfs_inode_generic_t *facts; /* NULL: none */
+	/* of a large file, how many bytes are stored before each block whose number is a multiple of
+	 * SUMMED_BLOCKS; NULL without memory, or for others */
+	uint64_t *sums;
+};
+
+struct listing;
+
+struct squash {
+	sqfs_file_t *file;
+	sqfs_super_t super;
+	sqfs_compressor_t *cmp; /* for metadata */
+	sqfs_frag_table_t *fragments;
+	int has_xattrs;
+	struct blocks *blocks;
+	pthread_mutex_t lock; /* for all that follows, and the compressor */
+	sqfs_xattr_reader_t *xattrs;
+	struct readers inodes, directories;
+	struct kept_inode small[KEPT_INODES], large[KEPT_LARGE];
+	struct listing *listings[LISTINGS];
+	uint64_t listing_uses;
+};
+
+/* ---- with the lock ----------------------------------------------------------------------------- */
+
+/* What stands in the inode, until the next call. 0, or a negative errno. */
+int squash_know(struct squash *squash, uint64_t inode, const struct kept_inode **known);
+int squash_facts(struct squash *squash, uint64_t inode, const sqfs_inode_generic_t **facts);
+
+int squash_stat_locked(struct squash *squash, uint64_t inode, struct stat *st);
+
+/* A reader, best one that has this block already; NULL without memory. squash_reader_done follows, with what
+ * was last returned: after an error, a reader may take what it has for another block. */
+sqfs_meta_reader_t *squash_reader(struct squash *squash, struct readers *readers, uint64_t block);
+void squash_reader_done(struct readers *readers, sqfs_meta_reader_t *meta, int error);
+
+/* 0, or an error of libsquashfs. */
+int squash_open_xattrs(struct squash *squash);
+
+void squash_open_readers(struct readers *readers, uint64_t start, uint64_t end);
+void squash_close_readers(struct readers *readers);
+void squash_drop_inodes(struct squash *squash);
+void squash_drop_listings(struct squash *squash);
+
+#endif
