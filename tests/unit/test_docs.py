@@ -126,7 +126,13 @@ TROUBLES = ROOT / "docs" / "guide" / "troubleshooting.md"
 # rows of the tables whose first cell quotes messages
 QUOTED = re.compile(r"`([^`]+)`")
 # the words of registries and of the kernel, which are not in our sources
-OF_OTHERS = {"unauthorized", "no such host", "permission denied", "'X': … manifest unknown"}
+OF_OTHERS = {
+    *("unauthorized", "no such host", "permission denied", "'X': … manifest unknown"),
+    *(
+        "srun: unrecognized option '--environment=…'",
+        "task 0 launch failed: Plugin initialization failed",
+    ),
+}
 
 
 def messages() -> list[str]:
