@@ -25,8 +25,8 @@
 		"entrypoint that does not end")
 #define CE_HELP_LAUNCHER_ENDED                                                                     \
 	CE_HELP("launcher-ended",                                                                  \
-		"was the step cancelled, or killed for its memory? ask for more with --mem, try "  \
-		"again")
+		"was the step cancelled, or killed for its memory (--mem)? if it stays so on one " \
+		"node, report the node")
 #define CE_HELP_DIED                                                                               \
 	CE_HELP("container-died", "was something killed for its memory? ask for more with --mem")
 #define CE_HELP_NO_PLAN                                                                            \

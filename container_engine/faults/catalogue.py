@@ -315,7 +315,8 @@ FAULTS = {
     "launcher-ended": Fault(
         "what starts the container on the node was ended before it was done",
         EITHER,
-        "was the step cancelled, or killed for its memory? ask for more with --mem, try again",
+        "was the step cancelled, or killed for its memory (--mem)? if it stays so on one node,"
+        " report the node",
     ),
     "start-timeout": Fault(
         "the container did not start in time",
