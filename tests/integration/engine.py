@@ -11,6 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ce_sandbox import images
+from ce_sandbox.layout import Layout
+
 ROOT = Path(__file__).resolve().parents[2]
 ALICE = "ce-alice"
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -57,11 +60,7 @@ class Engine:
 
     def image(self, name: str) -> Path:
         """An image of the sandbox, made when it is not there."""
-        argv = [str(ROOT / "sandbox" / "make-image"), name]
-        environment = {**os.environ, "CE_SANDBOX_DIR": str(self.dir)}
-        done = subprocess.run(argv, capture_output=True, text=True, env=environment)
-        assert done.returncode == 0, done.stderr
-        return Path(done.stdout.splitlines()[-1])
+        return images.provide(Layout(self.dir), name)
 
     def linked_image(self, config: Mapping[str, object], name: str = "busybox") -> Path:
         """The image under another name, with this OCI configuration beside it."""

@@ -8,6 +8,10 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
+
+from ce_sandbox import images, run
+from ce_sandbox.layout import Layout
 
 from tests.slurm import procfs
 
@@ -38,6 +42,16 @@ def causes(done: Completed) -> list[str]:
     return [line for line in done.stderr.splitlines() if "ce: error: " in line]
 
 
+class Login(TypedDict):
+    """What makes a new process one of a user's: arguments of `subprocess.Popen`."""
+
+    user: int
+    group: int
+    extra_groups: list[int]
+    env: dict[str, str]
+    umask: int
+
+
 @dataclass(frozen=True)
 class Cluster:
     """A running cluster. `scratch` is a directory that every user can read.
@@ -59,16 +73,27 @@ class Cluster:
 
     def image(self, name: str) -> Path:
         """The image file of this name, made when it is not there (see sandbox/make-image -h)."""
-        done = sandbox("make-image", name)
-        assert done.returncode == 0, done.stderr
-        return Path(done.stdout.splitlines()[-1])
+        return images.provide(Layout(self.dir), name)
 
-    def argv(
-        self, argv: Sequence[str], user: str = ALICE, env: Mapping[str, str] | None = None
-    ) -> list[str]:
-        """The command line that runs `argv` as `user`; its process becomes the command's."""
-        more = ["env", *(f"{k}={v}" for k, v in env.items())] if env else []
-        return [str(ROOT / "sandbox" / "run"), "-u", user, "--", *more, *argv]
+    def login(
+        self,
+        user: str = ALICE,
+        env: Mapping[str, str] | None = None,
+        kept: Mapping[str, str] | None = None,
+    ) -> Login:
+        """How a command becomes one of `user`, as `sandbox/run` has it, without its Python.
+
+        `env` is added to the login's variables; of `kept`, the caller's, some are kept.
+        """
+        entry = pwd.getpwnam(user)
+        own = run.environment(Layout(self.dir), entry, self.environment() | dict(kept or {}))
+        return Login(
+            user=entry.pw_uid,
+            group=entry.pw_gid,
+            extra_groups=os.getgrouplist(user, entry.pw_gid),
+            env=own | dict(env or {}),
+            umask=0o022,
+        )
 
     def popen(
         self,
@@ -79,12 +104,12 @@ class Cluster:
     ) -> subprocess.Popen[str]:
         """Start a command with pipes, for tests that send signals; the pid is the command's."""
         return subprocess.Popen(
-            self.argv(argv, user, env),
+            argv,
+            **self.login(user, env),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=self.environment(),
             cwd=cwd or self.home(user),
             start_new_session=True,
         )
@@ -138,8 +163,7 @@ class Cluster:
         return str(self.write(first + text, f"{name or uuid.uuid4().hex}.toml"))
 
     def cancel_all(self, user: str) -> None:
-        argv = self.argv(["scancel", "-u", user], user)
-        subprocess.run(argv, env=self.environment(), check=False)
+        subprocess.run(["scancel", "-u", user], **self.login(user), check=False)
 
     def environment(self) -> dict[str, str]:
         return {"PATH": "/usr/bin:/bin", "CE_SANDBOX_DIR": str(self.dir), "LANG": "C.UTF-8"}

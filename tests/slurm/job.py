@@ -76,11 +76,11 @@ def started(
         directory = Path(name)
         with (directory / "out").open("wb") as out, (directory / "err").open("wb") as err:
             process = subprocess.Popen(
-                cluster.argv(argv, user, env),
+                argv,
+                **cluster.login(user, env),
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=err,
-                env=cluster.environment(),
                 cwd=cluster.home(user),
                 start_new_session=True,
             )
@@ -112,3 +112,30 @@ def job_id(cluster: Cluster, user: str = ALICE) -> str:
         return jobs[0] if len(jobs) == 1 else None
 
     return until("one running job", ask)
+
+
+def batch(
+    cluster: Cluster,
+    *words: str,
+    user: str = ALICE,
+    env: Mapping[str, str] | None = None,
+    within_s: float = 120,
+) -> Completed:
+    """`sbatch WORDS`, and how its job ended: the code is the job's, the largest of an array's.
+
+    Where sbatch refuses, the code is its own. `sbatch --wait` would ask at intervals of seconds.
+    """
+    done = cluster.run(["sbatch", "--parsable", *words], user, env)
+    if done.returncode != 0:
+        return done
+    job = done.stdout.strip()
+    assert job.isdecimal(), done.stdout
+
+    def ended() -> bool:
+        asked = cluster.run(["squeue", "-ho", "%A", "-j", job], user)
+        return (asked.returncode, asked.stdout) == (0, "")
+
+    until(f"the end of job {job}", ended, within_s)
+    said = cluster.run(["scontrol", "show", "job", job], user).stdout
+    codes = [int(code) for code in re.findall(r"\bExitCode=(\d+):", said)]
+    return subprocess.CompletedProcess(done.args, max(codes), "", done.stderr)

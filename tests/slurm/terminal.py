@@ -73,8 +73,8 @@ def terminal(
     master, slave = os.openpty()
     fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     process = subprocess.Popen(
-        cluster.argv(argv, user),
-        env=cluster.environment() | {"TERM": "dumb"},
+        argv,
+        **cluster.login(user, kept={"TERM": "dumb"}),
         cwd=cluster.home(user),
         preexec_fn=lambda: os.login_tty(slave),  # noqa: PLW1509  # it makes three system calls
     )

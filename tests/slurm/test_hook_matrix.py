@@ -14,6 +14,7 @@ import pytest
 
 from tests.slurm.cluster import ROOT, Cluster, Completed
 from tests.slurm.hardware import PLUGIN, Hardware, aside
+from tests.slurm.job import batch
 from tests.slurm.site import site_on
 
 FI_INFO = "/usr/bin/fi_info"
@@ -250,8 +251,8 @@ class Nodes:
     def _batch(self, edf: str, script: str) -> Completed:
         output = self.hardware.site.shared / "output"
         file = self.cluster.write(f"#!/bin/sh\n{script}\n", mode=0o755)
-        argv = ["sbatch", "-Q", "--wait", "-N1", "-o", str(output), f"--environment={edf}"]
-        done = self.cluster.run([*argv, str(file)])
+        words = ("-N1", "-o", str(output), f"--environment={edf}", str(file))
+        done = batch(self.cluster, *words)
         done.stdout += output.read_text()
         output.unlink()
         return done

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.cluster import ALICE, BOB, Cluster
+from tests.slurm.job import batch
 from tests.slurm.polling import until
 
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -173,18 +174,8 @@ def _sbatch(cluster: Cluster, shared: Path, script: str, *options: str) -> tuple
     """Exit code and output of a batch job on two nodes."""
     output = shared / "output"
     file = cluster.write(script, mode=0o755)
-    argv = ["sbatch", "--parsable", "-N2", "-o", str(output), *options, str(file)]
-    job = cluster.run(argv).stdout.strip()
-
-    # sbatch --wait asks at intervals of many seconds
-    def ended() -> re.Match[str] | None:
-        said = cluster.run(["scontrol", "show", "job", job]).stdout
-        return re.search(
-            r"JobState=(?:COMPLETED|FAILED|CANCELLED).*ExitCode=(\d+):", said, re.DOTALL
-        )
-
-    code = int(until("the end of the job", ended, within_s=60)[1])
-    return code, output.read_text().splitlines()
+    done = batch(cluster, "-N2", "-o", str(output), *options, str(file))
+    return done.returncode, output.read_text().splitlines()
 
 
 def test_a_batch_script_runs_on_the_host_and_each_srun_in_it_inside(

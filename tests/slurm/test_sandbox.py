@@ -26,8 +26,9 @@ def test_a_native_exit_code_reaches_the_caller(cluster: Cluster, code: int) -> N
     assert cluster.srun("sh", "-c", f"exit {code}").returncode == code
 
 
-def test_a_command_that_does_not_exist_is_127_as_in_the_shell(cluster: Cluster) -> None:
-    done = cluster.run(["no-such-command"])
+@pytest.mark.usefixtures("cluster")
+def test_a_command_that_does_not_exist_is_127_as_in_the_shell() -> None:
+    done = sandbox("run", "no-such-command")
     assert (done.returncode, done.stderr) == (
         127,
         "sandbox: error: no-such-command: No such file or directory\n",

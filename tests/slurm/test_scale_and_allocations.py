@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.cluster import Cluster, Completed, causes
-from tests.slurm.job import job_id, started
+from tests.slurm.job import batch, job_id, started
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
@@ -21,7 +21,7 @@ def _batch(cluster: Cluster, shared: Path, script: str, *options: str) -> Comple
     """How a batch job ended; its stdout and stderr are the job's."""
     file = cluster.write(f"#!/bin/bash\n{script}", mode=0o755)
     outputs = [f"--output={shared}/out", f"--error={shared}/err"]
-    done = cluster.run(["sbatch", "--wait", "-Q", *outputs, *options, str(file)], timeout=120)
+    done = batch(cluster, *outputs, *options, str(file))
     assert done.returncode == 0, done.stderr + (shared / "err").read_text()
     done.stdout, done.stderr = (shared / "out").read_text(), (shared / "err").read_text()
     return done

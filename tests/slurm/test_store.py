@@ -13,6 +13,7 @@ import pytest
 from container_engine.images.passing import Passing
 from tests.integration.registry import Registry
 from tests.slurm.cluster import ALICE, Cluster
+from tests.slurm.job import batch
 from tests.slurm.polling import until
 from tests.slurm.registry import push, serving_to
 from tests.unit.images.oci import Member
@@ -125,8 +126,8 @@ def test_of_many_steps_that_want_an_image_one_imports_it_and_all_run(
     step = f"srun -N1 -n1 --overlap --environment={edf} /bin/busybox echo ran"
     script = f"#!/bin/sh\nfor n in $(seq {number}); do {step} & done; wait\n"
     job = cluster.write(script, mode=0o755)
-    argv = ["sbatch", "-N2", "--wait", "-o", f"{shared}/out", str(job)]
-    cluster.run(argv, env={"EDF_IMAGESTORE": f"{shared}/store"}, timeout=300)
+    env = {"EDF_IMAGESTORE": f"{shared}/store"}
+    batch(cluster, "-N2", "-o", f"{shared}/out", str(job), env=env, within_s=300)
     said = (shared / "out").read_text()
     assert said.count("ran\n") == number, said
     assert said.count(f"{image}: imported, ") == 1, said
@@ -157,7 +158,7 @@ def test_the_last_command_of_a_batch_script_leaves_no_image(
 ) -> None:
     script = f"#!/bin/sh\nsrun --environment={edf} /bin/busybox true\n"
     job = cluster.write(script, mode=0o755)
-    done = cluster.run(["sbatch", "--wait", "-o", f"{shared}/out", str(job)], env=void(place))
+    done = batch(cluster, "-o", f"{shared}/out", str(job), env=void(place))
     assert done.returncode == 0, (shared / "out").read_text()
     assert list(place.iterdir()) == []
 
@@ -252,8 +253,8 @@ def test_to_submit_a_job_or_to_look_at_a_plan_imports_nothing(
     assert (done.returncode, done.stderr) == (0, "")
     assert "imported for each step" in done.stdout
     job = cluster.write("#!/bin/sh\n:\n", mode=0o755)
-    argv = ["sbatch", "--wait", "-o", f"{shared}/out", f"--environment={edf}", str(job)]
-    done = cluster.run(argv, env=void(place))
+    words = ("-o", f"{shared}/out", f"--environment={edf}", str(job))
+    done = batch(cluster, *words, env=void(place))
     assert (done.returncode, done.stderr) == (0, "")
     assert list(place.iterdir()) == []
     missing = cluster.edf(f'image = "{image}9"\n', image=None)
