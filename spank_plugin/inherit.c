@@ -13,23 +13,27 @@
 /* Beyond what the kernel gives to a program by default; more is no environment of anybody's job. */
 enum { MAX_ENVIRONMENT = 32 * 1024 * 1024, MAX_STAT = 4096 };
 
-static const char *const inherited[] = { CE_INHERITED "environment", CE_INHERITED "edf" };
-enum { COUNT = sizeof inherited / sizeof inherited[0], PREFIX = sizeof "SLURM_SPANK_" - 1 };
+/* An option under both of its names (inherit.h). */
+#define OPTION(name) { CE_INHERITED name, CE_INHERITED_PLAIN name }
+static const struct {
+	const char *inherited, *plain;
+} options[] = { OPTION("environment"), OPTION("edf") };
+enum { COUNT = sizeof options / sizeof options[0], PREFIX = sizeof "SLURM_SPANK_" - 1 };
 
 const char *ce_inherited(void)
 {
 	const char *value = NULL;
 
 	for (size_t i = 0; i < COUNT && value == NULL; i++)
-		value = getenv(inherited[i]);
+		value = getenv(options[i].inherited);
 	return value;
 }
 
 static void forget(void)
 {
 	for (size_t i = 0; i < COUNT; i++) {
-		unsetenv(inherited[i]);
-		unsetenv(inherited[i] + PREFIX);
+		unsetenv(options[i].inherited);
+		unsetenv(options[i].plain);
 	}
 	unsetenv(CE_INHERIT);
 }
@@ -37,12 +41,12 @@ static void forget(void)
 /* Takes the option over that NAME=VALUE is, under either name: 1, or 0 for anything else. */
 static int adopt(const char *entry)
 {
-	const char *plain = strncmp(entry, inherited[0], PREFIX) == 0 ? entry + PREFIX : entry;
+	const char *plain = strncmp(entry, CE_INHERITED, PREFIX) == 0 ? entry + PREFIX : entry;
 
 	for (size_t i = 0; i < COUNT; i++) {
-		size_t length = strlen(inherited[i] + PREFIX);
-		if (strncmp(plain, inherited[i] + PREFIX, length) == 0 && plain[length] == '=')
-			return setenv(inherited[i], plain + length + 1, 1) == 0;
+		size_t length = strlen(options[i].plain);
+		if (strncmp(plain, options[i].plain, length) == 0 && plain[length] == '=')
+			return setenv(options[i].inherited, plain + length + 1, 1) == 0;
 	}
 	return 0;
 }

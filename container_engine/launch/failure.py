@@ -136,7 +136,7 @@ def _podman(what: str, log: str, errno: int) -> LaunchError:
         words, see = _CGROUP_WORDS, "cgroups-hybrid"
     elif "no space left on device" in said:
         words, see = _SPACE_WORDS, "container-space"
-    elif "mkdir" in said and "Not a directory" in said:
+    elif ("mkdir" in said or "creating directory" in said) and "Not a directory" in said:
         words, see, hint = _BELOW_WORDS, "mount-destination", "choose another destination"
     elif "crun: mount `" in said and "Not a directory" in said:
         words, see, hint = _KIND_WORDS, "mount-destination", _KIND_HINT

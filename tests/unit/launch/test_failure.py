@@ -56,6 +56,21 @@ def test_podmans_own_error_is_the_message() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "mkdir `etc/passwd/x`: Not a directory",
+        # since 1.21
+        "error creating directory `passwd/x` since `passwd` exists and it is not a directory: "
+        "Not a directory",
+    ],
+)
+def test_a_mount_below_a_file_is_told_in_every_cruns_words(words: str) -> None:
+    failure = explain(f"podman\n0\nPodman ended\nError: OCI runtime error: crun: {words}\n")
+    assert failure.see == "mount-destination"
+    assert str(failure).endswith("(a mount's destination would lie below a file of the image)")
+
+
 def test_podman_without_words_still_says_how_it_ended() -> None:
     assert said("podman\n0\nPodman was killed by signal 9\n") == (
         "Podman cannot start the container: Podman was killed by signal 9"
