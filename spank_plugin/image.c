@@ -21,7 +21,7 @@
 /* requests that wait at the same time for what the kernel reads ahead */
 #define BACKGROUND 64
 #define IDLE_THREADS 4
-/* What zstd wants for each block is more than what malloc maps anew by default. */
+/* What zstd wants for each block is more than malloc keeps by default: it would map that anew each time. */
 #define MAP_FROM_BYTES (1 << 20)
 
 #define DEVICE "/dev/fd/"
