@@ -34,11 +34,8 @@ static int open_compressor(struct squash *squash)
 	int rc = sqfs_compressor_config_init(&config, squash->super.compression_id,
 					     squash->super.block_size, SQFS_COMP_FLAG_UNCOMPRESS);
 
-	if (rc == 0)
-		rc = sqfs_compressor_create(&config, &squash->cmp);
-	if (rc == 0 && squash->super.flags & SQFS_FLAG_COMPRESSOR_OPTIONS)
-		rc = squash->cmp->read_options(squash->cmp, squash->file);
-	return rc;
+	/* what the file says of its compressor's options matters to who compresses */
+	return rc ? rc : sqfs_compressor_create(&config, &squash->cmp);
 }
 
 static uint64_t least(uint64_t a, uint64_t b)

@@ -19,14 +19,6 @@ static sqfs_object_t *copy(const sqfs_object_t *object)
 	return (sqfs_object_t *)made;
 }
 
-/* what they say is of interest for compressing only */
-static int read_options(sqfs_compressor_t *compressor, sqfs_file_t *file)
-{
-	(void)compressor;
-	(void)file;
-	return 0;
-}
-
 static sqfs_s32 uncompress(sqfs_compressor_t *compressor, const sqfs_u8 *in, sqfs_u32 size,
 			   sqfs_u8 *out, sqfs_u32 room)
 {
@@ -46,7 +38,6 @@ int squash_lzo(sqfs_compressor_t **compressor)
 		return SQFS_ERROR_ALLOC;
 	made->base.destroy = destroy;
 	made->base.copy = copy;
-	made->read_options = read_options;
 	made->do_block = uncompress;
 	*compressor = made;
 	return 0;
