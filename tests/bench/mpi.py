@@ -3,7 +3,8 @@
 Outside runs the very same files: the image unpacked, with its own loader and libraries. Both run at
 once, their ranks bound to the same CPUs, and take turns of some milliseconds (mpi-probe bench):
 a ratio is that of two turns in a row, of which now the one, now the other comes first. A figure is
-the median of all turns of a start, and of the starts.
+the median of all turns of a start, and of the starts. Where a start's memory lies decides about a
+small message's time, by a tenth and more; so the same with both outside stands beside it.
 """
 
 import os
@@ -23,8 +24,6 @@ from tests.bench.samples import Samples
 from tests.bench.user import BenchError, User
 
 _BUDGET = 1.03
-# A start has 32 turns of each kind already; another one has other memory.
-_MOST_STARTS = 9
 _LIBRARIES = "usr/lib/{}-linux-gnu"
 
 
@@ -75,31 +74,40 @@ Kind = tuple[str, int]
 Turns = dict[Kind, list[float]]
 # the one that is left when the other has failed would wait for it
 _BOTH = """
-turns=$1; shift
+turns=$1
 head -c 4096 /dev/zero >"$turns"
-"$@" 1 >"$turns.inside" 2>&1 & inside=$!
-eval "$OUTSIDE" >"$turns.outside" 2>&1 || { kill $inside; cat "$turns.outside"; exit 1; }
-wait $inside || { cat "$turns.inside"; exit 1; }
-cat "$turns.outside"; echo; cat "$turns.inside"
+eval "$2" >"$turns.one" 2>&1 & one=$!
+eval "$3" >"$turns.other" 2>&1 || { kill $one; cat "$turns.other"; exit 1; }
+wait $one || { cat "$turns.one"; exit 1; }
+cat "$turns.one"; echo; cat "$turns.other"
 """
 
 
 def measure(user: User, here: Place, layout: Layout, rounds: int) -> list[Row]:
     for image in ("openmpi", "mpich"):
         _prepare(here, layout, image)
-    return [row for way in _WAYS for row in _rows(user, here, way, min(rounds, _MOST_STARTS))]
+    return [row for way in _WAYS for row in _rows(user, here, way, rounds)]
 
 
 def _rows(user: User, here: Place, way: Way, starts: int) -> list[Row]:
-    taken = [_both(user, here, way) for _ in range(starts)]
-    return [_row(f"{way.name}: {label}", kind, taken) for kind, label in _LABELS.items()]
+    outside, inside = _outside(here, way), _inside(here, way)
+    taken, control = [], []
+    for number in range(starts):
+        taken.append(_both(user, here, way, inside, outside, side=number % 2))
+        control.append(_both(user, here, way, outside, outside, side=number % 2))
+    return [
+        *(_row(f"{way.name}: {label}", kind, taken, _BUDGET) for kind, label in _LABELS.items()),
+        *(
+            _row(f"{way.name}: {label}, both outside", kind, control, None)
+            for kind, label in _LABELS.items()
+        ),
+    ]
 
 
-def _row(metric: str, kind: Kind, taken: list[tuple[Turns, Turns]]) -> Row:
-    mine = Samples(tuple(median(inside[kind]) for _outside, inside in taken))
+def _row(metric: str, kind: Kind, taken: list[tuple[Turns, Turns]], budget: float | None) -> Row:
+    mine = Samples(tuple(median(one[kind]) for one, _other in taken))
     ratios = [
-        median(a / b for a, b in zip(inside[kind], outside[kind], strict=True))
-        for outside, inside in taken
+        median(a / b for a, b in zip(one[kind], other[kind], strict=True)) for one, other in taken
     ]
     return Row(
         metric,
@@ -107,28 +115,37 @@ def _row(metric: str, kind: Kind, taken: list[tuple[Turns, Turns]]) -> Row:
         "µs",
         "outside",
         round(median(ratios), 3),
-        _BUDGET,
+        budget,
         min(mine.values),
         max(mine.values),
         len(mine.values),
     )
 
 
-def _both(user: User, here: Place, way: Way) -> tuple[Turns, Turns]:
-    """What the turns outside and inside have found, in one start of both."""
-    turns, srun = here.dir / "turns", ["srun", *way.srun, "--cpu-bind=none"]
+def _inside(here: Place, way: Way) -> list[str]:
     edf = here.dir / f"{way.image}.toml"
-    inside = [*srun, f"--environment={edf}", "mpi-probe", "bench", str(turns)]
+    return ["srun", *way.srun, "--cpu-bind=none", f"--environment={edf}", "mpi-probe"]
+
+
+def _outside(here: Place, way: Way) -> list[str]:
     tree = here.dir / way.image
     libraries = tree / _LIBRARIES.format(os.uname().machine)
     loader = next(tree.glob("lib64/ld-linux-*.so.*"), None) or next(libraries.glob("ld-linux-*"))
     moved = [f"{name}={value}" for name, value in _moved(libraries).items()]
     probe = [str(loader), "--library-path", str(libraries), str(tree / "usr/bin/mpi-probe")]
-    outside = shlex.join(["env", *moved, *srun, *probe, "bench", str(turns), "0"])
-    both = ["sh", "-c", _BOTH, "sh", str(turns), *inside]
-    output = user.output(both, {**way.env, "OUTSIDE": outside})
-    one, _blank, other = output.partition("\n\n")
-    return _figures(one), _figures(other)
+    return ["env", *moved, "srun", *way.srun, "--cpu-bind=none", *probe]
+
+
+def _both(
+    user: User, here: Place, way: Way, one: list[str], other: list[str], side: int
+) -> tuple[Turns, Turns]:
+    """What the turns of the two have found, in one start of both; `side` is that of the one."""
+    turns = str(here.dir / "turns")
+    first = shlex.join([*one, "bench", turns, str(side)])
+    second = shlex.join([*other, "bench", turns, str(1 - side)])
+    output = user.output(["sh", "-c", _BOTH, "sh", turns, first, second], way.env)
+    found, _blank, others = output.partition("\n\n")
+    return _figures(found), _figures(others)
 
 
 def _prepare(here: Place, layout: Layout, image: str) -> None:
