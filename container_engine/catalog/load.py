@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from container_engine.catalog import trust
 from container_engine.catalog.model import HOOK_NAME, HookFile
+from container_engine.misfits import misfits
 from container_engine.process import reason
 
 if TYPE_CHECKING:
@@ -138,7 +139,10 @@ class _Loader:
             try:
                 data = HookFile.model_validate(draft.content)
             except ValidationError as error:
-                self.faults.extend(_schema_faults(draft.files[-1], error))
+                file = draft.files[-1]
+                self.faults += [
+                    Fault(file, str(misfit), misfit.example) for misfit in misfits(HookFile, error)
+                ]
             else:
                 found[name] = Hook(name, tuple(draft.files), data)
         return found
@@ -164,15 +168,3 @@ def merged(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]
         both = isinstance(below, dict) and isinstance(value, dict)
         result[key] = merged(below, value) if both else value  # type: ignore[arg-type]
     return result
-
-
-def _schema_faults(file: str, error: ValidationError) -> list[Fault]:
-    faults = []
-    for problem in error.errors():
-        key = ".".join(str(part) for part in problem["loc"])
-        if problem["type"] == "extra_forbidden":
-            faults.append(Fault(file, f"unknown key '{key}'"))
-        else:
-            said = "input should be an array" if problem["type"] == "tuple_type" else problem["msg"]
-            faults.append(Fault(file, f"{key}: {said.lower()}"))
-    return faults

@@ -12,8 +12,8 @@ from container_engine.cli.variable import explain_variable
 from container_engine.edf.document import KEYS
 from container_engine.edf.history import histories, quoted, told, variables
 from container_engine.edf.mounts import mount_text
-from container_engine.edf.nearest import nearest
 from container_engine.errors import UserError
+from container_engine.nearest import nearest
 from container_engine.plan.sitewide import SiteOrigin, add
 
 if TYPE_CHECKING:

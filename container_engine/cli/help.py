@@ -7,9 +7,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from container_engine.cli.verbs import VERBS
-from container_engine.edf.nearest import nearest
 from container_engine.errors import SiteError, UserError
 from container_engine.faults.catalogue import FAULTS
+from container_engine.nearest import nearest
 
 if TYPE_CHECKING:
     import argparse

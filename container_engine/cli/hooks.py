@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from container_engine.cli import effective, hookcheck, hooktest, messages
 from container_engine.cli.offer import builtin
 from container_engine.cli.prepare import prepare
-from container_engine.edf.nearest import nearest
 from container_engine.errors import UserError
 from container_engine.launch.failure import LaunchError
 from container_engine.launch.hooks.findings import find
 from container_engine.launch.session import for_user
+from container_engine.nearest import nearest
 from container_engine.plan.showhook import show_hook, show_libraries, show_use
 
 if TYPE_CHECKING:

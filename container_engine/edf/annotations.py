@@ -8,8 +8,8 @@ from container_engine.edf.check import describe, misplaced, scalar_text
 from container_engine.edf.document import KEYS
 from container_engine.edf.hookvalues import judge, rule_of
 from container_engine.edf.known import PYXIS
-from container_engine.edf.nearest import nearest
 from container_engine.edf.report import key_text
+from container_engine.nearest import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

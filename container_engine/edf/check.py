@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from container_engine.edf.document import KEYS, Document
 from container_engine.edf.known import FOREIGN_KEYS
-from container_engine.edf.nearest import nearest
+from container_engine.nearest import nearest
 
 if TYPE_CHECKING:
     from container_engine.edf.positions import Path

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from container_engine.edf.nearest import nearest
+from container_engine.nearest import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,8 @@ import stat
 import struct
 from typing import NamedTuple
 
-from container_engine.edf.nearest import nearest
 from container_engine.errors import UserError
+from container_engine.nearest import nearest
 from container_engine.process import reason
 
 _SUPERBLOCK = struct.Struct("<4s IIII HHHH HH QQ")

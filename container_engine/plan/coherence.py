@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from container_engine.catalog.load import Fault
 from container_engine.catalog.values import NODE, PLACE, Values
 from container_engine.edf.hookvalues import judge_value
-from container_engine.edf.nearest import nearest
+from container_engine.nearest import nearest
 from container_engine.plan.hooks import rules
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from container_engine.edf.model import Problem
-from container_engine.edf.nearest import nearest
+from container_engine.nearest import nearest
 from container_engine.site.model import SIZE
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 import tomllib
@@ -12,13 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import ValidationError
 
 from container_engine.errors import SiteError
+from container_engine.misfits import misfits
 from container_engine.process import reason
 from container_engine.site.model import SiteConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from pydantic_core import ErrorDetails
 
 SYSTEM_DIRECTORY = "/etc/container-engine"
 MAIN, DROP_INS = "config.toml", "conf.d"
@@ -171,42 +169,5 @@ def _problems(path: str, key: str, value: object) -> list[Fault]:
     try:
         SiteConfig.model_validate({key: value})
     except ValidationError as error:
-        return [
-            Fault(path, "", *_unknown(key))
-            if problem["type"] == "extra_forbidden"
-            else Fault(path, _dotted(problem["loc"]), _said(problem), _example(problem["loc"]))
-            for problem in error.errors(include_url=False)
-        ]
+        return [Fault(path, *misfit) for misfit in misfits(SiteConfig, error)]
     return []
-
-
-def _unknown(key: str) -> tuple[str, str | None]:
-    import difflib  # only an administrator who made a mistake waits for this import
-
-    close = difflib.get_close_matches(key.lower(), SiteConfig.model_fields, n=1)
-    suggestion = f", did you mean '{close[0]}'?" if close else ""
-    return f"unknown key '{key}'{suggestion}", None
-
-
-def _dotted(place: tuple[int | str, ...]) -> str:
-    text = ""
-    for part in place:
-        text += f"[{part}]" if isinstance(part, int) else f"{'.' if text else ''}{part}"
-    return text
-
-
-def _said(problem: ErrorDetails) -> str:
-    if problem["type"] == "string_pattern_mismatch":
-        return f"'{problem['input']}' has another form"  # nobody has to read the pattern
-    if problem["type"] == "tuple_type":
-        return "input should be an array"  # TOML's word
-    message = problem["msg"]
-    return f"{message[:1].lower()}{message[1:]}"
-
-
-def _example(place: tuple[int | str, ...]) -> str | None:
-    """What the key may look like."""
-    field = SiteConfig.model_fields.get(str(place[0])) if len(place) == 1 else None
-    if field is None or not field.examples:
-        return None
-    return f"for example {place[0]} = {json.dumps(field.examples[0], ensure_ascii=False)}"

@@ -15,9 +15,9 @@ ROOMS = (
     ("launch", "images"),
     ("plan",),
     ("edf", "catalog", "site"),
-    ("process", "schemas"),
+    ("process", "schemas", "misfits"),
     ("faults",),
-    ("errors", "held", "secrecy"),
+    ("errors", "held", "nearest", "secrecy"),
 )
 LEVELS = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 

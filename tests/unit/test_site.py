@@ -103,12 +103,19 @@ def test_everything_that_was_looked_at_is_known(site: Site) -> None:
     [
         ("entrypiont = true", "unknown key 'entrypiont', did you mean 'entrypoint'?"),
         ("zzz = true", "unknown key 'zzz'"),
-        ("version = 2", "version: input should be 1"),
-        ("start_timeout_s = 0", "start_timeout_s: input should be greater than 0"),
-        ('entrypoint = "yes"', "entrypoint: input should be a valid boolean"),
-        ("mounts = [1]", "mounts[0]: input should be a valid string"),
-        ('mounts = "/x"', "mounts: input should be an array"),
-        ("env = {A = 1}", "env.A: input should be a valid string"),
+        (
+            'policy.max_size = "5G"',
+            "unknown key 'policy.max_size', did you mean 'max_image_size'?",
+        ),
+        ("policy.deny = []", "unknown key 'policy.deny'"),
+        ("policy = 1", "policy: must be a table"),
+        ("policy.scanner = 'trivy'", "policy.scanner: must be an array"),
+        ("version = 2", "version: must be 1"),
+        ("start_timeout_s = 0", "start_timeout_s: must be greater than 0"),
+        ('entrypoint = "yes"', "entrypoint: must be true or false"),
+        ("mounts = [1]", "mounts[0]: must be a string"),
+        ('mounts = "/x"', "mounts: must be an array"),
+        ("env = {A = 1}", "env.A: must be a string"),
         ("a = x", "not valid TOML: Invalid value (at line 1, column 5)"),
     ],
 )
@@ -122,7 +129,7 @@ def test_all_faults_of_all_files_are_named_and_the_rest_counts(site: Site) -> No
     site.write("conf.d/a.toml", 'entrypoint = 3\ntmpfs_size = "big"\n')
     assert site.refusal() == (
         "config.toml: unknown key 'x'; "
-        "conf.d/a.toml: entrypoint: input should be a valid boolean; "
+        "conf.d/a.toml: entrypoint: must be true or false; "
         "conf.d/a.toml: tmpfs_size: 'big' has another form"
     )
     assert read(site.prefix, UID).settings == SiteConfig(pull="never")

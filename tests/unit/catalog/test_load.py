@@ -43,18 +43,30 @@ def test_a_directory_that_does_not_exist_has_no_hooks(site: Site) -> None:
 
 BAD = {
     "toml": ("x = ", "not valid TOML: "),
-    "a string for an array": ("implies = 'x'", "implies: input should be an array"),
-    "unknown key": ("sumary = 'x'", "unknown key 'sumary'"),
-    "unknown key of an edit": ("[edits.a]\nmount = []", "unknown key 'edits.a.mount'"),
+    "a string for an array": ("implies = 'x'", "implies: must be an array"),
+    "unknown key": ("sumary = 'x'", "unknown key 'sumary', did you mean 'summary'?"),
+    "unknown key of an edit": (
+        "[edits.a]\nmount = []",
+        "unknown key 'edits.a.mount', did you mean 'mounts'?",
+    ),
+    "unknown key of an edit that is named as a key": (
+        "[edits.devices]\nzzz = []",
+        "unknown key 'edits.devices.zzz'",
+    ),
+    "unknown key of a mount": (
+        "[[edits.a.mounts]]\nsource = '/a'\noption = []",
+        "unknown key 'edits.a.mounts[0].option', did you mean 'options'?",
+    ),
+    "missing key": ("[[edits.a.mounts]]\ntarget = '/a'", "edits.a.mounts[0].source: is missing"),
     "wrong type": ("implies = 'cxi'", "implies: "),
     "format of the future": ("version = 2", "version: "),
     "unknown stage": (
         "[[edits.a.hooks]]\nhookName = 'before'\npath = '/bin/true'",
-        "edits.a.hooks.0.hookName: ",
+        "edits.a.hooks[0].hookName: ",
     ),
     "relative program": (
         "[[edits.a.hooks]]\nhookName = 'poststop'\npath = 'true'",
-        "edits.a.hooks.0.path: ",
+        "edits.a.hooks[0].path: ",
     ),
     "empty command": ("[services.s]\ncommand = []", "services.s.command: "),
     "implied hook": ("implies = ['other']", "implies: there is no hook 'other'"),

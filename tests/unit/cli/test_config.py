@@ -56,7 +56,7 @@ def test_every_fault_of_every_file_is_named(installed: Installed, site: Path) ->
     assert done.returncode == 1
     assert done.stdout.replace(f"{site}/", "").splitlines() == [
         "config.toml: unknown key 'entrypiont', did you mean 'entrypoint'?",
-        "config.toml: start_timeout_s: input should be greater than 0",
+        "config.toml: start_timeout_s: must be greater than 0",
         "    for example start_timeout_s = 60",
         "conf.d/1.toml: edf_dir: '/nowhere': no such file or directory",
         "conf.d/1.toml: image_stores: 'x' is not an absolute path",
