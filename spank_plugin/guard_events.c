@@ -14,6 +14,13 @@
 /* the dynamic loader's, where a library of a program is missing */
 #define NOT_LOADED 127
 
+static int server_ended(struct guard *guard, int status)
+{
+	if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_LOADED)
+		status = W_EXITCODE(GUARD_NOT_STARTED, 0);
+	return guard_fail_ended(guard, "the process that serves the image (ce-image)", status);
+}
+
 /* Of what runs beside the operation under way: Podman may end whenever it likes, a server may not. */
 static int other_ended(struct guard *guard, pid_t pid, int status)
 {
@@ -21,13 +28,9 @@ static int other_ended(struct guard *guard, pid_t pid, int status)
 		guard->podman = 0;
 		guard->podman_status = status;
 	}
-	if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_LOADED)
-		status = W_EXITCODE(GUARD_NOT_STARTED, 0);
 	for (size_t i = 0; i < guard->fuse_count; i++) {
 		if (guard->fuse[i] == pid)
-			return guard_fail_ended(guard,
-						"the process that serves the image (ce-image)",
-						status);
+			return server_ended(guard, status);
 	}
 	return 0;
 }

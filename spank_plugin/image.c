@@ -6,7 +6,7 @@
  * What the file says never changes, so the kernel is told to keep all of it: it asks once for each name, for
  * each directory and for each page, and never when a file is opened. */
 #define _GNU_SOURCE
-#define FUSE_USE_VERSION 32
+#define FUSE_USE_VERSION 312
 #include <errno.h>
 #include <float.h>
 #include <fuse_lowlevel.h>
@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "squash.h"
 
@@ -21,6 +22,9 @@
 /* requests that wait at the same time for what the kernel reads ahead */
 #define BACKGROUND 64
 #define IDLE_THREADS 4
+/* Threads beyond a node's processors have nothing to decompress with. */
+#define LEAST_THREADS 10
+#define MOST_THREADS 64
 /* What zstd wants for each block is more than malloc keeps by default: it would map that anew each time. */
 #define MAP_FROM_BYTES (1 << 20)
 
@@ -231,7 +235,7 @@ static void image_getxattr(fuse_req_t req, fuse_ino_t node, const char *name, si
 	char *value = NULL;
 
 	/* never to be asked again */
-	int length = squash_has_no_xattrs(image) ?
+	int length = !squash_has_xattrs(image) ?
 			     -ENOSYS :
 			     squash_xattr(image, inode_of(image, node), name, &value);
 	reply_xattr(req, value, length, size);
@@ -279,19 +283,47 @@ static int is_device(const char *place)
 	return strncmp(place, DEVICE, strlen(DEVICE)) == 0;
 }
 
+static unsigned threads(void)
+{
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (processors < LEAST_THREADS)
+		return LEAST_THREADS;
+	return processors < MOST_THREADS ? (unsigned)processors : MOST_THREADS;
+}
+
+/* Older libfuse starts as many threads as it takes. */
+static int answer(struct fuse_session *session)
+{
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 12)
+	struct fuse_loop_config *loop = fuse_loop_cfg_create();
+
+	if (!loop)
+		return -1;
+	fuse_loop_cfg_set_max_threads(loop, threads());
+	fuse_loop_cfg_set_idle_threads(loop, IDLE_THREADS);
+	int rc = fuse_session_loop_mt(session, loop);
+	fuse_loop_cfg_destroy(loop);
+	return rc;
+#else
+	struct fuse_loop_config loop = { .max_idle_threads = IDLE_THREADS };
+
+	return fuse_session_loop_mt(session, &loop);
+#endif
+}
+
 static int serve(struct squash *image, char *program, const char *place)
 {
 	char options[] = "-oro,subtype=ce-image";
 	char *argv[] = { program, options, NULL };
 	struct fuse_args args = FUSE_ARGS_INIT(2, argv);
-	struct fuse_loop_config loop = { .clone_fd = 0, .max_idle_threads = IDLE_THREADS };
 	struct fuse_session *session =
 		fuse_session_new(&args, &operations, sizeof operations, image);
 	int rc = -1;
 
 	if (session && fuse_session_mount(session, place) == 0) {
 		if (is_device(place) || fuse_daemonize(0) == 0)
-			rc = fuse_session_loop_mt(session, &loop);
+			rc = answer(session);
 		fuse_session_unmount(session);
 	}
 	if (session)

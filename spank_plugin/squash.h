@@ -41,8 +41,8 @@ int squash_list(struct squash *squash, uint64_t directory, size_t first, int wit
 /* The target in `target`, a string that the caller frees. */
 int squash_link(struct squash *squash, uint64_t inode, char **target);
 
-/* Without any extended attribute in the whole file. */
-int squash_has_no_xattrs(const struct squash *squash);
+/* Whether any file of the image has an extended attribute. */
+int squash_has_xattrs(const struct squash *squash);
 /* A value or the list of names, each with its NUL, in heap memory that the caller frees; the size is returned.
  * -ENODATA where there is none of that name. */
 int squash_xattr(struct squash *squash, uint64_t inode, const char *name, char **value);

@@ -25,9 +25,9 @@ int squash_open_xattrs(struct squash *squash)
 	return sqfs_xattr_reader_load(squash->xattrs, super, squash->file, squash->cmp);
 }
 
-int squash_has_no_xattrs(const struct squash *squash)
+int squash_has_xattrs(const struct squash *squash)
 {
-	return !squash->has_xattrs;
+	return squash->has_xattrs;
 }
 
 /* The reader at the first attribute of an inode; how many there are, or a negative errno. */
