@@ -104,19 +104,30 @@ static int is_absent(int reason)
 	return reason == ENOENT || reason == ENOTDIR || reason == ELOOP;
 }
 
-static int refuse(const char *command, int reason, struct ce_error *err)
+/* `link` is what the command was found as, where that leads nowhere. */
+static int refuse(const char *command, int reason, const char *link, struct ce_error *err)
 {
+	char end[CE_LOADER_SIZE];
+
 	err->below = is_absent(reason) ? CE_HELP_COMMAND_NOT_FOUND : CE_HELP_COMMAND_NOT_EXECUTABLE;
 	if (!is_absent(reason))
 		return ce_fail_code(err, CE_EXIT_NOT_EXECUTABLE,
 				    "%s: cannot be executed in the container: %s", command,
 				    strerror(reason));
+	if (link != NULL && ce_leads_nowhere(link, end))
+		return ce_fail_code(err, CE_EXIT_NOT_FOUND,
+				    "%s: command not found in the container: '%s' is a link to '%s', which is not there",
+				    command, link, end);
 	return ce_fail_code(err, CE_EXIT_NOT_FOUND, "%s: command not found in the container",
 			    command);
 }
 
+/* 0 and the program in `found`; 1 for none, with the reason, and in `found` the first link of this name, if
+ * there is one; -1 when out of memory. */
 static int search_path(const char *path, const char *command, char **found, int *reason)
 {
+	char end[CE_LOADER_SIZE];
+
 	*reason = ENOENT;
 	for (const char *dir = path; dir != NULL;) {
 		const char *colon = strchr(dir, ':');
@@ -130,11 +141,13 @@ static int search_path(const char *path, const char *command, char **found, int 
 			return -1;
 		}
 		int rc = try_command(candidate);
-		if (rc == 0) {
+		if (rc == 0 || (*found == NULL && ce_leads_nowhere(candidate, end))) {
+			free(*found);
 			*found = candidate;
 			candidate = NULL;
-			return 0;
 		}
+		if (rc == 0)
+			return 0;
 		if (!is_absent(rc))
 			*reason = rc;
 		dir = colon != NULL ? colon + 1 : NULL;
@@ -163,16 +176,19 @@ int ce_find_command(const char *path, const char *command, char **found, struct 
 
 	*found = NULL;
 	if (command[0] == '\0')
-		return refuse("''", ENOENT, err);
+		return refuse("''", ENOENT, NULL, err);
 	if (strchr(command, '/') != NULL) {
 		reason = try_command(command);
 		if (reason != 0)
-			return refuse(command, reason, err);
+			return refuse(command, reason, command, err);
 		*found = strdup(command);
 		return *found != NULL ? check_start(command, found, err) : ce_fail(err, "out of memory");
 	}
 	int rc = search_path(path != NULL ? path : default_path, command, found, &reason);
-	if (rc < 0)
-		return ce_fail(err, "out of memory");
-	return rc == 0 ? check_start(command, found, err) : refuse(command, reason, err);
+	if (rc == 0)
+		return check_start(command, found, err);
+	rc = rc < 0 ? ce_fail(err, "out of memory") : refuse(command, reason, *found, err);
+	free(*found);
+	*found = NULL;
+	return rc;
 }

@@ -6,11 +6,43 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "io.h"
 
+/* As many links does the kernel follow. */
+enum { MOST_LINKS = 40 };
 /* The kernel reads as much of a script; a loader's name stands near the beginning of an ELF file. */
 enum { HEAD = 4096 };
+
+/* Puts what a link says in place of its path; 0 if it is none, or its path too long for us. */
+static int follow(char path[CE_LOADER_SIZE])
+{
+	char target[CE_LOADER_SIZE];
+	ssize_t length = readlink(path, target, sizeof target - 1);
+
+	if (length <= 0 || length == sizeof target - 1)
+		return 0;
+	target[length] = '\0';
+	const char *slash = strrchr(path, '/');
+	size_t directory = target[0] != '/' && slash != NULL ? (size_t)(slash + 1 - path) : 0;
+	if (directory + (size_t)length >= CE_LOADER_SIZE)
+		return 0;
+	memcpy(path + directory, target, (size_t)length + 1);
+	return 1;
+}
+
+int ce_leads_nowhere(const char *path, char end[CE_LOADER_SIZE])
+{
+	int links = 0;
+
+	if (strlen(path) >= CE_LOADER_SIZE || faccessat(AT_FDCWD, path, F_OK, AT_EACCESS) == 0)
+		return 0;
+	strcpy(end, path);
+	while (links < MOST_LINKS && follow(end))
+		links++;
+	return links > 0 && links < MOST_LINKS;
+}
 
 static size_t script(const char *head, size_t size, char name[CE_LOADER_SIZE])
 {
@@ -49,7 +81,7 @@ static size_t elf(const char *head, size_t size, char name[CE_LOADER_SIZE])
 
 int ce_cannot_start(const char *path, char why[CE_WHY_SIZE])
 {
-	char head[HEAD + 1] = "", name[CE_LOADER_SIZE];
+	char head[HEAD + 1] = "", name[CE_LOADER_SIZE], end[CE_LOADER_SIZE];
 	size_t length = 0;
 	/* a FIFO would be waited for */
 	CE_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -67,6 +99,9 @@ int ce_cannot_start(const char *path, char why[CE_WHY_SIZE])
 	if (length == 0)
 		return 0;
 	name[length] = '\0';
-	snprintf(why, CE_WHY_SIZE, "it needs '%s', which is not there", name);
+	if (ce_leads_nowhere(name, end))
+		snprintf(why, CE_WHY_SIZE, "it needs '%s', a link to '%s', which is not there", name, end);
+	else
+		snprintf(why, CE_WHY_SIZE, "it needs '%s', which is not there", name);
 	return faccessat(AT_FDCWD, name, F_OK, AT_EACCESS) < 0;
 }

@@ -90,6 +90,44 @@ TEST("a command that is nowhere is 127, as in the shell")
 	refuses("c", "", 127, "'': command not found in the container");
 }
 
+TEST("of a command that is a link to nothing the end of its way is named")
+{
+	make_tools();
+	CHECK_INT(symlink("/gone/bin/python3.11", "c/python3"), 0);
+	CHECK_INT(symlink("python3", "c/python"), 0);
+	CHECK_INT(symlink("circle", "c/circle"), 0);
+	CHECK_INT(symlink("tool", "c/link"), 0);
+	refuses("a:c:b", "python", 127, "python: command not found in the container: 'c/python' is a link to "
+					"'/gone/bin/python3.11', which is not there");
+	refuses("", "c/python3", 127, "c/python3: command not found in the container: 'c/python3' is a link to "
+				      "'/gone/bin/python3.11', which is not there");
+	refuses("c", "circle", 127, "circle: command not found in the container");
+	finds("c", "link", "c/link");
+	/* one that is there further behind counts */
+	test_file(test_directory(), "b/python", "", 0755);
+	finds("c:b", "python", "b/python");
+	test_file(test_directory(), "b/pip", "#!python\n", 0755);
+	finds("b", "pip", "b/pip");
+}
+
+TEST("a script whose interpreter is a link to nothing names both")
+{
+	char line[512], wanted[1024], long_name[CE_LOADER_SIZE];
+	const char *top = make_tools();
+
+	CHECK_INT(symlink("/gone/python3.11", "c/python"), 0);
+	snprintf(line, sizeof line, "#!%s/c/python\n", top);
+	test_file(top, "c/pip", line, 0755);
+	snprintf(wanted, sizeof wanted, "pip: cannot be executed in the container: it needs '%s/c/python', a "
+					"link to '/gone/python3.11', which is not there", top);
+	refuses("c", "pip", 126, wanted);
+	/* of what is too long for us, only that it is not there */
+	memset(long_name, 'x', sizeof long_name - 1);
+	long_name[sizeof long_name - 1] = '\0';
+	CHECK_INT(symlink(long_name, "c/long"), 0);
+	refuses("c", "long", 127, "long: command not found in the container");
+}
+
 TEST("a command that is there and cannot be executed is 126")
 {
 	make_tools();
