@@ -116,7 +116,9 @@ static int start_session(struct ce_step *step, spank_t spank, const struct ce_co
 	}
 	name_node(spank);
 	int rc = start_launcher(&step->launcher, spank, config, plan, err);
-	spank_unsetenv(spank, CE_CARRY_TIMES); /* was for the launcher only */
+	/* were for the launcher only */
+	spank_unsetenv(spank, CE_CARRY_TIMES);
+	spank_unsetenv(spank, CE_CARRY_MPI);
 	return rc;
 }
 

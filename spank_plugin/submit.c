@@ -161,6 +161,8 @@ static void note(const char *variable, int is_so)
 void ce_carry_options(void)
 {
 	note(CE_CARRY_MULTI, has_word("--mul"));
+	/* getopt takes "--mp=pmix", too */
+	note(CE_CARRY_MPI, getenv("SLURM_MPI_TYPE") != NULL || has_word("--mp"));
 	note(CE_CARRY_PROLOG, getenv("SLURM_TASK_PROLOG") != NULL || has_word("--task-p"));
 }
 

@@ -17,6 +17,8 @@
 /* Present when srun was given --multi-prog: then the step's argv names a file that srun has read, not
  * the command of the tasks. SPANK has no item that says so. */
 #define CE_CARRY_MULTI "SLURM_CE_MULTI_PROG"
+/* set when the user chose how MPI starts, by --mpi or SLURM_MPI_TYPE */
+#define CE_CARRY_MPI "SLURM_CE_MPI_CHOSEN"
 /* set when the user has a task prolog */
 #define CE_CARRY_PROLOG "SLURM_CE_TASK_PROLOG"
 /* When planning began and ended, for the trace: two numbers of nanoseconds since 1970. */
@@ -47,8 +49,9 @@ void ce_submit_remove(const char *directory);
 /* Puts the plan into this process's environment, and that planning began at `begun` (moments.h). */
 int ce_carry_put(const char *plan, int64_t begun, struct ce_error *err);
 
-/* Notes --multi-prog and --task-prolog, from this process's own command line. A command whose arguments
- * look the same is mistaken for them; all that costs is our word for a command that is not found. */
+/* Notes --multi-prog, --mpi and --task-prolog, from this process's own command line. A command whose
+ * arguments look the same is mistaken for them; all that costs is our word for a command that is not
+ * found, or a warning about MPI to somebody who did not choose it. */
 void ce_carry_options(void);
 
 /* Whether srun copies the command's file to the nodes (--bcast), by the same look. */

@@ -90,7 +90,7 @@ class Service(_Frozen):
 
 
 CheckKind: TypeAlias = Literal[
-    "device", "file", "group", "libc", "loadable", "unversioned", "major", "glibc", "program"
+    "device", "file", "group", "libc", "loadable", "unversioned", "major", "glibc", "mpi", "program"
 ]
 
 

@@ -63,6 +63,39 @@ def test_what_open_mpi_says_without_slurms_pmix_is_what_the_page_about_mpi_expla
     assert done.returncode == 1
 
 
+# What srun chose, another way to say so, and what the image's MPI would need instead.
+WRONG = {
+    "mpich": (("--mpi=pmix",), {}, "MPICH (libmpich.so.12) does not speak PMIx", "pmi2"),
+    "openmpi": (
+        (),
+        {"SLURM_MPI_TYPE": "pmi2"},
+        "Open MPI (libmpi.so.40) does not speak PMI2",
+        "pmix",
+    ),
+}
+
+
+@pytest.mark.parametrize("image", WRONG)
+def test_an_mpi_that_does_not_speak_what_srun_chose_is_told_of(
+    cluster: Cluster, image: str
+) -> None:
+    srun, env, silence, instead = WRONG[image]
+    edf = cluster.edf(image=image)
+    asked = (*srun, "-N1", f"--environment={edf}", "true")
+    done = cluster.srun("-n2", *asked, env={**UCX, **env})
+    assert done.returncode == 0
+    assert done.stderr.count("\n") == 1
+    assert f"the image's {silence} (start it with srun --mpi={instead}" in done.stderr
+    # nothing can be missed by one task
+    assert cluster.srun("-n1", *asked, env={**UCX, **env}).stderr == ""
+
+
+def test_a_task_sees_nothing_of_what_srun_chose(cluster: Cluster, mpich: str) -> None:
+    done = cluster.srun("--mpi=pmi2", "-n2", f"--environment={mpich}", "env")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "SLURM_CE_" not in done.stdout
+
+
 def test_open_mpi_starts_in_a_container_that_cannot_be_written(cluster: Cluster) -> None:
     edf = cluster.edf("writable = false\n", image="openmpi")
     done = cluster.srun("--mpi=pmix", "-N2", "-n4", f"--environment={edf}", "mpi-probe", "ring")

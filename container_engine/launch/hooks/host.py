@@ -97,6 +97,10 @@ class Host:
         self._roots.enter_node()
         return elf.symbols(library.path)
 
+    def content(self, library: elf.Library) -> bytes:
+        self._roots.enter_node()
+        return content(library.path)
+
     def find(self, name: str, wanted_by: elf.Library) -> elf.Library | None:
         """What the node's loader takes for a dependency of a library."""
         found = (self.read(path) for path in self._places(name, wanted_by))

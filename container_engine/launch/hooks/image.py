@@ -117,6 +117,10 @@ class Image:
         self._roots.enter_image()
         return elf.symbols(library.path)
 
+    def content(self, library: elf.Library) -> bytes:
+        self._roots.enter_image()
+        return content(library.path)
+
     def entries(self, pattern: str) -> list[str]:
         """The files of the container that match."""
         directory, _slash, name = pattern.rpartition("/")

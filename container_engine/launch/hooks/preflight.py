@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from container_engine.launch.hooks import mpi
 from container_engine.launch.hooks.decide import OWN_DIRECTORY
 from container_engine.launch.hooks.host import own_paths
 from container_engine.launch.hooks.names import c_version, dotted, is_c_library, numbers
@@ -172,6 +173,21 @@ class Container:
         has = ", ".join(dotted(major) for major in sorted(majors))
         return f"made for {stem} {dotted(wanted)}, and the image has {stem} {has}"
 
+    def mpi(self, subject: str) -> str:
+        """Whether an MPI of the container, if it has any, can be started by PMIx or by PMI2."""
+        found = {name: library for name in mpi.LIBRARIES if (library := self.find(name))}
+        problems = [self._silence(name, library, subject) for name, library in found.items()]
+        return problems[0] if problems and all(problems) else ""
+
+    def _silence(self, name: str, library: Library, subject: str) -> str:
+        room = self._host if library in self._injected.values() else self.image
+        content = room.content(library)
+        if not content:
+            return ""
+        place = os.path.dirname(library.path)
+        parts = any(self.image.entries(f"{place}/{pattern}") for pattern in mpi.COMPONENTS)
+        return mpi.silence(name, subject, content.__contains__, has_components=parts)
+
     def libc(self, subject: str) -> str:
         if self.image.kind == subject:
             return ""
@@ -192,6 +208,7 @@ class Container:
             "loadable": self.loadable,
             "unversioned": self.unversioned,
             "major": self.major,
+            "mpi": self.mpi,
             "libc": self.libc,
             "file": self.file,
             "program": self.program,

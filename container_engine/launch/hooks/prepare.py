@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     Code = Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, str], HookEdits], None]
 
+# that the user said --mpi= (spank_plugin/submit.h)
+_CHOSEN = "SLURM_CE_MPI_CHOSEN"
+
 
 def prepare(plan: Mapping[str, Any], node: Mapping[str, str], libexec: str) -> HookEdits:
     """Everything that the plan's hooks change, in the order of the plan.
@@ -71,9 +74,18 @@ def _in_tree(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str])
         "checks": [
             {**check, "subject": fill(check["subject"], hook, node)}
             for check in hook.get("checks", ())
-            if check["kind"] not in ON_NODE
+            if check["kind"] not in ON_NODE and (check["kind"] != "mpi" or _chose_mpi(node))
         ],
     }
+
+
+def _chose_mpi(node: Mapping[str, str]) -> bool:
+    """Whether there are ranks that could miss one another.
+
+    What a site starts by PMIx when nobody says anything need not be an MPI program.
+    """
+    tasks = node.get("SLURM_STEP_NUM_TASKS", node.get("SLURM_NTASKS", "1"))
+    return _CHOSEN in node and tasks != "1"
 
 
 def _libraries(

@@ -1,0 +1,32 @@
+"""How an MPI library learns of its ranks, seen in its file: whether `srun --mpi=` can start it.
+
+Only what is sure counts: a library that is not known here is taken to speak everything.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# MPICH and its kin, whose own client speaks PMI 1 and 2; Open MPI 4 and 5
+_MPICH, _OPEN_MPI = ("libmpi.so.12", "libmpich.so.12"), ("libmpi.so.40",)
+LIBRARIES = (*_MPICH, *_OPEN_MPI)
+# Open MPI's parts for PMI 1 and 2 are files of their own where they are not built in
+COMPONENTS = ("openmpi*/mca_pmix_s[12].so", "openmpi/lib/openmpi*/mca_pmix_s[12].so")
+_NAMES = {"pmix": "PMIx", "pmi2": "PMI2"}
+
+
+def silence(name: str, speech: str, holds: Callable[[bytes], bool], *, has_components: bool) -> str:
+    """What to say of a library that does not speak `speech` (pmix or pmi2); nothing if it does.
+
+    `holds` looks for a word in the library's file.
+    """
+    if speech == "pmix":
+        mute = name in _MPICH and holds(b"\0PMI_FD\0") and not holds(b"PMIx_Init")
+    else:
+        mute = name in _OPEN_MPI and not has_components and not holds(b"PMI2_Init")
+    if not mute:
+        return ""
+    kind = "MPICH" if name in _MPICH else "Open MPI"
+    return f"the image's {kind} ({name}) does not speak {_NAMES[speech]}"
