@@ -220,6 +220,11 @@ FAULTS = {
         YOU,
         "make the source on that node, or mount what all nodes have",
     ),
+    "site-mount-missing": Fault(
+        "what the site mounts into every container is not there on the node",
+        SITE,
+        "tell the administrator which node it is; srun -x NODE does without the node until then",
+    ),
     "mount-destination": Fault(
         "the place of a mount in the container is one that cannot be replaced",
         YOU,

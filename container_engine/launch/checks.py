@@ -19,6 +19,8 @@ _SUPERBLOCK_SIZE = 96
 _RESERVED = frozenset(["/", "/proc", "/sys", "/dev"])
 # where hooks put what the image has no place for
 _OURS = "/.container-engine/"
+# how the origin of a mount begins that the site's configuration has
+_OF_SITE = "site: "
 
 
 def check_image(path: str) -> None:
@@ -47,7 +49,9 @@ def resolve_mounts(
     for mount, origin in zip(mounts, plan["mounts"], strict=True):
         if problem := _source_problem(mount):
             text = f"{origin['from']}: mount source '{mount.source}': {problem}"
-            lacks.append(LaunchError(text, "mount-source-missing"))
+            of_site = origin["from"].startswith(_OF_SITE)
+            code = "site-mount-missing" if of_site else "mount-source-missing"
+            lacks.append(LaunchError(text, code))
         if mount.target in _RESERVED or f"{mount.target}/".startswith(_OURS):
             text = f"{origin['from']}: mount destination '{mount.target}': cannot be replaced"
             lacks.append(LaunchError(text, "mount-destination"))

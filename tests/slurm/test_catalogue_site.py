@@ -58,6 +58,15 @@ def test_two_hooks_that_want_one_place(provoked: Provoked, site: Site, target: s
     Blame(done, "hook-clash", "two", "/ce-alice")
 
 
+def test_a_mount_of_the_sites_that_a_node_lacks_is_the_administrators(
+    provoked: Provoked, site: Site
+) -> None:
+    site.configure('mounts = ["/no/scratch"]\n')
+    done = provoked.srun(provoked.edf(""))
+    blame = Blame(done, "site-mount-missing", "site: ", "mounts[0]", "'/no/scratch'")
+    assert "tell the administrator" in blame.parts["hint"]
+
+
 def test_all_that_a_node_lacks_is_in_one_block_once_per_step(
     provoked: Provoked, site: Site
 ) -> None:
