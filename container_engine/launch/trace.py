@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 
+from container_engine.launch.hooks.words import applies
 from container_engine.launch.text import to_json
 
 TYPE_CHECKING = False
@@ -150,6 +151,7 @@ def write(
         "hooks": [
             {"name": hook["name"], "release": hook["release"], "reason": hook["reason"]}
             for hook in plan.get("hooks", ())
+            if applies(hook, node)
         ],
         "mounts": _mounts(plan, node),
         "variables": marks.names,

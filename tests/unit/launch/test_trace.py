@@ -51,6 +51,19 @@ def test_a_launch_is_one_line_with_its_phases_and_no_values(tmp_path: Path) -> N
     assert "secret" not in json.dumps(record)
 
 
+def test_a_hook_that_had_nothing_to_do_in_the_step_is_not_in_its_trace(tmp_path: Path) -> None:
+    hook = {"release": "1", "reason": "automatic"}
+    hooks = [
+        {**hook, "name": "pmix", "automatic_when": ["CE_PMIX_DIR"]},
+        {**hook, "name": "pmi2", "automatic_when": ["SLURM_JOB_ID=1*"]},
+    ]
+    fd = trace.open_file(str(tmp_path), NODE)
+    trace.write(fd, plan(hooks=hooks), NODE, marks())
+    os.close(fd)
+    [record] = written(tmp_path)
+    assert record["hooks"] == [{**hook, "name": "pmi2"}]
+
+
 def test_the_guards_moments_stand_where_they_happened() -> None:
     made = marks()
     now = time.monotonic_ns()
