@@ -14,6 +14,10 @@
 #define CE_HELP_COMMAND_NOT_EXECUTABLE                                                             \
 	CE_HELP("command-not-executable",                                                          \
 		"is it a directory, without x, on a noexec mount, or for another machine or loader?")
+#define CE_HELP_IMAGE_DAMAGED                                                                      \
+	CE_HELP("image-damaged",                                                                   \
+		"copy, download or import it again; report the node if good images fail there, "   \
+		"too")
 #define CE_HELP_WORKDIR                                                                            \
 	CE_HELP("workdir-missing", "make it in the image, mount it, or name another workdir")
 #define CE_HELP_JOIN                                                                               \

@@ -161,11 +161,12 @@ static int check_start(const char *command, char **found, struct ce_error *err)
 {
 	char why[CE_WHY_SIZE];
 
-	if (!ce_cannot_start(*found, why))
+	int rc = ce_cannot_start(*found, why);
+	if (rc == 0)
 		return 0;
 	free(*found);
 	*found = NULL;
-	err->below = CE_HELP_COMMAND_NOT_EXECUTABLE;
+	err->below = rc == CE_DAMAGED ? CE_HELP_IMAGE_DAMAGED : CE_HELP_COMMAND_NOT_EXECUTABLE;
 	return ce_fail_code(err, CE_EXIT_NOT_EXECUTABLE, "%s: cannot be executed in the container: %s",
 			    command, why);
 }

@@ -6,7 +6,10 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/statfs.h>
 #include <unistd.h>
+
+#include <linux/magic.h>
 
 #include "io.h"
 
@@ -83,6 +86,7 @@ int ce_cannot_start(const char *path, char why[CE_WHY_SIZE])
 {
 	char head[HEAD + 1] = "", name[CE_LOADER_SIZE], end[CE_LOADER_SIZE];
 	size_t length = 0;
+	struct statfs place;
 	/* a FIFO would be waited for */
 	CE_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	ssize_t size = fd >= 0 ? read(fd, head, HEAD) : -1;
@@ -90,7 +94,7 @@ int ce_cannot_start(const char *path, char why[CE_WHY_SIZE])
 	/* what may be executed and not read is no fault; a damaged image or disk is */
 	if (size < 0 && errno == EIO) {
 		snprintf(why, CE_WHY_SIZE, "it cannot be read: %s", strerror(EIO));
-		return 1;
+		return fstatfs(fd, &place) == 0 && place.f_type == OVERLAYFS_SUPER_MAGIC ? CE_DAMAGED : 1;
 	}
 	if (size >= 2 && head[0] == '#' && head[1] == '!')
 		length = script(head, (size_t)size, name);

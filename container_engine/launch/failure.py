@@ -138,12 +138,19 @@ def _podman(what: str, log: str, errno: int) -> LaunchError:
         words, see = _SPACE_WORDS, "container-space"
     elif ("mkdir" in said or "creating directory" in said) and "Not a directory" in said:
         words, see, hint = _BELOW_WORDS, "mount-destination", "choose another destination"
-    elif "crun: mount `" in said and "Not a directory" in said:
+    elif _is_of_another_kind(said):
         words, see, hint = _KIND_WORDS, "mount-destination", _KIND_HINT
     elif errno == _ENOENT:
         see = "program-missing"
     message = f"Podman cannot start the container: {said or what}{words}"
     return LaunchError(message, see, hint=hint, details=log)
+
+
+def _is_of_another_kind(said: str) -> bool:
+    """A file on a directory or the reverse; Podman itself reads what lies on /etc/passwd."""
+    return ("crun: mount `" in said and "Not a directory" in said) or (
+        "unable to find user" in said and "is a directory" in said
+    )
 
 
 def _strerror(number: int) -> str:

@@ -91,7 +91,7 @@ def test_a_program_in_a_damaged_part_of_the_image(cluster: Cluster, provoked: Pr
     image = provoked.shared / "x.sqsh"
     image.write_bytes(whole)
     done = provoked.srun(_named(provoked, str(image)), command=("busybox",))
-    Blame(done, "command-not-executable", "busybox", "Input/output error", exit_code=126)
+    Blame(done, "image-damaged", "busybox", "Input/output error", exit_code=126)
 
 
 def test_an_image_that_goes_away_between_submission_and_start(

@@ -98,6 +98,12 @@ def test_a_file_on_a_directory_is_a_matter_of_the_destination() -> None:
     assert found.see == "mount-destination"
 
 
+def test_a_directory_on_the_containers_passwd_is_a_matter_of_the_destination() -> None:
+    found = explain("podman\n0\nx\nError: unable to find user 1001: read /tmp: is a directory\n")
+    assert found.see == "mount-destination"
+    assert "only a file can lie on a file" in str(found)
+
+
 def test_of_a_crash_of_podman_its_cause_is_told_and_not_the_end_of_its_stack() -> None:
     log = "fatal error: out of memory\n\nruntime stack:\nrt0_go()\n\tasm.s:345 +0x11c\n"
     assert said(f"podman\n0\nx\n{log}") == (
