@@ -1,7 +1,7 @@
-"""`python -m tests.bench.readme`: puts the figures that were measured into the documentation.
+"""`python -m tests.bench.readme bench|bench-images|bench-reading …`: puts figures onto the pages.
 
-All go to docs/benchmarks.md; those that most readers ask for to the README. What has not been
-measured here, or not since `make clean`, stays as it is.
+All of a bench go to docs/benchmarks.md; those that most readers ask for to the README. Only what is
+named: an older file of figures would undo what another machine has measured since.
 """
 
 import json
@@ -60,11 +60,15 @@ def filled(page: str, name: str, rows: list[Row]) -> str:
     return before + begin + HEAD + "".join(map(line, rows)).rstrip("\n") + blank + words
 
 
-def main() -> int:
+def main(names: list[str]) -> int:
+    known = {name for name, _page, _shown in TABLES}
+    if not names or not known.issuperset(names):
+        print(f"usage: python -m tests.bench.readme {'|'.join(sorted(known))} ...", file=sys.stderr)
+        return 2
     for name, shown, beginnings in TABLES:
-        figures, page = ROOT / f"build/{name}.json", ROOT / shown
-        if not figures.exists():
+        if name not in names:
             continue
+        figures, page = ROOT / f"build/{name}.json", ROOT / shown
         rows = [Row(**entry) for entry in json.loads(figures.read_text())]
         # rows that say what a row above consists of have no place here
         kept = [row for row in rows if row.metric.startswith(beginnings) and row.metric[0] != " "]
@@ -73,4 +77,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

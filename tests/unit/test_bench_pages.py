@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.readme import HEAD, TABLES, filled
+from tests.bench.readme import HEAD, TABLES, filled, main
 from tests.bench.results import Row
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +24,13 @@ def test_each_table_has_its_place_and_the_words_around_it_stay(name: str, page: 
     begin, _table, end = text.partition(f"<!-- {name}:begin -->\n")
     assert made.startswith(begin)
     assert made.endswith(end.partition("\n\n")[2])
+
+
+@pytest.mark.parametrize("names", [[], ["bench", "README"]])
+def test_only_figures_that_are_named_get_onto_the_pages(names: list[str]) -> None:
+    before = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert main(names) == 2
+    assert (ROOT / "README.md").read_text(encoding="utf-8") == before
 
 
 def test_a_page_without_the_table_is_refused() -> None:
