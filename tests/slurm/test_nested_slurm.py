@@ -185,6 +185,19 @@ def test_a_batch_script_runs_on_the_host_and_each_srun_in_it_inside(
     assert _sbatch(cluster, shared, script) == (0, [HOST, "ce-demo", "ce-demo"])
 
 
+def test_an_image_that_slurm_brings_into_the_nodes_memory(cluster: Cluster, shared: Path) -> None:
+    """As the guide has it; both nodes of the sandbox have one memory, so one is asked for."""
+    edf = cluster.edf('image = "${IMAGE}"\n', image=None)
+    script = (
+        "#!/bin/sh\nexport IMAGE=/dev/shm/$USER-$SLURM_JOB_ID.sqsh\n"
+        f'sbcast {cluster.image("demo")} "$IMAGE"\n'
+        f"srun -n2 --environment={edf} sh -c '. /etc/os-release; echo $ID'\n"
+        'srun -n1 rm -v "$IMAGE"\n'
+    )
+    done, lines = _sbatch(cluster, shared, script, "-N1", "-n2")
+    assert (done, lines[:2], len(lines)) == (0, ["ce-demo"] * 2, 3)
+
+
 @pytest.mark.usefixtures("scripts_run_inside")
 def test_a_site_can_have_batch_scripts_run_inside(
     cluster: Cluster, demo: str, shared: Path
