@@ -90,6 +90,17 @@ def test_an_mpi_that_does_not_speak_what_srun_chose_is_told_of(
     assert cluster.srun("-n1", *asked, env={**UCX, **env}).stderr == ""
 
 
+def test_an_mpi_in_a_directory_of_the_node_is_looked_at_too(cluster: Cluster, shared: Path) -> None:
+    name = f"usr/lib/{platform.machine()}-linux-gnu"
+    unpack = ["unsquashfs", "-q", "-n", "-d", str(shared / "tree"), str(cluster.image("openmpi"))]
+    subprocess.run([*unpack, f"{name}/libmpi.so.40*"], check=True, stdout=subprocess.DEVNULL)
+    text = f'mounts = ["{shared}/tree/{name}:/mpi"]\n[env]\nLD_LIBRARY_PATH = "/mpi"\n'
+    edf = cluster.edf(text, image="glibc")
+    done = cluster.srun("--mpi=pmi2", "-n2", "-N1", f"--environment={edf}", "true")
+    assert done.returncode == 0
+    assert "Open MPI (libmpi.so.40) does not speak PMI2" in done.stderr
+
+
 def test_a_task_sees_nothing_of_what_srun_chose(cluster: Cluster, mpich: str) -> None:
     done = cluster.srun("--mpi=pmi2", "-n2", f"--environment={mpich}", "env")
     assert (done.returncode, done.stderr) == (0, "")

@@ -32,7 +32,8 @@ class NotALibraryError(Exception):
 
 
 class Library:
-    """One shared library or program. `path` is where it was read.
+    """One shared library or program. `path` is where it was read: of the image, or if `on_node` of
+    the node.
 
     `needs` are the symbol versions wanted, by the file name of the library they are wanted of;
     `defines` those it offers itself, without the one that stands for the file.
@@ -44,6 +45,7 @@ class Library:
         "machine",
         "needed",
         "needs",
+        "on_node",
         "path",
         "rpath",
         "runpath",
@@ -53,6 +55,7 @@ class Library:
     def __init__(self, path: str, machine: int) -> None:
         self.path = path
         self.machine = machine
+        self.on_node = False
         self.soname = ""
         self.interpreter = ""
         self.needed: list[str] = []

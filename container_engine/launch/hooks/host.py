@@ -80,6 +80,7 @@ class Host:
             library = elf.read(path)
         except (OSError, elf.NotALibraryError):
             return None
+        library.on_node = True
         return library if library.machine == self.machine else None
 
     def problem(self, path: str) -> str:

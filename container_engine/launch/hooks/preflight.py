@@ -135,9 +135,8 @@ class Container:
         """musl knows no symbol versions, but has not all of glibc's functions."""
         offered: set[str] = set()
         wanted: set[str] = set()
-        injected = {member.path for member in self._injected.values()}
         for member in [*loaded, *filter(None, [self.image.libc])]:
-            room = self._host if member.path in injected else self.image
+            room = self._host if member.on_node else self.image
             mine, theirs = room.symbols(member)
             offered |= theirs
             if member is not self.image.libc:
@@ -180,11 +179,11 @@ class Container:
         return problems[0] if problems and all(problems) else ""
 
     def _silence(self, name: str, library: Library, subject: str) -> str:
-        room = self._host if library in self._injected.values() else self.image
+        room = self._host if library.on_node else self.image
         content = room.content(library)
         if not content:
             return ""
-        place = os.path.dirname(library.path)
+        place = self._origin(library)
         parts = any(self.image.entries(f"{place}/{pattern}") for pattern in mpi.COMPONENTS)
         return mpi.silence(name, subject, content.__contains__, has_components=parts)
 
