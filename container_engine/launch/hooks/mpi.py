@@ -14,6 +14,9 @@ _MPICH, _OPEN_MPI = ("libmpi.so.12", "libmpich.so.12"), ("libmpi.so.40",)
 LIBRARIES = (*_MPICH, *_OPEN_MPI)
 # Open MPI's parts for PMI 1 and 2 are files of their own where they are not built in
 COMPONENTS = ("openmpi*/mca_pmix_s[12].so", "openmpi/lib/openmpi*/mca_pmix_s[12].so")
+# what an MPI names that loads PMIx or another library for it, or has PMIx built in; that it knows
+# the word PMIx_Init says nothing, newer MPICH have it in a message
+_PMIX = (b"libpmi", b"PMIX_MCA")
 _NAMES = {"pmix": "PMIx", "pmi2": "PMI2"}
 
 
@@ -23,7 +26,7 @@ def silence(name: str, speech: str, holds: Callable[[bytes], bool], *, has_compo
     `holds` looks for a word in the library's file.
     """
     if speech == "pmix":
-        mute = name in _MPICH and holds(b"\0PMI_FD\0") and not holds(b"PMIx_Init")
+        mute = name in _MPICH and holds(b"\0PMI_FD\0") and not any(map(holds, _PMIX))
     else:
         mute = name in _OPEN_MPI and not has_components and not holds(b"PMI2_Init")
     if not mute:
