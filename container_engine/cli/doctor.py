@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from container_engine.doctor.cluster import Folded
     from container_engine.site import SiteConfig
 
+# of the names of what is looked at on a host
+_WIDTH = 17
 _COLOURS = {State.OK: "32", State.WARNING: "33", State.FAILED: "31;1"}
 
 
@@ -62,17 +64,28 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.srun:
         hint = "srun -w NODE ce doctor --node looks at another node; options are for --all-nodes"
         raise UserError(f"doctor: '{arguments.srun[0]}': this looks at this host only", hint)
+    looked = _look(context, whole=not arguments.node)
+    if arguments.lines or arguments.json:
+        findings = [*looked]
+        document = json.dumps(_document(findings), indent=2) if arguments.json else ""
+        print(document or cluster.to_lines(findings))
+        return _code(findings)
+    return _code([*_told(looked, context)])
+
+
+def _look(context: Context, *, whole: bool) -> Iterator[Finding]:
     settings, configuration = _settings(context)
-    findings = [*_node(context, settings, configuration)]
-    if not arguments.node:
-        findings += _submit(context, settings)
-    if arguments.lines:
-        print(cluster.to_lines(findings))
-    elif arguments.json:
-        print(json.dumps(_document(findings), indent=2))
-    else:
-        _say([cluster.Folded(finding, ()) for finding in findings], context)
-    return _code(findings)
+    yield from _node(context, settings, configuration)
+    if whole:
+        yield from _submit(context, settings)
+
+
+def _told(findings: Iterator[Finding], context: Context) -> Iterator[Finding]:
+    """Each is said when it is known: some take their time."""
+    for finding in findings:
+        _say([cluster.Folded(finding, ())], context, _WIDTH)
+        sys.stdout.flush()
+        yield finding
 
 
 def _node(context: Context, settings: SiteConfig, configuration: Finding) -> Iterator[Finding]:
@@ -161,8 +174,8 @@ def _code(findings: Sequence[Finding]) -> int:
     return int(any(finding.state is State.FAILED for finding in findings))
 
 
-def _say(folded: Sequence[Folded], context: Context) -> None:
-    width = max((len(entry.finding.check) for entry in folded), default=0)
+def _say(folded: Sequence[Folded], context: Context, width: int = 0) -> None:
+    width = width or max((len(entry.finding.check) for entry in folded), default=0)
     colourful = sys.stdout.isatty() and not context.env.get("NO_COLOR")
     for finding, nodes in folded:
         state = f"{finding.state:<8}"

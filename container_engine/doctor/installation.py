@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from container_engine import __version__
 from container_engine.doctor.finding import Finding, failed, ok, warning
 from container_engine.errors import CeError
-from container_engine.process import output
+from container_engine.process import CommandError, output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -93,16 +93,28 @@ def _session(prefix: Path) -> Finding:
 
 def look_at_slurm(prefix: Path, env: Mapping[str, str]) -> Iterator[Finding]:
     """Whether Slurm answers, loads the plugin and can sign messages."""
+    remedy = "is slurmctld up (scontrol ping), munged here, and SLURM_CONF right?"
     try:
+        if down := _down(env):
+            raise CeError(down)
         text = output(["scontrol", "show", "config"], env, _TIMEOUT_S).decode(errors="replace")
     except CeError as error:
-        remedy = "is slurmctld up (scontrol ping), munged here, and SLURM_CONF right?"
         yield warning("slurm", str(error), remedy)
         return
     settings = dict(re.findall(r"^(\S+)\s+= (.*)$", text, re.MULTILINE))
     yield _release(prefix, settings.get("SLURM_VERSION", ""))
     yield _plugstack(prefix, settings)
     yield _munge(settings, env)
+
+
+def _down(env: Mapping[str, str]) -> str:
+    """What scontrol says at once where no controller is up; for an answer it would wait long."""
+    try:
+        output(["scontrol", "ping"], env, _TIMEOUT_S)
+    except CommandError as error:
+        said = error.stdout.decode(errors="replace").splitlines()
+        return "; ".join(said) if not any(line.endswith(" is UP") for line in said) else ""
+    return ""
 
 
 def _release(prefix: Path, version: str) -> Finding:

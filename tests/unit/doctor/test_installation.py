@@ -67,6 +67,19 @@ def test_a_plugin_for_another_release_of_slurm_is_found(
     assert message in found["slurm"].message
 
 
+def test_a_controller_that_is_down_is_told_without_waiting_for_it(tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text(
+        f"#!/bin/sh\necho $1 >>{asked}\necho 'Slurmctld(primary) at m is DOWN'\nexit 1\n"
+    )
+    scontrol.chmod(0o755)
+    [finding] = look_at_slurm(PREFIX, {"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert (finding.check, finding.state) == ("slurm", State.WARNING)
+    assert finding.message == "Slurmctld(primary) at m is DOWN"
+    assert asked.read_text() == "ping\n"
+
+
 def test_a_missing_program_and_an_old_one_are_told_apart(tmp_path: Path) -> None:
     podman = tmp_path / "podman"
     podman.write_text("#!/bin/sh\necho podman version 3.4.4\n")
