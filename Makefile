@@ -67,6 +67,7 @@ install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-en
 	[ ! -d hooks ] || mv hooks hooks.old; mv hooks.new hooks; rm -rf hooks.old
 	@install -D -m 0644 -t $(ROOT)/share/container-engine/errors docs/guide/errors/*.md
 	@install -D -m 0644 -t $(ROOT)/share/container-engine/topics docs/guide/topics/*.md
+	@sed 's|@PREFIX@|$(PREFIX)|' packaging/apparmor.in > $(ROOT)/share/container-engine/apparmor
 	@$(MAKE) -s -C spank_plugin install PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
 	@$(MAKE) -s -C hooks/ssh/programs install PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
 	@mkdir -p $(ROOT)/libexec/container-engine/python

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 _NEEDED = (5, 11)  # overlay with userxattr in a user namespace
 _ALL_MAY = 0o666
+_APPARMOR = "apparmor_restrict_unprivileged_userns"
+# where the profile is that is installed with the engine, if the site has taken it
+_PROFILE = "etc/apparmor.d/ce-guard"
 
 
 def look(root: Path) -> Iterator[Finding]:
@@ -55,15 +58,23 @@ def _user_namespaces(root: Path) -> Finding:
     if limit == "0":
         remedy = "sysctl -w user.max_user_namespaces=65536, and a file in /etc/sysctl.d"
         return failed(check, "user.max_user_namespaces is 0", remedy)
-    for name, wanted in (
-        ("unprivileged_userns_clone", "1"),
-        ("apparmor_restrict_unprivileged_userns", "0"),
-    ):
-        value = _read(settings / "kernel" / name)
-        if value not in ("", wanted):
-            remedy = f"sysctl -w kernel.{name}={wanted}, and a file in /etc/sysctl.d"
-            return failed(check, f"kernel.{name} is {value}: not for ordinary users", remedy)
+    name = "unprivileged_userns_clone"
+    if _read(settings / "kernel" / name) == "0":
+        remedy = f"sysctl -w kernel.{name}=1, and a file in /etc/sysctl.d"
+        return failed(check, f"kernel.{name} is 0: not for ordinary users", remedy)
+    if _read(settings / "kernel" / _APPARMOR) not in ("", "0"):
+        return _under_apparmor(check, (root / _PROFILE).exists())
     return ok(check, f"{limit or 'some'} allowed")
+
+
+def _under_apparmor(check: str, has_profile: bool) -> Finding:
+    if has_profile:
+        return ok(check, f"allowed to the guard by /{_PROFILE}")
+    remedy = (
+        f"cp PREFIX/share/container-engine/apparmor /{_PROFILE}; apparmor_parser -r /{_PROFILE};"
+        f" or sysctl -w kernel.{_APPARMOR}=0, and a file in /etc/sysctl.d"
+    )
+    return failed(check, f"kernel.{_APPARMOR} is 1: not for ordinary users", remedy)
 
 
 def _cgroups(root: Path) -> Finding:

@@ -64,7 +64,7 @@ def test_a_host_that_has_everything_is_ok(host: Path) -> None:
             "user namespaces",
             "failed",
             "apparmor_restrict_unprivileged_userns is 1",
-            "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+            "share/container-engine/apparmor /etc/apparmor.d/ce-guard; apparmor_parser -r",
         ),
         (
             "proc/self/mountinfo",
@@ -92,6 +92,12 @@ def test_what_is_wrong_is_named_with_its_remedy(
     assert finding.state == state
     assert message in finding.message
     assert remedy in str(finding.remedy)
+
+
+def test_the_engines_profile_of_apparmor_is_enough(host: Path) -> None:
+    put(host, "proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1")
+    put(host, "etc/apparmor.d/ce-guard", "profile")
+    assert findings(host)["user namespaces"].state is State.OK
 
 
 def test_hybrid_cgroups_with_a_controller_in_the_unified_part_are_refused(host: Path) -> None:
