@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 _WORDS = {
     "bool_type": "must be true or false",
     "dict_type": "must be a table",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
     "model_type": "must be a table",
     "string_type": "must be a string",
     "tuple_type": "must be an array",

@@ -109,6 +109,7 @@ def test_everything_that_was_looked_at_is_known(site: Site) -> None:
         ),
         ("policy.deny = []", "unknown key 'policy.deny'"),
         ("policy = 1", "policy: must be a table"),
+        ('tag_max_age_s = "ten"', "tag_max_age_s: must be a number"),
         ("policy.scanner = 'trivy'", "policy.scanner: must be an array"),
         ("version = 2", "version: must be 1"),
         ("start_timeout_s = 0", "start_timeout_s: must be greater than 0"),
