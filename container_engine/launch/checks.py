@@ -19,6 +19,8 @@ _SUPERBLOCK_SIZE = 96
 _RESERVED = frozenset(["/", "/proc", "/sys", "/dev"])
 # where hooks put what the image has no place for
 _OURS = "/.container-engine/"
+_DENIED = "Permission denied"
+_FORBIDDEN = "only what you may read yourself can be mounted: ask its owner"
 # how the origin of a mount begins that the site's configuration has
 _OF_SITE = "site: "
 
@@ -51,7 +53,8 @@ def resolve_mounts(
             text = f"{origin['from']}: mount source '{mount.source}': {problem}"
             of_site = origin["from"].startswith(_OF_SITE)
             code = "site-mount-missing" if of_site else "mount-source-missing"
-            lacks.append(LaunchError(text, code))
+            hint = _FORBIDDEN if problem == _DENIED else ""
+            lacks.append(LaunchError(text, code, hint=hint))
         if mount.target in _RESERVED or f"{mount.target}/".startswith(_OURS):
             text = f"{origin['from']}: mount destination '{mount.target}': cannot be replaced"
             lacks.append(LaunchError(text, "mount-destination"))

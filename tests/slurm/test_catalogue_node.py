@@ -222,6 +222,14 @@ def test_a_mount_source_that_one_node_lacks(provoked: Provoked, cluster: Cluster
     Blame(done, "mount-source-missing", f"'{provoked.shared}/n2'", f"{edf}:2", node="n2")
 
 
+def test_a_mount_of_what_the_user_may_not_read(provoked: Provoked) -> None:
+    closed = provoked.shared / "closed"
+    closed.mkdir(mode=0o700)
+    done = provoked.srun(provoked.edf(f'mounts = ["{closed}/data:/data"]\n'))
+    blame = Blame(done, "mount-source-missing", "Permission denied")
+    assert "ask its owner" in blame.parts["hint"]
+
+
 def test_a_node_without_user_namespaces(provoked: Provoked, n2: str) -> None:
     assert sandbox("node", "--chroot", n2).returncode == 0
     try:
