@@ -39,12 +39,12 @@ int ce_leads_nowhere(const char *path, char end[CE_LOADER_SIZE])
 {
 	int links = 0;
 
-	if (strlen(path) >= CE_LOADER_SIZE || faccessat(AT_FDCWD, path, F_OK, AT_EACCESS) == 0)
+	if (strlen(path) >= CE_LOADER_SIZE)
 		return 0;
 	strcpy(end, path);
 	while (links < MOST_LINKS && follow(end))
 		links++;
-	return links > 0 && links < MOST_LINKS;
+	return links > 0 && links < MOST_LINKS && faccessat(AT_FDCWD, path, F_OK, AT_EACCESS) < 0;
 }
 
 static size_t script(const char *head, size_t size, char name[CE_LOADER_SIZE])

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 # MPICH and its kin, whose own client speaks PMI 1 and 2; Open MPI 4 and 5
 _MPICH, _OPEN_MPI = ("libmpi.so.12", "libmpich.so.12"), ("libmpi.so.40",)
 LIBRARIES = (*_MPICH, *_OPEN_MPI)
-# Open MPI's parts for PMI 1 and 2 are files of their own where they are not built in
+# Open MPI's parts for PMI 1 and 2 are files of their own, or built into this library below it
+BELOW = "libopen-pal."
 COMPONENTS = ("openmpi*/mca_pmix_s[12].so", "openmpi/lib/openmpi*/mca_pmix_s[12].so")
 # what an MPI names that loads PMIx or another library for it, or has PMIx built in; that it knows
 # the word PMIx_Init says nothing, newer MPICH have it in a message
@@ -23,7 +24,7 @@ _NAMES = {"pmix": "PMIx", "pmi2": "PMI2"}
 def silence(name: str, speech: str, holds: Callable[[bytes], bool], *, has_components: bool) -> str:
     """What to say of a library that does not speak `speech` (pmix or pmi2); nothing if it does.
 
-    `holds` looks for a word in the library's file.
+    `holds` looks for a word in the library's file and in those BELOW it.
     """
     if speech == "pmix":
         mute = name in _MPICH and holds(b"\0PMI_FD\0") and not any(map(holds, _PMIX))

@@ -179,13 +179,18 @@ class Container:
         return problems[0] if problems and all(problems) else ""
 
     def _silence(self, name: str, library: Library, subject: str) -> str:
-        room = self._host if library.on_node else self.image
-        content = room.content(library)
-        if not content:
+        below = [self.find(part, library) for part in library.needed if part.startswith(mpi.BELOW)]
+        contents = [self._content(part) for part in (library, *below) if part]
+        if not all(contents):
             return ""
         place = self._origin(library)
         parts = any(self.image.entries(f"{place}/{pattern}") for pattern in mpi.COMPONENTS)
+        content = b"\0".join(contents)
         return mpi.silence(name, subject, content.__contains__, has_components=parts)
+
+    def _content(self, library: Library) -> bytes:
+        room = self._host if library.on_node else self.image
+        return room.content(library)
 
     def libc(self, subject: str) -> str:
         if self.image.kind == subject:
