@@ -84,6 +84,23 @@ def test_without_a_login_the_registrys_answer_is_shown(guarded: Registry, visito
     assert "parsing" not in caught.value.message
 
 
+def test_a_login_that_has_come_to_its_end_is_to_be_made_again(
+    guarded: Registry, home: Path, tmp_path: Path
+) -> None:
+    image = guarded.image(f"{guarded.address}/kept:1")
+    keep_for_docker(home, guarded, USER, PASSWORD)
+    before = Person(guarded, tmp_path / "before")
+    assert listing(before.get(image)) == {"/a"}
+    try:
+        (home / "htpasswd").write_text(HASHED.replace("xvYQ", "yvYQ"))
+        with pytest.raises(UserError, match=r"(?i)unauthorized|authentication required") as caught:
+            Person(guarded, tmp_path / "after").get(image)
+    finally:
+        (home / "htpasswd").write_text(HASHED)
+    assert caught.value.hint == f"ce login {guarded.address}"
+    assert caught.value.see == "registry-login"
+
+
 @pytest.mark.parametrize("machine", ["{address}", "127.0.0.1"])
 def test_enroots_credentials_are_used(
     guarded: Registry, visitor: Person, home: Path, machine: str
