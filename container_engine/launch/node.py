@@ -203,18 +203,12 @@ def _hooks(
 ) -> HooksOnNode | None:
     """Raises LaunchError for `lacks` and all that hooks lack besides."""
     others = plan["settings"]["hooks_dirs"] or any(device["cdi"] for device in plan["devices"])
-    if not others and not any(_may_apply(hook, node) for hook in plan.get("hooks", ())):
+    if not others and not any(trace.may_apply(hook, node) for hook in plan.get("hooks", ())):
         refuse([("", error) for error in lacks])
         return None
     from container_engine.launch.hooks.onnode import HooksOnNode
 
     return HooksOnNode(plan, node, edf, libexec, lacks)
-
-
-def _may_apply(hook: Mapping[str, Any], node: Mapping[str, str]) -> bool:
-    """Automatic hooks are in every plan; without their variables they shall cost nothing."""
-    conditions = hook.get("automatic_when")
-    return not conditions or any(word.partition("=")[0] in node for word in conditions)
 
 
 def _run_startup(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import time
 
-from container_engine.launch.hooks.words import applies
 from container_engine.launch.text import to_json
 
 TYPE_CHECKING = False
@@ -148,11 +147,7 @@ def write(
         "environment": plan.get("name", ""),
         "files": plan.get("files", ()),
         "image": {key: plan["image"].get(key) or "" for key in ("name", "path", "digest")},
-        "hooks": [
-            {"name": hook["name"], "release": hook["release"], "reason": hook["reason"]}
-            for hook in plan.get("hooks", ())
-            if applies(hook, node)
-        ],
+        "hooks": _hooks(plan, node),
         "mounts": _mounts(plan, node),
         "variables": marks.names,
         "phases": phases,
@@ -165,6 +160,26 @@ def write(
             _forget_old(os.path.dirname(os.path.dirname(os.readlink(f"/proc/self/fd/{fd}"))))
     except OSError:
         return  # a full disk loses the trace, not the step
+
+
+def may_apply(hook: Mapping[str, Any], node: Mapping[str, str]) -> bool:
+    """Automatic hooks are in every plan; without their variables they shall cost nothing."""
+    conditions = hook.get("automatic_when")
+    return not conditions or any(word.partition("=")[0] in node for word in conditions)
+
+
+def _hooks(plan: Mapping[str, Any], node: Mapping[str, str]) -> list[dict[str, str]]:
+    """Those that had something to do in this step."""
+    hooks = [hook for hook in plan.get("hooks", ()) if may_apply(hook, node)]
+    if not hooks:
+        return []
+    from container_engine.launch.hooks.words import applies  # which the start has imported for them
+
+    return [
+        {"name": hook["name"], "release": hook["release"], "reason": hook["reason"]}
+        for hook in hooks
+        if applies(hook, node)
+    ]
 
 
 def _forget_old(directory: str) -> None:

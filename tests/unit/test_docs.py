@@ -29,6 +29,7 @@ VARIABLES = {
     "HOME": "/home/alice",
     "USER": "alice",
     "SCRATCH": "/scratch/alice",
+    "IMAGE": "/dev/shm/alice-1.sqsh",
 }
 
 
