@@ -122,12 +122,19 @@ static int refuse(const char *command, int reason, const char *link, struct ce_e
 			    command);
 }
 
-/* 0 and the program in `found`; 1 for none, with the reason, and in `found` the first link of this name, if
- * there is one; -1 when out of memory. */
-static int search_path(const char *path, const char *command, char **found, int *reason)
+/* As try_command: 0 for a link that leads nowhere. */
+static int try_link(const char *path)
 {
 	char end[CE_LOADER_SIZE];
 
+	return ce_leads_nowhere(path, end) ? 0 : ENOENT;
+}
+
+/* 0 and the first file of this name in `found` that is what `try_file` looks for; 1 for none, with the reason;
+ * -1 when out of memory. */
+static int search_path(const char *path, const char *command, int (*try_file)(const char *),
+		       char **found, int *reason)
+{
 	*reason = ENOENT;
 	for (const char *dir = path; dir != NULL;) {
 		const char *colon = strchr(dir, ':');
@@ -140,14 +147,12 @@ static int search_path(const char *path, const char *command, char **found, int 
 			candidate = NULL;
 			return -1;
 		}
-		int rc = try_command(candidate);
-		if (rc == 0 || (*found == NULL && ce_leads_nowhere(candidate, end))) {
-			free(*found);
+		int rc = try_file(candidate);
+		if (rc == 0) {
 			*found = candidate;
 			candidate = NULL;
-		}
-		if (rc == 0)
 			return 0;
+		}
 		if (!is_absent(rc))
 			*reason = rc;
 		dir = colon != NULL ? colon + 1 : NULL;
@@ -173,7 +178,7 @@ static int check_start(const char *command, char **found, struct ce_error *err)
 
 int ce_find_command(const char *path, const char *command, char **found, struct ce_error *err)
 {
-	int reason;
+	int reason, ignored;
 
 	*found = NULL;
 	if (command[0] == '\0')
@@ -185,11 +190,12 @@ int ce_find_command(const char *path, const char *command, char **found, struct 
 		*found = strdup(command);
 		return *found != NULL ? check_start(command, found, err) : ce_fail(err, "out of memory");
 	}
-	int rc = search_path(path != NULL ? path : default_path, command, found, &reason);
+	path = path != NULL ? path : default_path;
+	int rc = search_path(path, command, try_command, found, &reason);
 	if (rc == 0)
 		return check_start(command, found, err);
-	rc = rc < 0 ? ce_fail(err, "out of memory") : refuse(command, reason, *found, err);
-	free(*found);
-	*found = NULL;
-	return rc;
+	CE_AUTO_FREE char *link = NULL;
+	if (rc < 0 || search_path(path, command, try_link, &link, &ignored) < 0)
+		return ce_fail(err, "out of memory");
+	return refuse(command, reason, link, err);
 }
