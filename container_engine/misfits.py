@@ -50,15 +50,20 @@ def misfits(model: type[BaseModel], error: ValidationError) -> Iterator[Misfit]:
             yield Misfit(_dotted(place), _said(problem), _example(model, place))
 
 
+def first_misfit(model: type[BaseModel], error: ValidationError) -> Misfit:
+    """What to say of a file that programs write, in which one fault is enough."""
+    return next(misfits(model, error))
+
+
 def _said(problem: ErrorDetails) -> str:
     if problem["type"] == "string_pattern_mismatch":
         return f"{problem['input']!r} has another form"  # nobody has to read the pattern
     if problem["type"] == "missing":
         return "is missing"
-    known = _WORDS.get(problem["type"])
-    if known is not None:
-        return known
     message = problem["msg"].replace("Input should", "must", 1)
+    known = _WORDS.get(problem["type"])
+    if known is not None and message != "must be an object":  # JSON's word for a table
+        return known
     return f"{message[:1].lower()}{message[1:]}"
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from container_engine import process
 from container_engine.errors import SiteError, UserError
+from container_engine.misfits import first_misfit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,10 +64,8 @@ def from_document(text: bytes, source: str) -> ImageConfig:
     try:
         run = _Document.model_validate_json(text).config or _Run()
     except ValidationError as error:
-        problem = error.errors()[0]
-        key = ".".join(str(part) for part in problem["loc"])
         raise UserError(
-            f"{source}: {f'{key}: ' if key else ''}{problem['msg'].lower()}",
+            f"{source}: {first_misfit(_Document, error)}",
             "this file must be the OCI image configuration of the image beside it",
             "image-format",
         ) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -12,12 +12,16 @@ from container_engine import process
 from container_engine.errors import UserError
 from container_engine.images import config, squashfs
 from container_engine.images.installing import MANIFEST_SUFFIX
+from container_engine.misfits import first_misfit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _LIST_TIMEOUT_S = 300
 _FIELDS = 6  # mode, owner, size, date, time, path
+
+
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 class Layer(NamedTuple):
@@ -76,17 +80,21 @@ def of_file(path: str) -> Details:
 
 def of_documents(configuration: bytes, manifest: bytes) -> Details:
     """Of an image's configuration and manifest. Raises UserError."""
-    try:
-        steps = _History.model_validate_json(configuration).history or ()
-        blobs = _Manifest.model_validate_json(manifest).layers
-        document: dict[str, Any] = json.loads(configuration)
-    except ValidationError as error:
-        message = f"the image's configuration: {error.errors()[0]['msg'].lower()}"
-        raise UserError(message, see="image-format") from None
+    steps = _parsed(_History, configuration, "configuration").history or ()
+    blobs = _parsed(_Manifest, manifest, "manifest").layers
+    document: dict[str, Any] = json.loads(configuration)
     made_by = [step.created_by for step in steps if not step.empty_layer]
     made_by += [""] * (len(blobs) - len(made_by))
     pairs = zip(blobs, made_by, strict=False)
     return Details(document, tuple(Layer(blob.digest, blob.size, step) for blob, step in pairs))
+
+
+def _parsed(model: type[_Model], text: bytes, what: str) -> _Model:
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        message = f"the image's {what}: {first_misfit(model, error)}"
+        raise UserError(message, see="image-format") from None
 
 
 def tree(path: str, depth: int, env: Mapping[str, str]) -> dict[str, Content]:

@@ -19,6 +19,7 @@ from container_engine.images import squashfs
 from container_engine.images.blobs import sha256
 from container_engine.images.files import publish
 from container_engine.images.reference import FileImage, parse
+from container_engine.misfits import first_misfit
 from container_engine.process import reason
 
 if TYPE_CHECKING:
@@ -79,12 +80,7 @@ def read(path: str) -> Lock | None:
     except OSError as error:
         raise UserError(f"{path}: {reason(error)}", see="image-lock") from None
     except ValidationError as error:
-        problem = error.errors()[0]
-        key = ".".join(str(part) for part in problem["loc"])
-        where = f"{path}: {key}: " if key else f"{path}: "
-        raise UserError(
-            f"{where}{problem['msg'].lower()}", "ce lock makes it anew", "image-lock"
-        ) from None
+        raise UserError(f"{path}: {first_misfit(Lock, error)}", _HINT, "image-lock") from None
 
 
 def write(path: str, lock: Lock) -> None:

@@ -14,6 +14,7 @@ from container_engine import process
 from container_engine.errors import CeError, SiteError, UserError
 from container_engine.images import shortnames
 from container_engine.images.reference import RegistryImage
+from container_engine.misfits import first_misfit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -289,7 +290,7 @@ def _parse(image: Imported, text: bytes) -> _Document:
     except ValidationError as error:
         raise UserError(
             f"'{image.name}': neither an OCI image nor a Docker image of schema 2: "
-            f"{error.errors()[0]['msg'].lower()}",
+            f"{first_misfit(_Document, error)}",
             see="image-format",
         ) from None
 

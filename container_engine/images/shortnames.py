@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from container_engine.errors import UserError
 from container_engine.images.reference import RegistryImage, parse
+from container_engine.misfits import first_misfit
 from container_engine.process import reason
 
 if TYPE_CHECKING:
@@ -145,9 +146,7 @@ def _read(path: str, *, is_chosen: bool) -> _File:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise _unclear(path, str(error).lower()) from None
     except ValidationError as error:
-        problem = error.errors()[0]
-        key = ".".join(str(part) for part in problem["loc"])
-        raise _unclear(path, f"{key}: {problem['msg'].lower()}") from None
+        raise _unclear(path, str(first_misfit(_File, error))) from None
 
 
 def _meant(image: RegistryImage, repository: str, source: str) -> RegistryImage:

@@ -158,8 +158,8 @@ def test_a_locked_image_of_this_host_is_found_by_its_digest(project: Project) ->
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("{", "invalid json"),
-        ({"version": 2}, "version: input should be 1"),
+        ("{", "invalid JSON"),
+        ({"version": 2}, "version: must be 1"),
         ({"images": {"s390x": {"digest": f"sha256:{'0' * 64}", "size": 1}}}, "only for s390x"),
     ],
 )

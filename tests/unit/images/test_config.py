@@ -85,9 +85,9 @@ def test_all_that_was_looked_at_is_named(image: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "invalid json: eof while parsing a value at line 1 column 0"),
-        ("[]", "input should be an object"),
-        ('{"config": {"Env": "A=1"}}', "config.Env: input should be a valid array"),
+        ("", "invalid JSON: EOF while parsing a value at line 1 column 0"),
+        ("[]", "must be an object"),
+        ('{"config": {"Env": "A=1"}}', "config.Env: must be an array"),
     ],
 )
 def test_a_file_beside_that_is_no_configuration_is_an_error(

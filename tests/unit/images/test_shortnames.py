@@ -122,7 +122,7 @@ def test_a_main_file_that_is_chosen_is_in_place_of_the_others(home: Home, tmp_pa
     ("text", "why"),
     [
         ("x = [", "invalid value"),
-        ("aliases = 3", "aliases: input should be a valid dictionary"),
+        ("aliases = 3", "aliases: must be a table"),
         ('[aliases]\nx = "library/x"', "'x' stands for 'library/x', without a registry"),
         ('[aliases]\nx = "r.example/X"', "'X' has upper-case letters"),
     ],

@@ -1,0 +1,24 @@
+"""The documents of an image that `ce inspect` reads."""
+
+import pytest
+
+from container_engine.errors import UserError
+from container_engine.images import details
+
+
+@pytest.mark.parametrize(
+    ("configuration", "manifest", "why"),
+    [
+        (b"{}", b'{"layers": 3}', "the image's manifest: layers: must be an array"),
+        (b"{}", b'{"layers": [{"size": 1}]}', "the image's manifest: layers[0].digest: is missing"),
+        (b'{"history": [1]}', b"{}", "the image's configuration: history[0]: must be an object"),
+        (b"[", b"{}", "the image's configuration: invalid JSON: EOF"),
+    ],
+)
+def test_the_document_at_fault_and_its_key_are_named(
+    configuration: bytes, manifest: bytes, why: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        details.of_documents(configuration, manifest)
+    assert caught.value.message.startswith(why)
+    assert caught.value.see == "image-format"
