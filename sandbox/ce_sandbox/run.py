@@ -1,4 +1,4 @@
-"""`sandbox/run`: run a command as an ordinary user of the cluster."""
+"""`sandbox/run`: run a command as an ordinary user of the cluster, or without one be that user."""
 
 import argparse
 import errno
@@ -18,16 +18,15 @@ _KEPT_PREFIXES = ("LC_", "SLURM_", "SBATCH_", "SALLOC_", "SQUEUE_", "CE_")
 def arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="sandbox/run",
-        description="Run a command as an ordinary user with the sandbox's cluster.",
+        description="Run a command as an ordinary user with the sandbox's cluster; without one,"
+        " a shell in the user's home.",
         epilog="example: sandbox/run srun -N2 --environment=demo hostname",
     )
     parser.add_argument("-u", "--user", default=USERS[0], help="default: %(default)s")
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="cmd …")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="[cmd …]")
     args = parser.parse_args(argv)
     if args.command[:1] == ["--"]:
         del args.command[0]
-    if not args.command:
-        parser.error("no command given")
     return args
 
 
@@ -80,10 +79,15 @@ def main(argv: list[str], layout: Layout) -> int:
         raise SandboxError(f"user {args.user}: unknown; there are {', '.join(USERS)}") from None
     env = environment(layout, user, os.environ)
     become(user)
-    enter_directory(user)
+    if args.command:
+        enter_directory(user)
+    else:
+        os.chdir(user.pw_dir)
+    # no login shell: Debian's /etc/profile would take our programs out of the PATH
+    command = args.command or [env["SHELL"]]
     try:
-        os.execvpe(args.command[0], args.command, env)
+        os.execvpe(command[0], command, env)
     except OSError as error:
         reason = error.strerror or "cannot be run"
-        print(f"sandbox: error: {args.command[0]}: {reason}", file=sys.stderr)
+        print(f"sandbox: error: {command[0]}: {reason}", file=sys.stderr)
         return 127 if error.errno == errno.ENOENT else 126

@@ -35,6 +35,19 @@ def test_a_command_that_does_not_exist_is_127_as_in_the_shell() -> None:
     )
 
 
+def test_without_a_command_one_is_the_user_at_home(cluster: Cluster) -> None:
+    done = subprocess.run(
+        [ROOT / "sandbox" / "run"],
+        input="pwd; id -un; command -v ce\n",
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd="/",
+    )
+    ce = cluster.prefix / "bin" / "ce"
+    assert done.stdout.splitlines() == [str(cluster.home()), ALICE, str(ce)]
+
+
 @pytest.mark.usefixtures("cluster")
 def test_up_again_keeps_the_daemons() -> None:
     before = _daemons()
