@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.doctor.finding import Finding, failed, ok, warning
 from container_engine.errors import UserError
-from container_engine.images import lease
+from container_engine.images import lease, room
 from container_engine.process import reason
 
 if TYPE_CHECKING:
@@ -41,10 +41,9 @@ def _usable(root: str) -> Finding:
         return failed(_CHECK, text, "set EDF_IMAGESTORE to a directory of yours that nodes share")
     if place == root and (problem := _lock_problem(root)):
         return failed(_CHECK, f"{root}: {problem}", "another file system may serve better")
-    free = os.statvfs(place)
-    room = free.f_bavail * free.f_frsize
-    if room < _ROOM:
-        text = f"{root}: {room / _GIB:.1f} GiB free"
+    free = room.free(place)
+    if free is not None and free < _ROOM:
+        text = f"{root}: {free / _GIB:.1f} GiB free"
         return warning(_CHECK, text, "`ce gc` makes room; images need some GiB each")
     return ok(_CHECK, f"{root}{'' if place == root else ' (made when needed)'}")
 

@@ -16,13 +16,18 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 _HINT = "ce gc --layers makes room, and ce gc --unused DAYS more; ce images shows what is there"
 
 
+def free(directory: str) -> int | None:
+    """Bytes that who asks may still write there; None where the file system does not tell."""
+    status = os.statvfs(directory)
+    return status.f_bavail * status.f_frsize if status.f_blocks else None
+
+
 def check(directory: str, wanted: int) -> None:
     """Raises UserError where `wanted` bytes are certainly too many for who asks."""
-    status = os.statvfs(directory)
-    free = status.f_bavail * status.f_frsize
+    left = free(directory)
     needs = f"the import needs about {size_text(wanted)}"
-    if wanted > free:
-        message = f"'{directory}': {size_text(free)} are free, {needs}"
+    if left is not None and wanted > left:
+        message = f"'{directory}': {size_text(left)} are free, {needs}"
         raise UserError(message, _HINT, "store-full")
     try:
         _reserve(directory, wanted)
