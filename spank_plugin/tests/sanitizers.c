@@ -37,3 +37,15 @@ static void __attribute__((constructor)) forget_preload(void)
 		unsetenv("ASAN_OPTIONS");
 	}
 }
+
+/* So that the tests can see that a fault would be found, in a program with the C library's memory, too. */
+static void __attribute__((constructor)) overrun_if_asked_to(void)
+{
+	const char *length = getenv("CE_OVERRUN");
+	/* volatile: the compiler is not to see it */
+	char *volatile memory = length != NULL ? malloc(1) : NULL;
+
+	if (memory != NULL)
+		memory[atoi(length)] = 0;
+	free(memory);
+}
