@@ -20,6 +20,7 @@ from typing import NamedTuple
 import pytest
 
 from container_engine.images import reference as oci_reference
+from tests.integration import layers_by_chance
 from tests.integration.registry import RUN, Person, Registry
 from tests.unit.images import oci
 from tests.unit.images.oci import Member, directory, hard_link, link, opaque, whiteout
@@ -187,6 +188,7 @@ def compared(podman: Podman, person: Person, server: str, tmp_path: Path) -> Com
         ):
             found = entries(ours)
             assert found == entries(theirs)
+        (tmp_path / "m").rmdir()
         return found
 
     return compare
@@ -205,6 +207,19 @@ def test_the_files_are_those_that_podman_makes(
     reference = registry.push(tmp_path / "i", f"as-podman/{name}:1", *map(list, IMAGES[name]))
     found = compared(reference)
     assert bool(found) == (name != "nothing")
+
+
+@pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 200), marks=pytest.mark.soak)])
+def test_the_files_of_layers_made_by_chance_are_those_that_podman_makes(
+    registry: Registry, compared: Compare, tmp_path: Path, seeds: range
+) -> None:
+    for seed in seeds:
+        name = f"as-podman/chance:{seed}"
+        try:
+            compared(registry.push(tmp_path / str(seed), name, *layers_by_chance.stack(seed)))
+        except AssertionError as error:
+            error.add_note(f"seed {seed}: {layers_by_chance.stack(seed)}")
+            raise
 
 
 @pytest.mark.parametrize("compressor", ["zstd", "none"])
