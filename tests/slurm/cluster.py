@@ -19,10 +19,14 @@ ROOT = Path(__file__).resolve().parents[2]
 ALICE = "ce-alice"
 BOB = "ce-bob"
 Completed = subprocess.CompletedProcess[str]
-# Whether srun says this depends on whether the job before has quite ended.
 _QUEUED = re.compile(
     r"^srun: job \d+ (queued and waiting for|has been allocated) resources\n", re.MULTILINE
 )
+
+
+def as_if_at_once(err: str) -> str:
+    """Without what srun only says where the job before has not quite ended."""
+    return _QUEUED.sub("", err)
 
 
 def sandbox(*argv: str, timeout: float = 120) -> Completed:
@@ -133,9 +137,7 @@ class Cluster:
                 process.kill()
                 out, err = process.communicate()
                 raise AssertionError(f"{argv} hung for {timeout} s: {out}{err}\n{seen}") from None
-        return subprocess.CompletedProcess(
-            list(argv), process.returncode, out, _QUEUED.sub("", err)
-        )
+        return subprocess.CompletedProcess(list(argv), process.returncode, out, as_if_at_once(err))
 
     def srun(
         self,

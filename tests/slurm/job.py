@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.slurm.cluster import ALICE, Cluster, Completed
+from tests.slurm.cluster import ALICE, Cluster, Completed, as_if_at_once
 from tests.slurm.polling import until
 
 
@@ -25,7 +25,7 @@ class Job:
 
     @property
     def err(self) -> str:
-        return (self._directory / "err").read_text(errors="replace")
+        return as_if_at_once((self._directory / "err").read_text(errors="replace"))
 
     def wait_for_lines(self, count: int, within_s: float = 30) -> list[str]:
         """The first `count` lines of its output."""

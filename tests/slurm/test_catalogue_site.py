@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 from contextlib import suppress
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from tests.slurm import procfs
 from tests.slurm.blame import Blame, Provoked
 from tests.slurm.cluster import Cluster
+from tests.slurm.job import started
 from tests.slurm.polling import until
 from tests.slurm.site import Site
 
@@ -156,16 +156,12 @@ def test_a_launcher_that_is_killed(cluster: Cluster, provoked: Provoked, site: S
     slow = site.program("slow", "sleep 60")
     site.oci_hook("50-slow", str(slow), "createRuntime")
     node = f"{cluster.prefix}/libexec/container-engine/node"
-    argv = ["srun", "-N1", "-n3", f"--environment={provoked.edf('')}", "true"]
-    with cluster.popen(argv) as process:
-
-        def launchers() -> list[int]:
-            return [p.pid for p in procfs.processes() if p.lives and node in p.command]
-
+    step = ["-N1", "-n3", f"--environment={provoked.edf('')}", "true"]
+    with started(cluster, "srun", *step) as job:
         until("a hook to run", lambda: any(str(slow) in p.command for p in procfs.processes()), 60)
-        for pid in launchers():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        out, err = process.communicate(timeout=60)
-    done = subprocess.CompletedProcess(argv, process.returncode, out, err)
+        for process in procfs.processes():
+            if process.lives and node in process.command:
+                with suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)
+        done = job.wait(60)
     Blame(done, "launcher-ended", node="n1")

@@ -20,10 +20,9 @@ _WAITS = "echo up; while :; do sleep 0.1; done"
 _TRAPS = "trap 'echo USR1' USR1; trap 'echo INT' INT; trap 'echo TERM; exit 5' TERM; " + _WAITS
 
 
-# Whether these come depends on what other jobs do, on which node ends first, and how soon.
+# Whether these come depends on which node ends first, and how soon.
 _BY_CHANCE = re.compile(
-    r"srun: job \d+ (queued|has been)|slurmstepd-n\d: error: \*\*\* STEP .*CANCELLED"
-    r"|srun: Job step aborted(: Waiting up to|$)"
+    r"slurmstepd-n\d: error: \*\*\* STEP .*CANCELLED|srun: Job step aborted(: Waiting up to|$)"
 )
 _TRIES = 4
 _TASKS = re.compile(r"(srun: error: n\d): tasks? ([\d,-]+): (.*)")
