@@ -4,6 +4,7 @@
  *
  * ce-exec USER_NS MOUNT_NS ENVIRONMENT WORKDIR COMMAND [ARG…]     (three open descriptors)
  * ce-join [ARG…]          the same for a task of Slurm's that has run its prologs (later.h)
+ * ce-join COMMAND [ARG…]  the same for a program of --multi-prog (programs.h)
  * Runs as the user. Exit codes: 125 ours, 126 and 127 as in the shell.
  */
 #define _GNU_SOURCE
@@ -20,6 +21,7 @@
 #include "io.h"
 #include "join.h"
 #include "later.h"
+#include "mark.h"
 #include "news.h"
 
 static int set_variable(void *context, const char *name, const char *value)
@@ -51,25 +53,21 @@ static int become(struct ce_container *container, char **command, struct ce_erro
 }
 
 /* The container that the plugin has left in the environment, which then is the task's own again. */
-static char *take_container(struct ce_container *container, struct ce_error *err)
+static int take_container(struct ce_container *container, struct ce_error *err)
 {
-	const char *text = getenv(CE_JOIN_CONTAINER), *command = getenv(CE_JOIN_COMMAND);
+	const char *text = getenv(CE_JOIN_CONTAINER);
 	int skipped = 0;
 
-	if (text == NULL || command == NULL ||
+	if (getenv(CE_NODE) == NULL)
+		return ce_fail(err, "ce-join is started by slurmstepd");
+	if (text == NULL ||
 	    sscanf(text, "%d %d %d %n", &container->user_ns, &container->mount_ns,
 		   &container->environment, &skipped) != 3 ||
-	    skipped == 0) {
-		ce_fail(err, "ce-join is started by slurmstepd");
-		return NULL;
-	}
+	    skipped == 0)
+		return ce_fail_below(err, CE_HELP_PLUGIN, CE_NOT_LOADED);
 	container->workdir = strdup(text + skipped);
-	char *copy = strdup(command);
-	if (container->workdir == NULL || copy == NULL)
-		ce_fail(err, "out of memory");
 	unsetenv(CE_JOIN_CONTAINER);
-	unsetenv(CE_JOIN_COMMAND);
-	return copy;
+	return container->workdir != NULL ? 0 : ce_fail(err, "out of memory");
 }
 
 /* Whether the node is to say this for its step, by what the plugin has left in the environment. */
@@ -91,14 +89,13 @@ static void take_news(struct news *news)
 }
 
 /* Slurm hands a command its full path as argv[0]; so does this. */
-static int become_task(char **argv, struct ce_error *err)
+static int become_task(const char *command, char **argv, struct ce_error *err)
 {
 	const struct ce_variables variables = { set_variable, get_variable, NULL };
 	struct ce_container container = CE_CONTAINER_INIT;
 	CE_AUTO_FREE char *program = NULL;
-	CE_AUTO_FREE char *command = take_container(&container, err);
 
-	if (err->message != NULL || ce_join(&container, err) < 0 ||
+	if (take_container(&container, err) < 0 || ce_join(&container, err) < 0 ||
 	    ce_apply_environment(container.environment, &variables, err) < 0 ||
 	    ce_find_command(getenv("PATH"), command, &program, err) < 0)
 		return -1;
@@ -119,18 +116,25 @@ static int is_join(const char *name)
 	return strcmp(slash != NULL ? slash + 1 : name, "ce-join") == 0;
 }
 
-/* As the plugin does: once per step, from the first task of the node that is the first to say it. */
+/* As the plugin does: once per step, from the first task of the node that is the first to say it. The programs of
+ * --multi-prog may differ, and so may what the tasks have to say; where nobody has prepared them, it is the same. */
 static int run_task(char **argv)
 {
 	struct ce_error err = CE_ERROR_INIT;
 	struct news news = { -1, "" };
-	const char *node = getenv("SLURMD_NODENAME"), *task = getenv("SLURM_LOCALID");
+	const char *named = getenv(CE_JOIN_COMMAND), *task = getenv("SLURM_LOCALID");
+	CE_AUTO_FREE char *command = strdup(named != NULL ? named : argv[1] != NULL ? argv[1] : "");
+	int speaks = task == NULL || strcmp(task, "0") == 0 ||
+		     (named == NULL && getenv(CE_JOIN_CONTAINER) != NULL);
 
+	unsetenv(CE_JOIN_COMMAND);
 	take_news(&news);
-	become_task(argv, &err);
-	if ((task == NULL || strcmp(task, "0") == 0) &&
-	    ce_is_news(news.marks, news.planned, ce_error_text(&err)))
-		ce_say_error(node, ce_error_text(&err), ce_error_below(&err, CE_HELP_JOIN));
+	if (command == NULL)
+		ce_fail(&err, "out of memory");
+	else
+		become_task(command, named != NULL || argv[1] == NULL ? argv : argv + 1, &err);
+	if (speaks && ce_is_news(news.marks, news.planned, ce_error_text(&err)))
+		ce_say_error(getenv(CE_NODE), ce_error_text(&err), ce_error_below(&err, CE_HELP_JOIN));
 	return err.exit_code;
 }
 

@@ -39,8 +39,6 @@
 #define CE_HELP_CONTAINED                                                                          \
 	CE_HELP("plugin-contained",                                                                \
 		"ask the administrator to take contain_spank out of slurm.conf")
-#define CE_HELP_PROLOG                                                                             \
-	CE_HELP("prolog-missing", "ask the administrator to mount it in all containers")
 #define CE_HELP_TWICE                                                                              \
 	CE_HELP("environment-twice",                                                               \
 		"leave --environment out of the srun in the script, or name another environment")

@@ -8,9 +8,7 @@
 
 /* A path, so that Slurm does not look for it in PATH, of which no part is longer than a name may be. Slurm
  * prints it as it is between words of its own. */
-static const char mark[] =
-	"/\nce: error: this node's Slurm does not load the plugin of --environment; nothing was started\n"
-	CE_HELP_PLUGIN "\n/";
+static const char mark[] = "/\nce: error: " CE_NOT_LOADED "\n" CE_HELP_PLUGIN "\n/";
 
 static int is_marked(const char *command)
 {

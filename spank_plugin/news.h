@@ -5,6 +5,9 @@
 #ifndef CE_NEWS_H
 #define CE_NEWS_H
 
+/* the variable that has Slurm's name for the node */
+#define CE_NODE "SLURMD_NODENAME"
+
 /* Whether no node of the step has said this yet: a mark is made in the directory of the step's traces,
  * which nodes may share. Messages that differ in numbers only are the same. `planned` tells one srun
  * from another. Also where there is no directory (-1), or no mark can be made. Runs as the user. */

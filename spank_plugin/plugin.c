@@ -11,13 +11,14 @@
  * init_post_opt         srun, salloc, sbatch  user               run `ce plan`; srun: put the plan into
  *                                                                the step's environment
  * local_user_init       srun                  user               mark the command, which a node without this
- *                                                                plugin then cannot execute
+ *                                                                plugin then cannot execute; put ce-join
+ *                                                                before the programs of --multi-prog
  * user_init             slurmstepd            root, euid user    fork a child that becomes the user for
  *                                                                good and executes the launcher; take the
  *                                                                mark off the command
  * task_init             the task              user               wait for the container, join it; with
- *                                                                a task prolog put ce-join before the
- *                                                                command, which then joins
+ *                                                                a task prolog or --multi-prog leave
+ *                                                                the joining to ce-join
  * task_post_fork        slurmstepd            root               note the task's pid (a pidfd)
  * exit                  srun                  user               remove an image that was for this step
  * exit                  slurmstepd            root               end the session: kill the launcher by
@@ -104,7 +105,7 @@ int slurm_spank_local_user_init(spank_t spank, int argc, char **argv)
 	struct ce_error err = CE_ERROR_INIT;
 
 	(void)argc, (void)argv;
-	if (ce_plugin_submit_mark(spank, &err) == 0)
+	if (ce_plugin_submit_mark(spank, &config, &err) == 0)
 		return SLURM_SUCCESS;
 	slurm_error("container_engine: %s", ce_error_text(&err));
 	return SLURM_ERROR;

@@ -40,7 +40,6 @@ static void forget_carried(spank_t spank, size_t size)
 		spank_unsetenv(spank, name);
 	}
 	spank_unsetenv(spank, CE_CARRY_COUNT);
-	spank_unsetenv(spank, CE_CARRY_MULTI);
 	spank_unsetenv(spank, CE_CARRY_PROLOG);
 }
 
@@ -105,7 +104,6 @@ static int start_session(struct ce_step *step, spank_t spank, const struct ce_co
 	if (plan == NULL)
 		return ce_fail_below(err, CE_HELP_NO_PLAN,
 				     "the plan of the environment did not arrive on this node");
-	step->is_multi_prog = ce_variable(environment, CE_CARRY_MULTI) != NULL;
 	step->has_prolog = ce_later_is_wanted(ce_variable(environment, CE_CARRY_PROLOG) != NULL);
 	const char *planned = ce_variable(environment, CE_CARRY_TIMES);
 	snprintf(step->planned, sizeof step->planned, "%s", planned != NULL ? planned : "");

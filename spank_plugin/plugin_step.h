@@ -13,7 +13,7 @@ struct ce_step {
 	 * 22.05 then ends with exit code 0. The tasks fail instead. */
 	struct ce_error start_error;
 	int session_wanted;
-	int is_multi_prog, has_prolog;
+	int has_prolog;
 	char planned[64]; /* when srun planned it, which tells it from others (news.h) */
 };
 

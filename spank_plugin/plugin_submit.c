@@ -2,6 +2,7 @@
 #include "plugin_submit.h"
 
 #include <errno.h>
+#include <slurm/slurm_version.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 #include "mark.h"
 #include "moments.h"
 #include "options.h"
+#include "programs.h"
 #include "submit.h"
 
 /* In srun: the image store of this step alone, NULL for none. */
@@ -65,16 +67,22 @@ int ce_plugin_submit(const struct ce_config *config, spank_context_t context, st
 	return 0;
 }
 
-int ce_plugin_submit_mark(spank_t spank, struct ce_error *err)
+/* Of --bcast Slurm reads argv[0] later since 23.02.4, and frees it. */
+static int is_in_use(void)
+{
+	return SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0) && ce_submit_broadcasts();
+}
+
+int ce_plugin_submit_mark(spank_t spank, const struct ce_config *config, struct ce_error *err)
 {
 	int argc = 0;
 	char **argv = NULL;
 
-	/* of --bcast Slurm 24.11 reads argv[0] later, and frees it */
-	if (!carried || getenv(CE_CARRY_MULTI) != NULL || ce_submit_broadcasts() ||
-	    spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1)
+	if (!carried || spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1)
 		return 0;
-	return ce_mark(argv, err);
+	if (ce_submit_has_programs(argc, argv))
+		return ce_programs_precede(&argv[1], config->join, err);
+	return is_in_use() ? 0 : ce_mark(argv, err);
 }
 
 void ce_plugin_submit_end(void)

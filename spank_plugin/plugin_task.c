@@ -14,13 +14,11 @@
 #include "later.h"
 #include "moments.h"
 #include "news.h"
+#include "programs.h"
 #include "session.h"
 #include "submit.h"
 
 enum { DEATH_WAIT_MS = 200 };
-
-/* the variable that has Slurm's name for the node */
-#define NODE "SLURMD_NODENAME"
 
 /* ---- the task's environment and command -------------------------------------------------------- */
 
@@ -80,7 +78,7 @@ static void say_once(spank_t spank, const char *kind, const char *text)
 {
 	/* a launcher whose words another node of the step has said already has none */
 	if (text[0] != '\0' && is_first_task(spank))
-		ce_say(task_variable(spank, NODE), kind, text);
+		ce_say(task_variable(spank, CE_NODE), kind, text);
 }
 
 /* The launcher has asked itself whether its message is news. */
@@ -90,7 +88,7 @@ static void say_error(const struct ce_step *step, spank_t spank, const struct ce
 
 	if (message[0] != '\0' && is_first_task(spank) &&
 	    (below[0] == '\0' || ce_is_news(marks, step->planned, message)))
-		ce_say_error(task_variable(spank, NODE), message, below);
+		ce_say_error(task_variable(spank, CE_NODE), message, below);
 }
 
 /* ---- joining ----------------------------------------------------------------------------------- */
@@ -109,12 +107,11 @@ static void end_if_it_died(const struct ce_step *step, spank_t spank, const stru
 	if (!ce_session_died(launcher))
 		return;
 	if (!ce_session_is_told(launcher, cause) && ce_is_news(marks, step->planned, cause))
-		ce_say_error(task_variable(spank, NODE), cause, CE_HELP_DIED);
+		ce_say_error(task_variable(spank, CE_NODE), cause, CE_HELP_DIED);
 	_exit(CE_EXIT_ENGINE);
 }
 
-/* Joins, or has the task join once it has run its prologs. With --multi-prog the commands are out of
- * reach and prologs run in the container. */
+/* Joins, or has ce-join do so: once the task has run its prologs, and for the programs of --multi-prog. */
 static int enter(const struct ce_step *step, spank_t spank, const struct ce_config *config,
 		 struct ce_container *container, struct ce_error *err)
 {
@@ -122,21 +119,20 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 	int argc = 0;
 	char **argv = NULL;
 
-	if (step->has_prolog && !step->is_multi_prog &&
-	    spank_get_item(spank, S_JOB_ARGV, &argc, &argv) == ESPANK_SUCCESS && argc > 0 &&
-	    !is_directory(argv[0]))
-		return ce_later_arrange(container, argv, config->join, step->planned, &variables,
-					err);
+	if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS)
+		argc = 0;
+	if (ce_programs_preceded(argc, argv))
+		return ce_later_arrange(container, NULL, step->planned, &variables, err);
+	if (step->has_prolog && argc > 0 && !is_directory(argv[0])) {
+		if (ce_later_arrange(container, argv[0], step->planned, &variables, err) < 0)
+			return -1;
+		argv[0] = config->join;
+		return 0;
+	}
 	if (ce_join(container, err) < 0 ||
 	    ce_apply_environment(container->environment, &variables, err) < 0)
 		return -1;
-	const char *missing = step->is_multi_prog ? ce_later_missing() : NULL;
-	if (missing != NULL)
-		return ce_fail_below(err, CE_HELP_PROLOG,
-				     "TaskProlog '%s': with --multi-prog it runs in the container, "
-				     "where it cannot be executed: %s",
-				     missing, strerror(errno));
-	return step->is_multi_prog ? 0 : check_command(spank, err);
+	return check_command(spank, err);
 }
 
 /* `*marks` becomes the descriptor of the directory for news, which is the caller's to close. */
@@ -176,7 +172,7 @@ void ce_task_join(const struct ce_step *step, spank_t spank, const struct ce_con
 	prctl(PR_SET_NAME, "ce-task");
 	/* slurmstepd of later versions has a handler for SIGTERM, inherited here, to no effect. */
 	ce_drop_handlers();
-	ce_moments_name(step->launcher.moments, task_variable(spank, NODE));
+	ce_moments_name(step->launcher.moments, task_variable(spank, CE_NODE));
 	CE_AUTO_FD marks = -1;
 	if (join(step, spank, config, &marks, &err) == 0)
 		return;

@@ -13,6 +13,7 @@
 #include "help.h"
 #include "io.h"
 #include "moments.h"
+#include "programs.h"
 
 extern char **environ;
 
@@ -135,15 +136,18 @@ int ce_carry_put(const char *plan, int64_t begun, struct ce_error *err)
 	return setenv(CE_CARRY_COUNT, count, 1) < 0 ? ce_fail(err, "out of memory") : 0;
 }
 
-/* Whether this process's command line has a word that begins so: getopt accepts an option's unique
- * beginning. */
-static int has_word(const char *beginning)
+/* The words of this process's command line, each with a NUL behind it; on the heap. NULL on failure. */
+static char *command_line(size_t *size)
 {
-	size_t size = 0;
 	CE_AUTO_FD fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-	CE_AUTO_FREE char *line = fd >= 0 ? ce_read_all(fd, 1 << 24, &size) : NULL;
 
-	for (char *word = line; word != NULL && word < line + size; word += strlen(word) + 1) {
+	return fd >= 0 ? ce_read_all(fd, 1 << 24, size) : NULL;
+}
+
+/* Whether one of them begins so: getopt accepts an option's unique beginning. */
+static int has_word(const char *line, size_t size, const char *beginning)
+{
+	for (const char *word = line; word != NULL && word < line + size; word += strlen(word) + 1) {
 		if (strncmp(word, beginning, strlen(beginning)) == 0)
 			return 1;
 	}
@@ -160,15 +164,28 @@ static void note(const char *variable, int is_so)
 
 void ce_carry_options(void)
 {
-	note(CE_CARRY_MULTI, has_word("--mul"));
+	size_t size = 0;
+	CE_AUTO_FREE char *line = command_line(&size);
+
 	/* getopt takes "--mp=pmix", too */
-	note(CE_CARRY_MPI, getenv("SLURM_MPI_TYPE") != NULL || has_word("--mp"));
-	note(CE_CARRY_PROLOG, getenv("SLURM_TASK_PROLOG") != NULL || has_word("--task-p"));
+	note(CE_CARRY_MPI, getenv("SLURM_MPI_TYPE") != NULL || has_word(line, size, "--mp"));
+	note(CE_CARRY_PROLOG, getenv("SLURM_TASK_PROLOG") != NULL || has_word(line, size, "--task-p"));
+}
+
+int ce_submit_has_programs(int argc, char *const *argv)
+{
+	size_t size = 0;
+	CE_AUTO_FREE char *line = command_line(&size);
+
+	return has_word(line, size, "--mul") && ce_programs_are_given(line, size, argc, argv);
 }
 
 int ce_submit_broadcasts(void)
 {
-	return getenv("SLURM_BCAST") != NULL || has_word("--bc");
+	size_t size = 0;
+	CE_AUTO_FREE char *line = command_line(&size);
+
+	return getenv("SLURM_BCAST") != NULL || has_word(line, size, "--bc");
 }
 
 const char *ce_variable(char **environment, const char *name)

@@ -14,9 +14,6 @@
  * --export=NONE`; pieces, because one string of an environment may not be longer than 128 KiB. */
 #define CE_CARRY_COUNT "SLURM_CE_PLAN_PARTS"
 #define CE_CARRY_PART "SLURM_CE_PLAN_"
-/* Present when srun was given --multi-prog: then the step's argv names a file that srun has read, not
- * the command of the tasks. SPANK has no item that says so. */
-#define CE_CARRY_MULTI "SLURM_CE_MULTI_PROG"
 /* set when the user chose how MPI starts, by --mpi or SLURM_MPI_TYPE */
 #define CE_CARRY_MPI "SLURM_CE_MPI_CHOSEN"
 /* set when the user has a task prolog */
@@ -49,13 +46,15 @@ void ce_submit_remove(const char *directory);
 /* Puts the plan into this process's environment, and that planning began at `begun` (moments.h). */
 int ce_carry_put(const char *plan, int64_t begun, struct ce_error *err);
 
-/* Notes --multi-prog, --mpi and --task-prolog, from this process's own command line. A command whose
- * arguments look the same is mistaken for them; all that costs is our word for a command that is not
- * found, or a warning about MPI to somebody who did not choose it. */
+/* Notes --mpi and --task-prolog, from this process's own command line. A command whose arguments look the same is
+ * mistaken for them; all that costs is a warning about MPI to somebody who did not choose it, or one execve more. */
 void ce_carry_options(void);
 
 /* Whether srun copies the command's file to the nodes (--bcast), by the same look. */
 int ce_submit_broadcasts(void);
+
+/* Whether argv[1] is the text of a file of programs (--multi-prog, programs.h); no other word is taken for one. */
+int ce_submit_has_programs(int argc, char *const *argv);
 
 /* Takes the plan out of a step's environment: a heap string, NULL when there is none or it is not
  * whole. Does not change `environment`. */

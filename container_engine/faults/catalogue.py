@@ -364,11 +364,6 @@ FAULTS = {
         US,
         "try again; if it stays so, report it with the details of ce trace",
     ),
-    "prolog-missing": Fault(
-        "with --multi-prog the site's task prolog runs in the container and is not there",
-        SITE,
-        "ask the administrator to mount it in all containers",
-    ),
     "plugin-contained": Fault(
         "Slurm is configured to call plugins in processes of their own",
         SITE,

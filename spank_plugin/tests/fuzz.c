@@ -1,6 +1,6 @@
 /*
  * Random input for everything in C that reads what somebody else wrote: the guard's specification, the
- * pieces of a plan, the launcher's answer, an image's passwd. The sanitizers are the judge.
+ * pieces of a plan, a file of --multi-prog, the launcher's answer, an image's passwd. The sanitizers are the judge.
  *
  *   fuzz SECONDS SEED
  *
@@ -22,6 +22,7 @@
 
 #include "../guard_ops.h"
 #include "../io.h"
+#include "../programs.h"
 #include "../session.h"
 #include "../submit.h"
 
@@ -215,20 +216,47 @@ static void fuzz_passwd(void)
 		abort();
 }
 
+/* Nothing of a file of --multi-prog is lost: without our words it is what it was. */
+static void fuzz_programs(void)
+{
+	static const char ours[] = "/Z ";
+	static const char *const parts[] = { "0", "1-3,5", "*", " ", "\t", "\n", "\n\n", "\\", "\\\n", "#",
+					     "a", "'b c'", "%t", "\r\n", "\xc3\xbc" };
+	struct input input = { .size = 0 };
+	struct ce_error err = CE_ERROR_INIT;
+
+	for (uint32_t count = random_number(24); count > 0; count--)
+		put_text(&input, RANDOM_OF(parts));
+	put(&input, "", 1);
+	char *text = input.bytes;
+	if (ce_programs_precede(&text, "/Z", &err) < 0)
+		abort();
+	const char *given = input.bytes, *made = strchr(text, '\n') + 1;
+	while (*made != '\0') {
+		if (strncmp(made, ours, strlen(ours)) == 0)
+			made += strlen(ours);
+		else if (*made++ != *given++)
+			abort();
+	}
+	if (*given != '\0')
+		abort();
+	free(text);
+}
+
 /* ---- the run ----------------------------------------------------------------------------------- */
 
 static void run(unsigned seconds, uint64_t seed)
 {
 	/* the last two ask the kernel for something: slow */
-	static void (*const targets[])(void) = { fuzz_specification, fuzz_carry, fuzz_answer,
-						 fuzz_passwd };
+	static void (*const targets[])(void) = { fuzz_specification, fuzz_carry, fuzz_programs,
+						 fuzz_answer, fuzz_passwd };
 	time_t end = time(NULL) + (time_t)seconds;
 	unsigned long count = 0;
 
 	for (; time(NULL) < end; count++) {
 		/* each input can be made again from its number alone */
 		state = (seed << 32 ^ count) * 6364136223846793005ULL + 1442695040888963407ULL;
-		targets[count % 64 < 62 ? count % 2 : 2 + count % 2]();
+		targets[count % 64 < 62 ? count % 3 : 3 + count % 2]();
 	}
 	printf("%lu random inputs, seed %lu\n", count, (unsigned long)seed);
 	fflush(stdout);

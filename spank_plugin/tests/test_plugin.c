@@ -275,7 +275,7 @@ TEST("an srun that inherits the environment of its batch script, or names anothe
 /* The command as srun sends it, and a node with the plugin runs it; on the heap. */
 static char *sent, *run;
 
-static void send_command(const char *variable)
+static void send_command(void)
 {
 	char *argv[] = { strdup("hostname"), strdup("-s"), NULL };
 	char *command = argv[0];
@@ -286,8 +286,6 @@ static void send_command(const char *variable)
 	CHECK_INT(init_plugin(), SLURM_SUCCESS);
 	CHECK_INT(fake_give_option("environment", "demo"), 0);
 	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
-	if (variable != NULL)
-		setenv(variable, "1", 1);
 	/* Slurm does so again where it launches again */
 	for (int i = 0; i < 2; i++)
 		CHECK_INT(slurm_spank_local_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
@@ -306,7 +304,7 @@ static void send_command(const char *variable)
 TEST("a command that is for a container cannot be executed where nobody takes the mark off it")
 {
 	install("echo plan");
-	send_command(NULL);
+	send_command();
 	CHECK_CONTAINS(sent, "/\nce: error: this node's Slurm does not load the plugin of --environment; "
 			     "nothing was started\n" CE_HELP_PLUGIN "\n/hostname");
 	CHECK_INT(access(sent, F_OK), -1);
@@ -318,18 +316,8 @@ TEST("a command that is for a container cannot be executed where nobody takes th
 TEST("a command that is for the host has no mark")
 {
 	install("exit 0");
-	send_command(NULL);
+	send_command();
 	CHECK_TEXT(sent, "hostname");
-	free(sent), free(run);
-}
-
-TEST("with --multi-prog, whose commands are in a file, there is no mark")
-{
-	install("echo plan");
-	send_command(CE_CARRY_MULTI);
-	unsetenv(CE_CARRY_MULTI);
-	CHECK_TEXT(sent, "hostname");
-	CHECK_TEXT(run, "hostname");
 	free(sent), free(run);
 }
 

@@ -16,6 +16,7 @@
 #include "../help.h"
 #include "../io.h"
 #include "../later.h"
+#include "../programs.h"
 #include "../submit.h"
 #include "fake_spank.h"
 #include "harness.h"
@@ -301,7 +302,6 @@ static void prolog_stage(void)
 	CHECK_INT(slurm_spank_task_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
 	dprintf(STDERR_FILENO, "%s %s for %s in '%s'\n", strrchr(command_line[0], '/'), command_line[1],
 		fake_getenv(CE_JOIN_COMMAND), strchr(fake_getenv(CE_JOIN_CONTAINER), '/'));
-	free(command_line[0]);
 }
 
 static void joins_later(void)
@@ -333,17 +333,31 @@ TEST("where the site has a TaskProlog, tasks join after it")
 	joins_later();
 }
 
-TEST("with --multi-prog a TaskProlog that the container does not have is named")
+static void program_stage(void)
 {
-	char path[] = "/no/such/prolog";
+	char file[] = "programs", *command_line[] = { file, strdup("0 /bin/true x\n"), NULL };
+	char *text = command_line[1];
+	struct ce_error err = CE_ERROR_INIT;
 
-	carried = CE_CARRY_MULTI;
+	CHECK_INT(ce_programs_precede(&command_line[1], "/x/ce-join", &err), 0);
+	fake_job.argc = 2;
+	fake_job.argv = command_line;
+	CHECK_INT(slurm_spank_task_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	CHECK_TEXT(command_line[0], "programs");
+	CHECK(fake_getenv(CE_JOIN_COMMAND) == NULL);
+	CHECK(strchr(fake_getenv(CE_JOIN_CONTAINER), '/') != NULL);
+	free(command_line[1]);
+	free(text);
+}
+
+TEST("a program of --multi-prog joins by ce-join, which srun has put before it")
+{
+	char *printed;
+
 	begin_step("ready");
-	carried = NULL;
-	slurm_conf.task_prolog = path;
-	task_fails(125, "ce: error: nid7: TaskProlog '/no/such/prolog': with --multi-prog it runs in "
-			"the container, where it cannot be executed: No such file or directory\n" CE_HELP_PROLOG "\n");
-	slurm_conf.task_prolog = NULL;
+	CHECK_INT(test_in_child(program_stage, &printed), 0);
+	CHECK_TEXT(printed, "");
+	free(printed);
 	end_step();
 }
 

@@ -5,6 +5,7 @@ import pwd
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -126,13 +127,20 @@ def test_a_node_without_the_engine(
     Blame(done, "plugin-configuration", cause, node=n2)
 
 
+@contextmanager
+def plugins_on(cluster: Cluster, node: str, shared: Path, text: str) -> Iterator[None]:
+    """The node's plugstack.conf is this text."""
+    stack = shared / "plugstack"
+    stack.write_text(text)
+    with mounted_on(node, str(stack), str(cluster.dir / "etc/plugstack.conf")):
+        yield
+
+
 def test_a_node_whose_slurm_does_not_load_the_plugin(
     cluster: Cluster, demo: str, n2: str, shared: Path
 ) -> None:
     """Slurm drops the option there without a word, so it must not have the command to run."""
-    stack = shared / "plugstack"
-    stack.write_text("# nothing\n")
-    with mounted_on(n2, str(stack), str(cluster.dir / "etc/plugstack.conf")):
+    with plugins_on(cluster, n2, shared, "# nothing\n"):
         done = cluster.srun("-N2", f"--environment={demo}", "sh", "-c", "echo $SLURMD_NODENAME")
     assert done.stdout == "n1\n"
     assert done.returncode != 0
@@ -143,6 +151,42 @@ def test_a_node_whose_slurm_does_not_load_the_plugin(
         "srun: error: n2: task 1: Exited with exit code 2",
     ):
         assert line in done.stderr.splitlines(), done.stderr
+
+
+def test_a_command_sent_with_bcast_to_a_node_whose_slurm_does_not_load_the_plugin(
+    cluster: Cluster, mounted: str, n2: str, shared: Path
+) -> None:
+    """Since Slurm 23.02 srun needs the command as it is, later than it asks plugins."""
+    release = (cluster.prefix / "share/container-engine/slurm-release").read_text().strip()
+    script = cluster.write("#!/bin/sh\n. /etc/os-release; echo $SLURMD_NODENAME $ID\n", mode=0o755)
+    with plugins_on(cluster, n2, shared, "# nothing\n"):
+        srun = (f"--bcast={shared}/sent", f"--environment={mounted}", str(script))
+        done = cluster.srun("-N2", *srun)
+    assert "n1 ce-demo" in done.stdout.splitlines()
+    assert ("n2 debian" in done.stdout.splitlines()) == (release >= "23.02")
+    assert ("does not load the plugin" in done.stderr) == (release < "23.02")
+
+
+def test_a_program_of_many_on_a_node_whose_slurm_does_not_load_the_plugin(
+    cluster: Cluster, demo: str, n2: str, shared: Path, not_a_program: str
+) -> None:
+    programs = cluster.write("0-3 sh -c 'echo $SLURMD_NODENAME'\n")
+    srun = ("-N2", "-n4", f"--environment={demo}", "--multi-prog", str(programs))
+    with plugins_on(cluster, n2, shared, "# nothing\n"):
+        done = cluster.srun(*srun)
+        with mounted_on(
+            n2, not_a_program, str(cluster.prefix / "libexec/container-engine/ce-exec")
+        ):
+            bare = cluster.srun(*srun)
+    assert done.stdout == bare.stdout == "n1\nn1\n"
+    Blame(
+        done,
+        "plugin-configuration",
+        "this node's Slurm does not load the plugin of --environment; nothing was started",
+        node=n2,
+    )
+    assert "tasks 2-3: Exited with exit code 125" in done.stderr
+    assert bare.returncode != 0
 
 
 def test_a_node_without_the_guard(
@@ -282,9 +326,7 @@ def test_a_node_where_another_plugin_has_started_a_thread_in_the_task(
 ) -> None:
     plugin = disturbing(provoked.shared)
     before = (cluster.dir / "etc/plugstack.conf").read_text()
-    stack = provoked.shared / "plugstack"
-    stack.write_text(f"required {plugin} thread\n{before}")
-    with mounted_on(n2, str(stack), str(cluster.dir / "etc/plugstack.conf")):
+    with plugins_on(cluster, n2, provoked.shared, f"required {plugin} thread\n{before}"):
         done = provoked.srun(provoked.edf(""), *_only_on(n2))
     Blame(done, "task-join", "user namespace", node=n2)
 

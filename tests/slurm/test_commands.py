@@ -1,11 +1,12 @@
 """Which programs a step finds: the image's, by the image's PATH."""
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import Cluster, Completed
+from tests.slurm.cluster import Cluster, Completed, causes
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
@@ -94,3 +95,59 @@ def test_a_multi_prog_step_runs_in_the_container(cluster: Cluster, demo: str) ->
     done = cluster.srun("-N2", "-n4", f"--environment={demo}", "--multi-prog", str(configuration))
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["ce-demo 0", *(f"other {n}" for n in (1, 2, 3))]
+
+
+def test_programs_are_read_as_slurm_reads_them(cluster: Cluster, demo: str) -> None:
+    programs = cluster.write(
+        "# 0 no\n\n"
+        "0\t/usr/bin/printf '[%s]' a\\ b 'c  d' %t%o \\\n  1 last\n"
+        '  1-2,4 sh -c \'echo "$0" "$@"\' %o\\%  \r\n'
+        "*    echo rest\n"
+    )
+    srun = ("-n5", "--label", "--multi-prog", str(programs), "more")
+    done = cluster.srun(f"--environment={demo}", *srun)
+    native = cluster.srun(*srun)
+    assert sorted(done.stdout.splitlines()) == sorted(native.stdout.splitlines())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "4: 2% more" in done.stdout
+
+
+def test_a_program_has_the_name_and_the_variables_of_a_command(cluster: Cluster, demo: str) -> None:
+    script = "cat /proc/$$/cmdline; env | grep -c -e ^CE_ -e ^SLURM_CE_"
+    programs = cluster.write(f"* sh -c '{script}'\n")
+    many = cluster.srun(f"--environment={demo}", "--multi-prog", str(programs))
+    single = cluster.srun(f"--environment={demo}", "sh", "-c", script)
+    assert many.stdout == single.stdout
+    assert many.stdout.startswith("/usr/bin/sh\0")
+
+
+def test_programs_that_cannot_run_are_each_named(cluster: Cluster, demo: str) -> None:
+    programs = cluster.write("0 echo ran\n1 no-such\n2 no-such\n3 /etc/passwd\n")
+    done = cluster.srun("-N2", "-n4", f"--environment={demo}", "--multi-prog", str(programs))
+    assert done.stdout == "ran\n"
+    assert sorted(re.sub(r"n\d", "N", cause) for cause in causes(done)) == [
+        "ce: error: N: /etc/passwd: cannot be executed in the container: Permission denied",
+        "ce: error: N: no-such: command not found in the container",
+    ]
+    assert "task 1: Exited with exit code 127" in done.stderr
+    assert "task 3: Exited with exit code 126" in done.stderr
+
+
+def test_a_file_of_programs_may_change_while_its_step_waits(
+    cluster: Cluster, demo: str, shared: Path
+) -> None:
+    programs = shared / "programs"
+    programs.write_text("* sh -c '. /etc/os-release; echo first $ID'\n")
+    srun = ("--begin=now+2", f"--environment={demo}", "--multi-prog", programs.name)
+    with cluster.popen(["srun", *srun], cwd=shared) as step:
+        assert step.stderr is not None
+        assert "queued and waiting" in step.stderr.readline()
+        programs.write_text("* echo second\n")
+        out, _err = step.communicate(timeout=60)
+    assert out == "first ce-demo\n"
+
+
+def test_an_argument_that_looks_like_multi_prog_is_an_argument(cluster: Cluster, demo: str) -> None:
+    given = ["--multi-prog=1", "* x", "0 y\n"]
+    done = cluster.srun(f"--environment={demo}", "printf", "[%s]", *given)
+    assert done.stdout == "".join(f"[{word}]" for word in given)
