@@ -10,7 +10,7 @@ from container_engine.cli.jobs import in_use
 from container_engine.cli.prepare import site_config
 from container_engine.cli.stores import own_store
 from container_engine.errors import UserError
-from container_engine.images import inventory, passing
+from container_engine.images import inventory, lease, passing
 from container_engine.images.files import size_text
 from container_engine.images.importing import unusable
 from container_engine.images.policy import bytes_of
@@ -99,11 +99,15 @@ def _remove_passing(arguments: argparse.Namespace, context: Context) -> bool:
 
 def _layers(root: str, now: float, arguments: argparse.Namespace) -> tuple[list[str], str]:
     """Which ones go, and why; none that an import may be about to read."""
-    if arguments.layers and not inventory.is_importing(root):
+    if arguments.layers and not _is_importing(root):
         return inventory.old_blobs(root, -1, now), "only spare later imports a download"
     if arguments.layers and not arguments.quiet:
         print("layers of the last week are kept: an import is running")
     return inventory.old_blobs(root, _BLOB_DAYS * _DAY_S, now), "unused for a week"
+
+
+def _is_importing(root: str) -> bool:
+    return any(not lock.is_stale for lock in lease.found_in(f"{root}/locks"))
 
 
 class _Going(NamedTuple):

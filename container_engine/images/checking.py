@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from container_engine.images.inventory import Item
 
 _OLD_S = 3600  # a file that an import may be working on is younger
-_STALE_S = 600  # a holder of a lock shows every few seconds that it lives
 
 
 class Damage(NamedTuple):
@@ -142,13 +141,12 @@ class Checker:
                 yield Damage(named.path, f"{named.ref.name} leads to no image")
 
     def _left_behind(self) -> Iterator[Damage]:
-        machine, live = lease.this_machine(), set()
-        for path in inventory.files(f"{self._root}/locks"):
-            holder = lease.read(path)
-            if holder is not None and (holder.is_dead(machine) or _is_older(path, _STALE_S)):
-                yield Damage(path, f"the lock of {holder}, which is gone")
-            elif holder is not None:
-                live.add(holder.token)
+        live = set()
+        for lock in lease.found_in(f"{self._root}/locks"):
+            if lock.is_stale:
+                yield Damage(lock.path, f"the lock of {lock.holder}, which is gone")
+            else:
+                live.add(lock.holder.token)
         with contextlib.suppress(FileNotFoundError):
             for name in sorted(os.listdir(f"{self._root}/work")):
                 if name not in live:

@@ -144,11 +144,6 @@ def _duration(seconds: float) -> str:
     return f"{max(seconds, 0):.0f} s"
 
 
-def is_importing(root: str) -> bool:
-    """Whether anybody holds a lock; a stale one counts as well."""
-    return any(True for _path in files(f"{root}/locks"))
-
-
 def old_blobs(root: str, unused_s: float, now: float) -> list[str]:
     """Layers that no import has used for so long."""
     found = []

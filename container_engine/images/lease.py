@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _SIZE = 768  # bytes, so that the holder overwrites its file with one write
 _MAX_PROGRESS = 200
+_SILENT_S = 600  # for who looks at a lock only once, and by the file server's clock
 _FIRST_POLL_S, _LONGEST_POLL_S, _SLOWER = 0.05, 1.0, 1.5
 
 
@@ -119,6 +120,31 @@ def read(path: str) -> Holder | None:
         return Holder.model_validate_json(text)
     except ValidationError:
         return Holder(token=f"damaged {status.st_ino} {status.st_mtime_ns}")
+
+
+class Found(NamedTuple):
+    """A lock as somebody else sees it; `is_stale` where its holder died, or was silent for long."""
+
+    path: str
+    holder: Holder
+    is_stale: bool
+
+
+def found_in(directory: str) -> Iterator[Found]:
+    """All locks there. A holder that is killed leaves its lock until somebody else wants it."""
+    machine = this_machine()
+    with contextlib.suppress(FileNotFoundError):
+        for name in sorted(os.listdir(directory)):
+            path = os.path.join(directory, name)
+            holder = read(path)
+            if holder is not None:
+                yield Found(path, holder, holder.is_dead(machine) or _is_silent(path))
+
+
+def _is_silent(path: str) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return time.time() - os.stat(path).st_mtime > _SILENT_S
+    return False
 
 
 class Lease:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from container_engine.images import lease
 from tests.integration.faulty import BLOBS, Fault, Front, front
 from tests.integration.registry import SOURCES, Registry, listing, start
 from tests.unit.images.oci import Member
@@ -165,7 +166,11 @@ def test_when_the_importer_is_killed_at_any_moment_another_finishes(
             if importer.pid != victim:
                 assert importer.returncode == 0, stderr
                 assert len(listing(stdout.strip())) == 500
-        assert os.listdir(store / "locks") == []
+        # where nobody wanted it after its holder was killed, a lock stays
+        assert all(lock.is_stale for lock in lease.found_in(f"{store}/locks"))
+        repair = start(registry, store, "store", "repair")
+        assert repair.communicate(timeout=60)[1] == ""
+        assert os.listdir(store / "locks") == os.listdir(store / "work") == []
         deadline = time.monotonic() + 10
         while (left := working_below(store)) and time.monotonic() < deadline:
             time.sleep(0.05)

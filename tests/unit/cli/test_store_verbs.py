@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.cli.main import main
-from container_engine.images import installing
+from container_engine.images import installing, lease
 from tests.unit import squashfs
 
 
@@ -132,7 +132,8 @@ def test_layers_go_on_demand_unless_an_import_may_read_them(owner: Owner) -> Non
     assert owner.ce("gc", "--layers") == (
         "layers of the last week are kept: an import is running\nnothing to remove\n"
     )
-    (owner.store / "locks/x").unlink()
+    dead = lease.this_process("me").model_copy(update={"start": "1"})
+    (owner.store / "locks/x").write_text(dead.model_dump_json())  # who was killed
     assert owner.ce("gc", "--layers") == (
         "2 compressed layers (2.0 KiB): only spare later imports a download\n2.0 KiB freed\n"
     )
