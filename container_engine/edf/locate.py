@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-from container_engine.edf.source import reason
+from container_engine.edf.source import reason, remedy
 from container_engine.errors import UserError
 from container_engine.nearest import nearest
 
@@ -52,35 +52,38 @@ def locate(name: str, cwd: str, search: tuple[str, ...], probed: dict[str, None]
         path = _absolute(name, cwd)
         if (failure := _failure(path, probed)) is None:
             return path
-        hint = _path_hint(name, path, cwd, search) if failure == _ABSENT else None
-        raise NotFoundError(f"{failure}: '{path}'", hint, denied=failure != _ABSENT)
-    denied: list[str] = []
+        if _is_absence(failure):
+            hint = _path_hint(name, path, cwd, search)
+            raise NotFoundError(f"no such file: '{path}'", hint)
+        raise NotFoundError(f"{reason(failure)}: '{path}'", remedy(failure), denied=True)
+    denied, hint = "", None
     for directory in search:
         path = _absolute(os.path.join(directory, f"{name}.toml"), cwd)
         failure = _failure(path, probed)
         if failure is None:
             return path
-        if failure != _ABSENT:
-            denied.append(f" ({directory}: {failure})")
+        if not _is_absence(failure):
+            denied += f" ({directory}: {reason(failure)})"
+            hint = hint or remedy(failure)
     places = ", ".join(search) or "an empty search path"
     raise NotFoundError(
-        f"no environment '{name}' in {places}{''.join(denied)}",
-        _name_hint(name, cwd, search),
+        f"no environment '{name}' in {places}{denied}",
+        hint or _name_hint(name, cwd, search),
         denied=bool(denied),
     )
 
 
-_ABSENT = "no such file"
-
-
-def _failure(path: str, probed: dict[str, None]) -> str | None:
+def _failure(path: str, probed: dict[str, None]) -> OSError | ValueError | None:
     probed.setdefault(path)
     try:
         os.stat(path)
     except (OSError, ValueError) as error:
-        absent = isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ENOTDIR)
-        return _ABSENT if absent else reason(error)
+        return error
     return None
+
+
+def _is_absence(error: OSError | ValueError) -> bool:
+    return isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ENOTDIR)
 
 
 def _absolute(path: str, cwd: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -54,7 +55,7 @@ def _read_bytes(path: str) -> bytes:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except (OSError, ValueError) as error:
-        raise SourceError(f"cannot be read: {reason(error)}") from error
+        raise SourceError(f"cannot be read: {reason(error)}", remedy(error)) from error
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
@@ -62,7 +63,7 @@ def _read_bytes(path: str) -> bytes:
             raise SourceError(f"is {kind}, not an EDF", "name a regular file")
         data = _read_all(descriptor)
     except OSError as error:
-        raise SourceError(f"cannot be read: {reason(error)}") from error
+        raise SourceError(f"cannot be read: {reason(error)}", remedy(error)) from error
     finally:
         os.close(descriptor)
     if data.startswith(_SQUASHFS):
@@ -88,3 +89,17 @@ def reason(error: OSError | ValueError) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror[0].lower() + error.strerror[1:]
     return str(error)
+
+
+def remedy(error: OSError | ValueError) -> str | None:
+    """What helps where it is not the right to read that is missing."""
+    return _REMEDIES.get(error.errno or 0) if isinstance(error, OSError) else None
+
+
+_BROKEN = "the file system has a fault there: try again, then ask its administrator"
+_REMEDIES = {
+    errno.ELOOP: "a symbolic link leads back to itself: ls -l shows where each one leads",
+    errno.ENAMETOOLONG: "check the name: no file can have one so long",
+    errno.EIO: _BROKEN,
+    errno.ESTALE: _BROKEN,
+}
