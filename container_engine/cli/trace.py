@@ -71,7 +71,7 @@ def _list(directory: str, uid: int, *, as_json: bool) -> int:
     if rows:
         for line in table.aligned([_HEAD, *rows], right=(2, 3)):
             print(messages.one_line(line))
-    if not known:
+    if not rows:
         of_others = "; users have theirs in their homes" if uid == 0 else ""
         print(f"no traces in {directory}{of_others}")
     return 0
@@ -82,7 +82,7 @@ def _row(step: str, traces: Sequence[record.Trace]) -> tuple[str, ...]:
     return (
         step,
         time.strftime("%d %b %H:%M:%S", time.localtime(began)),
-        str(len(traces)),
+        table.share(traces),
         f"{1000 * max(trace.start_took for trace in traces):.0f} ms",
         "runs or was cut off" if traces[0].end is None else "ended",
         str(traces[0].facts["environment"]),

@@ -144,6 +144,7 @@ def write(
         "job": node.get("SLURM_JOB_ID", ""),
         "step": node.get("SLURM_STEP_ID", ""),
         "host": os.uname().nodename,
+        "nodes": node.get("SLURM_STEP_NODELIST", ""),
         "environment": plan.get("name", ""),
         "files": plan.get("files", ()),
         "image": {key: plan["image"].get(key) or "" for key in ("name", "path", "digest")},

@@ -8,7 +8,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from container_engine.trace.table import count, lines, stragglers
+from container_engine.trace.table import lines, nodes, stragglers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,7 +47,7 @@ def page(step: str, traces: Sequence[Trace]) -> str:
             "<!doctype html>",
             '<html lang="en"><head><meta charset="utf-8">',
             f"<title>step {escape(step)}</title><style>{_STYLE}</style></head><body>",
-            f"<h1>Start of step {escape(step)} on {count(len(traces), 'node')}</h1>",
+            f"<h1>Start of step {escape(step)} on {nodes(traces)}</h1>",
             *_key(traces),
             *_timeline(traces),
             f"<pre>{escape(chr(10).join(lines(step, traces)))}</pre>",

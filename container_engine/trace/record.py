@@ -6,9 +6,11 @@ import json
 import os
 import re
 import stat
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from container_engine.errors import UserError
+from container_engine.launch import nodename
 from container_engine.process import reason
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 _VERSION = 1
 _STEP = re.compile(r"\d+\.\d+")
 _SECOND = 1_000_000_000
+_MAX_NODES = 1 << 16
 
 
 class Phase(NamedTuple):
@@ -94,6 +97,17 @@ def choose(directory: str, wanted: str, uid: int) -> str:
 def read(directory: str, step: str) -> list[Trace]:
     """The traces of all nodes of a step, by the order of their names."""
     return list(_traces(directory, step))
+
+
+def missing(traces: Sequence[Trace]) -> list[str]:
+    """Nodes of the step of which there is no trace, or not yet, in Slurm's order."""
+    there = {trace.node for trace in traces}
+    lists = dict.fromkeys(str(trace.facts.get("nodes", "")) for trace in traces)
+    try:
+        named = [name for nodes in lists for name in islice(nodename.expand(nodes), _MAX_NODES)]
+    except ValueError:
+        return []
+    return [name for name in dict.fromkeys(named) if name and name not in there]
 
 
 def first(directory: str, step: str) -> Trace | None:

@@ -6,6 +6,8 @@ import statistics
 import time
 from typing import TYPE_CHECKING
 
+from container_engine.trace.record import missing
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 
 # how much slower than the median a node must be, and by how many seconds, to stand out
 _SLOWER, _SLOWER_S = 1.5, 0.05
+_NAMED = 8
 
 
 def stragglers(traces: Sequence[Trace]) -> list[Trace]:
@@ -30,7 +33,7 @@ def lines(step: str, traces: Sequence[Trace]) -> Iterator[str]:
     # how many tasks joined is noted at a node's end
     ended = all(trace.end is not None for trace in traces)
     joined = f", {count(tasks, 'task')}" if tasks or ended else ""
-    yield f"step {step}: {count(len(traces), 'node')}{joined}"
+    yield f"step {step}: {nodes(traces)}{joined}"
     began = min(trace.began for trace in traces)
     yield f"started      {time.strftime('%d %b %Y %H:%M:%S', time.localtime(began))}"
     yield f"environment  {facts['environment']}"
@@ -49,6 +52,21 @@ def lines(step: str, traces: Sequence[Trace]) -> Iterator[str]:
     for trace in traces:
         if trace.facts["error"]:
             yield f"failed: {trace.node}: {trace.facts['error']}"
+    if others := missing(traces):
+        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+        named = ", ".join(others[:_NAMED])
+        yield f"no trace of {named}{more}: still at work, cut off, or not kept here"
+
+
+def share(traces: Sequence[Trace]) -> str:
+    """Of how many nodes there is a trace, and of how many in all if those are more."""
+    number, others = len(traces), len(missing(traces))
+    return f"{number} of {number + others}" if others else str(number)
+
+
+def nodes(traces: Sequence[Trace]) -> str:
+    number = share(traces)
+    return f"{number} node" if number == "1" else f"{number} nodes"
 
 
 def _phases(traces: Sequence[Trace]) -> Iterator[str]:

@@ -95,7 +95,8 @@ def left(cluster: Cluster) -> list[str]:
     return [*_processes(), *_mounts(), *_open_namespaces(), *_files(cluster)]
 
 
-def _steps() -> list[str]:
+def steps() -> list[str]:
+    """Those that run, by the titles of their slurmstepds."""
     return [p.command for p in procfs.processes() if p.lives and p.comm == "slurmstepd"]
 
 
@@ -104,7 +105,7 @@ def assert_nothing_left(cluster: Cluster) -> None:
 
     srun can end before its step: when its tasks do not hear SIGTERM, they have Slurm's KillWait.
     """
-    until("steps to end", lambda: not _steps(), 20)
+    until("steps to end", lambda: not steps(), 20)
     assert_soon_nothing_left(cluster)
 
 

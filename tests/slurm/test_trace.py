@@ -11,12 +11,15 @@ import pytest
 
 from tests.slurm.cluster import Cluster, causes
 from tests.slurm.job import started
-from tests.slurm.leftovers import assert_nothing_left, helpers, public_files
+from tests.slurm.leftovers import assert_nothing_left, helpers, public_files, steps
+from tests.slurm.polling import until
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
 
 def trace(cluster: Cluster, job: str, *options: str) -> str:
+    """What is said once the nodes are done; srun may end before them."""
+    until("the end of all steps", lambda: not steps())
     done = cluster.run([str(cluster.prefix / "bin/ce"), "trace", job, *options])
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -73,6 +73,32 @@ def test_a_start_lasts_from_the_fork_to_the_last_task(step: Path) -> None:
     assert (first.joined, first.end) == (2, 1_700_000_002.0)
 
 
+def test_nodes_of_which_there_is_no_trace_are_named(tmp_path: Path) -> None:
+    write(tmp_path, "7.0", "n1", facts(50, nodes="n[1-3]"), ended(101, 102))
+    write(tmp_path, "7.0", "n3", facts(50, nodes="n[1-3]"), ended(101, 102))
+    traces = record.read(str(tmp_path), "7.0")
+    lines = list(table.lines("7.0", traces))
+    assert lines[0] == "step 7.0: 2 of 3 nodes, 4 tasks"
+    assert lines[-1] == "no trace of n2: still at work, cut off, or not kept here"
+    assert "<h1>Start of step 7.0 on 2 of 3 nodes</h1>" in page.page("7.0", traces)
+
+
+@pytest.mark.parametrize("nodes", ["n[1-10]", "", "n[1-x]"])
+def test_where_there_is_one_of_each_node_or_nobody_knows_there_is_no_word(
+    step: Path, nodes: str
+) -> None:
+    write(step, "7.0", "n1", facts(50, nodes=nodes), ended(101, 102))
+    lines = list(table.lines("7.0", record.read(str(step), "7.0")))
+    assert lines[0] == "step 7.0: 10 nodes, 20 tasks"
+    assert "no trace" not in lines[-1]
+
+
+def test_of_many_missing_nodes_some_are_named(tmp_path: Path) -> None:
+    write(tmp_path, "7.0", "n1", facts(50, nodes="n[1-20]"), ended(101, 102))
+    last = list(table.lines("7.0", record.read(str(tmp_path), "7.0")))[-1]
+    assert last.startswith("no trace of n2, n3, n4, n5, n6, n7, n8, n9 and 11 more: ")
+
+
 def test_the_table_names_phases_tasks_and_the_slow_node(step: Path) -> None:
     lines = list(table.lines("7.0", record.read(str(step), "7.0")))
     assert lines[0] == "step 7.0: 10 nodes, 20 tasks"
