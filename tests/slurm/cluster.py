@@ -20,12 +20,14 @@ ALICE = "ce-alice"
 BOB = "ce-bob"
 Completed = subprocess.CompletedProcess[str]
 _QUEUED = re.compile(
-    r"^srun: job \d+ (queued and waiting for|has been allocated) resources\n", re.MULTILINE
+    r"^srun: (job \d+ (queued and waiting for|has been allocated) resources"
+    r"|Job \d+ step creation temporarily disabled, retrying .*|Step created for .*)\n",
+    re.MULTILINE,
 )
 
 
 def as_if_at_once(err: str) -> str:
-    """Without what srun only says where the job before has not quite ended."""
+    """Without what srun only says where the job or step before has not quite ended."""
     return _QUEUED.sub("", err)
 
 

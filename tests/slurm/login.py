@@ -1,12 +1,13 @@
 """An ssh client outside the containers, with keys of its own: the laptop of a user."""
 
+import base64
+import contextlib
 import os
 import pwd
 import re
 import subprocess
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.slurm.job import Job, started
 from tests.slurm.polling import until
 
 PORT = 15263
+_BEGIN, _END = "variables:", "."
 _OPTIONS = ("LogLevel=ERROR", "IdentitiesOnly=yes")
 _ANY_HOST = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null")
 
@@ -64,29 +66,46 @@ class Laptop:
         return self.cluster.run([*argv, *(re.sub("^@", login, word) for word in words)])
 
 
-@contextmanager
+@contextlib.contextmanager
 def step(cluster: Cluster, name: str, *words: str, user: str = ALICE) -> Iterator[Job]:
-    """A step in the environment `name` that prints its variables, says "up" and stays.
+    """A step in the environment `name`: its first task prints its variables, all say "up" and stay.
 
-    Each variable stands between two bytes 1, so that another task's words may come before or after.
+    Slurm keeps lines of up to a kilobyte whole: the variables are in such, `variables` reads them.
     """
-    script = "printf '\\001'; cat /proc/self/environ | tr '\\0' '\\001'; echo; echo up; sleep 1000"
+    block = f"echo {_BEGIN}; base64 -w 500 /proc/self/environ; echo {_END}"
+    script = f"[ $SLURM_PROCID != 0 ] || {{ {block}; }}; echo up; sleep 1000"
     argv = ["srun", *(words or ("-N1",)), f"--environment={name}", "sh", "-c", script]
     with started(cluster, *argv, user=user) as job:
         yield job
 
 
+def variables(job: Job) -> dict[str, str]:
+    """Those of the first task of a `step`."""
+    lines = [line for line in job.out.splitlines() if line != "up"]
+    block = "".join(lines[lines.index(_BEGIN) + 1 : lines.index(_END)])
+    return entries(base64.b64decode(block).decode(), "\0")
+
+
+def entries(block: str, end: str) -> dict[str, str]:
+    pairs = (entry.partition("=") for entry in block.split(end) if "=" in entry)
+    return {name: value for name, _equals, value in pairs}
+
+
+def recorded(cluster: Cluster, job: str, user: str = ALICE) -> dict[str, int]:
+    """The ports of a job's servers by node, as they are recorded now."""
+    found = {}
+    for file in (cluster.home(user) / ".cache/container-engine/ssh").glob(f"{job}/*/*.port"):
+        with contextlib.suppress(FileNotFoundError):  # of a step that has ended
+            if text := file.read_text():
+                found[file.stem] = int(text.split()[0])
+    return found
+
+
 def ports(cluster: Cluster, job: str, nodes: int | None = 1, user: str = ALICE) -> dict[str, int]:
-    """The ports of a job's servers by node, as they are recorded.
+    """The same as soon as there are `nodes` of them; None: any."""
 
-    As soon as there are `nodes` of them; None: those that are there, when the tasks run.
-    """
-    records = cluster.home(user) / ".cache/container-engine/ssh"
-
-    def recorded() -> dict[str, int] | None:
-        files = list(records.glob(f"{job}/*/*.port"))
-        texts = {file.stem: file.read_text() for file in files}
-        found = {node: int(text.split()[0]) for node, text in texts.items() if text}
+    def enough() -> dict[str, int] | None:
+        found = recorded(cluster, job, user)
         return found if nodes is None or len(found) == nodes else None
 
-    return until(f"the records of job {job}", recorded)
+    return until(f"the records of job {job}", enough)

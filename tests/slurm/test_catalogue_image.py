@@ -331,7 +331,7 @@ def test_an_import_of_somebody_else_that_does_not_end(
 
 # what packs the image does, code, words
 _PACKERS = [
-    ("exec sleep 60", "program-slow", "not imported within 2 s"),
+    ("exec sleep 60", "program-slow", "not imported within 5 s"),
     ("echo no luck today >&2; exit 3", "program-failed", "no luck today"),
 ]
 
@@ -348,7 +348,7 @@ def test_a_program_that_does_not_do_its_work(
 ) -> None:
     packer = site.program("tar2sqfs", script)
     if code == "program-slow":
-        site.configure("import_timeout_s = 2\n")
+        site.configure("import_timeout_s = 5\n")
     env = _user_of(provoked, registry.address)
     before = ("env", f"PATH={packer.parent}:/usr/bin:/bin")
     Blame(provoked.srun(_named(provoked, pushed), env=env, before=before), code, "tar2sqfs", word)

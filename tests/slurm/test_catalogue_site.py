@@ -156,7 +156,7 @@ def test_a_launcher_that_is_killed(cluster: Cluster, provoked: Provoked, site: S
     slow = site.program("slow", "sleep 60")
     site.oci_hook("50-slow", str(slow), "createRuntime")
     node = f"{cluster.prefix}/libexec/container-engine/node"
-    step = ["-N1", "-n3", f"--environment={provoked.edf('')}", "true"]
+    step = ["-w", "n1", "-n3", f"--environment={provoked.edf('')}", "true"]
     with started(cluster, "srun", *step) as job:
         until("a hook to run", lambda: any(str(slow) in p.command for p in procfs.processes()), 60)
         for process in procfs.processes():

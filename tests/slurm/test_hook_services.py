@@ -118,14 +118,14 @@ def test_mps_ends_with_ce_run(cluster: Cluster, mps: Site) -> None:
 
 
 def test_a_service_that_is_never_ready_fails_the_step_in_time(cluster: Cluster, site: Site) -> None:
-    site.configure("start_timeout_s = 2\n")
+    site.configure("start_timeout_s = 5\n")
     service = '[services.daemon]\ncommand = ["/bin/sh", "-c", "echo waiting; sleep 1000"]\n'
     site.hook("h", f'{service}ready = "/never"\n')
     done = cluster.srun(
         f"--environment={site.edf('annotations.com.hooks.h.enabled = true')}", "true"
     )
     assert done.returncode == 125
-    said = "hook h: service 'daemon' did not start: not ready within 2 s; it printed: waiting"
+    said = "hook h: service 'daemon' did not start: not ready within 5 s; it printed: waiting"
     assert said in causes(done)[0]
 
 

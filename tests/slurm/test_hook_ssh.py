@@ -13,7 +13,7 @@ from tests.slurm import procfs
 from tests.slurm.cluster import ALICE, BOB, Cluster
 from tests.slurm.job import Job, job_id, started
 from tests.slurm.leftovers import assert_nothing_left
-from tests.slurm.login import PORT, Laptop, edf, make_key, ports, step
+from tests.slurm.login import PORT, Laptop, edf, entries, make_key, ports, step, variables
 from tests.slurm.polling import until
 from tests.slurm.terminal import terminal
 
@@ -59,18 +59,19 @@ def running(cluster: Cluster, key: Path) -> Iterator[Running]:
 # ---- a login ---------------------------------------------------------------------------------
 
 
-def _variables(block: str) -> dict[str, str]:
-    pairs = (entry.partition("=") for entry in block.split("\x01") if "=" in entry)
-    return {name: value for name, _equals, value in pairs if not _OWN.match(name)}
+def _common(found: dict[str, str]) -> dict[str, str]:
+    """Without what a login or a task has for itself."""
+    return {name: value for name, value in found.items() if not _OWN.match(name)}
 
 
 def test_a_login_has_exactly_the_environment_of_the_tasks(running: Running) -> None:
     # a shell that becomes tr has opened the file as another program, whose environment is gone
     block = running.laptop.ssh("cat /proc/self/environ | tr '\\0' '\\001'").stdout
-    assert _variables(block) == _variables(running.job.out)
-    assert _variables(block)["STRANGE"] == _STRANGE
-    assert _variables(block)["NCCL_NET"] == "AWS Libfabric"
-    assert _variables(block)["FROM_STARTUP"] == "two words"
+    found = _common(entries(block, "\1"))
+    assert found == _common(variables(running.job))
+    assert found["STRANGE"] == _STRANGE
+    assert found["NCCL_NET"] == "AWS Libfabric"
+    assert found["FROM_STARTUP"] == "two words"
 
 
 def test_a_login_is_in_the_container_and_passes_the_exit_code_on(running: Running) -> None:

@@ -13,7 +13,7 @@ from tests.slurm import procfs
 from tests.slurm.cluster import ALICE, BOB, Cluster, causes
 from tests.slurm.job import job_id, started
 from tests.slurm.leftovers import assert_nothing_left
-from tests.slurm.login import PORT, Laptop, edf, make_key, ports, step
+from tests.slurm.login import PORT, Laptop, edf, make_key, ports, recorded, step
 from tests.slurm.polling import until
 
 
@@ -137,7 +137,7 @@ def _pids(word: str) -> list[int]:
 @contextmanager
 def _allocated(cluster: Cluster) -> Iterator[str]:
     """A job of two nodes without a step of its own."""
-    with started(cluster, "salloc", "-N2", "sleep", "1000"):
+    with started(cluster, "salloc", "-N2", "cat"):
         yield job_id(cluster)
 
 
@@ -150,6 +150,8 @@ def _step_of(cluster: Cluster, job: str, name: str, node: str) -> Iterator[int]:
         yield ports(cluster, job, nodes=None)[node]
         added.close_input()
         assert added.wait().returncode == 0, added.err
+    # srun ends before the server does, and the next step shall have its port
+    until("the record's end", lambda: node not in recorded(cluster, job))
 
 
 def test_whoever_trusts_a_job_once_logs_in_to_all_its_steps(cluster: Cluster, key: Path) -> None:

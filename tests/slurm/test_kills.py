@@ -7,14 +7,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from tests.slurm import procfs
 from tests.slurm.blame import Blame
-from tests.slurm.cluster import Cluster, causes
+from tests.slurm.cluster import ALICE, Cluster, causes
 from tests.slurm.job import Job, job_id, started
 from tests.slurm.leftovers import assert_nothing_left, assert_soon_nothing_left, helpers, left
 from tests.slurm.polling import until
@@ -46,6 +46,10 @@ def _running(cluster: Cluster, demo: str, script: str = "exec sleep 1000") -> It
         yield job
 
 
+def _sleeping() -> list[Process]:
+    return [p for p in procfs.processes() if p.lives and p.command == "sleep 4321"]
+
+
 def _one(is_it: Callable[[Process], bool]) -> Process:
     found = [process for process in helpers() if is_it(process)]
     assert len(found) == 1, found
@@ -67,9 +71,11 @@ def _kill(process: Process) -> None:
 def test_a_killed_helper_ends_the_step_and_is_named_once_for_all_tasks_and_nodes(
     cluster: Cluster, demo: str, comm: str, cause: str
 ) -> None:
-    step = ["-N2", "-n4", f"--environment={demo}", "sh", "-c", "echo up; exec sleep 1000"]
+    step = ["-N2", "-n4", f"--environment={demo}", "sh", "-c", "echo up; exec sleep 4321"]
     with started(cluster, "srun", *step) as job:
         job.wait_for_lines(4)
+        # a shell without an image would have words of its own
+        until("tasks that only sleep", lambda: len(_sleeping()) == 4)
         victims = [process for process in helpers() if process.comm == comm]
         assert len(victims) == 2, victims
         for victim in victims:
@@ -208,7 +214,7 @@ def test_a_kill_during_the_start_fails_the_step_and_the_command_never_runs_on_th
         if job.out and (victim == "launcher" or not killed):
             # it had done its work, as the guard's parent has when there is the guard: the step runs
             # in its container, and nowhere else
-            cluster.run(["scancel", job_id(cluster)])
+            cluster.cancel_all(ALICE)
             job.wait()
         else:
             assert_soon_nothing_left(cluster)
@@ -280,19 +286,27 @@ def test_a_launcher_that_stops_is_ended_by_scancel(cluster: Cluster, demo: str) 
 
 def _kill_if_it_lives(process: Process, text: str) -> bool:
     """The guard's first process is soon replaced by a second; a launcher may have ended."""
-    for candidate in [process, *(p for p in helpers() if text in p.command)]:
-        now = procfs.process(candidate.pid)
-        if now is not None and now.lives and text in now.command:
-            os.kill(now.pid, signal.SIGKILL)
-            return True
-    return False
+    killed = False
+    found = [process]
+    while living := [p for one in found if (p := _still(one, text)) is not None]:
+        for each in living:
+            with suppress(ProcessLookupError):
+                _kill(each)
+        killed = True
+        found = [p for p in helpers() if text in p.command]
+    return killed
+
+
+def _still(process: Process, text: str) -> Process | None:
+    now = procfs.process(process.pid)
+    return now if now is not None and now.lives and text in now.command else None
 
 
 def test_srun_killed_during_the_start_leaves_nothing(cluster: Cluster, demo: str) -> None:
     with started(cluster, "srun", f"--environment={demo}", "sleep", "1000") as job:
         _first_seen(_program(cluster, "node"), job.process.pid)
         job.process.kill()
-        cluster.cancel_all("ce-alice")
+        cluster.cancel_all(ALICE)
         assert job.wait().returncode == -9
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import Cluster, Completed, causes
+from tests.slurm.cluster import Cluster, Completed, as_if_at_once, causes
 from tests.slurm.job import batch, job_id, started
 
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -23,7 +23,8 @@ def _batch(cluster: Cluster, shared: Path, script: str, *options: str) -> Comple
     outputs = [f"--output={shared}/out", f"--error={shared}/err"]
     done = batch(cluster, *outputs, *options, str(file))
     assert done.returncode == 0, done.stderr + (shared / "err").read_text()
-    done.stdout, done.stderr = (shared / "out").read_text(), (shared / "err").read_text()
+    done.stdout = (shared / "out").read_text()
+    done.stderr = as_if_at_once((shared / "err").read_text())
     return done
 
 

@@ -58,13 +58,14 @@ def void(place: Path) -> dict[str, str]:
 
 
 def begin(cluster: Cluster, env: dict[str, str], edf: str, *options: str) -> subprocess.Popen[str]:
-    """A step of one task that has started, and goes on when it is given a line."""
+    """A step whose tasks, one a node, have started, and go on when they are given a line."""
     argv = ["srun", *options, f"--environment={edf}", *_HELD]
     step = cluster.popen(argv, env=env)
     assert step.stdout is not None
-    line = step.stdout.readline()
-    if line != "up\n":
-        pytest.fail(f"{line}{step.communicate()}")
+    for _node in range(2 if "-N2" in options else 1):
+        line = step.stdout.readline()
+        if line != "up\n":
+            pytest.fail(f"{line}{step.communicate()}")
     return step
 
 
