@@ -3,10 +3,13 @@
 import os
 import shutil
 import signal
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.lock import alone_on
 
 
 def _take_signals() -> None:
@@ -63,3 +66,19 @@ def need_tool() -> Callable[[str], str]:
         return found
 
     return look_up
+
+
+@pytest.fixture(scope="session")
+def alone(pytestconfig: pytest.Config) -> Iterator[Path]:
+    """The sandbox's directory, which no other test run has until this one ends."""
+    if os.geteuid() != 0:
+        pytest.skip("the sandbox needs root")
+    directory = Path(os.environ.get("CE_SANDBOX_DIR") or "/var/lib/ce-sandbox").resolve()
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+
+    def say(line: str) -> None:
+        with capture.global_and_fixture_disabled():
+            print(f"\n{line}", flush=True)
+
+    with alone_on(directory, say):
+        yield directory

@@ -1,12 +1,12 @@
 """An HTTP server between a registry and its users that does to their requests what real ones do."""
 
+import contextlib
 import http.client
 import re
 import socket
 import struct
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -50,7 +50,7 @@ class Front:
         return None
 
 
-@contextmanager
+@contextlib.contextmanager
 def front(backend: str) -> Iterator[Front]:
     """A server before `backend`, HOST:PORT; put faults into its list."""
     over = threading.Event()
@@ -92,7 +92,10 @@ class _Handler(BaseHTTPRequestHandler):
                 self.send_header(name, value)
             self.end_headers()
             return
-        connection = http.client.HTTPConnection(self.behind)
+        with contextlib.closing(http.client.HTTPConnection(self.behind)) as connection:
+            self._ask(connection, fault)
+
+    def _ask(self, connection: http.client.HTTPConnection, fault: Fault) -> None:
         connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
         for name, value in self.headers.items():  # a name may be there several times
             connection.putheader(name, value)
@@ -104,7 +107,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command == "GET":
             self._pass_on(answer, fault)
-        connection.close()
 
     def _pass_on(self, answer: http.client.HTTPResponse, fault: Fault) -> None:
         if fault.after is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 _PUBLIC = ("/tmp", "/var/tmp", "/dev/shm", "/run/user")
 _SESSION = "container-engine/session"
-_WITHIN_S = 5.0
+_WITHIN_S = 30.0
 
 
 def processes(uid: int) -> Iterator[Path]:

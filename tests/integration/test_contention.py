@@ -115,7 +115,7 @@ def test_who_waits_says_for_whom_and_how_far_and_can_be_ended(
             rf"ce: {name}: being imported by \S+ on \S+ \(process {first.pid}\)(, .* %)?\n", line
         )
         waiter.send_signal(signal.SIGTERM)
-        waiter.communicate(timeout=10)
+        waiter.communicate(timeout=60)
         assert waiter.returncode == -signal.SIGTERM
         assert first.poll() is None
         assert len(list((store / "locks").iterdir())) == 1

@@ -43,7 +43,8 @@ class Signer:
 
     def forget(self) -> None:
         subprocess.run(["gpgconf", "--kill", "all"], env=self.env, check=False)
-        shutil.rmtree(self.gpg)
+        # the agent removes its sockets when it has answered
+        shutil.rmtree(self.gpg, ignore_errors=True)
 
     def _run(self, *words: str) -> str:
         return self._bytes(*words).decode()

@@ -1,6 +1,5 @@
 """The cluster that the tests of this folder run on: real Slurm, two nodes, on this machine."""
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -12,26 +11,9 @@ import pytest
 from tests.slurm.blame import Provoked
 from tests.slurm.cluster import Cluster, sandbox
 from tests.slurm.leftovers import assert_nothing_left, records
-from tests.slurm.lock import alone_on
 from tests.slurm.site import Site, site_on
 
 NODES = 2
-
-
-@pytest.fixture(scope="session")
-def alone(pytestconfig: pytest.Config) -> Iterator[Path]:
-    """The directory of the cluster, which no other test run has until this one ends."""
-    if os.geteuid() != 0:
-        pytest.skip("the sandbox needs root")
-    directory = Path(os.environ.get("CE_SANDBOX_DIR") or "/var/lib/ce-sandbox").resolve()
-    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
-
-    def say(line: str) -> None:
-        with capture.global_and_fixture_disabled():
-            print(f"\n{line}", flush=True)
-
-    with alone_on(directory, say):
-        yield directory
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.lock import alone_on
+from tests.lock import alone_on
 
 
 def test_a_second_run_says_that_it_waits_and_gets_the_cluster_after_the_first(

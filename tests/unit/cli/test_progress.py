@@ -16,6 +16,8 @@ def test_a_terminal_has_one_bar_that_is_drawn_again_and_then_gone(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "100")
+    clock = iter([1.0, 1.05])
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
     told = progress.Terminal()
     told.far(*HALF)
     told.far(*HALF)  # not more often than eyes can follow

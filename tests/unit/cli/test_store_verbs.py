@@ -132,7 +132,7 @@ def test_layers_go_on_demand_unless_an_import_may_read_them(owner: Owner) -> Non
     assert owner.ce("gc", "--layers") == (
         "layers of the last week are kept: an import is running\nnothing to remove\n"
     )
-    dead = lease.this_process("me").model_copy(update={"start": "1"})
+    dead = lease.this_process("me").model_copy(update={"start": "another"})
     (owner.store / "locks/x").write_text(dead.model_dump_json())  # who was killed
     assert owner.ce("gc", "--layers") == (
         "2 compressed layers (2.0 KiB): only spare later imports a download\n2.0 KiB freed\n"

@@ -18,6 +18,7 @@ from container_engine.images.lease import Holder, Pace, held, read, this_machine
 
 SOURCES = Path(__file__).parents[3]
 QUICK = Pace(beat_s=0.02, stale_s=0.3)
+PATIENT = Pace(beat_s=0.02, stale_s=3600)
 
 # a process that takes the lock, says so, and keeps it until it is told or killed
 HOLDER = """
@@ -108,7 +109,7 @@ def test_who_waits_is_told_for_whom_and_how_far(lock: Path) -> None:
             if who.progress:
                 child.communicate("")
 
-        with held(str(lock), "eve", 30, on_wait, QUICK):
+        with held(str(lock), "eve", 30, on_wait, PATIENT):
             pass
     assert str(told[-1]) == f"ann on {os.uname().nodename} (process {child.pid})"
     assert told[-1].progress == "half of it"
@@ -116,7 +117,7 @@ def test_who_waits_is_told_for_whom_and_how_far(lock: Path) -> None:
 
 def test_a_wait_has_an_end(lock: Path) -> None:
     with holder(lock), pytest.raises(UserError) as caught:
-        take(lock, limit_s=0.1)
+        take(lock, limit_s=0.1, pace=PATIENT)
     assert caught.value.message.startswith("still at work after 0.1 s: ann on ")
     assert caught.value.hint == f"if that is no longer so, remove {lock}"
 
@@ -154,7 +155,7 @@ def test_what_a_killed_waiter_left_is_removed_by_the_next_holder(lock: Path) -> 
 
 
 def test_a_number_that_another_process_has_now_does_not_count(lock: Path) -> None:
-    foreign(lock, machine=this_machine(), start="1", pid=1)
+    foreign(lock, machine=this_machine(), start="another", pid=1)
     take(lock, pace=Pace(3, 3600))
 
 
@@ -178,8 +179,8 @@ def test_a_holder_elsewhere_that_shows_life_is_waited_for(lock: Path) -> None:
     thread = threading.Thread(target=live)
     thread.start()
     try:
-        with pytest.raises(UserError, match=r"^still at work after 1 s: bob on nid2"):
-            take(lock, limit_s=1)
+        with pytest.raises(UserError, match=r"^still at work after 5 s: bob on nid2"):
+            take(lock, limit_s=5, pace=Pace(0.02, 2))
     finally:
         ended.set()
         thread.join()

@@ -115,7 +115,7 @@ def test_every_damage_is_found_and_repaired(store: Store) -> None:
     for name in ("images/sha256-1-amd64.sqsh.json", "images/draft.host.1", "refs/draft.host.1"):
         (root / name).touch()
         os.utime(root / name, old)
-    dead = lease.this_process("ann").model_copy(update={"pid": 1, "start": "1"})
+    dead = lease.this_process("ann").model_copy(update={"pid": 1, "start": "another"})
     (root / "locks/a").write_text(dead.model_dump_json())
     far = dead.model_copy(update={"machine": "another", "host": "far"})
     (root / "locks/b").write_text(far.model_dump_json())

@@ -130,9 +130,11 @@ def test_the_end_may_be_noted_before_the_launcher_has_written(tmp_path: Path) ->
 
 def test_a_job_means_its_newest_step_and_an_unknown_one_is_refused(step: Path) -> None:
     write(step, "7.1", "n1", facts(5))
+    for when, name in enumerate(("7.0", "7.1")):
+        os.utime(step / name, (when, when))
     assert record.choose(str(step), "7", os.geteuid()) == "7.1"
     assert record.choose(str(step), "7.0", os.geteuid()) == "7.0"
-    os.utime(step / "7.0")
+    os.utime(step / "7.0", (2, 2))
     assert record.choose(str(step), "last", os.geteuid()) == "7.0"
     with pytest.raises(UserError, match=r"^8: no trace in "):
         record.choose(str(step), "8", os.geteuid())

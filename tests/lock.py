@@ -1,4 +1,4 @@
-"""One test run at a time on a cluster: the second waits, says so, and does not wait for ever."""
+"""One test run at a time in a sandbox: the second waits, says so, and does not wait for ever."""
 
 import fcntl
 import os
@@ -15,7 +15,7 @@ _PAUSE_S = 0.5
 def alone_on(
     directory: Path, say: Callable[[str], None], within_s: float = WAIT_S
 ) -> Iterator[None]:
-    """Hold the cluster in `directory`. The lock goes with the process, however it ends."""
+    """Hold the sandbox in `directory`. The lock goes with the process, however it ends."""
     directory.mkdir(parents=True, exist_ok=True)
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
