@@ -103,8 +103,11 @@ def _path_hint(name: str, path: str, cwd: str, search: tuple[str, ...]) -> str |
         return f"write '{plain}', without '.toml', to search for it"
     if name.startswith("~") or "/~" in name:
         return "'~' is not expanded, write ${HOME}"
-    close = nearest(os.path.basename(path), _entries(os.path.dirname(path)))
-    return f"did you mean '{os.path.join(os.path.dirname(name), close)}'?" if close else None
+    # without what all of them end in: it makes any two short names alike
+    stems = [entry.removesuffix(".toml") for entry in _entries(os.path.dirname(path))]
+    close = nearest(os.path.basename(path).removesuffix(".toml"), stems)
+    meant = os.path.join(os.path.dirname(name), f"{close}.toml")
+    return f"did you mean '{meant}'?" if close else None
 
 
 def _name_hint(name: str, cwd: str, search: tuple[str, ...]) -> str | None:

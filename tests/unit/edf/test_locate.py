@@ -71,6 +71,8 @@ def test_all_paths_that_were_looked_at_are_told(tmp_path: Path) -> None:
                     "ce: hint: did you mean './local.toml'?\n"),
         ("./loca.toml", "./loca.toml: no such file: '{cwd}/loca.toml'\n"
                         "ce: hint: did you mean './local.toml'?\n"),
+        # what all names end in makes none alike
+        ("./loop.toml", "./loop.toml: no such file: '{cwd}/loop.toml'\n"),
         ("~/x.toml", "~/x.toml: no such file: '{cwd}/~/x.toml'\n"
                      "ce: hint: '~' is not expanded, write ${{HOME}}\n"),
         ("local.toml/x.toml", "local.toml/x.toml: no such file: '{cwd}/local.toml/x.toml'\n"),
