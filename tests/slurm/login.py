@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import glob
 import os
 import pwd
 import re
@@ -94,8 +95,10 @@ def entries(block: str, end: str) -> dict[str, str]:
 def recorded(cluster: Cluster, job: str, user: str = ALICE) -> dict[str, int]:
     """The ports of a job's servers by node, as they are recorded now."""
     found = {}
-    for file in (cluster.home(user) / ".cache/container-engine/ssh").glob(f"{job}/*/*.port"):
-        with contextlib.suppress(FileNotFoundError):  # of a step that has ended
+    records = cluster.home(user) / ".cache/container-engine/ssh"
+    # not Path.glob, which minds that a step's directory goes while it looks
+    for file in map(Path, glob.glob(f"{records}/{job}/*/*.port")):
+        with contextlib.suppress(FileNotFoundError):
             if text := file.read_text():
                 found[file.stem] = int(text.split()[0])
     return found
