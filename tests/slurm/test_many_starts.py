@@ -20,6 +20,7 @@ from tests.slurm.polling import until
 _BATCH = 50  # launches of one job
 _AT_ONCE = 50
 _MIB = 1 << 20
+_OPENED = 8  # descriptors that Slurm opens as it likes, for connections that come and go
 _NAMESPACES = ("mnt", "user", "pid", "ipc", "uts", "net", "cgroup")
 _IN_MEMORY = [path for path in ("/dev/shm", "/run") if os.path.ismount(path)]
 
@@ -60,13 +61,18 @@ def _used(path: str) -> int:
 
 
 def _levels_at_rest(before: Levels) -> Levels:
-    """What is there when the node's own programs of the last job, too, have ended."""
+    """What is there when the node's own programs of the last jobs, and what slurmd had to tell of
+    them, too, have ended."""
 
     def at_rest() -> Levels | None:
         levels = _levels()
-        return levels if levels.namespaces <= before.namespaces else None
+        closed = all(
+            count <= before.descriptors[daemon] + _OPENED
+            for daemon, count in levels.descriptors.items()
+        )
+        return levels if closed and levels.namespaces <= before.namespaces else None
 
-    return until("the namespaces to be as few", at_rest)
+    return until("as few namespaces and descriptors as before", at_rest)
 
 
 def _assert_flat(before: Levels, after: Levels) -> None:
@@ -77,8 +83,7 @@ def _assert_flat(before: Levels, after: Levels) -> None:
     for daemon, memory in after.memory.items():
         # Slurm's own caches; a leak of a hundred bytes a launch is more
         assert memory <= before.memory[daemon] + 2 * _MIB, f"{daemon}: {memory}"
-        # Slurm opens a few as it likes, for connections that come and go
-        assert after.descriptors[daemon] <= before.descriptors[daemon] + 8, daemon
+        assert after.descriptors[daemon] <= before.descriptors[daemon] + _OPENED, daemon
     for path, used in after.used.items():
         # other programs of the machine live there, too
         assert used <= before.used[path] + _MIB, f"{path}: {used}"
