@@ -6,12 +6,11 @@ import contextlib
 import hashlib
 import os
 import shutil
-import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
 from container_engine.images import blobs, config, installing, inventory, lease, squashfs
-from container_engine.images.files import publish
+from container_engine.images.files import files_of, is_older, publish
 from container_engine.images.installing import MANIFEST_SUFFIX, SUFFIXES, belongings
 from container_engine.images.store import ref_name
 
@@ -119,14 +118,14 @@ class Checker:
 
     def _strangers(self) -> Iterator[Damage]:
         """Files that belong to no image, and drafts of imports that were ended."""
-        for path in inventory.files(f"{self._root}/images"):
+        for path in files_of(f"{self._root}/images"):
             image = next((path.removesuffix(s) for s in SUFFIXES if path.endswith(s)), "")
             if path.endswith(".sqsh") or (image.endswith(".sqsh") and os.path.exists(image)):
                 continue
-            if _is_older(path, _OLD_S):
+            if is_older(path, _OLD_S):
                 yield Damage(path, "there is no image that it belongs to")
-        for path in inventory.files(f"{self._root}/refs"):
-            if not path.endswith(".json") and _is_older(path, _OLD_S):
+        for path in files_of(f"{self._root}/refs"):
+            if not path.endswith(".json") and is_older(path, _OLD_S):
                 yield Damage(path, "left by an import that was ended")
 
     def _bad_refs(self) -> Iterator[Damage]:
@@ -153,7 +152,7 @@ class Checker:
                     yield Damage(f"{self._root}/work/{name}", "left by an import that was ended")
 
     def _blobs(self) -> list[str]:
-        return inventory.files(f"{self._root}/blobs/sha256")
+        return files_of(f"{self._root}/blobs/sha256")
 
     def _sum(self, path: str) -> str | None:
         found = blobs.sha256(path)
@@ -172,10 +171,3 @@ def repair(damage: Damage) -> None:
         else:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
-
-
-def _is_older(path: str, seconds: float) -> bool:
-    try:
-        return time.time() - os.stat(path).st_mtime > seconds
-    except OSError:
-        return False

@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import shutil
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -54,3 +55,20 @@ def size_text(size: float) -> str:
         )
         return f"{size / limit:.{1 if size < 10 * limit else 0}f} {unit}"
     return f"{size:.0f} B"
+
+
+def files_of(directory: str) -> list[str]:
+    """The files in a directory, which may be missing."""
+    try:
+        with os.scandir(directory) as entries:
+            return sorted(entry.path for entry in entries if entry.is_file(follow_symlinks=False))
+    except FileNotFoundError:
+        return []
+
+
+def is_older(path: str, seconds: float) -> bool:
+    """Since it was last written; False where it is gone."""
+    try:
+        return time.time() - os.stat(path).st_mtime > seconds
+    except OSError:
+        return False

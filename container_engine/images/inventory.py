@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.images import config, installing
+from container_engine.images.files import files_of
 from container_engine.images.installing import Use, belongings
 from container_engine.images.store import Ref, read_ref
 
@@ -47,7 +48,7 @@ class Named(NamedTuple):
 
 
 def refs(root: str) -> Iterator[Named]:
-    for path in files(f"{root}/refs"):
+    for path in files_of(f"{root}/refs"):
         if path.endswith(".json"):
             yield Named(path, path.removesuffix(".json").rpartition("-")[2], read_ref(path))
 
@@ -59,7 +60,7 @@ def items(root: str) -> list[Item]:
         if named.ref is not None:
             names.setdefault((named.ref.digest, named.arch), []).append(named.ref.name)
     found = []
-    for path in files(f"{root}/images"):
+    for path in files_of(f"{root}/images"):
         match = _IMAGE.fullmatch(os.path.basename(path))
         if match is None:
             continue
@@ -88,15 +89,6 @@ def _created(path: str) -> float | None:
         return datetime.fromisoformat(_FRACTION.sub("", text)).timestamp()
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-
-
-def files(directory: str) -> list[str]:
-    """The files in a directory, which may be missing."""
-    try:
-        with os.scandir(directory) as entries:
-            return sorted(entry.path for entry in entries if entry.is_file(follow_symlinks=False))
-    except FileNotFoundError:
-        return []
 
 
 def remove(root: str, item: Item) -> None:
@@ -147,7 +139,7 @@ def _duration(seconds: float) -> str:
 def old_blobs(root: str, unused_s: float, now: float) -> list[str]:
     """Layers that no import has used for so long."""
     found = []
-    for path in files(f"{root}/blobs/sha256"):
+    for path in files_of(f"{root}/blobs/sha256"):
         with contextlib.suppress(FileNotFoundError):
             if now - os.stat(path).st_mtime > unused_s:
                 found.append(path)
@@ -173,7 +165,7 @@ def keep_alive(root: str, now: float) -> int:
     """
     found = items(root)
     kept = [path for item in found for path in (item.path, *belongings(item.path))]
-    _touch((*kept, *files(f"{root}/refs"), f"{root}/README"), now)
+    _touch((*kept, *files_of(f"{root}/refs"), f"{root}/README"), now)
     return len(found)
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from container_engine.errors import UserError
+from container_engine.images.files import files_of, is_older
 from container_engine.process import reason
 
 if TYPE_CHECKING:
@@ -133,18 +134,10 @@ class Found(NamedTuple):
 def found_in(directory: str) -> Iterator[Found]:
     """All locks there. A holder that is killed leaves its lock until somebody else wants it."""
     machine = this_machine()
-    with contextlib.suppress(FileNotFoundError):
-        for name in sorted(os.listdir(directory)):
-            path = os.path.join(directory, name)
-            holder = read(path)
-            if holder is not None:
-                yield Found(path, holder, holder.is_dead(machine) or _is_silent(path))
-
-
-def _is_silent(path: str) -> bool:
-    with contextlib.suppress(FileNotFoundError):
-        return time.time() - os.stat(path).st_mtime > _SILENT_S
-    return False
+    for path in files_of(directory):
+        holder = read(path)
+        if holder is not None:
+            yield Found(path, holder, holder.is_dead(machine) or is_older(path, _SILENT_S))
 
 
 class Lease:
