@@ -33,12 +33,14 @@ static int ready(const char *answer, size_t size, int fds[CE_MAX_FDS],
 	container->mount_ns = fds[1];
 	container->environment = fds[2];
 	container->guard = fds[3];
-	container->trace = fds[4];
-	container->marks = fds[5];
+	container->launcher = fds[4];
+	container->attended = fds[5];
+	container->trace = fds[6];
+	container->marks = fds[7];
 	container->workdir = strdup(answer + 1);
 	container->notices = strdup(notices);
 	container->said = strdup(said);
-	if (fds[3] < 0 || container->workdir == NULL || container->notices == NULL ||
+	if (fds[5] < 0 || container->workdir == NULL || container->notices == NULL ||
 	    container->said == NULL)
 		return ce_fail(err, "the launcher's answer is not complete");
 	return 0;

@@ -1,14 +1,15 @@
 /*
  * ce-attend: ends what hooks run in a container beside its tasks (an ssh server, a daemon of a GPU).
  *
- * ce-attend GUARD MOUNT_NS END SPECIFICATION     (open descriptors)
+ * ce-attend GUARD MOUNT_NS END SPECIFICATION DONE     (open descriptors; END and DONE may be -1)
  *
  * Services are started by the launcher and live in the host's PID namespace, as tasks do, so the
  * kernel does not end them with the guard. This process outlives the guard for a moment: it waits for
  * GUARD, a pidfd, and then kills whatever is in the container's mount namespace, in whatever session,
  * process group or parentage. It is there before the first service is started. END is a socket to the
  * guard, which closes it when the session ends in good order: services are stopped by their own
- * commands then, while their image is still served, and the guard waits for that.
+ * commands then, while their image is still served, and the guard waits for that. DONE is the end of a pipe
+ * that closes with this process: slurmstepd waits for it before Slurm kills what is left of the step.
  *
  * Runs as the user, outside the container. The specification has the guard's format; the operations:
  *   stop PROGRAM ARG…   stops a service in good order
@@ -120,7 +121,7 @@ int main(int argc, char **argv)
 {
 	struct attendant self = { -1, -1, -1, NULL, 0 };
 
-	if (argc != 5) {
+	if (argc != 6) {
 		fprintf(stderr, "ce-attend: started by the container engine's launcher only\n");
 		return CE_EXIT_ENGINE;
 	}
@@ -128,6 +129,8 @@ int main(int argc, char **argv)
 	self.mount_ns = ce_descriptor(argv[2]);
 	self.end = ce_descriptor(argv[3]);
 	int specification = ce_descriptor(argv[4]);
+	/* nobody who is executed from here holds it */
+	(void)ce_descriptor(argv[5]);
 	self.text = ce_read_all(specification, MAX_SPECIFICATION, &self.size);
 	if (self.guard < 0 || self.mount_ns < 0 || self.text == NULL)
 		return CE_EXIT_ENGINE;

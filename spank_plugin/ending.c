@@ -14,7 +14,9 @@
 #include "news.h"
 #include "sweep.h"
 
-enum { GUARD_WAIT_MS = 2000, CHILD_WAIT_MS = 5000, TELL_WAIT_MS = 1000 };
+/* in the child, one after the other */
+enum { LAUNCHER_WAIT_MS = 2000, GUARD_WAIT_MS = 2000, ATTENDED_WAIT_MS = 2000 };
+enum { CHILD_WAIT_MS = 9000, FINISH_WAIT_MS = 1000, TELL_WAIT_MS = 1000 };
 /* where the child keeps its descriptors; all others of slurmstepd's are closed */
 enum { CHILD_GATE = 3, CHILD_REPLY, CHILD_LIFE, CHILD_FIRST_CLOSED };
 
@@ -37,24 +39,29 @@ static void tell(int reply, const struct ce_moments *moments, const struct duty 
 
 /* Also ends what a task has left running: its image is no longer served, and it would keep the
  * container's mounts. */
-static void end_what_is_left(int reply, const struct ce_moments *moments)
+static void end_what_is_left(int reply, int life, const struct ce_moments *moments)
 {
 	struct ce_error err = CE_ERROR_INIT;
 	struct ce_container container = CE_CONTAINER_INIT;
 
-	/* Without an answer the guard learns of the end from the launcher's; nothing to wait on. */
-	if (ce_answer_look(reply, &container, &err) < 0) {
-		ce_container_close(&container);
-		ce_error_clear(&err);
-		return;
+	/* Without an answer there is no session that could end in good order. */
+	int rc = ce_answer_look(reply, &container, &err);
+	/* After its answer the launcher hands the end of hooks to the guard and writes the trace; the tasks may
+	 * end before a busy machine has let it. */
+	if (rc == 0 && !ce_wait_readable(container.launcher, ce_now_ms() + LAUNCHER_WAIT_MS))
+		ce_pidfd_kill(container.launcher, SIGKILL);
+	shutdown(life, SHUT_RDWR);
+	if (rc == 0) {
+		if (!ce_wait_readable(container.guard, ce_now_ms() + GUARD_WAIT_MS)) {
+			ce_pidfd_kill(container.guard, SIGKILL);
+			ce_wait_readable(container.guard, ce_now_ms() + GUARD_WAIT_MS);
+		}
+		ce_sweep(container.mount_ns);
+		ce_moments_write(moments, container.trace);
+		ce_wait_readable(container.attended, ce_now_ms() + ATTENDED_WAIT_MS);
 	}
-	if (!ce_wait_readable(container.guard, ce_now_ms() + GUARD_WAIT_MS)) {
-		ce_pidfd_kill(container.guard, SIGKILL);
-		ce_wait_readable(container.guard, ce_now_ms() + GUARD_WAIT_MS);
-	}
-	ce_sweep(container.mount_ns);
-	ce_moments_write(moments, container.trace);
 	ce_container_close(&container);
+	ce_error_clear(&err);
 }
 
 /* Moves the descriptors to places of their own, without one overwriting another. */
@@ -85,7 +92,10 @@ static void be_child(int gate, const struct ce_launcher *launcher, const struct 
 	if (duty != NULL)
 		tell(CHILD_REPLY, launcher->moments, duty);
 	else
-		end_what_is_left(CHILD_REPLY, launcher->moments);
+		end_what_is_left(CHILD_REPLY, CHILD_LIFE, launcher->moments);
+	/* done; the parent closes its ends of the session's sockets before it closes the gate */
+	(void)ce_send(CHILD_GATE, "d", 1, NULL, 0);
+	ce_look(CHILD_GATE, 0, &word, 1);
 	/* not exit: the handlers are slurmstepd's */
 	_exit(0);
 }
@@ -119,34 +129,36 @@ static int start_child(const struct ce_launcher *launcher, const struct duty *du
 	return pid > 0 ? ce_pidfd_open(pid) : -1;
 }
 
-void ce_ending_run(const struct ce_launcher *launcher)
+void ce_ending_begin(struct ce_ending *ending, const struct ce_launcher *launcher)
 {
-	CE_AUTO_FD gate = -1;
-	CE_AUTO_FD child = start_child(launcher, NULL, &gate);
-
-	if (child >= 0 && ce_send(gate, "g", 1, NULL, 0) == 0)
-		wait_for_child(child, CHILD_WAIT_MS);
+	ending->child = start_child(launcher, NULL, &ending->gate);
+	if (ending->child >= 0 && ce_send(ending->gate, "g", 1, NULL, 0) == 0)
+		ce_wait_readable(ending->gate, ce_now_ms() + CHILD_WAIT_MS);
 }
 
-void ce_ending_run_last(struct ce_launcher *launcher)
+void ce_ending_finish(struct ce_ending *ending)
 {
-	CE_AUTO_FD gate = -1;
-	CE_AUTO_FD child = start_child(launcher, NULL, &gate);
+	ce_close_fd(&ending->gate);
+	if (ending->child >= 0)
+		wait_for_child(ending->child, FINISH_WAIT_MS);
+	ce_close_fd(&ending->child);
+}
 
-	/* While the child holds them too: whoever closes a socket last closes what is still in its
-	 * queue, and what a user has sent there may linger. */
-	ce_close_fd(&launcher->reply);
-	ce_close_fd(&launcher->life);
-	if (child >= 0 && ce_send(gate, "g", 1, NULL, 0) == 0)
-		wait_for_child(child, CHILD_WAIT_MS);
+void ce_ending_run(const struct ce_launcher *launcher)
+{
+	struct ce_ending ending;
+
+	ce_ending_begin(&ending, launcher);
+	ce_ending_finish(&ending);
 }
 
 void ce_ending_tell(const struct ce_launcher *launcher, const char *planned, const char *cause)
 {
 	const struct duty duty = { planned, cause };
-	CE_AUTO_FD gate = -1;
-	CE_AUTO_FD child = start_child(launcher, &duty, &gate);
+	struct ce_ending ending;
 
-	if (child >= 0 && ce_send(gate, "g", 1, NULL, 0) == 0)
-		wait_for_child(child, TELL_WAIT_MS);
+	ending.child = start_child(launcher, &duty, &ending.gate);
+	if (ending.child >= 0 && ce_send(ending.gate, "g", 1, NULL, 0) == 0)
+		ce_wait_readable(ending.gate, ce_now_ms() + TELL_WAIT_MS);
+	ce_ending_finish(&ending);
 }

@@ -5,15 +5,21 @@
 
 #include "launcher.h"
 
-/* Waits until the guard is gone, kills it if it does not go, then ends every process in the
- * container's mount namespace. All of it in a child that has become the user: what the launcher has
- * answered is the user's word, and the kernel lets a user end nothing but his own processes, whatever
- * descriptors he sent. This process waits for the child, at most five seconds.
- * In slurmstepd, as root, from any thread. */
-void ce_ending_run(const struct ce_launcher *launcher);
+/* Lets the launcher finish, ends the session in good order, waits until the guard is gone, kills it if it does
+ * not go, ends every process in the container's mount namespace, and waits for what is done after that (services,
+ * OCI hooks). All of it in a child that has become the user: what the launcher has answered is the user's
+ * word, and the kernel lets a user end nothing but his own processes, whatever descriptors he sent. The child is
+ * waited for, nine seconds at most. In slurmstepd, as root, from any thread. */
+struct ce_ending {
+	int child, gate;
+};
 
-/* The same as the last use of the session: closes both of its sockets meanwhile. */
-void ce_ending_run_last(struct ce_launcher *launcher);
+/* Returns when the child has done so; it holds its copies of the session's sockets until ce_ending_finish. */
+void ce_ending_begin(struct ce_ending *ending, const struct ce_launcher *launcher);
+void ce_ending_finish(struct ce_ending *ending);
+
+/* Both at once, where this process goes on using the session. */
+void ce_ending_run(const struct ce_launcher *launcher);
 
 /* Tells the user why the container died, if this step has not said so yet (`planned`: news.h); waits for
  * that a second at most. Also in a child that has become the user: where it is noted that something has

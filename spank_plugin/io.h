@@ -8,7 +8,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#define CE_MAX_FDS 6
+#define CE_MAX_FDS 8
 
 static inline void ce_close_fd(int *fd)
 {

@@ -24,6 +24,8 @@ void ce_container_close(struct ce_container *container)
 	ce_close_fd(&container->mount_ns);
 	ce_close_fd(&container->environment);
 	ce_close_fd(&container->guard);
+	ce_close_fd(&container->launcher);
+	ce_close_fd(&container->attended);
 	ce_close_fd(&container->trace);
 	ce_close_fd(&container->marks);
 	free(container->workdir);

@@ -15,6 +15,8 @@ struct ce_container {
 	int mount_ns;
 	int environment; /* records, see below */
 	int guard;	/* pidfd of the guard, readable when all of the session is gone */
+	int launcher;	/* pidfd of the launcher, which has work left after its answer */
+	int attended;	/* readable once what is done after the guard's end is done */
 	int trace;	/* the user's file for what is known of this launch, to append to; may be -1 */
 	int marks;	/* the directory of the step's traces, for news.h; may be -1 */
 	char *workdir;	/* heap, owned */
@@ -22,7 +24,7 @@ struct ce_container {
 	char *said;	/* heap, owned; what the entrypoint printed, may be empty */
 };
 
-#define CE_CONTAINER_INIT { -1, -1, -1, -1, -1, -1, NULL, NULL, NULL }
+#define CE_CONTAINER_INIT { -1, -1, -1, -1, -1, -1, -1, -1, NULL, NULL, NULL }
 
 void ce_container_close(struct ce_container *container);
 

@@ -5,20 +5,24 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/close_range.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "help.h"
-#include "identity.h"
 #include "io.h"
+#include "limits.h"
 
 /* The descriptors that the launcher gets, in the order of its arguments. */
 enum { PASS_REPLY, PASS_PLAN, PASS_ENVIRONMENT, PASS_WATCH, PASS_LIFE, PASS_COUNT };
+_Static_assert(PASS_COUNT == sizeof((struct ce_launcher *)NULL)->start / sizeof(int),
+	       "a place for each descriptor");
 
 /* Answers in place of the launcher, as it would (answer.c). */
 static void die(int reply, const char *what)
@@ -32,24 +36,19 @@ static void die(int reply, const char *what)
 	_exit(CE_EXIT_ENGINE);
 }
 
-/* slurmstepd has set the supplementary groups already (initgroups): they are taken as they are, so that
- * this needs no look-up of names. */
-static void become_user(int reply, uid_t uid, gid_t gid)
+/* A task has been bound to its own cores and memory. What serves all tasks of the node may use whatever the
+ * step may: the kernel keeps it within the step's cpuset. */
+static void unbind(void)
 {
-	gid_t groups[NGROUPS_MAX > 65536 ? 65536 : NGROUPS_MAX];
+	cpu_set_t all[8];
 
-	int count = getgroups(sizeof groups / sizeof groups[0], groups);
-	if (count < 0)
-		die(reply, "getgroups");
-	const char *failure = ce_become_user(uid, gid, groups, (size_t)count);
-	if (failure != NULL)
-		die(reply, failure);
+	memset(all, 0xff, sizeof all);
+	(void)sched_setaffinity(0, sizeof all, all);
+	(void)syscall(SYS_set_mempolicy, 0 /* MPOL_DEFAULT */, NULL, 0);
 }
 
-/* Never returns. Between fork and execve in a process with threads only async-signal-safe calls are
- * sound; snprintf of numbers and the calls below are so in glibc, and nothing here allocates. */
-static void become_launcher(const struct ce_config *config, uid_t uid, gid_t gid,
-			    const int pass[PASS_COUNT])
+/* Never returns. */
+static void become_launcher(const struct ce_config *config, char **job, const int pass[PASS_COUNT])
 {
 	char numbers[PASS_COUNT][16], begun[32];
 	const char *argv[PASS_COUNT + 3] = { config->node };
@@ -57,10 +56,13 @@ static void become_launcher(const struct ce_config *config, uid_t uid, gid_t gid
 					    NULL };
 
 	int reply = pass[PASS_REPLY];
-	become_user(reply, uid, gid);
+	/* neither the task's terminal nor its process group */
+	setsid();
 	ce_default_signals();
 	ce_ignore_step_signals();
 	umask(022);
+	unbind();
+	ce_limits_apply(job);
 	if (chdir("/") < 0)
 		die(reply, "chdir /");
 	/* slurmstepd's own descriptors are none of the launcher's business */
@@ -82,6 +84,43 @@ static void become_launcher(const struct ce_config *config, uid_t uid, gid_t gid
 		die(reply, "/dev/null");
 	execve(config->node, (char *const *)argv, (char *const *)environment);
 	die(reply, config->node);
+}
+
+/* The task's program must not find a child that it never made: the launcher's parent ends at once. */
+static void fork_launcher(const struct ce_config *config, char **job, const int pass[PASS_COUNT])
+{
+	int reply = pass[PASS_REPLY];
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		pid = fork();
+		if (pid == 0)
+			become_launcher(config, job, pass);
+		if (pid < 0)
+			die(reply, "fork");
+		_exit(0);
+	}
+	if (pid < 0) {
+		char answer[256];
+		int length = snprintf(answer, sizeof answer, "F%d\ncannot start the launcher: fork: %s\n%s",
+				      CE_EXIT_ENGINE, strerror(errno), CE_HELP_PLUGIN);
+		(void)ce_send(reply, answer, (size_t)length, NULL, 0);
+	}
+	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+void ce_launcher_start(struct ce_launcher *launcher, const struct ce_config *config, char **environment)
+{
+	if (atomic_exchange(&launcher->moments->started, 1) == 0)
+		fork_launcher(config, environment, launcher->start);
+	ce_launcher_let_go(launcher);
+}
+
+void ce_launcher_let_go(struct ce_launcher *launcher)
+{
+	for (int i = 0; i < PASS_COUNT; i++)
+		ce_close_fd(&launcher->start[i]);
 }
 
 static int write_entries(int fd, char *const *entry)
@@ -106,71 +145,35 @@ static int environment_file(char **environment, char *const *facts)
 	return result;
 }
 
-/* The process that slurmstepd forks: it forks the launcher and sends a pidfd of it. Never returns. */
-static void become_middle(const struct ce_config *config, uid_t uid, gid_t gid,
-			  const int pass[PASS_COUNT], int answer)
+static int make_socket(int *ours, int *theirs, struct ce_error *err)
 {
-	pid_t pid = _Fork();
-
-	if (pid == 0)
-		become_launcher(config, uid, gid, pass);
-	if (pid < 0)
-		die(pass[PASS_REPLY], "fork");
-	/* the launcher cannot have been waited for yet, so the number still is its own */
-	int process = ce_pidfd_open(pid);
-	if (process < 0 || ce_send(answer, "P", 1, &process, 1) < 0)
-		die(pass[PASS_REPLY], "pidfd");
-	_exit(0);
-}
-
-/* The launcher is no child of slurmstepd: Slurm waits for any child there, and after the end of one
- * that leaves tasks running it sleeps 100 ms before it looks again. The end of a short task would be
- * noticed that much later. */
-static int fork_launcher(struct ce_launcher *launcher, const struct ce_config *config, uid_t uid,
-			 gid_t gid, const int pass[PASS_COUNT], struct ce_error *err)
-{
-	int ends[2], fds[CE_MAX_FDS];
-	char byte;
+	int ends[2];
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
 		return ce_fail(err, "cannot make a socket: %s", strerror(errno));
-	CE_AUTO_FD ours = ends[0];
-	CE_AUTO_FD theirs = ends[1];
-	pid_t pid = fork();
-	if (pid < 0)
-		return ce_fail(err, "cannot start the launcher: %s", strerror(errno));
-	if (pid == 0)
-		become_middle(config, uid, gid, pass, theirs);
-	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-		;
-	if (ce_receive(ours, MSG_DONTWAIT, &byte, 1, fds) != 1 || fds[0] < 0)
-		return ce_fail(err, "cannot start the launcher");
-	launcher->process = fds[0];
+	*ours = ends[0];
+	*theirs = ends[1];
 	return 0;
 }
 
-int ce_launcher_start(struct ce_launcher *launcher, const struct ce_config *config,
-		      const char *plan, char **environment, char *const *facts, uid_t uid,
-		      gid_t gid, struct ce_error *err)
+int ce_launcher_prepare(struct ce_launcher *launcher, const char *plan, char **environment,
+			char *const *facts, uid_t uid, gid_t gid, struct ce_error *err)
 {
-	int reply[2] = { -1, -1 }, life[2] = { -1, -1 };
+	int *start = launcher->start;
 
 	launcher->uid = uid;
 	launcher->gid = gid;
 	launcher->moments = ce_moments_make();
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, reply) < 0)
-		return ce_fail(err, "cannot make a socket: %s", strerror(errno));
-	launcher->reply = reply[0];
-	CE_AUTO_FD their_reply = reply[1];
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, life) < 0)
-		return ce_fail(err, "cannot make a socket: %s", strerror(errno));
-	launcher->life = life[0];
-	CE_AUTO_FD their_life = life[1];
-	CE_AUTO_FD plan_fd = ce_memory_file("ce-plan", plan, strlen(plan));
-	CE_AUTO_FD environment_fd = environment_file(environment, facts);
-	CE_AUTO_FD watch = ce_pidfd_open(getpid());
-	if (plan_fd < 0 || environment_fd < 0 || watch < 0)
+	if (launcher->moments == NULL)
+		return ce_fail(err, "cannot get memory for the step: %s", strerror(errno));
+	if (make_socket(&launcher->reply, &start[PASS_REPLY], err) < 0 ||
+	    make_socket(&launcher->life, &start[PASS_LIFE], err) < 0)
+		return -1;
+	start[PASS_PLAN] = ce_memory_file("ce-plan", plan, strlen(plan));
+	start[PASS_ENVIRONMENT] = environment_file(environment, facts);
+	/* slurmstepd: the session does not outlive it */
+	start[PASS_WATCH] = ce_pidfd_open(getpid());
+	if (start[PASS_PLAN] < 0 || start[PASS_ENVIRONMENT] < 0 || start[PASS_WATCH] < 0)
 		return ce_fail(err, "cannot hand over the plan: %s", strerror(errno));
-	const int pass[PASS_COUNT] = { their_reply, plan_fd, environment_fd, watch, their_life };
-	return fork_launcher(launcher, config, uid, gid, pass, err);
+	return 0;
 }

@@ -1,7 +1,7 @@
 /*
  * What slurmstepd and the tasks of a node share: when the tasks joined their container and when its session
- * ended, the plugin's part of a launch's trace; and whether the user knows why it died, and of which
- * node to speak. Nothing else depends on it; where it cannot be had, it is missing.
+ * ended, the plugin's part of a launch's trace; which of them starts the launcher; whether the user knows why
+ * it died, and of which node to speak.
  */
 #ifndef CE_MOMENTS_H
 #define CE_MOMENTS_H
@@ -17,6 +17,7 @@ struct ce_moments {
 	_Atomic int64_t first_join;
 	_Atomic int64_t last_join;
 	_Atomic int64_t joined; /* how many tasks */
+	_Atomic int64_t started; /* a task has started the launcher, or is about to */
 	_Atomic int64_t told;	/* somebody has said, or is about to say, why the container died */
 	char node[CE_NODE_SIZE]; /* Slurm's name for it, which only tasks know; "" for not yet */
 };

@@ -13,17 +13,20 @@
  * local_user_init       srun                  user               mark the command, which a node without this
  *                                                                plugin then cannot execute; put ce-join
  *                                                                before the programs of --multi-prog
- * user_init             slurmstepd            root, euid user    fork a child that becomes the user for
- *                                                                good and executes the launcher; take the
- *                                                                mark off the command
+ * user_init             slurmstepd            root, euid user    put the plan into memory files for the
+ *                                                                tasks; take the mark off the command
+ * task_init             the task              user               the first one of the node: start the
+ *                                                                launcher, which is in the step as any
+ *                                                                process of the task's is
  * task_init             the task              user               wait for the container, join it; with
  *                                                                a task prolog or --multi-prog leave
  *                                                                the joining to ce-join
  * task_post_fork        slurmstepd            root               note the task's pid (a pidfd)
  * exit                  srun                  user               remove an image that was for this step
- * exit                  slurmstepd            root               end the session: kill the launcher by
- *                                                                its pidfd; what remains ends a child
- *                                                                that becomes the user
+ * task_exit             slurmstepd            root               behind the last task of the node: end the
+ *                                                                session in good order, by a child that
+ *                                                                becomes the user
+ * exit                  slurmstepd            root               the same, where no task has run
  *
  * Root never parses the plan or anything else of the user's: it copies bytes into a memory file. Root
  * never receives a descriptor from the launcher or the guard, which are the user's processes. A
@@ -62,6 +65,7 @@ int slurm_spank_local_user_init(spank_t spank, int argc, char **argv);
 int slurm_spank_user_init(spank_t spank, int argc, char **argv);
 int slurm_spank_task_init(spank_t spank, int argc, char **argv);
 int slurm_spank_task_post_fork(spank_t spank, int argc, char **argv);
+int slurm_spank_task_exit(spank_t spank, int argc, char **argv);
 int slurm_spank_exit(spank_t spank, int argc, char **argv);
 
 int slurm_spank_init(spank_t spank, int argc, char **argv)
@@ -116,7 +120,7 @@ int slurm_spank_user_init(spank_t spank, int argc, char **argv)
 	(void)argc, (void)argv;
 	ce_step_unmark(spank);
 	if (spank_remote(spank) && ce_options_environment() != NULL)
-		ce_step_start(&step, spank, &config, stepd);
+		ce_step_prepare(&step, spank, &config, stepd);
 	return SLURM_SUCCESS;
 }
 
@@ -132,6 +136,13 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 	(void)argc, (void)argv;
 	if (spank_remote(spank) && step.session_wanted)
 		ce_task_join(&step, spank, &config);
+	return SLURM_SUCCESS;
+}
+
+int slurm_spank_task_exit(spank_t spank, int argc, char **argv)
+{
+	(void)argc, (void)argv;
+	ce_step_task_exit(&step, spank);
 	return SLURM_SUCCESS;
 }
 

@@ -14,6 +14,7 @@
 #include "session.h"
 #include "spool.h"
 #include "submit.h"
+#include "tracking.h"
 
 /* The interactive step of salloc and the extern step run on the host, and the batch script, unless the
  * site wants it inside: then sbatch has sent a plan. The sruns inside inherit the option. */
@@ -77,8 +78,8 @@ static char *find_fact(spank_t spank)
 	return fact;
 }
 
-static int start_launcher(struct ce_launcher *launcher, spank_t spank, const struct ce_config *config,
-			  const char *plan, struct ce_error *err)
+static int prepare_launcher(struct ce_launcher *launcher, spank_t spank, const char *plan,
+			    struct ce_error *err)
 {
 	char **environment = NULL;
 	uid_t uid;
@@ -90,10 +91,10 @@ static int start_launcher(struct ce_launcher *launcher, spank_t spank, const str
 	    spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
 		return ce_fail(err, "cannot learn whose job this is");
 	char *const facts[] = { fact, NULL };
-	return ce_launcher_start(launcher, config, plan, environment, facts, uid, gid, err);
+	return ce_launcher_prepare(launcher, plan, environment, facts, uid, gid, err);
 }
 
-static int start_session(struct ce_step *step, spank_t spank, const struct ce_config *config)
+static int prepare_session(struct ce_step *step, spank_t spank)
 {
 	struct ce_error *err = &step->start_error;
 	char **environment = NULL;
@@ -113,7 +114,8 @@ static int start_session(struct ce_step *step, spank_t spank, const struct ce_co
 		return 0;
 	}
 	name_node(spank);
-	int rc = start_launcher(&step->launcher, spank, config, plan, err);
+	int rc = prepare_launcher(&step->launcher, spank, plan, err);
+	ce_tracking_keep_orphans();
 	/* were for the launcher only */
 	spank_unsetenv(spank, CE_CARRY_TIMES);
 	spank_unsetenv(spank, CE_CARRY_MPI);
@@ -129,7 +131,7 @@ void ce_step_unmark(spank_t spank)
 		ce_unmark(argv);
 }
 
-void ce_step_start(struct ce_step *step, spank_t spank, const struct ce_config *config, pid_t stepd)
+void ce_step_prepare(struct ce_step *step, spank_t spank, const struct ce_config *config, pid_t stepd)
 {
 	if (!wants_session(spank))
 		return;
@@ -143,7 +145,7 @@ void ce_step_start(struct ce_step *step, spank_t spank, const struct ce_config *
 			      "Slurm calls plugins in processes of their own (contain_spank in "
 			      "slurm.conf), where a container cannot be started");
 	else
-		(void)start_session(step, spank, config);
+		(void)prepare_session(step, spank);
 }
 
 /* slurmd's log has it for the administrator; slurm_error would say it to the user, too, in words of
@@ -156,12 +158,36 @@ static void report_death(const void *context, const char *cause)
 	ce_ending_tell(&step->launcher, step->planned, cause);
 }
 
-void ce_step_guard_task(const struct ce_step *step, spank_t spank)
+/* How many tasks this node has of the step. */
+static uint32_t tasks_here(spank_t spank)
+{
+	uint32_t count = 0;
+
+	return spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &count) == ESPANK_SUCCESS ? count : 0;
+}
+
+void ce_step_guard_task(struct ce_step *step, spank_t spank)
 {
 	pid_t pid;
 
-	if (step->launcher.life >= 0 && spank_get_item(spank, S_TASK_PID, &pid) == ESPANK_SUCCESS)
+	if (step->launcher.life < 0)
+		return;
+	if (spank_get_item(spank, S_TASK_PID, &pid) == ESPANK_SUCCESS)
 		ce_session_guard_task(&step->launcher, pid, report_death, step);
+	if (++step->forked >= tasks_here(spank))
+		ce_launcher_let_go(&step->launcher);
+}
+
+void ce_step_task_exit(struct ce_step *step, spank_t spank)
+{
+	int status = 0;
+
+	if (step->launcher.life < 0)
+		return;
+	(void)spank_get_item(spank, S_TASK_EXIT_STATUS, &status);
+	ce_session_note_exit(status);
+	if (++step->exited >= tasks_here(spank))
+		ce_session_end(&step->launcher);
 }
 
 void ce_step_end(struct ce_step *step, spank_t spank)
@@ -170,4 +196,5 @@ void ce_step_end(struct ce_step *step, spank_t spank)
 		ce_session_end(&step->launcher);
 	ce_error_clear(&step->start_error);
 	step->session_wanted = 0;
+	step->forked = step->exited = 0;
 }

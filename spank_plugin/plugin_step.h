@@ -14,22 +14,27 @@ struct ce_step {
 	struct ce_error start_error;
 	int session_wanted;
 	int has_prolog;
+	uint32_t forked, exited; /* tasks of this node */
 	char planned[64]; /* when srun planned it, which tells it from others (news.h) */
 };
 
 #define CE_STEP_INIT { .launcher = CE_LAUNCHER_INIT, .start_error = CE_ERROR_INIT }
 
-/* Starts the launcher if this step is to have a container; does not wait for it. In slurmstepd, as root
- * with the user as effective id. `stepd` is the pid of slurmstepd. */
-void ce_step_start(struct ce_step *step, spank_t spank, const struct ce_config *config, pid_t stepd);
+/* Prepares what the first task needs to start the launcher, if this step is to have a container. In
+ * slurmstepd, as root with the user as effective id. `stepd` is the pid of slurmstepd. */
+void ce_step_prepare(struct ce_step *step, spank_t spank, const struct ce_config *config, pid_t stepd);
 
 /* Takes srun's mark off the command of any step (mark.h). In slurmstepd, before there are tasks. */
 void ce_step_unmark(spank_t spank);
 
 /* Notes the task that was forked last. In slurmstepd, as root. */
-void ce_step_guard_task(const struct ce_step *step, spank_t spank);
+void ce_step_guard_task(struct ce_step *step, spank_t spank);
 
-/* Ends the container, if there is one, and forgets the step. In slurmstepd, as root. */
+/* Notes the end of a task; ends the session behind the last one of the node, while what is left of the step is
+ * still alive. In slurmstepd, as root. */
+void ce_step_task_exit(struct ce_step *step, spank_t spank);
+
+/* Ends the session, if that has not been done, and forgets the step. In slurmstepd, as root. */
 void ce_step_end(struct ce_step *step, spank_t spank);
 
 #endif

@@ -136,15 +136,19 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 }
 
 /* `*marks` becomes the descriptor of the directory for news, which is the caller's to close. */
-static int join(const struct ce_step *step, spank_t spank, const struct ce_config *config, int *marks,
+static int join(struct ce_step *step, spank_t spank, const struct ce_config *config, int *marks,
 		struct ce_error *err)
 {
 	struct ce_container container = CE_CONTAINER_INIT;
+	char **environment = NULL;
 	int rc = -1;
 
 	err->below = step->start_error.below;
 	if (step->start_error.message != NULL)
 		return ce_fail_code(err, step->start_error.exit_code, "%s", step->start_error.message);
+	if (spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
+		environment = NULL;
+	ce_launcher_start(&step->launcher, config, environment);
 	if (ce_session_wait(&step->launcher, config->start_timeout_s, &container, err) == 0)
 		rc = enter(step, spank, config, &container, err);
 	if (rc == 0)
@@ -163,7 +167,7 @@ static int join(const struct ce_step *step, spank_t spank, const struct ce_confi
 	return rc;
 }
 
-void ce_task_join(const struct ce_step *step, spank_t spank, const struct ce_config *config)
+void ce_task_join(struct ce_step *step, spank_t spank, const struct ce_config *config)
 {
 	struct ce_error err = CE_ERROR_INIT;
 

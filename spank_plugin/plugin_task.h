@@ -6,6 +6,6 @@
 
 /* Waits for the container and joins it. Where that cannot be, the reason is said and the process, which
  * is the task, ends with the exit code that it means. In the task, as the user. */
-void ce_task_join(const struct ce_step *step, spank_t spank, const struct ce_config *config);
+void ce_task_join(struct ce_step *step, spank_t spank, const struct ce_config *config);
 
 #endif

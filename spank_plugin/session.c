@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "answer.h"
@@ -16,7 +17,8 @@
 #include "help.h"
 #include "io.h"
 
-enum { LAUNCHER_WAIT_MS = 2000 };
+/* how far apart Slurm's SIGKILL may reach the processes of one step, on a busy machine */
+enum { KILL_SPREAD_MS = 1000, KILL_WAIT_MS = 500, LOOK_MS = 10 };
 
 static int is_over(const struct ce_launcher *launcher)
 {
@@ -46,7 +48,9 @@ static struct {
 	pthread_mutex_t lock;
 	pthread_t thread;
 	int running;
-	atomic_int ending; /* the end was asked for: a closed socket is no news */
+	atomic_int ending; /* the end was asked for: a closed socket is not an error */
+	atomic_int exited; /* tasks that slurmstepd has waited for */
+	atomic_llong killed; /* when it last found one killed by SIGKILL, as ce_now_ms; 0 for never */
 	const struct ce_launcher *launcher;
 	int *tasks; /* pidfds: a number could be somebody else's by the time it is used */
 	size_t task_count;
@@ -62,14 +66,33 @@ static void kill_tasks(void)
 	pthread_mutex_unlock(&watch.lock);
 }
 
-/* One that does not end is no reason to wait once the session is over. */
-static void wait_for_launcher(void)
+static void wait_for_end(void)
 {
-	struct pollfd fds[] = { { .fd = watch.launcher->process, .events = POLLIN },
-				{ .fd = watch.launcher->life, .events = POLLIN } };
+	struct pollfd life = { .fd = watch.launcher->life, .events = POLLIN };
 
-	while (poll(fds, sizeof fds / sizeof fds[0], -1) < 0 && errno == EINTR)
+	while (poll(&life, 1, -1) < 0 && errno == EINTR)
 		;
+}
+
+/* Slurm kills all processes of a step that is cancelled, has run into a limit or lost a task under
+ * --kill-on-bad-exit, in any order: that the guard was among the first does not mean that the container died.
+ * Its tasks end by SIGKILL at about that moment, too. */
+static int is_killed_with_tasks(void)
+{
+	int64_t now = ce_now_ms();
+
+	for (int64_t deadline = now + KILL_WAIT_MS; ce_now_ms() < deadline;) {
+		int64_t killed = atomic_load(&watch.killed);
+		if (killed > 0 && killed > now - KILL_SPREAD_MS)
+			return 1;
+		pthread_mutex_lock(&watch.lock);
+		int left = (int)watch.task_count - atomic_load(&watch.exited);
+		pthread_mutex_unlock(&watch.lock);
+		if (left <= 0)
+			return 0;
+		poll(NULL, 0, LOOK_MS);
+	}
+	return 0;
 }
 
 /* The text came from a process of the user's and goes to slurmd's log, too. */
@@ -103,13 +126,12 @@ static void *watch_session(void *unused)
 	char cause[CE_CAUSE_SIZE];
 
 	(void)unused;
-	wait_for_launcher();
+	wait_for_end();
 	/* Without its word that the container is ready there never was a session, and the tasks know
 	 * why. */
 	if (!ce_answer_is_ready(watch.launcher->reply))
 		return NULL;
-	ce_look(watch.launcher->life, 0, cause, 1);
-	if (atomic_load(&watch.ending))
+	if (atomic_load(&watch.ending) || is_killed_with_tasks())
 		return NULL;
 	find_cause(watch.launcher, cause);
 	if (watch.launcher->moments == NULL || claim(watch.launcher))
@@ -167,6 +189,13 @@ void ce_session_guard_task(const struct ce_launcher *launcher, pid_t pid, ce_rep
 	pthread_mutex_unlock(&watch.lock);
 }
 
+void ce_session_note_exit(int status)
+{
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+		atomic_store(&watch.killed, ce_now_ms());
+	atomic_fetch_add(&watch.exited, 1);
+}
+
 static void stop_watching(void)
 {
 	if (watch.running)
@@ -177,34 +206,27 @@ static void stop_watching(void)
 	free(watch.tasks);
 	watch.tasks = NULL;
 	watch.task_count = 0;
+	atomic_store(&watch.exited, 0);
+	atomic_store(&watch.killed, 0);
 }
 
 /* ---- the end ----------------------------------------------------------------------------------- */
 
-/* After its answer it hands the end of hooks to the guard and writes the trace; the tasks may end
- * before a busy machine has let it. Without an answer nothing of it is wanted any more. */
-static void let_launcher_finish(const struct ce_launcher *launcher)
-{
-	if (ce_answer_is_ready(launcher->reply))
-		ce_wait_readable(launcher->process, ce_now_ms() + LAUNCHER_WAIT_MS);
-}
-
 void ce_session_end(struct ce_launcher *launcher)
 {
+	struct ce_ending ending;
+
 	/* One that died by itself is still to be reported, however quickly its tasks have ended. */
 	atomic_store(&watch.ending, !is_over(launcher));
-	if (launcher->process >= 0 && launcher->reply >= 0)
-		let_launcher_finish(launcher);
-	/* both directions: wakes our thread and tells the guard */
-	if (launcher->life >= 0)
-		shutdown(launcher->life, SHUT_RDWR);
-	if (launcher->process >= 0)
-		ce_pidfd_kill(launcher->process, SIGKILL);
+	ce_launcher_let_go(launcher);
+	ce_ending_begin(&ending, launcher);
+	/* Both directions: wakes our thread, and tells the guard if nobody has. */
+	shutdown(launcher->life, SHUT_RDWR);
 	stop_watching();
-	if (launcher->reply >= 0)
-		ce_ending_run_last(launcher);
+	/* While the child holds them too: whoever closes a socket last closes what is still in its
+	 * queue, and what a user has sent there may linger. */
 	ce_close_fd(&launcher->life);
-	ce_close_fd(&launcher->process);
 	ce_close_fd(&launcher->reply);
+	ce_ending_finish(&ending);
 	atomic_store(&watch.ending, 0);
 }

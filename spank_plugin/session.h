@@ -20,6 +20,9 @@ typedef void ce_report_fn(const void *context, const char *cause);
 void ce_session_guard_task(const struct ce_launcher *launcher, pid_t pid, ce_report_fn *report,
 			   const void *context);
 
+/* Notes how a task of the node has ended, by its wait status. In slurmstepd. */
+void ce_session_note_exit(int status);
+
 /* Whether the container was ready and has ended by itself. In slurmstepd or a task. */
 int ce_session_died(const struct ce_launcher *launcher);
 
@@ -28,8 +31,9 @@ int ce_session_died(const struct ce_launcher *launcher);
 enum { CE_CAUSE_SIZE = 512 };
 int ce_session_is_told(const struct ce_launcher *launcher, char cause[CE_CAUSE_SIZE]);
 
-/* Ends the session and waits until nothing of it is left, seconds at most (ending.h). Always closes
- * everything. In slurmstepd, as root. */
+/* Ends the session in good order and waits until nothing of it is left, seconds at most (ending.h): called when
+ * the last task has ended, before Slurm kills what else is in the step. Always closes everything. In
+ * slurmstepd, as root. */
 void ce_session_end(struct ce_launcher *launcher);
 
 #endif

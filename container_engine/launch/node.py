@@ -46,6 +46,7 @@ class Session:
 
     `fds` are the user namespace, the mount namespace, the records of the tasks' environment
     (spank_plugin/join.h) and a pidfd of the guard, readable when nothing of the session is left.
+    `attended` is readable once what is done after that is done, -1 where there is nothing.
     Unless `go_on` is called, the session ends with this process; it raises LaunchError where the
     session has ended already. `warnings` are for the user, `said` is what the entrypoint printed,
     if that shall be heard.
@@ -58,8 +59,9 @@ class Session:
         go_on: Callable[[], None],
         warnings: Sequence[str],
         said: str,
+        attended: int,
     ) -> None:
-        self.fds, self.workdir = fds, workdir
+        self.fds, self.workdir, self.attended = fds, workdir, attended
         self.go_on = go_on
         self.warnings = warnings
         self.said = said
@@ -133,7 +135,8 @@ class _Start:
 
         warnings = () if hooks is None else hooks.warnings
         fds = (user_ns, mount_ns, records, guard)
-        return Session(fds, self._workdir, last, warnings, self._said)
+        attended = -1 if hooks is None else hooks.attended
+        return Session(fds, self._workdir, last, warnings, self._said, attended)
 
     def abandon(self) -> None:
         """Removes what says that a container will be there."""
@@ -307,8 +310,12 @@ def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, 
     news = [line for line in session.warnings if trace.is_news(recorded, node, line)]
     notices = trace.concealed("\n".join(news), plan, node)[:_MAX_NOTICES] if news else ""
     place = trace.open_directory(recorded)
+    # this process has work left after its answer, which the end of the session waits for
+    launcher = os.pidfd_open(os.getpid())
+    ends = (launcher, launcher if session.attended < 0 else session.attended)
     others = () if recorded < 0 else (recorded,) if place < 0 else (recorded, place)
-    _answer(reply, f"R{session.workdir}\0{notices}\0{session.said}", (*session.fds, *others))
+    fds = (*session.fds, *ends, *others)
+    _answer(reply, f"R{session.workdir}\0{notices}\0{session.said}", fds)
     try:  # noqa: SIM105  # contextlib would cost every start its import
         session.go_on()
     except LaunchError:

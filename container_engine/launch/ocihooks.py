@@ -135,8 +135,13 @@ class OciHooks:
         self._state = parse_json(note)
         return True
 
-    def attend(self, plan: Mapping[str, Any], guard: int, mount_ns: int, libexec: str) -> None:
-        """Starts the process that runs the hooks of the stage poststop, if any apply."""
+    def attend(
+        self, plan: Mapping[str, Any], guard: int, mount_ns: int, done: int, libexec: str
+    ) -> None:
+        """Starts the process that runs the hooks of the stage poststop, if any apply.
+
+        It holds the descriptor `done` until they have run.
+        """
         if not self._after:
             return
         from container_engine.launch.hooks.services import attend
@@ -153,7 +158,7 @@ class OciHooks:
                 shell = ["/bin/sh", "-c", _POSTSTOP, "sh", state]
                 steps.append((_AFTER, [*clean, *shell, *words]))
         if steps:
-            attend(steps, guard, mount_ns, libexec)
+            attend(steps, guard, mount_ns, done, libexec)
 
     def explain(self, report: str) -> LaunchError:
         """What the guard's report means, as failure.explain, with more about hooks."""

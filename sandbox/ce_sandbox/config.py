@@ -14,6 +14,12 @@ FIRST_NODE_PORT = 16901
 # fails where they do not exist, so the number is out of the way.
 CPUS_PER_NODE = 256
 
+# How Slurm follows the processes of a step: as sites do, or by their parents alone.
+CGROUP, LINUXPROC = "cgroup", "linuxproc"
+TRACKINGS = (CGROUP, LINUXPROC)
+_TASK_PLUGINS = {CGROUP: "task/cgroup,task/affinity", LINUXPROC: "task/affinity"}
+_ACCOUNTING = {CGROUP: "cgroup", LINUXPROC: "none"}
+
 
 @dataclass(frozen=True)
 class Engine:
@@ -32,8 +38,13 @@ def node_names(count: int) -> list[str]:
     return [node_name(index) for index in range(1, count + 1)]
 
 
-def slurm_conf(layout: Layout, nodes: int, host: str, engine: Engine) -> str:
-    """Slurm's configuration for `nodes` nodes that all live on `host` (its short name)."""
+def slurm_conf(
+    layout: Layout, nodes: int, host: str, engine: Engine, tracking: str = LINUXPROC
+) -> str:
+    """Slurm's configuration for `nodes` nodes that all live on `host` (its short name).
+
+    `tracking` is how Slurm follows a step's processes: CGROUP or LINUXPROC.
+    """
     epilog = f"Epilog={layout.epilog}\n" if engine.has_epilog else ""
     return f"""\
 # Written by sandbox/up: changes are lost.
@@ -54,10 +65,10 @@ SlurmdPidFile={layout.run}/slurmd-%n.pid
 SlurmctldLogFile={layout.log}/slurmctld.log
 SlurmdLogFile={layout.log}/slurmd-%n.log
 
-# One kernel plays all nodes, on machines whose cgroups Slurm cannot use.
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/affinity
-JobAcctGatherType=jobacct_gather/none
+ProctrackType=proctrack/{tracking}
+TaskPlugin={_TASK_PLUGINS[tracking]}
+JobAcctGatherType=jobacct_gather/{_ACCOUNTING[tracking]}
+JobAcctGatherFrequency=0
 AccountingStorageType=accounting_storage/none
 MpiDefault=none
 SelectType=select/cons_tres
@@ -80,6 +91,19 @@ SchedulerParameters=sched_min_interval=10000,batch_sched_delay=0
 NodeName=DEFAULT Sockets=1 CoresPerSocket={CPUS_PER_NODE} RealMemory=1024 State=UNKNOWN
 NodeName=n[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port={_ports(nodes)}
 PartitionName=sandbox Nodes=ALL Default=YES OverSubscribe=FORCE:64 DefaultTime=60 State=UP
+"""
+
+
+def cgroup_conf() -> str:
+    """Slurm's use of cgroups, which counts where they track steps.
+
+    Cores are not constrained: the nodes have more of them than the machine.
+    """
+    return """\
+# Written by sandbox/up: changes are lost.
+ConstrainCores=no
+ConstrainRAMSpace=yes
+ConstrainDevices=yes
 """
 
 

@@ -34,6 +34,10 @@ class Layout:
         return self.etc / "slurm.conf"
 
     @property
+    def cgroup_conf(self) -> Path:
+        return self.etc / "cgroup.conf"
+
+    @property
     def plugstack(self) -> Path:
         return self.etc / "plugstack.conf"
 

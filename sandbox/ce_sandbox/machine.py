@@ -86,6 +86,16 @@ def cgroup_changes(root: Path) -> list[Change]:
     return changes
 
 
+def has_controllers(root: Path = CGROUPS) -> bool:
+    """Return whether Slurm can track steps by cgroups of its own making here.
+
+    That takes hierarchies of version 1. On a machine with version 2 alone the tree belongs to
+    systemd, which a cluster that is started by hand has no service of.
+    """
+    needed = ("freezer", "memory", "devices", "cpuacct")
+    return all((root / name).is_mount() and os.access(root / name, os.W_OK) for name in needed)
+
+
 def _shared_root() -> list[Change]:
     """Podman wants `/` to be a shared mount, as systemd makes it."""
     for line in Path("/proc/self/mountinfo").read_text().splitlines():

@@ -27,6 +27,12 @@ def arguments(argv: list[str]) -> argparse.Namespace:
         "-n", "--nodes", type=node_count, metavar="N", help="nodes, 1 to 64 (default: as now, or 2)"
     )
     parser.add_argument(
+        "--tracking",
+        choices=config.TRACKINGS,
+        help="how Slurm follows the processes of a step (default: as now; else by cgroups where"
+        " this machine has those of version 1)",
+    )
+    parser.add_argument(
         "--prepare", action="store_true", help="make users and the demo image, start nothing"
     )
     return parser.parse_args(argv)
@@ -46,15 +52,17 @@ def prepare(layout: Layout) -> None:
     demo.provide(layout)
 
 
-def bring_up(layout: Layout, nodes: int | None) -> int:
+def bring_up(layout: Layout, nodes: int | None, tracking: str | None = None) -> int:
     """Make the prepared cluster run with this many nodes; as many as now, or 2, when not said.
+
+    `tracking` is how it follows processes; as now, or what the machine has, when not said.
 
     Returns the number of nodes. Daemons that run as they should are left alone.
     """
     before = configured_nodes(layout)
     count = nodes or before or 2
     make_node_directories(layout, count)
-    if write_configuration(layout, count) and before:
+    if write_configuration(layout, count, tracking or chosen_tracking(layout)) and before:
         restart(layout)
     daemons.make_munge_key(layout)
     start(layout, count)
@@ -69,6 +77,17 @@ def configured_nodes(layout: Layout) -> int:
         return 0
     count = text.partition("NodeName=n[1-")[2].partition("]")[0]
     return int(count) if count.isdecimal() else 0
+
+
+def chosen_tracking(layout: Layout) -> str:
+    """Return how the last `up` had processes followed, or what this machine can do best."""
+    best = config.CGROUP if machine.has_controllers() else config.LINUXPROC
+    try:
+        text = layout.slurm_conf.read_text()
+    except OSError:
+        return best
+    before = text.partition("ProctrackType=proctrack/")[2].partition("\n")[0]
+    return before if before in config.TRACKINGS else best
 
 
 def make_directories(layout: Layout) -> None:
@@ -86,12 +105,13 @@ def make_node_directories(layout: Layout, nodes: int) -> None:
         (layout.tmp / name).chmod(0o1777)
 
 
-def write_configuration(layout: Layout, nodes: int) -> bool:
+def write_configuration(layout: Layout, nodes: int, tracking: str) -> bool:
     """Write the files; whether one of them is other than it was."""
     engine = installed_engine(layout)
     host = socket.gethostname().partition(".")[0]
     files = {
-        layout.slurm_conf: config.slurm_conf(layout, nodes, host, engine),
+        layout.slurm_conf: config.slurm_conf(layout, nodes, host, engine, tracking),
+        layout.cgroup_conf: config.cgroup_conf(),
         layout.plugstack: config.plugstack_conf(layout, engine),
     }
     changed = False
@@ -129,7 +149,7 @@ def main(argv: list[str], layout: Layout) -> int:
     prepare(layout)
     if args.prepare:
         return 0
-    count = bring_up(layout, args.nodes)
+    count = bring_up(layout, args.nodes, args.tracking)
     nodes = "1 node is" if count == 1 else f"{count} nodes are"
     print(f"sandbox: {nodes} up in {layout.dir}; commands run as {USERS[0]}")
     return 0

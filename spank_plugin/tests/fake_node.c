@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -42,7 +43,7 @@ static void need(int holds, const char *what)
 static void answer(const char *text, const int *passed, size_t count)
 {
 	union {
-		char bytes[CMSG_SPACE(sizeof(int) * 4)];
+		char bytes[CMSG_SPACE(sizeof(int) * 6)];
 		struct cmsghdr align;
 	} control = { .bytes = { 0 } };
 	struct iovec part = { .iov_base = (char *)text, .iov_len = strlen(text) };
@@ -90,19 +91,16 @@ static void report_files(FILE *out)
 	fprintf(out, "extra_fds=%d\n", extra);
 }
 
-static void report_identity(FILE *out)
+static void report_place(FILE *out)
 {
-	gid_t groups[64];
-	uid_t r, e, s;
-	gid_t rg, eg, sg;
-	int count = getgroups(64, groups);
+	cpu_set_t cores;
+	struct rlimit core, files;
 
-	getresuid(&r, &e, &s);
-	getresgid(&rg, &eg, &sg);
-	fprintf(out, "uids=%u,%u,%u\ngids=%u,%u,%u\ngroups=", r, e, s, rg, eg, sg);
-	for (int i = 0; i < count; i++)
-		fprintf(out, "%s%u", i > 0 ? "," : "", groups[i]);
-	fprintf(out, "\nregains=%d\n", setuid(0) == 0 || seteuid(0) == 0 || setgid(0) == 0);
+	need(sched_getaffinity(0, sizeof cores, &cores) == 0 && getrlimit(RLIMIT_CORE, &core) == 0 &&
+		     getrlimit(RLIMIT_NOFILE, &files) == 0,
+	     "place");
+	fprintf(out, "leads_session=%d\ncores=%d\ncore=%lld\nfiles=%lld\n", getsid(0) == getpid(),
+		CPU_COUNT(&cores), (long long)core.rlim_cur, (long long)files.rlim_cur);
 }
 
 static void report_signals(FILE *out)
@@ -126,8 +124,8 @@ static void report(void)
 	mode_t mask = umask(0);
 
 	need(out != NULL && getcwd(directory, sizeof directory) != NULL, "report");
-	report_identity(out);
 	report_files(out);
+	report_place(out);
 	report_signals(out);
 	fprintf(out, "umask=%03o\ncwd=%s\n", mask, directory);
 	fprintf(out, "parent_watched=%d\n",
@@ -199,8 +197,9 @@ static void start_container(void)
 	int environment = memfd_create("records", MFD_CLOEXEC);
 	need(environment >= 0 && write(environment, records, sizeof records) > 0, "memfd");
 	int passed[] = { open_of(pid, "ns/user"), open_of(pid, "ns/mnt"), environment,
-			 (int)syscall(SYS_pidfd_open, pid, 0) };
-	answer("R/usr", passed, 4);
+			 (int)syscall(SYS_pidfd_open, pid, 0),
+			 (int)syscall(SYS_pidfd_open, getpid(), 0), environment };
+	answer("R/usr", passed, 6);
 }
 
 int main(int argc, char **argv)

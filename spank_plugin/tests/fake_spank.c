@@ -103,6 +103,12 @@ static spank_err_t get_number(spank_item_t item, va_list args)
 		return ESPANK_SUCCESS;
 	case S_TASK_PID:
 		*va_arg(args, pid_t *) = fake_job.task_pid;
+		return fake_job.task_pid > 0 ? ESPANK_SUCCESS : ESPANK_ERROR;
+	case S_JOB_LOCAL_TASK_COUNT:
+		*va_arg(args, uint32_t *) = fake_job.local_tasks;
+		return ESPANK_SUCCESS;
+	case S_TASK_EXIT_STATUS:
+		*va_arg(args, int *) = fake_job.exit_status;
 		return ESPANK_SUCCESS;
 	default:
 		return ESPANK_BAD_ARG;

@@ -18,7 +18,9 @@ struct fake_job {
 	uid_t uid;
 	gid_t gid;
 	int task;
-	pid_t task_pid;
+	pid_t task_pid; /* 0: spank_get_item fails for it */
+	uint32_t local_tasks;
+	int exit_status; /* of the task that task_exit is called for */
 	int argc;
 	char **argv;
 	char *environment[FAKE_MAX_VARIABLES + 1]; /* heap strings */

@@ -168,18 +168,18 @@ static void fuzz_answer(void)
 	struct input input = { .size = 0 };
 	struct ce_container container = CE_CONTAINER_INIT;
 	struct ce_error err = CE_ERROR_INIT;
-	int fds[CE_MAX_FDS] = { 0, 0, 0, 0 };
+	int fds[CE_MAX_FDS] = { 0 };
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, reply) < 0 ||
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, life) < 0)
 		abort();
-	struct ce_launcher launcher = { .reply = reply[0], .life = life[0], .process = -1 };
+	struct ce_launcher launcher = { .reply = reply[0], .life = life[0] };
 	put_text(&input, RANDOM_OF(kinds));
 	if (random_number(2) == 0)
 		put_text(&input, RANDOM_OF(numbers));
 	put_noise(&input, 40);
 	mutate(&input);
-	(void)ce_send(reply[1], input.bytes, input.size, fds, random_number(5));
+	(void)ce_send(reply[1], input.bytes, input.size, fds, random_number(CE_MAX_FDS + 1));
 	if (random_number(4) == 0)
 		ce_close_fd(&life[1]);
 	if (ce_session_wait(&launcher, 1, &container, &err) == 0 &&

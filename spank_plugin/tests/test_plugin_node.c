@@ -27,6 +27,25 @@ enum { USER = 54321, GROUP = 54322 };
 /* a variable that comes with the plan */
 static const char *carried;
 
+/* Another task of the node, the first that Slurm lets go on: it starts the launcher. What it prints is not looked
+ * at. Behind it slurmstepd has forked all its tasks. */
+static void start_launcher(void)
+{
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		fake_job.task = 9;
+		if (freopen("/dev/null", "w", stderr) == NULL || freopen("/dev/null", "w", stdout) == NULL ||
+		    (geteuid() == 0 && (setresgid(GROUP, GROUP, GROUP) < 0 || setresuid(USER, USER, USER) < 0)))
+			_exit(1);
+		slurm_spank_task_init(fake_spank(), 0, NULL);
+		_exit(0);
+	}
+	CHECK_INT(slurm_spank_task_post_fork(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	CHECK_INT(waitpid(pid, NULL, 0), pid);
+}
+
 /* slurmstepd up to user_init, for a step whose srun carried this plan (NULL: none arrived). */
 static void begin_step(const char *plan)
 {
@@ -47,6 +66,7 @@ static void begin_step(const char *plan)
 	CHECK_INT(fake_give_option("environment", "demo"), 0);
 	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
 	CHECK_INT(slurm_spank_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	start_launcher();
 }
 
 static void end_step(void)
@@ -215,16 +235,12 @@ TEST("a launcher that dies fails the tasks")
 	end_step();
 }
 
-TEST("a launcher that hangs fails the tasks at the deadline and is killed at the end")
+TEST("a launcher that hangs fails the tasks at the deadline")
 {
 	CHECK_INT(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
 	begin_step("hang");
 	task_fails(125, "ce: error: nid7: the container did not start within 2 s\n" CE_HELP_START_TIMEOUT "\n");
-	siginfo_t end = { .si_status = 0 };
-	CHECK_INT(slurm_spank_exit(fake_spank(), 0, NULL), SLURM_SUCCESS);
-	CHECK_INT(waitid(P_ALL, 0, &end, WEXITED), 0);
-	CHECK_INT(end.si_status, SIGKILL);
-	fake_reset(S_CTX_REMOTE);
+	end_step();
 }
 
 /* ---- a container ------------------------------------------------------------------------------- */
@@ -516,6 +532,59 @@ TEST("an ordinary end is silent, ends the container and leaves no descriptor")
 	ce_close_fd(&guard);
 	CHECK_INT(test_open_fds(), before);
 	fake_reset(S_CTX_REMOTE);
+}
+
+/* What slurmstepd does when it has waited for a task. */
+static void task_exits(pid_t pid)
+{
+	CHECK_INT(waitpid(pid, &fake_job.exit_status, 0), pid);
+	CHECK_INT(slurm_spank_task_exit(fake_spank(), 0, NULL), SLURM_SUCCESS);
+}
+
+TEST("the end of the last task ends the session, the end of another does not")
+{
+	begin_step("ready");
+	fake_job.local_tasks = 2;
+	pid_t first = start_task(), second = start_task();
+	CE_AUTO_FD guard = ce_pidfd_open(find_guard());
+	CHECK_INT(kill(first, SIGTERM), 0);
+	task_exits(first);
+	CHECK(!ce_wait_readable(guard, ce_now_ms() + 100));
+	CHECK_INT(kill(second, SIGTERM), 0);
+	task_exits(second);
+	CHECK(ce_wait_readable(guard, ce_now_ms()));
+	CHECK_TEXT(fake_job.log, "");
+	end_step();
+}
+
+TEST("a step that Slurm kills as a whole is not taken for a container that died")
+{
+	int before = keep_stderr();
+	begin_step("ready");
+	fake_job.local_tasks = 2;
+	pid_t first = start_task(), second = start_task();
+	/* in the worst order */
+	CHECK_INT(kill(find_guard(), SIGKILL), 0);
+	CHECK_INT(kill(first, SIGKILL), 0);
+	CHECK_INT(kill(second, SIGKILL), 0);
+	task_exits(first);
+	task_exits(second);
+	CHECK_TEXT(read_stderr(before), "");
+	CHECK_TEXT(fake_job.log, "");
+	end_step();
+}
+
+TEST("a container that dies is reported although its tasks break down by themselves at once")
+{
+	int before = keep_stderr();
+	begin_step("ready");
+	fake_job.local_tasks = 1;
+	pid_t pid = start_task();
+	CHECK_INT(kill(find_guard(), SIGKILL), 0);
+	CHECK_INT(kill(pid, SIGBUS), 0);
+	task_exits(pid);
+	CHECK_CONTAINS(read_stderr(before), "the process that guards the container was killed\n");
+	end_step();
 }
 
 TEST("processes that a task left behind in the container end with the step")

@@ -26,7 +26,8 @@ static void connect_launcher(void)
 
 	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, reply), 0);
 	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, life), 0);
-	launcher = (struct ce_launcher){ .reply = reply[0], .life = life[0], .process = -1,
+	launcher = (struct ce_launcher){ .reply = reply[0], .life = life[0],
+					 .start = { -1, -1, -1, -1, -1 },
 					 .uid = getuid(), .gid = getgid() };
 	their_reply = reply[1];
 	their_life = life[1];
@@ -53,7 +54,7 @@ static void fails(const char *why, int code)
 TEST("a ready answer gives the descriptors and the working directory, to every task")
 {
 	connect_launcher();
-	answer("R/work dir\n", 4);
+	answer("R/work dir\n", 6);
 	for (int i = 0; i < 3; i++) {
 		CHECK_INT(ce_session_wait(&launcher, 5, &container, &err), 0);
 		CHECK_TEXT(container.workdir, "/work dir\n");
@@ -66,17 +67,18 @@ TEST("a ready answer gives the descriptors and the working directory, to every t
 TEST("what stands behind the working directory is for the user")
 {
 	static const char text[] = "R/work\0first\nsecond\0hello\n";
-	int fds[CE_MAX_FDS] = { STDOUT_FILENO, STDOUT_FILENO, STDOUT_FILENO, STDOUT_FILENO };
+	int fds[CE_MAX_FDS] = { STDOUT_FILENO, STDOUT_FILENO, STDOUT_FILENO, STDOUT_FILENO,
+				 STDOUT_FILENO, STDOUT_FILENO };
 
 	connect_launcher();
-	CHECK_INT(ce_send(their_reply, text, sizeof text - 1, fds, 4), 0);
+	CHECK_INT(ce_send(their_reply, text, sizeof text - 1, fds, 6), 0);
 	CHECK_INT(ce_session_wait(&launcher, 5, &container, &err), 0);
 	CHECK_TEXT(container.workdir, "/work");
 	CHECK_TEXT(container.notices, "first\nsecond");
 	CHECK_TEXT(container.said, "hello\n");
 	ce_container_close(&container);
 	connect_launcher();
-	answer("R/work", 4);
+	answer("R/work", 6);
 	CHECK_INT(ce_session_wait(&launcher, 5, &container, &err), 0);
 	CHECK_TEXT(container.notices, "");
 	CHECK_TEXT(container.said, "");
@@ -121,7 +123,7 @@ TEST("an answer of one letter is not read beyond its end")
 
 TEST("a ready answer without all its descriptors is refused and none stays open")
 {
-	for (size_t count = 0; count < 4; count++) {
+	for (size_t count = 0; count < 6; count++) {
 		connect_launcher();
 		answer("R/", count);
 		int before = test_open_fds();
@@ -159,7 +161,7 @@ TEST("an answer larger than any of ours is refused")
 TEST("a container that has ended since is not joined")
 {
 	connect_launcher();
-	answer("R/", 4);
+	answer("R/", 6);
 	close(their_life);
 	fails("the container ended before the task could join it", 125);
 }
@@ -230,17 +232,26 @@ TEST("the end of a session that never started waits for nothing")
 }
 
 /* The launcher's answer, and the end of the session at once. */
-static void answer_and_end(int guard)
+static void answer_and_end_with(int guard, int container_ns, int launcher_process)
 {
-	int fds[] = { STDIN_FILENO, STDIN_FILENO, STDIN_FILENO, guard };
+	CE_AUTO_FD done = ce_memory_file("readable", "", 0);
+	int fds[] = { STDIN_FILENO, container_ns, STDIN_FILENO, guard, launcher_process, done };
 
-	CHECK_INT(ce_send(their_reply, "R/", 2, fds, 4), 0);
+	if (launcher_process < 0)
+		fds[4] = done;
+	CHECK_INT(ce_send(their_reply, "R/", 2, fds, 6), 0);
 	ce_session_end(&launcher);
 }
 
-TEST("a launcher that has answered writes what it still has to")
+static void answer_and_end(int guard)
+{
+	answer_and_end_with(guard, STDIN_FILENO, -1);
+}
+
+TEST("a launcher that has answered does what it still has to before the session ends")
 {
 	int status;
+	char byte;
 
 	connect_launcher();
 	pid_t pid = fork();
@@ -248,27 +259,36 @@ TEST("a launcher that has answered writes what it still has to")
 	if (pid == 0) {
 		close(launcher.life);
 		usleep(100000);
-		_exit(7);
+		_exit(recv(their_life, &byte, 1, MSG_DONTWAIT) == 0 ? 8 : 7);
 	}
-	launcher.process = ce_pidfd_open(pid);
+	CE_AUTO_FD process = ce_pidfd_open(pid);
 	CE_AUTO_FD ended = ce_memory_file("readable", "", 0);
-	answer_and_end(ended);
+	answer_and_end_with(ended, STDIN_FILENO, process);
 	CHECK_INT(waitpid(pid, &status, WNOHANG), pid);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
 
-TEST("a launcher that has not answered is ended at once")
+TEST("what is done behind the guard's end is waited for, seconds at most")
 {
-	int status;
+	int attended[2];
 
 	connect_launcher();
-	pid_t pid = start_idle();
-	launcher.process = ce_pidfd_open(pid);
+	CHECK_INT(pipe2(attended, O_CLOEXEC), 0);
+	CE_AUTO_FD ended = ce_memory_file("readable", "", 0);
+	int fds[] = { STDIN_FILENO, STDIN_FILENO, STDIN_FILENO, ended, ended, attended[0] };
+	CHECK_INT(ce_send(their_reply, "R/", 2, fds, 6), 0);
+	pid_t pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		usleep(300000);
+		_exit(0);
+	}
+	close(attended[1]);
 	int64_t begin = ce_now_ms();
 	ce_session_end(&launcher);
-	CHECK(ce_now_ms() - begin < 2000);
-	CHECK_INT(waitpid(pid, &status, 0), pid);
-	CHECK_INT(WTERMSIG(status), SIGKILL);
+	CHECK(ce_now_ms() - begin >= 250);
+	CHECK_INT(waitpid(pid, NULL, 0), pid);
+	close(attended[0]);
 }
 
 TEST("a guard that does not hear is killed at the end, and its end is waited for")
@@ -310,9 +330,7 @@ TEST("a process of somebody else is not killed, although its pidfd came as the g
 	session_of_a_stranger();
 	pid_t pid = start_idle();
 	CE_AUTO_FD victim = ce_pidfd_open(pid);
-	int fds[] = { STDIN_FILENO, STDIN_FILENO, STDIN_FILENO, victim };
-	CHECK_INT(ce_send(their_reply, "R/", 2, fds, 4), 0);
-	ce_session_end(&launcher);
+	answer_and_end_with(victim, STDIN_FILENO, victim);
 	CHECK_INT(waitpid(pid, &status, WNOHANG), 0);
 	kill(pid, SIGTERM);
 	CHECK_INT(waitpid(pid, &status, 0), pid);
@@ -341,9 +359,7 @@ TEST("processes of somebody else in a mount namespace that came as the container
 	snprintf(path, sizeof path, "/proc/%d/ns/mnt", (int)pid);
 	CE_AUTO_FD namespace = open(path, O_RDONLY | O_CLOEXEC);
 	CE_AUTO_FD ended = ce_memory_file("readable", "", 0);
-	int fds[] = { STDIN_FILENO, namespace, STDIN_FILENO, ended };
-	CHECK_INT(ce_send(their_reply, "R/", 2, fds, 4), 0);
-	ce_session_end(&launcher);
+	answer_and_end_with(ended, namespace, -1);
 	CHECK_INT(waitpid(pid, &status, WNOHANG), 0);
 	kill(pid, SIGTERM);
 	CHECK_INT(waitpid(pid, &status, 0), pid);
@@ -372,11 +388,9 @@ TEST("a descriptor that blocks whoever looks at it holds the end up for seconds 
 	session_of_a_stranger();
 	CE_AUTO_FD mute = mute_file(test_directory());
 	CE_AUTO_FD ended = ce_memory_file("readable", "", 0);
-	int fds[] = { STDIN_FILENO, mute, STDIN_FILENO, ended };
-	CHECK_INT(ce_send(their_reply, "R/", 2, fds, 4), 0);
 	int64_t begin = ce_now_ms();
-	ce_session_end(&launcher);
-	CHECK(ce_now_ms() - begin < 8000);
+	answer_and_end_with(ended, mute, -1);
+	CHECK(ce_now_ms() - begin < 12000);
 	CHECK_INT(launcher.reply, -1);
 }
 
@@ -395,15 +409,12 @@ TEST("the cause of a death is one line, whatever the user's process has sent wit
 
 	int before = test_open_fds();
 	connect_launcher();
-	pid_t ended = start_idle();
-	launcher.process = ce_pidfd_open(ended);
 	pid_t pid = start_idle();
 	CHECK_INT(ce_send(their_reply, "R/", 2, NULL, 0), 0);
 	ce_session_guard_task(&launcher, pid, tell, told);
 	CHECK_INT(ce_send(their_life, cause, strlen(cause), fds, 1), 0);
 	CHECK_INT(waitpid(pid, &status, 0), pid);
 	CHECK_INT(WTERMSIG(status), SIGKILL);
-	kill(ended, SIGKILL);
 	ce_session_end(&launcher);
 	/* their ends of both sockets */
 	CHECK_INT(test_open_fds(), before + 2);

@@ -157,8 +157,10 @@ def test_two_ctrl_c_interrupt_the_tasks_and_end_the_step(cluster: Cluster, demo:
         job.wait_for_error("one more within 1 sec to abort")
         job.signal(signal.SIGINT)
 
-    script = "trap 'echo INT; exit 6' INT; " + _WAITS
-    _both_interrupted(cluster, demo, script, interrupt, said="INT")
+    # whether a task still hears of the signal before Slurm kills the step is a matter of moments
+    code, _out, err = _both_interrupted(cluster, demo, _WAITS, interrupt)
+    assert code != 0
+    assert "srun: forcing job termination" in err
 
 
 def test_sigterm_to_srun_ends_the_step(cluster: Cluster, demo: str) -> None:

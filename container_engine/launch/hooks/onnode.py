@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from container_engine.launch import cdi
 from container_engine.launch.environment import apply, is_slurms
 from container_engine.launch.failure import LaunchError, refuse
@@ -51,6 +53,8 @@ class HooksOnNode:
         self._node = node
         self._place: Place | None = None
         self._end: socket | None = None
+        # readable once all that is done behind the guard's end is done
+        self.attended = -1
 
     @property
     def warnings(self) -> Sequence[str]:
@@ -158,8 +162,21 @@ class HooksOnNode:
 
         Raises LaunchError.
         """
+        self.attended, done = os.pipe()
+        try:
+            return self._start_services(container, workdir, environment, done)
+        finally:
+            os.close(done)
+
+    def _start_services(
+        self,
+        container: tuple[int, int, int],
+        workdir: str,
+        environment: Mapping[str, str | None],
+        done: int,
+    ) -> dict[str, str | None]:
         _user_ns, mount_ns, guard = container
-        self._oci.attend(self._plan, guard, mount_ns, self._edits.libexec)
+        self._oci.attend(self._plan, guard, mount_ns, done, self._edits.libexec)
         if not self._edits.services:
             return {}
         from container_engine.launch.hooks import inside, services
@@ -172,7 +189,7 @@ class HooksOnNode:
             timeout_s=self._plan["settings"]["start_timeout_s"],
         )
         self._place = place
-        self._end = services.start(self._edits.services, place)
+        self._end = services.start(self._edits.services, place, done)
         return services.variables(self._edits.services)
 
     def abandon(self) -> None:

@@ -42,13 +42,14 @@ if TYPE_CHECKING:
 _EXIT_STEP_MS = 10
 
 
-def start(services: Sequence[Mapping[str, Any]], place: Place) -> socket | None:
+def start(services: Sequence[Mapping[str, Any]], place: Place, done: int) -> socket | None:
     """Starts them in their order and waits until each is ready.
 
-    Returns the guard's end of a socket to the process that ends them, None where none needs to be
-    stopped in good order. Raises LaunchError; what has been started ends with the session then.
+    The process that ends them holds the descriptor `done` until it has finished. Returns the
+    guard's end of a socket to it, None where no service needs to be stopped in good order. Raises
+    LaunchError; what has been started ends with the session then.
     """
-    end = _attend(services, place)
+    end = _attend(services, place, done)
     for service in services:
         server: Server | None = service.get("server")
         if server is not None:
@@ -125,16 +126,19 @@ def _ready(process: Process, path: str, place: Place) -> int | None:
     return found
 
 
-def attend(steps: Sequence[Operation], guard: int, mount_ns: int, libexec: str) -> None:
-    """Starts a process that does these operations of ce-attend when the container is gone."""
+def attend(steps: Sequence[Operation], guard: int, mount_ns: int, done: int, libexec: str) -> None:
+    """Starts a process that does these operations of ce-attend when the container is gone.
+
+    It holds the descriptor `done` until then.
+    """
     specification = os.memfd_create("ce-services")
     os.write(specification, encode(steps))
     os.lseek(specification, 0, os.SEEK_SET)
-    _run_attendant(f"{libexec}/ce-attend", (guard, mount_ns, -1, specification), {})
+    _run_attendant(f"{libexec}/ce-attend", (guard, mount_ns, -1, specification, done), {})
     os.close(specification)
 
 
-def _attend(services: Sequence[Mapping[str, Any]], place: Place) -> socket | None:
+def _attend(services: Sequence[Mapping[str, Any]], place: Place, done: int) -> socket | None:
     """Starts the process that ends the services with the container."""
     steps: list[Operation] = [
         ("stop", place.inside(service["stop"])) for service in services if service.get("stop")
@@ -145,7 +149,8 @@ def _attend(services: Sequence[Mapping[str, Any]], place: Place) -> socket | Non
     specification = os.memfd_create("ce-services")
     os.write(specification, encode(steps))
     os.lseek(specification, 0, os.SEEK_SET)
-    passed = (place.guard, place.mount_ns, theirs.fileno() if stops else -1, specification)
+    end = theirs.fileno() if stops else -1
+    passed = (place.guard, place.mount_ns, end, specification, done)
     _run_attendant(f"{place.libexec}/ce-attend", passed, place.environment)
     os.close(specification)
     theirs.close()

@@ -1,0 +1,19 @@
+#define _GNU_SOURCE
+#include "tracking.h"
+
+#include <link.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+/* Slurm loads the plugin that slurm.conf names, and no other of its kind. */
+static int is_cgroup_tracking(struct dl_phdr_info *info, size_t size, void *context)
+{
+	(void)size, (void)context;
+	return info->dlpi_name != NULL && strstr(info->dlpi_name, "/proctrack_cgroup.so") != NULL;
+}
+
+void ce_tracking_keep_orphans(void)
+{
+	if (!dl_iterate_phdr(is_cgroup_tracking, NULL))
+		(void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
