@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <grp.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 const char *ce_become_user(uid_t uid, gid_t gid, const gid_t *groups, size_t count)
@@ -13,6 +14,9 @@ const char *ce_become_user(uid_t uid, gid_t gid, const gid_t *groups, size_t cou
 		if (seteuid(0) < 0 || setgroups(count, groups) < 0 ||
 		    setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
 			return "cannot become the user";
+		/* Or the user's other processes may trace this one, where fs.suid_dumpable lets them. */
+		if (prctl(PR_SET_DUMPABLE, 0) < 0)
+			return "cannot be kept from being traced";
 	}
 	if (getresuid(&r, &e, &s) < 0 || r != uid || e != uid || s != uid || getgid() != gid ||
 	    getegid() != gid) {

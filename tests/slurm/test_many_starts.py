@@ -138,7 +138,7 @@ def test_thousands_of_starts_in_a_row_leave_nothing(cluster: Cluster, demo: str)
 
 
 def _is_epilog(process: procfs.Process) -> bool:
-    return process.lives and "done epilog " in process.command
+    return process.lives and "container-engine/epilog" in process.command
 
 
 def _wave(cluster: Cluster, edf: str, before: Levels) -> Levels:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from ce_sandbox import config, machine
 from ce_sandbox.layout import Layout, from_environment
-from ce_sandbox.up import configured_nodes
+from ce_sandbox.up import chosen_tracking, configured_nodes
 
 WITHOUT = config.Engine(plugin_id=None, has_epilog=False)
 
@@ -60,3 +60,17 @@ def test_cgroups_that_are_right_stay(tmp_path: Path, controllers: str | None) ->
         (tmp_path / "unified").mkdir()
         (tmp_path / "unified" / "cgroup.controllers").write_text(controllers)
     assert machine.cgroup_changes(tmp_path) == []
+
+
+@pytest.mark.parametrize("tracking", config.TRACKINGS)
+def test_the_cluster_goes_on_following_processes_as_it_did(tmp_path: Path, tracking: str) -> None:
+    layout = Layout(tmp_path)
+    layout.etc.mkdir()
+    layout.slurm_conf.write_text(config.slurm_conf(layout, 2, "host", WITHOUT, tracking))
+    assert chosen_tracking(layout) == tracking
+
+
+def test_a_machine_without_hierarchies_of_version_1_has_no_cgroups_for_the_cluster(
+    tmp_path: Path,
+) -> None:
+    assert not machine.has_controllers(tmp_path)

@@ -1,0 +1,221 @@
+"""All that a user starts through the engine is Slurm's: in its step, limited, gone with it."""
+
+import os
+import pwd
+import random
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.slurm import procfs
+from tests.slurm.cluster import ALICE, Cluster, sandbox
+from tests.slurm.job import Job, job_id, started
+from tests.slurm.leftovers import assert_nothing_left, helpers
+from tests.slurm.polling import until
+from tests.slurm.procfs import Process
+
+# CI plays a few rounds; CE_CONTAINMENT_ROUNDS=200 all that is wanted of a release
+_ROUNDS = int(os.environ.get("CE_CONTAINMENT_ROUNDS", "12"))
+# What a start-up line of a malicious EDF leaves behind: no parent, no session, no environment.
+_DAEMON = "sleep 77771"
+_STARTUP = f'startup = ["(setsid env -i {_DAEMON} </dev/null >/dev/null 2>&1 &)"]\n'
+_FUSE = Path(__file__).parent / "mute_fuse.py"
+
+
+@pytest.fixture(autouse=True)
+def _tidy(cluster: Cluster) -> Iterator[None]:
+    assert_nothing_left(cluster)
+    yield
+    assert_nothing_left(cluster)
+
+
+@pytest.fixture
+def daemonic(cluster: Cluster) -> str:
+    return cluster.edf(_STARTUP)
+
+
+@contextmanager
+def _running(cluster: Cluster, edf: str, *options: str) -> Iterator[Job]:
+    step = ["-w", "n1", "-n2", *options, f"--environment={edf}", "sh", "-c"]
+    with started(cluster, "srun", *step, "echo up; exec sleep 1000") as job:
+        job.wait_for_lines(2)
+        yield job
+
+
+def _alices() -> list[Process]:
+    return procfs.living(pwd.getpwnam(ALICE).pw_uid)
+
+
+def _of_step() -> list[Process]:
+    """What runs as the user but srun and what it runs in."""
+    return [p for p in _alices() if not p.command.startswith(("srun", "slurmstepd"))]
+
+
+def _cgroups(process: Process) -> dict[str, str]:
+    """The process's cgroup in each hierarchy, by controller; "" is the unified one."""
+    text = (procfs.PROC / str(process.pid) / "cgroup").read_text()
+    rows = (line.split(":", 2) for line in text.splitlines())
+    return {name: path for _id, names, path in rows for name in names.split(",")}
+
+
+def _idle(cluster: Cluster) -> bool:
+    states = cluster.run(["sinfo", "-h", "-N", "-o", "%T"]).stdout.split()
+    return set(states) == {"idle"}
+
+
+def test_every_process_of_a_session_is_in_its_step(cluster: Cluster, daemonic: str) -> None:
+    with _running(cluster, daemonic) as job:
+        number = job_id(cluster)
+        found = _of_step()
+        names = {process.comm for process in found}
+        assert {"ce-guard", "ce-image", "conmon", "sleep"} <= names, names
+        assert _DAEMON in {process.command for process in found}
+        for process in found:
+            groups = _cgroups(process)
+            for controller in ("freezer", "memory", "devices"):
+                assert f"/job_{number}/step_0" in groups[controller], (process, groups)
+        cluster.run(["scancel", number])
+        job.wait()
+
+
+def test_a_daemon_of_a_start_up_line_ends_with_its_step(cluster: Cluster, daemonic: str) -> None:
+    done = cluster.srun("-N2", f"--environment={daemonic}", "true")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert _DAEMON not in [process.command for process in _alices()]
+
+
+def test_the_helpers_have_the_users_own_limits(cluster: Cluster, demo: str) -> None:
+    script = f"ulimit -c 0; ulimit -n 1017; exec srun -w n1 --environment={demo} sleep 1000"
+    with started(cluster, "sh", "-c", script) as job:
+        guards = until("a guard", lambda: [p for p in helpers() if p.comm == "ce-image"])
+        limits = (procfs.PROC / str(guards[0].pid) / "limits").read_text()
+        rows = {line[:26].strip(): line[26:].split() for line in limits.splitlines()}
+        assert rows["Max open files"][0] == "1017"
+        assert rows["Max core file size"][0] == "0"
+        cluster.run(["scancel", job_id(cluster)])
+        job.wait()
+
+
+def test_the_helpers_are_not_bound_to_the_cores_of_the_task_that_started_them(
+    cluster: Cluster, demo: str
+) -> None:
+    with _running(cluster, demo, "--cpu-bind=map_cpu:0") as job:
+        mine = os.sched_getaffinity(0)
+        guards = [process for process in helpers() if process.comm == "ce-image"]
+        assert [os.sched_getaffinity(process.pid) for process in guards] == [mine]
+        cluster.run(["scancel", job_id(cluster)])
+        job.wait()
+
+
+def test_a_step_that_is_cancelled_says_nothing_of_a_container(cluster: Cluster, demo: str) -> None:
+    for _ in range(3):
+        with _running(cluster, demo) as job:
+            cluster.run(["scancel", "-s", "KILL", job_id(cluster)])
+            assert "ce: " not in job.wait().stderr
+        assert_nothing_left(cluster)
+
+
+def test_a_user_who_stops_his_image_server_drains_no_node(cluster: Cluster, demo: str) -> None:
+    script = "echo up; while :; do find / -xdev >/dev/null 2>&1; done"
+    step = ["-w", "n1", "-n4", f"--environment={demo}", "sh", "-c", script]
+    with started(cluster, "srun", *step) as job:
+        job.wait_for_lines(4)
+        servers = [process for process in helpers() if process.comm == "ce-image"]
+        assert servers
+        for server in servers:
+            os.kill(server.pid, signal.SIGSTOP)
+        time.sleep(0.5)  # the fault itself: requests that nobody answers
+        cluster.run(["scancel", job_id(cluster)])
+        job.wait()
+    until("idle nodes", lambda: _idle(cluster), 30)
+    assert not _of_step()
+
+
+def _victims() -> list[Process]:
+    return sorted(_of_step(), key=lambda process: process.pid)
+
+
+@pytest.mark.parametrize("number", range(_ROUNDS))
+def test_whatever_is_stopped_or_killed_the_node_is_soon_idle_and_nothing_is_left(
+    cluster: Cluster, daemonic: str, number: int
+) -> None:
+    chance = random.Random(f"containment-{number}")
+    with _running(cluster, daemonic) as job:
+        victims = _victims()
+        victim = victims[number % len(victims)]
+        how = (signal.SIGSTOP, signal.SIGKILL)[number % 2]
+        print(f"round {number}: {how.name} to {victim.command or victim.comm}")
+        os.kill(victim.pid, how)
+        time.sleep(chance.random() / 5)  # the fault's own time to show
+        cluster.run(["scancel", "-u", ALICE])
+        job.wait()
+    until("idle nodes", lambda: _idle(cluster), 30)
+    assert not [p for p in _alices() if not p.command.startswith("srun")]
+
+
+# ---- the epilog ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _mute_directory(cluster: Cluster) -> Iterator[None]:
+    """The directory of the user that the epilog looks at never answers."""
+    state = cluster.home() / ".local/state/container-engine"
+    place = state / "void"
+    made = cluster.run(["mkdir", "-p", str(place)])
+    assert made.returncode == 0, made.stderr
+    with started(cluster, "python3", str(_FUSE), str(place)) as server:
+        server.wait_for_lines(1)
+        try:
+            yield
+        finally:
+            cluster.run(["fusermount3", "-u", "-z", str(place)])
+
+
+def _epilogs() -> list[Process]:
+    return [process for process in _alices() if process.comm == "epilog"]
+
+
+def test_an_epilog_that_hangs_in_a_users_file_system_cannot_be_traced_and_holds_up_nobody(
+    cluster: Cluster, demo: str
+) -> None:
+    with _mute_directory(cluster):
+        assert cluster.srun(f"--environment={demo}", "-w", "n1", "true").returncode == 0
+        (epilog,) = until("the epilog", _epilogs, 20)
+        # the kernel gives the files of a process that nobody may trace to root
+        assert (procfs.PROC / str(epilog.pid) / "environ").stat().st_uid == 0
+        until("idle nodes", lambda: _idle(cluster), 20)
+    until("the epilog to end", lambda: not _epilogs(), 20)
+
+
+# ---- without cgroups -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _by_parents(cluster: Cluster) -> Iterator[None]:
+    """Slurm follows parents only, as on a system whose cgroups it cannot use."""
+    assert_nothing_left(cluster)
+    done = sandbox("up", "--tracking", "linuxproc")
+    assert done.returncode == 0, done.stderr
+    try:
+        yield
+    finally:
+        done = sandbox("up", "--tracking", "cgroup")
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.usefixtures("_by_parents")
+def test_without_cgroups_all_of_a_step_ends_with_it_too(cluster: Cluster, daemonic: str) -> None:
+    done = cluster.srun("-N2", f"--environment={daemonic}", "true")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert _DAEMON not in [process.command for process in _alices()]
+    with _running(cluster, daemonic) as job:
+        servers = [process for process in helpers() if process.comm == "ce-image"]
+        os.kill(servers[0].pid, signal.SIGSTOP)
+        cluster.run(["scancel", job_id(cluster)])
+        job.wait()
+    until("idle nodes", lambda: _idle(cluster), 30)
+    until("the end of all", lambda: not _of_step(), 10)
