@@ -13,7 +13,6 @@ from container_engine.launch.hooks import slurmconf
 from container_engine.launch.hooks.files import ON_NODE, is_device
 from container_engine.launch.hooks.host import MACHINES, Host
 from container_engine.launch.hooks.pattern import expand
-from container_engine.launch.hooks.roots import NodeOnly
 from container_engine.launch.hooks.words import fill, known
 from container_engine.plan.hooks import choices
 
@@ -88,7 +87,7 @@ class _Look:
     def __init__(self, context: Context, cdi_dirs: Sequence[str]) -> None:
         self._context = context
         self._cdi_dirs = cdi_dirs
-        self._host = Host(MACHINES.get(os.uname().machine, 0), NodeOnly())
+        self._host = Host(MACHINES.get(os.uname().machine, 0))
 
     def rows(self, use: HookUse) -> Iterator[_Row]:
         for device in use.devices:

@@ -6,6 +6,8 @@ import pwd
 import random
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,20 @@ static void __attribute__((constructor)) run(void)
 	close(open(MARKER, O_WRONLY | O_CREAT, 0666));
 }
 """
+
+# What Python runs for a `coding: evil` in a file of a traceback, were the file in the image.
+_CODEC = """
+import os
+for fd in range(64):
+    try:
+        os.fchdir(fd)
+        os.chroot(".")
+        open(MARKER, "w")
+    except OSError:
+        pass
+os._exit(0)
+"""
+_NEW_CACHE = b"glibc-ld.so.cache1.1"
 
 
 class Forge:
@@ -133,6 +149,55 @@ def test_a_library_that_a_container_preloads_is_not_loaded_on_the_node(
     done = forge.srun(forge.image(run=run), "sh", "-c", "echo $LD_PRELOAD; echo ran", edf=edf)
     assert done.stdout.splitlines()[-1:] == ["ran"], done.stderr
     assert not marker.exists()
+
+
+def _libc(version: str) -> bytes:
+    """A C library that says it is of this version."""
+    made = f"GLIBC_{'7' * len(version.encode())}"
+    argv = ["gcc", "-shared", "-nostdlib", "-x", "c", "-", "-o", "libc.so.6"]
+    with tempfile.TemporaryDirectory() as directory:
+        script = Path(directory, "map")
+        script.write_text(f"{made} {{ global: one; local: *; }};")
+        source = b"int one(void) { return 1; }"
+        options = [f"-Wl,--version-script={script}", "-Wl,-soname,libc.so.6"]
+        subprocess.run([*argv, *options], input=source, cwd=directory, check=True)
+        content = Path(directory, "libc.so.6").read_bytes()
+    return content.replace(made.encode(), f"GLIBC_{version}".encode())
+
+
+_LIBC = f"lib/{os.uname().machine}-linux-gnu/libc.so.6"
+_BROKEN: dict[str, tuple[str, Callable[[], bytes]]] = {
+    "a cache that ends in its head": (
+        "etc/ld.so.cache",
+        lambda: b"ld.so-1.7.0\0" + bytes(4) + _NEW_CACHE,
+    ),
+    "a version that is no number": (_LIBC, lambda: _libc("2.2\N{SUPERSCRIPT TWO}")),
+    "a version of many digits": (_LIBC, lambda: _libc("2." + "1" * 5000)),
+}
+
+
+@pytest.mark.parametrize("what", _BROKEN)
+def test_broken_files_that_a_hook_reads_run_nothing_of_the_image(forge: Forge, what: str) -> None:
+    """Python opens the source of a failing line, and imports the codec that it names."""
+    prefix, marker = forge.cluster.prefix, forge.directory / "ran"
+    code = "import encodings; print(encodings.__path__[0])"
+    argv = [str(prefix / "bin/python3"), "-ISE", "-c", code]
+    codecs = subprocess.run(argv, check=True, text=True, capture_output=True).stdout.strip()
+    forge.put(f"{codecs.lstrip('/')}/evil.py", f"MARKER = {str(marker)!r}\n{_CODEC}")
+    sources = [prefix / "libexec/container-engine/inject"]
+    sources += prefix.glob("lib/python3*/site-packages/container_engine/launch/hooks/*.py")
+    assert len(sources) > 10
+    for source in sources:
+        forge.put(str(source).lstrip("/"), "# -*- coding: evil -*-\n" * 2)
+    path, content = _BROKEN[what]
+    forge.put(path, content())
+    name = forge.cluster.edf(f'image = "{forge.image()}"\n', image=None)
+    done = forge.cluster.srun(
+        "-n2", "-w", "n1", "--mpi=pmi2", f"--environment={name}", "echo", "ran"
+    )
+    assert not marker.exists()
+    assert done.stdout.splitlines() == ["ran"] * 2, done.stderr
+    assert len(done.stderr.splitlines()) <= 1, done.stderr
 
 
 def test_no_name_of_a_variable_in_an_image_reaches_what_slurm_says(forge: Forge) -> None:

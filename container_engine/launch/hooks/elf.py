@@ -13,7 +13,12 @@ from struct import error as struct_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from typing import TypeVar
+
+    from container_engine.launch.hooks.trees import Tree
+
+    T = TypeVar("T")
 
 _LOADED = (2, 3)  # programs, and libraries and programs that can lie anywhere
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
@@ -24,6 +29,11 @@ _BASE = 1  # flag of the definition that stands for the file itself
 _MOST = 16 << 20  # no table that is read here is larger in any library
 _FARTHEST = 1 << 62
 _MOST_ENTRIES = 1 << 16
+# names of symbols can be long; all of a library together are not
+_LONGEST_PATH = 4096
+_LONGEST_NAME = 1 << 16
+_MOST_OF_NAMES = 64 << 20
+_MOST_SEGMENTS = 512
 _UNDEFINED, _WEAK = 0, 2
 
 
@@ -65,26 +75,24 @@ class Library:
         self.defines: list[str] = []
 
 
-def read(path: str) -> Library:
+def read(path: str, tree: Tree) -> Library:
     """Raises OSError, or NotALibraryError with what is wrong about the file."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        return _File(fd, path).library
-    except (struct_error, ValueError, IndexError) as error:
-        raise NotALibraryError(f"damaged ({error})") from None
-    finally:
-        os.close(fd)
+    return _read(path, tree, lambda file: file.library)
 
 
-def symbols(path: str) -> tuple[set[str], set[str]]:
+def symbols(path: str, tree: Tree) -> tuple[set[str], set[str]]:
     """The names of the symbols that must come from elsewhere, and of those that are here.
 
     Raises as `read`.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    return _read(path, tree, _File.symbols)
+
+
+def _read(path: str, tree: Tree, look: Callable[[_File], T]) -> T:
+    fd = tree.open(path)
     try:
-        return _File(fd, path).symbols()
-    except (struct_error, ValueError, IndexError) as error:
+        return look(_File(fd, path))
+    except (struct_error, ValueError, IndexError, OverflowError, MemoryError) as error:
         raise NotALibraryError(f"damaged ({error})") from None
     finally:
         os.close(fd)
@@ -108,6 +116,8 @@ class _File:
         self._tags: dict[int, int] = {}
         needed = self._dynamic(dynamic)
         self._strings = self._at(self._tags.get(_STRTAB, 0), self._tags.get(_STRSZ, 0))
+        # what all names that are read may take, where many of them may share a place
+        self._room = _MOST_OF_NAMES
         self._name(needed)
         self._versions()
 
@@ -120,6 +130,8 @@ class _File:
             self._struct(fields).unpack_from(head, at)[0]
             for fields, at in (("Q", 32), ("H", 54), ("H", 56))
         )
+        if count > _MOST_SEGMENTS:
+            raise ValueError("too many segments")
         table = head[start : start + size * count]
         if len(table) < size * count:
             table = self._read(start, size * count)
@@ -131,10 +143,11 @@ class _File:
             )
             if kind == _PT_LOAD:
                 self._segments.append((address, offset, in_file))
-            elif kind == _PT_DYNAMIC:
+            elif kind == _PT_DYNAMIC and not dynamic:
                 dynamic = self._read(offset, in_file)
             elif kind == _PT_INTERP:
-                self.library.interpreter = self._read(offset, in_file).rstrip(b"\0").decode()
+                name = self._read(offset, min(in_file, _LONGEST_PATH))
+                self.library.interpreter = name.rstrip(b"\0").decode()
         return dynamic
 
     def _read(self, offset: int, size: int) -> bytes:
@@ -157,12 +170,17 @@ class _File:
                 break
             if tag == _NEEDED:
                 needed.append(value)
+                if len(needed) > _MOST_ENTRIES:
+                    raise ValueError("too many libraries are needed")
             else:
                 self._tags[tag] = value
         return needed
 
     def _string(self, offset: int) -> str:
-        end = self._strings.index(b"\0", offset)
+        end = self._strings.index(b"\0", offset, offset + _LONGEST_NAME)
+        self._room -= end - offset
+        if self._room < 0:
+            raise ValueError("names that are too long")
         return self._strings[offset:end].decode("utf-8", "surrogateescape")
 
     def _name(self, needed: list[int]) -> None:
@@ -177,10 +195,14 @@ class _File:
             library.rpath = self._string(self._tags[_RPATH])
 
     def _versions(self) -> None:
+        parts = 0
         head, part = self._struct("HHIII"), self._struct("IHHII")
         for table, at in self._chain(_VERNEED, _VERNEEDNUM, 12):
             _version, count, file, first, _next = head.unpack_from(table, at)
             wanted = self.library.needs.setdefault(self._string(file), [])
+            parts += count
+            if parts > _MOST_ENTRIES:
+                raise ValueError("too many symbol versions")
             at += first  # noqa: PLW2901  # the parts lie from here on
             for _ in range(count):
                 _hash, _flags, _other, name, following = part.unpack_from(table, at)

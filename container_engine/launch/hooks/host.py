@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import stat
 
 from container_engine.launch.hooks import elf
-from container_engine.launch.hooks.links import Links
 from container_engine.launch.hooks.loadercache import Cache
 from container_engine.launch.hooks.names import is_c_library
+from container_engine.launch.hooks.trees import Tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from container_engine.launch.hooks.roots import NodeOnly, Roots
 
 MACHINES = {"x86_64": 62, "aarch64": 183, "ppc64le": 21, "s390x": 22, "riscv64": 243}
 TRIPLES = {
@@ -25,7 +22,10 @@ TRIPLES = {
     243: "riscv64-linux-gnu",
 }
 
-_MOST = 64 << 20
+CACHE = "/etc/ld.so.cache"
+# one of 100,000 libraries is smaller
+MOST_OF_CACHE = 8 << 20
+MOST_OF_LIBRARY = 64 << 20
 
 
 def default_directories(machine: int) -> list[str]:
@@ -57,10 +57,9 @@ def own_paths(library: elf.Library, origin: str = "") -> list[str]:
 class Host:
     """Reads each file once. What cannot be read is as good as absent."""
 
-    def __init__(self, machine: int, roots: Roots | NodeOnly) -> None:
+    def __init__(self, machine: int) -> None:
         self.machine = machine
-        self._roots = roots
-        self._links = Links()
+        self.tree = Tree()
         self._directories = default_directories(machine)
         self._known: dict[str, elf.Library | None] = {}
         self._cache: Cache | None = None
@@ -71,13 +70,12 @@ class Host:
         return self._known[path]
 
     def _read(self, path: str) -> elf.Library | None:
-        self._roots.enter_node()
         # a bind mount shows what a link leads to, and $ORIGIN is where that is
-        real = self._links.real(path)
+        real = self.tree.real(path)
         if real != path:
             return self.read(real)
         try:
-            library = elf.read(path)
+            library = elf.read(path, self.tree)
         except (OSError, elf.NotALibraryError):
             return None
         library.on_node = True
@@ -85,9 +83,8 @@ class Host:
 
     def problem(self, path: str) -> str:
         """Why `read` has nothing."""
-        self._roots.enter_node()
         try:
-            elf.read(path)
+            elf.read(path, self.tree)
         except OSError as error:
             return str(error.strerror)
         except elf.NotALibraryError as error:
@@ -95,12 +92,10 @@ class Host:
         return "made for another machine"
 
     def symbols(self, library: elf.Library) -> tuple[set[str], set[str]]:
-        self._roots.enter_node()
-        return elf.symbols(library.path)
+        return elf.symbols(library.path, self.tree)
 
     def content(self, library: elf.Library) -> bytes:
-        self._roots.enter_node()
-        return content(library.path)
+        return self.tree.content(library.path, MOST_OF_LIBRARY)
 
     def find(self, name: str, wanted_by: elf.Library) -> elf.Library | None:
         """What the node's loader takes for a dependency of a library."""
@@ -113,28 +108,10 @@ class Host:
             return
         yield from (f"{directory}/{name}" for directory in own_paths(wanted_by))
         if self._cache is None:
-            self._roots.enter_node()
-            self._cache = Cache(content("/etc/ld.so.cache"), self.machine)
+            self._cache = Cache(self.tree.content(CACHE, MOST_OF_CACHE), self.machine)
         yield from self._cache.find(name)
         yield from (f"{directory}/{name}" for directory in self._directories)
 
     def dependencies(self, library: elf.Library) -> dict[str, elf.Library | None]:
         """What a library needs itself, without the C library; None for what the node lacks."""
         return {name: self.find(name, library) for name in library.needed if not is_c_library(name)}
-
-
-def content(path: str) -> bytes:
-    """Of a regular file of reasonable size; nothing where it cannot be read."""
-    try:
-        # a FIFO of the image's would be waited for
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
-        return b""
-    try:
-        status = os.fstat(fd)
-        is_file = stat.S_ISREG(status.st_mode) and status.st_size <= _MOST
-        return os.pread(fd, status.st_size, 0) if is_file else b""
-    except OSError:
-        return b""
-    finally:
-        os.close(fd)

@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 
 from container_engine.launch.hooks import elf
-from container_engine.launch.hooks.host import TRIPLES, content
-from container_engine.launch.hooks.links import Links
+from container_engine.launch.hooks.host import CACHE, MOST_OF_CACHE, MOST_OF_LIBRARY, TRIPLES
 from container_engine.launch.hooks.loadercache import Cache
 from container_engine.launch.hooks.mounts import Mounts
 from container_engine.launch.hooks.names import Version, c_version
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from container_engine.launch.hooks.host import Host
-    from container_engine.launch.hooks.roots import Roots
+    from container_engine.launch.hooks.trees import ImageTree, Tree
 
-CACHE = "/etc/ld.so.cache"
+_MOST_OF_MUSL_PATH = 64 << 10
 _MUSL_DEFAULT = ("/lib", "/usr/local/lib", "/usr/lib")
 # where software that finds its libraries by itself is installed, in published images
 _ODD_PLACES = (
@@ -36,17 +35,15 @@ class Image:
     """`kind` is the C library: glibc, musl, or none where no loader of this machine is found."""
 
     def __init__(
-        self, host: Host, roots: Roots, library_path: str, binds: Sequence[tuple[str, str]]
+        self, host: Host, tree: ImageTree, library_path: str, binds: Sequence[tuple[str, str]]
     ) -> None:
         self.machine = host.machine
         self._host = host
-        self._roots = roots
-        self._links = Links()
-        self.mounts = Mounts(binds, roots)
+        self.tree = tree
+        self.mounts = Mounts(binds, tree, host.tree)
         self._known: dict[str, elf.Library | None] = {}
         self._odd: list[str] | None = None
-        roots.enter_image()
-        self.cache = Cache(content(CACHE), self.machine)
+        self.cache = Cache(tree.content(CACHE, MOST_OF_CACHE), self.machine)
         self._path = [part for part in library_path.split(":") if part.startswith("/")]
         self.musl_path = ""
         self._defaults: Sequence[str] = ()
@@ -75,19 +72,18 @@ class Image:
 
     def _different(self, directories: Sequence[str]) -> list[str]:
         """Without those that a link makes the same: each look into an image takes its time."""
-        self._roots.enter_image()
-        return list({self._links.real(path): path for path in reversed(directories)}.values())[::-1]
+        return list({self.tree.real(path): path for path in reversed(directories)}.values())[::-1]
 
     def _look_for_musl(self) -> None:
         """musl's loader is its libc; what it searches can be said in a file named after it."""
-        self._roots.enter_image()
-        for loader in expand("/lib/ld-musl-*.so.1"):
+        for loader in _expand("/lib/ld-musl-*.so.1", self.tree):
             libc = self.read(loader)
             if libc:
                 architecture = os.path.basename(loader)[len("ld-musl-") : -len(".so.1")]
                 self.kind, self.libc = "musl", libc
                 self.musl_path = f"/etc/ld-musl-{architecture}.path"
-                said = content(self.musl_path).decode("utf-8", "surrogateescape")
+                content = self.tree.content(self.musl_path, _MOST_OF_MUSL_PATH)
+                said = content.decode("utf-8", "surrogateescape")
                 self._defaults = (
                     tuple(said.replace("\n", ":").strip(":").split(":")) if said else ()
                 )
@@ -104,32 +100,26 @@ class Image:
         return self._known[path]
 
     def _read(self, path: str) -> elf.Library | None:
-        self._roots.enter_image()
         try:
-            library = elf.read(path)
+            library = elf.read(path, self.tree)
         except (OSError, elf.NotALibraryError):
             return None
         # its real name has the version
-        library.path = self._links.real(path)
+        library.path = self.tree.real(path)
         return library if library.machine == self.machine else None
 
     def symbols(self, library: elf.Library) -> tuple[set[str], set[str]]:
-        self._roots.enter_image()
-        return elf.symbols(library.path)
+        return elf.symbols(library.path, self.tree)
 
     def content(self, library: elf.Library) -> bytes:
-        self._roots.enter_image()
-        return content(library.path)
+        return self.tree.content(library.path, MOST_OF_LIBRARY)
 
     def entries(self, pattern: str) -> list[str]:
         """The files of the container that match."""
         directory, _slash, name = pattern.rpartition("/")
         on_node, where = self.mounts.directory(directory)
-        if on_node:
-            self._roots.enter_node()
-        else:
-            self._roots.enter_image()
-        return [f"{directory}/{os.path.basename(path)}" for path in expand(f"{where}/{name}")]
+        found = _expand(f"{where}/{name}", self._host.tree if on_node else self.tree)
+        return [f"{directory}/{os.path.basename(path)}" for path in found]
 
     def exists(self, path: str) -> bool:
         return bool(self.entries(path))
@@ -160,18 +150,16 @@ class Image:
     def everywhere(self, name: str) -> list[str]:
         """Also where only programs find it that name the directory themselves."""
         if self._odd is None:
-            self._roots.enter_image()
-            self._odd = [path for pattern in _ODD_PLACES for path in expand(pattern)]
+            self._odd = [path for pattern in _ODD_PLACES for path in _expand(pattern, self.tree)]
         odd = (f"{directory}/{name}" for directory in self._odd)
         return self._distinct([*self.find(name), *(path for path in odd if self.read(path))])
 
     def _distinct(self, paths: Sequence[str]) -> list[str]:
         """The different files of the image; what is mounted over it cannot be replaced in it."""
         own = [path for path in paths if not self.mounts.locate(path)[0]]
-        self._roots.enter_image()
         by_file: dict[str, str] = {}
         for path in own:
-            by_file.setdefault(self._links.real(path), path)
+            by_file.setdefault(self.tree.real(path), path)
         return list(by_file)
 
     def before_cache(self, name: str) -> list[str]:
@@ -187,3 +175,7 @@ class Image:
         if not listed and not files:
             files = [path for d in _ODD_PLACES for path in self.entries(f"{d}/{stem}.so.*")]
         return list(dict.fromkeys([*listed, *map(os.path.basename, files)]))
+
+
+def _expand(pattern: str, tree: Tree) -> list[str]:
+    return expand(pattern, (tree.exists, tree.names))

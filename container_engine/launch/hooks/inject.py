@@ -10,12 +10,12 @@ import os
 import sys
 
 from container_engine.launch.hooks.decide import BESIDE, OWN_DIRECTORY, Decider, RefusedError
-from container_engine.launch.hooks.host import MACHINES, Host
-from container_engine.launch.hooks.image import CACHE, Image
+from container_engine.launch.hooks.host import CACHE, MACHINES, Host
+from container_engine.launch.hooks.image import Image
 from container_engine.launch.hooks.names import is_c_library
 from container_engine.launch.hooks.pattern import matches
 from container_engine.launch.hooks.preflight import Container
-from container_engine.launch.hooks.roots import Roots
+from container_engine.launch.hooks.trees import ImageTree
 from container_engine.launch.text import parse_json, to_json
 
 TYPE_CHECKING = False
@@ -33,8 +33,12 @@ def main(argv: Sequence[str]) -> int:
     """inject REQUEST: a file written by onnode.py."""
     with open(argv[0], encoding="utf-8", errors="surrogateescape") as file:
         request = parse_json(file.read())
-    work = _Work(request)
-    work.run()
+    try:
+        work = _Work(request)
+        work.run()
+    except Exception as error:  # noqa: BLE001  # what a file of an image can bring about is one line
+        sys.stderr.write(f"cannot look into the image for hooks: {_one_line(error)}\n")
+        return 1
     parts: list[str] = []
     for name, *arguments in work.operations:
         parts += [name, str(len(arguments)), *arguments]
@@ -52,14 +56,10 @@ class _Work:
         self._hooks: Sequence[Mapping[str, Any]] = request["hooks"]
         self._root: str = request["root"]
         self.operations: list[tuple[str, ...]] = []
-        roots = Roots(self._root)
-        machine = MACHINES.get(os.uname().machine, 0)
-        self._roots = roots
-        self._host = Host(machine, roots)
+        self._tree = ImageTree(self._root)
+        self._host = Host(MACHINES.get(os.uname().machine, 0))
         self._binds = [(target, source) for source, target in request["binds"]]
-        # the process may look up modules no more: from now on, they could be the image's
-        sys.path.clear()
-        self._image = Image(self._host, roots, request["library_path"], self._binds)
+        self._image = Image(self._host, self._tree, request["library_path"], self._binds)
         self._decider = Decider(self._host, self._image)
         self._search: dict[str, str] = {}
         self._errors: list[str] = []
@@ -136,7 +136,6 @@ class _Work:
         """What is new: in its cache, or for musl in its search path, else by a variable."""
         if not self._search:
             return
-        self._roots.enter_image()
         directories = list(dict.fromkeys(map(os.path.dirname, self._search.values())))
         try:
             self._write_for_loader(directories)
@@ -152,13 +151,14 @@ class _Work:
         if self._image.kind == "musl":
             # behind the image's own: what is made for glibc must not get in their way
             known = [d for d in self._image.default_directories if d not in directories]
-            _write(self._image.musl_path, "\n".join([*known, *directories]).encode() + b"\n")
+            text = "".join(f"{directory}\n" for directory in [*known, *directories])
+            self._tree.replace(self._image.musl_path, text.encode("utf-8", "surrogateescape"))
             return
-        _write(CACHE, self._image.cache.with_entries(self._search))
-        if os.path.isdir(_CONFIGURATIONS):
+        self._tree.replace(CACHE, self._image.cache.with_entries(self._search))
+        if self._tree.exists(_CONFIGURATIONS):
             # for whoever runs ldconfig in the container
             text = "".join(f"{directory}\n" for directory in directories)
-            _write(f"{_CONFIGURATIONS}/000-container-engine.conf", text.encode())
+            self._tree.replace(f"{_CONFIGURATIONS}/000-container-engine.conf", text.encode())
 
     # ---- pre-flight --------------------------------------------------------------------------
 
@@ -181,11 +181,5 @@ def _checks(hook: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
     return [check for check in hook["checks"] if check["kind"] == kind]
 
 
-def _write(path: str, content: bytes) -> None:
-    """A new file in place of the image's, which is not copied first."""
-    path = os.path.realpath(path)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    new = f"{path}.ce-new"
-    with open(new, "wb") as file:
-        file.write(content)
-    os.replace(new, path)
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".replace("\n", " ")[:300]

@@ -11,16 +11,20 @@ from __future__ import annotations
 
 import sys
 from struct import Struct
+from struct import error as struct_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 _OLD, _NEW = b"ld.so-1.7.0", b"glibc-ld.so.cache1.1"
 _OLD_HEAD, _OLD_ENTRY = Struct("=12sI"), Struct("=iII")
 _HEAD, _ENTRY = Struct("=20sIIB3xI12x"), Struct("=iIIIQ")
 _EXTENSION_MAGIC, _HWCAPS_TAG = 0xEAA42174, 1
 _EXTENSION_HEAD, _SECTION = Struct("=II"), Struct("=IIII")
+# more entries, or a longer name or path, is a cache that somebody made up
+_MOST_ENTRIES = 1 << 16
+_LONGEST = 8192
 _ORDERS = {"little": 2, "big": 3}
 _LIBC6 = 3
 # what ldconfig writes for libraries of a machine (e_machine), as far as it runs 64-bit ELF
@@ -43,33 +47,41 @@ class Cache:
         self._extension = 0
         self._by_name: dict[bytes, list[int]] = {}
         start = _new_part(content)
-        if start is not None:
-            self._read(content[start:])
-        elif content.startswith(_OLD) and len(content) >= _OLD_HEAD.size:
-            self._read_old(content)
+        try:
+            if start is not None:
+                self._read(content[start:])
+            elif content.startswith(_OLD):
+                self._read_old(content)
+        except struct_error:  # a file that ends in the middle of a head
+            self._data, self._entries, self._extension = b"", [], 0
 
     def _read(self, data: bytes) -> None:
         _magic, count, _length, _order, extension = _HEAD.unpack_from(data)
-        if len(data) < _HEAD.size + count * _ENTRY.size:
+        if count > _MOST_ENTRIES or len(data) < _HEAD.size + count * _ENTRY.size:
             return
         self._data, self._extension = data, extension
         body = data[_HEAD.size : _HEAD.size + count * _ENTRY.size]
-        self._entries = list(_ENTRY.iter_unpack(body))
+        self._entries = self._within(_ENTRY.iter_unpack(body))
 
     def _read_old(self, content: bytes) -> None:
         _magic, count = _OLD_HEAD.unpack_from(content)
         strings = _OLD_HEAD.size + count * _OLD_ENTRY.size
         body = content[_OLD_HEAD.size : strings]
-        if len(content) < strings:
+        if count > _MOST_ENTRIES or len(content) < strings:
             return
         self._data = content
-        self._entries = [
+        self._entries = self._within(
             (flag, key + strings, value + strings, 0, 0)
             for flag, key, value in _OLD_ENTRY.iter_unpack(body)
-        ]
+        )
+
+    def _within(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Leave out what leads out of the file: moved on, it might not even fit into a number."""
+        size = len(self._data)
+        return [entry for entry in entries if entry[1] < size and entry[2] < size]
 
     def _string(self, offset: int) -> bytes:
-        end = self._data.find(b"\0", offset)
+        end = self._data.find(b"\0", offset, offset + _LONGEST)
         return self._data[offset:end] if end >= 0 else b""
 
     def __len__(self) -> int:
@@ -143,8 +155,9 @@ class Cache:
         sections = _SECTION.iter_unpack(self._data[at : at + count * _SECTION.size])
         for tag, _flags, offset, size in sections:
             if tag == _HWCAPS_TAG:
-                offsets = Struct("=I").iter_unpack(self._data[offset : offset + size // 4 * 4])
-                return [where for (where,) in offsets]
+                table = self._data[offset : offset + size]
+                offsets = Struct("=I").iter_unpack(table[: len(table) // 4 * 4])
+                return [where if where < len(self._data) else 0 for (where,) in offsets]
         return []
 
 

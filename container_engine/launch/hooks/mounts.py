@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from container_engine.launch.hooks.roots import Roots
+    from container_engine.launch.hooks.trees import Tree
 
 _MOST_LINKS = 40
 
@@ -16,10 +16,10 @@ _MOST_LINKS = 40
 class Mounts:
     """The bind mounts over the image, as targets in the container and sources on the node."""
 
-    def __init__(self, binds: Sequence[tuple[str, str]], roots: Roots) -> None:
+    def __init__(self, binds: Sequence[tuple[str, str]], image: Tree, node: Tree) -> None:
         # the innermost counts
         self._binds = sorted(binds, key=lambda bind: len(bind[0]), reverse=True)
-        self._roots = roots
+        self._image, self._node = image, node
         self._directories: dict[str, str] = {}
 
     def locate(self, path: str) -> tuple[bool, str]:
@@ -32,12 +32,9 @@ class Mounts:
             directory, name = os.path.split(path)
             here = f"{self._real(directory).rstrip('/')}/{name}"
             source = self._source(here)
-            if source is None:
-                self._roots.enter_image()
-            else:
-                self._roots.enter_node()
+            tree = self._image if source is None else self._node
             try:
-                link = os.readlink(source or here)
+                link = tree.readlink(source or here)
             except OSError:
                 return source is not None, source or here
             path = os.path.normpath(os.path.join(os.path.dirname(here), link))
@@ -58,8 +55,7 @@ class Mounts:
 
     def _real(self, directory: str) -> str:
         if directory not in self._directories:
-            self._roots.enter_image()
-            self._directories[directory] = os.path.realpath(directory)
+            self._directories[directory] = self._image.real(directory)
         return self._directories[directory]
 
     def _source(self, path: str) -> str | None:

@@ -18,6 +18,7 @@ _C_LIBRARY = frozenset(
 )
 _LOADERS = ("ld-linux", "ld64.so", "ld.so", "ld-musl-", "libc.musl-", "linux-vdso", "libnss_")
 _ABI = "GLIBC_"
+_MOST_DIGITS = 18
 
 
 def is_c_library(name: str) -> bool:
@@ -36,7 +37,7 @@ def c_version(versions: Iterable[str]) -> Version:
     found = [
         numbers(version[len(_ABI) :])
         for version in versions
-        if version.startswith(_ABI) and version[len(_ABI) :][:1].isdigit()
+        if version.startswith(_ABI) and _is_number(version[len(_ABI) :][:1])
     ]
     return max(found, default=())
 
@@ -45,10 +46,15 @@ def numbers(text: str) -> Version:
     """`2.3.4` as a tuple; what is no number ends it."""
     found = []
     for part in text.split("."):
-        if not part.isdigit():
+        if not _is_number(part):
             break
         found.append(int(part))
     return tuple(found)
+
+
+def _is_number(text: str) -> bool:
+    """Tell whether int() takes this: str.isdigit is true of a superscript two as well."""
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
 def file_version(file_name: str) -> Version:

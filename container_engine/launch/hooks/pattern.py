@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    # what is there, and what is in a directory; the latter raises OSError
+    Look = tuple[Callable[[str], bool], Callable[[str], list[str]]]
+
+_NODE: Look = (os.path.lexists, os.listdir)
+
 
 def has_wildcard(path: str) -> bool:
     return any(character in path for character in "*?[")
 
 
-def expand(path: str) -> list[str]:
+def expand(path: str, look: Look = _NODE) -> list[str]:
     """The existing paths that match, cxi2 before cxi10. A path without wildcards is itself."""
+    exists, _names = look
     if not has_wildcard(path):
-        return [path] if os.path.lexists(path) else []
+        return [path] if exists(path) else []
     found = ["/"] if path.startswith("/") else [""]
     for part in filter(None, path.split("/")):
-        found = [longer for start in found for longer in _step(start, part)]
+        found = [longer for start in found for longer in _step(start, part, look)]
     return sorted(found, key=natural)
 
 
-def _step(start: str, part: str) -> list[str]:
+def _step(start: str, part: str, look: Look) -> list[str]:
+    exists, names_of = look
     prefix = start if start in ("", "/") else start + "/"
     if not has_wildcard(part):
-        return [prefix + part] if os.path.lexists(prefix + part) else []
+        return [prefix + part] if exists(prefix + part) else []
     try:
-        names = os.listdir(start or ".")
+        names = names_of(start or ".")
     except OSError:
         return []
     hidden = part.startswith(".")
@@ -83,7 +94,10 @@ def _in_set(character: str, body: str) -> bool:
 
 
 def natural(text: str) -> list[tuple[int, str]]:
-    """A sort key under which numbers in the text count as numbers."""
+    """A sort key under which numbers in the text count as numbers.
+
+    A number is its length and its digits: Python refuses to make one of more than 4300 of them.
+    """
     key: list[tuple[int, str]] = []
     digits = ""
     for character in text + "\0":
@@ -91,7 +105,8 @@ def natural(text: str) -> list[tuple[int, str]]:
             digits += character
             continue
         if digits:
-            key.append((int(digits), ""))
+            value = digits.lstrip("0")
+            key.append((len(value), value))
             digits = ""
         key.append((-1, character))
     return key

@@ -9,6 +9,7 @@ import os
 
 from container_engine.launch.hooks import mpi
 from container_engine.launch.hooks.decide import OWN_DIRECTORY
+from container_engine.launch.hooks.elf import NotALibraryError
 from container_engine.launch.hooks.host import own_paths
 from container_engine.launch.hooks.names import c_version, dotted, is_c_library, numbers
 
@@ -137,7 +138,10 @@ class Container:
         wanted: set[str] = set()
         for member in [*loaded, *filter(None, [self.image.libc])]:
             room = self._host if member.on_node else self.image
-            mine, theirs = room.symbols(member)
+            try:
+                mine, theirs = room.symbols(member)
+            except (OSError, NotALibraryError):
+                return  # nothing sure can be said
             offered |= theirs
             if member is not self.image.libc:
                 wanted |= mine

@@ -15,8 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from container_engine.launch.hooks import elf
+from container_engine.launch.hooks.trees import Tree
 
 DIRECTORIES = [f"/usr/lib/{os.uname().machine}-linux-gnu", "/usr/bin", "/usr/sbin", "/usr/libexec"]
+NODE = Tree()
 # pyelftools takes 6 ms for each: of all files of the machine, every so many
 EACH = int(os.environ.get("CE_TEST_ELF_EACH") or "20")
 
@@ -37,7 +39,7 @@ def is_elf(path: str) -> bool:
 
 
 def ours(path: str) -> dict[str, object]:
-    library = elf.read(path)
+    library = elf.read(path, NODE)
     return {
         "soname": library.soname,
         "needed": library.needed,
@@ -88,7 +90,7 @@ def test_libraries_and_programs_of_this_machine_read_as_with_pyelftools() -> Non
 
 def test_symbols_are_those_that_pyelftools_sees() -> None:
     path = next(path for path in files() if os.path.basename(path).startswith("libz.so.1."))
-    wanted, offered = elf.symbols(path)
+    wanted, offered = elf.symbols(path, NODE)
     with open(path, "rb") as stream:
         table = ELFFile(stream).get_section_by_name(".dynsym")
         assert isinstance(table, SymbolTableSection)
@@ -111,7 +113,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_what_a_small_library_says_is_all_there(library: Path) -> None:
-    found = elf.read(str(library))
+    found = elf.read(str(library), NODE)
     assert (found.soname, found.rpath, found.runpath) == ("libx.so.1", "/a:$ORIGIN/b", "")
     assert found.defines == ["V1", "V2"]
     assert found.interpreter == ""
@@ -140,7 +142,7 @@ def test_what_is_no_library_is_refused(tmp_path: Path, content: bytes, why: str)
     path = tmp_path / "libx.so"
     path.write_bytes(content)
     with pytest.raises(elf.NotALibraryError, match=why):
-        elf.read(str(path))
+        elf.read(str(path), NODE)
 
 
 @settings(max_examples=300, deadline=None)
@@ -156,4 +158,4 @@ def test_a_damaged_library_is_read_or_refused_and_never_waited_for(
     path.write_bytes(content[: data.draw(st.sampled_from([len(content), 64, 0x400, 0x1000]))])
     for read in (elf.read, elf.symbols):
         with contextlib.suppress(elf.NotALibraryError):
-            read(str(path))
+            read(str(path), NODE)

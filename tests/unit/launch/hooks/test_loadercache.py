@@ -137,3 +137,39 @@ def test_a_name_of_an_image_with_thousands_of_digits_is_a_name() -> None:
     assert (again.find(long), again.find("liba.so")) == (["/x"], ["/y"])
     assert order(b"lib10") > order(b"lib9")
     assert order(b"lib010") == order(b"lib10")
+
+
+_HEAD, _ENTRY = Struct("=20sIIB3xI12x"), Struct("=iIIIQ")
+_FAR = (1 << 32) - 1
+_MADE_UP = {
+    "ends in its head": b"ld.so-1.7.0\0" + bytes(4) + b"glibc-ld.so.cache1.1",
+    "leads out of itself": _HEAD.pack(b"glibc-ld.so.cache1.1", 1, 0, 2, 0)
+    + _ENTRY.pack(flags(MACHINE), _FAR, _FAR, 0, 0),
+    "ends in its table of levels": _HEAD.pack(b"glibc-ld.so.cache1.1", 0, 0, 2, 48)
+    + Struct("=IIIIII").pack(0xEAA42174, 1, 1, 0, 66, 8),
+    "names levels that are nowhere": _HEAD.pack(b"glibc-ld.so.cache1.1", 0, 0, 2, 48)
+    + Struct("=IIIIIII").pack(0xEAA42174, 1, 1, 0, 72, 4, _FAR),
+    "has an old head only": b"ld.so-1.7.0\0" + b"\xff" * 4,
+    "is shorter than a head": b"ld.so-1.7.0\0",
+}
+
+
+def _used(content: bytes) -> bytes:
+    cache = Cache(content, MACHINE)
+    cache.find("libc.so.6")
+    cache.names("lib")
+    return cache.with_entries({"libzzz.so.1": "/own/z"})
+
+
+@pytest.mark.parametrize("kind", _MADE_UP)
+def test_a_cache_that_was_made_up_takes_new_entries(kind: str) -> None:
+    assert Cache(_used(_MADE_UP[kind]), MACHINE).find("libzzz.so.1") == ["/own/z"]
+
+
+@given(
+    st.sampled_from([b"", b"ld.so-1.7.0\0", b"glibc-ld.so.cache1.1"]),
+    st.lists(st.binary(max_size=64) | st.sampled_from([b"\xff" * 4, bytes(4), b"\1\0\0\0"])),
+    st.sampled_from([b"", b"glibc-ld.so.cache1.1"]),
+)
+def test_no_bytes_of_a_cache_are_an_error(head: bytes, parts: list[bytes], middle: bytes) -> None:
+    _used(head + b"".join(parts) + middle + b"".join(parts))
