@@ -8,7 +8,7 @@ export CE_SANDBOX_DIR
 VENV := .venv
 PIP := $(VENV)/bin/pip
 PYTEST := $(VENV)/bin/pytest -q
-SOURCES := $(shell find container_engine -name '*.py' -o -name '*.py.in' -o -name py.typed)
+SOURCES := $(shell find container_engine -name '*.py' -o -name '*.py.in' -o -name py.typed -o -name smallroot.sh)
 SCRIPTS := $(shell find container_engine -name '*_script.py.in')
 CHECKED := container_engine sandbox/ce_sandbox tests docs
 # One source of the requirements: pyproject.toml. $(call requirements,dev) adds that extra's.

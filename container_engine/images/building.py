@@ -3,6 +3,9 @@
 One user exists there, as in the containers of a launch, so nobody needs subordinate ids; see
 `fakeroot.py` for what that would break. All processes end with the build. The storage stays, so
 that the next build can use the steps of this one.
+
+The steps are an image's programs, in no more than a chroot: they get no right to leave it, and the
+host's tree has nothing of the user's there but what the build is made of; see `smallroot.sh`.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import contextlib
 import hashlib
 import os
 import pwd
+import shutil
 import stat
 import sys
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,20 +27,26 @@ from container_engine.images.namespaces import OWN_NAMESPACES
 from container_engine.process import reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 CONTAINERFILES = ("Containerfile", "Dockerfile")
 # Podman keeps here what must not outlive its processes, and wants a path that is short and the same
 # each time: it becomes process 1 of its namespace and stands in that directory.
-_OWN_RUN = [
-    "sh",
-    "-c",
-    'mount -t tmpfs tmpfs /dev/shm && mount -t tmpfs tmpfs "$1" && mount --bind "$2" /etc/passwd '
-    '&& cd "$1" && mkdir -m 700 user && shift 2 && exec "$@"',
-    "sh",
-]
 _RUN = "/proc/1/cwd"
-_FAKEROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fakeroot.py")
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_SMALLROOT, _FAKEROOT = (os.path.join(_HERE, name) for name in ("smallroot.sh", "fakeroot.py"))
+# chroot(2) is the way out of a chroot; the others are of no use with one user and no network
+_NO_CAPABILITIES = ("SYS_CHROOT", "MKNOD", "NET_RAW", "NET_BIND_SERVICE", "AUDIT_WRITE")
+# what Podman reads below the home, but for logins; and files that links in /etc may lead to
+_OWN_FILES = (
+    *("registries.conf", "registries.conf.d", "policy.json", "certs.d", "storage.conf"),
+    *("containers.conf", "containers.conf.d"),
+)
+_FILE_VARIABLES = (
+    *("CONTAINERS_REGISTRIES_CONF", "CONTAINERS_CONF", "CONTAINERS_CONF_OVERRIDE"),
+    *("CONTAINERS_STORAGE_CONF", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+)
+_LINKED = ("/etc/resolv.conf", "/etc/hosts", "/etc/ssl/ca-bundle.pem")
 _NAME = "localhost/ce-build"
 _INFO_TIMEOUT_S = 60
 
@@ -78,10 +88,11 @@ class Builder(NamedTuple):
         By `digest`, the recipe's, two builds at once do not get each other's image. What Podman
         says goes to stderr, if not `quiet`. Raises CeError.
         """
-        podman = self._podman()
+        podman = self._podman(recipe, os.path.dirname(layout))
         name = f"{_NAME}:{digest.partition(':')[2]}"
         try:
             words = ["build", "--isolation=chroot", "--network=host", "--format=oci"]
+            words += [f"--cap-drop=CAP_{name}" for name in _NO_CAPABILITIES]
             words += ["--tag", name, "--file", recipe.containerfile]
             words += [f"--build-arg={argument}" for argument in recipe.arguments]
             words += [f"--target={recipe.target}"] if recipe.target else []
@@ -96,19 +107,34 @@ class Builder(NamedTuple):
             text = f"'{recipe.containerfile}': not built: {message}"
             raise UserError(text, error.hint, "image-build") from None
 
-    def _podman(self) -> list[str]:
+    def _podman(self, recipe: Recipe, results: str) -> list[str]:
         """The command, without what it shall do."""
         base = self.env.get("TMPDIR") or "/var/tmp"
         place = _private(os.path.join(base, f"ce-build-{self.uid}"))
-        return self._command(place, self._driver(place))
+        directories = [*_programs(self.env), place, results, recipe.context]
+        # one lies in the other: the outer first
+        seen = [*sorted(directories, key=len), "--", *self._files(recipe), "--"]
+        return self._command(place, seen, self._driver(place, seen))
 
-    def _command(self, place: str, driver: str) -> list[str]:
+    def _files(self, recipe: Recipe) -> list[str]:
+        """The files beside the directories that Podman reads, if they are there."""
+        home = self.env.get("HOME", "/")
+        own = os.path.join(self.env.get("XDG_CONFIG_HOME") or f"{home}/.config", "containers")
+        named = [self.env.get(variable, "") for variable in _FILE_VARIABLES]
+        files = [recipe.containerfile, self.policy, self.logins, *named, *_LINKED]
+        files += [os.path.realpath(path) for path in files if path]
+        files += [f"{own}/{name}" for name in _OWN_FILES]
+        return [path for path in dict.fromkeys(files) if path.startswith("/")]
+
+    def _command(self, place: str, seen: Sequence[str], driver: str) -> list[str]:
         return [
             *OWN_NAMESPACES,
             "--mount-proc",
-            *_OWN_RUN,
+            *("sh", _SMALLROOT),
             _private(f"{place}/run"),
             self._users(place),
+            _private(f"{place}/tmp"),
+            *seen,
             sys.executable,
             *("-I", "-S", _FAKEROOT),
             "podman",
@@ -123,20 +149,20 @@ class Builder(NamedTuple):
     def _users(self, place: str) -> str:
         """An /etc/passwd for Podman, which looks the user up and ends where a host has no name."""
         try:
-            pwd.getpwuid(self.uid)
+            name = pwd.getpwuid(self.uid).pw_name
         except KeyError:
-            entry = f"user:x:{self.uid}:{self.gid}::{self.env.get('HOME', '/')}:/bin/sh\n"
-            publish(f"{place}/passwd", f"root:x:0:0::/root:/bin/sh\n{entry}".encode())
-            return f"{place}/passwd"
-        return "/etc/passwd"
+            name = "user"
+        entry = f"{name}:x:{self.uid}:{self.gid}::{self.env.get('HOME', '/')}:/bin/sh\n"
+        publish(f"{place}/passwd", f"root:x:0:0::/root:/bin/sh\n{entry}".encode())
+        return f"{place}/passwd"
 
-    def _driver(self, place: str) -> str:
+    def _driver(self, place: str, seen: Sequence[str]) -> str:
         """vfs, which copies whole images, where the kernel or the file system has no overlay."""
         for driver in ("overlay", "vfs"):
             if os.path.isdir(f"{place}/{driver}"):
                 return driver
         try:
-            argv = [*self._command(place, "overlay"), "info"]
+            argv = [*self._command(place, seen, "overlay"), "info"]
             process.output(argv, self._environment(), _INFO_TIMEOUT_S)
         except process.CommandError:
             return "vfs"
@@ -148,11 +174,19 @@ class Builder(NamedTuple):
         return {
             **self.env,
             **logins,
+            "TMPDIR": "/var/tmp",
             "XDG_RUNTIME_DIR": f"{_RUN}/user",
             "_CONTAINERS_USERNS_CONFIGURED": "done",
             "_CONTAINERS_ROOTLESS_UID": str(self.uid),
             "_CONTAINERS_ROOTLESS_GID": str(self.gid),
         }
+
+
+def _programs(env: Mapping[str, str]) -> list[str]:
+    """The directories of the programs that run there, which may lie beside the system's."""
+    podman = shutil.which("podman", path=env.get("PATH")) or "/usr/bin/podman"
+    own = [sys.prefix, sys.base_prefix, _HERE, os.path.dirname(os.path.realpath(podman))]
+    return [path for path in own if not path.startswith("/usr")]
 
 
 def find_containerfile(context: str) -> str:

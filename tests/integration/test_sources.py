@@ -290,6 +290,72 @@ def test_somebody_without_subordinate_ids_builds_an_image_once(stranger: Engine)
     forget_podman(stranger)
 
 
+# leaves a chroot, where it may, and says what it reads and writes there
+_ESCAPE = r"""
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+	char secret[64] = "";
+	mkdir("/sub", 0700);
+	int rc = chroot("/sub");
+	for (int i = 0; i < 64; i++)
+		if (chdir("..") != 0)
+			break;
+	if (chroot(".") != 0)
+		perror("chroot");
+	int fd = open(argv[1], O_RDONLY);
+	if (fd >= 0 && read(fd, secret, sizeof secret - 1) > 0)
+		printf("read: %s\n", secret);
+	close(open(argv[argc - 1], O_WRONLY | O_CREAT, 0600));
+	printf("done: %d\n", rc);
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("way", ["out", "proc"])
+def test_no_step_of_a_build_reaches_what_is_not_the_builds(stranger: Engine, way: str) -> None:
+    where = context(stranger)
+    finished(stranger, "true")  # makes the home directory
+    home = stranger.scratch / "home"
+    secret, written = home / "secret", home / "written"
+    secret.write_text("s3cret")
+    os.chown(secret, stranger.user.uid, stranger.user.gid)
+    argv = ["gcc", "-static", "-x", "c", "-", "-o", str(where / "escape")]
+    subprocess.run(argv, input=_ESCAPE.encode(), check=True)
+    top = {"out": "", "proc": "/proc/1/root"}[way]
+    step = json.dumps(["/escape", f"{top}{secret}", f"{top}{written}"])
+    (where / "Containerfile").write_text(f"FROM scratch\nCOPY escape /escape\nRUN {step}\n")
+    done = finished(stranger, str(stranger.prefix / "bin/ce"), "build", str(where))
+    forget_podman(stranger)
+    assert done.returncode == 0, done.stderr
+    assert "done: -1" in done.stderr
+    assert "chroot: Operation not permitted" in done.stderr
+    assert "s3cret" not in done.stderr
+    assert not written.exists()
+
+
+def test_a_build_reads_the_users_own_settings_and_links(stranger: Engine) -> None:
+    """From outside of the context: a Containerfile behind a link, and a containers.conf."""
+    where = context(stranger)
+    finished(stranger, "true")
+    settings = stranger.scratch / "home/.config/containers"
+    settings.mkdir(parents=True)
+    (settings / "containers.conf").write_text("this is no TOML\n")
+    elsewhere = stranger.scratch / "elsewhere"
+    (where / "Containerfile").rename(elsewhere)
+    (where / "Containerfile").symlink_to(elsewhere)
+    done = finished(stranger, str(stranger.prefix / "bin/ce"), "build", str(where))
+    assert "containers.conf" in done.stderr
+    (settings / "containers.conf").write_text("")
+    done = finished(stranger, str(stranger.prefix / "bin/ce"), "build", str(where))
+    forget_podman(stranger)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_build_ends_with_whoever_asked_for_it(stranger: Engine) -> None:
     where = context(stranger)
     step = 'RUN ["/bin/busybox", "sleep", "77"]'

@@ -1,0 +1,56 @@
+# sh smallroot.sh RUN USERS TMP [DIRECTORY…] -- [FILE…] -- PROGRAM [ARGUMENT…]
+#
+# Becomes a program in a root of its own: the system's directories, the directories that are named, copies of the
+# files that are named, and nothing else of the host. It runs as root in fresh user, mount and PID namespaces. RUN is an
+# empty directory where the root is mounted; the program stands in a directory of that which is private and ends
+# with it. USERS becomes /etc/passwd; the directory TMP is there as /tmp and /var/tmp.
+set -eu
+PATH="$PATH:/usr/sbin:/usr/bin:/sbin:/bin"
+new=$1 users=$2 tmp=$3
+shift 3
+
+bind() {
+    mkdir -p "./$1"
+    mount --rbind "$2" "./$1"
+}
+
+mount -t tmpfs -o mode=755 tmpfs "$new"
+cd "$new"
+mkdir -p old run/own/user
+chmod 700 run/own/user
+for path in /usr /bin /sbin /lib /lib32 /lib64 /libx32; do
+    if [ -L "$path" ]; then
+        cp -P "$path" "./$path"
+    elif [ -d "$path" ]; then
+        bind "$path" "$path"
+    fi
+done
+for path in /etc /dev /sys /proc; do
+    bind "$path" "$path"
+done
+mount --bind "$users" ./etc/passwd
+mount -t tmpfs tmpfs ./dev/shm
+bind /tmp "$tmp"
+bind /var/tmp "$tmp"
+while [ "$1" != -- ]; do
+    if [ -d "$1" ]; then
+        bind "$1" "$1"
+    fi
+    shift
+done
+shift
+while [ "$1" != -- ]; do
+    if [ -e "$1" ] && ! [ -e "./$1" ]; then
+        mkdir -p "./${1%/*}"
+        cp -RL "$1" "./$1"
+    fi
+    shift
+done
+shift
+# Podman wants one; it is as empty as /
+mkdir -p "./${HOME:-}"
+pivot_root . old
+cd /run/own
+umount -l /old
+rmdir /old
+exec setpriv --no-new-privs "$@"
