@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "image_cage.h"
 #include "squash.h"
 
 #define FOREVER DBL_MAX
@@ -283,9 +284,8 @@ static int is_device(const char *place)
 	return strncmp(place, DEVICE, strlen(DEVICE)) == 0;
 }
 
-static unsigned threads(void)
+static unsigned threads(long processors)
 {
-	long processors = sysconf(_SC_NPROCESSORS_ONLN);
 
 	if (processors < LEAST_THREADS)
 		return LEAST_THREADS;
@@ -293,14 +293,15 @@ static unsigned threads(void)
 }
 
 /* Older libfuse starts as many threads as it takes. */
-static int answer(struct fuse_session *session)
+static int answer(struct fuse_session *session, long processors)
 {
+	(void)processors;
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 12)
 	struct fuse_loop_config *loop = fuse_loop_cfg_create();
 
 	if (!loop)
 		return -1;
-	fuse_loop_cfg_set_max_threads(loop, threads());
+	fuse_loop_cfg_set_max_threads(loop, threads(processors));
 	fuse_loop_cfg_set_idle_threads(loop, IDLE_THREADS);
 	int rc = fuse_session_loop_mt(session, loop);
 	fuse_loop_cfg_destroy(loop);
@@ -312,18 +313,58 @@ static int answer(struct fuse_session *session)
 #endif
 }
 
-static int serve(struct squash *image, char *program, const char *place)
+static int complain(const char *file, const char *why)
 {
+	fprintf(stderr, "ce-image: %s: %s\n", file, why);
+	return -1;
+}
+
+/* From here on, whatever the file makes of this process stays in it. */
+static int enter_cage(const char *file)
+{
+	if (image_cage() == 0)
+		return 0;
+	fprintf(stderr, "ce-image: %s: not read without seccomp: %s\n", file, strerror(errno));
+	return -1;
+}
+
+static int load(struct squash *image, const char *file)
+{
+	const char *why = squash_load(image);
+
+	return why ? complain(file, why) : 0;
+}
+
+/* A device needs nothing more of the system, so not a byte of the file is read before. A directory is mounted by
+ * another program, and who waits for it is told what is wrong with the file: there, only its tables are. */
+static int start(struct fuse_session *session, struct squash *image, const char *file,
+		 const char *place)
+{
+	if (is_device(place))
+		return fuse_session_mount(session, place) == 0 && enter_cage(file) == 0 ?
+			       load(image, file) :
+			       -1;
+	if (load(image, file) < 0 || fuse_session_mount(session, place) != 0)
+		return -1;
+	if (fuse_daemonize(0) == 0 && enter_cage(file) == 0)
+		return 0;
+	fuse_session_unmount(session);
+	return -1;
+}
+
+static int serve(struct squash *image, char **words)
+{
+	const char *file = words[1], *place = words[2];
+	long processors = sysconf(_SC_NPROCESSORS_ONLN); /* reads files */
 	char options[] = "-oro,subtype=ce-image";
-	char *argv[] = { program, options, NULL };
+	char *argv[] = { words[0], options, NULL };
 	struct fuse_args args = FUSE_ARGS_INIT(2, argv);
 	struct fuse_session *session =
 		fuse_session_new(&args, &operations, sizeof operations, image);
 	int rc = -1;
 
-	if (session && fuse_session_mount(session, place) == 0) {
-		if (is_device(place) || fuse_daemonize(0) == 0)
-			rc = answer(session);
+	if (session && start(session, image, file, place) == 0) {
+		rc = answer(session, processors);
 		fuse_session_unmount(session);
 	}
 	if (session)
@@ -346,12 +387,12 @@ int main(int argc, char **argv)
 	}
 	mallopt(M_MMAP_THRESHOLD, MAP_FROM_BYTES);
 	mallopt(M_ARENA_MAX, 2);
-	struct squash *image = squash_open(argv[1], &why);
+	struct squash *image = squash_file(argv[1], &why);
 	if (!image) {
-		fprintf(stderr, "ce-image: %s: %s\n", argv[1], why);
+		(void)complain(argv[1], why);
 		return 1;
 	}
-	int rc = serve(image, argv[0], argv[2]);
+	int rc = serve(image, argv);
 	squash_close(image);
 	return rc == 0 ? 0 : 1;
 }

@@ -59,13 +59,10 @@ static int open_tables(struct squash *squash)
 	return rc ? rc : squash_open_xattrs(squash);
 }
 
-static const char *open_file(struct squash *squash, const char *path)
+const char *squash_load(struct squash *squash)
 {
 	struct stat root;
 
-	squash->file = sqfs_open_file(path, SQFS_FILE_OPEN_READ_ONLY);
-	if (!squash->file)
-		return strerror(errno);
 	if (sqfs_super_read(&squash->super, squash->file) != 0)
 		return "no SquashFS 4.0 file system";
 	if (squash->file->get_size(squash->file) < squash->super.bytes_used)
@@ -79,7 +76,7 @@ static const char *open_file(struct squash *squash, const char *path)
 	return NULL;
 }
 
-struct squash *squash_open(const char *path, const char **why)
+struct squash *squash_file(const char *path, const char **why)
 {
 	struct squash *squash = calloc(1, sizeof *squash);
 
@@ -88,7 +85,21 @@ struct squash *squash_open(const char *path, const char **why)
 		return NULL;
 	}
 	pthread_mutex_init(&squash->lock, NULL);
-	*why = open_file(squash, path);
+	squash->file = sqfs_open_file(path, SQFS_FILE_OPEN_READ_ONLY);
+	if (squash->file)
+		return squash;
+	*why = strerror(errno);
+	squash_close(squash);
+	return NULL;
+}
+
+struct squash *squash_open(const char *path, const char **why)
+{
+	struct squash *squash = squash_file(path, why);
+
+	if (!squash)
+		return NULL;
+	*why = squash_load(squash);
 	if (!*why)
 		return squash;
 	squash_close(squash);

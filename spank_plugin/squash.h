@@ -13,6 +13,9 @@ struct squash;
 
 /* NULL when the file cannot be read as SquashFS; `why` then is a static text, or the system's for errno. */
 struct squash *squash_open(const char *path, const char **why);
+/* The same in two steps: opened, and nothing of it read yet; then its tables. NULL, or why they cannot be read. */
+struct squash *squash_file(const char *path, const char **why);
+const char *squash_load(struct squash *squash);
 void squash_close(struct squash *squash);
 
 /* What names an inode: 48 bits, where it lies in the table of inodes. */

@@ -10,6 +10,10 @@
 
 /* A name longer than this cannot be: the kernel has room for so much. */
 #define LONGEST_NAME 255
+/* A megabyte of the file can say some hundred million, all to be read before one name is found. */
+#define MOST_NAMES ((size_t)1 << 22)
+/* of memory, for all directories that are kept but the one that was used last */
+#define KEPT_LISTING_BYTES ((size_t)128 << 20)
 
 /* The directories that were used last are kept as they were read, for names are looked up one by one. */
 struct listing {
@@ -92,7 +96,8 @@ static int add(struct listing *listing, const sqfs_dir_entry_t *entry, uint32_t 
 {
 	size_t length = (size_t)entry->size + 1;
 
-	if (!is_name((const char *)entry->name, length) || listing->size > UINT32_MAX / 2)
+	if (!is_name((const char *)entry->name, length) || listing->size > UINT32_MAX / 2 ||
+	    listing->count >= MOST_NAMES)
 		return -EIO;
 	if (make_room((void **)&listing->names, &listing->names_room, listing->count + 1,
 		      sizeof *listing->names) < 0 ||
@@ -179,6 +184,22 @@ static struct listing **place_for(struct squash *squash, uint64_t directory)
 	return oldest;
 }
 
+static size_t bytes_of(const struct listing *listing)
+{
+	return listing ? listing->names_room * sizeof *listing->names + listing->text_room : 0;
+}
+
+/* Where they are that large, the next one begins anew. */
+static void make_space(struct squash *squash)
+{
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < LISTINGS; i++)
+		bytes += bytes_of(squash->listings[i]);
+	if (bytes > KEPT_LISTING_BYTES)
+		squash_drop_listings(squash);
+}
+
 static int get_listing(struct squash *squash, uint64_t directory, struct listing **result)
 {
 	struct listing **place = place_for(squash, directory);
@@ -188,6 +209,7 @@ static int get_listing(struct squash *squash, uint64_t directory, struct listing
 		if (!fresh)
 			return -ENOMEM;
 		fresh->directory = directory;
+		make_space(squash);
 		int rc = read_listing(squash, fresh);
 		if (rc < 0) {
 			free_listing(fresh);

@@ -11,6 +11,8 @@
 #define NO_XATTRS UINT32_MAX
 /* what the kernel takes of one value, and of all names */
 #define MOST_BYTES 65536
+/* The file says any number, for any of which a reader would hold the lock; no kernel has set so many. */
+#define MOST_XATTRS 4096
 
 int squash_open_xattrs(struct squash *squash)
 {
@@ -43,6 +45,8 @@ static int64_t seek(struct squash *squash, uint64_t inode)
 	if (sqfs_inode_get_xattr_index(facts, &index) != 0 || index == NO_XATTRS || !squash->xattrs)
 		return 0;
 	rc = sqfs_xattr_reader_get_desc(squash->xattrs, index, &found);
+	if (rc == 0 && found.count > MOST_XATTRS)
+		return -EIO;
 	if (rc == 0 && found.count > 0)
 		rc = sqfs_xattr_reader_seek_kv(squash->xattrs, &found);
 	return rc == 0 ? (int64_t)found.count : squash_errno(rc);
@@ -79,6 +83,8 @@ static int take(struct squash *squash, struct wanted *wanted)
 		rc = sqfs_xattr_reader_read_value(squash->xattrs, key, &value);
 	if (rc != 0)
 		return squash_errno(rc);
+	if (value->size > MOST_BYTES)
+		return -EIO;
 	const char *name = (const char *)key->key;
 	if (!wanted->name)
 		return append(wanted, name, strlen(name) + 1);

@@ -356,6 +356,34 @@ TEST("a damaged file does no harm, wherever it is damaged")
 	}
 }
 
+TEST("a file with more attributes than any kernel sets is damaged, and is not read through")
+{
+	const char *why;
+	char *names = NULL;
+	struct stat st;
+	uint64_t inode = 0;
+
+	run("rm -f image; python3 -c \"\n"
+	    "import sys, tarfile\n"
+	    "many = {f'SCHILY.xattr.user.n{n}': 'v' for n in range(5000)}\n"
+	    "with tarfile.open(fileobj=sys.stdout.buffer, mode='w|') as file:\n"
+	    "    for name, keys in (('few', {'SCHILY.xattr.user.n': 'v'}), ('many', many)):\n"
+	    "        entry = tarfile.TarInfo(name)\n"
+	    "        entry.pax_headers = keys\n"
+	    "        file.addfile(entry)\n"
+	    "\" | mksquashfs - image -tar -quiet -no-progress >mk.log");
+	struct squash *squash = squash_open(below("image"), &why);
+	CHECK(squash != NULL);
+	CHECK_INT(squash_lookup(squash, squash_root(squash), "many", &inode), 0);
+	CHECK_INT(squash_stat(squash, inode, &st), 0);
+	CHECK_INT(squash_xattrs(squash, inode, &names), -EIO);
+	CHECK_INT(squash_xattr(squash, inode, "user.n1", &names), -EIO);
+	CHECK_INT(squash_lookup(squash, squash_root(squash), "few", &inode), 0);
+	CHECK_INT(squash_xattrs(squash, inode, &names), 7);
+	free(names);
+	squash_close(squash);
+}
+
 TEST("what is no SquashFS file is told by what is wrong with it")
 {
 	const char *why = NULL;
