@@ -57,7 +57,7 @@ def image_of(edf: Edf, context: Context, tools_env: Mapping[str, str], offered: 
     """As `launch_image`, without asking the scanner: the locked image, or the one that is named."""
     named = edf.image or ""
     path = lock.beside(edf.files[-1])
-    locked = lock.read(path)
+    locked = lock.read(edf.files[-1])
     if locked is None:
         resolved = found_image(named, context, tools_env, offered.site)
         return resolved._replace(consulted=(path, *resolved.consulted))

@@ -12,7 +12,7 @@ from container_engine.cli.named_image import environment_of
 from container_engine.cli.prepare import site_config
 from container_engine.cli.stores import asking, rules, stores
 from container_engine.errors import UserError
-from container_engine.images import lock
+from container_engine.images import identity, lock
 from container_engine.images.files import size_text
 from container_engine.images.reference import FileImage, parse
 from container_engine.images.store import architecture
@@ -55,11 +55,19 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 def _check(edf: Edf, context: Context) -> bool:
     path = lock.beside(edf.files[-1])
-    found = lock.read(path)
+    found = lock.read(edf.files[-1])
     if found is None:
         print(f"{path}: missing")
         return False
     moved = lock.differences(found, declared(edf.name, context, offered(context)))
+    image = parse(edf.image or "", context.cwd)
+    pinned = found.images.get("file")
+    if (
+        isinstance(image, FileImage)
+        and pinned
+        and lock.pin_file(image.path).digest != pinned.digest
+    ):
+        moved.append(f"the content of '{image.path}' has changed")
     print(f"{path}: {'; '.join(moved) or 'up to date'}")
     return not moved
 
@@ -68,7 +76,9 @@ def _lock(edf: Edf, context: Context, settings: SiteConfig) -> None:
     now = declared(edf.name, context, offered(context))
     image = parse(edf.image or "", context.cwd)
     if isinstance(image, FileImage):
-        name, images = "", {"file": lock.pin_file(image.path)}
+        pinned = lock.pin_file(image.path)
+        identity.note(image.path, pinned.digest)
+        name, images = "", {"file": pinned}
     else:
         image = meant(image, context, settings).image
         rules(context, settings).admit(image)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 from typing import TYPE_CHECKING
 
 from container_engine.cli.configuration import configuration
 from container_engine.cli.progress import listener
 from container_engine.errors import UserError
+from container_engine.images.beside import owner
 from container_engine.images.importing import Importer, Limits, Pull
 from container_engine.images.local import Adopter
 from container_engine.images.netrc import logged_in
@@ -49,7 +49,7 @@ def importer(context: Context, settings: SiteConfig, *, quiet: bool = False) -> 
     """Its progress goes to stderr at once."""
     limits = Limits(settings.import_timeout_s, settings.registry_timeout_s, settings.tag_max_age_s)
     told, wanted = listener(quiet=quiet), rules(context, settings)
-    return Importer(_reachable_logins(context), _user_name(context.uid), limits, told, wanted)
+    return Importer(_reachable_logins(context), owner(context.uid), limits, told, wanted)
 
 
 def _reachable_logins(context: Context) -> Mapping[str, str]:
@@ -69,7 +69,7 @@ def _reachable_logins(context: Context) -> Mapping[str, str]:
 def adopter(context: Context, settings: SiteConfig, *, quiet: bool = False) -> Adopter:
     """For SquashFS files and directories."""
     told = listener(quiet=quiet)
-    return Adopter(context.env, _user_name(context.uid), settings.import_timeout_s, told)
+    return Adopter(context.env, owner(context.uid), settings.import_timeout_s, told)
 
 
 @contextlib.contextmanager
@@ -109,10 +109,3 @@ def pull_policy(context: Context, usual: Pull) -> Pull:
 
 def with_pull(context: Context, pull: str | None) -> Context:
     return context if pull is None else context._replace(env={**context.env, PULL: str(pull)})
-
-
-def _user_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"

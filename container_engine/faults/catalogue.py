@@ -122,6 +122,11 @@ FAULTS = {
         YOU,
         "ask its owner for the right to read it, and x on the directories above it",
     ),
+    "untrusted-file": Fault(
+        "a file that would decide what runs belongs to another user",
+        YOU,
+        "remove the file that is named, or keep images and environments where only you may write",
+    ),
     "image-not-squashfs": Fault(
         "the image file is not a SquashFS file",
         YOU,

@@ -9,7 +9,7 @@ import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
-from container_engine.images import blobs, config, installing, inventory, lease, squashfs
+from container_engine.images import blobs, config, identity, inventory, lease, squashfs
 from container_engine.images.files import files_of, is_older, publish
 from container_engine.images.installing import MANIFEST_SUFFIX, SUFFIXES, belongings
 from container_engine.images.store import ref_name
@@ -77,7 +77,7 @@ class Checker:
             squashfs.check(item.path)
         except UserError as error:
             return error.message.removeprefix(f"'{item.path}': ")
-        expected = installing.sums(item.path)
+        expected = identity.sums(item.path)
         if expected is None:
             return "its checksum is missing, so nothing vouches for its content"
         if self._sum(item.path) != expected.image:
@@ -99,14 +99,14 @@ class Checker:
             return "its configuration is missing"
         except UserError as error:
             return error.message
-        expected = installing.sums(image)
+        expected = identity.sums(image)
         if expected and expected.config and expected.config != hashlib.sha256(text).hexdigest():
             return "its configuration has changed since the import"
         return None
 
     def _kept_config(self, image: str) -> bytes | None:
         """The configuration, if it lies among the blobs."""
-        expected = installing.sums(image)
+        expected = identity.sums(image)
         if expected is None or not expected.config:
             return None
         with contextlib.suppress(OSError):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from container_engine import process
 from container_engine.errors import UserError
-from container_engine.images import config, squashfs
+from container_engine.images import beside, config, squashfs
 from container_engine.images.installing import MANIFEST_SUFFIX
 from container_engine.misfits import first_misfit
 
@@ -75,7 +74,10 @@ class _History(BaseModel):
 def of_file(path: str) -> Details:
     """Of the SquashFS file `path` and the files beside it. Raises UserError."""
     squashfs.check(path)
-    return of_documents(_read(config.beside(path)) or b"{}", _read(path + MANIFEST_SUFFIX) or b"{}")
+    texts = (
+        beside.read(name, path) or b"{}" for name in (config.beside(path), path + MANIFEST_SUFFIX)
+    )
+    return of_documents(*texts)
 
 
 def of_documents(configuration: bytes, manifest: bytes) -> Details:
@@ -115,15 +117,3 @@ def tree(path: str, depth: int, env: Mapping[str, str]) -> dict[str, Content]:
             before = found.get(place, Content(0, 0))
             found[place] = Content(before.size + size, before.files + 1)
     return dict(sorted(found.items(), key=lambda item: -item[1].size))
-
-
-def _read(path: str) -> bytes | None:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise UserError(
-            f"{os.fspath(path)}: {process.reason(error)}", see="store-unusable"
-        ) from None

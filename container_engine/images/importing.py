@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from container_engine.errors import CeError, SiteError, UserError
 from container_engine.images import room
 from container_engine.images.files import fresh_directory, size_text
-from container_engine.images.installing import install
+from container_engine.images.installing import install, install_stored
 from container_engine.images.lease import held
 from container_engine.images.making import Maker, Place
 from container_engine.images.netrc import logged_in
@@ -200,7 +200,8 @@ class Importer:
             place = Place.of(work, own.blobs)
             _check_room(own.root, remote, place)
             fetched = self._build(maker, image, remote, own.arch, lease, place)
-            install(place.made, fetched.config, own.image(remote.digest), remote.manifest)
+            path = own.image(remote.digest)
+            install_stored(place.made, fetched.config, path, remote.manifest)
 
     def _build(
         self,

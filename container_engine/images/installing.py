@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
+import errno
 import os
 import time
 from typing import NamedTuple
 
-from container_engine.images import blobs, config
+from container_engine.images import config, identity
 from container_engine.images.files import publish
 
-SUM_SUFFIX = ".sha256"  # of the image and of its configuration: SquashFS has no checksums
 MANIFEST_SUFFIX = ".manifest"  # as the registry has it: the image's name is its digest
 USED_SUFFIX = ".used"  # when it was imported, and when a launch last used it
-SUFFIXES = (".json", SUM_SUFFIX, MANIFEST_SUFFIX, USED_SUFFIX)
+SUFFIXES = (".json", identity.SUFFIX, MANIFEST_SUFFIX, USED_SUFFIX)
 
 
 class Use(NamedTuple):
@@ -23,30 +23,67 @@ class Use(NamedTuple):
     used: float
 
 
-class Sums(NamedTuple):
-    """SHA-256 in hexadecimal; `config` is "" in files of earlier versions."""
-
-    image: str
-    config: str
-
-
-def install(made: str, configuration: bytes, path: str, manifest: bytes | None = None) -> None:
-    """The file `made` becomes the image `path`; `manifest` where that is in a store.
+def install(made: str, configuration: bytes, path: str) -> None:
+    """The file `made` becomes the image `path`, in place of what was there.
 
     The configuration first: an image is never there without it. Raises OSError.
     """
+    digest = _finished(made)
+    publish(config.beside(path), configuration)
+    os.replace(made, path)
+    with contextlib.suppress(OSError):  # it only spares others the reading
+        identity.record(path, digest, configuration)
+
+
+def install_stored(made: str, configuration: bytes, path: str, manifest: bytes) -> bool:
+    """Make the image `path` of a store of the file `made`; False if it is there already.
+
+    An image is never replaced: jobs may have it mounted. Nothing beside it changes then, so that
+    its checksum is its own. Raises OSError.
+    """
+    if os.path.lexists(path):
+        return False
+    digest = _finished(made)
+    publish(config.beside(path), configuration)
+    publish(path + MANIFEST_SUFFIX, manifest)
+    identity.record(path, digest, configuration, made)
+    note_use(path, Use(time.time(), time.time()))
+    if _linked(made, path):
+        return True
+    # somebody came between: the checksum beside is ours, the image is theirs
+    identity.record(path, identity.computed(path), configuration)
+    return False
+
+
+def _finished(made: str) -> str:
+    """Return the digest of what was made, once it is on the disk."""
     from concurrent.futures import ThreadPoolExecutor  # 10 ms that a plan need not wait for
 
-    publish(config.beside(path), configuration)
-    with open(made, "rb") as file, ThreadPoolExecutor(1) as beside:
-        digest = None if manifest is None else beside.submit(blobs.sha256, made)
+    with open(made, "rb") as file, ThreadPoolExecutor(1) as aside:
+        digest = aside.submit(identity.computed, made)
         os.fsync(file.fileno())
-    if manifest is not None and digest is not None:
-        publish(path + MANIFEST_SUFFIX, manifest)
-        of_config = hashlib.sha256(configuration).hexdigest()
-        publish(path + SUM_SUFFIX, f"{digest.result()}\n{of_config}\n".encode())
-        note_use(path, Use(time.time(), time.time()))
-    os.replace(made, path)
+        return digest.result()
+
+
+# what file systems without hard links answer
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
+
+
+def _linked(made: str, path: str) -> bool:
+    """Give the file `made` the name `path` if nothing has it: the file server decides."""
+    try:
+        os.link(made, path)
+    except FileExistsError:
+        # a file server may do its work and lose the answer
+        return os.path.samefile(made, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        os.replace(made, path)
+        return True
+    with contextlib.suppress(OSError):
+        os.unlink(made)
+    return True
 
 
 def note_use(path: str, use: Use) -> None:
@@ -62,16 +99,6 @@ def use(path: str) -> Use | None:
     except (OSError, ValueError):
         return None
     return Use(imported, used)
-
-
-def sums(path: str) -> Sums | None:
-    """Those of the image `path`; None where they cannot be read."""
-    try:
-        with open(path + SUM_SUFFIX, encoding="ascii") as file:
-            lines = file.read().split()
-    except (OSError, UnicodeDecodeError):
-        return None
-    return Sums(lines[0], lines[1] if len(lines) > 1 else "") if lines else None
 
 
 def belongings(path: str) -> tuple[str, ...]:

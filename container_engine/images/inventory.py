@@ -9,7 +9,8 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.images import config, installing
+from container_engine.errors import UserError
+from container_engine.images import config, identity, installing
 from container_engine.images.files import files_of
 from container_engine.images.installing import Use, belongings
 from container_engine.images.store import Ref, read_ref
@@ -50,7 +51,15 @@ class Named(NamedTuple):
 def refs(root: str) -> Iterator[Named]:
     for path in files_of(f"{root}/refs"):
         if path.endswith(".json"):
-            yield Named(path, path.removesuffix(".json").rpartition("-")[2], read_ref(path))
+            yield Named(path, path.removesuffix(".json").rpartition("-")[2], _ref(path))
+
+
+def _ref(path: str) -> Ref | None:
+    """One that another user has put there is none."""
+    try:
+        return read_ref(path)
+    except UserError:
+        return None
 
 
 def items(root: str) -> list[Item]:
@@ -155,7 +164,7 @@ def mark_used(path: str, now: float) -> None:
     if noted is not None and now - noted.used > _STAMP_S:
         with contextlib.suppress(OSError):
             installing.note_use(path, noted._replace(used=now))
-        _touch((path, *belongings(path)), now)
+        _touch_image(path, now)
 
 
 def keep_alive(root: str, now: float) -> int:
@@ -164,9 +173,17 @@ def keep_alive(root: str, now: float) -> int:
     Returns how many images.
     """
     found = items(root)
-    kept = [path for item in found for path in (item.path, *belongings(item.path))]
-    _touch((*kept, *files_of(f"{root}/refs"), f"{root}/README"), now)
+    for item in found:
+        _touch_image(item.path, now)
+    _touch((*files_of(f"{root}/refs"), f"{root}/README"), now)
     return len(found)
+
+
+def _touch_image(path: str, now: float) -> None:
+    digest = identity.known_digest(path)
+    _touch((path, *belongings(path)), now)
+    if digest:
+        identity.note(path, digest)  # it still fits
 
 
 def _touch(paths: Iterable[str], now: float) -> None:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from container_engine import process
 from container_engine.errors import UserError
 from container_engine.images import blobs, config, room, squashfs
+from container_engine.images.beside import read as read_beside
 from container_engine.images.files import fresh_directory, size_text
 from container_engine.images.importing import Waiting, unusable
-from container_engine.images.installing import install
+from container_engine.images.installing import install, install_stored
 from container_engine.images.lease import held
 from container_engine.images.packing import Packer
 from container_engine.images.reference import LocalImage
@@ -57,8 +58,7 @@ class Adopter(NamedTuple):
                 manifest = _manifest(made, configuration)
                 digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
                 size = os.path.getsize(made)
-                if not store.has(digest):
-                    install(made, configuration, store.image(digest), manifest)
+                install_stored(made, configuration, store.image(digest), manifest)
                 store.remember(image, digest)
                 took = time.monotonic() - began
                 self.listener.say(f"{called}: imported, {size_text(size)} in {took:.1f} s")
@@ -75,10 +75,9 @@ class Adopter(NamedTuple):
         _check_tables(path, self.env)
         self._copy(path, made)
         beside = config.beside(path)
-        if not os.path.exists(beside):
+        text = read_beside(beside, path)
+        if text is None:
             return _document(config.from_files(made, self.env), arch)
-        with open(beside, "rb") as file:
-            text = file.read()
         config.from_document(text, beside)
         return text
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from container_engine.errors import UserError
-from container_engine.images import squashfs
-from container_engine.images.blobs import sha256
+from container_engine.images import beside as beside_file
+from container_engine.images import identity, squashfs
 from container_engine.images.files import publish
 from container_engine.images.reference import FileImage, parse
 from container_engine.misfits import first_misfit
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".lock"
 _HEAD = 96  # of the superblock: it changes whenever a file is made anew
+_SAMPLES, _SAMPLE = 16, 4096  # how many, and of how many bytes
 _DIGEST = r"^sha256:[0-9a-f]{64}$"
 
 
@@ -38,6 +39,7 @@ class Pinned(BaseModel):
     digest: str = Field(pattern=_DIGEST, description="of the manifest, or of the file")
     size: int = Field(ge=0, description="bytes of the compressed layers, or of the file")
     head: str = Field("", description="hash of a file's first bytes, by which launches know it")
+    samples: str = Field("", description="hash of some of a file's bytes, evenly spread over it")
 
 
 class Lock(BaseModel):
@@ -70,15 +72,17 @@ def beside(edf_path: str) -> str:
     return edf_path.removesuffix(".toml") + SUFFIX
 
 
-def read(path: str) -> Lock | None:
-    """None where there is none. Raises UserError for one that cannot be read or understood."""
-    try:
-        with open(path, "rb") as file:
-            return Lock.model_validate_json(file.read())
-    except FileNotFoundError:
+def read(edf_path: str) -> Lock | None:
+    """Return the lock of an environment's file, None where there is none.
+
+    Raises UserError for one that cannot be read or understood, or is another user's.
+    """
+    path = beside(edf_path)
+    text = beside_file.read(path, edf_path, "image-lock")
+    if text is None:
         return None
-    except OSError as error:
-        raise UserError(f"{path}: {reason(error)}", see="image-lock") from None
+    try:
+        return Lock.model_validate_json(text)
     except ValidationError as error:
         raise UserError(f"{path}: {first_misfit(Lock, error)}", _HINT, "image-lock") from None
 
@@ -101,8 +105,8 @@ def pin_file(path: str) -> Pinned:
     """A SquashFS file as it is now; reads all of it. Raises UserError."""
     squashfs.check(path)
     try:
-        size, digest = os.path.getsize(path), sha256(path)
-        return Pinned(digest=f"sha256:{digest}", size=size, head=_head(path))
+        size, digest = os.path.getsize(path), identity.computed(path)
+        return Pinned(digest=digest, size=size, head=_head(path), samples=_samples(path, size))
     except OSError as error:
         raise UserError(f"'{path}': {reason(error)}", see="image-lock") from None
 
@@ -148,10 +152,35 @@ _HINT = "ce lock makes it anew"
 
 def _check_file(path: str, pinned: Pinned, lock_path: str) -> None:
     squashfs.check(path)
-    if os.path.getsize(path) != pinned.size or _head(path) != pinned.head:
+    try:
+        is_it = _is_pinned(path, pinned)
+    except OSError as error:
+        raise UserError(f"'{path}': {reason(error)}", see="image-lock") from None
+    if not is_it:
         raise UserError(
             f"{lock_path}: '{path}' is not the file that was locked", _HINT, "image-lock"
         )
+
+
+def _is_pinned(path: str, pinned: Pinned) -> bool:
+    """Without reading all of the file: a launch must not wait for that."""
+    if os.path.getsize(path) != pinned.size:
+        return False
+    known = identity.known_digest(path)
+    if known:
+        return known == pinned.digest
+    # locks of earlier versions have no samples
+    samples = not pinned.samples or _samples(path, pinned.size) == pinned.samples
+    return samples and _head(path) == pinned.head
+
+
+def _samples(path: str, size: int) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb", buffering=0) as file:
+        for number in range(_SAMPLES):
+            place = max(size - _SAMPLE, 0) * number // (_SAMPLES - 1)
+            digest.update(os.pread(file.fileno(), _SAMPLE, place))
+    return digest.hexdigest()
 
 
 def _head(path: str) -> str:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import SiteError, UserError
 from container_engine.images import config, squashfs
+from container_engine.images.beside import read as read_beside
 from container_engine.images.reference import looks_like_file
 from container_engine.plan.model import Image
-from container_engine.process import reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -81,13 +81,11 @@ def from_file(
     squashfs.check(path)
     beside = config.beside(path)
     notices: tuple[str, ...] = ()
-    try:
-        with open(beside, "rb") as file:
-            facts = config.from_document(file.read(), beside)
-    except FileNotFoundError:
+    text = read_beside(beside, path)
+    if text is None:
         facts, notices = _from_inside(path, tools_env)
-    except OSError as error:
-        raise UserError(f"{beside}: {reason(error)}", see="image-file-unreadable") from None
+    else:
+        facts = config.from_document(text, beside)
     image = Image(
         path=path,
         name=name,

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import time
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
@@ -22,6 +23,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from container_engine.errors import UserError
+from container_engine.images import beside
 from container_engine.images.files import publish
 
 if TYPE_CHECKING:
@@ -90,7 +92,14 @@ class Store(NamedTuple):
         return f"{self.root}/blobs"
 
     def has(self, digest: str) -> bool:
-        return os.path.isfile(self.image(digest))
+        """Raises UserError for an image that another user has put there."""
+        path = self.image(digest)
+        try:
+            status = os.stat(path)
+        except OSError:
+            return False
+        beside.check_stored(path, status)
+        return stat.S_ISREG(status.st_mode)
 
     def find(self, image: Imported) -> Ref | None:
         """What is known of the name, if the image's file is still there."""
@@ -130,10 +139,15 @@ def ref_name(canonical: str, arch: str) -> str:
 
 
 def read_ref(path: str) -> Ref | None:
-    """None for a file that is missing or makes no sense: the name is looked up again."""
+    """None for a file that is missing or makes no sense: the name is looked up again.
+
+    Raises UserError for one that another user has put there.
+    """
     try:
-        with open(path, "rb") as file:
-            return Ref.model_validate_json(file.read())
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+        with open(os.open(path, flags), "rb", buffering=0) as file:
+            beside.check_stored(path, os.fstat(file.fileno()))
+            return Ref.model_validate_json(beside.content(file))
     except (OSError, ValidationError):
         return None
 

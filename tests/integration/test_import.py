@@ -203,7 +203,11 @@ def test_an_image_can_be_imported_into_a_file(registry: Registry, tmp_path: Path
         _stdout, stderr = process.communicate()
         assert process.returncode == code, stderr
     assert listing(str(target)) == {"/a"}
-    assert sorted(p.name for p in tmp_path.glob("*out*")) == ["out.sqsh", "out.sqsh.json"]
+    assert sorted(p.name for p in tmp_path.glob("*out*")) == [
+        "out.sqsh",
+        "out.sqsh.json",
+        "out.sqsh.sha256",
+    ]
 
 
 def test_after_a_killed_import_the_next_one_succeeds(

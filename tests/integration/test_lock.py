@@ -1,6 +1,8 @@
 """Locks: which image a launch uses, and what is said when the environment has moved on."""
 
+import hashlib
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from container_engine.cli.main import main
+from container_engine.images import identity
 from tests.integration.registry import Registry
 from tests.unit import squashfs
 from tests.unit.images.oci import Member
@@ -145,6 +148,41 @@ def test_a_locked_file_must_be_that_file(project: Project) -> None:
     done = project.ce("plan")
     assert done.returncode == 1
     assert f"{project.lock}: '{image}' is not the file that was locked" in done.stderr
+
+
+def flip(image: Path, at: int) -> None:
+    """Changes one byte; size and time stay."""
+    data, times = bytearray(image.read_bytes()), image.stat()
+    data[at] ^= 1
+    image.write_bytes(data)
+    os.utime(image, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def test_a_locked_file_whose_data_has_changed_is_refused(project: Project) -> None:
+    image = squashfs.make(project.dir / "i.sqsh", {"f": "1"})
+    project.edf.write_text(f'image = "{image}"\n')
+    digest = project.locked()["images"]["file"]["digest"]
+    assert digest == f"sha256:{hashlib.sha256(image.read_bytes()).hexdigest()}"
+    assert identity.known_digest(str(image)) == digest
+    Path(f"{image}.sha256").unlink()
+    assert project.ce("plan").returncode == 0  # what was noted is not needed
+    flip(image, image.stat().st_size // 2)
+    assert "is not the file that was locked" in project.ce("plan").stderr
+
+
+def test_the_check_of_a_lock_reads_all_of_a_file(project: Project) -> None:
+    image = project.dir / "i.sqsh"
+    squashfs.make(image, {"f": "".join(map(chr, os.urandom(400_000)))})
+    project.edf.write_text(f'image = "{image}"\n')
+    project.locked()
+    assert project.ce("lock", "--check").returncode == 0
+    flip(image, image.stat().st_size // 30)  # between what a launch looks at
+    assert project.ce("plan").returncode == 0
+    done = project.ce("lock", "--check")
+    assert (done.returncode, done.stdout) == (
+        1,
+        f"{project.lock}: the content of '{image}' has changed\n",
+    )
 
 
 def test_a_locked_image_of_this_host_is_found_by_its_digest(project: Project) -> None:

@@ -18,7 +18,7 @@ from container_engine.images.lease import Holder
 from container_engine.images.store import Store, architecture
 from tests.integration.registry import Registry, serving
 from tests.slurm.blame import Blame, Provoked
-from tests.slurm.cluster import ALICE, Cluster
+from tests.slurm.cluster import ALICE, BOB, Cluster
 from tests.slurm.site import Site
 from tests.unit.images.oci import Member
 
@@ -113,6 +113,21 @@ def test_a_lock_of_another_file(cluster: Cluster, provoked: Provoked) -> None:
     assert cluster.run(["ce", "lock", str(edf)]).returncode == 0
     image.write_bytes(_whole(cluster) + bytes(4096))
     Blame(provoked.srun(str(edf)), "image-lock", "locked.lock")
+
+
+def test_a_lock_of_another_user(cluster: Cluster, provoked: Provoked) -> None:
+    image = provoked.shared / "x.sqsh"
+    image.write_bytes(_whole(cluster))
+    edf = provoked.shared / "locked.toml"
+    edf.write_text(f'image = "{image}"\n')
+    lock = edf.with_suffix(".lock")
+    lock.write_text("{}")
+    for path in (image, edf):
+        shutil.chown(path, ALICE)
+    shutil.chown(lock, BOB)
+    Blame(
+        provoked.srun(str(edf)), "untrusted-file", f"{lock}: owned by {BOB}, and {edf} by {ALICE}"
+    )
 
 
 # ---- names -----------------------------------------------------------------------------------

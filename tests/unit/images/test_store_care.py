@@ -36,7 +36,7 @@ def add(store: Store, number: int, *names: str, used: float = 0) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     made = squashfs.make(Path(f"{store.root}.made"), {"f": f"{number}"})
     made = made.rename(f"{store.root}.one")
-    installing.install(str(made), CONFIG, str(path), manifest_of(number))
+    installing.install_stored(str(made), CONFIG, str(path), manifest_of(number))
     when = time.time() - used
     installing.note_use(str(path), installing.Use(when, when))
     os.utime(path, (when, when))

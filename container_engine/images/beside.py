@@ -1,0 +1,100 @@
+"""Files that lie beside a file and say what it means: believed only where its owner wrote them.
+
+In a directory that others may write, /tmp or a project's scratch, anybody can add such a file to
+an image or an environment of somebody else's, and would decide what runs.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import pwd
+import stat
+from typing import TYPE_CHECKING
+
+from container_engine.errors import UserError
+from container_engine.process import reason
+
+if TYPE_CHECKING:
+    from io import RawIOBase
+
+MOST = 4 << 20
+_SEE = "untrusted-file"
+
+
+def read(path: str, main: str, see: str = "image-file-unreadable") -> bytes | None:
+    """Return the content of `path`, None if there is no such file.
+
+    Raises UserError if it is not a regular file of at most 4 MiB, or if its owner is neither the
+    one of `main` nor this user nor root; `see` is the code where the kernel refuses.
+    """
+    try:
+        link = os.lstat(path)
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+        if stat.S_ISLNK(link.st_mode):
+            _check(path, link, main)  # nobody else can replace it: its target is its owner's wish
+        else:
+            flags |= os.O_NOFOLLOW
+        with open(os.open(path, flags), "rb", buffering=0) as file:
+            _check(path, os.fstat(file.fileno()), main)
+            return content(file)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UserError(f"{path}: {reason(error)}", see=see) from None
+
+
+def content(file: RawIOBase) -> bytes:
+    """Return what is in a regular file of at most 4 MiB. Raises OSError."""
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        raise OSError(errno.EINVAL, "not a regular file")
+    text = b""
+    while len(text) <= MOST and (more := file.read(MOST + 1 - len(text))):
+        text += more
+    if len(text) > MOST:
+        raise OSError(errno.EFBIG, f"larger than {MOST >> 20} MiB")
+    return text
+
+
+def check_stored(path: str, status: os.stat_result) -> None:
+    """Refuse what another user has put into a store that everybody may write. Raises UserError.
+
+    A group that shares a store trusts its members: whoever may write there may write all of it.
+    """
+    directory = os.stat(os.path.dirname(path))
+    trusted = {directory.st_uid, os.geteuid(), 0}
+    if directory.st_mode & stat.S_IWOTH and status.st_uid not in trusted:
+        raise UserError(
+            f"{path}: owned by {owner(status.st_uid)}, in a store that everybody may write",
+            f"remove it, and chmod o-w {os.path.dirname(path)}",
+            _SEE,
+        )
+
+
+def _check(path: str, status: os.stat_result, main: str) -> None:
+    if _is_stored(main):
+        check_stored(path, status)
+        return
+    of_main = os.stat(main).st_uid
+    if status.st_uid not in {of_main, os.geteuid(), 0}:
+        raise UserError(
+            f"{path}: owned by {owner(status.st_uid)}, and {main} by {owner(of_main)}",
+            "it would decide what runs: remove it, or let both have one owner",
+            _SEE,
+        )
+    if stat.S_ISREG(status.st_mode) and status.st_mode & stat.S_IWOTH:
+        message = f"{path}: everybody may write it, and it decides what runs"
+        raise UserError(message, f"chmod o-w {path}", _SEE)
+
+
+def _is_stored(main: str) -> bool:
+    directory, name = os.path.split(main)
+    return name.startswith("sha256-") and os.path.basename(directory) == "images"
+
+
+def owner(uid: int) -> str:
+    """Return the name of a user, or their number where they have none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"

@@ -1,0 +1,109 @@
+"""Files beside an image or an environment count only if its owner wrote them."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from container_engine.errors import UserError
+from container_engine.images import beside, identity, lock
+from container_engine.images.reference import RegistryImage, parse
+from container_engine.images.resolve import from_file
+from container_engine.images.store import Store, Stores
+from tests.unit import squashfs
+
+OTHER, THIRD = 61_001, 61_002
+DIGEST = f"sha256:{'ab' * 32}"
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users")
+
+
+def owned(path: Path, uid: int, text: str = "{}") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.chown(path, uid, uid)
+    return path
+
+
+def refused(path: Path, main: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        beside.read(str(path), str(main))
+    assert caught.value.see == "untrusted-file"
+    return caught.value.message
+
+
+def test_the_owner_of_the_main_file_and_root_have_a_say_and_nobody_else(tmp_path: Path) -> None:
+    main, said = owned(tmp_path / "x.sqsh", OTHER), tmp_path / "x.sqsh.json"
+    assert beside.read(str(said), str(main)) is None
+    for uid in (OTHER, 0):
+        owned(said, uid, "good")
+        assert beside.read(str(said), str(main)) == b"good"
+    owned(said, THIRD)
+    assert refused(said, main) == f"{said}: owned by user {THIRD}, and {main} by user {OTHER}"
+    owned(said, OTHER).chmod(0o666)
+    assert refused(said, main) == f"{said}: everybody may write it, and it decides what runs"
+
+
+def test_a_link_is_followed_if_its_owner_may_say_where(tmp_path: Path) -> None:
+    main, link = owned(tmp_path / "x.sqsh", OTHER), tmp_path / "x.sqsh.json"
+    link.symlink_to(owned(tmp_path / "y.json", OTHER, "good"))
+    os.chown(link, OTHER, OTHER, follow_symlinks=False)
+    assert beside.read(str(link), str(main)) == b"good"
+    os.chown(link, THIRD, THIRD, follow_symlinks=False)
+    assert f"{link}: owned by user {THIRD}" in refused(link, main)
+
+
+def test_what_is_no_file_or_huge_is_refused_and_nobody_waits(tmp_path: Path) -> None:
+    main, said = owned(tmp_path / "x.sqsh", 0), tmp_path / "x.sqsh.json"
+    os.mkfifo(said)
+    with pytest.raises(UserError, match="not a regular file"):
+        beside.read(str(said), str(main))
+    said.unlink()
+    said.write_bytes(bytes(beside.MOST))
+    assert beside.read(str(said), str(main)) == bytes(beside.MOST)
+    said.write_bytes(bytes(beside.MOST + 1))
+    with pytest.raises(UserError, match="larger than 4 MiB"):
+        beside.read(str(said), str(main))
+
+
+def test_a_configuration_or_a_lock_of_somebody_else_decides_nothing(tmp_path: Path) -> None:
+    image = squashfs.make(tmp_path / "x.sqsh", {"f": "1"})
+    edf = owned(tmp_path / "e.toml", 0, f'image = "{image}"\n')
+    owned(tmp_path / "x.sqsh.json", OTHER)
+    with pytest.raises(UserError, match=r"x\.sqsh\.json: owned by user"):
+        from_file("x", str(image), os.environ)
+    owned(tmp_path / "e.lock", OTHER)
+    with pytest.raises(UserError, match=r"e\.lock: owned by user"):
+        lock.read(str(edf))
+
+
+def test_a_checksum_of_somebody_else_is_no_identity(tmp_path: Path) -> None:
+    image = squashfs.make(tmp_path / "x.sqsh", {"f": "1"})
+    identity.record(str(image), DIGEST)
+    assert identity.known_digest(str(image)) == DIGEST
+    os.chown(f"{image}.sha256", OTHER, OTHER)
+    assert identity.known_digest(str(image)) == ""
+
+
+def named(name: str) -> RegistryImage:
+    image = parse(name, "/")
+    assert isinstance(image, RegistryImage)
+    return image
+
+
+@pytest.mark.parametrize("of", ["ref", "image"])
+def test_a_store_that_everybody_may_write_has_only_the_owners_images(
+    tmp_path: Path, of: str
+) -> None:
+    store, image = Store(str(tmp_path / "s"), "amd64"), named("a:1")
+    owned(Path(store.image(DIGEST)), 0)
+    store.remember(image, DIGEST)
+    stores = Stores(store, ())
+    foreign = Path(store.ref(image) if of == "ref" else store.image(DIGEST))
+    os.chown(foreign, OTHER, OTHER)
+    assert stores.find(image) is not None  # a group shares it
+    foreign.parent.chmod(0o1777)
+    with pytest.raises(UserError, match=f"owned by user {OTHER}, in a store that everybody"):
+        stores.find(image)
+    os.chown(foreign.parent, OTHER, OTHER)  # whose store it is
+    assert stores.find(image) is not None

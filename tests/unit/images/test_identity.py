@@ -1,0 +1,63 @@
+"""The digest of an image's content: recorded once, and only believed while the file is the same."""
+
+import hashlib
+import os
+import time
+from pathlib import Path
+
+from container_engine.images import identity, installing, inventory
+
+
+def test_a_digest_is_known_until_the_file_changes(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqsh"
+    path.write_bytes(b"content")
+    assert identity.known_digest(str(path)) == ""
+    digest = identity.computed(str(path))
+    assert digest == f"sha256:{hashlib.sha256(b'content').hexdigest()}"
+    identity.note(str(path), digest)
+    assert identity.known_digest(str(path)) == digest
+    path.write_bytes(b"another")
+    os.utime(path, (1, 1))
+    assert identity.known_digest(str(path)) == ""
+    path.unlink()
+    assert identity.known_digest(str(path)) == ""
+
+
+def test_an_import_records_it_and_a_use_keeps_it(tmp_path: Path) -> None:
+    directory = tmp_path / "images"
+    directory.mkdir()
+    made, path = directory / "made", directory / f"sha256-{'ab' * 32}-amd64.sqsh"
+    made.write_bytes(b"content")
+    digest = identity.computed(str(made))
+    assert installing.install_stored(str(made), b"{}", str(path), b"")
+    assert identity.known_digest(str(path)) == digest
+    installing.note_use(str(path), installing.Use(1, 1))
+    inventory.mark_used(str(path), time.time() + 5)
+    assert identity.known_digest(str(path)) == digest
+    sums = identity.sums(str(path))
+    assert sums is not None
+    assert sums.config == hashlib.sha256(b"{}").hexdigest()
+
+
+def test_a_file_of_ones_own_is_recorded_as_well(tmp_path: Path) -> None:
+    made, path = tmp_path / "made", tmp_path / "x.sqsh"
+    made.write_bytes(b"content")
+    installing.install(str(made), b"{}", str(path))
+    assert identity.known_digest(str(path)) == identity.computed(str(path))
+
+
+def test_an_image_that_is_there_is_never_replaced_and_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "images" / f"sha256-{'ab' * 32}-amd64.sqsh"
+    path.parent.mkdir()
+
+    def install(content: bytes) -> bool:
+        made = tmp_path / "made"
+        made.write_bytes(content)
+        return installing.install_stored(str(made), b"{}", str(path), b"m")
+
+    assert install(b"first")
+    before = {file: file.read_bytes() for file in path.parent.iterdir()}
+    inode = path.stat().st_ino
+    assert not install(b"second")
+    assert {file: file.read_bytes() for file in path.parent.iterdir()} == before
+    assert path.stat().st_ino == inode
