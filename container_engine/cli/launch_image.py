@@ -14,6 +14,7 @@ from container_engine.errors import SiteError
 from container_engine.images import config, inventory, lock
 from container_engine.images.importing import Pull
 from container_engine.images.reference import FileImage, RegistryImage, parse
+from container_engine.images.registry import check_platform
 from container_engine.images.resolve import Resolved, from_file, from_store, refuse_bare_file
 from container_engine.images.scanning import Scanner, Subject, cache_directory
 from container_engine.images.store import architecture
@@ -138,6 +139,7 @@ def _looked_up(image: RegistryImage, context: Context, settings: SiteConfig) -> 
     with asking(image, context, settings) as registry:
         remote = registry.look_up(image, _architecture(settings))
         document = registry.configuration(image, remote)
+    check_platform(image, document, _architecture(settings))
     rules(context, settings).admit_size(image.name, remote.size)
     facts = config.from_document(document, f"{image.name}, its registry")
     known = Image(

@@ -138,6 +138,8 @@ class Arrival:
             if not size:
                 return
             done, heard = done + size, time.monotonic()
+            if done > wanted.size:
+                raise BrokenOffError  # and skopeo has the words for it
             with self._changed:
                 self._arrived[wanted.name] = done
                 self._changed.notify_all()

@@ -76,8 +76,15 @@ class _FileReading:
 
 
 @contextlib.contextmanager
-def plain(layer: Layer, env: Mapping[str, str], on_read: Callable[[int], None]) -> Iterator[Stream]:
+def plain(
+    layer: Layer,
+    env: Mapping[str, str],
+    on_read: Callable[[int], None],
+    on_made: Callable[[int], None] = lambda _size: None,
+) -> Iterator[Stream]:
     """The uncompressed content of the layer; `on_read` hears of each piece's size.
+
+    `on_made` hears of each piece that was decompressed, and may raise.
 
     `env` is the environment for zstd. When the body ends, the rest is read, so that damage behind
     it is found as well. Raises UserError for damage.
@@ -87,11 +94,17 @@ def plain(layer: Layer, env: Mapping[str, str], on_read: Callable[[int], None]) 
             magic = reading.read(_PIECE)
             pieces = _pieces(reading, magic, on_read)
             with _decompressed(pieces, magic, env, reading.wake) as made:
-                stream = Stream(made)
+                stream = Stream(_counted(made, on_made))
                 yield stream
                 stream.drain()
         except (_InflateError, EOFError, process.CommandError) as error:
             raise UserError(f"layer {layer.path}: damaged: {error}", see="image-damaged") from None
+
+
+def _counted(made: Iterator[bytes], on_made: Callable[[int], None]) -> Iterator[bytes]:
+    for piece in made:
+        on_made(len(piece))
+        yield piece
 
 
 def _pieces(reading: Reading, first: bytes, on_read: Callable[[int], None]) -> Iterator[bytes]:

@@ -78,7 +78,7 @@ class Importer:
         self._rules = rules
         policy = rules.policy.signature_policy
         skopeo = Skopeo(env, limits.look_up_s, limits.import_s, policy)
-        self._maker = Maker(skopeo, Packer(env, limits.import_s))
+        self._maker = Maker(skopeo, Packer(env, limits.import_s, rules.budget()))
 
     def say(self, message: str) -> None:
         self._listener.say(message)

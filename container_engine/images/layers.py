@@ -8,6 +8,7 @@ anything in a container whose only user is the one who started it.
 from __future__ import annotations
 
 import gzip
+import math
 import os
 import shutil
 import tarfile
@@ -24,6 +25,7 @@ from container_engine.images.tree import Tree
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from container_engine.images.budget import Account
     from container_engine.images.tree import Paths, Visible
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
@@ -32,12 +34,15 @@ _LAYER_TIMEOUT_S = 24 * 3600  # the import as a whole has the true limit
 _DAMAGED = (tarfile.TarError, zlib.error, gzip.BadGzipFile, EOFError)
 
 
-def write_merged(layers: Sequence[str], out: IO[bytes], env: Mapping[str, str]) -> None:
+def write_merged(
+    layers: Sequence[str], out: IO[bytes], env: Mapping[str, str], account: Account
+) -> None:
     """Writes what the layer files, lowest first, make together as a tar archive to `out`.
 
-    `env` is the environment for zstd. Raises UserError for a layer that is damaged.
+    `env` is the environment for zstd. Raises UserError for a layer that is damaged, or for more
+    than `account` allows.
     """
-    visible = _visible(layers, env)
+    visible = _visible(layers, env, account)
     for path, directory in visible.directories:
         entry = Entry(_bytes(path), tarstream.DIRECTORY, directory.mode, directory.mtime, 0, b"")
         out.write(tarstream.header(entry._replace(xattrs=directory.xattrs)))
@@ -47,12 +52,14 @@ def write_merged(layers: Sequence[str], out: IO[bytes], env: Mapping[str, str]) 
     out.write(tarstream.END)
 
 
-def _visible(layers: Sequence[str], env: Mapping[str, str]) -> Visible:
+def _visible(layers: Sequence[str], env: Mapping[str, str], account: Account) -> Visible:
     tree = Tree()
     for layer in layers:
         tree.next_layer()
         with _members(layer, env) as (_archive, members):
             for index, member in enumerate(members):
+                account.enter()
+                account.take(member.size)
                 _add(tree, index, member)
     return tree.visible()
 
@@ -99,6 +106,8 @@ def _bytes(text: str) -> bytes:
 
 
 def _time(member: tarfile.TarInfo) -> int:
+    if not math.isfinite(member.mtime):
+        raise tarfile.HeaderError("a time that is no number")
     return min(max(int(member.mtime), 0), tarstream.MAX_TIME)
 
 

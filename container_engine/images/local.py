@@ -19,6 +19,7 @@ from container_engine.images.installing import install, install_stored
 from container_engine.images.lease import held
 from container_engine.images.packing import Packer
 from container_engine.images.reference import LocalImage
+from container_engine.images.registry import check_platform
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -79,6 +80,8 @@ class Adopter(NamedTuple):
         if text is None:
             return _document(config.from_files(made, self.env), arch)
         config.from_document(text, beside)
+        if "architecture" in json.loads(text):  # what is written by hand may not say it
+            check_platform(LocalImage(path, "file", path), text, arch)
         return text
 
     def _copy(self, path: str, made: str) -> None:

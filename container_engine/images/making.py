@@ -10,7 +10,7 @@ from container_engine.errors import CeError, UserError
 from container_engine.images import blobs
 from container_engine.images.arrival import Arrival, BrokenOffError
 from container_engine.images.reference import RegistryImage
-from container_engine.images.registry import architecture_of
+from container_engine.images.registry import check_platform, small_blob
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,11 +58,15 @@ class Maker(NamedTuple):
             with contextlib.suppress(BrokenOffError):
                 self._make_arriving(image, remote, arch, place, far)
                 # all blobs are there: it adds the configuration, and policy.json has its say
-                return self.skopeo.copy(image, remote, place.work, place.layers, lambda _done: None)
+                fetched = self.skopeo.copy(
+                    image, remote, place.work, place.layers, lambda _done: None
+                )
+                check_platform(image, fetched.config, arch)
+                return fetched
         fetched = self.skopeo.copy(
             image, remote, place.work, place.layers, lambda done: far("downloading", done)
         )
-        _check(image, fetched.architecture, arch)
+        check_platform(image, fetched.config, arch)
         self._pack([blobs.LayerFile(path) for path in fetched.layers], place, "packing", far)
         return fetched
 
@@ -81,9 +85,10 @@ class Maker(NamedTuple):
         ]
         try:
             arrival.start(wanted)
-            if remote.config in wanted and remote.config is not None:
-                with open(arrival.layer(remote.config).whole(), "rb") as file:
-                    _check(image, architecture_of(image, file.read()), arch)
+            if remote.config is not None:
+                if remote.config in wanted:
+                    arrival.layer(remote.config).whole()
+                check_platform(image, small_blob(place.path(remote.config)), arch)
             try:
                 self._pack(stack, place, "importing", far)
             except CeError as error:
@@ -92,6 +97,8 @@ class Maker(NamedTuple):
                 if arrival.is_whole or not isinstance(error, UserError):
                     raise
                 raise BrokenOffError from None  # what came may not be what it should be
+            except FileNotFoundError:
+                raise BrokenOffError from None  # somebody has just tidied up
             except BrokenOffError:
                 if arrival.full is not None:
                     raise arrival.full from None
@@ -108,8 +115,9 @@ class Maker(NamedTuple):
             far(doing, done)
 
         for layer in stack:
-            with contextlib.suppress(FileNotFoundError):
-                os.utime(layer.path)  # for those who tidy up: it is in use
+            # for those who tidy up: it is in use. Where a group shares a store, only its owner can.
+            with contextlib.suppress(OSError):
+                os.utime(layer.path)
         self.packer.pack(stack, place.made, on_read)
 
 
@@ -117,10 +125,3 @@ def _in_order(remote: Remote) -> list[Wanted]:
     """As they are needed, each once."""
     config = () if remote.config is None else (remote.config,)
     return list(dict.fromkeys((*config, *reversed(remote.blobs))))
-
-
-def _check(image: Imported, made_for: str, wanted: str) -> None:
-    if made_for != wanted:
-        raise UserError(
-            f"'{image.name}': made for {made_for}, wanted is {wanted}", see="image-architecture"
-        )

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING
 from container_engine import process
 from container_engine.errors import CeError, UserError
 from container_engine.images import blobs, layers, onepass, pieces, squashfs, tarstream
+from container_engine.images.budget import UNLIMITED, Budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,9 +42,12 @@ _MAX_JOBS, _BLOCKS_PER_JOB = 16, 8  # with 128 KiB each, waiting to be compresse
 class Packer:
     """`env` is the environment of the programs. Both ways raise CeError and leave no part."""
 
-    def __init__(self, env: Mapping[str, str], timeout_s: float) -> None:
+    def __init__(
+        self, env: Mapping[str, str], timeout_s: float, budget: Budget = UNLIMITED
+    ) -> None:
         self._env = env
         self._timeout_s = timeout_s
+        self._budget = budget
 
     def pack(
         self, stack: Sequence[blobs.Layer], target: str, on_read: Callable[[int], None]
@@ -55,7 +59,8 @@ class Packer:
                 self._feed(target, lambda out: self._merge(stack, out, on_read))
             except tarstream.UnusualError:
                 paths = [layer.whole() for layer in stack]
-                self._feed(target, lambda out: layers.write_merged(paths, out, self._env))
+                account = self._budget.account()
+                self._feed(target, lambda out: layers.write_merged(paths, out, self._env, account))
         except CeError:
             check.finish()  # a layer that is not what it should be explains all else
             raise
@@ -102,16 +107,19 @@ class Packer:
         blobs.widen(out.fileno())
         gather = pieces.Gather(out.fileno())
         merger = onepass.Merger(gather)
+        account = self._budget.account()
         for number, layer in reversed(list(enumerate(stack))):
-            with blobs.plain(layer, self._env, on_read) as stream:
-                _add(merger, number, layer.path, stream)
+            with blobs.plain(layer, self._env, on_read, account.take) as stream:
+                _add(merger, number, layer.path, tarstream.Reader(stream, account.enter), stream)
         merger.finish()
         gather.flush()
 
 
-def _add(merger: onepass.Merger, number: int, path: str, stream: pieces.Stream) -> None:
+def _add(
+    merger: onepass.Merger, number: int, path: str, reader: tarstream.Reader, stream: pieces.Stream
+) -> None:
     try:
-        merger.add_layer(tarstream.Reader(stream), number)
+        merger.add_layer(reader, number)
     except (tarstream.DamagedError, ValueError) as error:
         # what the decompressor has to say of a damaged layer is nearer to the cause
         stream.drain()

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
+from container_engine.images.budget import Budget
 from container_engine.images.reference import LOCAL_REGISTRY, FileImage, LocalImage
 from container_engine.site import Policy
 
@@ -59,6 +60,11 @@ class Rules(NamedTuple):
         if limit is not None and size > limit:
             shown = f"'{name}' has {size / (1 << 20):.0f} MiB"
             raise self.refusal("max_image_size", f"{self.policy.max_image_size}: {shown}")
+
+    def budget(self) -> Budget:
+        """How much an image may unpack to."""
+        text = self.policy.max_image_size
+        return Budget(bytes_of(text), lambda why: self.refusal("max_image_size", f"{text}: {why}"))
 
     def refusal(self, key: str, why: str) -> UserError:
         file = self.origins.get(f"policy.{key}", self.source)

@@ -8,11 +8,12 @@ import re
 import time
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from container_engine import process
 from container_engine.errors import CeError, SiteError, UserError
 from container_engine.images import shortnames
+from container_engine.images.beside import MOST, content
 from container_engine.images.reference import RegistryImage
 from container_engine.misfits import first_misfit
 
@@ -43,6 +44,7 @@ _CODES = tuple(
 # the name is neither parsed then nor at fault
 _PREAMBLE = re.compile(r'^Error (?:parsing image name|initializing source) "?[^" ]*"?: ')
 _PAUSES = (1.0, 4.0)
+_SPARE = 8 << 20  # configuration and manifest
 _Result = TypeVar("_Result")
 
 
@@ -70,7 +72,6 @@ class Remote(NamedTuple):
 class Fetched(NamedTuple):
     """An image as blobs in files, the lowest layer first."""
 
-    architecture: str
     config: bytes
     layers: tuple[str, ...]
     size: int
@@ -80,7 +81,7 @@ class _Blob(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     digest: str
-    size: int
+    size: int = Field(ge=0)
 
 
 class _Platform(BaseModel):
@@ -131,6 +132,9 @@ class Skopeo(NamedTuple):
         layers = tuple(Wanted(_hex(layer.digest), layer.size) for layer in document.layers)
         described = document.config
         config = None if described is None else Wanted(_hex(described.digest), described.size)
+        if config is not None and config.size > MOST:
+            message = f"'{image.name}': its configuration is larger than {MOST >> 20} MiB"
+            raise UserError(message, see="image-format")
         return Remote(digest, source, sum(one.size for one in layers), layers, text, config)
 
     def platforms(self, image: RegistryImage, archs: Sequence[str]) -> dict[str, Remote]:
@@ -141,7 +145,7 @@ class Skopeo(NamedTuple):
         document = _parse(image, self._manifest(image, image.source))
         if document.manifests is None:
             argv = [*self._skopeo(image), "inspect", "--raw", "--config", image.source]
-            arch = _Platform.model_validate_json(self._ask(image, argv)).architecture
+            arch = _platform(image, self._ask(image, argv)).architecture
             return {arch: self.look_up(image, arch)}
         made = {one.platform.architecture for one in document.manifests}
         return {arch: self.look_up(image, arch) for arch in archs if arch in made}
@@ -169,7 +173,12 @@ class Skopeo(NamedTuple):
         argv = [*self._skopeo(image), "copy", "--quiet", "--remove-signatures"]
         argv += ["--dest-shared-blob-dir", blobs, remote.source, f"oci:{layout}:image"]
         watch = _Arrival(layout, os.path.join(blobs, "sha256"), remote, on_bytes, self.look_up_s)
-        self._run(image, lambda: process.watched(argv, self.env, self.copy_s, watch.look))
+        ends = time.monotonic() + self.copy_s  # of all tries together
+
+        def attempt() -> None:
+            process.watched(argv, self.env, max(ends - time.monotonic(), 1), watch.look)
+
+        self._run(image, attempt)
         return _read(image, layout, blobs)
 
     def _skopeo(self, image: Imported) -> list[str]:
@@ -220,10 +229,14 @@ class _Arrival:
     ) -> None:
         self._layout, self._on_bytes, self._silence_s = layout, on_bytes, silence_s
         self._paths = [os.path.join(blobs, blob.name) for blob in remote.blobs]
+        # as they were announced; from this host, skopeo compresses what was not, or not so well
+        self._most = remote.size + _SPARE if remote.source.startswith("docker://") else None
         self._last, self._since = -1, time.monotonic()
 
     def look(self) -> None:
         size = sum(map(_size_of, self._paths)) + self._drafts()
+        if self._most is not None and size > self._most:
+            raise UserError("the registry sends more than it announced", see="image-damaged")
         if size != self._last:
             self._last, self._since = size, time.monotonic()
             self._on_bytes(size)
@@ -266,22 +279,42 @@ def _read(image: Imported, layout: str, blobs: str) -> Fetched:
     if manifest.config is None:
         raise UserError(f"'{image.name}': an artifact, not an image", see="image-format")
     config = _blob(blobs, manifest.config)
-    architecture = architecture_of(image, config)
     layers = tuple(os.path.join(blobs, "sha256", _hex(one.digest)) for one in manifest.layers)
-    return Fetched(architecture, config, layers, sum(one.size for one in manifest.layers))
+    return Fetched(config, layers, sum(one.size for one in manifest.layers))
 
 
-def architecture_of(image: Imported, config: bytes) -> str:
-    """What an image's configuration says. Raises UserError."""
+def check_platform(image: Imported, config: bytes, arch: str) -> None:
+    """Raises UserError for a configuration of another system or kind of processor."""
+    found = _platform(image, config)
+    if (found.os, found.architecture) == ("linux", arch):
+        return
+    system = "" if found.os == "linux" else f"{found.os}/"
+    raise UserError(
+        f"'{image.name}': made for {system}{found.architecture}, wanted is {arch}",
+        see="image-architecture",
+    )
+
+
+def _platform(image: Imported, config: bytes) -> _Platform:
     try:
-        return _Platform.model_validate_json(config).architecture
+        return _Platform.model_validate_json(config)
     except ValidationError:
         raise UserError(f"'{image.name}': an artifact, not an image", see="image-format") from None
 
 
 def _blob(blobs: str, blob: _Blob) -> bytes:
-    with open(os.path.join(blobs, "sha256", _hex(blob.digest)), "rb") as file:
-        return file.read()
+    return small_blob(os.path.join(blobs, "sha256", _hex(blob.digest)))
+
+
+def small_blob(path: str) -> bytes:
+    """A manifest or configuration, whose name is its digest. Raises UserError or OSError."""
+    with open(path, "rb", buffering=0) as file:
+        text = content(file)
+    if hashlib.sha256(text).hexdigest() != os.path.basename(path):
+        os.unlink(path)
+        message = f"{path}: not what its digest says"
+        raise UserError(message, "it was removed, try again", "image-damaged")
+    return text
 
 
 def _parse(image: Imported, text: bytes) -> _Document:

@@ -10,7 +10,7 @@ import zlib
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from container_engine.images.pieces import Stream
 
@@ -69,10 +69,10 @@ class Entry(NamedTuple):
 
 class Reader:
     """The entries of an archive. The content of one must be read before the next is asked for,
-    with `copy`, or it is skipped. Devices are left out."""
+    with `copy`, or it is skipped. Devices are left out. `on_entry` hears of each and may raise."""
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
+    def __init__(self, stream: Stream, on_entry: Callable[[], None] = lambda: None) -> None:
+        self._stream, self._on_entry = stream, on_entry
         self._left = 0  # bytes up to the next header
         self._content = 0
 
@@ -93,6 +93,7 @@ class Reader:
                 continue
             if extended:
                 extended = {}
+            self._on_entry()
             if kind not in _DEVICES:
                 yield entry
 
@@ -152,9 +153,14 @@ def _parse(block: bytes, extended: dict[bytes, bytes]) -> tuple[bytes, Entry]:
         return kind, Entry(name, kind, mode, 0, length, link)
     if extended:
         name, link = extended.get(b"path", name), extended.get(b"linkpath", link)
-        length = int(extended.get(b"size", length))
-        when = int(float(extended.get(b"mtime", when)))
+        try:
+            length = int(extended.get(b"size", length))
+            when = int(float(extended.get(b"mtime", when)))
+        except (ValueError, OverflowError):
+            raise DamagedError("its extended headers have no number where one belongs") from None
         xattrs = kept_xattrs(extended)
+    if length < 0:
+        raise DamagedError("a file has less than no bytes")
     kind = _kind(kind, name)
     length = length if kind == FILE else 0
     return kind, Entry(name, kind, mode, min(max(when, 0), MAX_TIME), length, link, xattrs)

@@ -27,10 +27,17 @@ class Registry(NamedTuple):
     address: str
     env: dict[str, str]
 
-    def push(self, where: Path, name: str, *layers: list[Member], compressor: str = "gzip") -> str:
+    def push(
+        self,
+        where: Path,
+        name: str,
+        *layers: list[Member],
+        compressor: str = "gzip",
+        arch: str = "",
+    ) -> str:
         """Returns the reference under which the image can be had."""
         where.mkdir()
-        oci.layout(where, layers, RUN, compressor)
+        oci.layout(where, layers, RUN, compressor, arch)
         target = f"docker://{self.address}/{name}"
         copy = ["skopeo", "copy", "--quiet", f"oci:{where}:latest", target]
         subprocess.run(copy, env=self.env, check=True)

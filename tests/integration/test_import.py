@@ -31,6 +31,31 @@ def test_an_image_is_imported_with_its_configuration(
     assert "/work/" not in "".join(person.files())
 
 
+def test_an_image_of_another_architecture_is_refused_each_time(
+    registry: Registry, person: Person, tmp_path: Path
+) -> None:
+    name = registry.push(tmp_path / "i", "foreign:1", [Member("a")], arch="s390x")
+    for _try in range(2):  # the second one finds the configuration in the store
+        with pytest.raises(UserError, match="made for s390x, wanted is") as caught:
+            person.get(registry.image(name))
+        assert caught.value.see == "image-architecture"
+    assert not [file for file in person.files() if file.startswith(("images", "refs"))]
+
+
+def test_an_image_is_imported_although_its_layers_are_somebody_elses(
+    registry: Registry, person: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layers = [Member("a")], [Member("b")]
+    person.get(registry.image(registry.push(tmp_path / "1", "theirs:1", *layers)))
+    image = registry.image(registry.push(tmp_path / "2", "theirs:2", *layers, [Member("c")]))
+
+    def refuse(_path: str) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("container_engine.images.making.os.utime", refuse)
+    assert listing(person.get(image)) == {"/a", "/b", "/c"}
+
+
 def test_an_image_that_is_there_needs_no_registry(
     registry: Registry, person: Person, tmp_path: Path
 ) -> None:

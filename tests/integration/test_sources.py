@@ -135,6 +135,8 @@ def test_a_damaged_squashfs_file_is_refused(me: Importing) -> None:
     (me.root / "t.sqsh.json").write_text('{"config": 1}')
     squashfs.make(file, {"f": "x"})
     assert f"{file}.json: config: " in me.refusal("import", str(file))
+    (me.root / "t.sqsh.json").write_text('{"architecture": "s390x"}')
+    assert "made for s390x, wanted is " in me.refusal("import", str(file))
     assert not list(me.store.glob("images/*"))
 
 

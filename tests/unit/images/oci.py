@@ -73,9 +73,10 @@ def layout(
     layers: Sequence[Sequence[Member]],
     run: dict[str, Any] | None = None,
     compressor: str = "gzip",
+    arch: str = "",
 ) -> Path:
-    """An OCI layout with one image, tagged `latest`, for the architecture of this machine."""
-    return _tagged(where, _image(where, layers, run, compressor, _architecture()))
+    """An OCI layout with one image, tagged `latest`; "" is the architecture of this machine."""
+    return _tagged(where, _image(where, layers, run, compressor, arch or _architecture()))
 
 
 def layout_of_several(where: Path, layers: dict[str, Sequence[Sequence[Member]]]) -> Path:

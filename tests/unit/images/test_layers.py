@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.errors import UserError
+from container_engine.images.budget import UNLIMITED
 from container_engine.images.layers import write_merged
 from tests.unit.images.oci import (
     COMPRESSORS,
@@ -34,7 +35,7 @@ def merged(where: Path, *layers: Sequence[Member]) -> list[tarfile.TarInfo]:
 
 def written(paths: Sequence[Path]) -> list[tarfile.TarInfo]:
     stream = io.BytesIO()
-    write_merged(list(map(str, paths)), stream, os.environ)
+    write_merged(list(map(str, paths)), stream, os.environ, UNLIMITED.account())
     stream.seek(0)
     with tarfile.open(fileobj=stream) as archive:
         return archive.getmembers()
@@ -94,7 +95,9 @@ def test_every_file_has_the_content_of_the_layer_it_is_from(tmp_path: Path) -> N
     (tmp_path / "low").write_bytes(layer([D, Member("d/a", b"old"), Member("d/b", b"low")]))
     (tmp_path / "high").write_bytes(layer([Member("d/a", b"new")]))
     stream = io.BytesIO()
-    write_merged([str(tmp_path / "low"), str(tmp_path / "high")], stream, os.environ)
+    write_merged(
+        [str(tmp_path / "low"), str(tmp_path / "high")], stream, os.environ, UNLIMITED.account()
+    )
     stream.seek(0)
     with tarfile.open(fileobj=stream) as archive:
         contents = {m.name: archive.extractfile(m) for m in archive.getmembers() if m.isreg()}

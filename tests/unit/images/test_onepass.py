@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from container_engine.errors import UserError
 from container_engine.images import blobs, layers, onepass, tarstream
+from container_engine.images.budget import UNLIMITED
 from container_engine.images.pieces import Stream
 from container_engine.images.tarstream import UnusualError
 from tests.unit.images import oci
@@ -32,7 +33,7 @@ def thorough(where: Path, archives: Sequence[bytes]) -> bytes:
     for path, data in zip(paths, archives, strict=True):
         path.write_bytes(data)
     out = io.BytesIO()
-    layers.write_merged(list(map(str, paths)), out, os.environ)
+    layers.write_merged(list(map(str, paths)), out, os.environ, UNLIMITED.account())
     return out.getvalue()
 
 

@@ -1,0 +1,174 @@
+"""What a registry says is looked at before it is believed; skopeo is a script that repeats it."""
+
+import hashlib
+import json
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from container_engine.errors import UserError
+from container_engine.images import registry
+from container_engine.images.arrival import Arrival, BrokenOffError
+from container_engine.images.blobs import LayerFile
+from container_engine.images.budget import Budget
+from container_engine.images.packing import Packer
+from container_engine.images.policy import NO_RULES, Rules
+from container_engine.images.reference import RegistryImage, parse
+from container_engine.images.registry import Remote, Skopeo, Wanted, check_platform, small_blob
+from container_engine.site import Policy
+from tests.unit.images import oci
+from tests.unit.images.oci import Member
+
+HEX = "ab" * 32
+
+
+def image() -> RegistryImage:
+    found = parse("127.0.0.1:1/x:1", "/")
+    assert isinstance(found, RegistryImage)
+    return found
+
+
+class Answers:
+    """A registry that has one manifest and one configuration."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        program = root / "bin/skopeo"
+        program.parent.mkdir()
+        program.write_text(
+            f'#!/bin/sh\nwhat=manifest\ncase "$*" in *--config*) what=config;; esac\n'
+            f"cat {root}/$what\n"
+        )
+        program.chmod(0o755)
+        self.skopeo = Skopeo({"PATH": f"{root}/bin:{os.environ['PATH']}"}, 20, 20)
+
+    def say(self, layer: int = 1, config: int = 1, **configuration: object) -> None:
+        described = [{"digest": f"sha256:{HEX}", "size": size} for size in (config, layer)]
+        manifest = {"config": described[0], "layers": [described[1]]}
+        (self.root / "manifest").write_text(json.dumps(manifest))
+        (self.root / "config").write_text(json.dumps(configuration))
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> Answers:
+    return Answers(tmp_path)
+
+
+def test_a_size_below_zero_is_no_size(answers: Answers) -> None:
+    answers.say(layer=5)
+    assert answers.skopeo.look_up(image(), "amd64").size == 5
+    answers.say(layer=-1)
+    with pytest.raises(UserError, match=r"neither an OCI image nor.*size"):
+        answers.skopeo.look_up(image(), "amd64")
+
+
+def test_a_huge_configuration_is_refused_before_it_is_asked_for(answers: Answers) -> None:
+    answers.say(config=(4 << 20) + 1)
+    with pytest.raises(UserError, match="its configuration is larger than 4 MiB") as caught:
+        answers.skopeo.look_up(image(), "amd64")
+    assert caught.value.see == "image-format"
+
+
+def test_an_artifact_has_no_platforms(answers: Answers) -> None:
+    answers.say(architecture=["a list"])
+    with pytest.raises(UserError, match="an artifact, not an image"):
+        answers.skopeo.platforms(image(), ["amd64"])
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"architecture": "arm64", "os": "linux"}, "made for arm64, wanted is amd64"),
+        ({"architecture": "amd64", "os": "windows"}, "made for windows/amd64, wanted is amd64"),
+    ],
+)
+def test_an_image_of_another_platform_is_refused(document: dict[str, str], message: str) -> None:
+    check_platform(image(), b'{"architecture": "amd64", "os": "linux"}', "amd64")
+    with pytest.raises(UserError, match=message) as caught:
+        check_platform(image(), json.dumps(document).encode(), "amd64")
+    assert caught.value.see == "image-architecture"
+
+
+def test_a_blob_that_is_not_what_its_name_says_is_removed(tmp_path: Path) -> None:
+    good = tmp_path / hashlib.sha256(b"{}").hexdigest()
+    good.write_bytes(b"{}")
+    assert small_blob(str(good)) == b"{}"
+    good.write_bytes(b"[]")
+    with pytest.raises(UserError, match="not what its digest says"):
+        small_blob(str(good))
+    assert not good.exists()
+
+
+def test_a_blob_that_brings_more_than_it_said_is_broken_off(tmp_path: Path) -> None:
+    arrival = Arrival("docker://none", {}, str(tmp_path), str(tmp_path), 20)
+    end, start = os.pipe()
+    target = os.open(tmp_path / "draft", os.O_WRONLY | os.O_CREAT)
+    os.write(start, bytes(11))
+    os.close(start)
+    with pytest.raises(BrokenOffError):
+        arrival._receive(end, target, Wanted(HEX, 10))
+    os.close(end)
+    os.close(target)
+
+
+def test_skopeo_is_ended_when_more_comes_than_was_announced(tmp_path: Path) -> None:
+    remote = Remote("", "docker://x", 10, (Wanted(HEX, 10),), b"")
+    watch = registry._Arrival("/none", str(tmp_path), remote, lambda _done: None, 20)
+    blob = tmp_path / HEX
+    for size, is_good in ((10, True), (1 << 30, False)):
+        with open(blob, "wb") as file:
+            file.truncate(size)
+        if is_good:
+            watch.look()
+    with pytest.raises(UserError, match="more than it announced"):
+        watch.look()
+
+
+def pack(tmp_path: Path, members: list[Member], budget: Budget, *, slowly: bool) -> None:
+    path = tmp_path / "layer"
+    # a file that comes twice takes the way by two passes
+    path.write_bytes(oci.layer([*members, *members[:1]] if slowly else members))
+    named = path.rename(tmp_path / hashlib.sha256(path.read_bytes()).hexdigest())
+    target = str(tmp_path / "image")
+    Packer(os.environ, 60, budget).pack([LayerFile(str(named))], target, lambda _size: None)
+
+
+@pytest.mark.parametrize("slowly", [False, True])
+def test_what_unpacks_to_far_more_than_the_site_allows_is_refused(
+    tmp_path: Path, slowly: bool
+) -> None:
+    rules = Rules(Policy(max_image_size="100K"), "/etc/c.toml")
+    with pytest.raises(UserError, match="100K: its layers unpack to more than 20 times") as caught:
+        pack(tmp_path, [Member("f", bytes(3 << 20))], rules.budget(), slowly=slowly)
+    assert caught.value.see == "image-policy"
+    pack(tmp_path, [Member("f", bytes(1 << 19))], rules.budget(), slowly=slowly)
+    pack(tmp_path, [Member("f", bytes(3 << 20))], NO_RULES.budget(), slowly=slowly)
+
+
+@pytest.mark.parametrize("slowly", [False, True])
+def test_endless_names_are_refused(
+    tmp_path: Path, slowly: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("container_engine.images.budget._ENTRIES", 10)
+    members = [Member(f"f{number}") for number in range(20)]
+    with pytest.raises(UserError, match="its layers have more than 10 files"):
+        pack(tmp_path, members, Budget(10_000, UserError), slowly=slowly)
+
+
+def archive(**pax: str) -> bytes:
+    info = tarfile.TarInfo("f")
+    info.pax_headers = pax
+    return info.tobuf(tarfile.PAX_FORMAT) + bytes(1024)
+
+
+@pytest.mark.parametrize("pax", [{"mtime": t} for t in ("inf", "-inf", "nan", "1e999", "soon")])
+def test_a_time_that_is_no_number_is_damage(tmp_path: Path, pax: dict[str, str]) -> None:
+    data = archive(**pax)
+    path = tmp_path / hashlib.sha256(data).hexdigest()
+    path.write_bytes(data)
+    target = str(tmp_path / "image")
+    with pytest.raises(UserError, match="damaged") as caught:
+        Packer(os.environ, 60).pack([LayerFile(str(path))], target, lambda _size: None)
+    assert caught.value.see == "image-damaged"
