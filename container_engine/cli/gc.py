@@ -13,6 +13,7 @@ from container_engine.errors import UserError
 from container_engine.images import inventory, lease, passing
 from container_engine.images.files import size_text
 from container_engine.images.importing import unusable
+from container_engine.images.inuse import NOTHING
 from container_engine.images.policy import bytes_of
 from container_engine.images.store import VOID
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import argparse
 
     from container_engine.cli.context import Context
+    from container_engine.images.inuse import InUse
     from container_engine.images.inventory import Item
 
 _DAY_S = 86400
@@ -66,7 +68,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     kept = [] if arguments.force else [item for item, _why in chosen if used.why_not(item.path)]
     going = _Going(
         [(item, why) for item, why in chosen if item not in kept],
-        *_layers(root, now, arguments),
+        *_layers(root, arguments),
     )
     try:
         freed = going.size()
@@ -75,8 +77,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
                 print(f"kept: {_line(item, used.why_not(item.path) or '')}")
             going.say()
         if not arguments.dry_run:
-            going.go(root)
-            inventory.remove_files(used.over)
+            freed -= _remove(going, root, used, arguments)
     except OSError as error:
         raise unusable(root, error) from None
     alive = 0
@@ -97,13 +98,13 @@ def _remove_passing(arguments: argparse.Namespace, context: Context) -> bool:
     return bool(found)
 
 
-def _layers(root: str, now: float, arguments: argparse.Namespace) -> tuple[list[str], str]:
+def _layers(root: str, arguments: argparse.Namespace) -> tuple[list[str], str]:
     """Which ones go, and why; none that an import may be about to read."""
     if arguments.layers and not _is_importing(root):
-        return inventory.old_blobs(root, -1, now), "only spare later imports a download"
+        return inventory.old_blobs(root, -1), "only spare later imports a download"
     if arguments.layers and not arguments.quiet:
         print("layers of the last week are kept: an import is running")
-    return inventory.old_blobs(root, _BLOB_DAYS * _DAY_S, now), "unused for a week"
+    return inventory.old_blobs(root, _BLOB_DAYS * _DAY_S), "unused for a week"
 
 
 def _is_importing(root: str) -> bool:
@@ -128,13 +129,28 @@ class _Going(NamedTuple):
             many = "s"[: len(self.layers) - 1]
             print(f"{len(self.layers)} compressed layer{many} ({room}): {self.why_layers}")
 
-    def go(self, root: str) -> None:
+    def go(self, root: str, used: InUse) -> list[tuple[Item, str]]:
+        """Returns what must stay, as jobs have begun to use it."""
+        left = []
         for item, _why in self.images:
-            inventory.remove(root, item)
+            why = inventory.remove(root, item, used)
+            if why is not None:
+                left.append((item, why))
         inventory.remove_files(self.layers)
+        return left
 
     def _room(self) -> int:
         return sum(map(os.path.getsize, self.layers))
+
+
+def _remove(going: _Going, root: str, used: InUse, arguments: argparse.Namespace) -> int:
+    """Returns how many bytes stay of what should go, as jobs have begun to use it."""
+    left = going.go(root, NOTHING if arguments.force else used)
+    if not arguments.quiet:
+        for item, why in left:
+            print(f"kept: {_line(item, why)}")
+    inventory.remove_links(used.over)
+    return sum(item.size for item, _why in left)
 
 
 def _limits(arguments: argparse.Namespace) -> inventory.Limits:

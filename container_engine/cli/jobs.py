@@ -20,9 +20,9 @@ _HIDDEN = re.compile(r"^PrivateData\s*=.*\bjobs\b", re.MULTILINE)
 
 def in_use(root: str, context: Context) -> InUse:
     """For the store `root`. Where Slurm does not answer, every job that is named counts."""
-    if not inuse.is_any(root):
-        return inuse.NOTHING
-    return inuse.in_use(root, _running(context))
+    found = inuse.links(root)  # before Slurm is asked, or new jobs would be taken for old ones
+    running = _running(context) if found else inuse.Running("", None, context.uid)
+    return inuse.in_use(root, found, running)
 
 
 def plain_environment(context: Context) -> dict[str, str]:
@@ -30,14 +30,19 @@ def plain_environment(context: Context) -> dict[str, str]:
     return {name: text for name, text in context.env.items() if not name.startswith("SQUEUE_")}
 
 
+def _pair(line: str) -> tuple[str, int]:
+    job, user = line.split()
+    return job, int(user)
+
+
 def _running(context: Context) -> Running:
     """Of all users: a store may be shared, and its links are of whoever ran the job."""
     env = plain_environment(context)
     try:
-        listed = output(["squeue", "--noheader", "--format=%A"], env, _TIMEOUT_S)
+        listed = output(["squeue", "--noheader", "--format=%A %U"], env, _TIMEOUT_S)
         shown = output(["scontrol", "show", "config"], env, _TIMEOUT_S).decode(errors="replace")
     except CeError:
         return inuse.Running("", None, context.uid)
     name, is_hidden = _CLUSTER.search(shown), _HIDDEN.search(shown) and context.uid != 0
-    jobs = frozenset(listed.decode().split())
+    jobs = dict(_pair(line) for line in listed.decode().splitlines() if line.strip())
     return inuse.Running(name[1] if name else "", jobs, context.uid, not is_hidden)

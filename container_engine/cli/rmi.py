@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from container_engine.images.inuse import InUse
     from container_engine.images.reference import Imported
 
-_SHORTEST = 6
+_PREFIX, _SHORTEST = "sha256:", 12
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "images", nargs="+", metavar="IMAGE", help="a name, or the beginning of a digest"
+        "images", nargs="+", metavar="IMAGE", help="a name, or 12 or more digits of a digest"
     )
     parser.add_argument("-f", "--force", action="store_true", help="even if running jobs use it")
 
@@ -52,9 +52,8 @@ class _Removal(NamedTuple):
     def remove(self, name: str, context: Context) -> None:
         """A name that an image shares with others is only forgotten. Raises UserError, OSError."""
         found = inventory.items(self.root)
-        digest = name.removeprefix("sha256:")
-        matching = [one for one in found if one.digest.removeprefix("sha256:").startswith(digest)]
-        if len(digest) >= _SHORTEST and matching:
+        matching = _by_digest(name, found)
+        if matching:
             self._remove_items(name, matching)
             return
         image = parse_source(name, context.cwd)
@@ -80,8 +79,23 @@ class _Removal(NamedTuple):
             if why is not None:
                 raise UserError(f"'{name}': {why}", "--force removes it under its tasks")
         for item in items:
-            inventory.remove(self.root, item)
+            why = inventory.remove(self.root, item, self.used)
+            if why is not None:
+                raise UserError(f"'{name}': {why}", "--force removes it under its tasks")
             print(f"removed {item.path} ({size_text(item.size)})")
+
+
+def _by_digest(name: str, found: Sequence[inventory.Item]) -> list[inventory.Item]:
+    """The image of this digest, on each architecture. Raises UserError for several digests."""
+    digits = name.removeprefix(_PREFIX)
+    if len(digits) < (1 if name.startswith(_PREFIX) else _SHORTEST):
+        return []  # 'decade' is a name
+    matching = [one for one in found if one.digest.removeprefix(_PREFIX).startswith(digits)]
+    digests = sorted({one.digest for one in matching})
+    if len(digests) > 1:
+        message = f"'{name}': {len(digests)} digests begin so: {', '.join(digests)}"
+        raise UserError(message, "write more of the one that is meant")
+    return matching
 
 
 def _repository(image: FileImage | Imported) -> str:

@@ -49,19 +49,20 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
     found = left = 0
     is_repair = arguments.action == "repair"
-    used = in_use(root, context) if is_repair and not arguments.force else NOTHING
     try:
         checker = Checker(root, on_read)
         total = checker.size()
         for damage in checker.check():
             found += 1
             told.clear()
-            if is_repair and (why := used.why_not(damage.path)):
-                left += 1
-                print(f"left: {damage.path}: {damage.problem}; {why} (--force removes it)")
-                continue
             if is_repair:
-                repair(damage)
+                # asked for each: a check takes hours, and jobs begin meanwhile
+                used = NOTHING if arguments.force or not damage.stamp else in_use(root, context)
+                why = used.why_not(damage.path) or repair(damage, used)
+                if why:
+                    left += 1
+                    print(f"left: {damage.path}: {damage.problem}; {why} (--force removes it)")
+                    continue
             print(_line(damage, arguments.action))
     except OSError as error:
         raise unusable(root, error) from None

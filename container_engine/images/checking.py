@@ -10,25 +10,31 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
 from container_engine.images import blobs, config, identity, inventory, lease, squashfs
-from container_engine.images.files import files_of, is_older, publish
+from container_engine.images.files import files_of, is_older, now_at, publish
 from container_engine.images.installing import MANIFEST_SUFFIX, SUFFIXES, belongings
+from container_engine.images.inuse import NOTHING
 from container_engine.images.store import ref_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from container_engine.images.inuse import InUse
     from container_engine.images.inventory import Item
 
 _OLD_S = 3600  # a file that an import may be working on is younger
 
 
 class Damage(NamedTuple):
-    """`also` are paths that must go together with `path`; `mend` is what `path` should contain."""
+    """`also` are paths that must go together with `path`; `mend` is what `path` should contain.
+
+    `stamp` tells the file that was looked at, "" where that does not matter, from a later one.
+    """
 
     path: str
     problem: str
     also: tuple[str, ...] = ()
     mend: bytes | None = None
+    stamp: str = ""
 
 
 class Checker:
@@ -51,7 +57,7 @@ class Checker:
             with contextlib.suppress(OSError):  # to look at it is not to use it
                 os.utime(item.path, ns=(before.st_atime_ns, before.st_mtime_ns))
             if damage:
-                yield damage
+                yield damage._replace(stamp=_stamp(before)) if damage.mend is None else damage
         yield from self._strangers()
         yield from self._bad_refs()
         for path in self._blobs():
@@ -118,14 +124,15 @@ class Checker:
 
     def _strangers(self) -> Iterator[Damage]:
         """Files that belong to no image, and drafts of imports that were ended."""
+        now = now_at(f"{self._root}/images")
         for path in files_of(f"{self._root}/images"):
             image = next((path.removesuffix(s) for s in SUFFIXES if path.endswith(s)), "")
             if path.endswith(".sqsh") or (image.endswith(".sqsh") and os.path.exists(image)):
                 continue
-            if is_older(path, _OLD_S):
+            if is_older(path, _OLD_S, now):
                 yield Damage(path, "there is no image that it belongs to")
         for path in files_of(f"{self._root}/refs"):
-            if not path.endswith(".json") and is_older(path, _OLD_S):
+            if not path.endswith(".json") and is_older(path, _OLD_S, now):
                 yield Damage(path, "left by an import that was ended")
 
     def _bad_refs(self) -> Iterator[Damage]:
@@ -140,16 +147,18 @@ class Checker:
                 yield Damage(named.path, f"{named.ref.name} leads to no image")
 
     def _left_behind(self) -> Iterator[Damage]:
+        # before the locks: what begins now is not in the list
+        work = f"{self._root}/work"
+        names = sorted(os.listdir(work)) if os.path.isdir(work) else []
         live = set()
         for lock in lease.found_in(f"{self._root}/locks"):
             if lock.is_stale:
                 yield Damage(lock.path, f"the lock of {lock.holder}, which is gone")
             else:
                 live.add(lock.holder.token)
-        with contextlib.suppress(FileNotFoundError):
-            for name in sorted(os.listdir(f"{self._root}/work")):
-                if name not in live:
-                    yield Damage(f"{self._root}/work/{name}", "left by an import that was ended")
+        for name in names:
+            if name not in live and os.path.lexists(f"{work}/{name}"):
+                yield Damage(f"{work}/{name}", "left by an import that was ended")
 
     def _blobs(self) -> list[str]:
         return files_of(f"{self._root}/blobs/sha256")
@@ -160,14 +169,30 @@ class Checker:
         return found
 
 
-def repair(damage: Damage) -> None:
-    """Mends what can be mended, else removes it. Raises OSError."""
+def repair(damage: Damage, used: InUse = NOTHING) -> str | None:
+    """Mends what can be mended, else removes it; returns why it was left. Raises OSError."""
     if damage.mend is not None:
         publish(damage.path, damage.mend)
-        return
+        return None
+    if damage.stamp:
+        return _remove_image(damage, used)
     for path in (damage.path, *damage.also):
         if os.path.isdir(path):
             shutil.rmtree(path)
         else:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
+            inventory.remove_files((path,))
+    return None
+
+
+def _remove_image(damage: Damage, used: InUse) -> str | None:
+    with contextlib.suppress(FileNotFoundError):
+        if _stamp(os.stat(damage.path)) != damage.stamp:
+            return "it has changed since it was looked at"
+    why = inventory.take_away(damage.path, used)
+    if why is None:
+        inventory.remove_files(damage.also)
+    return why
+
+
+def _stamp(status: os.stat_result) -> str:
+    return f"{status.st_ino} {status.st_size} {status.st_mtime_ns}"

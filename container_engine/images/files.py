@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import shutil
+import tempfile
 import time
 from typing import TYPE_CHECKING
 
@@ -66,9 +67,20 @@ def files_of(directory: str) -> list[str]:
         return []
 
 
-def is_older(path: str, seconds: float) -> bool:
-    """Since it was last written; False where it is gone."""
+def now_at(directory: str) -> float:
+    """Return the time by the clock of the file server of `directory`, else by ours."""
     try:
-        return time.time() - os.stat(path).st_mtime > seconds
+        with tempfile.TemporaryFile(dir=directory) as file:
+            os.write(file.fileno(), b"\n")
+            os.fsync(file.fileno())
+            return os.fstat(file.fileno()).st_mtime
+    except OSError:
+        return time.time()
+
+
+def is_older(path: str, seconds: float, now: float) -> bool:
+    """Since it was last written, `now` from `now_at`; False where it is gone."""
+    try:
+        return now - os.stat(path).st_mtime > seconds
     except OSError:
         return False

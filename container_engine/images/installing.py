@@ -48,7 +48,7 @@ def install_stored(made: str, configuration: bytes, path: str, manifest: bytes) 
     publish(path + MANIFEST_SUFFIX, manifest)
     identity.record(path, digest, configuration, made)
     note_use(path, Use(time.time(), time.time()))
-    if _linked(made, path):
+    if appear(made, path):
         return True
     # somebody came between: the checksum beside is ours, the image is theirs
     identity.record(path, identity.computed(path), configuration)
@@ -69,7 +69,7 @@ def _finished(made: str) -> str:
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 
 
-def _linked(made: str, path: str) -> bool:
+def appear(made: str, path: str) -> bool:
     """Give the file `made` the name `path` if nothing has it: the file server decides."""
     try:
         os.link(made, path)

@@ -6,17 +6,21 @@ import contextlib
 import json
 import os
 import re
+import secrets
+import time
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
 from container_engine.images import config, identity, installing
-from container_engine.images.files import files_of
+from container_engine.images.files import files_of, is_older, now_at
 from container_engine.images.installing import Use, belongings
-from container_engine.images.store import Ref, read_ref
+from container_engine.images.store import CLOCKS_S, Ref, read_ref, ref_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from container_engine.images.inuse import InUse
 
 _IMAGE = re.compile(r"(sha256)-([0-9a-f]{64})-(\w+)\.sqsh")
 _FRACTION = re.compile(r"\.[0-9]+")
@@ -85,9 +89,17 @@ def _item(path: str, digest: str, arch: str, names: tuple[str, ...]) -> Item:
     noted = installing.use(path) or Use(status.st_mtime, status.st_mtime)
     # both are the same after `keep_alive`, which is no use
     is_read = status.st_atime_ns != status.st_mtime_ns
-    used = max(noted.used, status.st_atime) if is_read else noted.used
-    created = _created(config.beside(path)) or noted.imported
-    return Item(path, digest, arch, names, status.st_size, created, noted.imported, used)
+    read = status.st_atime if is_read else 0
+    imported = _credible(noted.imported, status.st_mtime)
+    used = max(_credible(noted.used, noted.imported, status.st_mtime), _credible(read, 0))
+    created = _created(config.beside(path)) or imported
+    return Item(path, digest, arch, names, status.st_size, created, imported, used)
+
+
+def _credible(*times: float) -> float:
+    """The first one that no clock has made that was ahead, else now."""
+    now = time.time()
+    return next((when for when in times if when < now + CLOCKS_S), now)
 
 
 def _created(path: str) -> float | None:
@@ -100,18 +112,41 @@ def _created(path: str) -> float | None:
         return None
 
 
-def remove(root: str, item: Item) -> None:
-    """Names first, so that none is left that leads nowhere."""
-    for named in refs(root):
-        if named.ref is not None and (named.ref.digest, named.arch) == (item.digest, item.arch):
-            _unlink(named.path)
-    remove_files((item.path, *belongings(item.path)))
+def remove(root: str, item: Item, used: InUse) -> str | None:
+    """Remove an image with its names; return why not where a job has begun to use it."""
+    why = take_away(item.path, used)
+    if why is None:
+        for name in item.names:
+            forget(root, name, item.arch, item.digest)
+        if not os.path.lexists(item.path):  # or it has been imported again
+            remove_files(belongings(item.path))
+    return why
 
 
-def forget(root: str, name: str, arch: str) -> None:
-    for named in refs(root):
-        if named.ref is not None and (named.ref.name, named.arch) == (name, arch):
-            _unlink(named.path)
+def take_away(path: str, used: InUse) -> str | None:
+    """Remove an image's file; return why not where a job has begun to use it.
+
+    It is put aside first: a job that begins after that finds no image, and what one says that has
+    begun before is seen.
+    """
+    aside = f"{path}.{secrets.token_hex(8)}.going"
+    try:
+        os.rename(path, aside)
+    except FileNotFoundError:
+        return None
+    why = used.why_not_now(path)
+    if why is not None:
+        installing.appear(aside, path)
+    remove_files((aside,))
+    return why
+
+
+def forget(root: str, name: str, arch: str, digest: str = "") -> None:
+    """Remove the name; one that stands for another image than `digest` stays."""
+    path = f"{root}/refs/{ref_name(name, arch)}.json"
+    ref = _ref(path)
+    if ref is not None and digest in {"", ref.digest}:
+        _unlink(path)
 
 
 class Limits(NamedTuple):
@@ -145,14 +180,11 @@ def _duration(seconds: float) -> str:
     return f"{max(seconds, 0):.0f} s"
 
 
-def old_blobs(root: str, unused_s: float, now: float) -> list[str]:
+def old_blobs(root: str, unused_s: float) -> list[str]:
     """Layers that no import has used for so long."""
-    found = []
-    for path in files_of(f"{root}/blobs/sha256"):
-        with contextlib.suppress(FileNotFoundError):
-            if now - os.stat(path).st_mtime > unused_s:
-                found.append(path)
-    return found
+    found = files_of(f"{root}/blobs/sha256")
+    now = now_at(f"{root}/blobs/sha256") if found else 0
+    return [path for path in found if is_older(path, unused_s, now)]
 
 
 def mark_used(path: str, now: float) -> None:
@@ -190,6 +222,13 @@ def _touch(paths: Iterable[str], now: float) -> None:
     for path in paths:
         with contextlib.suppress(OSError):
             os.utime(path, (now, now))
+
+
+def remove_links(paths: Iterable[str]) -> None:
+    """Those of others stay where they may not be removed."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
 
 
 def remove_files(paths: Iterable[str]) -> None:

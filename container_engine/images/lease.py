@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from container_engine.errors import UserError
-from container_engine.images.files import files_of, is_older
+from container_engine.images.files import files_of, is_older, now_at
 from container_engine.process import reason
 
 if TYPE_CHECKING:
@@ -133,11 +133,12 @@ class Found(NamedTuple):
 
 def found_in(directory: str) -> Iterator[Found]:
     """All locks there. A holder that is killed leaves its lock until somebody else wants it."""
-    machine = this_machine()
-    for path in files_of(directory):
+    machine, paths = this_machine(), files_of(directory)
+    now = now_at(directory) if paths else 0
+    for path in paths:
         holder = read(path)
         if holder is not None:
-            yield Found(path, holder, holder.is_dead(machine) or is_older(path, _SILENT_S))
+            yield Found(path, holder, holder.is_dead(machine) or is_older(path, _SILENT_S, now))
 
 
 class Lease:

@@ -12,12 +12,11 @@ import contextlib
 import os
 import shutil
 import tempfile
-import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import CeError, UserError
 from container_engine.images import lease
-from container_engine.images.files import publish
+from container_engine.images.files import now_at, publish
 from container_engine.images.store import Store
 from container_engine.process import reason
 
@@ -144,7 +143,7 @@ def _is_dead(root: str) -> bool:
         return False
     try:
         owner = lease.read(os.path.join(root, _OWNER))
-        age = time.time() - os.stat(root).st_mtime
+        age = now_at(os.path.dirname(root)) - os.stat(root).st_mtime
     except FileNotFoundError:
         return True
     except OSError:

@@ -4,7 +4,7 @@
     images/<digest>-<arch>.sqsh.json  its OCI configuration; beside it its manifest and checksum
     refs/<name>-<arch>.json           what a name stood for, and when that was last looked up
     blobs/sha256/<digest>             layers as registries have them, for other images
-    uses/<job>-<digest>@<cluster>     links to the images that jobs use (launch/uses.py)
+    uses/<job>-<digest>.<uid>@<cluster>  links to the images that jobs use (launch/uses.py)
     locks/ work/                      imports that run
     README
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from container_engine.images.reference import Imported
 
 VOID = "void"
+CLOCKS_S = 60  # those of hosts may differ so much; what is later was made by a wrong one
 _MAX_NAME = 180  # bytes, of the 255 that file systems allow
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _README = """\

@@ -100,8 +100,25 @@ def test_a_name_goes_and_the_image_with_its_last_name(owner: Owner) -> None:
     owner.add("three:1")
     assert "ce: hint: there is docker.io/library/three:1\n" in owner.ce("rmi", "three", code=1)
     digest = json.loads(owner.ce("images", "--json"))[0]["digest"]
-    owner.ce("rmi", digest.removeprefix("sha256:")[:12])
+    digits = digest.removeprefix("sha256:")
+    assert f"'{digits[:11]}': not in " in owner.ce("rmi", digits[:11], code=1)
+    owner.ce("rmi", digits[:12])
     assert owner.ce("images", "-q") == ""
+
+
+def test_the_beginning_of_several_digests_removes_nothing(owner: Owner) -> None:
+    owner.add("own:1")
+    images = owner.store / "images"
+    [one] = images.glob("*.sqsh")
+    digits = one.name.split("-")[1]
+    another = digits[:-1] + ("0" if digits[-1] != "0" else "1")
+    (images / one.name.replace(digits, another)).write_bytes(one.read_bytes())
+    for asked in (digits[:20], f"sha256:{digits[:5]}"):
+        said = owner.ce("rmi", asked, code=1)
+        assert f"'{asked}': 2 digests begin so: sha256:" in said
+    assert len(list(images.glob("*.sqsh"))) == 2
+    owner.ce("rmi", f"sha256:{digits}")
+    assert [path.name.split("-")[1] for path in images.glob("*.sqsh")] == [another]
 
 
 def test_room_is_made_by_use_age_and_size_and_only_when_asked(owner: Owner) -> None:

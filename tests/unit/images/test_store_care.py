@@ -1,5 +1,6 @@
 """What a store has, what is wrong with it, and what goes to make room."""
 
+import contextlib
 import hashlib
 import os
 import time
@@ -7,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.images import checking, installing, inventory, lease
+from container_engine.images import checking, installing, inventory, lease, passing
+from container_engine.images.inuse import NOTHING
 from container_engine.images.reference import RegistryImage, parse
 from container_engine.images.store import Store
 from tests.unit import squashfs
@@ -203,8 +205,65 @@ def test_creation_import_and_use_are_told_apart(store: Store) -> None:
 
 def test_an_image_goes_with_its_names_and_all_that_belongs_to_it(store: Store) -> None:
     add(store, 1, "a:1", "b:1")
-    inventory.remove(store.root, inventory.items(store.root)[0])
+    inventory.remove(store.root, inventory.items(store.root)[0], NOTHING)
     assert [path for path in Path(store.root).rglob("*") if path.is_file()] == []
+
+
+def test_times_of_a_clock_that_is_ahead_do_not_count(store: Store) -> None:
+    path = add(store, 1, used=1000)
+    year = time.time() + 365 * 86400
+    installing.note_use(str(path), installing.Use(year, year))
+    [item] = inventory.items(store.root)
+    assert (item.imported, item.used) == pytest.approx((time.time() - 1000,) * 2, abs=60)
+
+
+def test_a_host_whose_clock_is_ahead_takes_nothing_for_old(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blob, lock = Path(f"{store.blobs}/sha256/aa"), Path(f"{store.root}/locks/a")
+    other = lease.this_process("ann").model_copy(update={"machine": "another"})
+    record = tmp_path / ".local/state/container-engine/void/1-x"
+    void = tmp_path / ".ce-void-x"
+    for path, text in ((blob, ""), (lock, other.model_dump_json())):
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    for directory in (record.parent, void):
+        directory.mkdir(parents=True)
+    (void / "owner").write_text(other.model_dump_json())
+    record.symlink_to(void)
+    day, now = 86400, time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 10 * day)
+    assert inventory.old_blobs(store.root, 7 * day) == []
+    assert [found.is_stale for found in lease.found_in(str(lock.parent))] == [False]
+    assert passing.dead({"HOME": str(tmp_path)}) == []
+
+
+def test_an_import_that_begins_while_a_store_is_checked_keeps_its_work(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks, found_in = str(Path(store.root) / "locks"), lease.found_in
+    Path(f"{store.root}/work").mkdir(parents=True)
+    with contextlib.ExitStack() as stack:
+
+        def begun_after(directory: str) -> list[lease.Found]:
+            before = list(found_in(directory))
+            held = lease.held(f"{locks}/a", "ann", 1, lambda *_: None)
+            Path(store.work(stack.enter_context(held).holder.token)).mkdir()
+            return before
+
+        monkeypatch.setattr(lease, "found_in", begun_after)
+        assert problems(store) == {}
+
+
+def test_an_image_that_has_changed_since_it_was_looked_at_is_not_removed(store: Store) -> None:
+    path = add(store, 1, "a:1")
+    good = path.read_bytes()
+    flip(path, 100)
+    [damage] = checking.Checker(store.root).check()
+    path.unlink()
+    path.write_bytes(good)  # somebody has imported it again
+    assert checking.repair(damage) == "it has changed since it was looked at"
+    assert path.read_bytes() == good
 
 
 def test_keeping_alive_makes_files_new_and_changes_nothing_else(store: Store) -> None:
