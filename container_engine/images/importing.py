@@ -25,7 +25,8 @@ from container_engine.images.resolve import Stored
 from container_engine.process import reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from container_engine.images.lease import Holder, Lease
     from container_engine.images.policy import Rules
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from container_engine.images.store import Known, Ref, Store, Stores
 
 _RETRY_S = 300  # after a registry could not be asked, launches leave it alone for so long
+_ATTEMPTS = 2
 _SPARE = 1.15  # an image is about as large as its compressed layers
 
 
@@ -100,7 +102,7 @@ class Importer:
                 "image-not-in-store",
             )
         try:
-            return self._look_up(image, stores, own, pull)
+            return self._look_up(image, stores, own, pull, found)
         except OSError as error:
             raise unusable(own.root, error) from None
 
@@ -116,7 +118,7 @@ class Importer:
                 self._rules.admit_size(image.name, remote.size)
                 place = Place.of(work, os.path.join(work, "blobs"))
                 _check_room(directory, remote, place)
-                fetched = self._build(maker, image, remote, arch, None, place)
+                fetched = self._build(maker, image, remote, arch, (), place)
                 install(os.path.join(work, "image"), fetched.config, path)
         except OSError as error:
             raise unusable(directory, error) from None
@@ -153,19 +155,18 @@ class Importer:
             not_after = ref.checked  # nobody may skip the question
         return Stored(found.path, ref.digest, found.ref_path, not_after, notices, ref.origin)
 
-    def _look_up(self, image: Imported, stores: Stores, own: Store, pull: Pull) -> Stored:
-        asked = time.time()
-        wait = Waiting(image.name, self._listener)
+    def _look_up(
+        self, image: Imported, stores: Stores, own: Store, pull: Pull, before: Known | None
+    ) -> Stored:
+        """`before` is what the stores knew of the name when it was asked for."""
         with (
-            held(
-                own.lock(image), self._user, self._limits.import_s, wait.tell, what=image.name
-            ) as lease,
+            self._held(own.lock(image), image) as lease,
             self._made_for(image) as maker,
         ):
             if lease.replaced:
-                self._listener.say(f"{image.name}: its importer has died, this process takes over")
-            found = stores.find(image)  # somebody else's import may have ended
-            if found is None or found.ref.checked < asked:
+                self._take_over(image)
+            found = stores.find(image)
+            if found is None or _is_as_before(found, before):
                 try:
                     remote = maker.skopeo.look_up(image, own.arch)
                 except CeError as error:
@@ -173,14 +174,37 @@ class Importer:
                         raise
                     return self._make_do(image, own, found, error)
                 self._rules.admit_size(image.name, remote.size)
-                if stores.holding(remote.digest) is None:
-                    self._import(maker, image, remote, own, lease)
-                own.remember(image, remote.digest)
-                found = stores.find(image)
+                found = self._imported(maker, image, remote, stores, own, lease)
         if found is None:
             message = f"'{image.name}': removed from the store while it was imported"
             raise UserError(message, see="image-not-in-store")
         return self._answer(image, found, pull)
+
+    def _held(self, lock: str, image: Imported) -> AbstractContextManager[Lease]:
+        wait = Waiting(image.name, self._listener)
+        return held(lock, self._user, self._limits.import_s, wait.tell, what=image.name)
+
+    def _take_over(self, image: Imported) -> None:
+        self._listener.say(f"{image.name}: its importer has died, this process takes over")
+
+    def _imported(
+        self,
+        maker: Maker,
+        image: Imported,
+        remote: Remote,
+        stores: Stores,
+        own: Store,
+        lease: Lease,
+    ) -> Known | None:
+        """Imports what is not there, again if somebody removes it; and gives it its name."""
+        for _attempt in range(_ATTEMPTS):
+            if stores.holding(remote.digest) is None:
+                self._import(maker, image, remote, own, lease)
+            own.remember(image, remote.digest)
+            found = stores.find(image)
+            if found is not None:
+                return found
+        return None
 
     def _make_do(self, image: Imported, own: Store, found: Known, error: CeError) -> Stored:
         """An old answer is better than none where a registry is away."""
@@ -194,12 +218,27 @@ class Importer:
         self, maker: Maker, image: Imported, remote: Remote, own: Store, lease: Lease
     ) -> None:
         own.explain()
-        for token in lease.replaced:
-            shutil.rmtree(own.work(os.path.basename(token)), ignore_errors=True)
-        with fresh_directory(own.work(lease.holder.token)) as work:
+        with self._held(own.build_lock(remote.digest), image) as building:
+            if building.replaced and not lease.replaced:
+                self._take_over(image)
+            for token in building.replaced:
+                shutil.rmtree(own.work(os.path.basename(token)), ignore_errors=True)
+            if own.has(remote.digest):
+                return  # it has several names, and somebody has just imported another one
+            try:
+                self._make(maker, image, remote, own, (lease, building))
+            except (CeError, OSError):
+                # after a long pause: somebody has taken over, and removed what we had done
+                if building.is_held() or not own.has(remote.digest):
+                    raise
+
+    def _make(
+        self, maker: Maker, image: Imported, remote: Remote, own: Store, leases: Sequence[Lease]
+    ) -> None:
+        with fresh_directory(own.work(leases[-1].holder.token)) as work:
             place = Place.of(work, own.blobs)
             _check_room(own.root, remote, place)
-            fetched = self._build(maker, image, remote, own.arch, lease, place)
+            fetched = self._build(maker, image, remote, own.arch, leases, place)
             path = own.image(remote.digest)
             install_stored(place.made, fetched.config, path, remote.manifest)
 
@@ -209,14 +248,14 @@ class Importer:
         image: Imported,
         remote: Remote,
         arch: str,
-        lease: Lease | None,
+        leases: Sequence[Lease],
         place: Place,
     ) -> Fetched:
         """Leaves `place.made`, complete and checked."""
         began, name = time.monotonic(), image.name
 
         def far(doing: str, done: int) -> None:
-            if lease is not None:
+            for lease in leases:
                 lease.progress = f"{doing} {100 * done // max(remote.size, 1)} %"
             self._listener.far(name, doing, done, remote.size)
 
@@ -251,6 +290,13 @@ class Waiting:
         far = f", {holder.progress}" if holder.progress else ""
         since = f"; waiting for {waited:.0f} s" if waited >= 1 else ""
         self._listener.say(f"{self._name}: being imported by {holder}{far}{since}")
+
+
+def _is_as_before(found: Known, before: Known | None) -> bool:
+    """Whether nobody has looked the name up while we waited. Clocks of hosts are not compared."""
+    if before is None:
+        return False
+    return (found.ref.digest, found.ref.checked) == (before.ref.digest, before.ref.checked)
 
 
 def _could_not_ask(image: Imported, ref: Ref, why: str) -> str:

@@ -204,6 +204,13 @@ class Lease:
                     with contextlib.suppress(OSError):
                         os.unlink(path)
 
+    def is_held(self) -> bool:
+        """Whether nobody has taken the lock over, after a long pause of this process."""
+        with contextlib.suppress(OSError):
+            found = read(self.path)
+            return found is not None and found.token == self.holder.token
+        return True  # a server that is away takes nothing over
+
     def discard(self) -> None:
         """Ends the lease, whether or not the lock was taken. Nobody else's is touched."""
         self._ended.set()

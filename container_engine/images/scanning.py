@@ -16,6 +16,7 @@ from container_engine import process
 from container_engine.errors import SiteError
 from container_engine.images.files import publish
 from container_engine.images.namespaces import OWN_NAMESPACES
+from container_engine.images.store import CLOCKS_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,7 +80,7 @@ class Scanner(NamedTuple):
         except (OSError, ValidationError):
             return None
         policy = self.rules.policy
-        is_young = now < found.when + policy.scanner_max_age_s
+        is_young = found.when - CLOCKS_S < now < found.when + policy.scanner_max_age_s
         return found if is_own and is_young and found.program == policy.scanner else None
 
     def scan(self, subject: Subject) -> Verdict:

@@ -82,7 +82,12 @@ class Store(NamedTuple):
         return f"{self.root}/refs/{self._name(image)}.json"
 
     def lock(self, image: Imported) -> str:
+        """For a name: who looks it up."""
         return f"{self.root}/locks/{self._name(image)}"
+
+    def build_lock(self, digest: str) -> str:
+        """For an image, which may have several names: who makes it. Taken after that of a name."""
+        return f"{self.root}/locks/{digest.replace(':', '-')}-{self.arch}"
 
     def work(self, token: str) -> str:
         """Of the holder of a lock: no two work in one place, whatever becomes of the lock."""
@@ -142,15 +147,20 @@ def ref_name(canonical: str, arch: str) -> str:
 def read_ref(path: str) -> Ref | None:
     """None for a file that is missing or makes no sense: the name is looked up again.
 
-    Raises UserError for one that another user has put there.
+    A time that a wrong clock has made counts as 0. Raises UserError for a file that another user
+    has put there.
     """
     try:
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
         with open(os.open(path, flags), "rb", buffering=0) as file:
             beside.check_stored(path, os.fstat(file.fileno()))
-            return Ref.model_validate_json(beside.content(file))
+            ref = Ref.model_validate_json(beside.content(file))
     except (OSError, ValidationError):
         return None
+    latest = time.time() + CLOCKS_S
+    return ref.model_copy(
+        update={name: 0 for name in ("checked", "tried") if getattr(ref, name) > latest}
+    )
 
 
 class Known(NamedTuple):

@@ -91,7 +91,7 @@ class Person:
 
     def __init__(self, registry: Registry, root: Path) -> None:
         self.store = Store(str(root), architecture())
-        self.root = root
+        self.root, self.env = root, registry.env
         self.said: list[str] = []
         self.importer = self.with_env(registry.env)
 

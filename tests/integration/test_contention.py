@@ -118,7 +118,7 @@ def test_who_waits_says_for_whom_and_how_far_and_can_be_ended(
         waiter.communicate(timeout=60)
         assert waiter.returncode == -signal.SIGTERM
         assert first.poll() is None
-        assert len(list((store / "locks").iterdir())) == 1
+        assert len(list((store / "locks").iterdir())) == 2  # of the name and of the image
     finally:
         first.kill()
         first.communicate()

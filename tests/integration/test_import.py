@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -11,6 +12,7 @@ import pytest
 
 from container_engine.errors import CeError, UserError
 from container_engine.images.importing import Pull
+from container_engine.images.reference import RegistryImage
 from container_engine.images.store import Store, Stores, architecture
 from tests.integration.engine import Engine
 from tests.integration.registry import RUN, Person, Registry, listing, start
@@ -29,6 +31,58 @@ def test_an_image_is_imported_with_its_configuration(
     assert listing(path) == {"/d", "/d/kept", "/new"}
     assert json.loads(Path(f"{path}.json").read_text())["config"] == RUN
     assert "/work/" not in "".join(person.files())
+
+
+def test_a_name_whose_time_is_ahead_is_looked_up_again(
+    registry: Registry, person: Person, tmp_path: Path
+) -> None:
+    image = registry.image(registry.push(tmp_path / "1", "ahead:1", [Member("one")]))
+    digest = os.path.basename(person.get(image)).split("-")[1]
+    year = time.time() + 365 * 86400
+    for pull in (Pull.AGE, Pull.ALWAYS):
+        person.store.remember(image, f"sha256:{digest}", checked=year, tried=year)
+        registry.push(tmp_path / pull, "ahead:1", [Member(pull)])
+        assert listing(person.get(image, pull)) == {f"/{pull}"}
+
+
+def test_two_names_of_one_image_are_one_file_that_stays(registry: Registry, tmp_path: Path) -> None:
+    content = [Member(f"f{n}", os.urandom(20_000)) for n in range(300)]
+    first = registry.push(tmp_path / "i", "twins:1", content)
+    second = f"{registry.address}/twins:2"
+    copy = ["skopeo", "copy", "--quiet", f"docker://{first}", f"docker://{second}"]
+    subprocess.run(copy, env=registry.env, check=True)
+    both = [start(registry, tmp_path / "store", "pull", name) for name in (first, second)]
+    said = [process.communicate(timeout=120) for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert len({stdout for stdout, _stderr in said}) == 1
+    assert "".join(stderr for _stdout, stderr in said).count(": imported, ") == 1, said
+
+
+class Suspended(Person):
+    """Somebody whose process stands still in an import until another one has taken over."""
+
+    def far(self, name: str, doing: str, done: int, total: int) -> None:
+        del doing, done, total
+        if not self.said:
+            self.said.append("suspended")
+            for place in ("locks", "work"):
+                shutil.rmtree(self.root / place)
+            other = Person(Registry("", self.env), self.root)
+            other.get(self.image(name))
+
+    def image(self, name: str) -> RegistryImage:
+        return Registry("", {}).image(name)
+
+
+def test_who_was_taken_over_uses_the_image_of_who_took_over(
+    registry: Registry, tmp_path: Path
+) -> None:
+    content = [Member(f"f{n}", os.urandom(20_000)) for n in range(300)]
+    name = registry.push(tmp_path / "i", "suspended:1", content)
+    person = Suspended(registry, tmp_path / "store")
+    path = person.get(registry.image(name))
+    assert person.said == ["suspended"]
+    assert len(listing(path)) == 300
 
 
 def test_an_image_of_another_architecture_is_refused_each_time(
