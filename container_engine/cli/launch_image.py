@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from container_engine.cli import messages
 from container_engine.cli.declared import declared
-from container_engine.cli.meaning import meant
+from container_engine.cli.meaning import candidates, meant
 from container_engine.cli.stores import asking, importer, pull_policy, rules, stores
-from container_engine.errors import SiteError
+from container_engine.errors import SiteError, UserError
 from container_engine.images import config, inventory, lock
 from container_engine.images.importing import Pull
 from container_engine.images.reference import FileImage, RegistryImage, parse
@@ -62,18 +62,29 @@ def image_of(edf: Edf, context: Context, tools_env: Mapping[str, str], offered: 
     if locked is None:
         resolved = found_image(named, context, tools_env, offered.site)
         return resolved._replace(consulted=(path, *resolved.consulted))
-    arch = _architecture(offered.site)
-    text = lock.locked_image(locked, path, named, arch, context.cwd)
+    now = declared(edf.name, context, offered)
+    if locked.name:
+        # as it is written, an image may have variables; what it was before cannot be expanded
+        said = named if locked.image == now.image else locked.image
+        lock.check_name(locked, path, said, _meanings(said, context))
+    text = lock.locked_image(locked, path, named, _architecture(offered.site), context.cwd)
     resolved = found_image(text, context, tools_env, offered.site)
-    moved = lock.differences(locked, declared(edf.name, context, offered))
+    moved = lock.differences(locked, now)
     notices = (
         (f"{path}: used as it is, but {'; '.join(moved)} (ce lock renews it)",) if moved else ()
     )
     return resolved._replace(
-        image=resolved.image.model_copy(update={"name": named}),
         notices=(*notices, *resolved.notices),
         consulted=(path, *resolved.consulted),
     )
+
+
+def _meanings(text: str, context: Context) -> tuple[RegistryImage, ...]:
+    try:
+        image = parse(text, context.cwd)
+    except UserError:
+        return ()
+    return candidates(image, context) if isinstance(image, RegistryImage) else ()
 
 
 def found_image(

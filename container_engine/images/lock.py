@@ -23,7 +23,9 @@ from container_engine.misfits import first_misfit
 from container_engine.process import reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+    from container_engine.images.reference import RegistryImage
 
 SUFFIX = ".lock"
 _HEAD = 96  # of the superblock: it changes whenever a file is made anew
@@ -145,6 +147,26 @@ def locked_image(lock: Lock, path: str, declared: str, arch: str, cwd: str) -> s
             f"{path}: no image is locked for {arch}, only for {known}", _HINT, "image-lock"
         )
     return f"{lock.name}@{pinned.digest}"
+
+
+def check_name(lock: Lock, path: str, said: str, meanings: Sequence[RegistryImage]) -> None:
+    """Refuse a lock that leads to another repository than the image `said`. Raises UserError.
+
+    `meanings` are all that `said` may stand for.
+    """
+    locked = parse(lock.name, "/")
+    known = [f"{one.registry}/{one.repository}" for one in meanings]
+    where = "" if isinstance(locked, FileImage) else f"{locked.registry}/{locked.repository}"
+    if where not in known:
+        raise UserError(
+            f"{path}: leads to '{lock.name}', and its image '{said}' means {_either(known)}",
+            f"{_HINT}, if you know who made it",
+            "image-lock",
+        )
+
+
+def _either(known: Sequence[str]) -> str:
+    return " or ".join(f"'{one}'" for one in known) or "none in a registry"
 
 
 _HINT = "ce lock makes it anew"

@@ -138,6 +138,36 @@ def test_a_hook_of_another_release_is_named(project: Project) -> None:
     )
 
 
+def test_a_lock_that_leads_to_another_repository_is_refused(project: Project) -> None:
+    other = project.push("other:1", "other")
+    project.push("elsewhere:1", "elsewhere")
+    project.edf.write_text(f'image = "{project.push("mine:1", "mine")}"\n')
+    lock = project.locked()
+    said = lock["image"]
+    project.lock.write_text(json.dumps(lock | {"name": other}))
+    done = project.ce("plan")
+    assert done.returncode == 1
+    repository = said.removesuffix(":1")
+    assert f"{project.lock}: leads to '{other}', and its image '{said}' means" in done.stderr
+    assert f"means '{repository}'\n" in done.stderr
+    assert "ce: see: ce help image-lock" in done.stderr
+    # what the environment said before counts for what the lock says it did
+    elsewhere = other.replace("other", "elsewhere")
+    project.lock.write_text(json.dumps(lock | {"name": other, "image": elsewhere}))
+    assert "leads to" in project.ce("plan").stderr
+    project.lock.write_text(json.dumps(lock | {"name": other, "image": "${REGISTRY}/x:1"}))
+    assert "means none in a registry" in project.ce("plan").stderr
+
+
+def test_a_plan_shows_the_image_that_a_lock_leads_to(project: Project) -> None:
+    name = project.push("shown:1", "shown")
+    project.edf.write_text('image = "${WHERE}"\n')
+    assert project.ce("lock", WHERE=name).returncode == 0
+    [pinned] = json.loads(project.lock.read_text())["images"].values()
+    done = project.ce("plan", WHERE=name)
+    assert f"image name   {name}@{pinned['digest']}  #" in done.stdout
+
+
 def test_a_locked_file_must_be_that_file(project: Project) -> None:
     image = squashfs.make(project.dir / "i.sqsh", {"f": "1"})
     project.edf.write_text(f'image = "{image}"\n')
