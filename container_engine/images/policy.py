@@ -96,7 +96,17 @@ def _names(image: Reference | LocalImage) -> tuple[str, ...]:
 def _first(patterns: Sequence[str], names: Sequence[str]) -> str | None:
     """The first pattern that one of the names fits, by itself or as what lies below it."""
     for pattern in patterns:
-        below = f"{pattern.rstrip('/')}/*"
-        if any(fnmatchcase(name, pattern) or fnmatchcase(name, below) for name in names):
-            return pattern
+        for form in {pattern, _with_plain_host(pattern)}:
+            below = f"{form.rstrip('/')}/*"
+            if any(fnmatchcase(name, form) or fnmatchcase(name, below) for name in names):
+                return pattern
     return None
+
+
+def _with_plain_host(pattern: str) -> str:
+    """As references are compared: a host in lower case and without the usual port."""
+    host, slash, rest = pattern.partition("/")
+    port = host.rpartition(":")[2]
+    if not slash and port != host and not port.isdigit():
+        return pattern  # a tag
+    return f"{host.lower().removesuffix(':443')}{slash}{rest}"

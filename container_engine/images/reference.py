@@ -231,6 +231,8 @@ def _split_registry(text: str, rest: str) -> tuple[str, str]:
         registry, path = (first, others) if is_host else (DEFAULT_REGISTRY, rest)
     if not _HOST.fullmatch(registry):
         raise _bad(text, f"'{registry}' is not the name of a registry")
+    # one host has one name: upper case means nothing, and 443 is the port of those that have none
+    registry = registry.lower().removesuffix(":443")
     # the name by which people know it is not the host that serves it
     same = {"index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"}
     return ("docker.io" if registry in same else registry), path

@@ -29,6 +29,10 @@ def verdict(image: str, **policy: tuple[str, ...]) -> str:
         ("localhost:5000/a*", "localhost:5000/ab:1", "localhost:5000/ba:1"),
         ("docker.io/library/a@*", f"a@{DIGEST}", "a:1"),
         ("/apps/images", "/apps/images/x/y.sqsh", "/apps/imagesque/y.sqsh"),
+        ("evil.io", "EVIL.io:443/x:1", "evil.io:5000/x:1"),
+        ("*:RC", "x:RC", "x:rc"),
+        ("docker.io", "Index.Docker.io:443/library/x", "docker.io.evil/x"),
+        ("Evil.IO:443/y", "evil.io/y:1", "evil.io/z:1"),
     ],
 )
 def test_a_pattern_allows_what_it_denies_otherwise(pattern: str, fits: str, not_fits: str) -> None:

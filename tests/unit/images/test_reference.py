@@ -13,6 +13,11 @@ from container_engine.images.reference import (
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
 REFERENCES = {
+    "REG.io/img:Tag": "reg.io/img:Tag",
+    "reg.io:443/img:1": "reg.io/img:1",
+    "Docker.io:443/img:1": "docker.io/library/img:1",
+    "[FE80::1]:443/img:1": "[fe80::1]/img:1",
+    "reg.io:80/img:1": "reg.io:80/img:1",
     "ubuntu": "docker.io/library/ubuntu:latest",
     "ubuntu:24.04": "docker.io/library/ubuntu:24.04",
     "library/ubuntu:24.04": "docker.io/library/ubuntu:24.04",
@@ -34,7 +39,7 @@ REFERENCES = {
     "localhost/x": "localhost/x:latest",
     "localhost:5000/x:y": "localhost:5000/x:y",
     "[::1]:5000/x:y": "[::1]:5000/x:y",
-    "REG.example.org/a__b/c-d.e:T_1": "REG.example.org/a__b/c-d.e:T_1",
+    "REG.example.org/a__b/c-d.e:T_1": "reg.example.org/a__b/c-d.e:T_1",
     f"ubuntu@{DIGEST}": f"docker.io/library/ubuntu@{DIGEST}",
     f"ubuntu:24.04@{DIGEST}": f"docker.io/library/ubuntu@{DIGEST}",
     f"reg:5000#img:tag@{DIGEST}": f"reg:5000/img@{DIGEST}",
