@@ -127,6 +127,9 @@ def _stored(
             found = found._replace(own=passing.store(_architecture(settings)))
     source = importer(asking, settings)
     resolved = from_store(image, tools_env, lambda: source.obtain(image, found, pull))
+    if wanted.policy.signature_policy:
+        consulted = (wanted.policy.signature_policy, *resolved.consulted)
+        resolved = resolved._replace(consulted=consulted)
     return resolved if passing is None else _passing(resolved, passing)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from container_engine.errors import CeError, SiteError, UserError
 from container_engine.images import room
+from container_engine.images.blobs import sha256
 from container_engine.images.files import fresh_directory, size_text
 from container_engine.images.installing import install, install_stored
 from container_engine.images.lease import held
@@ -90,6 +91,9 @@ class Importer:
         found = stores.find(image)
         if found is not None and self._is_good(image, found, pull):
             return self._answer(image, found, pull)
+        if pull == Pull.NEVER and found is not None:
+            why = f"'{image.name}' was imported before it, and pull = never"
+            raise self._rules.refusal("signature_policy", why)
         if pull == Pull.NEVER:
             raise UserError(
                 f"'{image.name}': not in a store", "ce pull gets it", "image-not-in-store"
@@ -131,7 +135,25 @@ class Importer:
         with logged_in(image, skopeo.env) as env:
             yield self._maker._replace(skopeo=skopeo._replace(env=env))
 
+    def _judge(self) -> str:
+        """The hash of the site's signature policy, "" for none. Raises SiteError."""
+        policy = self._maker.skopeo.policy
+        try:
+            return sha256(policy) or "" if policy else ""
+        except OSError as error:
+            raise SiteError(f"{policy}: {reason(error)}", see="site-configuration") from None
+
+    def _is_judged(self, found: Known) -> bool:
+        """Whether the site's signature policy, as it is now, has let this name be imported.
+
+        It is not asked of what was made here, nor of what the site itself has in its stores.
+        """
+        judge = self._judge()
+        return not judge or not found.is_own or found.ref.judged == judge or found.ref.origin != ""
+
     def _is_good(self, image: Imported, found: Known, pull: Pull) -> bool:
+        if not self._is_judged(found):
+            return False
         if image.digest is not None or pull in {Pull.MISSING, Pull.NEVER}:
             return True
         if found.ref.origin and not image.origin:
@@ -166,11 +188,11 @@ class Importer:
             if lease.replaced:
                 self._take_over(image)
             found = stores.find(image)
-            if found is None or _is_as_before(found, before):
+            if found is None or _is_as_before(found, before) or not self._is_judged(found):
                 try:
                     remote = maker.skopeo.look_up(image, own.arch)
                 except CeError as error:
-                    if found is None or pull != Pull.AGE:
+                    if found is None or pull != Pull.AGE or not self._is_judged(found):
                         raise
                     return self._make_do(image, own, found, error)
                 self._rules.admit_size(image.name, remote.size)
@@ -197,10 +219,17 @@ class Importer:
         lease: Lease,
     ) -> Known | None:
         """Imports what is not there, again if somebody removes it; and gives it its name."""
+        judge, before = self._judge(), stores.find(image)
+        is_judged = before is not None and (before.ref.digest, before.ref.judged) == (
+            remote.digest,
+            judge,
+        )
         for _attempt in range(_ATTEMPTS):
             if stores.holding(remote.digest) is None:
-                self._import(maker, image, remote, own, lease)
-            own.remember(image, remote.digest)
+                is_judged = self._import(maker, image, remote, own, lease)
+            if judge and not is_judged and not image.is_ours:
+                self._ask_policy(maker, image, remote, own, lease)
+            own.remember(image, remote.digest, judged=judge)
             found = stores.find(image)
             if found is not None:
                 return found
@@ -209,14 +238,25 @@ class Importer:
     def _make_do(self, image: Imported, own: Store, found: Known, error: CeError) -> Stored:
         """An old answer is better than none where a registry is away."""
         ref = found.ref
-        own.remember(image, ref.digest, ref.checked, tried=time.time())
+        own.remember(image, ref.digest, ref.checked, tried=time.time(), judged=ref.judged)
         notice = _could_not_ask(image, ref, error.message)
         not_after = time.time() + _RETRY_S
         return Stored(found.path, ref.digest, own.ref(image), not_after, (notice,))
 
-    def _import(
+    def _ask_policy(
         self, maker: Maker, image: Imported, remote: Remote, own: Store, lease: Lease
     ) -> None:
+        """Raises CeError where the site's signature policy refuses an image that is there.
+
+        skopeo is only asked by copying: layers that are not kept any more come again.
+        """
+        with fresh_directory(own.work(lease.holder.token)) as work:
+            maker.skopeo.copy(image, remote, work, own.blobs, lambda _done: None)
+
+    def _import(
+        self, maker: Maker, image: Imported, remote: Remote, own: Store, lease: Lease
+    ) -> bool:
+        """Returns whether it had to be made, and so has been judged."""
         own.explain()
         with self._held(own.build_lock(remote.digest), image) as building:
             if building.replaced and not lease.replaced:
@@ -224,13 +264,15 @@ class Importer:
             for token in building.replaced:
                 shutil.rmtree(own.work(os.path.basename(token)), ignore_errors=True)
             if own.has(remote.digest):
-                return  # it has several names, and somebody has just imported another one
+                return False  # it has several names, and somebody has just imported another one
             try:
                 self._make(maker, image, remote, own, (lease, building))
             except (CeError, OSError):
                 # after a long pause: somebody has taken over, and removed what we had done
                 if building.is_held() or not own.has(remote.digest):
                     raise
+                return False
+        return True
 
     def _make(
         self, maker: Maker, image: Imported, remote: Remote, own: Store, leases: Sequence[Lease]

@@ -57,7 +57,8 @@ class Ref(BaseModel):
     """What a name stood for when it was last looked up, in seconds since 1970 by our clock.
 
     `tried` is the time of a later look-up that failed. `origin` is what was imported under this
-    name; where there is one, no registry is asked for it.
+    name; where there is one, no registry is asked for it. `judged` is the hash of the site's
+    signature policy that has let this name be imported, "" for none.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
@@ -67,6 +68,7 @@ class Ref(BaseModel):
     checked: float
     tried: float = 0
     origin: str = ""
+    judged: str = ""
 
 
 class Store(NamedTuple):
@@ -117,12 +119,21 @@ class Store(NamedTuple):
         return None if found is None else found.digest
 
     def remember(
-        self, image: Imported, digest: str, checked: float | None = None, tried: float = 0
+        self,
+        image: Imported,
+        digest: str,
+        checked: float | None = None,
+        tried: float = 0,
+        judged: str = "",
     ) -> None:
         """Looked up now, if not `checked`. Raises OSError."""
-        when = time.time() if checked is None else checked
         ref = Ref(
-            name=image.canonical, digest=digest, checked=when, tried=tried, origin=image.origin
+            name=image.canonical,
+            digest=digest,
+            checked=time.time() if checked is None else checked,
+            tried=tried,
+            origin=image.origin,
+            judged=judged,
         )
         publish(self.ref(image), ref.model_dump_json().encode() + b"\n")
 

@@ -102,7 +102,7 @@ def _files(prefix: str, uid: int, probed: list[str], faults: list[Fault]) -> lis
             names = []
             if error.errno != errno.ENOENT:
                 faults.append(Fault(drop_ins, "", reason(error)))
-        files = [main] if os.path.lexists(main) else []
+        files = [main] if _is_there(main, faults) else []
         files += [
             f"{drop_ins}/{name}"
             for name in names
@@ -111,6 +111,18 @@ def _files(prefix: str, uid: int, probed: list[str], faults: list[Fault]) -> lis
         if files:
             return files
     return []
+
+
+def _is_there(path: str, faults: list[Fault]) -> bool:
+    """A file system that is away must not look like a site without rules."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        faults.append(Fault(path, "", reason(error)))
+        return False
+    return True
 
 
 def _content(path: str, uid: int, faults: list[Fault]) -> dict[str, Any] | None:

@@ -126,6 +126,30 @@ def test_a_site_can_ask_for_signatures(site: Site, tmp_path: Path) -> None:
     assert site.ce("pull", name).returncode == 0
 
 
+def test_another_policy_on_signatures_judges_what_a_store_has(site: Site, tmp_path: Path) -> None:
+    name = site.registry.push(tmp_path / "i", "judged:1", [Member("a")])
+    policy, store = site.dir / "policy.json", site.dir / "store"
+    site.says()
+    assert site.ce("pull", name).returncode == 0  # before there was one
+    edf = site.edf(name)
+    assert site.ce("plan", edf).returncode == 0
+    [image] = (store / "images").glob("*.sqsh")
+    before = image.stat()
+    policy.write_text('{"default": [{"type": "reject"}]}')
+    site.says(signature_policy=str(policy))
+    done = site.ce("plan", edf)
+    assert done.returncode == 1
+    assert "rejected by policy" in done.stderr
+    done = site.ce("plan", "--pull", "never", edf)
+    assert f"policy.signature_policy: '{name}' was imported before it" in done.stderr
+    assert site.ce("plan", f"{edf}").returncode == 1  # nor does it become good by asking
+    policy.write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
+    assert site.ce("plan", edf).returncode == 0
+    assert site.ce("plan", "--pull", "never", edf).returncode == 0
+    after = image.stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
 def test_a_scan_prints_the_report_and_the_verdict(site: Site) -> None:
     site.scans()
     good, bad = site.image(), site.image("bad")

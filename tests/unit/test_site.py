@@ -1,5 +1,6 @@
 """The site's configuration: which files are read, who may write them, what they may say."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -161,6 +162,21 @@ def test_a_file_of_another_user_is_refused(site: Site) -> None:
         os.chown(path, 12345, -1)
     owner = path.stat().st_uid
     assert site.refusal(owner + 1) == f"config.toml: owned by user {owner}, not by root"
+
+
+def test_a_file_system_that_is_away_is_not_a_site_without_rules(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main, lstat = f"{site.prefix}/etc/container-engine/config.toml", os.lstat
+
+    def away(path: str, *more: object, **options: object) -> os.stat_result:
+        if path == main:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return lstat(path, *more, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "lstat", away)
+    with pytest.raises(SiteError, match=f"{main}: stale file handle"):
+        site.load()
 
 
 def test_a_file_that_cannot_be_read_is_named(site: Site) -> None:
