@@ -44,6 +44,13 @@ def read(path: str, main: str, see: str = "image-file-unreadable") -> bytes | No
         raise UserError(f"{path}: {reason(error)}", see=see) from None
 
 
+def small(path: str) -> bytes:
+    """Return what is in the file `path`, whoever wrote it, as `content` does. Raises OSError."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+    with open(os.open(path, flags), "rb", buffering=0) as file:
+        return content(file)
+
+
 def content(file: RawIOBase) -> bytes:
     """Return what is in a regular file of at most 4 MiB. Raises OSError."""
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

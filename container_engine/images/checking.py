@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
 from container_engine.images import blobs, config, identity, inventory, lease, squashfs
+from container_engine.images.beside import small
 from container_engine.images.files import files_of, is_older, now_at, publish
 from container_engine.images.installing import MANIFEST_SUFFIX, SUFFIXES, belongings
 from container_engine.images.inuse import NOTHING
 from container_engine.images.store import ref_name
+from container_engine.process import reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,23 +90,22 @@ class Checker:
             return "its checksum is missing, so nothing vouches for its content"
         if self._sum(item.path) != expected.image:
             return "its content has changed since the import"
-        with (
-            contextlib.suppress(FileNotFoundError),
-            open(item.path + MANIFEST_SUFFIX, "rb") as file,
-        ):
-            if f"sha256:{hashlib.sha256(file.read()).hexdigest()}" != item.digest:
+        with contextlib.suppress(FileNotFoundError):
+            manifest = small(item.path + MANIFEST_SUFFIX)
+            if f"sha256:{hashlib.sha256(manifest).hexdigest()}" != item.digest:
                 return "its manifest has changed since the import"
         return None
 
     def _config_problem(self, image: str, path: str) -> str | None:
         try:
-            with open(path, "rb") as file:
-                text = file.read()
+            text = small(path)
             config.from_document(text, "its configuration")
         except FileNotFoundError:
             return "its configuration is missing"
         except UserError as error:
             return error.message
+        except OSError as error:
+            return f"its configuration: {reason(error)}"
         expected = identity.sums(image)
         if expected and expected.config and expected.config != hashlib.sha256(text).hexdigest():
             return "its configuration has changed since the import"
@@ -116,8 +117,7 @@ class Checker:
         if expected is None or not expected.config:
             return None
         with contextlib.suppress(OSError):
-            with open(f"{self._root}/blobs/sha256/{expected.config}", "rb") as file:
-                text = file.read()
+            text = small(f"{self._root}/blobs/sha256/{expected.config}")
             if hashlib.sha256(text).hexdigest() == expected.config:
                 return text
         return None

@@ -9,6 +9,7 @@ import time
 from typing import NamedTuple
 
 from container_engine.images import config, identity
+from container_engine.images.beside import small
 from container_engine.images.files import publish
 
 MANIFEST_SUFFIX = ".manifest"  # as the registry has it: the image's name is its digest
@@ -94,8 +95,7 @@ def note_use(path: str, use: Use) -> None:
 def use(path: str) -> Use | None:
     """What was noted of the image `path`; None where that cannot be read."""
     try:
-        with open(path + USED_SUFFIX, encoding="ascii") as file:
-            imported, used = map(float, file.read().split())
+        imported, used = map(float, small(path + USED_SUFFIX).split())
     except (OSError, ValueError):
         return None
     return Use(imported, used)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
 from container_engine.images import config, identity, installing
+from container_engine.images.beside import small
 from container_engine.images.files import files_of, is_older, now_at
 from container_engine.images.installing import Use, belongings
 from container_engine.images.store import CLOCKS_S, Ref, read_ref, ref_name
@@ -105,8 +106,7 @@ def _credible(*times: float) -> float:
 def _created(path: str) -> float | None:
     """What an OCI configuration says; times of the first years are those of reproducible builds."""
     try:
-        with open(path, "rb") as file:
-            text = str(json.load(file)["created"])
+        text = str(json.loads(small(path))["created"])
         return datetime.fromisoformat(_FRACTION.sub("", text)).timestamp()
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from container_engine import process
 from container_engine.errors import CeError, SiteError, UserError
 from container_engine.images import shortnames
-from container_engine.images.beside import MOST, content
+from container_engine.images.beside import MOST, small
 from container_engine.images.reference import RegistryImage
 from container_engine.misfits import first_misfit
 
@@ -272,8 +272,7 @@ def _choose(image: RegistryImage, listed: tuple[_Listed, ...], arch: str) -> str
 
 
 def _read(image: Imported, layout: str, blobs: str) -> Fetched:
-    with open(os.path.join(layout, "index.json"), "rb") as file:
-        index = _parse(image, file.read())
+    index = _parse(image, small(os.path.join(layout, "index.json")))
     listed = index.manifests or ()
     manifest = _parse(image, _blob(blobs, listed[0]))
     if manifest.config is None:
@@ -308,8 +307,7 @@ def _blob(blobs: str, blob: _Blob) -> bytes:
 
 def small_blob(path: str) -> bytes:
     """A manifest or configuration, whose name is its digest. Raises UserError or OSError."""
-    with open(path, "rb", buffering=0) as file:
-        text = content(file)
+    text = small(path)
     if hashlib.sha256(text).hexdigest() != os.path.basename(path):
         os.unlink(path)
         message = f"{path}: not what its digest says"

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from container_engine import process
 from container_engine.errors import SiteError
+from container_engine.images.beside import content
 from container_engine.images.files import publish
 from container_engine.images.namespaces import OWN_NAMESPACES
 from container_engine.images.store import CLOCKS_S
@@ -73,10 +74,10 @@ class Scanner(NamedTuple):
     def recall(self, subject: Subject, now: float) -> Verdict | None:
         """What this scanner said of the image, if that is not too old."""
         try:
-            with open(self._place(subject), "rb") as file:
+            with open(self._place(subject), "rb", buffering=0) as file:
                 # in a cache that others may write, somebody else's word counts for nothing
                 is_own = os.fstat(file.fileno()).st_uid == os.geteuid()
-                found = Verdict.model_validate_json(file.read())
+                found = Verdict.model_validate_json(content(file))
         except (OSError, ValidationError):
             return None
         policy = self.rules.policy

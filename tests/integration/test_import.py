@@ -110,6 +110,24 @@ def test_an_image_is_imported_although_its_layers_are_somebody_elses(
     assert listing(person.get(image)) == {"/a", "/b", "/c"}
 
 
+def test_a_layer_that_goes_while_it_is_wanted_is_downloaded_again(
+    registry: Registry, person: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layers = [Member("a")], [Member("b")]
+    person.get(registry.image(registry.push(tmp_path / "1", "going:1", *layers)))
+    image = registry.image(registry.push(tmp_path / "2", "going:2", *layers, [Member("c")]))
+    gone: list[str] = []
+
+    def tidy_up(path: str) -> None:
+        if not gone:
+            gone.append(path)
+            os.unlink(path)  # somebody's ce gc --layers
+
+    monkeypatch.setattr("container_engine.images.making.os.utime", tidy_up)
+    assert listing(person.get(image)) == {"/a", "/b", "/c"}
+    assert len(gone) == 1
+
+
 def test_an_image_that_is_there_needs_no_registry(
     registry: Registry, person: Person, tmp_path: Path
 ) -> None:

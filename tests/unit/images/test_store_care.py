@@ -277,3 +277,16 @@ def test_keeping_alive_makes_files_new_and_changes_nothing_else(store: Store) ->
     assert inventory.keep_alive(store.root, time.time()) == 1
     assert min(path.stat().st_mtime for path in kept) > time.time() - 60
     assert inventory.items(store.root) == before
+
+
+def test_a_huge_or_strange_file_beside_an_image_is_named_and_not_read(store: Store) -> None:
+    path = add(store, 1, "a:1")
+    with open(f"{path}.json", "wb") as file:
+        file.truncate(5 << 30)
+    os.unlink(f"{path}.used")
+    os.mkfifo(f"{path}.used")
+    with open(store.ref(named("a:1")), "wb") as file:
+        file.truncate(5 << 30)
+    assert [item.names for item in inventory.items(store.root)] == [()]
+    assert problems(store)[f"images/{path.name}"] == "its configuration: larger than 4 MiB"
+    assert store.find(named("a:1")) is None
