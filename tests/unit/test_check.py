@@ -1,0 +1,108 @@
+"""`make check`, with a `make` that does as it is told: nothing passes that is not known to have."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TARGETS = (
+    *("deps", "lint", "docs", "sandbox-engine", "test-integration"),
+    *("unit", "c-tests", "test-slurm"),
+)
+Completed = subprocess.CompletedProcess[str]
+Check = Callable[..., Completed]
+
+
+@pytest.fixture
+def check(tmp_path: Path) -> Check:
+    """Run tests/check; `does` is what `make TARGET` does, by target, in words of the shell."""
+
+    def run(does: dict[str, str] | None = None, **environment: str) -> Completed:
+        cases = "".join(f"{target}) {words} ;;\n" for target, words in (does or {}).items())
+        make = tmp_path / "bin" / "make"
+        make.parent.mkdir(exist_ok=True)
+        make.write_text(f'#!/bin/sh\necho "this is $2"\ncase $2 in\n{cases}esac\n')
+        make.chmod(0o755)
+        room = tmp_path / "room"
+        room.mkdir(exist_ok=True)
+        usual = {"PATH": f"{make.parent}:{os.environ['PATH']}", "TMPDIR": str(room)}
+        return subprocess.run(
+            [str(ROOT / "tests" / "check")],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=usual | environment,
+            timeout=60,
+        )
+
+    return run
+
+
+def summary(done: Completed) -> dict[str, str]:
+    lines = done.stdout.partition("== make check: ")[2].splitlines()[1:]
+    return {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
+
+
+def test_all_that_passed_is_named(check: Check) -> None:
+    done = check()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert set(summary(done)) == set(TARGETS)
+    assert all(said.split()[0] == "ok" for said in summary(done).values())
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_one_that_fails_fails_the_check_and_is_shown_again(check: Check, target: str) -> None:
+    done = check({target: "echo what is wrong; exit 2"})
+    assert done.returncode == 1
+    assert summary(done)[target].startswith("FAILED")
+    assert f"== the end of make {target}\nthis is {target}\nwhat is wrong\n" in done.stdout
+
+
+def test_nothing_is_begun_after_a_failure(check: Check) -> None:
+    done = check({"lint": "exit 1"})
+    assert "this is deps" in done.stdout
+    assert "this is docs" not in done.stdout
+    assert summary(done)["test-slurm"] == "not run to its end"
+
+
+def test_asked_to_go_on_it_makes_all_and_fails(check: Check) -> None:
+    done = check({"lint": "exit 1", "unit": "exit 1"}, KEEP_GOING="1")
+    assert done.returncode == 1
+    words = {target: said.split()[0] for target, said in summary(done).items()}
+    assert words == {t: "FAILED" if t in {"lint", "unit"} else "ok" for t in TARGETS}
+
+
+@pytest.mark.parametrize("target", ["unit", "test-slurm"])
+def test_an_outcome_that_cannot_be_written_down_is_a_failure(check: Check, target: str) -> None:
+    """As on a full disk."""
+    done = check({target: 'mkdir "$(echo "$TMPDIR"/tmp.*)"/' + target})
+    assert done.returncode == 1
+    assert summary(done)[target] == "not run to its end"
+
+
+def test_a_killed_row_is_a_failure(check: Check) -> None:
+    """As by the kernel, when memory is short."""
+    done = check({"unit": "kill -9 $PPID"})
+    assert done.returncode == 1
+    assert summary(done)["unit"] == summary(done)["c-tests"] == "not run to its end"
+    assert summary(done)["test-integration"].startswith("ok")
+
+
+def test_a_killed_make_is_a_failure(check: Check) -> None:
+    done = check({"test-integration": "kill -9 $$"})
+    assert done.returncode == 1
+    assert summary(done)["test-integration"].startswith("FAILED")
+
+
+def test_without_room_for_outcomes_nothing_is_begun(check: Check, tmp_path: Path) -> None:
+    done = check(TMPDIR=str(tmp_path / "absent"))
+    assert done.returncode == 1
+    assert "this is" not in done.stdout
+
+
+def test_the_checks_are_targets_of_the_makefile() -> None:
+    made = {line.partition(":")[0] for line in (ROOT / "Makefile").read_text().splitlines()}
+    assert made >= set(TARGETS)
