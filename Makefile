@@ -8,6 +8,9 @@ export CE_SANDBOX_DIR
 VENV := .venv
 PIP := $(VENV)/bin/pip
 PYTEST := $(VENV)/bin/pytest -q
+# What runs for minutes: what takes most of them is shown, and a soak test has no limit of its own.
+SLOW := --durations=10 --durations-min=5
+SOAK := -s -m soak -o faulthandler_timeout=0
 SOURCES := $(shell find container_engine -name '*.py' -o -name '*.py.in' -o -name py.typed -o -name smallroot.sh)
 SCRIPTS := $(shell find container_engine -name '*_script.py.in')
 CHECKED := container_engine sandbox/ce_sandbox tests docs
@@ -173,10 +176,10 @@ fuzz: $(VENV)/.dev ## random input, for longer than the unit tests do
 	@$(MAKE) -s -C spank_plugin libfuzz SECONDS=$(or $(FUZZ_SECONDS),300)
 
 faults: $(VENV)/.dev sandbox-engine ## random faults while steps start (FAULTS_RUNS=500, FAULTS_SEED=...)
-	@$(PYTEST) -s -m soak tests/slurm/test_faults.py
+	@$(PYTEST) $(SOAK) tests/slurm/test_faults.py
 
 soak: $(VENV)/.dev sandbox-engine ## 2000 starts in a row (SOAK_LAUNCHES), 50 at once: what is left, what grows
-	@$(PYTEST) -s -m soak tests/slurm/test_many_starts.py tests/slurm/test_mpi.py tests/integration
+	@$(PYTEST) $(SOAK) tests/slurm/test_many_starts.py tests/slurm/test_mpi.py tests/integration
 
 check-sanitizers: $(VENV)/.dev sandbox-engine ## cluster tests with a plugin built with ASan and UBSan
 	@tests/sanitizers/run

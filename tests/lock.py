@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-WAIT_S = 1200
+WAIT_S = 600
 _PAUSE_S = 0.5
 
 
