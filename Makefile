@@ -23,7 +23,7 @@ ROOT := $(DESTDIR)$(PREFIX)
 REQUIRED := $(ROOT)/.required-$(call digest,pyproject.toml)
 PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICENSE)
 
-.PHONY: help deps packages demo check docs recording format lint types unit c-tests test-integration test-slurm \
+.PHONY: help deps packages demo check docs recording format lint types unit c-tests test-integration test-slurm test-slurm-core \
 	bench bench-images bench-reading bench-tree check-debian13 check-debian13-core deb rpm check-packages \
 	check-sanitizers check-sanitizers-core faults fuzz soak install sandbox-engine clean distclean
 
@@ -55,6 +55,7 @@ $(VENV)/.docs: pyproject.toml $(VENV)/.build
 	@touch $@
 
 install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-engine); DESTDIR for packages
+	@rm -f $(ROOT)/.sources
 	@$(ROOT)/bin/python3 -IB docs/manual.py $(ROOT)/share/man
 	@set -e; for place in bash:bash-completion/completions/ce zsh:zsh/site-functions/_ce \
 			fish:fish/vendor_completions.d/ce.fish; do \
@@ -111,7 +112,9 @@ $(PACKAGE): $(REQUIRED)
 	@rm -f $(ROOT)/.package-* && touch $@
 
 sandbox-engine: packages
-	@$(MAKE) -s install PREFIX=$(CE_SANDBOX_DIR)/prefix
+	@set -e; sources=$$(PYTHONPATH=sandbox $(PYTHON) -B -m ce_sandbox.installed); \
+		$(MAKE) -s install PREFIX=$(CE_SANDBOX_DIR)/prefix; \
+		echo "$$sources" > $(CE_SANDBOX_DIR)/prefix/.sources
 
 format: $(VENV)/.dev ## put the Python sources into their form
 	@$(VENV)/bin/ruff format -q . && $(VENV)/bin/ruff check -q --fix .
@@ -126,8 +129,8 @@ recording: sandbox-engine $(VENV)/.build ## record the README's terminal session
 lint: $(VENV)/.dev ## form, lint and types of the Python sources
 	@$(VENV)/bin/ruff format --check . && $(VENV)/bin/ruff check . && $(VENV)/bin/mypy $(CHECKED)
 
-unit: $(VENV)/.dev ## unit tests, without Slurm and Podman
-	@$(PYTEST) tests/unit
+unit: $(VENV)/.dev ## unit tests, without Slurm and Podman; T=FILE::TEST is one of them
+	@$(PYTEST) $(or $(T),-n auto --maxprocesses=8 tests/unit)
 
 c-tests: ## build, analyse and test the plugin's C sources
 	@sandbox/packages clang libclang-rt-dev
@@ -135,11 +138,14 @@ c-tests: ## build, analyse and test the plugin's C sources
 	@$(MAKE) -s -C spank_plugin libfuzz SECONDS=20
 	@$(MAKE) -s -C hooks/ssh/programs check
 
-test-integration: $(VENV)/.dev sandbox-engine ## tests with real Podman
-	@$(PYTEST) tests/integration
+test-integration: $(VENV)/.dev sandbox-engine ## tests with real Podman; T=FILE::TEST is one of them
+	@$(PYTEST) $(SLOW) $(or $(T),tests/integration)
 
-test-slurm: $(VENV)/.dev sandbox-engine ## tests on a real cluster of two nodes
-	@$(PYTEST) tests/slurm
+test-slurm: $(VENV)/.dev sandbox-engine ## tests on a real cluster of two nodes; T=FILE::TEST is one of them
+	@$(PYTEST) $(SLOW) $(or $(T),tests/slurm)
+
+test-slurm-core: $(VENV)/.dev sandbox-engine ## what says most about plugin and launcher, in about a minute
+	@$(PYTEST) $$(grep -v '^#' tests/systems/core)
 
 bench: $(VENV)/.dev sandbox-engine ## measure against other ways to start a container
 	@sandbox/packages charliecloud

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.installed import require_current
 from tests.slurm.blame import Provoked
 from tests.slurm.cluster import Cluster, sandbox
 from tests.slurm.leftovers import assert_nothing_left, records
@@ -19,6 +20,7 @@ NODES = 2
 @pytest.fixture(scope="session")
 def cluster(alone: Path) -> Iterator[Cluster]:
     """A running cluster; it is stopped afterwards unless it ran before."""
+    require_current(alone)
     ran_before = sandbox("status").returncode == 0
     done = sandbox("up", "-n", str(NODES))
     assert done.returncode == 0, done.stdout + done.stderr
