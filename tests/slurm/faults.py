@@ -279,7 +279,7 @@ def _victim(fault: Fault, uid: int) -> Process | None:
         case ["a", "daemon"]:
             found = [process for process in candidates if process.comm in _DAEMONS]
         case ["the", "registry"]:
-            found = [process for process in candidates if process.comm.startswith("docker-reg")]
+            found = [child for child in _children() if child.comm.startswith("docker-reg")]
         case ["slurmstepd"]:
             found = [process for process in candidates if process.comm == "slurmstepd"]
             # the bystander's is somebody else's
@@ -289,6 +289,12 @@ def _victim(fault: Fault, uid: int) -> Process | None:
         case _:
             found = [p for p in candidates if p.uid == uid and p.comm not in ("srun", "setpriv")]
     return found[int(fault.choice * len(found))] if found else None
+
+
+def _children() -> list[Process]:
+    """What this test run has started itself, as the registry."""
+    found = map(procfs.process, map(int, filter(str.isdecimal, _pids())))
+    return [child for child in found if child and child.lives and child.parent == os.getpid()]
 
 
 def _serves(stepd: Process, uid: int) -> bool:

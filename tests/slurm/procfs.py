@@ -1,9 +1,12 @@
-"""What runs on this machine, read from /proc."""
+"""What runs in the sandbox, read from /proc."""
 
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from ce_sandbox.layout import from_environment
+from ce_sandbox.processes import belonging_to
 
 PROC = Path("/proc")
 
@@ -77,14 +80,15 @@ def process(pid: int) -> Process | None:
 
 
 def processes() -> Iterator[Process]:
-    """The processes of this network: its nodes and, as they use the nodes', their containers.
+    """The living processes of the sandbox: its daemons, its users', and what these started.
 
-    Another cluster may run on this machine in namespaces of its own, as `make check-debian13` does.
+    A machine may have a Slurm of its own, whose daemons and jobs are nothing to look at, and even
+    less to kill; and another sandbox in namespaces of its own, as `make check-debian13` has.
     """
     network = os.readlink(PROC / "self" / "ns" / "net")
-    for name in os.listdir(PROC):
-        found = process(int(name)) if name.isdecimal() else None
-        # a zombie has no network any more
+    for pid in belonging_to(from_environment(os.environ)):
+        found = process(pid)
+        # one that has just become a zombie has no network any more
         if found is not None and found.link("ns/net") in {network, ""}:
             yield found
 
