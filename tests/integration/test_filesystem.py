@@ -167,11 +167,23 @@ def test_mount_flags_hold(engine: Engine, flag: str) -> None:
     assert flag in options.split(",")
 
 
-@pytest.mark.parametrize("flag", ["private", "slave", "rslave", "shared", "unbindable"])
-def test_every_propagation_is_accepted(engine: Engine, flag: str) -> None:
+@pytest.mark.parametrize(
+    ("flag", "kinds"),
+    [
+        ("private", [set()]),
+        # where the node's own mount is private, there is nothing to be a slave of
+        ("slave", [set(), {"master"}]),
+        ("rslave", [set(), {"master"}]),
+        ("shared", [{"shared"}, {"shared", "master"}]),
+        ("unbindable", [{"unbindable"}]),
+    ],
+)
+def test_every_propagation_is_had(engine: Engine, flag: str, kinds: list[set[str]]) -> None:
     file = make_file(engine.scratch / "source" / "f", "text", engine)
     edf = engine.edf(mounts(f"{file.parent}:/mine:{flag}"))
     assert engine.output(edf, "cat", "/mine/f") == "text"
+    fields = engine.output(edf, "grep", " /mine ", "/proc/self/mountinfo").split()
+    assert {field.partition(":")[0] for field in fields[6 : fields.index("-")]} in kinds
 
 
 @pytest.fixture
@@ -281,7 +293,7 @@ def test_a_damaged_image_is_refused_and_not_waited_for(engine: Engine) -> None:
     content[96:-1] = bytes(len(content) - 97)
     image.write_bytes(content)
     message = engine.refusal(engine.edf(image=image))
-    assert message
+    assert f"{image.name}: its tables cannot be read" in message
 
 
 def test_an_image_that_is_cut_short_is_refused(engine: Engine) -> None:

@@ -111,8 +111,13 @@ def assert_nothing_left(cluster: Cluster) -> None:
 
 def assert_soon_nothing_left(cluster: Cluster, within_s: float = 2) -> None:
     """Within two seconds everything of all containers is gone, whether their steps live or not."""
-    until(
-        f"everything to be gone: {left(cluster)}",
-        lambda: None if left(cluster) else True,
-        within_s,
-    )
+    there: list[str] = []
+
+    def is_gone() -> bool:
+        there[:] = left(cluster)
+        return not there
+
+    try:
+        until("everything to be gone", is_gone, within_s)
+    except AssertionError:
+        raise AssertionError(f"still there after {within_s:g} s: {there}") from None

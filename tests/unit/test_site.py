@@ -48,10 +48,12 @@ def test_files_below_the_installation_count_before_the_systems(site: Site) -> No
     assert site.load().files == (str(main),)
 
 
-def test_without_a_file_everything_has_a_default(site: Site) -> None:
-    if not Path(SYSTEM_DIRECTORY).exists():
-        assert site.load().settings == SiteConfig()
-        assert site.load().origin("entrypoint") == "default"
+def test_without_a_file_everything_has_a_default(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("container_engine.site.load.SYSTEM_DIRECTORY", f"{tmp_path}/absent")
+    assert site.load().settings == SiteConfig()
+    assert site.load().origin("entrypoint") == "default"
 
 
 def test_drop_ins_are_read_in_the_order_of_their_names_and_the_last_counts(site: Site) -> None:

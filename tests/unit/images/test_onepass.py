@@ -1,6 +1,5 @@
 """The quick way to lay layers on each other does what the thorough one does."""
 
-import contextlib
 import io
 import os
 import tarfile
@@ -19,6 +18,9 @@ from container_engine.images.tarstream import UnusualError
 from tests.unit.images import oci
 from tests.unit.images.oci import Member, directory, hard_link, link, opaque, whiteout
 from tests.unit.images.test_layers import CASES
+
+# what wants to look at an earlier member again
+UNUSUAL = {"a hard link whose other name is hidden", "a file that a layer has twice"}
 
 
 def quick(archives: Sequence[bytes]) -> bytes:
@@ -67,13 +69,16 @@ def numbered(plan: list[list[Member]]) -> list[bytes]:
     ]
 
 
-@pytest.mark.parametrize("plan", [case[0] for case in CASES.values()], ids=CASES.keys())
-def test_the_quick_way_gives_the_same_tree_or_says_that_it_cannot(
-    tmp_path: Path, plan: list[list[Member]]
-) -> None:
-    archives = numbered(plan)
-    with contextlib.suppress(UnusualError):
-        assert tree(quick(archives)) == tree(thorough(tmp_path, archives))
+@pytest.mark.parametrize("name", sorted(CASES.keys() - UNUSUAL))
+def test_the_quick_way_gives_the_same_tree(tmp_path: Path, name: str) -> None:
+    archives = numbered(CASES[name][0])
+    assert tree(quick(archives)) == tree(thorough(tmp_path, archives))
+
+
+@pytest.mark.parametrize("name", sorted(UNUSUAL))
+def test_the_quick_way_says_what_it_cannot_do(name: str) -> None:
+    with pytest.raises(UnusualError):
+        quick(numbered(CASES[name][0]))
 
 
 PATHS = st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map("/".join)

@@ -1,6 +1,9 @@
 """The rule that images come from the site's stores, as a node sees it."""
 
 import os
+import tempfile
+import traceback
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,32 +30,42 @@ class Node:
 
     def refusal(self, path: object) -> str:
         """ "" for an image that may be used, by somebody who is not root."""
+        reading, writing = os.pipe()
         if (child := os.fork()) == 0:
-            os.setgroups([])
-            os.setresgid(USER, USER, USER)
-            os.setresuid(USER, USER, USER)
+            code = 1
             try:
-                siteimages.check(str(path), f"{self.root}/prefix/libexec/container-engine")
-                said = ""
-            except LaunchError as error:
-                said = str(error)
-            (self.root / "said").write_text(said)
-            os._exit(0)
-        os.waitpid(child, 0)
-        return (self.root / "said").read_text()
+                os.write(writing, self._check_as_user(path).encode())
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+                raise
+            finally:
+                os._exit(code)  # whatever has happened, or two would run the tests that follow
+        os.close(writing)
+        with open(reading) as answer:
+            said = answer.read()
+        assert os.waitpid(child, 0)[1] == 0, "the check itself failed"
+        return said
+
+    def _check_as_user(self, path: object) -> str:
+        os.setgroups([])
+        os.setresgid(USER, USER, USER)
+        os.setresuid(USER, USER, USER)
+        try:
+            siteimages.check(str(path), f"{self.root}/prefix/libexec/container-engine")
+        except LaunchError as error:
+            return str(error)
+        return ""
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Node:
+def node() -> Iterator[Node]:
+    """In a directory that anybody may enter, as pytest's own are not."""
     if os.geteuid() != 0:
         pytest.skip("only root can become somebody else")
-    for path in (tmp_path, *tmp_path.parents):
-        if not path.stat().st_mode & 0o005:  # pytest's own directories
-            path.chmod(0o755)
-    made = Node(tmp_path)
-    (tmp_path / "said").touch()
-    (tmp_path / "said").chmod(0o666)
-    return made
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        Path(directory).chmod(0o755)
+        yield Node(Path(directory))
 
 
 RULE = "[policy]\nsite_images_only = true\n"
@@ -64,6 +77,16 @@ def test_without_the_rule_any_image_is_right(node: Node) -> None:
     assert node.refusal("/x.sqsh") == ""
     node.says("[policy]\nsite_images_only = false\n")
     assert node.refusal("/x.sqsh") == ""
+
+
+def test_a_check_that_breaks_is_no_permission(
+    node: Node, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Of the tests below: what they call "may be used" is an answer."""
+    monkeypatch.setattr(Node, "_check_as_user", lambda _node, _path: 1 / 0)
+    with pytest.raises(AssertionError, match="the check itself failed"):
+        node.refusal("/x.sqsh")
+    assert "ZeroDivisionError" in capfd.readouterr().err
 
 
 def test_an_image_of_the_sites_store_is_used_and_no_other(node: Node) -> None:
