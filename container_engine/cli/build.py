@@ -6,6 +6,7 @@ import os
 import tempfile
 from typing import TYPE_CHECKING
 
+from container_engine.cli import output
 from container_engine.cli.login import all_state_files
 from container_engine.cli.prepare import site_config
 from container_engine.cli.stores import importer, own_store, rules, stores
@@ -57,7 +58,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     except OSError as error:
         raise unusable(source, error) from None
     rules(context, settings).admit_local(image)
-    print(_image(image, recipe, arguments, context, settings))
+    output.line(_image(image, recipe, arguments, context, settings))
     return 0
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from typing import TYPE_CHECKING
 
 from container_engine.catalog.cdi import MAKERS
+from container_engine.cli import output
 from container_engine.errors import UserError
 from container_engine.process import reason
 
@@ -37,7 +37,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     root = os.path.join(context.cwd, arguments.root).rstrip("/") if arguments.root else ""
     text = json.dumps(MAKERS[arguments.kind](root), indent=2) + "\n"
     if arguments.output is None:
-        sys.stdout.write(text)
+        output.text(text)
         return 0
     path = os.path.join(context.cwd, arguments.output)
     draft = f"{path}.{os.getpid()}"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from typing import TYPE_CHECKING
 
-from container_engine.cli import shells
+from container_engine.cli import output, shells
 from container_engine.cli.configuration import configuration
 from container_engine.cli.parser import build
 from container_engine.cli.verbs import VERBS
@@ -32,10 +31,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.environments:
-        sys.stdout.buffer.write(b"".join(os.fsencode(f"{name}\n") for name in names(context)))
+        output.exact(b"".join(os.fsencode(f"{name}\n") for name in names(context)))
     else:
-        sys.stdout.write(SHELLS[arguments.shell or "bash"](commands()))
-    sys.stdout.flush()
+        output.exact(SHELLS[arguments.shell or "bash"](commands()).encode())
     return 0
 
 

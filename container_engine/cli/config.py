@@ -7,6 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from container_engine.cli import output
 from container_engine.cli.configuration import with_faults
 from container_engine.cli.hiding import add_show_secrets, secrecy
 from container_engine.errors import SiteError
@@ -46,12 +47,12 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     rows = list(_rows(config, secrecy(arguments, context, config.settings.secret_variables)))
     if arguments.json:
         document = {key: {"value": value, "from": origin} for key, value, origin in rows}
-        print(json.dumps({"files": config.files, "settings": document}, indent=2))
+        output.document({"files": config.files, "settings": document})
         return 0
     shown = [(f"{key} = {_toml(value)}", origin) for key, value, origin in rows]
     width = max(len(text) for text, _origin in shown if len(text) <= 60)
     for text, origin in shown:
-        print(f"{text:<{width}}  # {origin}")
+        output.line(f"{text:<{width}}  # {origin}")
     return 0
 
 
@@ -81,12 +82,12 @@ def _check(config: Configuration, context: Context, *, as_json: bool) -> int:
     faults = [*config.faults, *_semantic(config, context)]
     if as_json:
         document = {"files": config.files, "faults": [fault._asdict() for fault in faults]}
-        print(json.dumps({"valid": not faults, **document}, indent=2))
+        output.document({"valid": not faults, **document})
     else:
         for fault in faults:
-            print(fault)
+            output.line(fault)
             if fault.hint:
-                print(f"    {fault.hint}")
+                output.line(f"    {fault.hint}")
         if not faults:
             _say_fine(config, context)
     sys.stdout.flush()
@@ -95,10 +96,10 @@ def _check(config: Configuration, context: Context, *, as_json: bool) -> int:
 
 def _say_fine(config: Configuration, context: Context) -> None:
     for file in config.files:
-        print(f"{file}: nothing is wrong")
+        output.line(f"{file}: nothing is wrong")
     if not config.files:
         places = " and ".join(directories(context.prefix))
-        print(f"no file in {places}: all settings have their defaults")
+        output.line(f"no file in {places}: all settings have their defaults")
 
 
 def _semantic(config: Configuration, context: Context) -> Iterator[Fault]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from typing import TYPE_CHECKING, NamedTuple
 
+from container_engine.cli import output
 from container_engine.cli.effective import offered as offered_here
 from container_engine.errors import SiteError
 from container_engine.launch.cdi import directories
@@ -49,16 +48,16 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     rows = [*_cdi(offered, context), *_nodes(offered)]
     if arguments.json:
         document = {"version": FORMAT_VERSION, "devices": [row._asdict() for row in rows]}
-        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        output.document(document)
         return 0
     for row in rows:
         notes = [] if row.allowed else ["not for users at this site"]
         notes += [] if row.opens else ["you may not open it"]
         said = f"  ({', '.join(notes)})" if notes else ""
-        sys.stdout.write(f"{row.kind:<7} {row.name:<32} {row.source}{said}\n")
+        output.line(f"{row.kind:<7} {row.name:<32} {row.source}{said}")
     if not rows:
         where = ", ".join(offered.site.cdi_dirs)
-        sys.stdout.write(f"no CDI files in {where}, and no device node that a hook knows\n")
+        output.line(f"no CDI files in {where}, and no device node that a hook knows")
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from container_engine.cli import messages
+from container_engine.cli import messages, output
 from container_engine.cli.effective import trace_effective
 from container_engine.cli.hiding import add_show_secrets, secrecy
 from container_engine.edf.difference import differences
@@ -33,12 +33,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         messages.say(messages.of_problems(side.problems))
     hidden = secrecy(arguments, context, sides[0].site.secret_variables)
     lines = differences(sides[0].edf, sides[1].edf, hidden)
-    if messages.wants_colour(sys.stdout, context.env):
-        shown = [f"\033[{_COLOURS[line[0]]}m{line}\033[0m" for line in lines]
-    else:
-        shown = lines
-    sys.stdout.buffer.write(
-        "".join(f"{line}\n" for line in shown).encode(errors="backslashreplace")
-    )
-    sys.stdout.flush()
+    colourful = messages.wants_colour(sys.stdout, context.env)
+    for line in lines:
+        output.line(line, _COLOURS[line[0]] if colourful else "")
     return int(bool(lines))

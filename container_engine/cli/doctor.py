@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from container_engine.cli import output
 from container_engine.cli.prepare import site_config
 from container_engine.cli.sitefiles import site_files
 from container_engine.cli.stores import stores
@@ -67,8 +67,10 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     looked = _look(context, whole=not arguments.node)
     if arguments.lines or arguments.json:
         findings = [*looked]
-        document = json.dumps(_document(findings), indent=2) if arguments.json else ""
-        print(document or cluster.to_lines(findings))
+        if arguments.json:
+            output.document(_document(findings))
+        else:
+            output.text(cluster.to_lines(findings))
         return _code(findings)
     return _code([*_told(looked, context)])
 
@@ -152,13 +154,13 @@ def _all_nodes(arguments: argparse.Namespace, context: Context) -> int:
     findings = [entry.finding for entry in folded]
     if arguments.json:
         document = [{"nodes": entry.nodes, **entry.finding._asdict()} for entry in folded]
-        print(json.dumps({"version": 1, "asked": names, "findings": document}, indent=2))
+        output.document({"version": 1, "asked": names, "findings": document})
     else:
         bad = [entry for entry in folded if entry.finding.state is not State.OK]
         _say([*cluster.differing(folded), *bad], context)
         fine = [answer.node for answer in answers if _code(answer.findings) == 0]
         asked = cluster.hostlist(names, context.env)
-        print(f"asked: {asked}; {len(fine)} of {len(names)} can start containers")
+        output.line(f"asked: {asked}; {len(fine)} of {len(names)} can start containers")
     return _code(findings) or int(not answers)
 
 
@@ -178,10 +180,9 @@ def _say(folded: Sequence[Folded], context: Context, width: int = 0) -> None:
     width = width or max((len(entry.finding.check) for entry in folded), default=0)
     colourful = sys.stdout.isatty() and not context.env.get("NO_COLOR")
     for finding, nodes in folded:
-        state = f"{finding.state:<8}"
-        if colourful:
-            state = f"\033[{_COLOURS[finding.state]}m{state}\033[0m"
         where = f"{cluster.hostlist(nodes, context.env)}: " if nodes else ""
-        print(f"{state} {finding.check:<{width}}  {where}{finding.message}")
+        colour = _COLOURS[finding.state] if colourful else ""
+        text = f"{finding.check:<{width}}  {where}{finding.message}"
+        output.line(text, before=f"{finding.state:<8} ", colour=colour)
         if finding.remedy:
-            print(f"{'':8} {'':{width}}  remedy: {finding.remedy}")
+            output.line(f"{'':8} {'':{width}}  remedy: {finding.remedy}")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
-from container_engine.cli import messages
+from container_engine.cli import messages, output
 from container_engine.cli.effective import scope_at, trace_effective
 from container_engine.cli.hiding import add_show_secrets, secrecy
 from container_engine.cli.variable import explain_variable
@@ -18,7 +17,7 @@ from container_engine.plan.sitewide import SiteOrigin, add
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from container_engine.cli.context import Context
     from container_engine.cli.effective import Traced
@@ -51,11 +50,11 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     messages.say(messages.of_problems(traced.problems))
     hidden = secrecy(arguments, context, traced.site.secret_variables)
     if arguments.env is not None:
-        text = explain_variable(arguments.env, traced, context, hidden)
+        lines: Iterable[str] = explain_variable(arguments.env, traced, context, hidden)
     else:
-        text = "".join(_explain(arguments.key, traced, context, hidden))
-    sys.stdout.buffer.write(text.encode(errors="backslashreplace"))
-    sys.stdout.flush()
+        lines = _explain(arguments.key, traced, context, hidden)
+    for line in list(lines):
+        output.line(line)
     return 0
 
 
@@ -71,7 +70,7 @@ def _explain(key: str | None, traced: Traced, context: Context, hidden: Secrecy)
     for history in found:
         yield from _lines(history, traced, context, hidden)
     for line, origin in others:
-        yield f"{line}\n    {origin}\n"
+        yield from (line, f"    {origin}")
 
 
 def _is_asked(key: str, name: str) -> bool:
@@ -128,14 +127,14 @@ def _escaped(literal: str) -> str:
 
 def _lines(history: History, traced: Traced, context: Context, hidden: Secrecy) -> Iterator[str]:
     said = history.said
-    yield f"{history.key} = {told(_variable(history), said.value, hidden)}\n"
-    yield f"    from {said.origin}{_as_written(history, hidden)}\n"
+    yield f"{history.key} = {told(_variable(history), said.value, hidden)}"
+    yield f"    from {said.origin}{_as_written(history, hidden)}"
     if said.written is not None:
         scope = scope_at(said.origin, context, traced.site)
         for name, meaning in variables(said.written, scope, hidden):
-            yield f"    ${{{name}}} is {meaning}\n"
+            yield f"    ${{{name}}} is {meaning}"
     for other in reversed(history.others):
-        yield f"    {_relation(history, other, hidden)}\n"
+        yield f"    {_relation(history, other, hidden)}"
 
 
 def _variable(history: History) -> str:

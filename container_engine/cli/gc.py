@@ -6,6 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from container_engine.cli import output
 from container_engine.cli.jobs import in_use
 from container_engine.cli.prepare import site_config
 from container_engine.cli.stores import own_store
@@ -60,7 +61,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     is_any = _remove_passing(arguments, context)
     if context.env.get("EDF_IMAGESTORE") == VOID:
         if not is_any and not arguments.quiet:
-            print("nothing to remove")
+            output.line("nothing to remove")
         return 0
     root, now = own_store(context, site_config(context)).root, time.time()
     used = in_use(root, context)
@@ -74,7 +75,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         freed = going.size()
         if not arguments.quiet:
             for item in kept:
-                print(f"kept: {_line(item, used.why_not(item.path) or '')}")
+                output.line(f"kept: {_line(item, used.why_not(item.path) or '')}")
             going.say()
         if not arguments.dry_run:
             freed -= _remove(going, root, used, arguments)
@@ -94,7 +95,7 @@ def _remove_passing(arguments: argparse.Namespace, context: Context) -> bool:
     found = find(context.env)
     for left in found:
         if not arguments.quiet:
-            print(f"{left.root}: left by a launch that was killed")
+            output.line(f"{left.root}: left by a launch that was killed")
     return bool(found)
 
 
@@ -103,7 +104,7 @@ def _layers(root: str, arguments: argparse.Namespace) -> tuple[list[str], str]:
     if arguments.layers and not _is_importing(root):
         return inventory.old_blobs(root, -1), "only spare later imports a download"
     if arguments.layers and not arguments.quiet:
-        print("layers of the last week are kept: an import is running")
+        output.line("layers of the last week are kept: an import is running")
     return inventory.old_blobs(root, _BLOB_DAYS * _DAY_S), "unused for a week"
 
 
@@ -123,11 +124,11 @@ class _Going(NamedTuple):
 
     def say(self) -> None:
         for item, why in self.images:
-            print(_line(item, why))
+            output.line(_line(item, why))
         if self.layers:
             room = size_text(self._room())
             many = "s"[: len(self.layers) - 1]
-            print(f"{len(self.layers)} compressed layer{many} ({room}): {self.why_layers}")
+            output.line(f"{len(self.layers)} compressed layer{many} ({room}): {self.why_layers}")
 
     def go(self, root: str, used: InUse) -> list[tuple[Item, str]]:
         """Returns what must stay, as jobs have begun to use it."""
@@ -171,6 +172,6 @@ def _line(item: Item, why: str) -> str:
 
 def _say_result(freed: int, kept: int, arguments: argparse.Namespace) -> None:
     done = "would be freed" if arguments.dry_run else "freed"
-    print(f"{size_text(freed)} {done}" if freed else "nothing to remove")
+    output.line(f"{size_text(freed)} {done}" if freed else "nothing to remove")
     if arguments.keep_alive and not arguments.dry_run:
-        print(f"{kept} images look new")
+        output.line(f"{kept} images look new")

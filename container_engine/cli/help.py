@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
+from container_engine.cli import output
 from container_engine.cli.verbs import VERBS
 from container_engine.errors import SiteError, UserError
 from container_engine.faults.catalogue import FAULTS
@@ -32,8 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     texts = [_about(code, context) for code in arguments.codes] or [overview()]
-    sys.stdout.buffer.write("\n".join(texts).encode())
-    sys.stdout.flush()
+    output.exact("\n".join(texts).encode())
     return 0
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from typing import TYPE_CHECKING
 
 from container_engine.catalog.load import Fault
-from container_engine.cli import messages
+from container_engine.cli import messages, output
 from container_engine.cli.offer import builtin, catalog, machine
 from container_engine.cli.prepare import site_config
 from container_engine.cli.sitefiles import site_files
@@ -41,12 +39,12 @@ def check(directories: Sequence[str], context: Context, *, as_json: bool) -> int
     if as_json:
         listed = [fault._asdict() for fault in faults]
         document = {"version": FORMAT_VERSION, "valid": not faults, "faults": listed}
-        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        output.document(document)
     else:
         for fault in faults:
             messages.say(messages.of_error(CeError(str(fault), fault.hint)))
         if not faults:
-            sys.stdout.write(f"{len(found.hooks)} hooks, no fault\n")
+            output.line(f"{len(found.hooks)} hooks, no fault")
     return int(bool(faults))
 
 

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from container_engine.cli import effective, hookcheck, hooktest, messages
+from container_engine.cli import effective, hookcheck, hooktest, messages, output
 from container_engine.cli.offer import builtin
 from container_engine.cli.prepare import prepare
 from container_engine.errors import UserError
@@ -53,7 +53,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     offered = _offer(context)
     hook = _named(name, offered)
     if arguments.action == "show":
-        sys.stdout.write(show_hook(hook))
+        output.text(show_hook(hook))
         return 0
     return hooktest.test(hook, offered, context)
 
@@ -84,12 +84,12 @@ def _list(context: Context, *, as_json: bool) -> int:
     rows = [_row(hook, builtin(context.prefix)) for hook in hooks]
     if as_json:
         document = {"version": FORMAT_VERSION, "hooks": rows}
-        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        output.document(document)
         return 0
     width = max(len(hook.name) for hook in hooks)
     for row in rows:
         said = "off at this site" if row["turned_off"] else row["default"]
-        sys.stdout.write(f"{row['name']:<{width}} {said:<10} {row['from']:<9} {row['summary']}\n")
+        output.line(f"{row['name']:<{width}} {said:<10} {row['from']:<9} {row['summary']}")
     return 0
 
 
@@ -123,12 +123,12 @@ def _explain(name: str, context: Context, *, as_json: bool) -> int:
             "libraries": list(found.decisions),
             "warnings": list(found.warnings),
         }
-        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        output.document(document)
         return 0
     hooks = prepared.plan.hooks
     text = "\n".join(map(show_use, hooks)) or f"{name}: no hook applies\n"
     text += show_libraries(found.decisions)
-    sys.stdout.buffer.write(text.encode(errors="backslashreplace"))
+    output.text(text)
     sys.stdout.flush()
     messages.say("".join(map(messages.of_warning, found.warnings)))
     return 0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from typing import TYPE_CHECKING, NamedTuple
 
+from container_engine.cli import output
 from container_engine.launch.cdifile import Directory, Registry
 from container_engine.launch.failure import LaunchError
 from container_engine.launch.hooks import slurmconf
@@ -50,7 +50,7 @@ def test(hook: Hook, offered: Offer, context: Context) -> int:
     rows = list(look.rows(use))
     _print(hook, [*rows, *_chosen(look, rows, others)])
     if rows and all(row.verdict == ABSENT for row in rows):
-        sys.stdout.write(f"{hook.name}: this node has nothing of what the hook brings\n")
+        output.line(f"{hook.name}: this node has nothing of what the hook brings")
         return 1
     return int(any(row.verdict in (LACKS, MISSING) for row in rows))
 
@@ -71,14 +71,14 @@ def _chosen(
 def _print(hook: Hook, rows: Sequence[_Row]) -> None:
     for row in rows:
         more = f": {row.more}" if row.more else ""
-        sys.stdout.write(f"{row.verdict:<9} {row.what:<8} {row.subject}{more}\n")
+        output.line(f"{row.verdict:<9} {row.what:<8} {row.subject}{more}")
     for verdict, meaning in _LEGEND.items():
         if any(row.verdict == verdict for row in rows):
-            sys.stdout.write(f"({verdict}: {meaning})\n")
+            output.line(f"({verdict}: {meaning})")
     if not rows:
-        sys.stdout.write(f"{hook.name} needs nothing of the node\n")
+        output.line(f"{hook.name} needs nothing of the node")
     for name in hook.data.implies:
-        sys.stdout.write(f"(it implies the hook {name}: ce hooks test {name})\n")
+        output.line(f"(it implies the hook {name}: ce hooks test {name})")
 
 
 class _Look:

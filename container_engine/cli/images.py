@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import time
 from typing import TYPE_CHECKING
 
-from container_engine.cli import messages
+from container_engine.cli import messages, output
 from container_engine.cli.prepare import site_config
 from container_engine.cli.stores import stores
 from container_engine.images.files import size_text
@@ -37,12 +36,13 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     found = [(root, items(root)) for root in roots]
     if arguments.json:
         listed = [{**item._asdict(), "store": root} for root, some in found for item in some]
-        print(json.dumps(listed, indent=2))
+        output.document(listed)
     elif arguments.quiet:
-        print("".join(f"{item.path}\n" for _root, some in found for item in some), end="")
+        for item in (item for _root, some in found for item in some):
+            output.line(item.path)
     else:
         tables = [_table(root, some) for root, some in found]
-        print("\n\n".join(tables or ["EDF_IMAGESTORE=void, and the site has no stores"]))
+        output.text("\n\n".join(tables or ["EDF_IMAGESTORE=void, and the site has no stores"]))
     return 0
 
 
@@ -69,10 +69,11 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 def _rows(item: Item) -> list[Sequence[str]]:
     """One per name; the further names of an image stand below the first."""
-    first, *others = map(_familiar, item.names or ("-",))
+    first, *others = (messages.one_line(_familiar(name)) for name in item.names or ("-",))
     digest = item.digest.removeprefix("sha256:")[:12]
+    arch = messages.one_line(item.arch)
     times = (_minute(item.created)[:10], _minute(item.used))
-    rows: list[Sequence[str]] = [(first, digest, item.arch, size_text(item.size), *times)]
+    rows: list[Sequence[str]] = [(first, digest, arch, size_text(item.size), *times)]
     return rows + [(f"  = {name}", "", "", "", "", "") for name in others]
 
 

@@ -8,6 +8,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from container_engine import process
+from container_engine.cli import output
 from container_engine.cli.meaning import meant
 from container_engine.cli.prepare import site_config
 from container_engine.cli.stores import adopter, importer, own_store, rules, stores
@@ -76,13 +77,13 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         image = meant(image, context, settings).image
         wanted.admit(image)
     if arguments.output is not None:
-        print(_to_file(image, arguments, context, settings))
+        output.line(_to_file(image, arguments, context, settings))
         return 0
     called = ""
     if not isinstance(image, RegistryImage):
         called = canonical_name(arguments.name) if arguments.name else local_name(image)
         wanted.admit_local(LocalImage(arguments.image, "local", called))
-    print(_to_store(image, called, arguments, context, settings))
+    output.line(_to_store(image, called, arguments, context, settings))
     if called and not arguments.quiet:
         short = arguments.name or called.removesuffix(":latest")
         importer(context, settings).say(f'an environment names it image = "{short}"')

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import replace
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from container_engine.cli import messages
+from container_engine.cli import messages, output
 from container_engine.cli.effective import load_effective
 from container_engine.edf.locate import is_path, search_path
 from container_engine.edf.render import toml_string
@@ -86,8 +85,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         raise messages.RefusedError(problems)
     _create(path, text)
     messages.say(messages.of_problems(problems))
-    sys.stdout.buffer.write(os.fsencode(f"{path}\n"))
-    sys.stdout.flush()
+    output.exact(os.fsencode(f"{path}\n"))
     return 0
 
 

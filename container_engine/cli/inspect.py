@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from container_engine.cli import output
 from container_engine.cli.effective import offered
 from container_engine.cli.launch_image import found_image, image_of
 from container_engine.cli.meaning import meant
@@ -53,9 +54,10 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if subject.path is not None:
         tree = details.tree(subject.path, max(arguments.depth, 0), context.env)
     if arguments.json:
-        print(json.dumps(_document(subject, tree), indent=2, ensure_ascii=False))
+        output.document(_document(subject, tree))
     else:
-        print("\n".join(_lines(subject, tree)))
+        for line in _lines(subject, tree):
+            output.line(line)
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from container_engine.cli import messages
+from container_engine.cli import messages, output
 from container_engine.cli.effective import trace_effective
 from container_engine.edf.history import histories
 from container_engine.lint.advise import advise
@@ -45,6 +45,6 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         found = [p for p in advise(subject) if (p.file, p.line, p.key) not in warned]
         count += len(found)
         text = "".join(map(messages.of_advice, found)) or f"{messages.one_line(name)}: no advice\n"
-        sys.stdout.buffer.write(text.encode(errors="backslashreplace"))
+        output.text(text)
     sys.stdout.flush()
     return int(arguments.strict and count > 0)

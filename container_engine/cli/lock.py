@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine import __version__
+from container_engine.cli import output
 from container_engine.cli.declared import declared
 from container_engine.cli.effective import offered
 from container_engine.cli.meaning import meant
@@ -57,7 +58,7 @@ def _check(edf: Edf, context: Context) -> bool:
     path = lock.beside(edf.files[-1])
     found = lock.read(edf.files[-1])
     if found is None:
-        print(f"{path}: missing")
+        output.line(f"{path}: missing")
         return False
     moved = lock.differences(found, declared(edf.name, context, offered(context)))
     image = parse(edf.image or "", context.cwd)
@@ -68,7 +69,7 @@ def _check(edf: Edf, context: Context) -> bool:
         and lock.pin_file(image.path).digest != pinned.digest
     ):
         moved.append(f"the content of '{image.path}' has changed")
-    print(f"{path}: {'; '.join(moved) or 'up to date'}")
+    output.line(f"{path}: {'; '.join(moved) or 'up to date'}")
     return not moved
 
 
@@ -95,7 +96,7 @@ def _lock(edf: Edf, context: Context, settings: SiteConfig) -> None:
     path = lock.beside(edf.files[-1])
     lock.write(path, made)
     for arch, pinned in images.items():
-        print(f"{path}: {arch} {pinned.digest} ({size_text(pinned.size)})")
+        output.line(f"{path}: {arch} {pinned.digest} ({size_text(pinned.size)})")
 
 
 def _pinned(image: RegistryImage, context: Context, settings: SiteConfig) -> dict[str, lock.Pinned]:

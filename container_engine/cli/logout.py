@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.cli import output
 from container_engine.cli.login import log_out
 from container_engine.errors import UserError
 
@@ -20,5 +21,5 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     if not log_out(arguments.registry, context.env):
         raise UserError(f"'{arguments.registry}': you are not logged in there")
-    print(f"logged out from {arguments.registry}")
+    output.line(f"logged out from {arguments.registry}")
     return 0

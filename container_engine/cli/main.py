@@ -9,7 +9,7 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, TypeAlias
 
-from container_engine.cli import context, messages
+from container_engine.cli import context, messages, output
 from container_engine.cli.parser import PROBLEM, build
 from container_engine.cli.verbs import VERBS, overview
 from container_engine.errors import CeError, InternalError
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # for locales without UTF-8
         if not words:
-            sys.stdout.write(overview())
+            output.text(overview())
             return 0
         verb = next((word for word in words if word in VERBS), None)
         parsed = build([verb] if verb else []).parse_args(words)

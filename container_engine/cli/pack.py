@@ -7,6 +7,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from container_engine import process
+from container_engine.cli import output
 from container_engine.cli.prepare import site_config
 from container_engine.cli.progress import listener
 from container_engine.errors import UserError
@@ -73,5 +74,5 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             raise UserError(text, "make room, or name a file elsewhere") from None
         raise unusable(parent, error) from None
     told.say(f"{arguments.file}: {size_text(block.bytes_used)}")
-    print(target)
+    output.line(target)
     return 0

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from container_engine.cli import messages, remembered
+from container_engine.cli import messages, output, remembered
 from container_engine.cli.hiding import add_show_secrets, secrecy
 from container_engine.cli.pulling import add_pull
 from container_engine.errors import UserError
@@ -74,12 +74,12 @@ def _print(arguments: argparse.Namespace, context: Context) -> None:
         _refuse_inside(text)
     messages.say(notices)
     if arguments.json:
-        sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+        output.exact(text.encode("utf-8", "surrogateescape"))
     elif text:
         from container_engine.plan.model import from_json
         from container_engine.plan.show import show
 
         plan = from_json(text)
         hidden = secrecy(arguments, context, plan.settings.secret_variables)
-        sys.stdout.write(show(plan, hidden))
+        output.text(show(plan, hidden))
     sys.stdout.flush()

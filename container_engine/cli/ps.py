@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
-from container_engine.cli import messages, steps
+from container_engine.cli import messages, output, steps
 
 if TYPE_CHECKING:
     import argparse
@@ -27,12 +26,12 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         if step.traced and arguments.job in (None, step.id.partition(".")[0])
     ]
     if arguments.json:
-        print(json.dumps([step._asdict() for step in found], indent=2))
+        output.document([step._asdict() for step in found])
         return 0
     cells = [(s.id, s.nodes, s.elapsed, s.name, s.environment, s.image) for s in found]
     rows = [_HEAD, *(tuple(map(messages.one_line, row)) for row in cells)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         padded = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-        print("  ".join(padded).rstrip())
+        output.line("  ".join(padded).rstrip())
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.cli import output
 from container_engine.cli.meaning import meant
 from container_engine.cli.prepare import site_config
 from container_engine.cli.pulling import add_pull
@@ -37,5 +38,5 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     stored = pull.obtain(image, places, Pull(arguments.pull))
     if stored.origin:
         pull.say(f"{image.name}: from this host ({stored.origin}), no registry was asked")
-    print(stored.path)
+    output.line(stored.path)
     return 0

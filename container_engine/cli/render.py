@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from container_engine.cli import messages
+from container_engine.cli import messages, output
 from container_engine.cli.effective import load_effective
 from container_engine.edf.render import to_json, to_toml
 from container_engine.images.reference import FileImage, parse
@@ -32,8 +31,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     messages.say(messages.of_problems(loaded.problems))
     edf = _anywhere(loaded.edf, context.cwd)
     text = to_toml(edf) if arguments.format == "toml" else to_json(edf)
-    sys.stdout.buffer.write(text.encode())
-    sys.stdout.flush()
+    output.exact(text.encode())
     return 0
 
 

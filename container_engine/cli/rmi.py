@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from container_engine.cli import output
 from container_engine.cli.jobs import in_use
 from container_engine.cli.meaning import candidates
 from container_engine.cli.prepare import site_config
@@ -82,7 +83,7 @@ class _Removal(NamedTuple):
             why = inventory.remove(self.root, item, self.used)
             if why is not None:
                 raise UserError(f"'{name}': {why}", "--force removes it under its tasks")
-            print(f"removed {item.path} ({size_text(item.size)})")
+            output.line(f"removed {item.path} ({size_text(item.size)})")
 
 
 def _by_digest(name: str, found: Sequence[inventory.Item]) -> list[inventory.Item]:

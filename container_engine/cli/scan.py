@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import TYPE_CHECKING
 
-from container_engine.cli import messages
+from container_engine.cli import messages, output
 from container_engine.cli.launch_image import subject
 from container_engine.cli.named_image import resolved
 from container_engine.cli.prepare import site_config
@@ -46,10 +45,10 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             messages.say_progress(f"{asked.name}: being scanned by {wanted.policy.scanner[0]}")
         verdict = scanner.scan(asked)
     if arguments.json:
-        print(json.dumps(_as_json(asked, verdict), indent=2))
+        output.document(_as_json(asked, verdict))
     else:
-        print(verdict.report, end="" if verdict.report.endswith("\n") else "\n")
-        print(f"{asked.name}: {_judgement(verdict, wanted.policy.scanner_verdict)}")
+        output.text(verdict.report)
+        output.line(f"{asked.name}: {_judgement(verdict, wanted.policy.scanner_verdict)}")
     return 0 if verdict.is_good else 1
 
 

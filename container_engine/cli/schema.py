@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
+from container_engine.cli import output
 from container_engine.schemas import render
 
 if TYPE_CHECKING:
@@ -28,8 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:  # noqa: ARG001
-    sys.stdout.buffer.write(render(_model(arguments.format)).encode())
-    sys.stdout.flush()
+    output.exact(render(_model(arguments.format)).encode())
     return 0
 
 

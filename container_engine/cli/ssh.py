@@ -7,6 +7,7 @@ import pwd
 import shlex
 from typing import TYPE_CHECKING
 
+from container_engine.cli import output
 from container_engine.errors import SiteError, UserError
 from container_engine.launch.hooks import sshrecord
 from container_engine.process import reason
@@ -36,7 +37,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     # one word is a line for the shell there, as with ssh; several are a command and its arguments
     argv = [*_argv(server), *([shlex.join(words)] if len(words) > 1 else words)]
     if arguments.print:
-        print(shlex.join(argv))
+        output.line(shlex.join(argv))
         return 0
     try:
         os.execvp(argv[0], argv)

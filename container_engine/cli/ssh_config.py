@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
+from container_engine.cli import output
 from container_engine.cli.ssh import recorded
 
 if TYPE_CHECKING:
@@ -26,9 +27,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     servers = recorded(arguments.job, context)
     jump = this_host() if arguments.jump is None else arguments.jump
-    print(f"# for ~/.ssh/config; ends with job {arguments.job}")
+    output.line(f"# for ~/.ssh/config; ends with job {arguments.job}")
     for names, server in named(arguments.job, servers).items():
-        print(block(names, server, jump), end="")
+        output.text(block(names, server, jump))
     return 0
 
 

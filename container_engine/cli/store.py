@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from container_engine.cli import output
 from container_engine.cli.jobs import in_use
 from container_engine.cli.prepare import site_config
 from container_engine.cli.progress import listener
@@ -61,14 +62,14 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
                 why = used.why_not(damage.path) or repair(damage, used)
                 if why:
                     left += 1
-                    print(f"left: {damage.path}: {damage.problem}; {why} (--force removes it)")
+                    output.line(f"left: {damage.path}: {damage.problem}; {why} (--force removes it)")
                     continue
-            print(_line(damage, arguments.action))
+            output.line(_line(damage, arguments.action))
     except OSError as error:
         raise unusable(root, error) from None
     told.clear()
     if not found and not arguments.quiet:
-        print(f"{root}: nothing is wrong, {size_text(done)} read")
+        output.line(f"{root}: nothing is wrong, {size_text(done)} read")
     return 1 if left or (found and not is_repair) else 0
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from typing import TYPE_CHECKING
 
-from container_engine.cli import messages, steps
+from container_engine.cli import output, steps
 from container_engine.errors import UserError
 from container_engine.process import reason
 from container_engine.trace import page, perfetto, record, table
@@ -49,9 +48,10 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.perfetto:
         _write(arguments.perfetto, perfetto.document(step, traces))
     if arguments.json:
-        print(json.dumps([_for_programs(trace) for trace in traces], indent=2))
+        output.document([_for_programs(trace) for trace in traces])
     elif not (arguments.html or arguments.perfetto):
-        print("\n".join(map(messages.one_line, table.lines(step, traces))))
+        for line in table.lines(step, traces):
+            output.line(line)
     return 0
 
 
@@ -65,15 +65,15 @@ def _directory(context: Context) -> str:
 def _list(directory: str, uid: int, *, as_json: bool) -> int:
     known = record.steps(directory, uid)[:_LISTED]
     if as_json:
-        print(json.dumps(known))
+        output.document(known)
         return 0
     rows = [_row(step, traces) for step in known if (traces := record.read(directory, step))]
     if rows:
         for line in table.aligned([_HEAD, *rows], right=(2, 3)):
-            print(messages.one_line(line))
+            output.line(line)
     if not rows:
         of_others = "; users have theirs in their homes" if uid == 0 else ""
-        print(f"no traces in {directory}{of_others}")
+        output.line(f"no traces in {directory}{of_others}")
     return 0
 
 
@@ -106,4 +106,4 @@ def _write(path: str, text: str) -> None:
             file.write(text)
     except OSError as error:
         raise UserError(f"{path}: {reason(error)}") from None
-    print(f"wrote {os.path.abspath(path)}")
+    output.line(f"wrote {os.path.abspath(path)}")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from container_engine.cli import messages
+from container_engine.cli import messages, output
 from container_engine.cli.effective import load_effective, offered, site_of
 from container_engine.cli.files import missing_files
 from container_engine.cli.known_image import known_image, undecided_entrypoint
@@ -47,12 +46,11 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             "valid": all(verdict.valid for verdict in verdicts),
             "environments": [verdict.as_json() for verdict in verdicts],
         }
-        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        output.document(document)
     else:
         for verdict in verdicts:
             messages.say(messages.of_problems(verdict.problems))
-            # a name may have bytes, and the locale letters, that stdout would refuse
-            sys.stdout.buffer.write(f"{verdict}\n".encode(errors="backslashreplace"))
+            output.line(verdict)
             sys.stdout.flush()
     sys.stdout.flush()
     return 0 if all(verdict.valid for verdict in verdicts) else 1

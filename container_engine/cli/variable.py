@@ -27,28 +27,28 @@ if TYPE_CHECKING:
     from container_engine.secrecy import Secrecy
 
 
-def explain_variable(name: str, traced: Traced, context: Context, secrecy: Secrecy) -> str:
+def explain_variable(name: str, traced: Traced, context: Context, secrecy: Secrecy) -> list[str]:
     """Lines for people. Reads the image's file; raises UserError for an impossible name."""
     if not name or "=" in name or "\0" in name:
         raise UserError(f"explain: '{name}' is not a name that a variable can have")
     image = known_image(traced.edf, context, traced.site)
     entry = _entry(name, add(traced.edf, traced.offer.wide).env)
     if not without_slurms({name: None}):
-        return f"{name}: always from Slurm, which sets it for each task\n" + _ignored(entry)
+        return [f"{name}: always from Slurm, which sets it for each task", *_ignored(entry)]
     said = None if entry is None else _value(entry, image)
     result = _result(name, said, image, traced, context)
     shown = "" if result is None else told(name, result, secrecy)
-    head = f"{name} is not set\n" if result is None else f"{name} = {shown}\n"
+    head = f"{name} is not set" if result is None else f"{name} = {shown}"
     sources = _sources(name, traced, said, image, context, secrecy)
-    return head + "".join(f"    {line}\n" for line in sources)
+    return [head, *(f"    {line}" for line in sources)]
 
 
 def _entry(name: str, entries: Iterable[EnvEntry]) -> EnvEntry | None:
     return next((entry for entry in entries if entry.name == name), None)
 
 
-def _ignored(entry: EnvEntry | None) -> str:
-    return "" if entry is None else f"    EDF: without effect here, {entry.origin}\n"
+def _ignored(entry: EnvEntry | None) -> list[str]:
+    return [] if entry is None else [f"    EDF: without effect here, {entry.origin}"]
 
 
 def _result(

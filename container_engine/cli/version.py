@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine import __version__
+from container_engine.cli import output
 
 if TYPE_CHECKING:
     import argparse
@@ -17,5 +18,5 @@ def configure(_parser: argparse.ArgumentParser) -> None:
 
 
 def execute(_arguments: argparse.Namespace, _context: Context) -> int:
-    print(f"ce {__version__}")
+    output.line(f"ce {__version__}")
     return 0

@@ -1,0 +1,77 @@
+"""Whatever an image, a registry or another user has written: what `ce` prints stays on its line."""
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+
+from container_engine.cli import output
+from tests.unit import squashfs
+from tests.unit.cli.conftest import Installed
+
+CLI = Path(__file__).parents[3] / "container_engine" / "cli"
+EVIL = "red\033[31m\rforged\nce: error: no\x9b2K\u202e"
+SHOWN = r"red\x1b[31m\rforged\nce: error: no\x9b2K\u202e"
+
+
+def is_bare(node: ast.Call) -> bool:
+    """Whether it prints to stdout by itself."""
+    called = ast.unparse(node.func)
+    stdout = called.removeprefix("sys.").startswith(("stdout.write", "stdout.buffer"))
+    return called == "print" or stdout or called == "os.write"
+
+
+@pytest.mark.parametrize("path", sorted(CLI.glob("*.py")), ids=lambda path: path.stem)
+def test_what_is_printed_goes_through_one_module(path: Path) -> None:
+    if path.stem == "output":
+        return
+    tree = ast.parse(path.read_text())
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    assert [f"line {call.lineno}: use cli/output.py" for call in calls if is_bare(call)] == []
+
+
+def test_a_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    output.line(EVIL)
+    output.line("größer")
+    assert capsys.readouterr().out == f"{SHOWN}\ngrößer\n"
+
+
+def test_a_colour_is_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    output.line("\033[0m", "31")
+    output.line("said", "33", before="warning ")
+    said = capsys.readouterr().out
+    assert said == "\033[31m\\x1b[0m\033[0m\n\033[33mwarning \033[0msaid\n"
+
+
+@pytest.mark.parametrize("content", ["a\tb\n\033c\n", "a\tb\n\033c"])
+def test_text_keeps_its_lines_and_columns(content: str, capsys: pytest.CaptureFixture[str]) -> None:
+    output.text(content)
+    output.text("")
+    assert capsys.readouterr().out == "a       b\n\\x1bc\n"
+
+
+def test_json_is_ascii(capsys: pytest.CaptureFixture[str]) -> None:
+    output.document({"name": EVIL})
+    said = capsys.readouterr().out
+    assert said.isascii()
+    assert "\033" not in said
+    assert json.loads(said) == {"name": EVIL}
+
+
+def test_what_an_image_says_of_itself_stays_on_its_line(installed: Installed) -> None:
+    image = squashfs.make(installed.home / "i.sqsh", {f"d{EVIL}/f": "content"})
+    config = {"config": {"Env": [f"A={EVIL}"], "Labels": {EVIL: EVIL}}, "author": EVIL}
+    image.with_name("i.sqsh.json").write_text(json.dumps(config))
+    for words in ((), ("--json",)):
+        done = installed.ce("inspect", str(image), *words)
+        assert done.returncode == 0, done.stderr
+        assert not set("\033\r\x9b\u202e") & set(done.stdout)
+        assert "\nce: error" not in done.stdout
+
+
+def test_the_key_of_an_annotation_stays_on_its_line(installed: Installed) -> None:
+    edf = installed.home / "e.toml"
+    edf.write_text(f'image = "/i.sqsh"\n[annotations]\n{json.dumps(EVIL)} = "x"\n')
+    done = installed.ce("explain", str(edf))
+    assert f"annotations.{SHOWN} = " in done.stdout, done.stdout + done.stderr
