@@ -11,7 +11,7 @@ import pytest
 from tests.installed import require_current
 from tests.slurm.blame import Provoked
 from tests.slurm.cluster import Cluster, sandbox
-from tests.slurm.leftovers import assert_nothing_left, records
+from tests.slurm.leftovers import assert_nothing_left, foreign, records
 from tests.slurm.site import Site, site_on
 
 NODES = 2
@@ -28,7 +28,10 @@ def cluster(alone: Path) -> Iterator[Cluster]:
     scratch.chmod(0o755)
     try:
         before = Cluster(alone, NODES, scratch)
+        roots = foreign(before)
         yield replace(before, records=records(before))
+        # users must be able to go on in their homes
+        assert foreign(before) <= roots
     finally:
         shutil.rmtree(scratch)
         if not ran_before:

@@ -65,6 +65,18 @@ def records(cluster: Cluster) -> frozenset[Path]:
     return frozenset(path for path in paths if path.exists())
 
 
+def foreign(cluster: Cluster) -> set[Path]:
+    """What in the users' homes, and one level down, is not the users'."""
+    homes = {cluster.home(user): pwd.getpwnam(user).pw_uid for user in (ALICE, BOB)}
+    return {
+        path
+        for home, uid in homes.items()
+        for pattern in ("*", "*/*")
+        for path in home.glob(pattern)
+        if _owner(path) not in {uid, None}
+    }
+
+
 def _files(cluster: Cluster) -> list[str]:
     session = cluster.prefix / "libexec" / "container-engine" / "session"
     found = [f"directory: {path}" for path in session.iterdir()]

@@ -1,11 +1,16 @@
 """What an environment of a user's tries and does not get, by launches: each attempt has a test."""
 
 import json
+import os
+import pwd
+import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import Cluster, Completed
+from tests.slurm.cluster import ALICE, Cluster, Completed
 from tests.slurm.site import Site, site_on
 
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -101,34 +106,38 @@ com.hooks.h.code = "{mine}"
     assert not (attempt.site.shared / "mine").exists()
 
 
-def test_a_catalog_in_the_users_home_is_not_read(attempt: Attempt) -> None:
-    own = attempt.cluster.home() / ".config/container-engine/hooks.d/evil"
+@contextmanager
+def _in_the_home(cluster: Cluster, name: str) -> Iterator[Path]:
+    """A directory in the user's home that is the user's, as are those that lead to it."""
+    own, user = cluster.home() / name, pwd.getpwnam(ALICE)
     own.mkdir(parents=True)
-    service = f'[services.s]\ncommand = ["{attempt.site.programs}/mine"]\n'
+    for path in (own, *own.parents):
+        if path == cluster.home():
+            break
+        os.chown(path, user.pw_uid, user.pw_gid)
     try:
+        yield own
+    finally:
+        shutil.rmtree(own)
+
+
+def test_a_catalog_in_the_users_home_is_not_read(attempt: Attempt) -> None:
+    service = f'[services.s]\ncommand = ["{attempt.site.programs}/mine"]\n'
+    with _in_the_home(attempt.cluster, ".config/container-engine/hooks.d/evil") as own:
         (own / "hook.toml").write_text(f'summary = "s"\nhelp = "h"\ndefault = "on"\n{service}')
         assert attempt.run("").returncode == 0
         assert attempt.run('[annotations]\ncom.hooks.evil.enabled = "true"\n').returncode == 0
-    finally:
-        (own / "hook.toml").unlink()
-        own.rmdir()
-        own.parent.rmdir()
     attempt.nothing_ran()
 
 
 def test_a_users_own_device_file_cannot_bring_a_program(attempt: Attempt) -> None:
-    own = attempt.cluster.home() / ".config/cdi-attempt"
-    own.mkdir(parents=True)
     hook = {"hookName": "createRuntime", "path": f"{attempt.site.programs}/mine"}
     device = {"name": "one", "containerEdits": {"hooks": [hook]}}
     spec = {"cdiVersion": "0.6.0", "kind": "my.own/thing", "devices": [device]}
     attempt.site.configure('user_cdi_dir = ".config/cdi-attempt"\n')
-    try:
+    with _in_the_home(attempt.cluster, ".config/cdi-attempt") as own:
         (own / "x.json").write_text(json.dumps(spec))
         attempt.refused('devices = ["my.own/thing=one"]\n', "a user's own file cannot run programs")
-    finally:
-        (own / "x.json").unlink()
-        own.rmdir()
 
 
 def test_what_the_loader_or_a_shell_reads_does_not_reach_the_sites_program_on_the_node(
