@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,33 @@ def test_root_hears_how_to_see_the_trace_of_a_users_job(step: Path) -> None:
 def test_a_trace_that_is_not_whole_is_left_out(tmp_path: Path, text: str) -> None:
     write(tmp_path, "7.0", "n1", facts(5))
     (tmp_path / "7.0/n2.json").write_text(text)
+    assert [trace.node for trace in record.read(str(tmp_path), "7.0")] == ["n1"]
+
+
+def _link(path: Path) -> None:
+    (path.parents[1] / "elsewhere").write_text(json.dumps(facts(5)))
+    path.symlink_to(path.parents[1] / "elsewhere")
+
+
+def _huge(path: Path) -> None:
+    path.write_text(json.dumps(facts(5)) + "\n" * (1 << 20))
+
+
+def _of_another(path: Path) -> None:
+    path.write_text(json.dumps(facts(5)))
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    os.chown(path, 65534, 65534)
+
+
+@pytest.mark.parametrize(
+    "put", [_link, os.mkfifo, _huge, _of_another], ids=["link", "pipe", "huge", "of another"]
+)
+def test_what_no_node_has_written_is_neither_waited_for_nor_read(
+    tmp_path: Path, put: Callable[[Path], None]
+) -> None:
+    write(tmp_path, "7.0", "n1", facts(5))
+    put(tmp_path / "7.0/n2.json")
     assert [trace.node for trace in record.read(str(tmp_path), "7.0")] == ["n1"]
 
 
