@@ -21,12 +21,21 @@ WORDS = (
 TOKENS = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}"
     r"|glpat-[A-Za-z0-9_-]{16,}|sk-[A-Za-z0-9_-]{20,}|AKIA[A-Z0-9]{16}|xox[abpr]-[A-Za-z0-9-]{10,}"
-    r"|nvapi-[A-Za-z0-9_-]{20,})|-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"]*"
+    r"|nvapi-[A-Za-z0-9_-]{20,}|dckr_(?:pat|oat)_[A-Za-z0-9_-]{20,}"
+    # a JSON Web Token: two documents in base64, which begin with a brace, and a signature
+    r"|eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?)"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"]*"
 )
 # NAME=value in a line of shell, a value with blanks in quotes; NAME = "value" in a file
 _SETTING = re.compile(r"""\b([A-Za-z_][A-Za-z0-9_]*)("?\s*=\s*)("[^"]*"?|'[^']*'?|[^\s;&|'",]+)""")
-# the password in scheme://user:password@host
-_LOGIN = re.compile(r"(?<=://)([^/:@\s]+):([^/@\s]+)(?=@)")
+# the password in scheme://user:password@host, and the token in https://token@host
+_LOGIN = re.compile(r"(?<=://)([^/:@\s]*):([^/@\s]+)(?=@)")
+_BEARER = re.compile(r"(?i)\b(https?://)([^/:@\s]+)(?=@)")
+# what makes a URL enough to fetch something: those of blob stores are signed
+_SIGNED = re.compile(
+    r"(?i)([?&](?:sig|signature|(?:x-(?:amz|goog)-)?(?:signature|credential|security-token)"
+    r"|(?:access_)?token)=)[^&\s\"'<>]+"
+)
 
 
 def is_secret_name(name: str, words: Sequence[str] = WORDS) -> bool:
@@ -64,7 +73,8 @@ class Secrecy(NamedTuple):
         for secret in sorted(self.known, key=len, reverse=True):
             text = text.replace(secret, HIDDEN)
         text = _SETTING.sub(self._setting, text)
-        return _LOGIN.sub(rf"\1:{HIDDEN}", TOKENS.sub(HIDDEN, text))
+        text = _LOGIN.sub(rf"\1:{HIDDEN}", TOKENS.sub(HIDDEN, text))
+        return _SIGNED.sub(rf"\1{HIDDEN}", _BEARER.sub(rf"\1{HIDDEN}", text))
 
     def _setting(self, match: re.Match[str]) -> str:
         name, equals, value = match.groups()

@@ -34,7 +34,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="what environments shall call it; default: localhost/ and the directory's name",
     )
     parser.add_argument(
-        "--build-arg", metavar="NAME=VALUE", action="append", default=[], help="for ARG lines"
+        "--build-arg",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="for ARG lines; NAME alone takes the value from the environment",
     )
     parser.add_argument("--target", metavar="STAGE", default="", help="build this stage only")
     parser.add_argument(

@@ -149,7 +149,7 @@ def _remove(going: _Going, root: str, used: InUse, arguments: argparse.Namespace
     left = going.go(root, NOTHING if arguments.force else used)
     if not arguments.quiet:
         for item, why in left:
-            print(f"kept: {_line(item, why)}")
+            output.line(f"kept: {_line(item, why)}")
     inventory.remove_links(used.over)
     return sum(item.size for item, _why in left)
 

@@ -25,6 +25,7 @@ from container_engine.images.blobs import sha256
 from container_engine.images.files import publish
 from container_engine.images.namespaces import OWN_NAMESPACES
 from container_engine.process import reason
+from container_engine.secrecy import is_secret_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -94,18 +95,33 @@ class Builder(NamedTuple):
             words = ["build", "--isolation=chroot", "--network=host", "--format=oci"]
             words += [f"--cap-drop=CAP_{name}" for name in _NO_CAPABILITIES]
             words += ["--tag", name, "--file", recipe.containerfile]
-            words += [f"--build-arg={argument}" for argument in recipe.arguments]
+            arguments, secrets = self._arguments(recipe)
+            words += [f"--build-arg={argument}" for argument in arguments]
             words += [f"--target={recipe.target}"] if recipe.target else []
             words += ["--no-cache", "--pull=always"] if fresh else []
             words += [f"--signature-policy={self.policy}"] if self.policy else []
             run = process.output if quiet else process.shown
-            run([*podman, *words, recipe.context], self._environment(), self.timeout_s)
+            run([*podman, *words, recipe.context], self._environment() | secrets, self.timeout_s)
             save = ["save", "--quiet", "--format=oci-dir", "--output", layout, name]
             process.output([*podman, *save], self._environment(), self.timeout_s)
         except process.CommandError as error:
             message = error.message.removeprefix("setpriv: ").removeprefix("Error: ")
             text = f"'{recipe.containerfile}': not built: {message}"
             raise UserError(text, error.hint, "image-build") from None
+
+    def _arguments(self, recipe: Recipe) -> tuple[list[str], dict[str, str]]:
+        """Podman's build arguments, and variables with the values of those that are secret.
+
+        Anybody may read a command line; Podman takes the value of a bare name from its environment.
+        What is a variable there already keeps its meaning for Podman.
+        """
+        arguments, secrets = [], {}
+        for argument in recipe.arguments:
+            name, equals, value = argument.partition("=")
+            if equals and is_secret_name(name) and name not in self._environment():
+                secrets[name] = value
+            arguments.append(name if name in secrets else argument)
+        return arguments, secrets
 
     def _podman(self, recipe: Recipe, results: str) -> list[str]:
         """The command, without what it shall do."""

@@ -1,7 +1,8 @@
 """Logins that people keep for enroot: ~/.config/enroot/.credentials, a file in netrc's form.
 
 They count where Podman knows no login, and where a reference names the user (user@registry#image).
-A password goes to skopeo in a file that only its user can read, never in an argument or variable.
+A password goes to skopeo in memory that only its user can read: never in an argument or variable,
+nor in a file, which would stay when this process is killed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import contextlib
 import json
 import os
 import stat
-import tempfile
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
@@ -48,10 +48,11 @@ def logged_in(image: Imported, env: Mapping[str, str]) -> Iterator[Mapping[str, 
         yield env
         return
     secret = base64.b64encode(f"{login.user}:{login.password}".encode()).decode()
-    with tempfile.NamedTemporaryFile("w", prefix="ce-auth-", suffix=".json") as file:  # mode 0600
+    with open(os.memfd_create("ce-auth"), "w", encoding="ascii") as file:
         json.dump({"auths": {image.registry: {"auth": secret}}}, file)
         file.flush()
-        yield {**env, _AUTH_FILE: file.name}
+        # what we start runs as the same user, who may open it there as long as we live
+        yield {**env, _AUTH_FILE: f"/proc/{os.getpid()}/fd/{file.fileno()}"}
 
 
 def _login(image: RegistryImage, env: Mapping[str, str]) -> Login | None:

@@ -15,11 +15,14 @@ from container_engine.secrecy import HIDDEN, Secrecy
 MOST = 64 * 1024
 # what programs print of what they send to a registry
 _HEADERS = re.compile(r"(?i)(authorization: *|bearer +|--creds[ =])[^\s\"']+( [^\s\"']+)?")
+# a registry may redirect to a URL whose query is all that one needs
+_QUERY = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://[^\s?\"'<>]+\?)[^\s\"'<>]+")
 
 
 def redacted(text: str) -> str:
     """The text without what looks like a secret, also where nobody knows that it is one."""
-    return _HEADERS.sub(rf"\1{HIDDEN}", Secrecy().text(text))
+    text = _HEADERS.sub(rf"\1{HIDDEN}", Secrecy().text(text))
+    return _QUERY.sub(rf"\1{HIDDEN}", text)
 
 
 def keep(directory: str, name: str, text: str) -> str:

@@ -358,6 +358,33 @@ def test_a_build_reads_the_users_own_settings_and_links(stranger: Engine) -> Non
     assert done.returncode == 0, done.stderr
 
 
+def test_a_secret_argument_of_a_build_stands_in_no_command_line_of_podmans(
+    stranger: Engine,
+) -> None:
+    where, ce = context(stranger), str(stranger.prefix / "bin/ce")
+    lines = "ARG API_TOKEN\nARG FROM_HERE\nENV GOT=$API_TOKEN-$FROM_HERE"
+    step = 'RUN ["/bin/busybox", "sleep", "2"]'
+    (where / "Containerfile").write_text(
+        f"FROM scratch\nCOPY busybox /bin/busybox\n{lines}\n{step}\n"
+    )
+    arguments = ("--build-arg", "API_TOKEN=geheim4321", "--build-arg", "FROM_HERE")
+    argv = [ce, "build", "-q", "-t", "mine:1", *arguments, str(where)]
+    seen: set[str] = set()
+    store = {"EDF_IMAGESTORE": str(stranger.scratch / "store"), "TMPDIR": str(stranger.scratch)}
+    with stranger.popen(argv, {**store, "FROM_HERE": "ambient"}) as process:
+        while process.poll() is None:
+            seen.update(map(command_line, processes(stranger.user.uid)))
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    path = Path(out.strip())
+    config = json.loads(path.with_name(f"{path.name}.json").read_text())["config"]
+    assert "GOT=geheim4321-ambient" in config["Env"]
+    podmans = [line for line in seen if "podman" in line and " build " in line]
+    assert podmans
+    assert not [line for line in podmans if "geheim4321" in line]
+    forget_podman(stranger)
+
+
 def test_a_build_ends_with_whoever_asked_for_it(stranger: Engine) -> None:
     where = context(stranger)
     step = 'RUN ["/bin/busybox", "sleep", "77"]'

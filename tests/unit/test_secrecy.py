@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from container_engine.secrecy import HIDDEN, Secrecy, is_secret_name
 
 TOKEN = "hf_" + "a1B2" * 8
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2ln_bmF0-dXJl"
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,16 @@ def test_a_site_says_which_words_these_are() -> None:
         ("export HF_TOKEN=$OTHER", "export HF_TOKEN=$OTHER"),
         ("https://me:pw@host/x", f"https://me:{HIDDEN}@host/x"),
         ("user@reg.example#a/b:1", "user@reg.example#a/b:1"),
+        ("docker://user@reg.example#a/b:1", "docker://user@reg.example#a/b:1"),
+        ("https://:tok@host/x", f"https://:{HIDDEN}@host/x"),
+        ("https://tok@host/x", f"https://{HIDDEN}@host/x"),
+        ("https://host/a@b", "https://host/a@b"),
+        ("docker login -p dckr_pat_" + "aB3-_" * 5, f"docker login -p {HIDDEN}"),
+        (f"got {JWT}.", f"got {HIDDEN}."),
+        ("https://host/b?se=1&sig=a%2Fb%3D&sv=2", f"https://host/b?se=1&sig={HIDDEN}&sv=2"),
+        ("https://h/b?X-Amz-Signature=12ab&x=1", f"https://h/b?X-Amz-Signature={HIDDEN}&x=1"),
+        ("https://h/b?X-Amz-Security-Token=1", f"https://h/b?X-Amz-Security-Token={HIDDEN}"),
+        ("https://h/b?signal=9&design=1", "https://h/b?signal=9&design=1"),
         ("A=1 TOKENIZERS_PARALLELISM=false", "A=1 TOKENIZERS_PARALLELISM=false"),
     ],
 )

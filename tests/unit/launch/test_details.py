@@ -17,6 +17,7 @@ from container_engine.launch.details import MOST, forget_old, keep, redacted
         ("skopeo copy --creds me:pass docker://x", "me:pass"),
         ("HF_TOKEN=abcdefgh", "abcdefgh"),
         ('export MY_PASSWORD="two words"', "two words"),
+        ("get https://blobs.example/a?se=1&sp=r&some=s3cr3t: denied", "s3cr3t"),
     ],
 )
 def test_secrets_do_not_reach_the_log(text: str, secret: str) -> None:
