@@ -69,7 +69,7 @@ def _user_namespaces(root: Path) -> Finding:
 
 def _under_apparmor(check: str, has_profile: bool) -> Finding:
     if has_profile:
-        return ok(check, f"allowed to the guard by /{_PROFILE}")
+        return ok(check, f"allowed to the guard, and so to all users, by /{_PROFILE}")
     remedy = (
         f"cp PREFIX/share/container-engine/apparmor /{_PROFILE}; apparmor_parser -r /{_PROFILE};"
         f" or sysctl -w kernel.{_APPARMOR}=0, and a file in /etc/sysctl.d"
