@@ -15,6 +15,7 @@ from tests.slurm.job import job_id, started
 from tests.slurm.leftovers import assert_nothing_left
 from tests.slurm.login import PORT, Laptop, edf, make_key, ports, recorded, step
 from tests.slurm.polling import until
+from tests.slurm.site import Site
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +130,38 @@ def test_the_server_and_its_logins_go_with_the_job(cluster: Cluster, key: Path, 
 
 def _pids(word: str) -> list[int]:
     return [p.pid for p in procfs.processes() if p.lives and word in p.command]
+
+
+@pytest.mark.parametrize("listen", ["lo", "127.0.0.1"])
+def test_a_site_says_where_the_servers_listen(
+    cluster: Cluster, site: Site, key: Path, listen: str
+) -> None:
+    site.hook("ssh", f'settings.listen = "{listen}"\n', whole=False)
+    with step(cluster, edf(cluster, key), "-N2") as job:
+        until("both tasks", lambda: job.out.count("up\n") == 2)
+        number = job_id(cluster)
+        found = ports(cluster, number, 2)
+        assert [_listening(port) for port in found.values()] == [["0100007F"]] * 2
+        assert Laptop(cluster, key, found["n1"]).ssh("ssh n2 echo there").stdout == "there\n"
+        ce = str(cluster.prefix / "bin/ce")
+        assert cluster.run([ce, "ssh-config", number]).stdout.count("HostName 127.0.0.1\n") == 2
+
+
+def test_an_interface_that_a_node_lacks_is_named(cluster: Cluster, site: Site, key: Path) -> None:
+    site.hook("ssh", 'settings.listen = "hsn9"\n', whole=False)
+    done = cluster.srun(f"--environment={edf(cluster, key)}", "true")
+    assert done.returncode == 125
+    assert "hook ssh: settings.listen of the site: 'hsn9': no such device" in causes(done)[0]
+
+
+def _listening(port: int) -> list[str]:
+    """The addresses at which somebody listens on this port, as the kernel writes them."""
+    tables = [Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6")]
+    rows = [line.split() for table in tables for line in table.splitlines()[1:]]
+    ending = f":{port:04X}"
+    return [
+        row[1].removesuffix(ending) for row in rows if row[1].endswith(ending) and row[3] == "0A"
+    ]
 
 
 # ---- several steps of one job ------------------------------------------------------------------

@@ -1,7 +1,8 @@
-"""Which ports are free, and who listens on one."""
+"""Which ports are free, who listens on one, and at which address to listen."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 from _socket import (
     AF_INET,
@@ -10,14 +11,38 @@ from _socket import (
     IPPROTO_IPV6,
     IPV6_V6ONLY,
     SO_REUSEADDR,
+    SOCK_DGRAM,
     SOCK_STREAM,
     SOL_SOCKET,
+    inet_ntoa,
+    inet_pton,
     socket,
 )
 
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 _LISTEN = "0A"
 _EADDRINUSE, _EACCES = 98, 13
+_SIOCGIFADDR = 0x8915
+_NAME_BYTES, _REQUEST_BYTES, _ADDRESS = 15, 40, slice(20, 24)
+
+
+def address_of(where: str) -> str:
+    """Return the address that is meant on this node: an address itself, or an interface's of IPv4.
+
+    Raises OSError for an interface that is not there or has none.
+    """
+    for family in (AF_INET, AF_INET6):
+        try:
+            inet_pton(family, where)
+        except OSError:
+            continue
+        return where
+    probe = socket(AF_INET, SOCK_DGRAM)
+    try:
+        name = where.encode()[:_NAME_BYTES].ljust(_REQUEST_BYTES, b"\0")
+        return inet_ntoa(fcntl.ioctl(probe, _SIOCGIFADDR, name)[_ADDRESS])
+    finally:
+        probe.close()
 
 
 def claim(port: int) -> socket | None:

@@ -7,7 +7,7 @@ import pwd
 
 from container_engine.launch.failure import LaunchError
 from container_engine.launch.hooks import inside, sshkeys, sshrecord, sshsecret
-from container_engine.launch.hooks.listening import claim, is_free, listeners
+from container_engine.launch.hooks.listening import address_of, claim, is_free, listeners
 from container_engine.launch.nodename import complete, expand
 
 TYPE_CHECKING = False
@@ -49,6 +49,7 @@ class SshServer:
         self._edits = edits
         self._node = node = complete(node)
         self._wanted = int(self._parameters["port"])
+        self._address = _address(hook["settings"]["listen"])
         self._name, home = _person()
         secret = sshsecret.of_job(node, home, self._parameters["secret"])
         self._host = sshkeys.derive(secret, "host")
@@ -145,7 +146,7 @@ class SshServer:
         terminals = os.open("/dev/ptmx", os.O_PATH)
         os.set_inheritable(terminals, True)
         words = [f"{BUNDLE}/bin/dropbear", "-F", "-E", "-s", "-W", _WINDOW]
-        words += ["-P", f"{JOB}/pid", "-r", f"{JOB}/host_key", "-p", str(port)]
+        words += ["-P", f"{JOB}/pid", "-r", f"{JOB}/host_key", "-p", self._place(port)]
         server = inside.Process(place, words, environment=self._environment(terminals), workdir="/")
         os.close(terminals)
         left_s, code, own, taken = place.timeout_s, None, False, False
@@ -161,6 +162,13 @@ class SshServer:
         if not ready and not taken and (is_free(port) or code is None):
             raise inside.failure("hook ssh: the server", code, said, place.timeout_s)
         return ready
+
+    def _place(self, port: int) -> str:
+        """What Dropbear calls it."""
+        if not self._address:
+            return str(port)
+        address = f"[{self._address}]" if ":" in self._address else self._address
+        return f"{address}:{port}"
 
     def _environment(self, terminals: int) -> dict[str, str]:
         """Of the server itself; nothing of the image's, whose LD_PRELOAD may be for another libc.
@@ -180,7 +188,9 @@ class SshServer:
             )
             return
         key_file = self._parameters.get("authorize_ssh_key", "")
-        line = f"{port} {os.uname().nodename} {self._name} {key_file}"
+        # by the node's name the address that does not listen might be found
+        address = self._address or os.uname().nodename
+        line = f"{port} {address} {self._name} {key_file}"
         try:
             sshrecord.write(
                 self._directory, self._node_name(), line, sshkeys.public_line(self._host)
@@ -190,6 +200,18 @@ class SshServer:
 
     def _node_name(self) -> str:
         return self._node.get("SLURMD_NODENAME") or os.uname().nodename
+
+
+def _address(where: str) -> str:
+    """Where the site wants the server to listen; "" for everywhere. Raises LaunchError."""
+    if not where:
+        return ""
+    try:
+        return address_of(where)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        message = f"hook ssh: settings.listen of the site: '{where}': {reason}"
+        raise LaunchError(message, "hook-service") from None
 
 
 def _person() -> tuple[str, str]:

@@ -14,7 +14,7 @@ import pytest
 
 from container_engine.launch.failure import LaunchError
 from container_engine.launch.hooks import sshkeys, sshrecord, sshsecret
-from container_engine.launch.hooks.listening import claim, is_free, listeners
+from container_engine.launch.hooks.listening import address_of, claim, is_free, listeners
 
 # RFC 8032, 7.1: secret and public key
 VECTORS = [
@@ -148,6 +148,20 @@ def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
 
 
 # ---- ports -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("where", "address"), [("lo", "127.0.0.1"), ("10.1.2.3", "10.1.2.3"), ("fe80::1", "fe80::1")]
+)
+def test_a_server_listens_at_an_address_or_at_that_of_an_interface(
+    where: str, address: str
+) -> None:
+    assert address_of(where) == address
+
+
+def test_an_interface_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(OSError, match="No such device"):
+        address_of("absent0")
 
 
 def test_a_port_is_free_only_where_nobody_listens() -> None:
