@@ -44,7 +44,8 @@ def _processes() -> list[str]:
     ]
 
 
-def _mounts() -> list[str]:
+def mounts() -> list[str]:
+    """The engine's, in the mount namespace of the nodes; others come and go on a machine."""
     text = Path("/proc/self/mountinfo").read_text()
     return [f"mount: {line}" for line in text.splitlines() if _SESSION in line]
 
@@ -104,7 +105,7 @@ def _owner(path: Path) -> int | None:
 
 def left(cluster: Cluster) -> list[str]:
     """Everything of containers that is there now; empty when no step runs."""
-    return [*_processes(), *_mounts(), *_open_namespaces(), *_files(cluster)]
+    return [*_processes(), *mounts(), *_open_namespaces(), *_files(cluster)]
 
 
 def steps() -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 from tests.slurm import procfs
 from tests.slurm.cluster import ALICE, BOB, Cluster
 from tests.slurm.job import started
-from tests.slurm.leftovers import assert_nothing_left, public_files
+from tests.slurm.leftovers import assert_nothing_left, mounts, public_files
 from tests.slurm.polling import until
 
 _BATCH = 50  # launches of one job
@@ -41,7 +41,7 @@ def _levels() -> Levels:
     return Levels(
         {p.command: _resident(p.pid) for p in daemons},
         {p.command: len(os.listdir(procfs.PROC / str(p.pid) / "fd")) for p in daemons},
-        len(Path("/proc/self/mountinfo").read_text().splitlines()),
+        len(mounts()),
         # those of a process that ends while we look cannot be read
         len({p.link(f"ns/{kind}") for p in procfs.processes() for kind in _NAMESPACES} - {""}),
         frozenset(public_files()),
