@@ -77,6 +77,11 @@ class LibraryEdit(_Frozen):
         " version, else beside; beside: in a directory that the loader searches first",
     )
     closure: bool = Field(True, description="with what the libraries need themselves")
+    stay: bool = Field(
+        False,
+        description="they are loaded from where a mount of a hook shows them, with what lies"
+        " beside them; the image's own of these names are hidden",
+    )
     optional: bool = Field(False, description="they may be missing on a node")
 
 
@@ -86,6 +91,9 @@ class Service(_Frozen):
     name: str = Field("", description="for messages; in a hook.toml the table's name")
     command: tuple[str, ...] = Field(min_length=1, description="program and arguments")
     ready: str = Field("", description="a path in the container that says it is ready")
+    running: str = Field(
+        "", description="what it prints where it runs already, which is as good as started"
+    )
     stop: tuple[str, ...] = Field((), description="a command that ends it in good order")
 
 

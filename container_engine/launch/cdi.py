@@ -28,8 +28,7 @@ _SHOWN = 12
 
 def resolve_all(plan: Mapping[str, Any], node: Mapping[str, str], edits: HookEdits) -> None:
     """Adds to `edits` what the CDI devices of the plan and of its hooks say."""
-    names = {name: "hook" for name in edits.devices if not name.startswith("/")}
-    edits.devices = [name for name in edits.devices if name not in names]
+    names = {name: f"hook {hook}" for name, hook in edits.cdi.items()}
     for device in plan["devices"]:
         if device["cdi"]:
             names.setdefault(resolve(device["name"], node, device["from"]), device["from"])
@@ -62,7 +61,7 @@ def add(names: Mapping[str, str], places: Sequence[Directory], edits: HookEdits)
             _add(name, origin, registry, used, edits)
         except LaunchError as error:
             if str(error) not in [str(other) for _hook, other in edits.lacks]:
-                edits.lacks.append(("", error))
+                edits.lacks.append((edits.cdi.get(name, ""), error))
 
 
 def _add(

@@ -10,7 +10,7 @@ from container_engine.edf.hookvalues import HookRule, ValueRule
 from container_engine.edf.model import Problem
 from container_engine.plan.model import HookUse
 from container_engine.plan.overlap import overlaps
-from container_engine.plan.parameters import settle
+from container_engine.plan.parameters import idle, settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,6 +46,10 @@ def use(edf: Edf, hooks: Mapping[str, Hook], machine: str, entries: Entries) -> 
         problems += [_problem(edf, refusal) for refusal in refusals]
         origin = _origin(edf, active.asked) or active.hook.file
         uses.append(_use(active, values, origin))
+    active_names = {active.hook.name for active in matched.active}
+    for hook in hooks.values():
+        if hook.name not in active_names and not hook.data.turned_off:
+            problems += [_problem(edf, refusal) for refusal in idle(hook, annotations)]
     clashes = _overlaps(uses, matched.active)
     problems += [_problem(edf, refusal, "hook-clash") for refusal in clashes]
     return Used(tuple(uses), tuple(problems))

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
+    from container_engine.catalog.load import Hook
     from container_engine.catalog.match import Active
     from container_engine.catalog.model import Parameter
     from container_engine.catalog.values import Values
@@ -38,6 +39,17 @@ def settle(
             yield Refusal(key, message, f'write {key} = "..."', asked=active.asked)
         elif parameter.values_in:
             yield from _listed(active, name, values, entries)
+
+
+def idle(hook: Hook, annotations: Mapping[str, str]) -> Iterator[Refusal]:
+    """Warns of parameters of a hook that is not applied, unless the user has turned it off."""
+    if hook.switch in annotations:
+        return
+    for name in (*hook.data.parameters, *hook.data.allow):
+        key = f"{hook.annotation}.{name}"
+        if key in annotations:
+            message = f"has no effect, the hook '{hook.name}' is off"
+            yield Refusal(key, message, f'write {hook.switch} = "true"', is_error=False)
 
 
 def _only(parameter: Parameter) -> str:

@@ -197,6 +197,100 @@ def test_a_conflict_of_symbol_versions_leaves_the_image_as_it_is(
     )
 
 
+# ---- directories of the node that bring all they need ----------------------------------------
+
+
+def artifact(place: Place) -> Path:
+    """As sites publish them: flat, with libraries that only those beside them shall load."""
+    flat = place.node / "artifact"
+    own = ["-Wl,-rpath,$ORIGIN"]
+    cxi = build(flat / "libcxi.so.1", "libcxi.so.1", symbol="cxi")
+    fabric, plugin = flat / "libfabric.so.1", flat / "libnccl-net.so"
+    build(
+        fabric,
+        fabric.name,
+        symbol="whose",
+        says="the artifact's",
+        needs=[cxi],
+        wants=["cxi"],
+        flags=own,
+    )
+    build(plugin, symbol="ours", says="the artifact's", needs=[fabric], wants=["whose"], flags=own)
+    for name in ("libz.so.1", "libstdc++.so.6", "libc.so.6"):
+        build(flat / name, name, symbol="whose", says="the artifact's")
+    return flat
+
+
+# prints whose library each name leads to, in a program of the image
+ASK = "for name in {}; do {} $name whose; echo; done"
+
+
+def asked(engine: Engine, place: Place, hook: str, image_file: Path, *names: str) -> list[str]:
+    place.hook(hook)
+    program = probe(place.dir)
+    edf = engine.edf(edf_text("fabric", mounts=[program]), image_file)
+    script = ASK.format(" ".join(names), program)
+    done = place.engine(engine).run(edf, "bash", "-c", script)
+    assert done.stderr == ""
+    return [line for line in done.stdout.splitlines() if line]
+
+
+def test_a_library_that_stays_is_loaded_with_what_lies_beside_it_in_place_of_the_images(
+    engine: Engine, place: Place
+) -> None:
+    flat = artifact(place)
+    tree = place.variant("artifact")
+    for where in (LIBRARIES, Path("opt/mpi/lib")):
+        (tree / where / "libfabric.so.1").unlink(missing_ok=True)
+        build(tree / where / "libfabric.so.1", "libfabric.so.1", symbol="whose", says="the image's")
+    needs = build(
+        tree / "opt/mpi/bin/libmpi.so",
+        needs=[flat / "libfabric.so.1"],
+        symbol="mpi",
+        wants=["whose"],
+        flags=["-Wl,-rpath,/opt/mpi/lib"],
+    )
+    run("ldconfig", "-r", tree)
+    hook = f"""
+[edits.artifact]
+mounts = [{{ source = "{flat}" }}]
+libraries = [
+  {{ files = ["{flat}/libfabric.so.1"], place = "replace", stay = true }},
+  {{ files = ["{flat}/lib[nr]ccl-net.so"], stay = true }},
+]
+[checks.fabric]
+kind = "loadable"
+subject = "libfabric.so.1"
+[checks.plugin]
+kind = "loadable"
+subject = "lib[nr]ccl-net.so"
+"""
+    image_file = place.squash(tree)
+    said = asked(engine, place, hook, image_file, "libfabric.so.1", "libz.so.1", "libcxi.so.1")
+    assert said[0].startswith("the artifact's"), said
+    assert "the artifact's" not in "".join(said[1:])
+    edf = engine.edf(edf_text("fabric"), image_file)
+    script = f"ldd /{needs.relative_to(tree)}; ldd {flat}/libnccl-net.so"
+    printed = place.engine(engine).output(edf, "bash", "-c", script)
+    assert printed.count(f"libfabric.so.1 => {flat}/") == 2, printed
+    assert printed.count(f"libcxi.so.1 => {flat}/") == 2, printed
+
+
+def test_of_a_directory_that_is_searched_the_c_and_c_plus_plus_libraries_stay_unknown(
+    engine: Engine, place: Place
+) -> None:
+    flat = artifact(place)
+    hook = f"""
+[edits.artifact]
+mounts = [{{ source = "{flat}" }}]
+search = ["{flat}"]
+"""
+    names = ("libfabric.so.1", "libz.so.1", "libstdc++.so.6", "libc.so.6")
+    said = asked(engine, place, hook, image(place, "none"), *names)
+    assert said[0].startswith("the artifact's"), said
+    assert "the artifact's" not in "".join(said[1:])
+
+
 # ---- images that mean harm ---------------------------------------------------------------------
 
 

@@ -97,8 +97,18 @@ class Hardware:
         for variant, name in (("cuda12", "libnccl-net.so"), ("rocm6", "librccl-net.so")):
             path, says = self.dir / "plugin" / variant / name, f"the node's {variant}"
             build(path, symbol=PLUGIN, says=says, needs=[FABRIC], wants=["fi_version"])
-        artifact = self.dir / "netstack" / os.uname().machine / "26.1/default/lib/libnccl-net.so"
-        build(artifact, symbol=PLUGIN, says="the artifact's")
+        self._artifact(self.dir / "netstack" / os.uname().machine / "26.1/default")
+
+    def _artifact(self, flat: Path) -> None:
+        """As sites publish them: all side by side, found from one another by rpath."""
+        own = ["-Wl,-rpath,$ORIGIN"]
+        cxi = build(flat / "libcxi.so.1", "libcxi.so.1", symbol="cxi")
+        fabric = flat / FABRIC.name
+        build(fabric, FABRIC.name, symbol="whose", needs=[cxi], wants=["cxi"], flags=own)
+        path, says = flat / "libnccl-net.so", "the artifact's"
+        build(path, symbol=PLUGIN, says=says, needs=[fabric], wants=["whose"], flags=own)
+        for name in ("libc.so.6", "libstdc++.so.6", "libz.so.1"):
+            build(flat / name, name, symbol="whose", says=says)
 
 
 @contextmanager

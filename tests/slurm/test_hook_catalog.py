@@ -148,13 +148,13 @@ def test_an_artifact_of_the_network_software_is_found_by_version_and_name(
     base = site.programs.parent / "netstack"
     name = "gpu:cuda13,cxi:13.1.0,ofi:2.5.1,aws:1.18.0+dl"
     for version in ("26.9", "26.10"):
-        library = base / os.uname().machine / version / name / "lib"
+        library = base / os.uname().machine / version / name
         library.mkdir(parents=True)
         (library / "which").write_text(version)
     site.hook("netstack", f'settings.base = "{base}"\n', whole=False)
     said = f'com.hooks.netstack.source = "artifact"\ncom.hooks.netstack.name = "{name}"\n'
     edf = site.edf(f"[annotations]\n{said}")
-    done = cluster.srun(f"--environment={edf}", "sh", "-c", f"cat {base}/*/*/*/lib/which")
+    done = cluster.srun(f"--environment={edf}", "sh", "-c", f"cat {base}/*/*/*/which")
     assert (done.returncode, done.stdout) == (0, "26.10"), done.stderr
     edf = site.edf(f'[annotations]\n{said}com.hooks.netstack.version = "26.8"\n')
     done = cluster.srun(f"--environment={edf}", "true")

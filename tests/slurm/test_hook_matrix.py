@@ -132,7 +132,7 @@ CASES = {
             'com.hooks.netstack = { source = "artifact", version = "26.2" }',
             "there is no '26.2' in @/netstack/",
         ),
-        'com.hooks.netstack.source = "artifact"',
+        'com.hooks.netstack.source = "artifact"\ncom.hooks.aws_ofi_nccl.enabled = "true"',
         ARTIFACT,
     ),
     "nvidia_cuda_mps": Case(

@@ -73,6 +73,24 @@ def test_the_mps_daemons_of_two_users_on_one_node_do_not_meet(cluster: Cluster, 
     assert {line.split()[2] for line in told(mps)} == {ALICE, BOB}
 
 
+def test_a_daemon_that_serves_the_users_own_directory_is_used_and_left_alone(
+    cluster: Cluster, mps: Site
+) -> None:
+    pipe = mps.shared / "pipe"
+    pipe.mkdir()
+    pipe.chmod(0o777)
+    edf = mps_edf(mps, f'env.CUDA_MPS_PIPE_DIRECTORY = "{pipe}"\n')
+    argv = ["-w", "n1", f"--environment={edf}", "sh", "-c"]
+    with started(cluster, "srun", *argv, "echo up; sleep 100") as job:
+        job.wait_for_lines(1)
+        (daemon,) = pids("mps-control -d")
+        done = cluster.srun(*argv, "ls $CUDA_MPS_PIPE_DIRECTORY")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "control\n", "")
+        assert pids("mps-control -d") == [daemon]
+        assert told(mps) == []
+    until("the daemon's end", lambda: not pids("mps-control"))
+
+
 def test_mps_that_does_not_start_fails_the_step_with_what_it_printed(
     cluster: Cluster, mps: Site
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from container_engine.launch.environment import edf_settings
 from container_engine.launch.podman import Bind
 
 TYPE_CHECKING = False
@@ -18,7 +19,16 @@ _DIRECTORY = "/opt/oci-hooks/nvidia_cuda_mps"
 def prepare(
     hook: Mapping[str, Any], plan: Mapping[str, Any], node: Mapping[str, str], edits: HookEdits
 ) -> None:
-    del hook, plan, node
+    own = edf_settings(plan, node).get("CUDA_MPS_PIPE_DIRECTORY")
+    if own:
+        _share(hook["name"], own, edits)
     for name in ("pipe", "log"):
         options = ("mode=0700", "size=256m")
         edits.binds.append(Bind("tmpfs", "tmpfs", f"{_DIRECTORY}/{name}", options))
+
+
+def _share(name: str, directory: str, edits: HookEdits) -> None:
+    """Lets a daemon of the user's, or of another step, serve that directory: it is not ended."""
+    for service in edits.services:
+        if service.get("hook") == name:
+            service.update(ready=f"{directory}/control", stop=[])

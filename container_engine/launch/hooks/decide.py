@@ -13,7 +13,7 @@ from container_engine.launch.hooks.names import c_version, dotted, file_version,
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from container_engine.launch.hooks.elf import Library
@@ -28,10 +28,11 @@ _NEWER, _EQUAL, _OLDER, _UNLIKE = "newer than", "as new as", "older than", "diff
 
 class Decision:
     """What happens to one library. `names` are those by which it is found beside; `places` are
-    files of the image that it replaces.
+    files of the image that it replaces. `stays` is its path in the container where a mount shows
+    it there, empty if it is put into place.
     """
 
-    __slots__ = ("action", "hook", "library", "lost", "name", "names", "places", "reason")
+    __slots__ = ("action", "hook", "library", "lost", "name", "names", "places", "reason", "stays")
 
     def __init__(
         self, hook: str, name: str, library: Library | None, action: str, reason: str
@@ -42,19 +43,20 @@ class Decision:
         self.places: Sequence[str] = ()
         # symbol versions that programs of the image may want and no longer find
         self.lost: Sequence[str] = ()
+        self.stays = ""
 
     @property
     def is_from_node(self) -> bool:
         return self.action in (REPLACE, BESIDE)
 
     def described(self) -> dict[str, Any]:
-        beside = [f"{OWN_DIRECTORY}/{name}" for name in self.names]
+        beside = [self.stays] if self.stays else [f"{OWN_DIRECTORY}/{name}" for name in self.names]
         return {
             "hook": self.hook,
             "library": self.name,
             "action": self.action,
             "source": self.library.path if self.library and self.is_from_node else "",
-            "places": [*self.places, *(beside if self.action == BESIDE else ())],
+            "places": [*self.places, *(beside if self.stays or self.action == BESIDE else ())],
             "reason": self.reason,
         }
 
@@ -71,19 +73,23 @@ class Decider:
         self._image = image
         self.decisions: dict[str, Decision] = {}
 
-    def inject(self, hook: str, path: str, place: str, closure: bool) -> None:
-        """Adds the decisions for one library of the node. Raises RefusedError, and adds none."""
+    def inject(self, hook: str, path: str, edit: Mapping[str, Any]) -> None:
+        """Adds the decisions for one library of the node, which `edit` names.
+
+        Raises RefusedError, and adds none.
+        """
         library = self._host.read(path)
         if library is None:
             raise RefusedError(f"'{path}' of the node: {self._host.problem(path)}")
-        root = self._root(hook, path, library, place)
+        root = self._root(hook, path, library, edit["place"])
+        root.stays = path if edit.get("stay") and root.is_from_node else ""
         before = self.decisions.get(root.name)
         if before and before.is_from_node and before.library is library:
             # another name of the same file: patterns find its links, too
             before.names = tuple(dict.fromkeys((*before.names, *root.names)))
             return
         found = {root.name: root}
-        if closure:
+        if edit["closure"] and not root.stays:
             self._close(root, found)
         for decision in found.values():
             if decision.is_from_node and decision.library:

@@ -17,14 +17,16 @@ class HookEdits:
 
     `tree` are the hooks that need to see the image's files, `operations` what the guard does
     between the image's overlay and Podman. `per_task` names for a variable the task's own one that
-    it is copied from. `warnings` are lines for the user. `lacks` is why there can be no container,
-    each with the name of the hook, "" for a CDI device.
+    it is copied from. `cdi` has for each CDI device the hook that asks for it. `warnings` are
+    lines for the user. `lacks` is why there can be no container, each with the name of the hook,
+    "" for a CDI device of the environment.
     """
 
     def __init__(self, libexec: str) -> None:
         self.libexec = libexec
         self.operations: list[Operation] = []
         self.devices: list[str] = []
+        self.cdi: dict[str, str] = {}
         self.binds: list[Bind] = []
         self.env: dict[str, str | None] = {}
         self.prepend: dict[str, list[str]] = {}

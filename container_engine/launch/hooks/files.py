@@ -28,7 +28,8 @@ def add_devices(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, st
         if not found and not device.get("optional"):
             edits.lack(hook, missing(hook, "device", wanted))
         edits.devices += [path for path in found if path not in edits.devices]
-    edits.devices += [name for name in hook.get("cdi", ()) if name not in edits.devices]
+    for name in hook.get("cdi", ()):
+        edits.cdi.setdefault(name, hook["name"])
 
 
 def add_mounts(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str]) -> None:

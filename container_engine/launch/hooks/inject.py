@@ -12,7 +12,7 @@ import sys
 from container_engine.launch.hooks.decide import BESIDE, OWN_DIRECTORY, Decider, RefusedError
 from container_engine.launch.hooks.host import CACHE, MACHINES, Host
 from container_engine.launch.hooks.image import Image
-from container_engine.launch.hooks.names import is_c_library
+from container_engine.launch.hooks.names import is_runtime
 from container_engine.launch.hooks.pattern import matches
 from container_engine.launch.hooks.preflight import Container
 from container_engine.launch.hooks.trees import ImageTree
@@ -96,7 +96,7 @@ class _Work:
 
     def _inject(self, hook: Mapping[str, Any], path: str, libraries: Mapping[str, Any]) -> None:
         try:
-            self._decider.inject(hook["name"], path, libraries["place"], libraries["closure"])
+            self._decider.inject(hook["name"], path, libraries)
         except RefusedError as refusal:
             severity = next((c["severity"] for c in _checks(hook, "glibc")), "warn")
             self._tell(hook, severity, f"{os.path.basename(path)} is left out: {refusal}")
@@ -105,6 +105,10 @@ class _Work:
         if decision.library is None or not decision.is_from_node:
             return
         source = decision.library.path
+        if decision.stays:
+            self._hide(decision)
+            self._search.update(dict.fromkeys(decision.names, decision.stays))
+            return
         for place in decision.places:
             self.operations.append(("root-bind", source, self._root, place))
         if decision.lost:
@@ -120,15 +124,27 @@ class _Work:
                 self.operations.append(("root-bind", source, self._root, place))
                 self._search[name] = place
 
+    def _hide(self, decision: Decision) -> None:
+        """Takes the image's own files away, for one that must be loaded from where it lies.
+
+        Put over them it would look for its dependencies beside them, by $ORIGIN.
+        """
+        self._roots.enter_image()
+        for place in decision.places:
+            try:
+                os.unlink(os.path.realpath(place))
+            except OSError as error:
+                text = f"the image's {place} stays before the hook's: {error.strerror}"
+                self._tell({"name": decision.hook}, "warn", text)
+
     def _make_known(self, hook: Mapping[str, Any]) -> None:
         """Libraries that lie in directories or mounts of a hook."""
-        for directory in hook["search"]:
-            for path in self._image.entries(f"{directory}/{_LIBRARY_FILE}"):
-                self._search.setdefault(os.path.basename(path), path)
-        for target in self._request["mounted"] if hook["refresh"] else ():
-            name = os.path.basename(target)
-            if matches(name, _LIBRARY_FILE) and not is_c_library(name):
-                self._search.setdefault(name, target)
+        searched = (f"{directory}/{_LIBRARY_FILE}" for directory in hook["search"])
+        mounted = self._request["mounted"] if hook["refresh"] else ()
+        for path in (*(path for some in searched for path in self._image.entries(some)), *mounted):
+            name = os.path.basename(path)
+            if matches(name, _LIBRARY_FILE) and not is_runtime(name):
+                self._search.setdefault(name, path)
 
     # ---- the loader --------------------------------------------------------------------------
 

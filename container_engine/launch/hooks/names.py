@@ -16,6 +16,8 @@ _C_LIBRARY = frozenset(
         *("libmvec", "libthread_db", "libBrokenLocale", "libpcprofile", "libmemusage", "libcidn"),
     ]
 )
+# Every image brings its own, and its programs fit that one.
+_RUNTIME = frozenset(["libgcc_s", "libstdc++", "libz"])
 _LOADERS = ("ld-linux", "ld64.so", "ld.so", "ld-musl-", "libc.musl-", "linux-vdso", "libnss_")
 _ABI = "GLIBC_"
 _MOST_DIGITS = 18
@@ -30,6 +32,11 @@ def is_c_library(name: str) -> bool:
         # the newer libnsl is a library of its own
         or name == "libnsl.so.1"
     )
+
+
+def is_runtime(name: str) -> bool:
+    """Whether a library of this name, in a directory of the node, must not hide the image's."""
+    return is_c_library(name) or name.partition(".so")[0] in _RUNTIME
 
 
 def c_version(versions: Iterable[str]) -> Version:

@@ -12,6 +12,7 @@ from container_engine.launch.hooks.decide import OWN_DIRECTORY
 from container_engine.launch.hooks.elf import NotALibraryError
 from container_engine.launch.hooks.host import own_paths
 from container_engine.launch.hooks.names import c_version, dotted, is_c_library, numbers
+from container_engine.launch.hooks.pattern import has_wildcard, matches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,6 +50,11 @@ class Container:
             if decision.is_from_node and decision.library
             for name in decision.names
         }
+        self._moved = {
+            id(decision.library)
+            for decision in decisions.values()
+            if decision.is_from_node and not decision.stays
+        }
         self._replaced = {
             place: decision.library
             for decision in decisions.values()
@@ -71,7 +77,7 @@ class Container:
 
     def _origin(self, library: Library) -> str:
         """The directory of a library in the container."""
-        if library in self._injected.values():
+        if id(library) in self._moved:
             return OWN_DIRECTORY
         return os.path.dirname(self.image.mounts.in_container(library.path))
 
@@ -81,7 +87,10 @@ class Container:
     # ---- checks ------------------------------------------------------------------------------
 
     def loadable(self, subject: str) -> str:
-        """Whether this library and all that it needs load."""
+        """Whether this library, or the one of hooks that matches, loads with all that it needs."""
+        if has_wildcard(subject):
+            given = [name for name in self._injected if matches(name, subject)]
+            return self.loadable(given[0]) if given else f"no hook brings {subject}"
         # that of the node is meant, also where an image with musl keeps its own
         library = self._injected.get(subject) or self.find(subject)
         if library is None:

@@ -113,6 +113,7 @@ def _service(
         "name": service["name"],
         "command": [fill(word, hook, node) for word in service["command"]],
         "ready": fill(service["ready"], hook, node),
+        "running": service.get("running", ""),
         "stop": [fill(word, hook, node) for word in service["stop"]],
     }
 

@@ -102,7 +102,8 @@ def _start(service: Mapping[str, Any], place: Place) -> None:
     if not service["ready"]:
         code = process.exit_code(place.timeout_s)
     said = process.said()
-    if code != 0:
+    runs_already = bool(code and service["running"]) and service["running"] in said
+    if code != 0 and not runs_already:
         process.kill()
         process.let_go()
         raise failure(what, code, said, place.timeout_s)

@@ -98,6 +98,7 @@ def test_files_are_looked_for_only_on_request(here: Path, capsys: Capture) -> No
         'mounts = ["tmpfs:/t", "/nowhere", "/tmp", "/x/${SLURM_JOB_ID}:/y", "/i.sqsh:/i:sqsh"]\n'
         'devices = ["/dev/null", "/dev/none", "nvidia.com/gpu=all"]\n'
         '[annotations]\ncom.hooks.ssh.authorize_ssh_key = "/nowhere.pub"\n'
+        'com.hooks.ssh.enabled = "true"\n'
     )
     assert validate("all.toml") == 0
     capsys.readouterr()

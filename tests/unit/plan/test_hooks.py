@@ -75,9 +75,26 @@ def test_an_artifact_takes_the_place_of_the_nodes_network_software(catalog: Cata
         catalog, aws_ofi_nccl__enabled="true", netstack__source="artifact", netstack__name="shs:13"
     )
     by_name = {hook.name: hook for hook in found.hooks}
-    assert by_name["cxi"].libraries == ()
-    assert by_name["aws_ofi_nccl"].libraries == ()
-    assert by_name["netstack"].mounts[0].source.endswith("/x86_64/latest/shs:13")
+    artifact = "/opt/container-engine/netstack/x86_64/latest/shs:13"
+    assert [mount.source for mount in by_name["netstack"].mounts] == [artifact]
+    # it lies flat, and of all that is there only these become known to the image's loader
+    assert not any(hook.search for hook in found.hooks)
+    known = [library for hook in found.hooks for library in hook.libraries]
+    assert [(library.files, library.place, library.stay) for library in known] == [
+        ((f"{artifact}/libfabric.so.1",), "replace", True),
+        ((f"{artifact}/lib[nr]ccl-net.so",), "beside", True),
+    ]
+
+
+def test_of_an_artifact_without_a_plugin_the_warning_names_the_way_to_another(
+    catalog: Catalog,
+) -> None:
+    found = used(catalog, aws_ofi_nccl__enabled="true", netstack__source="artifact")
+    checks = next(hook for hook in found.hooks if hook.name == "aws_ofi_nccl").checks
+    (plugin,) = [check for check in checks if check.kind == "loadable"]
+    assert plugin.subject == "lib[nr]ccl-net.so"
+    assert "com.hooks.netstack.name" in plugin.hint
+    assert "variant" not in plugin.hint
 
 
 ARTIFACTS = {"x86_64": ["26.9", "26.10", "26.05.1"], "26.10": ["default", "shs:13.1.0"]}
@@ -123,6 +140,29 @@ def test_a_variant_has_no_effect_with_an_artifact_and_that_is_said(catalog: Cata
         "/e.toml:2: com.hooks.aws_ofi_nccl.variant: has no effect,"
         " it only counts if netstack.source is host"
     )
+
+
+def test_a_variant_without_the_switch_enables_the_hook_that_it_is_for(catalog: Catalog) -> None:
+    found = used(catalog, aws_ofi_nccl__variant="cuda12")
+    assert [hook.name for hook in chosen(found)] == ["cxi", "aws_ofi_nccl"]
+    off = used(catalog, aws_ofi_nccl__variant="cuda12", aws_ofi_nccl__enabled="false")
+    assert (chosen(off), off.problems) == ([], ())
+
+
+def test_of_a_parameter_of_a_hook_that_is_off_it_is_said_that_it_has_no_effect(
+    catalog: Catalog,
+) -> None:
+    found = used(catalog, ssh__port="15264")
+    assert chosen(found) == []
+    (problem,) = found.problems
+    assert str(problem) == ("/e.toml:1: com.hooks.ssh.port: has no effect, the hook 'ssh' is off")
+    assert (problem.severity, problem.hint) == ("warning", 'write com.hooks.ssh.enabled = "true"')
+
+
+def test_the_daemon_of_mps_is_started_by_its_bare_name(catalog: Catalog) -> None:
+    hook = next(h for h in used(catalog, nvidia_cuda_mps__enabled="true").hooks if h.services)
+    assert hook.services[0].command == ("nvidia-cuda-mps-control", "-d")
+    assert hook.mounts[0].target == "/usr/bin/nvidia-cuda-mps-control"
 
 
 def chosen(found: Used) -> list[HookUse]:

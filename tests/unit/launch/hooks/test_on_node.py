@@ -92,6 +92,11 @@ def test_a_cdi_device_that_is_missing_is_told_with_the_rest() -> None:
     assert "'a.org/gpu=0': no CDI device of that name" in refused.value.also[0]
 
 
+def test_a_cdi_device_of_a_hook_is_told_with_the_hooks_name() -> None:
+    with pytest.raises(LaunchError, match=r"^hook cxi: device 'a\.org/gpu=0': no CDI"):
+        on_node(hook(cdi=["a.org/gpu=0"]))
+
+
 def test_what_the_environment_and_what_hooks_lack_is_one_list_with_both_remedies() -> None:
     lacks = [LaunchError(f"e.toml:2: '/no/{name}'", "mount-source-missing") for name in "ab"]
     the_plan = plan(hooks=[hook(devices=[device("/dev/none")])], image=image())
