@@ -81,7 +81,7 @@ def for_tasks(
     """What a task changes in the environment Slurm gave it; None removes.
 
     `given` is what the container was started with, `found` what its first process has: the
-    difference was made by CDI, hooks or the entrypoint.
+    difference was made by CDI, hooks or the entrypoint, which may also remove variables.
     """
     made = {
         name: value
@@ -94,7 +94,15 @@ def for_tasks(
     changes.update(plan["image"]["env"])
     changes.update(edf)
     changes.update(made)
+    if plan["entrypoint"]:
+        changes.update(_removed(given, found))
     return without_slurms(changes) | _turned_off(plan.get("annotations", {}))
+
+
+def _removed(given: Mapping[str, str], found: Mapping[str, str]) -> dict[str, None]:
+    """What the entrypoint has unset. Shells also drop names that they cannot have: those stay."""
+    gone = (name for name in given if name not in found and name not in _PODMANS_OWN | _SHELLS_OWN)
+    return dict.fromkeys(name for name in gone if name.isascii() and name.isidentifier())
 
 
 def _turned_off(annotations: Mapping[str, str]) -> dict[str, None]:

@@ -56,6 +56,11 @@ def test_the_entrypoint_sees_the_edfs_environment_and_has_the_last_word(engine: 
     assert engine.output(edf, "sh", "-c", 'echo "$SEEN|$MINE"') == "edf|its\n"
 
 
+def test_what_the_entrypoint_unsets_is_gone(engine: Engine) -> None:
+    edf = with_entrypoint(engine, 'shift; unset MINE; exec "$@"', '[env]\nMINE = "edf"\nOTHER = "edf"')
+    assert engine.output(edf, "sh", "-c", "echo ${MINE-none} $OTHER") == "none edf\n"
+
+
 def test_what_the_entrypoint_prints_is_shown_where_the_edf_asks_for_it(engine: Engine) -> None:
     script = 'shift; echo "hello, $FROM_IMAGE"; echo careful >&2; exec "$@"'
     loud = "[annotations]\ncom.pyxis.entrypoint_log = true"

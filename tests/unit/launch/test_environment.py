@@ -59,6 +59,18 @@ def test_an_entrypoint_has_the_last_word() -> None:
     assert seen["A"] == "entry"
 
 
+def test_what_an_entrypoint_unsets_is_gone_in_the_tasks() -> None:
+    the_plan = plan(image=image(PLUGIN="image", KEPT="image"), entrypoint=["/entry"])
+    settings = edf_settings(the_plan, HOST)
+    given_env = {**for_container(the_plan, settings), "not.a-shells": "x"}
+    changes = for_tasks(the_plan, settings, given_env, {"KEPT": "image"})
+    assert apply({"PLUGIN": "host"}, changes) == {"KEPT": "image"}
+    assert "not.a-shells" not in changes
+    # without one, what is missing was never there
+    without = for_tasks({**the_plan, "entrypoint": []}, settings, given_env, {"KEPT": "image"})
+    assert without["PLUGIN"] == "image"
+
+
 def test_null_removes_a_variable_whatever_its_source() -> None:
     seen = tasks(
         edf={"A": None, "B": None, "C": None},
