@@ -6,8 +6,10 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from container_engine import __version__
 from container_engine.cli import messages
 from container_engine.cli.configuration import configuration
+from container_engine.cli.known_image import known_image, refused_image, undecided_entrypoint
 from container_engine.cli.offer import offer
 from container_engine.edf.expand import Scope
 from container_engine.edf.load import search_path, trace
@@ -18,6 +20,7 @@ from container_engine.images.resolve import refuse_bare_file
 from container_engine.plan import overrides
 from container_engine.plan.build import missing_image
 from container_engine.plan.hooks import rules, use
+from container_engine.plan.judge import judge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,6 +71,19 @@ def trace_effective(name: str, context: Context) -> Traced:
     used = use(loaded.edf, whole.hooks, whole.machine, whole.entries)
     profiles = {hook.name: hook.data.profiles for hook in whole.hooks.values()}
     return Traced(loaded.edf, files, whole, loaded.problems, used.hooks, profiles)
+
+
+def judged(edf: Edf, context: Context, whole: Offer) -> list[Problem]:
+    """What else a launch of `edf` would find, with what is known of its image on this host.
+
+    A base, which names no image, is not whole, and one for the host has no container.
+    """
+    if not edf.image:
+        return []
+    image = known_image(edf, context, whole.site)
+    found = judge(edf, image, whole, __version__).problems
+    refusals = refused_image(edf, context, whole.site)
+    return [*refusals, *undecided_entrypoint(edf, image), *found]
 
 
 def scope_at(origin: Origin, context: Context, site: SiteConfig) -> Scope:

@@ -5,25 +5,27 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from container_engine.cli.known_image import image_problem
 from container_engine.edf.model import Problem
 from container_engine.edf.source import reason
+from container_engine.errors import UserError
 from container_engine.images.reference import FileImage, parse
+from container_engine.images.resolve import from_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from container_engine.cli.context import Context
     from container_engine.edf.model import Edf, Origin
 
-_KEY_FILES = ("com.hooks.ssh.authorize_ssh_key",)
 
-
-def missing_files(edf: Edf, cwd: str) -> list[Problem]:
-    """An error for each file that a launch on this host would not find.
+def missing_files(edf: Edf, context: Context) -> list[Problem]:
+    """An error for each file that a launch on this host would not find, in its words.
 
     What depends on variables of the node is left out, as is a mount that hides behind another.
     """
-    problems: list[Problem] = []
-    for key, what, path, origin in _files(edf, cwd):
+    problems = _of_image(edf, context)
+    for key, what, path, origin in _files(edf):
         try:
             os.stat(path)
         except (OSError, ValueError) as error:
@@ -34,17 +36,21 @@ def missing_files(edf: Edf, cwd: str) -> list[Problem]:
     return problems
 
 
-def _files(edf: Edf, cwd: str) -> Iterator[tuple[str, str, str, Origin]]:
-    if edf.image and edf.image_origin:
-        image = parse(edf.image, cwd)
-        if isinstance(image, FileImage):
-            yield "image", "image", image.path, edf.image_origin
+def _of_image(edf: Edf, context: Context) -> list[Problem]:
+    image = parse(edf.image, context.cwd) if edf.image else None
+    if not isinstance(image, FileImage):
+        return []
+    try:
+        from_file(image.name, image.path, context.env)
+    except UserError as error:
+        return [image_problem(edf, error)]
+    return []
+
+
+def _files(edf: Edf) -> Iterator[tuple[str, str, str, Origin]]:
     for mount in edf.mounts:
         if mount.kind != "tmpfs" and isinstance(mount.source, str):
             yield "mounts", "source", mount.source, mount.origin
     for device in edf.devices:
         if not device.is_cdi and isinstance(device.name, str):
             yield "devices", "device", device.name, device.origin
-    for entry in edf.annotations:
-        if entry.key in _KEY_FILES:
-            yield f"annotations.{entry.key}", "file", entry.value, entry.origin

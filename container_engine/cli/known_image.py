@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from container_engine.cli.meaning import stored
-from container_engine.cli.stores import stores
+from container_engine.cli.stores import rules, stores
 from container_engine.edf.model import Origin, Problem
-from container_engine.errors import CeError
+from container_engine.errors import CeError, UserError
 from container_engine.images.reference import FileImage, parse
 from container_engine.images.resolve import from_file
 
@@ -28,6 +29,33 @@ def known_image(edf: Edf, context: Context, site: SiteConfig) -> Image | None:
         return None if path is None else from_file(edf.image, path, context.env).image
     except CeError:
         return None  # a launch says what is wrong; here nothing depends on it
+
+
+def refused_image(edf: Edf, context: Context, site: SiteConfig) -> list[Problem]:
+    """The site's refusal of an image of that name, in the words of a launch."""
+    if not edf.image:
+        return []
+    wanted, reference = rules(context, site), parse(edf.image, context.cwd)
+    try:
+        if isinstance(reference, FileImage):
+            wanted.admit(reference._replace(path=os.path.realpath(reference.path)))
+        else:
+            image = stored(reference, context, site)
+            found = stores(context, site).find(image)
+            is_local = found is not None and found.ref.origin
+            wanted.admit_local(image) if is_local else wanted.admit(image)
+    except UserError as error:
+        # without a store a launch says what is wrong
+        return [image_problem(edf, error)] if error.see == "image-policy" else []
+    return []
+
+
+def image_problem(edf: Edf, error: UserError) -> Problem:
+    """The error with the line that asks for the image."""
+    origin = edf.image_origin or Origin(edf.files[-1], 0)
+    return Problem(
+        *("error", origin.file, origin.line, "image", error.message, error.hint), see=error.see
+    )
 
 
 def undecided_entrypoint(edf: Edf, image: Image | None) -> list[Problem]:

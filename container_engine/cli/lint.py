@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from container_engine.cli import messages, output
-from container_engine.cli.effective import trace_effective
+from container_engine.cli.effective import judged, trace_effective
 from container_engine.edf.history import histories
 from container_engine.lint.advise import advise
 from container_engine.lint.subject import Subject
@@ -29,7 +29,10 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     count = 0
     for name in arguments.names:
         traced = trace_effective(name, context)
-        messages.say(messages.of_problems(traced.problems))
+        problems = (*traced.problems, *judged(traced.edf, context, traced.offer))
+        if any(problem.severity == "error" for problem in problems):
+            raise messages.RefusedError(problems)
+        messages.say(messages.of_problems(problems))
         home = context.env.get("HOME", "").rstrip("/")
         subject = Subject(
             traced.edf,
@@ -41,7 +44,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             traced.profiles,
         )
         # the loader already warned of some lines, and once is enough
-        warned = {(problem.file, problem.line, problem.key) for problem in traced.problems}
+        warned = {(problem.file, problem.line, problem.key) for problem in problems}
         found = [p for p in advise(subject) if (p.file, p.line, p.key) not in warned]
         count += len(found)
         text = "".join(map(messages.of_advice, found)) or f"{messages.one_line(name)}: no advice\n"

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import container_engine
 from container_engine.catalog.load import load
+from container_engine.cli import ocihookfiles
+from container_engine.cli.publickeys import read_key
 from container_engine.errors import SiteError
 from container_engine.plan import coherence
 from container_engine.plan.build import Offer
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from container_engine.catalog.load import Catalog
     from container_engine.cli.context import Context
+    from container_engine.plan.publickey import Judged
     from container_engine.site import SiteConfig
     from container_engine.site.load import Configuration
 
@@ -25,7 +28,7 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def offer(context: Context, config: Configuration, probed: list[str]) -> Offer:
-    """Adds to `probed` what the catalog was read from, and later the directories listed.
+    """Adds to `probed` what the catalog was read from, and later the files and directories read.
 
     Raises SiteError where the catalog or what the site gives to every environment has a fault: no
     launch goes on with half of it.
@@ -46,8 +49,17 @@ def offer(context: Context, config: Configuration, probed: list[str]) -> Offer:
         except OSError:
             return None
 
+    def key(path: str) -> Judged:
+        probed.append(path)
+        return read_key(path)
+
+    def asked(annotation: str) -> bool:
+        return ocihookfiles.asked(annotation, settings.hooks_dirs, probed)
+
     wide = sitewide(config, context.env)
-    return Offer(settings, found.hooks, machine(settings), entries, wide, config.origins)
+    return Offer(
+        *(settings, found.hooks, machine(settings), entries, wide, config.origins, key, asked)
+    )
 
 
 def machine(settings: SiteConfig) -> str:

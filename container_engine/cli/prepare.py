@@ -5,21 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine import __version__
-from container_engine.cli import logins, messages
+from container_engine.cli import messages
 from container_engine.cli.configuration import configuration
 from container_engine.cli.effective import load_to_launch
+from container_engine.cli.known_image import image_problem
 from container_engine.cli.launch_image import launch_image
 from container_engine.cli.messages import RefusedError
 from container_engine.cli.offer import offer
-from container_engine.edf.model import Origin, Problem
 from container_engine.errors import UserError
 from container_engine.plan import memo
-from container_engine.plan.build import build
+from container_engine.plan.judge import judge
 from container_engine.plan.overrides import choose
 
 if TYPE_CHECKING:
     from container_engine.cli.context import Context
-    from container_engine.edf.model import Edf
     from container_engine.plan.model import LaunchPlan
     from container_engine.site import SiteConfig
 
@@ -88,29 +87,17 @@ def _plan(name: str, context: Context, inputs: _Inputs) -> Prepared:
         site = offered.site.model_copy(update={"pull": pull})
         resolved = launch_image(edf, asking, context.env, offered._replace(site=site))
     except UserError as error:
-        problems = (*loaded.problems, _image_problem(edf, error))
+        problems = (*loaded.problems, image_problem(edf, error))
         raise RefusedError(problems, error.details) from None
     inputs.files.extend(resolved.consulted)
-    built = build(edf, resolved.image, offered, __version__)
-    if built.plan is None:
-        raise RefusedError((*loaded.problems, *built.problems))
-    inputs.files.extend(logins.key_files(built.plan))
-    plan, problems = logins.with_keys(built.plan, edf)
-    if problems:
-        raise RefusedError((*loaded.problems, *built.problems, *problems))
+    judged = judge(edf, resolved.image, offered, __version__)
+    if judged.plan is None:
+        raise RefusedError((*loaded.problems, *judged.problems))
     notices += "".join(map(messages.of_warning, resolved.notices))
-    notices += messages.of_problems(built.problems)
-    return Prepared(plan, notices, resolved.not_after)
+    notices += messages.of_problems(judged.problems)
+    return Prepared(judged.plan, notices, resolved.not_after)
 
 
 def site_config(context: Context) -> SiteConfig:
     """Raises SiteError."""
     return configuration(context).settings
-
-
-def _image_problem(edf: Edf, error: UserError) -> Problem:
-    """The error with the line that asks for the image."""
-    origin = edf.image_origin or Origin(edf.files[-1], 0)
-    return Problem(
-        *("error", origin.file, origin.line, "image", error.message, error.hint), see=error.see
-    )

@@ -7,12 +7,9 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from container_engine.cli import messages, output
-from container_engine.cli.effective import load_effective, offered, site_of
+from container_engine.cli.effective import judged, load_effective, offered
 from container_engine.cli.files import missing_files
-from container_engine.cli.known_image import known_image, undecided_entrypoint
 from container_engine.faults.block import code_for
-from container_engine.plan.build import device_problems
-from container_engine.plan.hooks import use
 
 if TYPE_CHECKING:
     import argparse
@@ -91,20 +88,9 @@ def _judge(name: str, arguments: argparse.Namespace, context: Context) -> _Verdi
     loaded = load_effective(name, context)
     problems = list(loaded.problems)
     if loaded.edf is not None:
-        image = known_image(loaded.edf, context, site_of(context))
-        problems += undecided_entrypoint(loaded.edf, image)
-        problems += _of_site(loaded.edf, context)
+        problems += judged(loaded.edf, context, offered(context))
     if arguments.check_files and loaded.edf is not None:
-        problems += missing_files(loaded.edf, context.cwd)
+        problems += missing_files(loaded.edf, context)
     if arguments.strict:
         problems = [replace(problem, severity="error") for problem in problems]
     return _Verdict(name, loaded.edf, problems)
-
-
-def _of_site(edf: Edf, context: Context) -> list[Problem]:
-    """What the site's hooks and devices have against a whole environment; a base is not whole."""
-    if not edf.image:
-        return []
-    whole = offered(context)
-    used = use(edf, whole.hooks, whole.machine, whole.entries)
-    return [*used.problems, *device_problems(edf, whole)]

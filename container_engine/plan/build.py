@@ -6,7 +6,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.edf.model import Problem
-from container_engine.edf.reading import MAX_VARIABLE
 from container_engine.plan.hooks import use
 from container_engine.plan.imagevars import Resolver
 from container_engine.plan.model import (
@@ -19,16 +18,18 @@ from container_engine.plan.model import (
     StartupLine,
 )
 from container_engine.plan.overrides import SETTINGS, choose
+from container_engine.plan.publickey import no_key
 from container_engine.plan.sitewide import Sitewide, add
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from container_engine.catalog.load import Hook
     from container_engine.edf.model import Edf, Origin
     from container_engine.plan.model import Text
     from container_engine.plan.overrides import Chosen
     from container_engine.plan.parameters import Entries
+    from container_engine.plan.publickey import Judged
     from container_engine.site import SiteConfig
 
 
@@ -37,6 +38,10 @@ class Built(NamedTuple):
 
     plan: LaunchPlan | None
     problems: tuple[Problem, ...]
+
+
+def _nothing_asked(_key: str) -> bool:
+    return False
 
 
 def missing_image(file: str) -> Problem:
@@ -55,8 +60,9 @@ def missing_image(file: str) -> Problem:
 class Offer(NamedTuple):
     """What the site offers: its settings, its hooks, and the nodes' machine (uname -m).
 
-    `entries` lists a directory of the submit host. `wide` is for every environment; `origins` has
-    the files of the settings.
+    `entries` lists a directory of the submit host, `key` judges a file there as a public key, and
+    `asked` says whether an OCI hook of the site runs for an annotation. `wide` is for every
+    environment; `origins` has the files of the settings.
     """
 
     site: SiteConfig
@@ -65,6 +71,8 @@ class Offer(NamedTuple):
     entries: Entries
     wide: Sitewide = Sitewide()
     origins: Mapping[str, str] = MappingProxyType({})
+    key: Callable[[str], Judged] = no_key
+    asked: Callable[[str], bool] = _nothing_asked
 
     def origin(self, key: str) -> str:
         """Where the site says `key`, in the words of plans."""
@@ -75,15 +83,19 @@ class Offer(NamedTuple):
         return key in self.site.edf_may_override
 
 
-def build(edf: Edf, image: Image, offer: Offer, engine: str) -> Built:
-    """Everything a launch of `edf` does. `engine` is the version of the container engine.
+def build(
+    edf: Edf, image: Image | None, offer: Offer, engine: str
+) -> tuple[LaunchPlan, tuple[Problem, ...]]:
+    """Everything a launch of `edf` would do, and what was found on the way (see plan/judge.py).
 
-    The EDF has an image, which `image` is, and nothing that the site forbids. All problems are
-    found, not only the first.
+    The EDF has an image, which `image` is; None where nothing is known of it. Where a problem is an
+    error, the plan is not to be used.
     """
     edf = add(edf, offer.wide)
+    known = image is not None
+    image = image or Image(path="/", name=edf.image or "", env={})
     settings = {name: choose(name, edf, offer) for name in SETTINGS}
-    texts = Resolver(image)
+    texts = Resolver(image if known else None)
     workdir, workdir_from = _workdir(edf, image, texts)
     entrypoint, entrypoint_from = _entrypoint(edf, image, offer)
     used = use(edf, offer.hooks, offer.machine, offer.entries)
@@ -108,16 +120,7 @@ def build(edf: Edf, image: Image, offer: Offer, engine: str) -> Built:
         settings=_settings(offer, settings),
         settings_from={name: chosen.origin for name, chosen in settings.items()},
     )
-    problems = (
-        *texts.problems,
-        *_entrypoint_problems(edf, image),
-        *_hook_problems(edf, offer),
-        *device_problems(edf, offer),
-        *used.problems,
-        *_size_problems(edf, plan),
-    )
-    refused = texts.problems or any(problem.severity == "error" for problem in problems)
-    return Built(None if refused else plan, problems)
+    return plan, (*texts.problems, *used.problems)
 
 
 def _where(origin: Origin | None) -> str:
@@ -139,53 +142,6 @@ def _entrypoint(edf: Edf, image: Image, offer: Offer) -> tuple[tuple[str, ...], 
     else:
         wanted, origin = offer.site.entrypoint, offer.origin("entrypoint")
     return (image.entrypoint if wanted else ()), origin
-
-
-def _entrypoint_problems(edf: Edf, image: Image) -> list[Problem]:
-    origin = edf.entrypoint_origin
-    if not edf.entrypoint or image.entrypoint or origin is None:
-        return []
-    message = f"true, but {image.name} has no entrypoint: nothing is run before the tasks"
-    return [Problem("warning", origin.file, origin.line, "entrypoint", message)]
-
-
-def _size_problems(edf: Edf, plan: LaunchPlan) -> list[Problem]:
-    """Variables that the image's made too large; deferred ones are the node's to check."""
-    problems = []
-    for entry, planned in zip(edf.env, plan.env, strict=True):
-        if not isinstance(planned.value, str):
-            continue
-        size = len(f"{entry.name}={planned.value}".encode("utf-8", "surrogateescape"))
-        if size > MAX_VARIABLE:
-            message = f"has {size} bytes with its name; Linux allows {MAX_VARIABLE}"
-            where = entry.origin
-            key, see = f"env.{entry.name}", "variable-too-large"
-            problems.append(Problem("error", where.file, where.line, key, message, see=see))
-    return problems
-
-
-def _hook_problems(edf: Edf, offer: Offer) -> list[Problem]:
-    """Hooks that are asked for and that nothing here would run.
-
-    Where the site has directories of OCI hooks, those see the annotation, and only they know.
-    """
-    if offer.site.hooks_dirs:
-        return []
-    switches = {hook.switch for hook in offer.hooks.values()}
-    return [
-        Problem(
-            "warning",
-            entry.origin.file,
-            entry.origin.line,
-            entry.key,
-            "has no effect: this installation has no such hook",
-        )
-        for entry in edf.annotations
-        if entry.key.startswith("com.hooks.")
-        and entry.key.endswith(".enabled")
-        and entry.value == "true"
-        and entry.key not in switches
-    ]
 
 
 def _mounts(edf: Edf, texts: Resolver) -> tuple[Mount, ...]:
@@ -210,25 +166,6 @@ def _devices(edf: Edf, texts: Resolver) -> tuple[Device, ...]:
         )
         for device in edf.devices
     )
-
-
-def device_problems(edf: Edf, offer: Offer) -> list[Problem]:
-    """Devices that the site does not offer; those with deferred names are the node's to check."""
-    return [
-        Problem(
-            "error",
-            device.origin.file,
-            device.origin.line,
-            "devices",
-            f"'{device.name}': this site does not offer it",
-            f"it offers {', '.join(offer.site.allowed_devices) or 'none'}",
-            see="device-not-offered",
-        )
-        for device in edf.devices
-        if isinstance(device.name, str)
-        and device not in offer.wide.devices
-        and not offer.site.offers(device.name)
-    ]
 
 
 def _env(edf: Edf, texts: Resolver) -> tuple[EnvEntry, ...]:

@@ -18,7 +18,8 @@ PREFIX = "image:"
 class Resolver:
     """Turns the EDF's strings into the plan's and collects what is wrong with them on the way."""
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: Image | None) -> None:
+        """None for an image of which nothing is known: its variables may have any value."""
         self._image = image
         self.problems: list[Problem] = []
 
@@ -41,6 +42,8 @@ class Resolver:
 
     def _chosen(self, variable: DeferredVar, origin: Origin, key: str) -> EdfText:
         """What an image variable stands for: its value, or the word of its operator."""
+        if self._image is None:
+            return ""
         name = variable.name.removeprefix(PREFIX)
         value = self._image.env.get(name)
         # the colon of an operator makes an empty value count as none
@@ -52,24 +55,25 @@ class Resolver:
             return value
         if kind == "-":
             return variable.word
-        self._complain(name, variable, origin, key)
+        self._complain(self._image, variable, origin, key)
         return ""
 
-    def _complain(self, name: str, variable: DeferredVar, origin: Origin, key: str) -> None:
+    def _complain(self, image: Image, variable: DeferredVar, origin: Origin, key: str) -> None:
         # the word of ${…:?word} is the user's own message
         said = variable.word if variable.op.endswith("?") else ""
         message = said if isinstance(said, str) and said else "the image does not define it"
         found = f"${{{variable.name}}}: {message}"
+        hint = _hint(image, variable.name.removeprefix(PREFIX))
         problem = Problem(
-            *("error", origin.file, origin.line, key, found, self._hint(name)), see="image-variable"
+            *("error", origin.file, origin.line, key, found, hint), see="image-variable"
         )
         self.problems.append(problem)
 
-    def _hint(self, name: str) -> str:
-        if not self._image.source:
-            path = self._image.path
-            return f"nothing is known of {path} but its files, there is no {path}.json"
-        return f"'${{image:{name}:-}}' is empty where the image has no {name}"
+
+def _hint(image: Image, name: str) -> str:
+    if not image.source:
+        return f"nothing is known of {image.path} but its files, there is no {image.path}.json"
+    return f"'${{image:{name}:-}}' is empty where the image has no {name}"
 
 
 def _parts(text: Text) -> list[str | Variable]:

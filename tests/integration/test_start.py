@@ -57,7 +57,9 @@ def test_the_entrypoint_sees_the_edfs_environment_and_has_the_last_word(engine: 
 
 
 def test_what_the_entrypoint_unsets_is_gone(engine: Engine) -> None:
-    edf = with_entrypoint(engine, 'shift; unset MINE; exec "$@"', '[env]\nMINE = "edf"\nOTHER = "edf"')
+    edf = with_entrypoint(
+        engine, 'shift; unset MINE; exec "$@"', '[env]\nMINE = "edf"\nOTHER = "edf"'
+    )
     assert engine.output(edf, "sh", "-c", "echo ${MINE-none} $OTHER") == "none edf\n"
 
 

@@ -3,7 +3,8 @@
 import dataclasses
 
 from container_engine.edf.model import DeferredText, DeferredVar, Edf, EnvEntry, Origin
-from container_engine.plan.build import Built, Offer, build
+from container_engine.plan.build import Built, Offer
+from container_engine.plan.judge import judge
 from container_engine.plan.model import Image
 from container_engine.site import SiteConfig
 
@@ -18,7 +19,7 @@ def edf(**values: object) -> Edf:
 
 def built(environment: Edf, image: Image = PLAIN, site: SiteConfig | None = None) -> Built:
     offer = Offer(site or SiteConfig(), {}, "x86_64", lambda _directory: None)
-    return build(environment, image, offer, "0")
+    return judge(environment, image, offer, "0")
 
 
 def variable(name: str, op: str = "", word: str = "") -> DeferredVar:

@@ -7,8 +7,9 @@ import pytest
 
 from container_engine.edf.load import load
 from container_engine.edf.model import Edf, Loaded
-from container_engine.plan.build import Offer, build
+from container_engine.plan.build import Offer
 from container_engine.plan.hooks import rules
+from container_engine.plan.judge import judge
 from container_engine.site import SiteConfig
 from tests.unit.catalog.sites import Site
 from tests.unit.plan.edfs import PLAIN
@@ -67,7 +68,7 @@ class Attempt:
         loaded = self.loaded(text, **env)
         if loaded.edf is None:
             return [str(problem) for problem in loaded.errors]
-        built = build(loaded.edf, PLAIN, self._offer(), "0")
+        built = judge(loaded.edf, PLAIN, self._offer(), "0")
         errors = [problem for problem in built.problems if problem.severity == "error"]
         assert bool(errors) == (built.plan is None)
         return [str(problem) for problem in errors]
@@ -76,7 +77,7 @@ class Attempt:
         """The hooks of the plan as the node reads them."""
         edf: Edf | None = self.loaded(text, **env).edf
         assert edf is not None
-        plan = build(edf, PLAIN, self._offer(), "0").plan
+        plan = judge(edf, PLAIN, self._offer(), "0").plan
         assert plan is not None
         return json.dumps(json.loads(plan.to_json())["hooks"])
 

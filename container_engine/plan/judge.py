@@ -1,0 +1,116 @@
+"""What is wrong with an environment: one answer for all who ask. Pure.
+
+`ce validate`, `lint`, `plan` and `run`, and the plugin, which asks `ce plan`, agree because none of
+them looks for problems itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from container_engine.edf.model import Problem
+from container_engine.edf.reading import MAX_VARIABLE
+from container_engine.nearest import nearest
+from container_engine.plan.build import Built, build
+from container_engine.plan.sitewide import add
+from container_engine.plan.sshkeys import with_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from container_engine.edf.model import Annotation, Edf
+    from container_engine.plan.build import Offer
+    from container_engine.plan.model import Image, LaunchPlan
+
+_HOOKS, _SARUS = "com.hooks.", "com.sarus."
+_INSTEAD = {
+    "parallax_imagestore": "set EDF_IMAGESTORE to a directory for imported images",
+    "perfmon": "'ce trace' shows where a launch has spent its time",
+    "tracking_enabled": "'ce trace' shows what was launched, where and with which image",
+}
+_SITES = "remove the line; 'ce config show' says what the site has set"
+
+
+def judge(edf: Edf, image: Image | None, offer: Offer, engine: str) -> Built:
+    """The plan of a launch, unless there is none, with every problem of the whole environment.
+
+    None for the image of which nothing is known here: there is no plan, and what depends on the
+    image is left out. `engine` is the version of the container engine.
+    """
+    plan, problems = build(edf, image, offer, engine)
+    plan, of_keys = with_keys(plan, edf, offer.key)
+    found = (
+        *problems,
+        *_entrypoint(edf, image),
+        *_without_effect(edf, offer),
+        *_devices(edf, offer),
+        *_sizes(edf, offer, plan),
+        *of_keys,
+    )
+    refused = image is None or any(problem.severity == "error" for problem in found)
+    return Built(None if refused else plan, found)
+
+
+def _entrypoint(edf: Edf, image: Image | None) -> Iterator[Problem]:
+    origin = edf.entrypoint_origin
+    if image is not None and edf.entrypoint and not image.entrypoint and origin is not None:
+        message = f"true, but {image.name} has no entrypoint: nothing is run before the tasks"
+        yield Problem("warning", origin.file, origin.line, "entrypoint", message)
+
+
+def _sizes(edf: Edf, offer: Offer, plan: LaunchPlan) -> Iterator[Problem]:
+    """Variables that the image's made too large; deferred ones are the node's to check."""
+    for entry, planned in zip(add(edf, offer.wide).env, plan.env, strict=True):
+        if not isinstance(planned.value, str):
+            continue
+        size = len(f"{entry.name}={planned.value}".encode("utf-8", "surrogateescape"))
+        if size > MAX_VARIABLE:
+            message = f"has {size} bytes with its name; Linux allows {MAX_VARIABLE}"
+            where = entry.origin
+            key, see = f"env.{entry.name}", "variable-too-large"
+            yield Problem("error", where.file, where.line, key, message, see=see)
+
+
+def _devices(edf: Edf, offer: Offer) -> Iterator[Problem]:
+    """Devices that the site does not offer; those with deferred names are the node's to check."""
+    given = {device.name for device in offer.wide.devices}
+    for device in edf.devices:
+        name = device.name
+        if isinstance(name, str) and name not in given and not offer.site.offers(name):
+            yield Problem(
+                "error",
+                device.origin.file,
+                device.origin.line,
+                "devices",
+                f"'{name}': this site does not offer it",
+                f"it offers {', '.join(offer.site.allowed_devices) or 'none'}",
+                see="device-not-offered",
+            )
+
+
+def _without_effect(edf: Edf, offer: Offer) -> Iterator[Problem]:
+    """Annotations that mean something elsewhere, and that nothing here looks at."""
+    hooks: dict[str, Annotation] = {}
+    for entry in edf.annotations:
+        if entry.key.startswith(_SARUS) and not offer.asked(entry.key):
+            hint = _INSTEAD.get(entry.key.removeprefix(_SARUS), _SITES)
+            yield _idle(entry, "has no effect: it is a setting of another engine", hint)
+        elif entry.key.startswith(_HOOKS) and not _is_known(entry.key, offer):
+            name = entry.key.removeprefix(_HOOKS).partition(".")[0]
+            if name not in hooks or entry.key.endswith(".enabled"):
+                hooks[name] = entry
+    for name, entry in hooks.items():
+        is_off = entry.key.endswith(".enabled") and entry.value != "true"
+        # of one that is spelled nearly right the loader has said so
+        if not is_off and not nearest(name, offer.hooks) and not offer.asked(entry.key):
+            yield _idle(entry, "has no effect: this installation has no such hook")
+
+
+def _is_known(key: str, offer: Offer) -> bool:
+    return any(
+        key == hook.switch or key.startswith(f"{hook.annotation}.") for hook in offer.hooks.values()
+    )
+
+
+def _idle(entry: Annotation, message: str, hint: str | None = None) -> Problem:
+    return Problem("warning", entry.origin.file, entry.origin.line, entry.key, message, hint)

@@ -1,0 +1,158 @@
+"""Whoever looks at an environment says the same of it: validate, plan, lint and, by plan, srun."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from container_engine.cli.main import main
+from tests.unit import squashfs
+from tests.unit.edf.cases import DATA, ENV
+
+Capture = pytest.CaptureFixture[str]
+FILES = sorted(
+    path for where in ("good", "bad", "published") for path in DATA.glob(f"{where}/*.toml")
+)
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return squashfs.make(tmp_path_factory.mktemp("image") / "i.sqsh", {"etc/x": ""})
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user of the environment of the golden files, in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in (ENV | {"EDF_PATH": f"{DATA}/bases", "HOME": str(tmp_path)}).items():
+        if name != "PATH":
+            monkeypatch.setenv(name, value)
+    return tmp_path
+
+
+class Said:
+    """What three verbs say of one environment, on a site with this configuration."""
+
+    def __init__(self, file: Path, capsys: Capture, site: str = "") -> None:
+        config = file.with_name("site.conf")
+        config.write_text(site)
+        for verb in ("validate", "plan", "lint"):
+            code = main(["--site", str(config), verb, str(file)])
+            lines = capsys.readouterr().err.splitlines(keepends=True)
+            # a command that ends with it adds the page, and the page's remedy
+            said = "".join(
+                line for line in lines if not line.startswith(("ce: see: ", "ce: hint: "))
+            )
+            setattr(self, verb, (code != 0, said))
+
+    validate: tuple[bool, str]
+    plan: tuple[bool, str]
+    lint: tuple[bool, str]
+
+    def agree(self) -> tuple[bool, str]:
+        assert self.validate == self.plan
+        assert self.lint == self.plan
+        return self.plan
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_what_one_refuses_all_refuse_in_the_same_words(
+    path: Path, here: Path, image: Path, capsys: Capture
+) -> None:
+    file = here / "e.toml"
+    file.write_text(f'base_environment = ["{path}"]\nimage = "{image}"\n')
+    refused, said = Said(file, capsys).agree()
+    assert refused == ("ce: error: " in said)
+
+
+def enabled(hook: str) -> str:
+    return f'[annotations]\ncom.hooks.{hook}.enabled = "true"\n'
+
+
+KEY = 'com.hooks.ssh.authorize_ssh_key = "/nowhere.pub"\n'
+BODIES = {
+    "a key that is missing": (
+        enabled("ssh") + KEY,
+        "error: {file}:4: com.hooks.ssh.authorize_ssh_key: '/nowhere.pub': does not exist\n",
+    ),
+    "a hook that is unknown": (
+        enabled("glibc"),
+        "warning: {file}:3: com.hooks.glibc.enabled: has no effect: this installation has no such",
+    ),
+    "a parameter of a hook that is unknown": (
+        '[annotations]\ncom.hooks.logging.level = "2"\n',
+        "warning: {file}:3: com.hooks.logging.level: has no effect: this installation",
+    ),
+    "a parameter of a hook that is off": (
+        '[annotations]\ncom.hooks.pytorch.master_port = "4000"\n',
+        "warning: {file}:3: com.hooks.pytorch.master_port: has no effect, the hook 'pytorch' is",
+    ),
+    "a setting of another engine": (
+        '[annotations]\ncom.sarus.perfmon = "true"\n',
+        "warning: {file}:3: com.sarus.perfmon: has no effect: it is a setting of another engine\n",
+    ),
+    "a variable that is too large with the image's": (
+        f'[env]\nBIG = "{"x" * 131000}${{image:PATH}}{"x" * 60}"\n',
+        "error: {file}:3: env.BIG: has ",
+    ),
+    "a variable that the image lacks": (
+        '[env]\nA = "${image:NONE}"\n',
+        "error: {file}:3: env.A: ${{image:NONE}}: the image does not define it\n",
+    ),
+    "an entrypoint that the image lacks": (
+        "entrypoint = true\n",
+        "warning: {file}:2: entrypoint: true, but ",
+    ),
+    "a device that is not offered": (
+        'devices = ["/dev/kvm"]\n',
+        "error: {file}:2: devices: '/dev/kvm': this site does not offer it\n",
+    ),
+}
+SITE = 'allowed_devices = ["/dev/null"]\n'
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_all_say_what_a_launch_says_of(name: str, here: Path, image: Path, capsys: Capture) -> None:
+    body, wanted = BODIES[name]
+    file = here / "e.toml"
+    file.write_text(f'image = "{image}"\n{body}')
+    refused, said = Said(file, capsys, SITE).agree()
+    assert said.startswith("ce: " + wanted.format(file=file)), said
+    assert refused == wanted.startswith("error")
+
+
+def test_an_image_that_the_site_forbids_is_refused_by_all(
+    here: Path, image: Path, capsys: Capture
+) -> None:
+    file = here / "e.toml"
+    file.write_text(f'image = "{image}"\n')
+    refused, said = Said(file, capsys, '[policy]\ndenied_images = ["/*"]\n').agree()
+    assert refused
+    assert "policy.denied_images: '/*' forbids" in said
+
+
+def oci_hooks(here: Path, **when: object) -> Path:
+    directory = here / "oci"
+    directory.mkdir()
+    content = {"version": "1.0.0", "hook": {"path": "/bin/true"}, "when": when, "stages": []}
+    (directory / "x.json").write_text(json.dumps(content))
+    return directory
+
+
+WHEN: dict[str, Callable[[Path], Path]] = {
+    "for it": lambda here: oci_hooks(here, annotations={r"^com\.hooks\.glibc\.enabled$": "true"}),
+    "for another": lambda here: oci_hooks(here, annotations={"^org.example$": "true"}),
+    "always": lambda here: oci_hooks(here, always=True),
+    "not seen here": lambda here: here / "none",
+}
+
+
+@pytest.mark.parametrize("when", WHEN)
+def test_an_unknown_hook_is_told_unless_an_oci_hook_of_the_site_asks_for_it(
+    when: str, here: Path, image: Path, capsys: Capture
+) -> None:
+    file = here / "e.toml"
+    file.write_text(f'image = "{image}"\n{enabled("glibc")}')
+    _refused, said = Said(file, capsys, f'hooks_dirs = ["{WHEN[when](here)}"]\n').agree()
+    assert ("has no such hook" in said) == (when in ("for another", "always"))
