@@ -69,15 +69,16 @@ def _add(
 ) -> None:
     device = registry.find(name)
     if device is None:
-        raise LaunchError(f"{origin}: {_unknown(name, registry)}", "cdi-device-unknown")
+        raise LaunchError(f"{origin}: {unknown(name, registry)}", "cdi-device-unknown")
     if device.file not in used:
         # what a file says for all of its devices counts once
         used[device.file] = None
-        _apply(device.shared, device, origin, edits)
-    _apply(device.edits, device, origin, edits)
+        apply(device.shared, device, origin, edits)
+    apply(device.edits, device, origin, edits)
 
 
-def _unknown(name: str, registry: Registry) -> str:
+def unknown(name: str, registry: Registry) -> str:
+    """What is wrong with the name of a device that no file has."""
     kind = name.partition("=")[0]
     same = [other for other in registry.names() if other.partition("=")[0] == kind]
     known = same or registry.names()
@@ -87,7 +88,8 @@ def _unknown(name: str, registry: Registry) -> str:
     return f"device '{name}': no CDI device of that name, {has}"
 
 
-def _apply(part: Mapping[str, Any], device: Device, origin: str, edits: HookEdits) -> None:
+def apply(part: Mapping[str, Any], device: Device, origin: str, edits: HookEdits) -> None:
+    """Adds a part of what a device says to `edits`. Raises LaunchError."""
     for key in ("intelRdt", "netDevices"):
         if part.get(key):
             raise _refused(device, origin, f"asks for {key}, which only root can have")

@@ -205,7 +205,9 @@ def _hooks(
     lacks: Sequence[LaunchError],
 ) -> HooksOnNode | None:
     """Raises LaunchError for `lacks` and all that hooks lack besides."""
-    others = plan["settings"]["hooks_dirs"] or any(device["cdi"] for device in plan["devices"])
+    settings = plan["settings"]
+    others = settings["hooks_dirs"] or settings.get("devices_if_there")
+    others = others or any(device["cdi"] for device in plan["devices"])
     if not others and not any(trace.may_apply(hook, node) for hook in plan.get("hooks", ())):
         refuse([("", error) for error in lacks])
         return None

@@ -194,6 +194,7 @@ def _settings(offer: Offer, chosen: Mapping[str, Chosen]) -> Settings:
     return Settings(
         start_timeout_s=chosen["start_timeout_s"].value,
         tmpfs_size=chosen["tmpfs_size"].value,
+        devices_if_there=site.devices_if_there,
         hooks_dirs=site.hooks_dirs,
         trace_dir=site.trace_dir,
         batch_script=site.batch_script,

@@ -133,6 +133,9 @@ class HookUse(_Frozen):
 class Settings(_Frozen):
     """What the site decided."""
 
+    devices_if_there: tuple[str, ...] = Field(
+        (), description="devices of every container, where the node has them"
+    )
     start_timeout_s: float = Field(120, gt=0, description="limit for the start, in seconds")
     tmpfs_size: str = Field("50%", description="limit of what a container may write")
     hooks_dirs: tuple[str, ...] = Field((), description="directories of OCI hooks")

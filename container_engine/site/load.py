@@ -22,7 +22,7 @@ SYSTEM_DIRECTORY = "/etc/container-engine"
 MAIN, DROP_INS = "config.toml", "conf.d"
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 # what several files add up to, as do tables, key by key; of all else the last file's value counts
-_APPENDED = ("devices", "mounts")
+_APPENDED = ("devices", "devices_if_there", "mounts")
 
 
 class Fault(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from posixpath import normpath
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
@@ -20,6 +20,8 @@ Overridable: TypeAlias = Literal[
     "start_timeout_s",
     "tmpfs_size",
 ]
+# a path, or a CDI name
+DEVICE = r"^(/[^:]*|[^/=]+/[^/=]+=.+)$"
 SIZE = r"^[0-9]+(%|[kmgKMG]?)$"
 
 
@@ -88,6 +90,13 @@ class SiteConfig(BaseModel):
         (),
         description="devices of every container, written as in an EDF",
         examples=[["nvidia.com/gpu=all"]],
+    )
+    devices_if_there: tuple[Annotated[str, Field(pattern=DEVICE)], ...] = Field(
+        (),
+        description="devices of every container on the nodes that have them: CDI names, and paths "
+        "or patterns of paths; of nvidia.com/gpu, NVIDIA_VISIBLE_DEVICES and "
+        "NVIDIA_DRIVER_CAPABILITIES say how much",
+        examples=[["nvidia.com/gpu=all", "/dev/cxi*", "/dev/xpmem"]],
     )
     env: dict[str, str] = Field(
         {},

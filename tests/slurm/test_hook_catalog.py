@@ -201,6 +201,28 @@ devices:
     assert (site.shared / "hook-one").read_text() == "ran\nran\n"
 
 
+def test_devices_of_the_site_are_given_where_the_node_has_them(
+    cluster: Cluster, site: Site
+) -> None:
+    site.configure('devices_if_there = ["nvidia.com/gpu=all", "/dev/full", "/dev/none"]\n')
+    words = ("sh", "-c", "ls -d /dev/full /dev/gpu; echo ${DRIVER-none}")
+    done = cluster.srun(f"--environment={site.edf()}", *words)
+    assert done.stdout == "/dev/full\nnone\n", done.stderr
+    edits = {
+        "env": ["DRIVER=there"],
+        "deviceNodes": [{"path": "/dev/gpu", "hostPath": "/dev/zero"}],
+    }
+    devices = [{"name": "all", "containerEdits": edits}]
+    spec = {"cdiVersion": "1.0.0", "kind": "nvidia.com/gpu", "devices": devices}
+    (site.cdi / "nvidia.json").write_text(json.dumps(spec))
+    done = cluster.srun(f"--environment={site.edf()}", *words)
+    assert (done.stdout, done.stderr) == ("/dev/full\n/dev/gpu\nnone\n", "")
+    edf = site.edf('env.NVIDIA_VISIBLE_DEVICES = "all"\n')
+    ce = [f"{cluster.prefix}/bin/ce", "run", edf, "--", *words]
+    done = cluster.run(ce)
+    assert (done.stdout, done.stderr) == ("/dev/full\n/dev/gpu\nthere\n", "")
+
+
 def test_an_unknown_cdi_device_is_refused_with_line_node_and_those_there_are(
     cluster: Cluster, site: Site
 ) -> None:

@@ -46,6 +46,10 @@ class HooksOnNode:
         self._edf = edf
         self._edits = prepare(plan, node, libexec)
         cdi.resolve_all(plan, node, self._edits)
+        if plan["settings"].get("devices_if_there"):
+            from container_engine.launch import sitedevices
+
+            sitedevices.add(plan, node, edf, self._edits)
         refuse([*(("", error) for error in lacks), *self._edits.lacks])
         self._oci = OciHooks(plan["settings"]["hooks_dirs"], self._edits.oci_hooks)
         self._settings = self._edits.settings(edf, plan["image"]["env"], node)
