@@ -9,6 +9,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "../guard_ops.h"
@@ -196,6 +197,21 @@ TEST("a file of the host lies over one of the image and cannot be written")
 	has("root/usr/lib", "image");
 }
 
+TEST("setuid programs and devices of what is bound into the image are dead, below it too")
+{
+	struct statvfs found;
+
+	make_places();
+	CHECK_INT(mkdir("dir", 0755), 0);
+	CHECK_INT(mkdir("dir/inner", 0755), 0);
+	CHECK_INT(mount("tmpfs", "dir/inner", "tmpfs", 0, NULL), 0);
+	CHECK_INT(RUN("root-bind\0003\0dir\0root\0/usr/dir"), 0);
+	CHECK_INT(statvfs("root/usr/dir", &found), 0);
+	CHECK_INT(found.f_flag & (ST_RDONLY | ST_NOSUID | ST_NODEV), ST_RDONLY | ST_NOSUID | ST_NODEV);
+	CHECK_INT(statvfs("root/usr/dir/inner", &found), 0);
+	CHECK_INT(found.f_flag & (ST_RDONLY | ST_NOSUID | ST_NODEV), ST_RDONLY | ST_NOSUID | ST_NODEV);
+}
+
 TEST("where the image has nothing, a place is made")
 {
 	make_places();
@@ -235,6 +251,9 @@ TEST("a place that leads through /proc or in a circle is refused")
 	make_places();
 	CHECK_INT(symlink("/proc/self/root/etc", "root/magic"), 0);
 	CHECK_INT(symlink("circle", "root/circle"), 0);
+	CHECK_INT(RUN("root-bind\0003\0lib\0root\0/magic/lib"), -1);
+	refused("cannot make '/magic/lib' in the image");
+	CHECK_INT(access("/etc/lib", F_OK), -1);
 	CHECK_INT(RUN("root-bind\0003\0lib\0root\0/circle"), -1);
 	refused("cannot make '/circle' in the image");
 	CHECK_INT(RUN("root-bind\0003\0missing\0root\0/x"), -1);

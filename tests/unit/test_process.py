@@ -20,3 +20,10 @@ def test_the_message_of_a_failed_program_has_its_name_once(script: str, message:
     with pytest.raises(CommandError) as caught:
         output(["sh", "-c", script], os.environ, 10)
     assert caught.value.message == message
+
+
+def test_a_program_of_the_system_does_not_get_the_loaders_variables_of_the_job() -> None:
+    env = {**os.environ, "LD_PRELOAD": "/none.so", "LD_LIBRARY_PATH": "/none", "OLD_LD_X": "kept"}
+    printed = output(["env"], env, 10).decode()
+    assert "OLD_LD_X=kept" in printed
+    assert not [line for line in printed.splitlines() if line.startswith("LD_")]

@@ -1,5 +1,3 @@
-import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,11 +8,3 @@ from tests.unit.catalog.sites import Site
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
-
-
-@pytest.fixture
-def as_nobody() -> Callable[[Path], None]:
-    """Gives a file to another user."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can give files away")
-    return lambda path: os.chown(path, 65534, 65534)

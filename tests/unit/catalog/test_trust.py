@@ -64,6 +64,16 @@ def test_a_link_out_of_the_directory_is_refused(site: Site, tmp_path: Path, what
     assert fault.startswith("h/hook.toml: " if what == "file" else "h: ")
 
 
+def test_a_link_into_a_directory_whose_name_begins_alike_is_refused(site: Site) -> None:
+    sibling = site.own.with_name(f"{site.own.name}-of-others")
+    sibling.mkdir()
+    (sibling / "hook.toml").write_text(SMALLEST)
+    (site.own / "h").mkdir()
+    (site.own / "h/hook.toml").symlink_to(sibling / "hook.toml")
+    (fault,) = site.faults()
+    assert fault.startswith(f"h/hook.toml: is a symbolic link out of {site.own}, to ")
+
+
 def test_a_link_within_the_directory_is_followed(site: Site) -> None:
     site.hook("h").rename(site.own / "h/h.toml")
     (site.own / "h/hook.toml").symlink_to("h.toml")

@@ -14,7 +14,15 @@ from pathlib import Path
 import pytest
 
 from container_engine.errors import UserError
-from container_engine.images.lease import Holder, Pace, held, read, this_machine, this_process
+from container_engine.images.lease import (
+    Holder,
+    Lease,
+    Pace,
+    held,
+    read,
+    this_machine,
+    this_process,
+)
 
 SOURCES = Path(__file__).parents[3]
 QUICK = Pace(beat_s=0.02, stale_s=0.3)
@@ -162,6 +170,34 @@ def test_a_number_that_another_process_has_now_does_not_count(lock: Path) -> Non
 def test_a_holder_elsewhere_that_shows_no_life_is_replaced(lock: Path) -> None:
     foreign(lock)
     assert set(take(lock)) == {f"bob on nid2 (process {os.getpid()})"}
+
+
+def dead_pid() -> int:
+    """The number of a process of this host that has ended."""
+    with process("") as child:
+        child.communicate()
+    return child.pid
+
+
+def test_whether_a_process_elsewhere_lives_cannot_be_seen_here(lock: Path) -> None:
+    pid = dead_pid()
+    assert not foreign(lock, pid=pid).is_dead(this_machine())
+    assert foreign(lock, pid=pid, machine=this_machine()).is_dead(this_machine())
+
+
+def test_a_takeover_leaves_the_lock_to_who_was_quicker(lock: Path) -> None:
+    dead = foreign(lock, token="dead")
+    foreign(lock, token="quicker")
+    late = Lease(str(lock), this_process("eve"), QUICK)
+    try:
+        late.take_over(dead)
+        found = read(str(lock))
+        assert found is not None
+        assert found.token == "quicker"
+        assert late.replaced == []
+    finally:
+        late.discard()
+    assert list(lock.parent.iterdir()) == [lock]
 
 
 def test_a_holder_elsewhere_that_shows_life_is_waited_for(lock: Path) -> None:

@@ -81,3 +81,16 @@ def test_an_image_may_have_as_many_bytes_as_the_site_says() -> None:
 )
 def test_a_size_is_a_number_and_a_letter(text: str, size: int | None) -> None:
     assert bytes_of(text) == size
+
+
+def test_a_store_of_the_sites_is_not_the_directory_whose_name_begins_alike() -> None:
+    rules, stores = Rules(Policy(site_images_only=True), "/config.toml"), ("/apps/images/",)
+    rules.admit_place("x", "/apps/images/images/x.sqsh", stores)
+    for path in ("/apps/images-of-others/x.sqsh", "/apps/images", "/x.sqsh", None):
+        with pytest.raises(UserError) as caught:
+            rules.admit_place("x", path, stores)
+        assert caught.value.message == (
+            "/config.toml: policy.site_images_only: 'x' is in no store of the site's: "
+            "'/apps/images/'"
+        )
+    Rules(Policy(), "").admit_place("x", "/x.sqsh", stores)

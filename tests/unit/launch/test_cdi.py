@@ -258,6 +258,25 @@ def test_a_users_own_file_cannot_run_a_program(node: Node) -> None:
     assert node.refusal().endswith("a user's own file cannot run programs")
 
 
+@pytest.mark.parametrize("mode", [0o664, 0o646])
+@pytest.mark.parametrize("what", ["file", "directory"])
+def test_a_users_own_file_that_others_may_write_is_refused(
+    node: Node, what: str, mode: int
+) -> None:
+    file = node.write("a.json", 2)
+    path = file if what == "file" else file.parent
+    path.chmod(mode | 0o111)
+    assert node.refusal() == f"CDI file '{path}': others than its owner may write it"
+
+
+@pytest.mark.parametrize("what", ["file", "directory"])
+def test_a_users_own_file_is_not_somebody_elses(node: Node, what: str) -> None:
+    file = node.write("a.json", 2)
+    path = file if what == "file" else file.parent
+    os.chown(path, 65534, 65534)
+    assert node.refusal() == f"CDI file '{path}': owned by user 65534, not by you"
+
+
 def test_a_users_own_directory_counts_only_if_the_site_says_so() -> None:
     settings = {"cdi_dirs": ["/etc/cdi"], "user_cdi_dir": ""}
     assert [place.path for place in cdi.directories(settings, "/home/u")] == ["/etc/cdi"]

@@ -147,3 +147,17 @@ def test_a_device_with_a_colon_that_only_the_node_knows_is_refused_there() -> No
 def test_a_deferred_device_is_the_nodes() -> None:
     names = resolve_devices(plan(devices=[device(["/dev/", variable("D")])]), {"D": "null"}, [])
     assert names == ["/dev/null"]
+
+
+def test_a_deferred_device_cannot_leave_the_directory_that_the_site_offers() -> None:
+    offered = {"allowed_devices": ["/dev/shm/*"]}
+    deferred = device(["/dev/shm/", variable("D")])
+    lacks: list[LaunchError] = []
+    wanted = plan(devices=[deferred], settings=offered)
+    assert resolve_devices(wanted, {"D": "../null"}, lacks) == []
+    assert [(str(lack), lack.see) for lack in lacks] == [
+        (
+            "/e.toml:5: device '/dev/shm/../null': this site does not offer it",
+            "device-not-offered",
+        )
+    ]

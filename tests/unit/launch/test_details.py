@@ -55,6 +55,15 @@ def test_a_directory_that_others_may_write_is_not_used(tmp_path: Path) -> None:
     assert keep(str(link), "x.log", "text") == ""
 
 
+def test_a_link_in_the_place_of_a_log_is_not_followed(tmp_path: Path) -> None:
+    directory, elsewhere = tmp_path / "own", tmp_path / "elsewhere"
+    directory.mkdir(0o700)
+    elsewhere.write_text("untouched")
+    (directory / "x.log").symlink_to(elsewhere)
+    assert keep(str(directory), "x.log", "text") == ""
+    assert elsewhere.read_text() == "untouched"
+
+
 def test_a_place_that_cannot_be_made_is_no_error() -> None:
     assert keep("/proc/none", "x.log", "text") == ""
 

@@ -89,6 +89,12 @@ def test_a_check_that_breaks_is_no_permission(
     assert "ZeroDivisionError" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("value", ['"yes"', "1", '""', "0", "[]"])
+def test_a_rule_that_is_neither_on_nor_off_is_on(node: Node, value: str) -> None:
+    node.says(f"[policy]\nsite_images_only = {value}\n")
+    assert "policy.site_images_only: '/x.sqsh' is no image" in node.refusal("/x.sqsh")
+
+
 def test_an_image_of_the_sites_store_is_used_and_no_other(node: Node) -> None:
     node.says(RULE)
     assert node.refusal(node.image) == ""

@@ -48,7 +48,7 @@ class Attempt:
         site.hook("h", HOOK)
         self.catalog = site.load()
         assert self.catalog.faults == ()
-        self.config = SiteConfig(allowed_devices=("/dev/fuse", "nvidia.com/*"))
+        self.config = SiteConfig(allowed_devices=("/dev/fuse", "/dev/dri/*", "nvidia.com/*"))
         self._directory = directory
 
     def loaded(self, text: str, **env: str) -> Loaded:
@@ -124,6 +124,8 @@ def test_an_annotation_is_refused_with_its_line(attempt: Attempt, name: str) -> 
 DEVICES = (
     "/dev/sda",
     "/dev/fuse/../mem",
+    "/dev/dri/../mem",
+    "/dev/dri/../dri/../mem",
     "/dev//mem",
     "amd.com/gpu=all",
     "nvidia.com.evil/gpu=all",
@@ -137,7 +139,8 @@ def test_a_device_that_the_site_does_not_offer_is_refused(attempt: Attempt, devi
 
 
 def test_devices_that_the_site_offers_are_in_the_plan(attempt: Attempt) -> None:
-    assert attempt.problems('devices = ["/dev/fuse", "nvidia.com/gpu=all"]\n') == []
+    offered = ["/dev/fuse", "/dev/dri/card0", "/dev/x/../dri/card0", "nvidia.com/gpu=all"]
+    assert attempt.problems(f"devices = {json.dumps(offered)}\n") == []
 
 
 def test_a_hook_that_the_catalog_does_not_have_does_nothing(attempt: Attempt) -> None:

@@ -274,6 +274,16 @@ def test_a_memo_of_another_user_is_not_used(user: User) -> None:
     assert user.recalled(uid=os.geteuid() + 1) is None
 
 
+@pytest.mark.parametrize("what", ["the memo", "its directory"])
+def test_a_memo_that_somebody_else_owns_is_not_used(
+    user: User, what: str, as_nobody: Callable[[Path], None]
+) -> None:
+    user.plan()
+    (memo_file,) = user.memos()
+    as_nobody(memo_file if what == "the memo" else memo_file.parent)
+    assert user.recalled() is None
+
+
 def test_nothing_is_remembered_where_others_may_write(user: User) -> None:
     place = user.home / ".cache/container-engine/plans"
     place.mkdir(parents=True)
