@@ -49,6 +49,9 @@
 		"name the same environment for each of them, or start steps of their own")
 #define CE_HELP_PLUGIN                                                                             \
 	CE_HELP("plugin-configuration", "ask the administrator to run ce doctor on this host")
+#define CE_HELP_MUTE                                                                               \
+	CE_HELP("planner-mute",                                                                    \
+		"report it: plugin and engine of the same version belong on all hosts")
 #define CE_HELP_PLANNER                                                                            \
 	CE_HELP("planner-killed", "start it again; an import goes on where it was interrupted")
 

@@ -27,8 +27,10 @@ int ce_mark(char **argv, struct ce_error *err)
 	return 0;
 }
 
-void ce_unmark(char **argv)
+int ce_unmark(char **argv)
 {
-	if (is_marked(argv[0]))
-		memmove(argv[0], argv[0] + strlen(mark), strlen(argv[0] + strlen(mark)) + 1);
+	if (!is_marked(argv[0]))
+		return 0;
+	memmove(argv[0], argv[0] + strlen(mark), strlen(argv[0] + strlen(mark)) + 1);
+	return 1;
 }

@@ -15,7 +15,7 @@
  * holds it until it ends. */
 int ce_mark(char **argv, struct ce_error *err);
 
-/* On a node, before any task exists: takes the mark off argv[0], in place, if it is there. */
-void ce_unmark(char **argv);
+/* On a node, before any task exists: takes the mark off argv[0], in place, and returns whether it was there. */
+int ce_unmark(char **argv);
 
 #endif

@@ -118,9 +118,12 @@ int slurm_spank_local_user_init(spank_t spank, int argc, char **argv)
 int slurm_spank_user_init(spank_t spank, int argc, char **argv)
 {
 	(void)argc, (void)argv;
-	ce_step_unmark(spank);
+	int prepared = ce_step_unmark(spank);
+
 	if (spank_remote(spank) && ce_options_environment() != NULL)
 		ce_step_prepare(&step, spank, &config, stepd);
+	else if (spank_remote(spank) && prepared)
+		ce_step_refuse(&step);
 	return SLURM_SUCCESS;
 }
 

@@ -101,15 +101,17 @@ static int prepare_session(struct ce_step *step, spank_t spank)
 
 	if (spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
 		return ce_fail(err, "cannot read the job's environment");
-	CE_AUTO_FREE char *plan = ce_carry_get(environment);
-	if (plan == NULL)
+	CE_AUTO_FREE char *text = ce_carry_get(environment);
+	const char *plan;
+	enum ce_word word = ce_carry_word(text, &plan);
+	if (word == CE_SAYS_NOTHING)
 		return ce_fail_below(err, CE_HELP_NO_PLAN,
 				     "the plan of the environment did not arrive on this node");
 	step->has_prolog = ce_later_is_wanted(ce_variable(environment, CE_CARRY_PROLOG) != NULL);
 	const char *planned = ce_variable(environment, CE_CARRY_TIMES);
 	snprintf(step->planned, sizeof step->planned, "%s", planned != NULL ? planned : "");
-	forget_carried(spank, strlen(plan));
-	if (plan[0] == '\0') {
+	forget_carried(spank, strlen(text));
+	if (word == CE_SAYS_HOST) {
 		step->session_wanted = 0; /* image = "": on purpose no container */
 		return 0;
 	}
@@ -122,13 +124,23 @@ static int prepare_session(struct ce_step *step, spank_t spank)
 	return rc;
 }
 
-void ce_step_unmark(spank_t spank)
+int ce_step_unmark(spank_t spank)
 {
 	int argc = 0;
-	char **argv = NULL;
+	char **argv = NULL, **environment = NULL;
+	int marked = spank_get_item(spank, S_JOB_ARGV, &argc, &argv) == ESPANK_SUCCESS && argc > 0 &&
+		     ce_unmark(argv);
 
-	if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) == ESPANK_SUCCESS && argc > 0)
-		ce_unmark(argv);
+	return marked || (spank_get_item(spank, S_JOB_ENV, &environment) == ESPANK_SUCCESS &&
+			  ce_carry_is_there(environment));
+}
+
+void ce_step_refuse(struct ce_step *step)
+{
+	step->session_wanted = 1;
+	ce_fail_below(&step->start_error, CE_HELP_NO_PLAN,
+		      "srun has prepared this step for a container, but the option --environment did not "
+		      "arrive on this node");
 }
 
 void ce_step_prepare(struct ce_step *step, spank_t spank, const struct ce_config *config, pid_t stepd)

@@ -24,8 +24,13 @@ struct ce_step {
  * slurmstepd, as root with the user as effective id. `stepd` is the pid of slurmstepd. */
 void ce_step_prepare(struct ce_step *step, spank_t spank, const struct ce_config *config, pid_t stepd);
 
-/* Takes srun's mark off the command of any step (mark.h). In slurmstepd, before there are tasks. */
-void ce_step_unmark(spank_t spank);
+/* Takes srun's mark off the command of any step (mark.h), and returns whether srun has prepared this step for a
+ * container: by the mark, or by what it carried. In slurmstepd, before there are tasks. */
+int ce_step_unmark(spank_t spank);
+
+/* For such a step whose option did not arrive: its tasks fail. Slurm drops an option that it cannot give to a plugin
+ * with no more than a line in slurmd's log. */
+void ce_step_refuse(struct ce_step *step);
 
 /* Notes the task that was forked last. In slurmstepd, as root. */
 void ce_step_guard_task(struct ce_step *step, spank_t spank);

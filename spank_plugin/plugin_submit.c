@@ -24,7 +24,8 @@ static int carried;
 static int plan_and_carry(const struct ce_config *config, spank_context_t context,
 			  struct ce_error *err)
 {
-	CE_AUTO_FREE char *plan = NULL;
+	CE_AUTO_FREE char *text = NULL;
+	const char *plan;
 	int64_t begun = ce_moments_now();
 	int is_srun = context == S_CTX_LOCAL;
 	/* Slurm has one context for both of these */
@@ -38,22 +39,24 @@ static int plan_and_carry(const struct ce_config *config, spank_context_t contex
 			       "inherits that",
 			       ce_options_environment());
 	if (ce_submit_plan(config, is_srun ? "srun" : is_salloc ? "salloc" : "sbatch",
-			   ce_options_environment(), &plan, err) < 0)
+			   ce_options_environment(), &text, err) < 0)
 		return -1;
+	enum ce_word word = ce_carry_word(text, &plan);
 	/* salloc and sbatch only check: each srun inside inherits the option and plans for itself, so
 	 * that it sees the environment of its own time and place. Only a site that wants the batch script
 	 * itself inside needs its plan. */
-	if (!is_srun && (is_salloc || strstr(plan, CE_PLAN_INSIDE) == NULL))
+	if (!is_srun && (is_salloc || plan == NULL || strstr(plan, CE_PLAN_INSIDE) == NULL))
 		return 0;
 	free(passing); /* of an earlier component; ce-keep removes that */
-	passing = is_srun ? ce_submit_passing(plan) : NULL;
-	carried = is_srun && plan[0] != '\0';
+	passing = is_srun && plan != NULL ? ce_submit_passing(plan) : NULL;
+	carried = is_srun && word == CE_SAYS_PLAN;
 	ce_carry_options();
-	return ce_carry_put(plan, begun, err);
+	return ce_carry_put(text, begun, err);
 }
 
 int ce_plugin_submit(const struct ce_config *config, spank_context_t context, struct ce_error *err)
 {
+	ce_carry_forget();
 	/* Slurm calls this once for each component of a heterogeneous job or step */
 	if (ce_options_end_component(err) < 0)
 		return -1;

@@ -74,6 +74,7 @@ int ce_submit_plan(const struct ce_config *config, const char *caller, const cha
 	int ends[2];
 	pid_t pid = -1;
 	size_t size = 0;
+	const char *said;
 
 	*plan = NULL;
 	if (pipe2(ends, O_CLOEXEC) < 0)
@@ -93,9 +94,27 @@ int ce_submit_plan(const struct ce_config *config, const char *caller, const cha
 		return ce_fail_below(err, CE_HELP_PLANNER, "the planner was killed; nothing was started");
 	if (WEXITSTATUS(status) != 0)
 		return -1;
+	if (ce_carry_word(text, &said) == CE_SAYS_NOTHING)
+		return ce_fail_below(err, CE_HELP_MUTE,
+				     "%s printed neither a plan nor that there is no container; nothing was "
+				     "started",
+				     config->plan);
 	*plan = text;
 	text = NULL;
 	return 0;
+}
+
+enum ce_word ce_carry_word(const char *text, const char **plan)
+{
+	*plan = NULL;
+	if (text == NULL)
+		return CE_SAYS_NOTHING;
+	if (strcmp(text, CE_WORD_HOST) == 0)
+		return CE_SAYS_HOST;
+	if (strncmp(text, CE_WORD_PLAN, strlen(CE_WORD_PLAN)) != 0 || text[strlen(CE_WORD_PLAN)] == '\0')
+		return CE_SAYS_NOTHING;
+	*plan = text + strlen(CE_WORD_PLAN);
+	return CE_SAYS_PLAN;
 }
 
 char *ce_submit_passing(const char *plan)
@@ -134,6 +153,16 @@ int ce_carry_put(const char *plan, int64_t begun, struct ce_error *err)
 	setenv(CE_CARRY_TIMES, times, 1);
 	snprintf(count, sizeof count, "%zu", parts);
 	return setenv(CE_CARRY_COUNT, count, 1) < 0 ? ce_fail(err, "out of memory") : 0;
+}
+
+void ce_carry_forget(void)
+{
+	unsetenv(CE_CARRY_COUNT);
+}
+
+int ce_carry_is_there(char **environment)
+{
+	return ce_variable(environment, CE_CARRY_COUNT) != NULL;
 }
 
 /* The words of this process's command line, each with a NUL behind it; on the heap. NULL on failure. */

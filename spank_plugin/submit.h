@@ -25,12 +25,23 @@
 #define CE_PLAN_INSIDE "\"batch_script\":\"inside\""
 /* With what a plan names the store that was made for this step alone (EDF_IMAGESTORE=void). */
 #define CE_PLAN_PASSING "\"passing\":\""
+/* With what the planner's output begins, and what is carried: a plan follows, or there is to be no container and
+ * nothing follows. container_engine/plan/quick.py has the same words. */
+#define CE_WORD_PLAN "plan\n"
+#define CE_WORD_HOST "host\n"
 /* The environment in which the batch script runs that calls this srun. */
 #define CE_INSIDE "SLURM_CE_INSIDE"
 enum { CE_CARRY_PIECE = 64 * 1024, CE_CARRY_MAX_PARTS = 256 };
 
+/* What a text of the planner's says. That the command runs on the host is a word of its own: whatever is empty, cut
+ * short or unknown is nothing, and nothing runs. */
+enum ce_word { CE_SAYS_NOTHING, CE_SAYS_HOST, CE_SAYS_PLAN };
+
+/* `*plan` points behind the word in `text` where a plan follows, else it is NULL. `text` may be NULL. */
+enum ce_word ce_carry_word(const char *text, const char **plan);
+
 /* Runs `ce plan` for this environment. Its warnings and progress go to the user's terminal. On
- * success *plan is a heap string, empty when the user asked for no container. On failure err has no
+ * success *plan is a heap string with its word, for ce_carry_put. On failure err has no
  * message when the planner has printed the reason already. */
 int ce_submit_plan(const struct ce_config *config, const char *caller, const char *environment,
 		   char **plan, struct ce_error *err);
@@ -56,9 +67,15 @@ int ce_submit_broadcasts(void);
 /* Whether argv[1] is the text of a file of programs (--multi-prog, programs.h); no other word is taken for one. */
 int ce_submit_has_programs(int argc, char *const *argv);
 
-/* Takes the plan out of a step's environment: a heap string, NULL when there is none or it is not
+/* Takes out of srun's environment what another srun carried, which is that one's. */
+void ce_carry_forget(void);
+
+/* What ce_carry_put was given, out of a step's environment: a heap string, NULL when there is none or it is not
  * whole. Does not change `environment`. */
 char *ce_carry_get(char **environment);
+
+/* Whether srun carried something, whole or not. */
+int ce_carry_is_there(char **environment);
 
 /* The value of a variable in an environment; NULL when it has none. */
 const char *ce_variable(char **environment, const char *name);

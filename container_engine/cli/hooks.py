@@ -114,7 +114,7 @@ def _explain(name: str, context: Context, *, as_json: bool) -> int:
     if prepared.plan is None:
         return 0
     try:
-        found = find(json.loads(prepared.printed), os.environ, context.libexec)
+        found = find(json.loads(prepared.plan.to_json()), os.environ, context.libexec)
     except LaunchError as failure:
         raise for_user(failure, "hooks explain: ") from None
     if as_json:

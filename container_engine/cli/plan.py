@@ -10,6 +10,7 @@ from container_engine.cli import messages, output, remembered
 from container_engine.cli.hiding import add_show_secrets, secrecy
 from container_engine.cli.pulling import add_pull
 from container_engine.errors import UserError
+from container_engine.plan import quick
 
 if TYPE_CHECKING:
     import argparse
@@ -25,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--for",
         dest="caller",
         choices=("srun", "salloc", "sbatch"),
-        help="the command that asks; a plan is the same for all",
+        help="the command that asks: it is told in a word before the plan whether there is one",
     )
 
     add_pull(parser)
@@ -69,12 +70,15 @@ def _refuse_inside(text: str) -> None:
 
 
 def _print(arguments: argparse.Namespace, context: Context) -> None:
-    notices, text = remembered.plan_of(arguments.name, context, arguments.pull)
+    notices, said = remembered.plan_of(arguments.name, context, arguments.pull)
+    text = quick.plan_in(said)
     if arguments.caller == "sbatch" and context.only_asks:
         _refuse_inside(text)
     messages.say(notices)
     if arguments.json:
-        output.exact(text.encode("utf-8", "surrogateescape"))
+        # who asks for a command of Slurm's is told in a word; an empty output says nothing
+        shown = said if arguments.caller else text
+        output.exact(shown.encode("utf-8", "surrogateescape"))
     elif text:
         from container_engine.plan.model import from_json
         from container_engine.plan.show import show

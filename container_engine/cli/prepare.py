@@ -13,7 +13,7 @@ from container_engine.cli.launch_image import launch_image
 from container_engine.cli.messages import RefusedError
 from container_engine.cli.offer import offer
 from container_engine.errors import UserError
-from container_engine.plan import memo
+from container_engine.plan import memo, quick
 from container_engine.plan.judge import judge
 from container_engine.plan.overrides import choose
 
@@ -35,8 +35,8 @@ class Prepared(NamedTuple):
 
     @property
     def printed(self) -> str:
-        """What `ce plan --json` prints: nothing for no container."""
-        return "" if self.plan is None else self.plan.to_json() + "\n"
+        """What a planner says: a word, and the plan behind it (quick.plan_in)."""
+        return quick.HOST if self.plan is None else f"{quick.PLAN}{self.plan.to_json()}\n"
 
 
 class _Inputs(NamedTuple):

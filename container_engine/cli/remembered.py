@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def plan_of(name: str, context: Context, pull: str | None) -> tuple[str, str]:
-    """Notices for stderr, and the plan as JSON, empty for no container.
+    """Return the notices for stderr, and what a planner says (quick.plan_in).
 
     Without a memo it is planned anew, which costs the import of the models. Raises CeError.
     """

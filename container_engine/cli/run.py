@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from container_engine.cli import messages, remembered
 from container_engine.cli.pulling import add_pull
 from container_engine.errors import UserError
+from container_engine.plan import quick
 from container_engine.process import reason
 
 if TYPE_CHECKING:
@@ -75,11 +76,11 @@ def _with_passing(context: Context, stack: contextlib.ExitStack) -> Context:
 
 def _plan(name: str, context: Context, pull: str | None) -> dict[str, Any] | None:
     """The plan as the node launcher reads it, or None for no container."""
-    notices, text = remembered.plan_of(name, context, pull)
+    notices, said = remembered.plan_of(name, context, pull)
     messages.say(notices)
-    if not text:
+    if said == quick.HOST:
         return None
-    plan: dict[str, Any] = json.loads(text)
+    plan: dict[str, Any] = json.loads(quick.plan_in(said))
     return plan
 
 

@@ -59,6 +59,10 @@ class Reader:
             return None
         value = None if self._is_placeholder(path, text) else self._known(path, text)
         self.written["image", ""] = text
+        if value == "" != text:
+            # a variable that is empty by mistake must not run the command on the host
+            self._report.error(path, f"'{text}' expands to nothing", see="image-empty")
+            return None
         return None if value is None else Sourced(value, self._report.origin(path))
 
     def workdir(self) -> Sourced[Text] | None:

@@ -76,6 +76,11 @@ FAULTS = {
         YOU,
         'name an image, or write image = "" to run on the host on purpose',
     ),
+    "image-empty": Fault(
+        "the image is written with variables, all of which are empty",
+        YOU,
+        'set the variable; image = "" itself runs on the host, nothing that expands to it does',
+    ),
     "variable-undefined": Fault(
         "the environment file uses a variable that is not set",
         YOU,
@@ -445,6 +450,11 @@ FAULTS = {
         "the planner was ended, so nothing was started",
         YOU,
         "start it again; an import goes on where it was interrupted",
+    ),
+    "planner-mute": Fault(
+        "the planner said neither what to start nor that there is no container",
+        SITE,
+        "report it: plugin and engine of the same version belong on all hosts",
     ),
     "current-directory": Fault(
         "the directory in which you are does not exist any more",

@@ -21,10 +21,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-MAGIC = b"container-engine plan memo 2\n"
+MAGIC = b"container-engine plan memo 3\n"
 END = b"end"
 # in a plan, what stands where each launch puts a secret of its own
 SECRET = "@new@"
+# what a planner says first: a plan follows, or there is to be no container (spank_plugin/submit.h)
+PLAN, HOST = "plan\n", "host\n"
 UNSET = b"-"
 _OTHERS = 0o077
 _OTHERS_WRITE = 0o022
@@ -121,6 +123,7 @@ def _verified(
         return None
     if not _same(fields[env_at:notices_at], lambda name: variable(environment.get(name))):
         return None
+    plan_in(fields[notices_at + 1].decode("utf-8", "surrogateescape"))
     return fields[notices_at], fields[notices_at + 1]
 
 
@@ -130,6 +133,18 @@ def _is_over(end: int) -> bool:
 
 def _same(pairs: "Sequence[bytes]", now: "Callable[[bytes], bytes]") -> bool:
     return all(now(pairs[i]) == pairs[i + 1] for i in range(0, len(pairs), 2))
+
+
+def plan_in(said: str) -> str:
+    """Return the plan in what a planner said, and "" for the word that there is no container.
+
+    Raises ValueError for anything else: that nothing was said is not that word.
+    """
+    if said == HOST:
+        return ""
+    if not said.startswith(PLAN) or said == PLAN:
+        raise ValueError("neither a plan nor the word that there is no container")
+    return said.removeprefix(PLAN)
 
 
 def with_secret(plan: str) -> str:
@@ -148,7 +163,10 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 def main(arguments: "Sequence[str]", prefix: str) -> int:
-    """`plan [--for CALLER] [--] NAME`: the plan on stdout, notices and errors on stderr."""
+    """`plan [--for CALLER] [--] NAME`: the plan on stdout, notices and errors on stderr.
+
+    A caller is told in a word before the plan whether there is one.
+    """
     caller: list[str] = []
     rest = list(arguments)
     if rest[:1] == ["--for"]:
@@ -165,8 +183,9 @@ def main(arguments: "Sequence[str]", prefix: str) -> int:
         found = None  # no current directory: the long way has the words for it
     if found is not None:
         write_all(2, found[0])
-        plan = with_secret(found[1].decode("utf-8", "surrogateescape"))
-        write_all(1, plan.encode("utf-8", "surrogateescape"))
+        said = with_secret(found[1].decode("utf-8", "surrogateescape"))
+        shown = said if caller else plan_in(said)
+        write_all(1, shown.encode("utf-8", "surrogateescape"))
         return 0
     return _plan_anew(prefix, caller, rest[0])
 

@@ -93,7 +93,7 @@ TEST("a plugin that is loaded twice is told to who asks for a container")
 {
 	char *printed;
 
-	install("echo plan");
+	install("echo plan; echo x");
 	CHECK_INT(WEXITSTATUS(test_in_child(submit_with_two_lines, &printed)), 125);
 	CHECK_TEXT(printed,
 		   "ce: error: plugstack.conf: loads the plugin twice; one line is enough\n" CE_HELP_PLUGIN "\n");
@@ -120,7 +120,7 @@ TEST("a job without the option is untouched in every context")
 		fake_reset(contexts[i]);
 		CHECK_INT(init_plugin(), SLURM_SUCCESS);
 		/* what an outer srun carried is that srun's */
-		fake_setenv(CE_CARRY_COUNT, "1");
+		setenv(CE_CARRY_COUNT, "1", 1);
 		int fds = test_open_fds();
 		CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
 		CHECK_INT(slurm_spank_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
@@ -128,8 +128,7 @@ TEST("a job without the option is untouched in every context")
 		CHECK_INT(slurm_spank_task_post_fork(fake_spank(), 0, NULL), SLURM_SUCCESS);
 		CHECK_INT(slurm_spank_exit(fake_spank(), 0, NULL), SLURM_SUCCESS);
 		CHECK_TEXT(fake_job.log, "");
-		CHECK_TEXT(fake_getenv(CE_CARRY_COUNT), "1");
-		CHECK(getenv(CE_CARRY_COUNT) == NULL);
+		CHECK(contexts[i] == S_CTX_REMOTE || getenv(CE_CARRY_COUNT) == NULL);
 		CHECK_INT(test_open_fds(), fds);
 		CHECK_INT(waitpid(-1, NULL, WNOHANG), -1);
 	}
@@ -140,25 +139,25 @@ TEST("a job without the option is untouched in every context")
 
 TEST("an empty name is for the planner to refuse")
 {
-	install("printf '<%s>' \"$4\"");
+	install("printf 'plan\\n<%s>' \"$4\"");
 	fake_reset(S_CTX_LOCAL);
 	CHECK_INT(init_plugin(), SLURM_SUCCESS);
 	CHECK_INT(fake_give_option("environment", "demo"), 0);
 	CHECK_INT(fake_give_option("edf", ""), 0);
 	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
-	CHECK_TEXT(getenv(CE_CARRY_PART "0"), "<>");
+	CHECK_TEXT(getenv(CE_CARRY_PART "0"), "plan\n<>");
 	slurm_spank_exit(fake_spank(), 0, NULL);
 }
 
 TEST("the option given last counts, whichever of the two it is")
 {
-	install("printf '%s' \"$4\"");
+	install("printf 'plan\\n%s' \"$4\"");
 	fake_reset(S_CTX_LOCAL);
 	CHECK_INT(init_plugin(), SLURM_SUCCESS);
 	CHECK_INT(fake_give_option("environment", "inherited from sbatch"), 0);
 	CHECK_INT(fake_give_option("edf", "mine"), 0);
 	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
-	CHECK_TEXT(getenv(CE_CARRY_PART "0"), "mine");
+	CHECK_TEXT(getenv(CE_CARRY_PART "0"), "plan\nmine");
 	slurm_spank_exit(fake_spank(), 0, NULL);
 }
 
@@ -175,15 +174,15 @@ static void submit_in(spank_context_t context)
 
 TEST("srun puts the plan into its environment, the planner knows it is srun")
 {
-	install("printf '%s ' \"$@\"");
+	install("echo plan; printf '%s ' \"$@\"");
 	submit_in(S_CTX_LOCAL);
 	CHECK_TEXT(getenv(CE_CARRY_COUNT), "1");
-	CHECK_TEXT(getenv(CE_CARRY_PART "0"), "--for srun -- demo ");
+	CHECK_TEXT(getenv(CE_CARRY_PART "0"), "plan\n--for srun -- demo ");
 }
 
 TEST("sbatch and salloc plan to find errors and carry nothing")
 {
-	install("printf '%s ' \"$@\" > \"${0%/*}/seen\"; echo plan");
+	install("printf '%s ' \"$@\" > \"${0%/*}/seen\"; echo plan; echo x");
 	submit_in(S_CTX_ALLOCATOR);
 	CHECK(getenv(CE_CARRY_COUNT) == NULL);
 	CHECK_INT(access(test_path(test_directory(), "libexec/container-engine/seen"), F_OK), 0);
@@ -191,24 +190,26 @@ TEST("sbatch and salloc plan to find errors and carry nothing")
 
 TEST("sbatch carries a plan of a site that wants the batch script inside")
 {
-	install("printf '{\"settings\":{\"batch_script\":\"inside\"}}'");
+	install("printf 'plan\\n{\"settings\":{\"batch_script\":\"inside\"}}'");
 	submit_in(S_CTX_ALLOCATOR);
 	CHECK_TEXT(getenv(CE_CARRY_COUNT), "1");
-	CHECK_TEXT(getenv(CE_CARRY_PART "0"), "{\"settings\":{\"batch_script\":\"inside\"}}");
+	CHECK_TEXT(getenv(CE_CARRY_PART "0"), "plan\n{\"settings\":{\"batch_script\":\"inside\"}}");
 }
 
 TEST("what a user writes into an environment file is not taken for the site's word")
 {
-	install("printf '%s' '{\"env\":\"\\\"batch_script\\\":\\\"inside\\\"\"}'");
+	install("echo plan; printf '%s' '{\"env\":\"\\\"batch_script\\\":\\\"inside\\\"\"}'");
 	submit_in(S_CTX_ALLOCATOR);
 	CHECK(getenv(CE_CARRY_COUNT) == NULL);
 }
 
-TEST("a plan that is empty on purpose is carried as such")
+TEST("that there is no container on purpose is carried as a word, of sbatch it is not")
 {
-	install("exit 0");
+	install("echo host");
 	submit_in(S_CTX_LOCAL);
-	CHECK_TEXT(getenv(CE_CARRY_COUNT), "0");
+	CHECK_TEXT(getenv(CE_CARRY_PART "0"), CE_WORD_HOST);
+	submit_in(S_CTX_ALLOCATOR);
+	CHECK(getenv(CE_CARRY_COUNT) == NULL);
 }
 
 static void submit_local(void)
@@ -249,7 +250,7 @@ static void submit_inside(void)
 
 TEST("an srun that asks for the environment its batch script runs in is refused with the reason")
 {
-	install("echo plan");
+	install("echo plan; echo x");
 	again = "demo";
 	ends_submit(submit_inside,
 		    "ce: error: --environment=demo: this batch script runs inside it already, and srun "
@@ -261,7 +262,7 @@ TEST("an srun that inherits the environment of its batch script, or names anothe
 	static const char *const values[] = { NULL, "other" };
 	char *printed;
 
-	install("echo plan");
+	install("echo plan; echo x");
 	for (size_t i = 0; i < 2; i++) {
 		again = values[i];
 		CHECK_INT(test_in_child(submit_inside, &printed), 0);
@@ -293,6 +294,7 @@ static void send_command(void)
 	sent = strdup(argv[0]);
 	fake_job.context = S_CTX_REMOTE;
 	CHECK_INT(slurm_spank_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	CHECK_INT(slurm_spank_exit(fake_spank(), 0, NULL), SLURM_SUCCESS);
 	run = strdup(argv[0]);
 	if (argv[0] != command)
 		free(argv[0]);
@@ -303,7 +305,7 @@ static void send_command(void)
 
 TEST("a command that is for a container cannot be executed where nobody takes the mark off it")
 {
-	install("echo plan");
+	install("echo plan; echo x");
 	send_command();
 	CHECK_CONTAINS(sent, "/\nce: error: this node's Slurm does not load the plugin of --environment; "
 			     "nothing was started\n" CE_HELP_PLUGIN "\n/hostname");
@@ -315,7 +317,7 @@ TEST("a command that is for a container cannot be executed where nobody takes th
 
 TEST("a command that is for the host has no mark")
 {
-	install("exit 0");
+	install("echo host");
 	send_command();
 	CHECK_TEXT(sent, "hostname");
 	free(sent), free(run);
@@ -339,7 +341,7 @@ static void submit_components(void)
 
 TEST("components of a heterogeneous step may name the same environment, or none")
 {
-	install("true");
+	install("echo plan; echo x");
 	components[0] = components[1] = "a";
 	submit_components();
 	components[0] = components[1] = NULL;
@@ -348,7 +350,7 @@ TEST("components of a heterogeneous step may name the same environment, or none"
 
 TEST("components of a heterogeneous step that name two environments are refused")
 {
-	install("true");
+	install("echo plan; echo x");
 	components[0] = "a", components[1] = "b";
 	ends_submit(submit_components,
 		    "ce: error: --environment: 'a' for one component and 'b' for another: Slurm gives "
@@ -360,7 +362,7 @@ TEST("a component without an environment beside one that has one is refused")
 {
 	char *printed;
 
-	install("true");
+	install("echo plan; echo x");
 	components[0] = "a", components[1] = NULL;
 	int status = test_in_child(submit_components, &printed);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 125);
@@ -378,6 +380,19 @@ TEST("what the planner refuses ends srun, salloc and sbatch with 125 and the pla
 	ends_submit(submit_local, "ce: error: demo.toml:3: no\n");
 	ends_submit(submit_allocator, "ce: error: demo.toml:3: no\n");
 	CHECK(getenv(CE_CARRY_COUNT) == NULL);
+}
+
+TEST("a planner that says nothing ends srun, salloc and sbatch")
+{
+	char *printed;
+
+	install("exit 0");
+	CHECK_INT(WEXITSTATUS(test_in_child(submit_local, &printed)), 125);
+	CHECK_CONTAINS(printed, "printed neither a plan nor that there is no container; nothing was started\n");
+	CHECK_CONTAINS(printed, "ce: see: ce help planner-mute\n");
+	free(printed);
+	CHECK_INT(WEXITSTATUS(test_in_child(submit_allocator, &printed)), 125);
+	free(printed);
 }
 
 TEST("a planner that was killed ends srun with one line")

@@ -16,6 +16,7 @@
 #include "../help.h"
 #include "../io.h"
 #include "../later.h"
+#include "../mark.h"
 #include "../programs.h"
 #include "../submit.h"
 #include "fake_spank.h"
@@ -46,8 +47,8 @@ static void start_launcher(void)
 	CHECK_INT(waitpid(pid, NULL, 0), pid);
 }
 
-/* slurmstepd up to user_init, for a step whose srun carried this plan (NULL: none arrived). */
-static void begin_step(const char *plan)
+/* slurmstepd up to user_init, for a step whose srun carried this text (NULL: nothing arrived). */
+static void begin_step_carrying(const char *text)
 {
 	install("exit 1");
 	fake_reset(S_CTX_REMOTE);
@@ -57,16 +58,23 @@ static void begin_step(const char *plan)
 	fake_setenv("REMOVED", "x");
 	if (carried != NULL)
 		fake_setenv(carried, "1");
-	if (plan != NULL) {
-		fake_setenv(CE_CARRY_COUNT, plan[0] != '\0' ? "1" : "0");
-		if (plan[0] != '\0')
-			fake_setenv(CE_CARRY_PART "0", plan);
+	if (text != NULL) {
+		fake_setenv(CE_CARRY_COUNT, "1");
+		fake_setenv(CE_CARRY_PART "0", text);
 	}
 	CHECK_INT(init_plugin(), SLURM_SUCCESS);
 	CHECK_INT(fake_give_option("environment", "demo"), 0);
 	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
 	CHECK_INT(slurm_spank_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
 	start_launcher();
+}
+
+static void begin_step(const char *plan)
+{
+	char text[64];
+
+	snprintf(text, sizeof text, CE_WORD_PLAN "%s", plan);
+	begin_step_carrying(text);
 }
 
 static void end_step(void)
@@ -136,7 +144,7 @@ TEST("a batch script whose sbatch has sent a plan runs in the container, or not 
 	fake_job.step = SLURM_BATCH_SCRIPT;
 	fake_setenv("SLURMD_NODENAME", "nid7");
 	fake_setenv(CE_CARRY_COUNT, "1");
-	fake_setenv(CE_CARRY_PART "0", "fail");
+	fake_setenv(CE_CARRY_PART "0", CE_WORD_PLAN "fail");
 	CHECK_INT(init_plugin(), SLURM_SUCCESS);
 	CHECK_INT(fake_give_option("environment", "demo"), 0);
 	CHECK_INT(slurm_spank_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
@@ -161,10 +169,11 @@ TEST("a step whose number cannot be learnt is not taken for a batch script")
 	end_step();
 }
 
-TEST("a plan that is empty on purpose runs the command on the host and leaves no trace of itself")
+TEST("the word that there is no container runs the command on the host and leaves no trace of itself")
 {
-	begin_step("");
+	begin_step_carrying(CE_WORD_HOST);
 	CHECK(fake_getenv(CE_CARRY_COUNT) == NULL);
+	CHECK(fake_getenv(CE_CARRY_PART "0") == NULL);
 	runs_untouched();
 	end_step();
 }
@@ -173,11 +182,81 @@ TEST("a plan that is empty on purpose runs the command on the host and leaves no
 
 TEST("a plan that did not arrive fails every task with 125, once in words")
 {
-	begin_step(NULL);
+	begin_step_carrying(NULL);
 	task_fails(125, "ce: error: nid7: the plan of the environment did not arrive on this node\n" CE_HELP_NO_PLAN "\n");
 	fake_job.task = 1;
 	task_fails(125, "");
 	CHECK_TEXT(fake_job.log, "");
+	end_step();
+}
+
+TEST("what arrives without its word is no plan, and the host is no fallback")
+{
+	static const char *const texts[] = { "", "ready", "{}", "host", "host\nready", CE_WORD_PLAN };
+
+	for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+		begin_step_carrying(texts[i]);
+		task_fails(125, "ce: error: nid7: the plan of the environment did not arrive on this "
+				"node\n" CE_HELP_NO_PLAN "\n");
+		end_step();
+	}
+}
+
+/* slurmstepd up to user_init, where Slurm has dropped the option of a step. */
+static void begin_step_without_option(void)
+{
+	fake_setenv("SLURMD_NODENAME", "nid7");
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	CHECK_INT(slurm_spank_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
+}
+
+#define DROPPED                                                                                    \
+	"ce: error: nid7: srun has prepared this step for a container, but the option "            \
+	"--environment did not arrive on this node\n" CE_HELP_NO_PLAN "\n"
+
+TEST("a command that srun has marked does not run on the host for want of its option")
+{
+	struct ce_error err = CE_ERROR_INIT;
+	char command[] = "hostname", *argv[] = { command, NULL };
+
+	CHECK_INT(ce_mark(argv, &err), 0);
+	char *marked = argv[0];
+	install("exit 1");
+	fake_reset(S_CTX_REMOTE);
+	fake_job.argc = 1;
+	fake_job.argv = argv;
+	begin_step_without_option();
+	CHECK_TEXT(argv[0], "hostname");
+	task_fails(125, DROPPED);
+	fake_job.task = 1;
+	task_fails(125, "");
+	end_step();
+	free(marked);
+}
+
+TEST("a step for which srun has carried a plan does not run on the host for want of its option")
+{
+	install("exit 1");
+	for (int i = 0; i < 2; i++) {
+		fake_reset(S_CTX_REMOTE);
+		fake_setenv(CE_CARRY_COUNT, i == 0 ? "1" : "");
+		begin_step_without_option();
+		task_fails(125, DROPPED);
+		end_step();
+	}
+}
+
+TEST("a step that srun has prepared for nothing needs no option")
+{
+	char command[] = "/bin/true", *argv[] = { command, NULL };
+
+	install("exit 1");
+	fake_reset(S_CTX_REMOTE);
+	fake_job.argc = 1;
+	fake_job.argv = argv;
+	begin_step_without_option();
+	runs_untouched();
 	end_step();
 }
 
@@ -207,7 +286,7 @@ TEST("a plan that lost a piece on its way is not run")
 	install("exit 1");
 	fake_reset(S_CTX_REMOTE);
 	fake_setenv(CE_CARRY_COUNT, "2");
-	fake_setenv(CE_CARRY_PART "0", "ready");
+	fake_setenv(CE_CARRY_PART "0", CE_WORD_PLAN "ready");
 	CHECK_INT(init_plugin(), SLURM_SUCCESS);
 	CHECK_INT(fake_give_option("environment", "demo"), 0);
 	CHECK_INT(slurm_spank_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../help.h"
 #include "harness.h"
 
 extern char **environ;
@@ -79,6 +80,36 @@ TEST("the plan of an outer srun does not shine through a shorter one")
 	clearenv();
 }
 
+TEST("only its word makes a text a plan, or none on purpose")
+{
+	const char *plan = "";
+
+	CHECK_INT(ce_carry_word(CE_WORD_HOST, &plan), CE_SAYS_HOST);
+	CHECK(plan == NULL);
+	CHECK_INT(ce_carry_word(CE_WORD_PLAN "{}", &plan), CE_SAYS_PLAN);
+	CHECK_TEXT(plan, "{}");
+	static const char *const others[] = { NULL,	"",	  "host",    "host\n{}", "host\n\n", " host\n",
+					      "hosts\n", "plan\n", "plan{}", "{}",	    "Plan\n{}" };
+	for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+		CHECK_INT(ce_carry_word(others[i], &plan), CE_SAYS_NOTHING);
+		CHECK(plan == NULL);
+	}
+}
+
+TEST("what another srun carried is taken out before this one plans")
+{
+	struct ce_error err = CE_ERROR_INIT;
+
+	clearenv();
+	CHECK_INT(ce_carry_is_there(environ), 0);
+	CHECK_INT(ce_carry_put(CE_WORD_PLAN "{}", 1, &err), 0);
+	CHECK_INT(ce_carry_is_there(environ), 1);
+	ce_carry_forget();
+	CHECK_INT(ce_carry_is_there(environ), 0);
+	CHECK(ce_carry_get(environ) == NULL);
+	clearenv();
+}
+
 TEST("an environment without a plan has none")
 {
 	char other[] = "SLURM_CE_PLAN_0=text", similar[] = "SLURM_CE_PLAN_PARTSX=1";
@@ -139,8 +170,8 @@ TEST("the planner's output is the plan, byte by byte")
 	struct ce_error err = CE_ERROR_INIT;
 	char *plan;
 
-	CHECK_INT(plan_with("printf '{\"a\": \"\\303\\244\\n\"}'", "x", &plan, &err), 0);
-	CHECK_TEXT(plan, "{\"a\": \"\303\244\n\"}");
+	CHECK_INT(plan_with("printf 'plan\\n{\"a\": \"\\303\\244\\n\"}'", "x", &plan, &err), 0);
+	CHECK_TEXT(plan, "plan\n{\"a\": \"\303\244\n\"}");
 	free(plan);
 }
 
@@ -149,20 +180,40 @@ TEST("the planner learns its caller and the environment, even one that looks lik
 	struct ce_error err = CE_ERROR_INIT;
 	char *plan;
 
-	CHECK_INT(plan_with("for word; do printf '[%s]' \"$word\"; done", "--help me", &plan, &err),
+	CHECK_INT(plan_with("echo plan; for word; do printf '[%s]' \"$word\"; done", "--help me", &plan,
+			    &err),
 		  0);
-	CHECK_TEXT(plan, "[--for][srun][--][--help me]");
+	CHECK_TEXT(plan, "plan\n[--for][srun][--][--help me]");
 	free(plan);
 }
 
-TEST("a planner that prints nothing means no container")
+TEST("the planner says by a word that there is no container")
 {
 	struct ce_error err = CE_ERROR_INIT;
 	char *plan;
 
-	CHECK_INT(plan_with("exit 0", "x", &plan, &err), 0);
-	CHECK_TEXT(plan, "");
+	CHECK_INT(plan_with("echo host", "x", &plan, &err), 0);
+	CHECK_TEXT(plan, CE_WORD_HOST);
 	free(plan);
+}
+
+TEST("a planner that ends well and says nothing, half a word or another one is an error")
+{
+	static const char *const said[] = { "exit 0",	      "echo",		 "printf host",
+					    "echo hosts",     "echo host; echo", "echo; echo host",
+					    "echo plan",      "printf plan",	 "echo '{}'",
+					    "printf 'plan{}'", "echo HOST" };
+
+	for (size_t i = 0; i < sizeof said / sizeof said[0]; i++) {
+		struct ce_error err = CE_ERROR_INIT;
+		char *plan;
+		CHECK_INT(plan_with(said[i], "x", &plan, &err), -1);
+		CHECK(plan == NULL);
+		CHECK_CONTAINS(ce_error_text(&err),
+			       "/planner printed neither a plan nor that there is no container");
+		CHECK_TEXT(ce_error_below(&err, ""), CE_HELP_MUTE);
+		ce_error_clear(&err);
+	}
 }
 
 TEST("a large plan arrives whole")
@@ -170,7 +221,7 @@ TEST("a large plan arrives whole")
 	struct ce_error err = CE_ERROR_INIT;
 	char *plan;
 
-	CHECK_INT(plan_with("head -c 16777216 /dev/zero | tr '\\0' x", "x", &plan, &err), 0);
+	CHECK_INT(plan_with("echo plan; head -c 16777211 /dev/zero | tr '\\0' x", "x", &plan, &err), 0);
 	CHECK_INT(strlen(plan), 16777216);
 	free(plan);
 }
@@ -247,7 +298,7 @@ TEST("planning leaves no descriptor and no child behind")
 	char *plan;
 	int before = test_open_fds();
 
-	CHECK_INT(plan_with("echo x", "x", &plan, &err), 0);
+	CHECK_INT(plan_with("echo host", "x", &plan, &err), 0);
 	free(plan);
 	CHECK_INT(plan_with("exit 1", "x", &plan, &err), -1);
 	CHECK_INT(test_open_fds(), before);

@@ -399,12 +399,33 @@ def test_a_plan_that_a_user_has_made_up_fails_the_step_in_one_line(
 ) -> None:
     """srun can be told to take another planner; the nodes cannot."""
     (shared / "plan").write_text(plan)
-    conf = own_planner(cluster, shared, f"cat {shared}/plan")
+    conf = own_planner(cluster, shared, f"echo plan; cat {shared}/plan")
     script = f"touch {shared}/ran /dev/shm/ce-ran"
     done = cluster.srun("-n2", f"--environment={demo}", "sh", "-c", script, env=conf)
     Blame(done, code, cause)
     assert not (shared / "ran").exists()
     assert not Path("/dev/shm/ce-ran").exists()
+
+
+@pytest.mark.parametrize("said", ["", "host", "{}", "plan\n"])
+def test_a_planner_that_says_neither_plan_nor_host_starts_nothing(
+    cluster: Cluster, demo: str, shared: Path, said: str
+) -> None:
+    conf = own_planner(cluster, shared, f"printf '%s' '{said}'")
+    done = cluster.srun(f"--environment={demo}", "touch", f"{shared}/ran", env=conf)
+    Blame(done, "planner-mute", "printed neither a plan nor that there is no container")
+    assert not (shared / "ran").exists()
+
+
+@pytest.mark.parametrize("image", ["${IMG}", "${IMG:-}", "${IMG}${NOT_SET:-}"])
+def test_an_image_that_expands_to_nothing_does_not_run_the_command_on_the_host(
+    cluster: Cluster, shared: Path, image: str
+) -> None:
+    edf = cluster.edf(f'image = "{image}"\n', image=None)
+    step = ("srun", f"--environment={edf}", "touch", f"{shared}/ran")
+    done = cluster.run(step, env={"IMG": ""})
+    Blame(done, "image-empty", f"{edf}:1: image: '{image}' expands to nothing")
+    assert not (shared / "ran").exists()
 
 
 def test_a_planner_that_is_killed_is_named(cluster: Cluster, demo: str, shared: Path) -> None:

@@ -154,6 +154,33 @@ def test_no_container_on_purpose_prints_nothing_but_a_notice(installed: Installe
     )
 
 
+@pytest.mark.parametrize("words", [["plan"], ["run"]])
+def test_an_image_that_expands_to_nothing_is_not_the_host(
+    installed: Installed, words: list[str]
+) -> None:
+    file = write(installed, 'image = "${IMG:-}"')
+    command = ["--", "touch", "ran"] if words == ["run"] else []
+    done = installed.ce(*words, "./e.toml", *command, env={"IMG": ""})
+    assert done.stderr.splitlines()[0] == (
+        f"ce: error: {file}:1: image: '${{IMG:-}}' expands to nothing"
+    )
+    assert done.stderr.endswith("ce: see: ce help image-empty\n")
+    assert done.returncode != 0
+    assert not (installed.home / "ran").exists()
+
+
+def test_a_command_of_slurms_is_told_in_a_word_whether_there_is_a_plan(
+    installed: Installed,
+) -> None:
+    write(installed, 'image = ""')
+    for asked in (
+        installed.ce("plan", "--json", "--for", "srun", "--", "./e.toml"),
+        installed.quick("--for", "srun", "--", "./e.toml"),
+    ):
+        assert (asked.returncode, asked.stdout) == (0, "host\n")
+    assert installed.quick("./e.toml").stdout == ""
+
+
 @pytest.mark.parametrize(
     ("command", "code", "stdout"),
     [
@@ -224,9 +251,10 @@ def test_the_quick_way_prints_what_the_long_way_prints(installed: Installed) -> 
         os.utime(file)
     long = installed.ce("plan", "--json", "./e.toml")
     assert "ce: warning: " in long.stderr
-    for words in (["./e.toml"], ["--for", "srun", "--", "./e.toml"]):
+    for words, word in ((["./e.toml"], ""), (["--for", "srun", "--", "./e.toml"], "plan\n")):
         quick = installed.quick(*words)
-        assert (quick.returncode, quick.stdout, quick.stderr) == (0, long.stdout, long.stderr)
+        assert (quick.returncode, quick.stderr) == (0, long.stderr)
+        assert quick.stdout == word + long.stdout
 
 
 def test_the_quick_way_fails_as_the_long_way_does(installed: Installed) -> None:

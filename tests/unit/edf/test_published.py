@@ -138,7 +138,7 @@ def test_a_file_with_an_image_plans(name: str, world: World) -> None:
     assert prepared.plan is not None
     edf = world.load(path).edf
     assert edf is not None
-    plan = json.loads(prepared.printed)
+    plan = json.loads(prepared.plan.to_json())
     assert plan["image"]["name"] == edf.image
     assert len(plan["mounts"]) == len(edf.mounts)
     assert {entry["name"] for entry in plan["env"]} == {entry.name for entry in edf.env}

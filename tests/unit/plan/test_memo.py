@@ -191,8 +191,8 @@ def test_a_refused_environment_is_not_remembered(user: User) -> None:
 
 def test_an_environment_without_container_is_remembered_with_its_notice(user: User) -> None:
     (user.second / "e.toml").write_text('image = ""')
-    assert user.plan() == ""
-    assert user.recalled() == ""
+    assert user.plan() == quick.HOST
+    assert user.recalled() == quick.HOST
     assert b"ce: warning: " in user.memos()[0].read_bytes()
 
 
@@ -234,6 +234,13 @@ def _link_the_directory(user: User) -> None:
     place.symlink_to(user.home / "elsewhere")
 
 
+def _without_plan(user: User) -> None:
+    (file,) = user.memos()
+    fields = file.read_bytes().split(b"\0")
+    assert fields[-3].startswith(quick.PLAN.encode())
+    file.write_bytes(b"\0".join([*fields[:-3], b"", *fields[-2:]]))
+
+
 def _cut(user: User) -> None:
     (file,) = user.memos()
     os.truncate(file, file.stat().st_size - 6)
@@ -255,6 +262,7 @@ TAMPERING: dict[str, Change] = {
     "a file that others may read": lambda user: user.memos()[0].chmod(0o644),
     "a directory that others may write": lambda user: user.memos()[0].parent.chmod(0o777),
     "a file cut short": _cut,
+    "a plan without its word, as for no container": _without_plan,
     "an empty file": lambda user: user.memos()[0].write_bytes(b""),
     "no number of files": lambda user: _write_field(user, NUMBER_OF_FILES, b"x"),
     "a wrong number of files": lambda user: _write_field(user, NUMBER_OF_FILES, b"600"),
@@ -319,8 +327,16 @@ def test_nothing_can_depend_on_the_whole_environment() -> None:
 
 def test_a_memo_ends_when_its_time_is_over(user: User) -> None:
     user.plan()
-    made = memo.Memo(memo.key("x", "/", "/p"), (), {}, time.time_ns(), "", "{}\n")
+    made = memo.Memo(memo.key("x", "/", "/p"), (), {}, time.time_ns(), "", quick.HOST)
     for not_after, expected in ((0, True), (time.time() + 60, True), (time.time() - 1, False)):
         assert memo.remember(made._replace(not_after=not_after), user.env, os.geteuid())
         environment = {name.encode(): value.encode() for name, value in user.env.items()}
         assert bool(quick.recall(made.key, environment, os.geteuid())) == expected
+
+
+def test_only_a_word_says_that_there_is_no_container() -> None:
+    assert quick.plan_in(quick.HOST) == ""
+    assert quick.plan_in(f"{quick.PLAN}{{}}\n") == "{}\n"
+    for said in ("", "\n", "{}", "host", "hosts\n", "host\n{}", quick.PLAN, "plan{}", " host\n"):
+        with pytest.raises(ValueError, match="neither a plan nor the word"):
+            quick.plan_in(said)
