@@ -7,9 +7,12 @@
  *                                                                register the options
  * init                  srun, salloc, sbatch  user               put back the option of the job they are
  *                                                                started in, if it is not in the
- *                                                                environment any more
+ *                                                                environment any more; take the
+ *                                                                job's mark out of it
  * init_post_opt         srun, salloc, sbatch  user               run `ce plan`; srun: put the plan into
- *                                                                the step's environment
+ *                                                                the step's environment; salloc, sbatch:
+ *                                                                mark the job's, for an srun without this
+ *                                                                plugin to end at
  * local_user_init       srun                  user               mark the command, which a node without this
  *                                                                plugin then cannot execute; put ce-join
  *                                                                before the programs of --multi-prog
@@ -45,6 +48,7 @@
 
 #include "config.h"
 #include "inherit.h"
+#include "mark.h"
 #include "options.h"
 #include "plugin_step.h"
 #include "plugin_submit.h"
@@ -82,8 +86,10 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 		slurm_info("container_engine: %s", ce_error_text(&config.error));
 	stepd = getpid();
 	/* what root does must not come from the environment of who had it called (sudo) */
-	if (context != S_CTX_REMOTE)
+	if (context != S_CTX_REMOTE) {
+		ce_unmark_job();
 		ce_inherit(getuid() != 0);
+	}
 	return ce_options_register(spank);
 }
 

@@ -42,6 +42,8 @@ static int plan_and_carry(const struct ce_config *config, spank_context_t contex
 			   ce_options_environment(), &text, err) < 0)
 		return -1;
 	enum ce_word word = ce_carry_word(text, &plan);
+	if (!is_srun && ce_mark_job(err) < 0)
+		return -1;
 	/* salloc and sbatch only check: each srun inside inherits the option and plans for itself, so
 	 * that it sees the environment of its own time and place. Only a site that wants the batch script
 	 * itself inside needs its plan. */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "../help.h"
+#include "../mark.h"
 #include "../submit.h"
 #include "fake_node.h"
 #include "fake_spank.h"
@@ -321,6 +322,65 @@ TEST("a command that is for the host has no mark")
 	send_command();
 	CHECK_TEXT(sent, "hostname");
 	free(sent), free(run);
+}
+
+/* ---- an srun that does not load the plugin ----------------------------------------------------- */
+
+static void submit_marked(spank_context_t context, const char *option)
+{
+	fake_reset(context);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	if (option != NULL)
+		CHECK_INT(fake_give_option("environment", option), 0);
+	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	slurm_spank_exit(fake_spank(), 0, NULL);
+}
+
+TEST("sbatch and salloc put into a job with an environment what an srun without the plugin ends at")
+{
+	install("echo plan; echo x");
+	submit_marked(S_CTX_ALLOCATOR, "demo");
+	CHECK_CONTAINS(getenv(CE_JOB_MARK), "does not load the plugin of --environment");
+	CHECK(strchr(getenv(CE_JOB_MARK), '\n') == NULL);
+	CHECK(getenv(CE_JOB_MARKED) == NULL);
+	/* for the next component, and in a job within the job */
+	submit_marked(S_CTX_ALLOCATOR, "demo");
+	CHECK(getenv(CE_JOB_MARKED) == NULL);
+	submit_marked(S_CTX_LOCAL, "demo");
+	CHECK(getenv(CE_JOB_MARK) == NULL);
+}
+
+TEST("a job without an environment has no mark, also within one that has")
+{
+	install("echo plan; echo x");
+	submit_marked(S_CTX_ALLOCATOR, NULL);
+	CHECK(getenv(CE_JOB_MARK) == NULL);
+	submit_marked(S_CTX_ALLOCATOR, "demo");
+	submit_marked(S_CTX_ALLOCATOR, NULL);
+	CHECK(getenv(CE_JOB_MARK) == NULL);
+}
+
+TEST("a user who has a variable of this name gets it back")
+{
+	install("echo plan; echo x");
+	setenv(CE_JOB_MARK, "2", 1);
+	submit_marked(S_CTX_LOCAL, NULL);
+	CHECK_TEXT(getenv(CE_JOB_MARK), "2");
+	submit_marked(S_CTX_ALLOCATOR, "demo");
+	CHECK_CONTAINS(getenv(CE_JOB_MARK), "does not load the plugin");
+	submit_marked(S_CTX_LOCAL, NULL);
+	CHECK_TEXT(getenv(CE_JOB_MARK), "2");
+	CHECK(getenv(CE_JOB_MARKED) == NULL);
+}
+
+TEST("an environment that is refused marks no job")
+{
+	char *printed;
+
+	install("exit 1");
+	CHECK_INT(WEXITSTATUS(test_in_child(submit_allocator, &printed)), 125);
+	free(printed);
+	CHECK(getenv(CE_JOB_MARK) == NULL);
 }
 
 /* ---- components of a heterogeneous step -------------------------------------------------------- */

@@ -2,8 +2,11 @@
 
 import re
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from tests.slurm.blame import mounted_on
 from tests.slurm.cluster import ROOT, Cluster
 
 
@@ -36,3 +39,12 @@ def disturbing(directory: Path) -> Path:
     source = ROOT / "tests/slurm/disturbing.c"
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", plugin, source, "-lpthread"], check=True)
     return plugin
+
+
+@contextmanager
+def plugins_on(cluster: Cluster, node: str, shared: Path, text: str) -> Iterator[None]:
+    """The node's plugstack.conf is this text."""
+    stack = shared / "plugstack"
+    stack.write_text(text)
+    with mounted_on(node, str(stack), str(cluster.dir / "etc/plugstack.conf")):
+        yield

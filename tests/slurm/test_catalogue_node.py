@@ -5,14 +5,13 @@ import pwd
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.slurm.blame import Blame, Provoked, changed_on, differing, mounted_on
 from tests.slurm.cluster import ALICE, Cluster, sandbox
-from tests.slurm.plugins import disturbing, line_of, own_stack
+from tests.slurm.plugins import disturbing, line_of, own_stack, plugins_on
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
@@ -127,15 +126,6 @@ def test_a_node_without_the_engine(
     Blame(done, "plugin-configuration", cause, node=n2)
 
 
-@contextmanager
-def plugins_on(cluster: Cluster, node: str, shared: Path, text: str) -> Iterator[None]:
-    """The node's plugstack.conf is this text."""
-    stack = shared / "plugstack"
-    stack.write_text(text)
-    with mounted_on(node, str(stack), str(cluster.dir / "etc/plugstack.conf")):
-        yield
-
-
 def test_a_node_whose_slurm_does_not_load_the_plugin(
     cluster: Cluster, demo: str, n2: str, shared: Path
 ) -> None:
@@ -151,20 +141,6 @@ def test_a_node_whose_slurm_does_not_load_the_plugin(
         "srun: error: n2: task 1: Exited with exit code 2",
     ):
         assert line in done.stderr.splitlines(), done.stderr
-
-
-def test_a_command_sent_with_bcast_to_a_node_whose_slurm_does_not_load_the_plugin(
-    cluster: Cluster, mounted: str, n2: str, shared: Path
-) -> None:
-    """Since Slurm 23.02 srun needs the command as it is, later than it asks plugins."""
-    release = (cluster.prefix / "share/container-engine/slurm-release").read_text().strip()
-    script = cluster.write("#!/bin/sh\n. /etc/os-release; echo $SLURMD_NODENAME $ID\n", mode=0o755)
-    with plugins_on(cluster, n2, shared, "# nothing\n"):
-        srun = (f"--bcast={shared}/sent", f"--environment={mounted}", str(script))
-        done = cluster.srun("-N2", *srun)
-    assert "n1 ce-demo" in done.stdout.splitlines()
-    assert ("n2 debian" in done.stdout.splitlines()) == (release >= "23.02")
-    assert ("does not load the plugin" in done.stderr) == (release < "23.02")
 
 
 def test_a_program_of_many_on_a_node_whose_slurm_does_not_load_the_plugin(

@@ -1,0 +1,246 @@
+"""Who lacks the plugin, and how a step is started: each cell of the table in SECURITY.md."""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.blame import differing
+from tests.slurm.cluster import Cluster
+from tests.slurm.job import batch
+from tests.slurm.plugins import own_stack, plugins_on
+from tests.slurm.site import Site
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+NONE = "# nothing\n"
+# what the job's mark comes to, between words of Slurm's
+REFUSED = "this host's Slurm does not load the plugin of --environment, which the job has"
+# what the mark before a command comes to
+NOT_LOADED = "ce: error: this node's Slurm does not load the plugin of --environment"
+
+
+@pytest.fixture(scope="module")
+def n2(cluster: Cluster) -> Iterator[str]:
+    del cluster
+    with differing("n2"):
+        yield "n2"
+
+
+@pytest.fixture
+def bare(cluster: Cluster, n2: str, shared: Path) -> Iterator[str]:
+    """A node whose Slurm does not load the plugin, slurmd's steps and the srun there alike."""
+    with plugins_on(cluster, n2, shared, NONE):
+        yield n2
+
+
+class Ran:
+    """Where the command of a step ran, if it ran at all."""
+
+    def __init__(self, shared: Path) -> None:
+        self.file = shared / "ran"
+        self.command = ("sh", "-c", f". /etc/os-release; echo $ID >> {self.file}")
+
+    def __str__(self) -> str:
+        return shlex.join(self.command)
+
+    @property
+    def where(self) -> list[str]:
+        return self.file.read_text().split() if self.file.exists() else []
+
+
+@pytest.fixture
+def ran(shared: Path) -> Ran:
+    return Ran(shared)
+
+
+# ---- the host where a command of Slurm's is typed ------------------------------------------------
+
+
+@pytest.mark.parametrize("program", ["srun", "salloc", "sbatch"])
+def test_a_submit_host_without_it_does_not_know_the_option(
+    cluster: Cluster, mounted: str, shared: Path, ran: Ran, program: str
+) -> None:
+    env = own_stack(cluster, shared, NONE)
+    script = cluster.write(f"#!/bin/sh\n{ran}\n", mode=0o755)
+    done = cluster.run([program, f"--environment={mounted}", str(script)], env=env)
+    assert done.returncode != 0
+    assert "unrecognized option" in done.stderr
+    assert ran.where == []
+
+
+def test_a_submit_host_without_it_does_not_know_the_option_in_a_script(
+    cluster: Cluster, mounted: str, shared: Path, ran: Ran
+) -> None:
+    env = own_stack(cluster, shared, NONE)
+    script = cluster.write(f"#!/bin/sh\n#SBATCH --environment={mounted}\n{ran}\n", mode=0o755)
+    done = cluster.run(["sbatch", str(script)], env=env)
+    assert done.returncode != 0
+    assert ran.where == []
+
+
+# ---- the host of a batch script, or of a shell of salloc -----------------------------------------
+
+SRUNS = {
+    "srun": "srun {command}",
+    "another environment": "srun --environment={edf} {command}",
+    "an option of the mark's own": "srun --thread-spec=1 {command}",
+    "nothing exported": "srun --export=NONE {command}",
+    "several programs": "srun --multi-prog {programs}",
+    "a file that is sent": "srun --bcast={shared}/sent {script}",
+    "an interactive step": "srun --interactive {command}",
+    "an allocation in the job": "salloc -Q -w n2 srun {command}",
+}
+
+
+class Place:
+    """What a script does in a job, and what came of it."""
+
+    def __init__(self, cluster: Cluster, shared: Path, mounted: str, ran: Ran) -> None:
+        self.cluster, self.shared, self.mounted, self.ran = cluster, shared, mounted, ran
+
+    def step(self, form: str) -> str:
+        return form.format(
+            command=self.ran,
+            edf=self.mounted,
+            programs=self.cluster.write(f"0 {self.ran}\n"),
+            script=self.cluster.write(f"#!/bin/sh\n{self.ran}\n", mode=0o755),
+            shared=self.shared,
+        )
+
+    def batch(self, node: str, text: str, *options: str) -> tuple[int, str]:
+        """Exit code and stderr of a batch job on the node."""
+        known = f"export SLURM_CONF={self.cluster.dir}/etc/slurm.conf PATH=/usr/bin:/bin"
+        script = self.cluster.write(f"#!/bin/bash\n{known}\n{text}\n")
+        outputs = (f"--output={self.shared}/out", f"--error={self.shared}/err")
+        words = ("-w", node, f"--environment={self.mounted}", *outputs, *options)
+        done = batch(self.cluster, *words, str(script))
+        return done.returncode, (self.shared / "err").read_text()
+
+
+@pytest.fixture
+def place(cluster: Cluster, shared: Path, mounted: str, ran: Ran) -> Place:
+    return Place(cluster, shared, mounted, ran)
+
+
+@pytest.mark.parametrize("form", SRUNS.values(), ids=SRUNS.keys())
+def test_a_batch_host_without_it_starts_no_step(place: Place, bare: str, form: str) -> None:
+    code, said = place.batch(bare, place.step(form))
+    assert place.ran.where == [], said
+    assert code != 0
+    assert REFUSED in said or "unrecognized option" in said, said
+
+
+@pytest.mark.parametrize("export", ["NONE", "NIL", "HOME"])
+def test_a_batch_host_without_it_starts_no_step_whatever_is_exported(
+    place: Place, bare: str, export: str
+) -> None:
+    code, said = place.batch(bare, f"srun {place.ran}", f"--export={export}")
+    assert place.ran.where == [], said
+    assert code != 0
+    assert REFUSED in said, said
+
+
+def test_a_batch_script_itself_runs_on_its_host_as_ever(place: Place, bare: str) -> None:
+    assert place.batch(bare, str(place.ran)) == (0, "")
+    assert place.ran.where != []
+
+
+def test_a_batch_script_that_the_site_wants_inside_runs_on_its_host(
+    place: Place, bare: str, site: Site
+) -> None:
+    """Nothing that sbatch could send stops a script there; its sruns are stopped as ever."""
+    site.configure('batch_script = "inside"\n')
+    code, said = place.batch(bare, f"{place.ran}; srun {place.ran}")
+    assert len(place.ran.where) == 1
+    assert place.ran.where != ["ce-demo"]
+    assert code != 0
+    assert REFUSED in said, said
+
+
+def test_an_environment_of_a_batch_host_without_it_is_refused_by_sbatch_within(
+    place: Place, bare: str
+) -> None:
+    """sbatch there knows nothing of the job's environment; the srun in the new job does."""
+    script = place.cluster.write(f"#!/bin/bash\nsrun {place.ran}\n")
+    code, said = place.batch(
+        bare, f"sbatch --wait -w {bare} --output={place.shared}/inner {script}"
+    )
+    assert place.ran.where == [], said
+    assert code != 0
+    assert REFUSED in (place.shared / "inner").read_text()
+
+
+@pytest.mark.parametrize("form", ["srun {command}", "srun --interactive {command}"])
+def test_a_shell_of_salloc_without_it_starts_no_step(place: Place, bare: str, form: str) -> None:
+    """Such as one that salloc has started where it has the plugin, and that goes on elsewhere."""
+    own = own_stack(place.cluster, place.shared, NONE)["SLURM_CONF"]
+    inner = f"SLURM_CONF={own} {place.step(form)}"
+    salloc = ["salloc", "-Q", f"--environment={place.mounted}", "-w", bare, "sh", "-c", inner]
+    done = place.cluster.run(salloc)
+    assert place.ran.where == [], done.stderr
+    assert done.returncode != 0
+    assert REFUSED in done.stderr
+
+
+# ---- the node of a step --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "form", [form for form in SRUNS.values() if "multi-prog" not in form and "bcast" not in form]
+)
+def test_a_node_without_it_does_not_run_the_command(place: Place, bare: str, form: str) -> None:
+    """srun runs where the plugin is, in the job of an salloc there."""
+    inner = place.step(form)
+    salloc = ["salloc", "-Q", f"--environment={place.mounted}", "-w", bare, "sh", "-c", inner]
+    done = place.cluster.run(salloc)
+    assert place.ran.where == [], done.stderr
+    assert done.returncode != 0
+    assert NOT_LOADED in done.stderr
+
+
+def test_a_command_that_is_sent_with_bcast_to_a_node_without_it(
+    cluster: Cluster, mounted: str, bare: str, shared: Path
+) -> None:
+    """Since Slurm 23.02 srun needs the command as it is, later than it asks plugins."""
+    release = (cluster.prefix / "share/container-engine/slurm-release").read_text().strip()
+    script = cluster.write("#!/bin/sh\n. /etc/os-release; echo $SLURMD_NODENAME $ID\n", mode=0o755)
+    srun = (f"--bcast={shared}/sent", f"--environment={mounted}", str(script))
+    done = cluster.srun("-w", f"n1,{bare}", *srun)
+    assert "n1 ce-demo" in done.stdout.splitlines()
+    assert (f"{bare} debian" in done.stdout.splitlines()) == (release >= "23.02")
+    assert ("does not load the plugin" in done.stderr) == (release < "23.02")
+
+
+def test_several_programs_on_a_node_without_it_do_not_run(place: Place, bare: str) -> None:
+    """ce-join stands before each of them, and finds that nobody has prepared the task."""
+    inner = place.step(SRUNS["several programs"])
+    salloc = ["salloc", "-Q", f"--environment={place.mounted}", "-w", bare, "sh", "-c", inner]
+    done = place.cluster.run(salloc)
+    assert place.ran.where == [], done.stderr
+    assert done.returncode == 125
+    assert NOT_LOADED.removeprefix("ce: error: ") in done.stderr
+
+
+# ---- who has it ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("program", ["sbatch", "salloc"])
+def test_where_everybody_has_it_no_task_sees_the_mark(
+    place: Place, cluster: Cluster, demo: str, program: str
+) -> None:
+    step = "srun sh -c 'env | grep -e THREAD_SPEC -e SLURM_CE_PLAN; . /etc/os-release; echo $ID'"
+    if program == "salloc":
+        done = cluster.run(["salloc", "-Q", f"--environment={demo}", "sh", "-c", step])
+        assert (done.returncode, done.stdout, done.stderr) == (0, "ce-demo\n", "")
+        return
+    assert place.batch("n1", step) == (0, "")
+    assert (place.shared / "out").read_text() == "ce-demo\n"
+
+
+def test_a_user_who_has_that_variable_has_it_in_the_job_still(cluster: Cluster, demo: str) -> None:
+    step = "srun --thread-spec=1 sh -c 'echo $SLURM_THREAD_SPEC'"
+    salloc = ["salloc", "-Q", f"--environment={demo}", "sh", "-c", step]
+    done = cluster.run(salloc, env={"SLURM_THREAD_SPEC": "1"})
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
