@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine import __version__
@@ -12,15 +13,22 @@ from container_engine.cli.known_image import image_problem
 from container_engine.cli.launch_image import launch_image
 from container_engine.cli.messages import RefusedError
 from container_engine.cli.offer import offer
+from container_engine.edf.model import Problem
 from container_engine.errors import UserError
+from container_engine.launch import siteimages
+from container_engine.launch.podman import Bind
 from container_engine.plan import memo, quick
 from container_engine.plan.judge import judge
 from container_engine.plan.overrides import choose
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from container_engine.cli.context import Context
+    from container_engine.edf.model import Mount
     from container_engine.plan.model import LaunchPlan
     from container_engine.site import SiteConfig
+    from container_engine.site.load import Configuration
 
 
 class Prepared(NamedTuple):
@@ -93,6 +101,9 @@ def _plan(name: str, context: Context, inputs: _Inputs) -> Prepared:
     judged = judge(edf, resolved.image, offered, __version__)
     if judged.plan is None:
         raise RefusedError((*loaded.problems, *judged.problems))
+    unwanted = list(_unwanted_mounts((*offered.wide.mounts, *edf.mounts), config))
+    if unwanted:
+        raise RefusedError((*loaded.problems, *judged.problems, *unwanted))
     notices += "".join(map(messages.of_warning, resolved.notices))
     notices += messages.of_problems(judged.problems)
     return Prepared(judged.plan, notices, resolved.not_after)
@@ -101,3 +112,21 @@ def _plan(name: str, context: Context, inputs: _Inputs) -> Prepared:
 def site_config(context: Context) -> SiteConfig:
     """Raises SiteError."""
     return configuration(context).settings
+
+
+def _unwanted_mounts(mounts: Iterable[Mount], config: Configuration) -> Iterator[Problem]:
+    """What the site does not let anybody mount; what only the node can tell, it tells."""
+    policy = config.settings.policy
+    if not (policy.site_images_only or policy.image_digests or policy.mount_sources):
+        return
+    where = {key.removeprefix("policy."): file for key, file in config.origins.items()}
+    rules = siteimages.Rules(policy.model_dump(), config.settings.image_stores, where)
+    for mount in mounts:
+        if not isinstance(mount.source, str) or not isinstance(mount.target, str):
+            continue
+        if mount.kind != "tmpfs" and not os.path.exists(mount.source):
+            continue
+        refusal = rules.mount_refusal(Bind(mount.kind, mount.source, mount.target, mount.options))
+        if refusal:
+            file, line = mount.origin.file, mount.origin.line
+            yield Problem("error", file, line, "mounts", refusal, see="mount-policy")

@@ -62,7 +62,9 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
                 why = used.why_not(damage.path) or repair(damage, used)
                 if why:
                     left += 1
-                    output.line(f"left: {damage.path}: {damage.problem}; {why} (--force removes it)")
+                    output.line(
+                        f"left: {damage.path}: {damage.problem}; {why} (--force removes it)"
+                    )
                     continue
             output.line(_line(damage, arguments.action))
     except OSError as error:

@@ -240,6 +240,11 @@ FAULTS = {
         YOU,
         "choose another destination than /, /proc, /sys and /dev",
     ),
+    "mount-policy": Fault(
+        "the site does not want this mount",
+        SITE,
+        "the site decides what may be mounted; ask its support",
+    ),
     "device-missing": Fault(
         "a device is not there on the node, is no device, or may not be opened by you",
         EITHER,

@@ -45,14 +45,23 @@ class Rules(NamedTuple):
         self.admit(LocalImage(image.name, "local", image.canonical))
 
     def admit_place(self, name: str, path: str | None, stores: Sequence[str]) -> None:
-        """Raises UserError for what is not in the site's stores, where it must be."""
-        if not self.policy.site_images_only:
+        """Raises UserError for what is not in the site's stores or lists, where it must be."""
+        digests = self.policy.image_digests
+        if not self.binds_images:
             return
         if path is None or not any(path.startswith(f"{store.rstrip('/')}/") for store in stores):
             known = ", ".join(f"'{store}'" for store in stores) or "of which it has none"
+            rule = "site_images_only" if self.policy.site_images_only else "image_digests"
+            raise self.refusal(rule, f"'{name}' is in no store of the site's: {known}")
+        if digests and not any(f"/{digest.replace(':', '-')}-" in path for digest in digests):
             raise self.refusal(
-                "site_images_only", f"'{name}' is in no store of the site's: {known}"
+                "image_digests", f"'{name}' is not one of the images that are listed"
             )
+
+    @property
+    def binds_images(self) -> bool:
+        """Whether images come from the site's stores only."""
+        return self.policy.site_images_only or bool(self.policy.image_digests)
 
     def admit_size(self, name: str, size: int) -> None:
         """Raises UserError for more bytes than the site wants an image to have."""

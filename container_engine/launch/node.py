@@ -104,14 +104,17 @@ class _Start:
         self._paths = Paths(session=f"{libexec}/session", libexec=libexec)
         self._workdir = resolve(plan["workdir"], node, plan["workdir_from"])
         self._edf = env.edf_settings(plan, node)
-        siteimages.check(plan["image"]["path"], libexec)
+        rules = siteimages.of_node(libexec)
+        siteimages.check(plan["image"]["path"], rules)
         check_image(plan["image"]["path"])
         lacks: list[LaunchError] = []
         self._container = container_of(plan, node, lacks)
+        planned = self._container.mounts
         self._hooks = _hooks(plan, node, self._edf, libexec, lacks)
         self._settings: Mapping[str, str | None] = self._edf
         if self._hooks is not None:
             self._settings = self._hooks.join(self._container, self._paths)
+        siteimages.check_mounts(planned, self._container.mounts, rules)
         self._given = env.for_container(plan, self._settings)
         self._said = ""
 

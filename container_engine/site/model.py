@@ -22,6 +22,7 @@ Overridable: TypeAlias = Literal[
 ]
 # a path, or a CDI name
 DEVICE = r"^(/[^:]*|[^/=]+/[^/=]+=.+)$"
+Digest: TypeAlias = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 SIZE = r"^[0-9]+(%|[kmgKMG]?)$"
 
 
@@ -44,8 +45,21 @@ class Policy(BaseModel):
     site_images_only: StrictBool = Field(
         False,
         description="launches use images of the site's stores only (image_stores), in files that "
-        "their user cannot change; every node looks at that again, in its own configuration",
+        "their user cannot change, for SquashFS mounts, too, and mount nothing of the user's over "
+        "the image's own directories; every node looks at that again, in its own configuration",
         examples=[True],
+    )
+    image_digests: tuple[Digest, ...] = Field(
+        (),
+        description="the only images that launches use, by the digests under which the site's "
+        "stores (image_stores) keep them; nodes look at that again, too; empty: all",
+        examples=[[f"sha256:{'0' * 64}"]],
+    )
+    mount_sources: tuple[str, ...] = Field(
+        (),
+        description="patterns of paths from which environments may mount, as what they lead to; "
+        "nodes look at that again, too; the site's own mounts count as well; empty: all",
+        examples=[["/scratch", "/home/*"]],
     )
     max_image_size: str = Field(
         "",

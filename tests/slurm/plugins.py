@@ -22,7 +22,7 @@ def own_stack(cluster: Cluster, directory: Path, *lines: str) -> dict[str, str]:
 def own_planner(cluster: Cluster, directory: Path, script: str) -> dict[str, str]:
     """The same with the engine's plugin and, in place of the planner, a script of the shell."""
     planner = directory / "libexec" / "container-engine" / "plan"
-    planner.parent.mkdir(parents=True)
+    planner.parent.mkdir(parents=True, exist_ok=True)
     planner.write_text(f"#!/bin/sh\n{script}\n")
     planner.chmod(0o755)
     return own_stack(cluster, directory, f"{line_of(cluster)} prefix={directory}")

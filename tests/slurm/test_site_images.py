@@ -1,15 +1,18 @@
 """A site whose launches use images of its own stores only: what its users try."""
 
+import json
 import os
 import pwd
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import ALICE, Cluster
+from tests.slurm.blame import Blame
+from tests.slurm.cluster import ALICE, Cluster, Completed
+from tests.slurm.plugins import own_planner
 from tests.slurm.polling import until
 
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -100,3 +103,106 @@ def test_a_plan_that_its_user_has_edited_is_refused_on_the_node(
     done = cluster.srun(f"--environment={edf}", "echo", "ran", env=env)
     assert (done.returncode, done.stdout) == (125, "")
     assert f"policy.site_images_only: '{forged}' is no image of the site's stores" in done.stderr
+
+
+@pytest.mark.parametrize("target", ["/bin:sqsh", "/usr/local:sqsh", "/data:sqsh"])
+def test_a_squashfs_file_of_the_users_is_not_mounted_over_an_image_of_the_site(
+    cluster: Cluster, image: Path, own: Path, target: str
+) -> None:
+    edf = cluster.edf(f'image = "{image}"\nmounts = ["{own}:{target}"]\n', image=None)
+    done = cluster.srun(f"--environment={edf}", "echo", "ran")
+    Blame(done, "mount-policy", f"{edf}:2: mounts: ", f"'{own}' is no image of the site's stores")
+
+
+@pytest.mark.parametrize("target", ["/bin", "/usr/local/bin", "/etc", "/lib", "/opt/x"])
+def test_a_directory_of_the_users_is_not_mounted_over_an_image_of_the_site(
+    cluster: Cluster, image: Path, shared: Path, target: str
+) -> None:
+    edf = cluster.edf(f'image = "{image}"\nmounts = ["{shared}:{target}"]\n', image=None)
+    done = cluster.srun(f"--environment={edf}", "echo", "ran")
+    Blame(done, "mount-policy", f"mount destination '{target}' is for the image alone")
+
+
+def test_users_mount_their_data_elsewhere_and_the_sites_files_anywhere(
+    cluster: Cluster, image: Path, shared: Path
+) -> None:
+    mounts = json.dumps([f"{shared}:/data", "/etc/passwd:/etc/of-the-host:ro"])
+    edf = cluster.edf(f'image = "{image}"\nmounts = {mounts}\n', image=None)
+    done = cluster.srun(f"--environment={edf}", "sh", "-c", "test -s /etc/of-the-host && ls /data")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.fixture
+def planned(cluster: Cluster, image: Path, shared: Path) -> Callable[..., Completed]:
+    """Runs a step whose plan a user has made from one of the planner's: what nodes say."""
+    edf = cluster.edf(f'image = "{image}"\n', image=None)
+    argv = [str(cluster.prefix / "bin/ce"), "plan", "--json", edf]
+    plan = json.loads(cluster.run(argv).stdout)
+
+    def srun(**changed: object) -> Completed:
+        (shared / "plan").write_text(json.dumps(plan | changed, separators=(",", ":")))
+        conf = own_planner(cluster, shared, f"echo plan; cat {shared}/plan")
+        return cluster.srun(f"--environment={edf}", "echo", "ran", env=conf)
+
+    return srun
+
+
+def mount(source: object, target: str, kind: str) -> dict[str, object]:
+    options: list[str] = []
+    made_up = {"kind": kind, "source": str(source), "target": target, "options": options}
+    return {**made_up, "from": "site: config.toml"}
+
+
+@pytest.mark.parametrize("kind", ["squashfs", "bind", "tmpfs"])
+def test_a_mount_that_a_user_has_put_into_the_plan_is_refused_on_the_node(
+    planned: Callable[..., Completed], own: Path, shared: Path, kind: str
+) -> None:
+    source = {"squashfs": own, "bind": shared, "tmpfs": "tmpfs"}[kind]
+    Blame(
+        planned(mounts=[mount(source, "/bin", kind)]), "mount-policy", "policy.site_images_only: "
+    )
+
+
+@pytest.fixture
+def rule(cluster: Cluster) -> Iterator[Callable[[str], None]]:
+    file = cluster.prefix / "etc/container-engine/conf.d/91-rule-of-a-test.toml"
+
+    def write(text: str) -> None:
+        file.write_text(f"[policy]\n{text}\n")
+
+    yield write
+    file.unlink()
+
+
+def test_an_image_that_is_not_listed_is_refused_by_srun_and_by_the_node(
+    cluster: Cluster,
+    image: Path,
+    planned: Callable[..., Completed],
+    rule: Callable[[str], None],
+) -> None:
+    digest = image.name.rpartition("-")[0].replace("-", ":")
+    rule(f'site_images_only = false\nimage_digests = ["{digest}"]')
+    assert step(cluster, "tools:1").stdout == "ran\n"
+    rule(f'site_images_only = false\nimage_digests = ["sha256:{"0" * 64}"]')
+    Blame(step(cluster, "tools:1"), "image-policy", "'tools:1' is not one of the images")
+    Blame(planned(), "image-policy", "policy.image_digests: ", "is not one of the images that")
+
+
+def test_a_mount_from_elsewhere_than_the_site_says_is_refused_by_srun_and_by_the_node(
+    cluster: Cluster,
+    image: Path,
+    shared: Path,
+    planned: Callable[..., Completed],
+    rule: Callable[[str], None],
+) -> None:
+    rule(f'mount_sources = ["{shared}"]')
+    (shared / "link").symlink_to("/var")
+    for source, fits in ((shared, True), ("/var", False), (shared / "link", False)):
+        edf = cluster.edf(f'image = "{image}"\nmounts = ["{source}:/data"]\n', image=None)
+        done = cluster.srun(f"--environment={edf}", "echo", "ran")
+        if fits:
+            assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
+        else:
+            Blame(done, "mount-policy", f"policy.mount_sources: '{source}' is none of")
+    done = planned(mounts=[mount("/var", "/data", "bind")])
+    Blame(done, "mount-policy", "policy.mount_sources: '/var' is none of")

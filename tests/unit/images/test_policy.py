@@ -94,3 +94,23 @@ def test_a_store_of_the_sites_is_not_the_directory_whose_name_begins_alike() -> 
             "'/apps/images/'"
         )
     Rules(Policy(), "").admit_place("x", "/x.sqsh", stores)
+
+
+def test_images_that_are_listed_by_digest_come_from_the_sites_stores() -> None:
+    rules = Rules(Policy(image_digests=(DIGEST,)), "/config.toml")
+    stores, name = ("/apps",), f"{DIGEST.replace(':', '-')}-amd64.sqsh"
+    rules.admit_place("x", f"/apps/images/{name}", stores)
+    for path, why in (
+        (f"/own/images/{name}", "is in no store of the site's: '/apps'"),
+        (f"/apps/images/{name.replace('0-', '1-')}", "is not one of the images that are listed"),
+        ("/apps/images/x.sqsh", "is not one of the images that are listed"),
+    ):
+        with pytest.raises(UserError) as caught:
+            rules.admit_place("x", path, stores)
+        assert caught.value.message == f"/config.toml: policy.image_digests: 'x' {why}"
+
+
+def test_a_digest_that_is_none_is_refused_in_the_configuration() -> None:
+    for digest in ("", "sha256:abc", "0" * 64, f"sha512:{'0' * 64}", f"{DIGEST}0"):
+        with pytest.raises(ValueError, match="image_digests"):
+            Policy.model_validate({"image_digests": [digest]})

@@ -7,7 +7,7 @@ import pytest
 
 from container_engine.cli.effective import load_effective
 from container_engine.cli.main import main
-from container_engine.cli.messages import of_problems
+from container_engine.cli.messages import RefusedError, of_problems
 from container_engine.cli.prepare import prepare
 from container_engine.plan.model import LaunchPlan
 from container_engine.plan.show import show
@@ -199,3 +199,47 @@ def test_a_memo_ends_with_a_change_of(site: Site, change: str) -> None:
     if change.startswith("a variable"):
         site.user.env["USER"] = "somebody"
     assert site.user.recalled() is None
+
+
+# ---- what the site lets nobody mount -------------------------------------------------------------
+
+
+def refusals(site: Site, policy: str, edf: str, of_site: str = "") -> list[str]:
+    with pytest.raises(RefusedError) as refused:
+        site.plan(f"{of_site}\n[policy]\n{policy}\n", edf)
+    errors = [problem for problem in refused.value.problems if problem.severity == "error"]
+    assert {problem.see for problem in errors} == {"mount-policy"}
+    return [str(problem).replace(f"{site.user.second}/", "") for problem in errors]
+
+
+def test_a_mount_from_elsewhere_than_the_site_says_is_refused_with_its_line(site: Site) -> None:
+    home = site.user.home
+    rule = f'mount_sources = ["{home}/data"]'
+    for name in ("data", "other"):
+        (home / name).mkdir()
+    edf = f'mounts = ["{home}/data:/a",\n"{home}/other:/b",\n"/none:/d"]'
+    assert refusals(site, rule, edf) == [
+        f"e.toml:3: mounts: {site.file}: policy.mount_sources: '{home}/other' is none of"
+        f" '{home}/data'"
+    ]
+    assert len(site.plan(f"[policy]\n{rule}\n", f'mounts = ["{home}/data:/a"]').mounts) == 1
+
+
+def test_the_sites_own_mounts_are_under_its_rule(site: Site) -> None:
+    [error] = refusals(site, 'mount_sources = ["/scratch"]', "", 'mounts = ["/usr:/host"]')
+    assert "policy.mount_sources: '/usr' is none of '/scratch'" in error
+
+
+def test_with_images_of_the_site_only_nothing_of_the_users_is_planned_over_them(
+    site: Site,
+) -> None:
+    own = site.user.home / "own"
+    own.mkdir(mode=0o777)
+    own.chmod(0o777)
+    store = f'image_stores = ["{site.user.home}"]'
+    edf = f'mounts = ["{own}:/usr/bin", "{own}:/data", "/usr:/usr"]'
+    [error] = refusals(site, "site_images_only = true", edf, store)
+    assert error == (
+        f"e.toml:2: mounts: {site.file}: policy.site_images_only: mount destination '/usr/bin' is"
+        f" for the image alone: '{own}': others than its owner may write it"
+    )
