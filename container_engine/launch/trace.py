@@ -33,7 +33,7 @@ _OTHERS_MAY_WRITE = 0o022
 # and how tokens begin
 _SIGNS = (
     *("=", "://", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "sk-"),
-    *("AKIA", "xoxa-", "xoxb-", "xoxp-", "xoxr-", "nvapi-", "-----BEGIN "),
+    *("AKIA", "xoxa-", "xoxb-", "xoxp-", "xoxr-", "nvapi-", "dckr_", "eyJ", "-----BEGIN "),
 )
 _KEPT = 200  # steps; the first node of a step removes what is older
 

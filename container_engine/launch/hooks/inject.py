@@ -129,10 +129,9 @@ class _Work:
 
         Put over them it would look for its dependencies beside them, by $ORIGIN.
         """
-        self._roots.enter_image()
         for place in decision.places:
             try:
-                os.unlink(os.path.realpath(place))
+                self._tree.remove(place)
             except OSError as error:
                 text = f"the image's {place} stays before the hook's: {error.strerror}"
                 self._tell({"name": decision.hook}, "warn", text)

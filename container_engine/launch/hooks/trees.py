@@ -123,6 +123,14 @@ class ImageTree(Tree):
         except OSError as error:
             raise _named(error, f"{directory}/{name}") from None
 
+    def remove(self, path: str) -> None:
+        """Remove the file where a path ends. Raises OSError."""
+        directory, _slash, name = self._end(path).rpartition("/")
+        try:
+            os.unlink(name, dir_fd=self._directory(directory))
+        except OSError as error:
+            raise _named(error, f"{directory}/{name}") from None
+
     def _end(self, path: str) -> str:
         """Return where a path ends: at its last link, where that leads in a circle."""
         try:

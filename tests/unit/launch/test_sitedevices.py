@@ -97,7 +97,7 @@ def test_without_the_variable_there_are_device_files_and_no_driver(
 @pytest.mark.parametrize("where", ["of_image", "edf", "job"])
 def test_with_it_the_driver_comes_too_whoever_sets_it(node: Node, where: str) -> None:
     node.with_gpus()
-    edits = node.edits(**(HAS_ALL if where == "job" else {where: HAS_ALL}))  # type: ignore[arg-type]
+    edits = node.edits(**(HAS_ALL if where == "job" else {where: HAS_ALL}))
     assert edits.devices == ALL
     assert driver(edits) == ["libcuda.so.1", "libnvidia-ml.so.1", "other"]
 
@@ -105,7 +105,7 @@ def test_with_it_the_driver_comes_too_whoever_sets_it(node: Node, where: str) ->
 def test_the_environment_counts_before_the_image_before_the_job(node: Node) -> None:
     node.with_gpus()
     job = {"NVIDIA_VISIBLE_DEVICES": "void"}
-    assert driver(node.edits(HAS_ALL, {}, **job))
+    assert driver(node.edits(HAS_ALL, {}, GPUS, **job))
     assert not driver(node.edits(HAS_ALL, {"NVIDIA_VISIBLE_DEVICES": None}))
 
 
