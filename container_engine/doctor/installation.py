@@ -104,6 +104,7 @@ def look_at_slurm(prefix: Path, env: Mapping[str, str]) -> Iterator[Finding]:
     settings = dict(re.findall(r"^(\S+)\s+= (.*)$", text, re.MULTILINE))
     yield _release(prefix, settings.get("SLURM_VERSION", ""))
     yield _plugstack(prefix, settings)
+    yield _tracking(settings.get("ProctrackType", ""))
     yield _munge(settings, env)
 
 
@@ -167,6 +168,18 @@ def _plugstack_lines(path: Path, depth: int) -> Iterator[str]:
             pattern = Path(path.parent / rest.strip())
             for included in sorted(pattern.parent.glob(pattern.name)):
                 yield from _plugstack_lines(included, depth - 1)
+
+
+def _tracking(kind: str) -> Finding:
+    """Judge how Slurm finds the processes of a step, which all of a container's are."""
+    name = "process tracking"
+    if kind == "proctrack/cgroup":
+        return ok(name, kind)
+    if kind == "proctrack/linuxproc":
+        text = f"{kind}: what makes itself nobody's child may outlive its job"
+        return warning(name, text, "ProctrackType=proctrack/cgroup in slurm.conf")
+    text = f"{kind or 'unknown'}: Slurm does not find all processes of a step"
+    return failed(name, text, "ProctrackType=proctrack/cgroup in slurm.conf")
 
 
 def _munge(settings: Mapping[str, str], env: Mapping[str, str]) -> Finding:

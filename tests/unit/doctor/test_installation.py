@@ -89,3 +89,21 @@ def test_a_missing_program_and_an_old_one_are_told_apart(tmp_path: Path) -> None
     assert "3.4.4: older" in found["podman"].message
     assert found["crun"].state is State.FAILED
     assert found["crun"].remedy == "install crun"
+
+
+@pytest.mark.parametrize(
+    ("kind", "state"),
+    [
+        ("proctrack/cgroup", State.OK),
+        ("proctrack/linuxproc", State.WARNING),
+        ("proctrack/pgid", State.FAILED),
+    ],
+)
+def test_how_slurm_finds_the_processes_of_a_step_is_judged(
+    slurm: dict[str, str], tmp_path: Path, kind: str, state: State
+) -> None:
+    with (tmp_path / "scontrol").open("a") as scontrol:
+        scontrol.write(f"echo 'ProctrackType           = {kind}'\n")
+    found = {finding.check: finding for finding in look_at_slurm(tmp_path, slurm)}
+    assert found["process tracking"].state is state
+    assert kind in found["process tracking"].message
