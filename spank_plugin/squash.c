@@ -49,6 +49,9 @@ static int open_tables(struct squash *squash)
 	uint64_t end = least(super->id_table_start,
 			     least(super->fragment_table_start, super->export_table_start));
 
+	/* each takes a byte of the file at least; memory for them is taken before they are looked for */
+	if (super->fragment_entry_count > super->bytes_used)
+		return SQFS_ERROR_CORRUPTED;
 	squash_open_readers(&squash->inodes, super->inode_table_start, super->directory_table_start);
 	squash_open_readers(&squash->directories, super->directory_table_start, end);
 	squash->fragments = sqfs_frag_table_create(0);

@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include <limits.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -18,7 +19,9 @@
 #include "../guard_ops.h"
 #include "../io.h"
 #include "../join.h"
+#include "../squash.h"
 #include "../submit.h"
+#include "squash_walk.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -158,11 +161,28 @@ static void read_answer(char *text, size_t size)
 	close(ends[1]);
 }
 
+/* An image, as far as it fits into an input: its tables are small. libsquashfs has no instruments, but its memory has. */
+static void read_image(char *text, size_t size)
+{
+	char path[64];
+	const char *why;
+	CE_AUTO_FD file = ce_memory_file("image", text, size);
+
+	if (file < 0)
+		abort();
+	snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+	struct squash *squash = squash_open(path, &why);
+	if (squash == NULL)
+		return;
+	squash_ask_all(squash);
+	squash_close(squash);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static void (*const readers[])(char *, size_t) = { read_operations, read_services,
 							   read_records, read_carried,
-							   read_answer };
+							   read_answer, read_image };
 
 	unsigned which = size > 0 ? (unsigned)(data[0] - '0') : UINT_MAX;
 	if (which >= sizeof readers / sizeof readers[0])

@@ -13,6 +13,7 @@
 
 #include "../io.h"
 #include "harness.h"
+#include "squash_walk.h"
 
 #define BLOCK 4096
 /* several blocks and a tail, that of the second file in a fragment with others */
@@ -277,57 +278,6 @@ TEST("threads do not disturb each other")
 
 /* ---- damaged files ----------------------------------------------------------------------------- */
 
-struct walk {
-	struct squash *squash;
-	uint64_t inodes[2000];
-	size_t count;
-};
-
-static int note(void *context, const struct squash_entry *entry)
-{
-	struct walk *walk = context;
-
-	CHECK(strchr(entry->name, '/') == NULL && strlen(entry->name) < 256);
-	if (walk->count < sizeof walk->inodes / sizeof *walk->inodes)
-		walk->inodes[walk->count++] = entry->inode;
-	return 0;
-}
-
-static void read_whatever(struct squash *squash, uint64_t inode, const struct stat *st)
-{
-	struct squash_piece piece;
-
-	/* a size that is not true may be as large as it likes */
-	for (uint64_t offset = 0; offset < 20 * BLOCK; offset += 3000) {
-		if (squash_read(squash, inode, offset, 5000, &piece) == 0)
-			squash_release(squash, &piece);
-	}
-	if (squash_read(squash, inode, (uint64_t)st->st_size - 1, 5000, &piece) == 0)
-		squash_release(squash, &piece);
-}
-
-/* All that can be asked of it. What is answered does not matter: that it ends, and the sanitizers' silence do. */
-static void ask_all(struct squash *squash)
-{
-	struct walk walk = { .squash = squash, .inodes = { squash_root(squash) }, .count = 1 };
-	struct stat st;
-	char *text;
-
-	for (size_t i = 0; i < walk.count; i++) {
-		uint64_t inode = walk.inodes[i];
-		if (squash_stat(squash, inode, &st) < 0)
-			continue;
-		if (S_ISDIR(st.st_mode))
-			squash_list(squash, inode, 0, i % 2, note, &walk);
-		if (squash_link(squash, inode, &text) == 0)
-			free(text);
-		if (squash_xattrs(squash, inode, &text) >= 0)
-			free(text);
-		if (S_ISREG(st.st_mode))
-			read_whatever(squash, inode, &st);
-	}
-}
-
 TEST("a damaged file does no harm, wherever it is damaged")
 {
 	unsigned seed = 1;
@@ -349,7 +299,7 @@ TEST("a damaged file does no harm, wherever it is damaged")
 		}
 		struct squash *squash = squash_open(below("image"), &why);
 		if (squash) {
-			ask_all(squash);
+			squash_ask_all(squash);
 			squash_close(squash);
 		}
 		CHECK_INT(pwrite(fd, whole, size, 0), (long)size);
