@@ -40,21 +40,30 @@ class CommandError(CeError):
         self.stderr = stderr
 
 
+class TooMuchError(CeError):
+    """A program printed more than it may; it has been ended."""
+
+
 def on_the_host(env: Mapping[str, str]) -> dict[str, str]:
     """The environment of an srun that inherits nothing from the job it is started in."""
     return {**env, "CE_INHERIT": "no"}
 
 
-def output(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> bytes:
+def output(
+    argv: Sequence[str], env: Mapping[str, str], timeout_s: float, most: int | None = None
+) -> bytes:
     """What a program prints on stdout. It gets no stdin and is killed after `timeout_s` seconds.
 
-    Raises CommandError when it fails, SiteError when it is not installed or too slow.
+    Raises CommandError when it fails, SiteError when it is not installed or too slow, TooMuchError
+    when it prints more than `most` bytes.
     """
     said = b""
     try:
         with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=_PIPE) as child:
             assert child.stdout is not None
-            said = child.stdout.read()
+            said = child.stdout.read(-1 if most is None else most + 1)
+            if most is not None and len(said) > most:
+                raise TooMuchError(f"{argv[0]}: more than {most} bytes", see="program-failed")
     except CommandError as error:
         error.stdout = said
         raise

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _READ_TIMEOUT_S = 60
+_MOST_BYTES = 1 << 20
 _ENV_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)=(.*)")
 # the lines of the script that enroot's import makes of WorkingDir, Entrypoint and Cmd
 _RC_WORKDIR = re.compile(r'^cd "([^"]*)" && unset OLDPWD', re.MULTILINE)
@@ -79,7 +80,7 @@ def from_files(image_path: str, env: Mapping[str, str]) -> ImageConfig:
     """The facts that enroot's import leaves inside an image, as far as it did.
 
     `env` is the environment for unsquashfs. Raises SiteError where that is missing, killed or does
-    not end.
+    not end, UserError for files that cannot be meant.
     """
     environment = _cat(image_path, "etc/environment", env)
     script = _cat(image_path, "etc/rc", env)
@@ -120,7 +121,15 @@ def _refuse_nul(source: str, *texts: str) -> None:
 def _cat(image_path: str, member: str, env: Mapping[str, str]) -> str | None:
     argv = ["unsquashfs", "-cat", image_path, member]
     try:
-        return process.output(argv, env, _READ_TIMEOUT_S).decode("utf-8", "replace")
+        # a file of a few bytes may stand for any number of zeros
+        said = process.output(argv, env, _READ_TIMEOUT_S, _MOST_BYTES)
+        return said.decode("utf-8", "replace")
+    except process.TooMuchError:
+        raise UserError(
+            f"{image_path}: '/{member}' in the image is larger than 1 MiB",
+            "the image is damaged or made to do harm: do not use it",
+            "image-damaged",
+        ) from None
     except process.CommandError as error:
         if error.status < 0:
             raise SiteError(error.message, error.hint, error.see) from None

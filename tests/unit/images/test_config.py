@@ -2,6 +2,8 @@
 
 import json
 import os
+import resource
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,6 +55,26 @@ def test_what_enroot_left_in_an_image_is_found(image: Path) -> None:
     assert found.env == {"PATH": "/opt/app/bin", "A": "b=c d"}
     assert (found.workdir, found.entrypoint) == ("/opt/app", ("/bin/sh", "/etc/rc"))
     assert found.source == f"{image} (/etc/environment, /etc/rc)"
+
+
+@pytest.mark.parametrize("member", ["environment", "rc"])
+def test_a_file_in_an_image_that_has_no_end_is_not_read_whole(
+    tmp_path: Path, need_tool: Callable[[str], str], member: str
+) -> None:
+    """Zeros, as many as one likes, in a file of a few kilobytes."""
+    need_tool("mksquashfs")
+    need_tool("unsquashfs")
+    tree = tmp_path / "tree"
+    (tree / "etc").mkdir(parents=True)
+    with open(tree / "etc" / member, "wb") as file:
+        file.truncate(64 << 20)
+    image = tmp_path / "i.sqsh"
+    argv = ["mksquashfs", str(tree), str(image), "-quiet", "-no-progress", "-b", "1M"]
+    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(UserError, match=f"'/etc/{member}' in the image is larger than 1 MiB"):
+        from_file("i", str(image), os.environ)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20 << 10
 
 
 def test_an_image_of_which_nothing_is_known_has_the_usual_path(
