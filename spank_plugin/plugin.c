@@ -24,6 +24,7 @@
  * task_init             the task              user               wait for the container, join it; with
  *                                                                a task prolog or --multi-prog leave
  *                                                                the joining to ce-join
+ * task_init             the batch script       user               say so where it runs on the host and starts no step
  * task_post_fork        slurmstepd            root               note the task's pid (a pidfd)
  * exit                  srun                  user               remove an image that was for this step
  * task_exit             slurmstepd            root               behind the last task of the node: end the
@@ -53,6 +54,7 @@
 #include "plugin_step.h"
 #include "plugin_submit.h"
 #include "plugin_task.h"
+#include "plugin_script.h"
 
 SPANK_PLUGIN(container_engine, 1)
 
@@ -145,6 +147,8 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 	(void)argc, (void)argv;
 	if (spank_remote(spank) && step.session_wanted)
 		ce_task_join(&step, spank, &config);
+	else if (spank_remote(spank))
+		ce_script_warn(spank, ce_options_environment());
 	return SLURM_SUCCESS;
 }
 

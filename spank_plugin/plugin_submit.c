@@ -13,6 +13,7 @@
 #include "moments.h"
 #include "options.h"
 #include "programs.h"
+#include "plugin_script.h"
 #include "submit.h"
 
 /* In srun: the image store of this step alone, NULL for none. */
@@ -47,8 +48,11 @@ static int plan_and_carry(const struct ce_config *config, spank_context_t contex
 	/* salloc and sbatch only check: each srun inside inherits the option and plans for itself, so
 	 * that it sees the environment of its own time and place. Only a site that wants the batch script
 	 * itself inside needs its plan. */
-	if (!is_srun && (is_salloc || plan == NULL || strstr(plan, CE_PLAN_INSIDE) == NULL))
+	if (!is_srun && (is_salloc || plan == NULL || strstr(plan, CE_PLAN_INSIDE) == NULL)) {
+		if (word == CE_SAYS_PLAN)
+			ce_script_announce(is_salloc, ce_options_environment());
 		return 0;
+	}
 	free(passing); /* of an earlier component; ce-keep removes that */
 	passing = is_srun && plan != NULL ? ce_submit_passing(plan) : NULL;
 	carried = is_srun && word == CE_SAYS_PLAN;

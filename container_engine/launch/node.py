@@ -268,7 +268,8 @@ def person_of(edf: Mapping[str, str | None]) -> Person:
         # a node may run jobs of users it has no name for
         name, gecos, home, shell = f"user{uid}", "", "/", "/bin/sh"
     line = f"{name}:x:{uid}:{gid}:{gecos}:{home}:{shell or '/bin/sh'}"
-    return Person(uid, gid, line, f"{_group_name(gid, name)}:x:{gid}:", edf.get("HOME") or home)
+    group = f"{_group_name(gid, name)}:x:{gid}:"
+    return Person(uid, gid, line, group, edf.get("HOME") or home, os.uname().nodename)
 
 
 def _group_name(gid: int, otherwise: str) -> str:

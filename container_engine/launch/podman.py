@@ -158,6 +158,8 @@ def _system_mounts(paths: Paths) -> list[str]:
         Bind("bind", paths.init, INIT_PATH, ("ro",)),
         Bind("bind", "/etc/hosts", "/etc/hosts", ()),
         Bind("bind", "/etc/resolv.conf", "/etc/resolv.conf", ()),
+        # Podman's own has the number of the container, which is nobody's name
+        Bind("bind", paths.at("hostname"), "/etc/hostname", ()),
     ]
     return [argument for bind in binds for argument in ("--mount", _mount(bind))]
 

@@ -22,14 +22,17 @@ _FORGOTTEN = frozenset(["nosuid", "nodev", "noexec"])
 
 
 class Person:
-    """The user as the container's /etc/passwd and /etc/group shall know them."""
+    """The user as /etc/passwd and /etc/group of the container shall have them, on this host."""
 
-    def __init__(self, uid: int, gid: int, passwd: str, group: str, home: str) -> None:
+    def __init__(
+        self, uid: int, gid: int, passwd: str, group: str, home: str, host: str = ""
+    ) -> None:
         self.uid = uid
         self.gid = gid
         self.passwd = passwd
         self.group = group
         self.home = home
+        self.host = host
 
 
 class HooksWork:
@@ -118,6 +121,7 @@ def _person(paths: Paths, person: Person) -> list[Operation]:
     entries: list[Operation] = [
         ("root-entry", [root, "/etc/passwd", str(person.uid), person.passwd]),
         ("root-entry", [root, "/etc/group", str(person.gid), person.group]),
+        ("file", [paths.at("hostname"), f"{person.host}\n"]),
     ]
     if person.home.startswith("/"):
         entries.append(("root-dir", [root, person.home]))

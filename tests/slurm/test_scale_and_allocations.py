@@ -215,3 +215,32 @@ def test_an_environment_without_an_image_leaves_the_step_on_the_host(cluster: Cl
     assert done.stdout == host
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("ce: ")
+
+
+# ---- who is told where a script runs -----------------------------------------------------------
+
+
+def test_sbatch_and_salloc_tell_where_the_script_runs(cluster: Cluster, demo: str) -> None:
+    file = cluster.write("#!/bin/sh\nsrun true\n", mode=0o755)
+    asked = [f"--environment={demo}", "-N1"]
+    told = f"runs on the host; each srun in it runs in '{demo}'\n"
+    done = cluster.run(["sbatch", "--parsable", "-o", "/dev/null", *asked, str(file)])
+    assert (done.returncode, done.stderr) == (0, f"sbatch: the batch script {told}")
+    done = cluster.run(["salloc", *asked, "true"])
+    assert f"salloc: the shell {told}" in done.stderr
+    done = cluster.run(["salloc", "-Q", *asked, "true"])
+    assert done.stderr == ""
+
+
+def test_a_script_without_srun_says_that_it_runs_on_the_host(
+    cluster: Cluster, shared: Path, demo: str
+) -> None:
+    script = f"#SBATCH --environment={demo}\n{_WHO}\n"
+    done = _batch(cluster, shared, script)
+    assert done.stdout == f"{_HOST}\n"
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("ce: warning: ")
+    assert f"this script has no srun: all of it runs on the host, nothing in '{demo}'" in line
+    assert "write srun before" in line
+    done = _batch(cluster, shared, f"{script}srun true\n")
+    assert done.stderr == ""

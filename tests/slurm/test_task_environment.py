@@ -124,6 +124,8 @@ def test_a_task_knows_its_own_number_in_the_hosts_proc(cluster: Cluster, demo: s
 def test_the_host_names_and_the_resolver_are_the_hosts(cluster: Cluster, demo: str) -> None:
     script = "cat /etc/hosts /etc/resolv.conf"
     assert _show(cluster, demo, script) == _show(cluster, None, script)
+    names = _show(cluster, demo, "cat /etc/hostname; uname -n")
+    assert len(set(names)) == 1
 
 
 def test_slurms_variables_are_the_same_as_natively(cluster: Cluster, demo: str) -> None:

@@ -92,7 +92,7 @@ def test_odd_names_stay_one_field(name: str) -> None:
 def test_no_name_adds_an_option(source: str, target: str) -> None:
     [text] = values(
         podman.arguments(PATHS, container(Bind("bind", source, target, ()))), "--mount"
-    )[5:]
+    )[6:]
     row = next(csv.reader(io.StringIO(text, newline=""), strict=True))
     assert row == [
         "type=bind",

@@ -104,8 +104,7 @@ def test_with_it_the_driver_comes_too_whoever_sets_it(node: Node, where: str) ->
 
 def test_the_environment_counts_before_the_image_before_the_job(node: Node) -> None:
     node.with_gpus()
-    job = {"NVIDIA_VISIBLE_DEVICES": "void"}
-    assert driver(node.edits(HAS_ALL, {}, GPUS, **job))
+    assert driver(node.edits(HAS_ALL, {}, NVIDIA_VISIBLE_DEVICES="void"))
     assert not driver(node.edits(HAS_ALL, {"NVIDIA_VISIBLE_DEVICES": None}))
 
 
