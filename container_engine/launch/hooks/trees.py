@@ -124,8 +124,8 @@ class ImageTree(Tree):
             raise _named(error, f"{directory}/{name}") from None
 
     def remove(self, path: str) -> None:
-        """Remove the file where a path ends. Raises OSError."""
-        directory, _slash, name = self._end(path).rpartition("/")
+        """Remove the file that a path leads to, behind all links. Raises OSError."""
+        directory, _slash, name = self._resolve(path).rpartition("/")
         try:
             os.unlink(name, dir_fd=self._directory(directory))
         except OSError as error:
