@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import SiteError, UserError
-from container_engine.images import config, squashfs
+from container_engine.images import config, identity, squashfs
 from container_engine.images.beside import read as read_beside
 from container_engine.images.reference import looks_like_file
 from container_engine.plan.model import Image
@@ -93,9 +93,11 @@ def from_file(
         entrypoint=facts.entrypoint,
         workdir=facts.workdir,
         digest=digest,
+        content=identity.known_digest(path),
         source=facts.source,
     )
-    return Resolved(image, notices, (path, beside), _LONG_PAST if notices else 0)
+    consulted = (path, beside, path + identity.SUFFIX)
+    return Resolved(image, notices, consulted, _LONG_PAST if notices else 0)
 
 
 def _from_inside(

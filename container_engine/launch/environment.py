@@ -92,11 +92,26 @@ def for_tasks(
         made = {name: value for name, value in made.items() if name not in edf}
     changes: dict[str, str | None] = dict.fromkeys(_HOST_LOCALE)
     changes.update(plan["image"]["env"])
+    changes.update(_about(plan))
     changes.update(edf)
     changes.update(made)
     if plan["entrypoint"]:
         changes.update(_removed(given, found))
     return without_slurms(changes) | _turned_off(plan.get("annotations", {}))
+
+
+def image_digest(plan: Mapping[str, Any]) -> str:
+    """What identifies the image later: its registry's digest, else that of its file's content."""
+    return plan["image"].get("digest") or plan["image"].get("content") or ""
+
+
+def _about(plan: Mapping[str, Any]) -> dict[str, str | None]:
+    """What a task's own records can say of where it ran; never what an outer container said."""
+    return {
+        "CE_ENVIRONMENT_NAME": plan.get("name") or None,
+        "CE_IMAGE": plan["image"].get("name") or None,
+        "CE_IMAGE_DIGEST": image_digest(plan) or None,
+    }
 
 
 def _removed(given: Mapping[str, str], found: Mapping[str, str]) -> dict[str, None]:

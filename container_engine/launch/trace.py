@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 
+from container_engine.launch.environment import image_digest
 from container_engine.launch.text import to_json
 
 TYPE_CHECKING = False
@@ -147,7 +148,10 @@ def write(
         "nodes": node.get("SLURM_STEP_NODELIST", ""),
         "environment": plan.get("name", ""),
         "files": plan.get("files", ()),
-        "image": {key: plan["image"].get(key) or "" for key in ("name", "path", "digest")},
+        "image": {
+            **{key: plan["image"].get(key) or "" for key in ("name", "path")},
+            "digest": image_digest(plan),
+        },
         "hooks": _hooks(plan, node),
         "mounts": _mounts(plan, node),
         "variables": marks.names,

@@ -56,6 +56,7 @@ class Image(_Frozen):
     entrypoint: tuple[str, ...] = Field((), description="what the image wants run first")
     workdir: str | None = Field(None, description="where the image wants commands to start")
     digest: str | None = Field(None, description="of the registry's manifest, sha256:…")
+    content: str = Field("", description="of the SquashFS file, sha256:…; empty: not recorded")
     source: str = Field("", description="where env, entrypoint and workdir were read")
     passing: str = Field("", description="a store that goes with the step; empty: the image stays")
     origin: str = Field("", alias="from", description=_FROM)

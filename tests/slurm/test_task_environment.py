@@ -135,13 +135,17 @@ def test_slurms_variables_are_the_same_as_natively(cluster: Cluster, demo: str) 
     assert _show(cluster, demo, script, *options) == _show(cluster, None, script, *options)
 
 
-def test_the_engine_adds_no_variable_of_its_own(cluster: Cluster, demo: str) -> None:
+def test_of_its_own_the_engine_adds_what_identifies_environment_and_image(
+    cluster: Cluster, demo: str
+) -> None:
     def names(edf: str | None) -> set[str]:
         return {line.partition("=")[0] for line in _show(cluster, edf, "env")}
 
     # how Slurm itself tells the steps inside a step which option was given
     options = {name for name in names(demo) if "SLURM_SPANK_" in name}
-    assert names(demo) - names(None) == options
+    added = names(demo) - names(None) - options
+    assert added - {"CE_IMAGE_DIGEST"} == {"CE_ENVIRONMENT_NAME", "CE_IMAGE"}
+    assert _show(cluster, demo, "echo $CE_ENVIRONMENT_NAME") == [demo]
 
 
 def test_home_is_the_users(cluster: Cluster, demo: str) -> None:

@@ -71,6 +71,20 @@ def test_what_an_entrypoint_unsets_is_gone_in_the_tasks() -> None:
     assert without["PLUGIN"] == "image"
 
 
+def test_a_task_knows_its_environment_and_image_and_never_those_around_it() -> None:
+    of_image = {**image(), "name": "/i.sqsh", "digest": None, "content": "sha256:12"}
+    changes = for_tasks(plan(name="torch", image=of_image), {}, {}, {})
+    assert apply({"CE_IMAGE": "outer"}, changes) == {
+        "CE_ENVIRONMENT_NAME": "torch",
+        "CE_IMAGE": "/i.sqsh",
+        "CE_IMAGE_DIGEST": "sha256:12",
+    }
+    unknown = for_tasks(plan(name="torch", image={**of_image, "content": ""}), {}, {}, {})
+    assert "CE_IMAGE_DIGEST" not in apply({"CE_IMAGE_DIGEST": "outer"}, unknown)
+    of_registry = {**of_image, "digest": "sha256:34"}
+    assert for_tasks(plan(image=of_registry), {}, {}, {})["CE_IMAGE_DIGEST"] == "sha256:34"
+
+
 def test_null_removes_a_variable_whatever_its_source() -> None:
     seen = tasks(
         edf={"A": None, "B": None, "C": None},
