@@ -43,5 +43,5 @@ def advice(placeholder: str) -> str:
 
 
 def _is_word(inner: str) -> bool:
-    name = inner.strip().replace("_", "").replace("-", "").replace(" ", "")
+    name = inner.strip().replace("_", "").replace("-", "").replace(" ", "").replace(".", "")
     return len(name) > 1 and name.isalnum() and not name.isdigit()

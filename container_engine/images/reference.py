@@ -187,10 +187,19 @@ def looks_like_file(text: str) -> bool:
     return text.endswith(SQUASHFS_SUFFIXES) and not text.startswith((_SCHEME, "/", "."))
 
 
+def _unsupported(text: str, scheme: str) -> UserError:
+    error = _bad(text, f"'{scheme}://' is not supported, only '{_SCHEME}'")
+    if scheme in ("podman", "dockerd"):
+        name = text.partition("://")[2]
+        hint = f"'ce import podman://{name}' imports it from Podman's storage"
+        return UserError(error.message, hint, error.see)
+    return error
+
+
 def _parse_registry(text: str) -> RegistryImage:
     rest = text.removeprefix(_SCHEME)
     if "://" in rest:
-        raise _bad(text, f"'{rest.partition('://')[0]}://' is not supported, only '{_SCHEME}'")
+        raise _unsupported(text, rest.partition("://")[0])
     rest, at_digest, digest = rest.partition("@sha256:")
     user, rest = _split_user(text, rest)
     registry, path = _split_registry(text, rest)

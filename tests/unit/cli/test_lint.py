@@ -169,3 +169,57 @@ def test_a_bad_environment_gets_no_advice(here: Path, capsys: Capture) -> None:
     (here / "e.toml").write_text("image = 1\n")
     assert main(["lint", "e.toml"]) == 1
     assert capsys.readouterr().out == ""
+
+
+ENABLE = 'write com.hooks.aws_ofi_nccl.enabled = "true", unless the image brings its own'
+CXI = "[annotations]\ncom.hooks.cxi.enabled = true\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            '[env]\nNCCL_NET = "AWS Libfabric"\n',
+            "3: env.NCCL_NET: NCCL fails if it does not find this plugin, and no hook brings it",
+        ),
+        ('[env]\nNCCL_NET = "Socket"\n', "3: env.NCCL_NET: lets NCCL use TCP, which is far slower"),
+        (
+            '[env]\nFI_CXI_DEFAULT_CQ_SIZE = "1"\nFI_MR_CACHE_MONITOR = "x"\nNCCL_DEBUG = "a"\n',
+            "3: env.FI_CXI_DEFAULT_CQ_SIZE: tunes network software that no hook brings (and 1 more)",
+        ),
+    ],
+)
+def test_tuning_for_what_no_hook_brings_is_mentioned(
+    here: Path, capsys: Capture, text: str, said: str
+) -> None:
+    printed = advice(here, capsys, text)
+    assert printed.startswith(said), printed
+    assert ENABLE in printed
+    # with the hook it is another matter
+    assert said.partition(": ")[2] not in advice(here, capsys, text + OFI)
+
+
+def test_network_software_by_hand_beside_the_hook_is_mentioned(here: Path, capsys: Capture) -> None:
+    mounts = 'mounts = ["/opt/cray/libfabric/1.22/lib64:/opt/fabric"]\n'
+    said = "2: mounts: mounts libfabric by hand, which the hook cxi or what implies it brings\n"
+    assert advice(here, capsys, mounts + CXI).startswith(said)
+    assert "by hand" not in advice(here, capsys, mounts)
+    image = 'image = "/apps/alps-images/ngc-pytorch.sqsh"\n'
+    said = "1: image: this image brings its own network software, and the hook cxi replaces it\n"
+    assert said in advice(here, capsys, image + CXI)
+    assert "its own network" not in advice(here, capsys, image)
+
+
+@pytest.mark.parametrize("name", ["<image_name.sqsh>", "<my.image>"])
+def test_a_placeholder_with_a_dot_is_one(here: Path, capsys: Capture, name: str) -> None:
+    (here / "e.toml").write_text(f'image = "/images/{name}"\n')
+    main(["validate", "e.toml"])
+    assert f"'{name}'" in capsys.readouterr().err
+
+
+def test_an_image_of_podmans_is_refused_with_the_way_to_import_it(
+    here: Path, capsys: Capture
+) -> None:
+    (here / "e.toml").write_text('image = "podman://localhost/mine:1"\n')
+    assert main(["validate", "e.toml"]) == 1
+    assert "hint: 'ce import podman://localhost/mine:1' imports it" in capsys.readouterr().err

@@ -118,7 +118,11 @@ def test_a_path_begins_with_a_slash_or_a_dot(text: str, path: str) -> None:
             "nor a registry",
             None,
         ),
-        ("podman://x", "'podman://x': 'podman://' is not supported, only 'docker://'", None),
+        (
+            "podman://x",
+            "'podman://x': 'podman://' is not supported, only 'docker://'",
+            "'ce import podman://x' imports it from Podman's storage",
+        ),
         (
             "my dir/x.sqsh",
             "'my dir/x.sqsh': 'my dir' is not a name that a registry knows",

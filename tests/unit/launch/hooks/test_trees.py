@@ -98,3 +98,13 @@ def test_more_directories_than_may_be_open_are_read(root: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     assert all(tree.content(f"/d{number}/file", 9) == b"x" for number in range(300))
     assert len(os.listdir("/proc/self/fd")) - before < 200
+
+
+def test_a_file_is_removed_where_links_lead_inside_the_image(root: Path) -> None:
+    tree = ImageTree(str(root))
+    tree.remove("/usr/lib/absolute")
+    assert not (root / "usr/lib/libx.so.1.2").exists()
+    for path in ("/usr/lib/host", "/usr/lib/up", "/etc/cache"):
+        with pytest.raises(OSError, match="No such file"):
+            tree.remove(path)
+    assert (root.parent / "outside").read_text() == "secret"
