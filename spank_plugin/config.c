@@ -34,7 +34,11 @@ int ce_config_read(struct ce_config *config, int argc, char **argv, struct ce_er
 		else if (strncmp(argv[i], "start_timeout=", 14) == 0) {
 			if (read_timeout(argv[i] + 14, &config->start_timeout_s, err) < 0)
 				return -1;
-		} else
+		} else if (strcmp(argv[i], "no_new_privs=on") == 0)
+			config->may_gain = 0;
+		else if (strcmp(argv[i], "no_new_privs=off") == 0)
+			config->may_gain = 1;
+		else
 			return ce_fail(err, "plugstack.conf: unknown argument '%s'", argv[i]);
 	}
 	if (prefix[0] != '/')

@@ -61,8 +61,8 @@ static int take_container(struct ce_container *container, struct ce_error *err)
 	if (getenv(CE_NODE) == NULL)
 		return ce_fail(err, "ce-join is started by slurmstepd");
 	if (text == NULL ||
-	    sscanf(text, "%d %d %d %n", &container->user_ns, &container->mount_ns,
-		   &container->environment, &skipped) != 3 ||
+	    sscanf(text, "%d %d %d %d %n", &container->user_ns, &container->mount_ns,
+		   &container->environment, &container->may_gain, &skipped) != 4 ||
 	    skipped == 0)
 		return ce_fail_below(err, CE_HELP_PLUGIN, CE_NOT_LOADED);
 	container->workdir = strdup(text + skipped);

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 
 #include "help.h"
@@ -36,6 +37,13 @@ void ce_container_close(struct ce_container *container)
 	container->said = NULL;
 }
 
+static int refuse_privileges(const struct ce_container *container, struct ce_error *err)
+{
+	if (!container->may_gain && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return ce_fail(err, "cannot set no_new_privs: %s", strerror(errno));
+	return 0;
+}
+
 int ce_join(const struct ce_container *container, struct ce_error *err)
 {
 	/* The user namespace first: it gives the capabilities over itself that the mount namespace,
@@ -50,7 +58,7 @@ int ce_join(const struct ce_container *container, struct ce_error *err)
 		return ce_fail_below(err, CE_HELP_WORKDIR,
 				     "workdir '%s': cannot change to it in the container: %s",
 				     container->workdir, strerror(errno));
-	return 0;
+	return refuse_privileges(container, err);
 }
 
 static int apply_record(char *record, const struct ce_variables *variables, struct ce_error *err)

@@ -22,13 +22,16 @@ struct ce_container {
 	char *workdir;	/* heap, owned */
 	char *notices;	/* heap, owned; lines for the user, may be empty */
 	char *said;	/* heap, owned; what the entrypoint printed, may be empty */
+	int may_gain;	/* whether the site lets execve give who has joined new privileges (no_new_privs=off) */
 };
 
-#define CE_CONTAINER_INIT { -1, -1, -1, -1, -1, -1, -1, -1, NULL, NULL, NULL }
+#define CE_CONTAINER_INIT { -1, -1, -1, -1, -1, -1, -1, -1, NULL, NULL, NULL, 0 }
 
 void ce_container_close(struct ce_container *container);
 
-/* Joins the user namespace, then the mount namespace, and changes to the working directory.
+/* Joins the user namespace, then the mount namespace, and changes to the working directory. From then on no
+ * execve gives this process privileges (PR_SET_NO_NEW_PRIVS), unless the site lets it. In the container setuid
+ * programs give nothing anyway; this also holds against a hole in what the kernel does at such an execve.
  * After a failure the process may be in between: it must not go on to run anything. */
 int ce_join(const struct ce_container *container, struct ce_error *err);
 

@@ -51,7 +51,8 @@ int ce_later_arrange(struct ce_container *container, const char *command, const 
 	CE_AUTO_FREE char *text = NULL;
 
 	if (user_ns < 0 || mount_ns < 0 || environment < 0 ||
-	    asprintf(&text, "%d %d %d %s", user_ns, mount_ns, environment, container->workdir) < 0 ||
+	    asprintf(&text, "%d %d %d %d %s", user_ns, mount_ns, environment, container->may_gain,
+		     container->workdir) < 0 ||
 	    variables->set(variables->context, CE_JOIN_CONTAINER, text) < 0 ||
 	    variables->set(variables->context, CE_JOIN_COMMAND, command) < 0)
 		return ce_fail(err, "cannot prepare the task for its container: %s",

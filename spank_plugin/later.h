@@ -11,7 +11,7 @@
 #include "join.h"
 
 /* What ce-join finds in its environment: descriptors of the user namespace, the mount namespace and the
- * environment, then the directory; and the command in whose place it stands, none where it stands before it. */
+ * environment, whether privileges may be gained, then the directory; and the command in whose place it stands, none where it stands before it. */
 #define CE_JOIN_CONTAINER "CE_JOIN_CONTAINER"
 #define CE_JOIN_COMMAND "CE_JOIN_COMMAND"
 /* Where there is a directory for news (news.h): its descriptor, and what tells this srun from another. */

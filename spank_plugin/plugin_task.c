@@ -119,6 +119,7 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 	int argc = 0;
 	char **argv = NULL;
 
+	container->may_gain = config->may_gain;
 	if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS)
 		argc = 0;
 	if (ce_programs_preceded(argc, argv))

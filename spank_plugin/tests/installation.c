@@ -21,11 +21,13 @@ void install(const char *planner)
 	free(script);
 }
 
+const char *more_of_plugstack;
+
 int init_plugin(void)
 {
 	char prefix[128], timeout[] = "start_timeout=2";
-	char *argv[] = { prefix, timeout };
+	char *argv[] = { prefix, timeout, (char *)more_of_plugstack };
 
 	snprintf(prefix, sizeof prefix, "prefix=%s", test_directory());
-	return slurm_spank_init(fake_spank(), 2, argv);
+	return slurm_spank_init(fake_spank(), more_of_plugstack != NULL ? 3 : 2, argv);
 }

@@ -28,6 +28,29 @@ TEST("plugstack.conf gives the prefix and the time limit")
 	ce_config_clear(&config);
 }
 
+TEST("tasks gain no privileges unless plugstack.conf lets them")
+{
+	static const struct {
+		const char *argument;
+		int may_gain;
+	} cases[] = { { "prefix=/opt", 0 }, { "no_new_privs=on", 0 }, { "no_new_privs=off", 1 } };
+
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		struct ce_config config = { .error = CE_ERROR_INIT };
+		struct ce_error err = CE_ERROR_INIT;
+		CHECK_INT(read_one(&config, cases[i].argument, &err), 0);
+		CHECK_INT(config.may_gain, cases[i].may_gain);
+		ce_config_clear(&config);
+		CHECK_INT(config.may_gain, 0);
+	}
+	struct ce_config config = { .error = CE_ERROR_INIT };
+	struct ce_error err = CE_ERROR_INIT;
+	CHECK_INT(read_one(&config, "no_new_privs=no", &err), -1);
+	CHECK_TEXT(ce_error_text(&err), "plugstack.conf: unknown argument 'no_new_privs=no'");
+	ce_error_clear(&err);
+	ce_config_clear(&config);
+}
+
 TEST("without arguments there are defaults")
 {
 	struct ce_config config = { .error = CE_ERROR_INIT };

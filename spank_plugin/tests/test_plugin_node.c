@@ -352,6 +352,7 @@ static void joined_task(void)
 	CHECK_INT(geteuid(), fake_job.uid);
 	CHECK_INT(prctl(PR_GET_PDEATHSIG, &signal_at_end), 0);
 	CHECK_INT(signal_at_end, SIGKILL);
+	CHECK_INT(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), 1);
 	/* one that Slurm does not take for a process of its own */
 	CHECK_INT(prctl(PR_GET_NAME, name), 0);
 	CHECK_TEXT(name, "ce-task");
@@ -380,6 +381,25 @@ TEST("every task joins the container: namespaces, environment, directory, tied t
 	fake_job.argv = argv;
 	for (int i = 0; i < 3; i++)
 		runs_joined(joined_task);
+	end_step();
+}
+
+static void task_that_may_gain(void)
+{
+	task();
+	CHECK_INT(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), 0);
+}
+
+TEST("where the site lets them, tasks may gain privileges by execve")
+{
+	static char command[] = "sh";
+	static char *argv[] = { command, NULL };
+
+	more_of_plugstack = "no_new_privs=off";
+	begin_step("ready");
+	fake_job.argc = 1;
+	fake_job.argv = argv;
+	runs_joined(task_that_may_gain);
 	end_step();
 }
 

@@ -278,3 +278,30 @@ def test_a_signal_to_a_tasks_process_group_does_not_reach_the_helpers(
     script = f"trap '' {number.name[3:]}; kill -{number.name[3:]} 0; cat /etc/os-release"
     done = cluster.srun(f"--environment={demo}", "sh", "-c", script)
     assert "ID=ce-demo" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    "way", ["task", "behind a prolog", "of many programs", "ce run", "outside"]
+)
+def test_no_execve_gives_a_task_privileges(
+    cluster: Cluster, demo: str, shared: Path, way: str
+) -> None:
+    prolog = shared / "prolog"
+    prolog.write_text("#!/bin/sh\n")
+    prolog.chmod(0o755)
+    look = ("grep", "NoNewPrivs", "/proc/self/status")
+    programs = str(cluster.write(f"0 {' '.join(look)}\n"))
+    done = cluster.run(
+        {
+            "task": ["srun", f"--environment={demo}", *look],
+            "behind a prolog": [
+                *("srun", f"--task-prolog={prolog}", f"--environment={demo}"),
+                *look,
+            ],
+            "of many programs": ["srun", f"--environment={demo}", "--multi-prog", programs],
+            "ce run": [str(cluster.prefix / "bin/ce"), "run", demo, "--", *look],
+            "outside": ["srun", *look],
+        }[way]
+    )
+    expected = "0" if way == "outside" else "1"
+    assert (done.returncode, done.stdout.split()) == (0, ["NoNewPrivs:", expected]), done.stderr
