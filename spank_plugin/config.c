@@ -23,6 +23,15 @@ static int read_timeout(const char *text, int *seconds, struct ce_error *err)
 	return 0;
 }
 
+static int read_audit(const char *place, struct ce_config *config, struct ce_error *err)
+{
+	if (place[0] != '/' && strcmp(place, "syslog") != 0)
+		return ce_fail(err, "plugstack.conf: audit=%s: must be 'syslog' or an absolute path", place);
+	free(config->audit);
+	config->audit = strdup(place);
+	return config->audit != NULL ? 0 : ce_fail(err, "out of memory");
+}
+
 int ce_config_read(struct ce_config *config, int argc, char **argv, struct ce_error *err)
 {
 	const char *prefix = CE_DEFAULT_PREFIX;
@@ -33,6 +42,9 @@ int ce_config_read(struct ce_config *config, int argc, char **argv, struct ce_er
 			prefix = argv[i] + 7;
 		else if (strncmp(argv[i], "start_timeout=", 14) == 0) {
 			if (read_timeout(argv[i] + 14, &config->start_timeout_s, err) < 0)
+				return -1;
+		} else if (strncmp(argv[i], "audit=", 6) == 0) {
+			if (read_audit(argv[i] + 6, config, err) < 0)
 				return -1;
 		} else if (strcmp(argv[i], "no_new_privs=on") == 0)
 			config->may_gain = 0;
@@ -57,6 +69,7 @@ void ce_config_clear(struct ce_config *config)
 	free(config->plan);
 	free(config->node);
 	free(config->join);
+	free(config->audit);
 	ce_error_clear(&config->error);
 	*config = (struct ce_config){ .error = CE_ERROR_INIT };
 }

@@ -25,7 +25,9 @@
  *                                                                a task prolog or --multi-prog leave
  *                                                                the joining to ce-join
  * task_init             the batch script       user               say so where it runs on the host and starts no step
- * task_post_fork        slurmstepd            root               note the task's pid (a pidfd)
+ * task_post_fork        slurmstepd            root               note the task's pid (a pidfd); behind the
+ *                                                                first one write the line of the audit, with
+ *                                                                the hash of the plan
  * exit                  srun                  user               remove an image that was for this step
  * task_exit             slurmstepd            root               behind the last task of the node: end the
  *                                                                session in good order, by a child that
@@ -138,6 +140,7 @@ int slurm_spank_user_init(spank_t spank, int argc, char **argv)
 int slurm_spank_task_post_fork(spank_t spank, int argc, char **argv)
 {
 	(void)argc, (void)argv;
+	ce_step_audit(&step, &config);
 	ce_step_guard_task(&step, spank);
 	return SLURM_SUCCESS;
 }

@@ -94,6 +94,27 @@ static int prepare_launcher(struct ce_launcher *launcher, spank_t spank, const c
 	return ce_launcher_prepare(launcher, plan, environment, facts, uid, gid, err);
 }
 
+static void note_for_audit(struct ce_step *step, spank_t spank, const char *plan)
+{
+	uint32_t job = 0, number = 0;
+	uid_t uid = (uid_t)-1;
+
+	(void)spank_get_item(spank, S_JOB_ID, &job);
+	(void)spank_get_item(spank, S_JOB_STEPID, &number);
+	(void)spank_get_item(spank, S_JOB_UID, &uid);
+	ce_audit_note(&step->audit, job, number, uid, plan);
+}
+
+void ce_step_audit(struct ce_step *step, const struct ce_config *config)
+{
+	struct ce_error err = CE_ERROR_INIT;
+
+	/* a full disk is no reason to stop the site's jobs; slurmd's log has it */
+	if (ce_audit_write(&step->audit, config->audit, &err) < 0)
+		slurm_info("container_engine: %s", ce_error_text(&err));
+	ce_error_clear(&err);
+}
+
 static int prepare_session(struct ce_step *step, spank_t spank)
 {
 	struct ce_error *err = &step->start_error;
@@ -115,6 +136,7 @@ static int prepare_session(struct ce_step *step, spank_t spank)
 		step->session_wanted = 0; /* image = "": on purpose no container */
 		return 0;
 	}
+	note_for_audit(step, spank, plan);
 	name_node(spank);
 	int rc = prepare_launcher(&step->launcher, spank, plan, err);
 	ce_tracking_keep_orphans();
@@ -209,4 +231,5 @@ void ce_step_end(struct ce_step *step, spank_t spank)
 	ce_error_clear(&step->start_error);
 	step->session_wanted = 0;
 	step->forked = step->exited = 0;
+	step->audit.is_due = 0;
 }

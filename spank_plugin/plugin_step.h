@@ -4,6 +4,7 @@
 
 #include <slurm/spank.h>
 
+#include "audit.h"
 #include "config.h"
 #include "launcher.h"
 
@@ -15,6 +16,7 @@ struct ce_step {
 	int session_wanted;
 	int has_prolog;
 	uint32_t forked, exited; /* tasks of this node */
+	struct ce_audit audit;
 	char planned[64]; /* when srun planned it, which tells it from others (news.h) */
 };
 
@@ -31,6 +33,9 @@ int ce_step_unmark(spank_t spank);
 /* For such a step whose option did not arrive: its tasks fail. Slurm drops an option that it cannot give to a plugin
  * with no more than a line in slurmd's log. */
 void ce_step_refuse(struct ce_step *step);
+
+/* Writes the line of the audit, if the site wants one and it has not been written. In slurmstepd, as root. */
+void ce_step_audit(struct ce_step *step, const struct ce_config *config);
 
 /* Notes the task that was forked last. In slurmstepd, as root. */
 void ce_step_guard_task(struct ce_step *step, spank_t spank);

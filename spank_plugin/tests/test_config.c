@@ -51,6 +51,30 @@ TEST("tasks gain no privileges unless plugstack.conf lets them")
 	ce_config_clear(&config);
 }
 
+TEST("the audit goes to syslog, to a file by its absolute path, or nowhere")
+{
+	static const char *const bad[] = { "audit=", "audit=log", "audit=./log", "audit=Syslog" };
+	struct ce_config config = { .error = CE_ERROR_INIT };
+	struct ce_error err = CE_ERROR_INIT;
+
+	CHECK_INT(read_one(&config, "audit=syslog", &err), 0);
+	CHECK_TEXT(config.audit, "syslog");
+	ce_config_clear(&config);
+	CHECK_INT(read_one(&config, "audit=/var/log/ce audit", &err), 0);
+	CHECK_TEXT(config.audit, "/var/log/ce audit");
+	ce_config_clear(&config);
+	CHECK(config.audit == NULL);
+	CHECK_INT(read_one(&config, "prefix=/opt", &err), 0);
+	CHECK(config.audit == NULL);
+	ce_config_clear(&config);
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		CHECK_INT(read_one(&config, bad[i], &err), -1);
+		CHECK_CONTAINS(ce_error_text(&err), "must be 'syslog' or an absolute path");
+		ce_error_clear(&err);
+		ce_config_clear(&config);
+	}
+}
+
 TEST("without arguments there are defaults")
 {
 	struct ce_config config = { .error = CE_ERROR_INIT };

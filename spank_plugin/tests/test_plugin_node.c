@@ -403,6 +403,27 @@ TEST("where the site lets them, tasks may gain privileges by execve")
 	end_step();
 }
 
+TEST("a step with a container has a line in the audit of its node, one on the host has none")
+{
+	char argument[256];
+	size_t size = 0;
+	const char *path = test_path(test_directory(), "audit.log");
+
+	snprintf(argument, sizeof argument, "audit=%s", path);
+	more_of_plugstack = argument;
+	begin_step_carrying(CE_WORD_HOST);
+	end_step();
+	CHECK_INT(access(path, F_OK), -1);
+	begin_step("fail");
+	CHECK_INT(slurm_spank_task_post_fork(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	end_step();
+	CE_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC);
+	CE_AUTO_FREE char *text = fd >= 0 ? ce_read_all(fd, 4096, &size) : NULL;
+	CHECK(text != NULL);
+	CHECK_CONTAINS(text, " plan-bytes=4\n");
+	CHECK_INT(strcspn(text, "\n") + 1, size);
+}
+
 /* ---- task prologs ------------------------------------------------------------------------------ */
 
 /* Slurm's own configuration, as slurmstepd has it. */

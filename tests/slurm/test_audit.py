@@ -1,0 +1,67 @@
+"""What root writes of each step with a container, where a site wants that."""
+
+import hashlib
+import pwd
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.blame import differing
+from tests.slurm.cluster import ALICE, Cluster
+from tests.slurm.plugins import line_of, own_planner, plugins_on
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+PLAN = '{"version":99}'
+
+
+@pytest.fixture(scope="module")
+def n2(cluster: Cluster) -> Iterator[str]:
+    del cluster
+    with differing("n2"):
+        yield "n2"
+
+
+@pytest.fixture
+def audit(cluster: Cluster, n2: str, shared: Path, tmp_path: Path) -> Iterator[Path]:
+    """The file of the node n2."""
+    path = tmp_path / "audit.log"
+    line = f"{line_of(cluster)} prefix={cluster.prefix} audit={path}\n"
+    with plugins_on(cluster, n2, shared, line):
+        yield path
+
+
+def test_each_step_with_a_container_has_one_line_of_roots(
+    cluster: Cluster, demo: str, audit: Path, shared: Path
+) -> None:
+    script = "echo $SLURM_JOB_ID"
+    said = cluster.srun("-w", "n2", "-n2", f"--environment={demo}", "sh", "-c", script).stdout
+    assert cluster.srun("-w", "n2", "true").returncode == 0
+    conf = own_planner(cluster, shared, f"echo plan; printf %s '{PLAN}'")
+    refused = cluster.srun("-w", "n2", f"--environment={demo}", "true", env=conf)
+    assert refused.returncode == 125
+    lines = audit.read_text().splitlines()
+    uid = pwd.getpwnam(ALICE).pw_uid
+    assert len(lines) == 2
+    assert re.fullmatch(
+        rf"\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\dZ host=\S+ job={said.split()[0]} step=0 uid={uid}"
+        r" plan-sha256=[0-9a-f]{64} plan-bytes=\d+",
+        lines[0],
+    )
+    known = hashlib.sha256(PLAN.encode()).hexdigest()
+    assert lines[1].endswith(f" uid={uid} plan-sha256={known} plan-bytes={len(PLAN)}")
+    status = audit.stat()
+    assert (status.st_uid, status.st_mode & 0o777) == (0, 0o600)
+
+
+def test_an_audit_that_cannot_be_written_is_in_slurmds_log_and_stops_nobody(
+    cluster: Cluster, demo: str, audit: Path
+) -> None:
+    audit.mkdir()
+    done = cluster.srun("-w", "n2", f"--environment={demo}", "echo", "ran")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
+    assert f"container_engine: audit={audit}: Is a directory" in (
+        cluster.dir / "log/slurmd-n2.log"
+    ).read_text(errors="replace")
