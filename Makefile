@@ -183,6 +183,7 @@ fuzz: $(VENV)/.dev ## random input, for longer than the unit tests do
 
 faults: $(VENV)/.dev sandbox-engine ## random faults while steps start (FAULTS_RUNS=500, FAULTS_SEED=...)
 	@$(PYTEST) $(SOAK) tests/slurm/test_faults.py
+	@CE_CONTAINMENT_ROUNDS=200 $(PYTEST) tests/slurm/test_containment.py
 
 soak: $(VENV)/.dev sandbox-engine ## 2000 starts in a row (SOAK_LAUNCHES), 50 at once: what is left, what grows
 	@$(PYTEST) $(SOAK) tests/slurm/test_many_starts.py tests/slurm/test_mpi.py tests/integration
