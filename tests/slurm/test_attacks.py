@@ -227,12 +227,13 @@ def test_huge_files_where_a_start_reads_fail_it_with_one_line(forge: Forge) -> N
     assert "'/etc/passwd' in the image" in causes(done)[0]
 
 
-def test_a_huge_configuration_fails_with_one_line(forge: Forge) -> None:
-    run: dict[str, object] = {"Env": [f"V{number}={'x' * 1000}" for number in range(5000)]}
+@pytest.mark.parametrize("variables", [3500, 5000])
+def test_a_huge_configuration_fails_with_one_line(forge: Forge, variables: int) -> None:
+    run: dict[str, object] = {"Env": [f"V{number}={'x' * 1000}" for number in range(variables)]}
     done = forge.srun(forge.image(run=run), "echo", "ran")
     assert (done.returncode, done.stdout) == (125, "")
     assert len(causes(done)) == 1, done.stderr
-    assert "too large" in causes(done)[0] or "too long" in causes(done)[0]
+    assert any(word in causes(done)[0] for word in ("too large", "too long", "larger than"))
 
 
 def _damaged(image: Path, target: Path, seed: int) -> None:
