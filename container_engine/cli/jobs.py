@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 60
 _CLUSTER = re.compile(r"^ClusterName\s*=\s*(\S+)", re.MULTILINE)
+# with SLURM_CLUSTERS a line with the cluster's name stands before them
+_JOB = re.compile(r"^\s*(\d+)\s+(\d+)\s*$", re.MULTILINE)
 _HIDDEN = re.compile(r"^PrivateData\s*=.*\bjobs\b", re.MULTILINE)
 
 
@@ -30,11 +32,6 @@ def plain_environment(context: Context) -> dict[str, str]:
     return {name: text for name, text in context.env.items() if not name.startswith("SQUEUE_")}
 
 
-def _pair(line: str) -> tuple[str, int]:
-    job, user = line.split()
-    return job, int(user)
-
-
 def _running(context: Context) -> Running:
     """Of all users: a store may be shared, and its links are of whoever ran the job."""
     env = plain_environment(context)
@@ -44,5 +41,5 @@ def _running(context: Context) -> Running:
     except CeError:
         return inuse.Running("", None, context.uid)
     name, is_hidden = _CLUSTER.search(shown), _HIDDEN.search(shown) and context.uid != 0
-    jobs = dict(_pair(line) for line in listed.decode().splitlines() if line.strip())
+    jobs = {job: int(user) for job, user in _JOB.findall(listed.decode(errors="replace"))}
     return inuse.Running(name[1] if name else "", jobs, context.uid, not is_hidden)

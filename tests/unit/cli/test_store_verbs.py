@@ -184,3 +184,20 @@ def test_an_image_is_shown_with_what_takes_the_room_in_it(owner: Owner) -> None:
     assert shown["path"] == str(path)
     (owner.root / "base.toml").write_text("writable = true\n")
     assert "names no image" in owner.ce("inspect", "./base.toml", code=1)
+
+
+def test_what_the_jobs_of_a_named_cluster_use_stays(owner: Owner) -> None:
+    path = owner.add("used:1")
+    programs = owner.root / "bin"
+    programs.mkdir()
+    answers = {
+        "squeue": f"CLUSTER: alps\n12 {os.geteuid()}\n",
+        "scontrol": "ClusterName = alps\n",
+    }
+    for name, text in answers.items():
+        (programs / name).write_text(f"#!/bin/sh\nprintf '%s' '{text}'\n")
+        (programs / name).chmod(0o755)
+    owner.environment.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    (owner.store / "uses").mkdir()
+    (owner.store / f"uses/12-abababababab.{os.geteuid()}@alps").symlink_to(path.name)
+    assert "'used:1': in use by job 12\n" in owner.ce("rmi", "used:1", code=1)
