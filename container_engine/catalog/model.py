@@ -98,7 +98,17 @@ class Service(_Frozen):
 
 
 CheckKind: TypeAlias = Literal[
-    "device", "file", "group", "libc", "loadable", "unversioned", "major", "glibc", "mpi", "program"
+    "device",
+    "file",
+    "group",
+    "libc",
+    "loadable",
+    "unversioned",
+    "major",
+    "glibc",
+    "mpi",
+    "program",
+    "variable",
 ]
 
 

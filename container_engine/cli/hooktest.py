@@ -150,7 +150,9 @@ class _Look:
         return _Row(OK, "cdi", name, device.file) if device else _Row(MISSING, "cdi", name)
 
     def _check(self, kind: str, subject: str, hint: str) -> _Row:
-        problem = ON_NODE[kind](fill(subject, {}, self._context.env))
+        if kind == "variable":
+            return _Row(STEP, kind, subject)
+        problem = ON_NODE[kind](fill(subject, {}, self._context.env), self._context.env)
         if kind == "group" and os.getuid() == 0 and problem.startswith("you are"):
             return _Row(OK, kind, subject, "exists; ask as a user, who must be in it")
         hint = f" ({hint})" if hint else ""

@@ -7,7 +7,7 @@ import stat
 
 from container_engine.launch.failure import LaunchError
 from container_engine.launch.hooks.pattern import expand, has_wildcard
-from container_engine.launch.hooks.words import fill, known, leave_out
+from container_engine.launch.hooks.words import fill, holds, known, leave_out
 from container_engine.launch.podman import Bind
 
 TYPE_CHECKING = False
@@ -52,7 +52,7 @@ def check_node(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str
     """The pre-flight checks that need no container."""
     for check in hook.get("checks", ()):
         look = ON_NODE.get(check["kind"])
-        problem = look(fill(check["subject"], hook, node)) if look else ""
+        problem = look(fill(check["subject"], hook, node), node) if look else ""
         if problem:
             hint = f" ({check['hint']})" if check.get("hint") else ""
             if check["severity"] == "fail":
@@ -62,12 +62,16 @@ def check_node(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str
                 edits.warn(hook, f"{problem}{hint}")
 
 
-def _lacks_device(pattern: str) -> str:
+def _lacks_device(pattern: str, _node: Mapping[str, str]) -> str:
     found = any(is_device(path) for path in expand(pattern))
     return "" if found else f"no device '{pattern}' on this node"
 
 
-def _lacks_group(name: str) -> str:
+def _lacks_variable(condition: str, node: Mapping[str, str]) -> str:
+    return "" if holds(condition, node) else f"the step does not have {condition}"
+
+
+def _lacks_group(name: str, _node: Mapping[str, str]) -> str:
     import grp
 
     try:
@@ -77,7 +81,11 @@ def _lacks_group(name: str) -> str:
     return "" if gid in (os.getgid(), *os.getgroups()) else f"you are not in the group '{name}'"
 
 
-ON_NODE: dict[str, Callable[[str], str]] = {"device": _lacks_device, "group": _lacks_group}
+ON_NODE: dict[str, Callable[[str, Mapping[str, str]], str]] = {
+    "device": _lacks_device,
+    "group": _lacks_group,
+    "variable": _lacks_variable,
+}
 
 
 def _target(path: str, target: str, source: str) -> str:

@@ -74,9 +74,10 @@ def _value(name: str, node: Mapping[str, str]) -> str | None:
 def applies(hook: Mapping[str, Any], node: Mapping[str, str]) -> bool:
     """Whether an automatic hook finds what it is for; others always apply."""
     conditions: Sequence[str] | None = hook.get("automatic_when")
-    return not conditions or any(_holds(condition, node) for condition in conditions)
+    return not conditions or any(holds(condition, node) for condition in conditions)
 
 
-def _holds(condition: str, node: Mapping[str, str]) -> bool:
+def holds(condition: str, node: Mapping[str, str]) -> bool:
+    """Tell whether the step has a variable NAME, or one that matches NAME=pattern."""
     name, equals, pattern = condition.partition("=")
     return name in node and (not equals or matches(node[name], pattern))

@@ -185,8 +185,7 @@ CXI = "[annotations]\ncom.hooks.cxi.enabled = true\n"
         ('[env]\nNCCL_NET = "Socket"\n', "3: env.NCCL_NET: lets NCCL use TCP, which is far slower"),
         (
             '[env]\nFI_CXI_DEFAULT_CQ_SIZE = "1"\nFI_MR_CACHE_MONITOR = "x"\nNCCL_DEBUG = "a"\n',
-            "3: env.FI_CXI_DEFAULT_CQ_SIZE: tunes network software that no hook brings"
-            " (and 1 more)",
+            "3: env.FI_CXI_DEFAULT_CQ_SIZE: tunes network software that no hook brings (and 1",
         ),
     ],
 )

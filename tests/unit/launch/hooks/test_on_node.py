@@ -137,6 +137,16 @@ def test_the_check_for_a_device_warns_or_fails_as_the_site_says() -> None:
     assert on_node(hook(checks=[{**check, "subject": "/dev/nul?"}])).warnings == []
 
 
+def test_the_check_for_a_variable_looks_at_the_step() -> None:
+    subject = "SLURM_NETWORK=*disable_rdzv_get*"
+    check = {"kind": "variable", "severity": "warn", "subject": subject, "hint": "say --network"}
+    warned = [f"hook cxi: the step does not have {subject} (say --network)"]
+    assert on_node(hook(checks=[check])).warnings == warned
+    assert on_node(hook(checks=[check]), node={"SLURM_NETWORK": "job_vni"}).warnings == warned
+    node = {"SLURM_NETWORK": "job_vni,disable_rdzv_get"}
+    assert on_node(hook(checks=[check]), node=node).warnings == []
+
+
 # ---- mounts ----------------------------------------------------------------------------------
 
 
