@@ -101,6 +101,7 @@ def test_all_that_was_looked_at_is_named(image: Path) -> None:
     assert from_file("i", str(image), os.environ).consulted == (
         str(image),
         f"{image}.json",
+        f"{image}.sha256",
     )
 
 
