@@ -44,4 +44,6 @@ def advice(placeholder: str) -> str:
 
 def _is_word(inner: str) -> bool:
     name = inner.strip().replace("_", "").replace("-", "").replace(" ", "").replace(".", "")
-    return len(name) > 1 and name.isalnum() and not name.isdigit()
+    # {node.home} is a hook's own word, and no value of a user's: that is another error
+    is_of_hook = inner.startswith("node.")
+    return len(name) > 1 and name.isalnum() and not name.isdigit() and not is_of_hook
