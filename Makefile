@@ -25,7 +25,7 @@ PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICE
 
 .PHONY: help deps packages demo check docs recording format lint types unit c-tests test-integration test-slurm test-slurm-core \
 	bench bench-images bench-reading bench-tree check-debian13 check-debian13-core deb rpm check-packages \
-	check-sanitizers check-sanitizers-core faults fuzz soak install sandbox-engine clean distclean
+	check-sanitizers check-sanitizers-core check-vm vm-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
 
 help: ## show this text
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | column -t -s @
@@ -166,6 +166,18 @@ check-debian13: ## all cluster and Podman tests with Slurm 24.11 and Podman 5.4,
 
 check-debian13-core: ## its core, in a root directory that is made quickly
 	@tests/systems/debian13 --core
+
+vm-packages:
+	@sandbox/packages --only python3-venv qemu-system-x86 qemu-utils debootstrap e2fsprogs squashfs-tools openssh-client git
+
+check-vm: $(VENV)/.dev vm-up ## tests on two virtual machines: cgroup v2, NFS, power cuts; leaves them running
+	@$(PYTEST) -m vm -o faulthandler_timeout=3600 tests/vm
+
+vm-up: vm-packages ## start those two machines, with the engine of the working tree
+	@$(PYTHON) -m tests.vm up
+
+vm-down: ## stop them and forget what is on their disks
+	@$(PYTHON) -m tests.vm down
 
 deb: ## build a Debian package for this release, in build/
 	@packaging/deb

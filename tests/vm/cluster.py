@@ -1,0 +1,130 @@
+"""The handle of tests on the two machines: commands of alice on the first, of root on both."""
+
+import contextlib
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from tests.slurm.polling import until
+from tests.vm.machine import Completed, Machine
+from tests.vm.pair import Pair
+
+# on an emulated processor that others use, too
+STEP_S = 600
+
+
+@dataclass(frozen=True)
+class Cluster:
+    pair: Pair
+
+    @property
+    def first(self) -> Machine:
+        return self.pair.first
+
+    @property
+    def second(self) -> Machine:
+        return self.pair.second
+
+    def root(self, machine: Machine, command: str, timeout: float = STEP_S) -> str:
+        """What it prints; the test fails when it does."""
+        done = machine.ssh(command, timeout=timeout)
+        assert done.returncode == 0, f"{machine.name}: {command}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def srun(self, *argv: str, timeout: float = STEP_S) -> Completed:
+        """A step of alice's."""
+        return self.first.ssh(shlex.join(["srun", *argv]), "alice", timeout)
+
+    @contextmanager
+    def started(self, *argv: str) -> Iterator["Job"]:
+        """A step of alice's that runs while the test goes on."""
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            command = self.first.ssh_argv(shlex.join(["srun", *argv]), "alice")
+            quiet = subprocess.DEVNULL
+            process = subprocess.Popen(command, stdin=quiet, stdout=out, stderr=err)
+            try:
+                yield Job(
+                    process,
+                    Path(f"/proc/self/fd/{out.fileno()}"),
+                    Path(f"/proc/self/fd/{err.fileno()}"),
+                )
+            finally:
+                process.kill()
+                process.wait()
+                self.end_all()
+
+    def end_all(self) -> None:
+        """Cancel what runs, and wait for its end."""
+        self.first.ssh("scancel -u alice")
+        self.pair.await_idle(600)
+
+    def left(self, machine: Machine) -> str:
+        """What remains there: processes of the user, mounts of the engine, cgroups of jobs."""
+        asked = (
+            # what one has logged in with is not the step's
+            "for p in $(pgrep -u alice); do grep -qs -e user.slice /proc/$p/cgroup ||"
+            " tr '\\0' ' ' </proc/$p/cmdline; done;"
+            " grep -e ce-image -e container-engine /proc/mounts;"
+            " ls -d /sys/fs/cgroup/system.slice/slurmstepd.scope/job_* 2>/dev/null; true"
+        )
+        return machine.ssh(asked).stdout
+
+    def assert_nothing_left(self) -> None:
+        for machine in self.pair.machines:
+            with contextlib.suppress(AssertionError):
+                until("the end of all", partial(self._clean, machine), 60)
+            assert self.left(machine) == ""
+
+    def _clean(self, machine: Machine) -> bool:
+        return not self.left(machine)
+
+
+@dataclass(frozen=True)
+class Job:
+    process: subprocess.Popen[bytes]
+    _out: Path
+    _err: Path
+
+    @property
+    def out(self) -> str:
+        return self._out.read_text(errors="replace")
+
+    @property
+    def err(self) -> str:
+        return self._err.read_text(errors="replace")
+
+    def wait_for(self, text: str, within_s: float = STEP_S) -> None:
+        """Wait for a piece of its output."""
+
+        def said() -> bool:
+            ended = self.process.poll() is not None
+            if text not in self.out and ended:
+                raise AssertionError(f"ended with {self.process.returncode}: {self.out}{self.err}")
+            return text in self.out
+
+        until(f"{text!r}", said, within_s)
+
+    def wait(self, timeout: float = STEP_S) -> int:
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"runs after {timeout:g} s: {self.out}{self.err}") from None
+
+
+def errors(text: str) -> list[str]:
+    """The lines in which the engine says that something failed."""
+    return [line for line in text.splitlines() if "ce: error:" in line]
+
+
+def write(machine: Machine, path: str, text: str, mode: str = "0644") -> None:
+    """Write a file of root's there."""
+    lines = (
+        f"install -D -m {mode} /dev/null {path} && cat >{path} <<'END_OF_FILE'\n{text}\nEND_OF_FILE"
+    )
+    done = machine.ssh(lines)
+    assert done.returncode == 0, done.stderr

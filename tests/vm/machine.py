@@ -1,0 +1,208 @@
+"""A virtual machine: QEMU, without a network but its ssh port here and a cable to the other."""
+
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+NUMBERS = (1, 2)
+Completed = subprocess.CompletedProcess[str]
+_SSH_PORT = 2200
+_CABLE_PORT = 5600
+_CPUS = 2
+_MEMORY_MB = 3072
+_KERNEL = "root=/dev/vda rw console=ttyS0 mitigations=off quiet net.ifnames=0"
+
+
+class MachineError(Exception):
+    """A machine that cannot be started or does not answer."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Machine `number`: its files are in `directory`, what it was made with in `made`."""
+
+    number: int
+    directory: Path
+    made: Path
+
+    @property
+    def name(self) -> str:
+        return f"vm{self.number}"
+
+    @property
+    def console(self) -> Path:
+        return self.directory / f"{self.name}.console"
+
+    @property
+    def pid(self) -> int | None:
+        """The id of its QEMU while that runs."""
+        try:
+            pid = int((self.directory / f"{self.name}.pid").read_text())
+            running = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except (OSError, ValueError):
+            return None
+        return pid if b"qemu" in running and str(self._monitor).encode() in running else None
+
+    @property
+    def _monitor(self) -> Path:
+        return self.directory / f"{self.name}.monitor"
+
+    @property
+    def _disk(self) -> Path:
+        return self.directory / f"{self.name}.qcow2"
+
+    def start(self) -> None:
+        """Power it on, with the disk it had, or a copy of the one it was made with."""
+        if self.pid is not None:
+            return
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if not self._disk.exists():
+            base = ["-b", str(self.made / "disk.img"), "-F", "raw"]
+            _checked(["qemu-img", "create", "-q", "-f", "qcow2", *base, str(self._disk)])
+        _checked(self._qemu())
+
+    def cut_power(self) -> None:
+        """End it as a loss of power does; what it had not written is lost."""
+        pid = self.pid
+        if pid is None:
+            return
+        os.kill(pid, signal.SIGKILL)
+        until(f"the end of {self.name}", lambda: self.pid is None, 30)
+
+    def remove(self) -> None:
+        """Power it off and forget its disk."""
+        self.cut_power()
+        for file in self.directory.glob(f"{self.name}.*"):
+            file.unlink()
+
+    def monitor(self, command: str) -> str:
+        """Give QEMU's monitor a command: `set_link cluster off`."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(60)
+            connection.connect(str(self._monitor))
+            _answer(connection)
+            connection.sendall(f"{command}\n".encode())
+            return _answer(connection)
+
+    def ssh(self, command: str, user: str = "root", timeout: float = 120) -> Completed:
+        """Run a command line there, to its end."""
+        try:
+            return subprocess.run(
+                self.ssh_argv(command, user),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout,
+            )
+        except subprocess.TimeoutExpired as err:
+            raise AssertionError(
+                f"{self.name}: runs after {timeout:g} s: {command}\n{err.stdout!r}{err.stderr!r}"
+            ) from None
+
+    def ssh_argv(self, command: str, user: str = "root") -> list[str]:
+        options = {
+            "IdentityFile": self.made / "key",
+            "Port": _SSH_PORT + self.number,
+            "UserKnownHostsFile": "/dev/null",
+            "StrictHostKeyChecking": "no",
+            "LogLevel": "ERROR",
+            "BatchMode": "yes",
+            "ConnectTimeout": 60,
+            "ServerAliveInterval": 30,
+            "ServerAliveCountMax": 10,
+            "ControlPath": self.directory / f"{self.name}.%r",
+        }
+        given = [f"-o{key}={value}" for key, value in options.items()]
+        return ["ssh", "-F", "none", *given, f"{user}@127.0.0.1", *([command] if command else [])]
+
+    def answers(self) -> bool:
+        """Whether one can log in; what comes later uses the connections that this leaves."""
+        return all(self._connects(user) for user in ("root", "alice"))
+
+    def _connects(self, user: str) -> bool:
+        quiet = subprocess.DEVNULL
+        # a handshake takes seconds on an emulated processor
+        argv = self.ssh_argv("", user)
+        if subprocess.call([*argv, "-O", "check"], stdin=quiet, stdout=quiet, stderr=quiet) == 0:
+            return True
+        master = [*argv, "-M", "-N", "-f"]
+        return subprocess.call(master, stdin=quiet, stdout=quiet, stderr=quiet) == 0
+
+    def copy(self, file: Path, target: str) -> None:
+        """Write a file of this machine there."""
+        with file.open("rb") as source:
+            done = subprocess.run(
+                self.ssh_argv(f"cat > {shlex.quote(target)}"),
+                stdin=source,
+                capture_output=True,
+                text=True,
+                timeout=300,
+            )
+        if done.returncode:
+            raise MachineError(f"{self.name}: {target}: {done.stderr.strip()}")
+
+    def _qemu(self) -> list[str]:
+        mac = f"mac=52:54:00:09:00:0{self.number}"
+        mine, other = (_CABLE_PORT + n for n in (self.number, 3 - self.number))
+        ssh = f"hostfwd=tcp:127.0.0.1:{_SSH_PORT + self.number}-:22"
+        cable = (
+            f"local.type=inet,local.host=127.0.0.1,local.port={mine},"
+            f"remote.type=inet,remote.host=127.0.0.1,remote.port={other}"
+        )
+        return [
+            "qemu-system-x86_64",
+            *(_HARDWARE if os.environ.get("CE_VM_KVM") else _EMULATED),
+            *("-smp", str(_CPUS), "-m", str(_MEMORY_MB)),
+            *("-nodefaults", "-no-user-config", "-display", "none", "-daemonize"),
+            *("-kernel", str(self.made / "vmlinuz"), "-initrd", str(self.made / "initrd")),
+            *("-append", f"{_KERNEL} systemd.hostname={self.name}"),
+            *("-drive", f"file={self._disk},if=virtio,cache=unsafe"),
+            *("-serial", f"file:{self.console}"),
+            *("-monitor", f"unix:{self._monitor},server,nowait"),
+            *("-pidfile", str(self.directory / f"{self.name}.pid")),
+            *("-netdev", f"user,id=host,restrict=on,{ssh}"),
+            *("-device", f"virtio-net-pci,netdev=host,mac=52:54:00:aa:00:0{self.number}"),
+            *("-netdev", f"dgram,id=cable,{cable}"),
+            *("-device", f"virtio-net-pci,id=cluster,netdev=cable,{mac}"),
+            *("-device", "virtio-rng-pci"),
+        ]
+
+
+# A device /dev/kvm says nothing: nested virtualization may start a machine and then break it.
+_HARDWARE = ("-accel", "kvm", "-cpu", "host")
+# With more threads, and with cmpxchg16b, QEMU 7.2 of Debian 12 crashes the kernel of Debian 13.
+_EMULATED = ("-accel", "tcg,thread=single,tb-size=512", "-cpu", "max,la57=off,-cx16")
+
+
+def until(what: str, ask: Callable[[], object], within_s: float, pause_s: float = 0.5) -> None:
+    """Wait until that is so; an error when it is not within the time."""
+    deadline = time.monotonic() + within_s
+    while not ask():
+        if time.monotonic() > deadline:
+            raise MachineError(f"waited {within_s:g} s for {what}")
+        time.sleep(pause_s)
+
+
+def _answer(connection: socket.socket) -> str:
+    """All that the monitor prints up to its prompt."""
+    said = b""
+    while not said.endswith(b"(qemu) "):
+        piece = connection.recv(65536)
+        if not piece:
+            break
+        said += piece
+    return said.decode(errors="replace")
+
+
+def _checked(argv: list[str]) -> str:
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode:
+        raise MachineError(f"{shlex.join(argv)}: {done.stderr.strip()}")
+    return done.stdout

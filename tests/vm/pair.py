@@ -1,0 +1,132 @@
+"""The two machines: made, started, given an engine, stopped."""
+
+import os
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.vm.machine import NUMBERS, Machine, MachineError, until
+
+ROOT = Path(__file__).resolve().parents[2]
+_DISK = ROOT / "tests/vm/disk"
+# on an emulated processor that others use, too
+BOOT_S = 1200
+_INSTALL_S = 900
+_INSTALL = """
+set -e
+export DEBIAN_FRONTEND=noninteractive
+apt-get -qq -y --reinstall --allow-downgrades install ./container-engine.deb >install.log 2>&1 ||
+    { cat install.log; exit 1; }
+grep -q ^Epilog= /etc/slurm/slurm.conf ||
+    echo Epilog=/opt/container-engine/libexec/container-engine/epilog >>/etc/slurm/slurm.conf
+"""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Both machines; the first is the controller, the file server and where users submit."""
+
+    machines: tuple[Machine, ...]
+
+    @property
+    def first(self) -> Machine:
+        return self.machines[0]
+
+    @property
+    def second(self) -> Machine:
+        return self.machines[1]
+
+    def up(self) -> None:
+        """Start what does not run, and wait until Slurm has both nodes."""
+        for machine in self.machines:
+            machine.start()
+        for machine in self.machines:
+            self.await_login(machine)
+        self.await_idle()
+
+    def await_login(self, machine: Machine) -> None:
+        """Wait until one can log in there."""
+        try:
+            until(
+                f"a login on {machine.name}",
+                lambda: _alive(machine) and machine.answers(),
+                BOOT_S,
+                5,
+            )
+        except MachineError as err:
+            raise MachineError(f"{err}; its console ends:\n{_end(machine.console)}") from None
+
+    def await_idle(self, within_s: float = BOOT_S) -> None:
+        """Wait until both nodes are idle."""
+        states = "sinfo -h -N -o '%N %t'"
+        try:
+            until("two idle nodes", lambda: self._idle(states), within_s, 3)
+        except MachineError as err:
+            said = self.first.ssh(f"{states}; scontrol show nodes | grep -i reason")
+            raise MachineError(f"{err}: {said.stdout}{said.stderr}") from None
+
+    def _idle(self, states: str) -> bool:
+        return self.first.ssh(states).stdout.split() == ["vm1", "idle", "vm2", "idle"]
+
+    def install(self, package: Path) -> None:
+        """Install the engine as the administrator's page says, unless it is there already."""
+        with ThreadPoolExecutor() as both:
+            done = list(both.map(lambda machine: _install(machine, package), self.machines))
+        if any(done):
+            self.first.ssh("scontrol reconfigure")
+            self.await_idle()
+
+    def down(self) -> None:
+        """Stop both and forget what they wrote, and disks of other recipes that no machine uses."""
+        for machine in self.machines:
+            machine.remove()
+        for other in self.first.made.parent.glob(f"vm-{'[0-9a-f]' * 16}"):
+            if other != self.first.made and not any(machine.pid for machine in _in(other)):
+                shutil.rmtree(other)
+
+
+def made() -> Pair:
+    """The machines of this tree's recipe, whose disk is made when there is none."""
+    return Pair(_in(Path(_printed_by(_DISK))))
+
+
+def package(tree: Path = ROOT) -> Path:
+    """The package of that tree, built when there is none."""
+    return Path(_printed_by(_DISK, "--package", str(tree.resolve())))
+
+
+def _in(made: Path) -> tuple[Machine, ...]:
+    return tuple(Machine(n, made / "run", made) for n in NUMBERS)
+
+
+def _printed_by(*argv: str | Path) -> str:
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise MachineError(f"{Path(argv[0]).name} failed")
+    return done.stdout.strip()
+
+
+def _install(machine: Machine, package: Path) -> bool:
+    """Whether there was anything to do."""
+    if machine.ssh("cat installed").stdout.strip() == package.name:
+        return False
+    machine.copy(package, "container-engine.deb")
+    done = machine.ssh(_INSTALL + f"echo {package.name} >installed", timeout=_INSTALL_S)
+    if done.returncode:
+        raise MachineError(f"{machine.name}: {done.stdout}{done.stderr}")
+    return True
+
+
+def _alive(machine: Machine) -> bool:
+    if machine.pid is None:
+        raise MachineError(f"{machine.name} has ended")
+    return True
+
+
+def _end(file: Path) -> str:
+    try:
+        return "\n".join(file.read_text(errors="replace").splitlines()[-20:])
+    except OSError as err:
+        return os.strerror(err.errno or 0)
