@@ -170,7 +170,7 @@ check-debian13-core: ## its core, in a root directory that is made quickly
 vm-packages:
 	@sandbox/packages --only python3-venv qemu-system-x86 qemu-utils debootstrap e2fsprogs squashfs-tools openssh-client git
 
-check-vm: $(VENV)/.dev vm-up ## tests on two virtual machines: cgroup v2, NFS, power cuts; leaves them running
+check-vm: $(VENV)/.dev vm-up ## tests on two virtual machines: cgroup v2, NFS, cut cables; leaves them running
 	@$(PYTEST) -m vm -o faulthandler_timeout=3600 tests/vm
 
 vm-up: vm-packages ## start those two machines, with the engine of the working tree
