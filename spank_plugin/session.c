@@ -50,7 +50,7 @@ static struct {
 	int running;
 	atomic_int ending; /* the end was asked for: a closed socket is not an error */
 	atomic_int exited; /* tasks that slurmstepd has waited for */
-	atomic_llong killed; /* when it last found one killed by SIGKILL, as ce_now_ms; 0 for never */
+	atomic_llong killed; /* when it last found one that somebody had ended, as ce_now_ms; 0 for never */
 	const struct ce_launcher *launcher;
 	int *tasks; /* pidfds: a number could be somebody else's by the time it is used */
 	size_t task_count;
@@ -76,7 +76,7 @@ static void wait_for_end(void)
 
 /* Slurm kills all processes of a step that is cancelled, has run into a limit or lost a task under
  * --kill-on-bad-exit, in any order: that the guard was among the first does not mean that the container died.
- * Its tasks end by SIGKILL at about that moment, too. */
+ * Its tasks end by SIGKILL, or the signal that came before it, at about that moment, too. */
 static int is_killed_with_tasks(void)
 {
 	int64_t now = ce_now_ms();
@@ -189,9 +189,20 @@ void ce_session_guard_task(const struct ce_launcher *launcher, pid_t pid, ce_rep
 	pthread_mutex_unlock(&watch.lock);
 }
 
+/* Whether somebody has ended the process, which did not break down by itself (SIGBUS without its image). */
+static int is_ended(int status)
+{
+	static const int signals[] = { SIGKILL, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGXCPU };
+	int found = 0;
+
+	for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+		found |= WIFSIGNALED(status) && WTERMSIG(status) == signals[i];
+	return found;
+}
+
 void ce_session_note_exit(int status)
 {
-	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+	if (is_ended(status))
 		atomic_store(&watch.killed, ce_now_ms());
 	atomic_fetch_add(&watch.exited, 1);
 }
