@@ -108,7 +108,7 @@ def explain(report: str) -> LaunchError:
     if known is not None:
         return LaunchError(*known, details=log)
     reason = f": {_strerror(errno)}" if errno else ""
-    said = _last_line(log)
+    said = _last_line(without_id(log))
     full = errno == _ENOSPC
     message = f"{what}{reason}{_SPACE_WORDS if full else ''}" + (f" ({said})" if said else "")
     return LaunchError(message, "container-space" if full else _SEE.get(stage, _OTHER), details=log)
@@ -161,6 +161,12 @@ def _strerror(number: int) -> str:
 
 def _crash(log: str) -> str:
     return next((line for line in log.split("\n") if line.startswith(_CRASHES)), "")
+
+
+def without_id(printed: str) -> str:
+    """Drop Podman's own line, the number of the container, among what an entrypoint printed."""
+    lines = printed.split("\n")
+    return "\n".join(line for line in lines if not (len(line) == 64 and line.isalnum()))
 
 
 def _last_line(log: str) -> str:

@@ -14,7 +14,7 @@ from _socket import socket
 from container_engine.launch import environment as env
 from container_engine.launch import siteimages, trace, uses
 from container_engine.launch.checks import check_image, resolve_devices, resolve_mounts
-from container_engine.launch.failure import LaunchError, explain, refuse
+from container_engine.launch.failure import LaunchError, explain, refuse, without_id
 from container_engine.launch.guard import (
     MAX_PACKET,
     Watch,
@@ -167,7 +167,7 @@ class _Start:
         timeout_s = self._plan["settings"]["start_timeout_s"]
         (self._marks.guard, printed), fds = await_report(control, timeout_s, *ears)
         if self._container.is_heard:
-            self._said = _without_id(printed)
+            self._said = without_id(printed)
         return fds
 
     def _changes(
@@ -192,12 +192,6 @@ class _Start:
             place = (*fds[:2], self._workdir)
             changes |= _run_startup(plan, self._node, changes, place, self._libexec)
         return changes
-
-
-def _without_id(printed: str) -> str:
-    """Podman's own line, the number of the container, stands among what an entrypoint printed."""
-    lines = printed.split("\n")
-    return "\n".join(line for line in lines if not (len(line) == 64 and line.isalnum()))
 
 
 def _hooks(

@@ -131,8 +131,9 @@ def _isolation(container: Container) -> list[str]:
         f"--user={uid}:{gid}",
         "--no-hosts",
         "--passwd=false",
-        # passthrough: to the guard, which hands it to the launcher
-        f"--log-driver={'passthrough' if container.is_heard else 'none'}",
+        # passthrough: to the guard, which hands it to the launcher; where an entrypoint fails, what
+        # it printed is the reason
+        f"--log-driver={'passthrough' if container.entrypoint else 'none'}",
         # a filter on the idle init protects nothing: the tasks that join don't have it
         "--security-opt=seccomp=unconfined",
         "--security-opt=label=disable",

@@ -29,6 +29,13 @@ def test_without_a_reason_of_the_kernel_there_is_none() -> None:
     )
 
 
+def test_what_an_entrypoint_printed_last_is_told_and_not_the_containers_number() -> None:
+    log = f"licence has expired\n{'0123456789abcdef' * 4}\n"
+    assert said(f"container\n0\nthe container's init process ended\n{log}") == (
+        "the container's init process ended (licence has expired)"
+    )
+
+
 def test_what_a_helper_printed_last_is_told() -> None:
     assert said("fuse\n0\nthe image server ended\nfirst\nlast words\n\n") == (
         "the image server ended (last words)"
