@@ -90,8 +90,11 @@ def arguments(paths: Paths, container: Container) -> list[str]:
         *_engine(),
         "run",
         *_isolation(container),
-        *_system_mounts(paths),
-        *(argument for bind in container.mounts for argument in ("--mount", _mount(bind))),
+        *(
+            argument
+            for bind in (*_system_mounts(paths), *_names(paths, container), *container.mounts)
+            for argument in ("--mount", _mount(bind))
+        ),
         *(argument for device in container.devices for argument in _device(device)),
         "--pidfile",
         paths.at("init.pid"),
@@ -151,18 +154,26 @@ def _device(device: str) -> list[str]:
     return ["--mount", _mount(Bind("bind", device, device, ("dev",)))]
 
 
-def _system_mounts(paths: Paths) -> list[str]:
-    """The host's /proc instead of one with the session's process numbers; terminals; names."""
-    binds = [
+def _system_mounts(paths: Paths) -> list[Bind]:
+    """The host's /proc instead of one with the session's process numbers; terminals; the init."""
+    return [
         Bind("bind", paths.at("proc"), "/proc", ("rslave",)),
         Bind("bind", "/dev/pts", "/dev/pts", ("rslave",)),
         Bind("bind", paths.init, INIT_PATH, ("ro",)),
-        Bind("bind", "/etc/hosts", "/etc/hosts", ()),
-        Bind("bind", "/etc/resolv.conf", "/etc/resolv.conf", ()),
-        # Podman's own has the number of the container, which is nobody's name
-        Bind("bind", paths.at("hostname"), "/etc/hostname", ()),
     ]
-    return [argument for bind in binds for argument in ("--mount", _mount(bind))]
+
+
+def _names(paths: Paths, container: Container) -> list[Bind]:
+    """The files that name hosts, where neither the user nor a hook mounts others on them."""
+    sources = {
+        "/etc/hosts": "/etc/hosts",
+        "/etc/resolv.conf": "/etc/resolv.conf",
+        # Podman's own has the number of the container, which is nobody's name
+        "/etc/hostname": paths.at("hostname"),
+    }
+    # Podman refuses two mounts on one path
+    taken = {bind.target for bind in container.mounts}
+    return [Bind("bind", source, path, ()) for path, source in sources.items() if path not in taken]
 
 
 def _mount(bind: Bind) -> str:

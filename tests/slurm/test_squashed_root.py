@@ -102,7 +102,8 @@ def test_a_batch_script_of_a_directory_there_runs_with_its_environment(home: Hom
     script = str(home.place / "project/job.sh")
     words = ["--chdir", str(home.place / "project"), "--output=job.out", script]
     done = batch(home.cluster, *words, env={"HOME": str(home.place)})
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.endswith("each srun in it runs in 'mine'\n")
     assert (home.real / "project/job.out").read_text() == f"{home.place / 'project'}\nfrom home\n"
 
 

@@ -128,6 +128,13 @@ def test_the_host_names_and_the_resolver_are_the_hosts(cluster: Cluster, demo: s
     assert len(set(names)) == 1
 
 
+@pytest.mark.parametrize("name", ["hosts", "resolv.conf", "hostname"])
+def test_a_user_may_mount_other_files_of_names(cluster: Cluster, name: str) -> None:
+    mine = cluster.write("192.0.2.7 mine\n")
+    edf = cluster.edf(f'mounts = ["{mine}:/etc/{name}"]\n')
+    assert _show(cluster, edf, f"cat /etc/{name}") == ["192.0.2.7 mine"]
+
+
 def test_slurms_variables_are_the_same_as_natively(cluster: Cluster, demo: str) -> None:
     differing = "SLURM_.*(TIME|JOBID|JOB_ID|PORT|PID)"
     script = f"env | grep ^SLURM | grep -vE '^({differing})'"
@@ -155,7 +162,7 @@ def test_home_is_the_users(cluster: Cluster, demo: str) -> None:
 def test_home_on_the_host_is_not_in_the_container_unless_mounted(
     cluster: Cluster, demo: str
 ) -> None:
-    (cluster.home() / "only-outside").touch()
+    cluster.srun("touch", str(cluster.home() / "only-outside"))
     assert _show(cluster, demo, "cd && ls -A") == []
     home = cluster.home()
     edf = cluster.edf(f'mounts = ["{home}:{home}"]\n')

@@ -40,6 +40,12 @@ def options(*flags: str, kind: str = "bind") -> set[str]:
     return set(row) - {f"type={kind}", "type=bind", "source=/from", "destination=/to"}
 
 
+@pytest.mark.parametrize("path", ["/etc/hosts", "/etc/resolv.conf", "/etc/hostname"])
+def test_what_is_mounted_on_a_file_of_names_takes_its_place(path: str) -> None:
+    mounts = values(arguments(container(Bind("bind", "/from", path, ()))), "--mount")
+    assert [m.split(",")[1] for m in mounts if f"destination={path}," in m] == ["source=/from"]
+
+
 # ---- the whole -------------------------------------------------------------------------------
 
 
