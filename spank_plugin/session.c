@@ -19,6 +19,8 @@
 
 /* how far apart Slurm's SIGKILL may reach the processes of one step, on a busy machine */
 enum { KILL_SPREAD_MS = 1000, KILL_WAIT_MS = 500, LOOK_MS = 10 };
+/* how much later than its tasks, which break down without their image, a container may be seen to die */
+enum { BREAK_WAIT_MS = 300 };
 
 static int is_over(const struct ce_launcher *launcher)
 {
@@ -51,6 +53,7 @@ static struct {
 	atomic_int ending; /* the end was asked for: a closed socket is not an error */
 	atomic_int exited; /* tasks that slurmstepd has waited for */
 	atomic_llong killed; /* when it last found one that somebody had ended, as ce_now_ms; 0 for never */
+	atomic_int broken; /* a task broke down by itself */
 	const struct ce_launcher *launcher;
 	int *tasks; /* pidfds: a number could be somebody else's by the time it is used */
 	size_t task_count;
@@ -200,10 +203,19 @@ static int is_ended(int status)
 	return found;
 }
 
+/* A shell's exit code for a command that SIGBUS has ended counts, too. */
+static int is_broken(int status)
+{
+	return (WIFSIGNALED(status) && !is_ended(status)) ||
+	       (WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGBUS);
+}
+
 void ce_session_note_exit(int status)
 {
 	if (is_ended(status))
 		atomic_store(&watch.killed, ce_now_ms());
+	if (is_broken(status))
+		atomic_store(&watch.broken, 1);
 	atomic_fetch_add(&watch.exited, 1);
 }
 
@@ -219,6 +231,7 @@ static void stop_watching(void)
 	watch.task_count = 0;
 	atomic_store(&watch.exited, 0);
 	atomic_store(&watch.killed, 0);
+	atomic_store(&watch.broken, 0);
 }
 
 /* ---- the end ----------------------------------------------------------------------------------- */
@@ -228,6 +241,8 @@ void ce_session_end(struct ce_launcher *launcher)
 	struct ce_ending ending;
 
 	/* One that died by itself is still to be reported, however quickly its tasks have ended. */
+	if (atomic_load(&watch.broken))
+		ce_wait_readable(launcher->life, ce_now_ms() + BREAK_WAIT_MS);
 	atomic_store(&watch.ending, !is_over(launcher));
 	ce_launcher_let_go(launcher);
 	ce_ending_begin(&ending, launcher);

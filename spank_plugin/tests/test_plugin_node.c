@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <slurm/slurm.h>
 #include <stdio.h>
@@ -703,6 +704,26 @@ TEST("a container that dies is reported although its tasks break down by themsel
 	CHECK_INT(kill(find_guard(), SIGKILL), 0);
 	CHECK_INT(kill(pid, SIGBUS), 0);
 	task_exits(pid);
+	CHECK_CONTAINS(read_stderr(before), "the process that guards the container was killed\n");
+	end_step();
+}
+
+TEST("a container whose tasks break down before it is seen to die is reported")
+{
+	int before = keep_stderr();
+	begin_step("ready");
+	fake_job.local_tasks = 1;
+	pid_t pid = start_task(), guard = find_guard();
+	pid_t later = fork();
+	CHECK(later >= 0);
+	if (later == 0) {
+		poll(NULL, 0, 50);
+		kill(guard, SIGKILL);
+		_exit(0);
+	}
+	CHECK_INT(kill(pid, SIGBUS), 0);
+	task_exits(pid);
+	CHECK_INT(waitpid(later, NULL, 0), later);
 	CHECK_CONTAINS(read_stderr(before), "the process that guards the container was killed\n");
 	end_step();
 }
