@@ -7,7 +7,7 @@ import shlex
 from typing import IO, TYPE_CHECKING, NoReturn
 
 from container_engine.errors import CeError, SiteError
-from container_engine.held import without_loader
+from container_engine.loader_env import without_loader
 
 if TYPE_CHECKING:
     import subprocess

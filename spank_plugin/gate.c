@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* the guard is process 1 and stands in the session's directory (container_engine/launch/podman.py) */
+/* the guard is process 1 and stands in the session's directory (container_engine/node/start/podman.py) */
 #define GATE "/proc/1/cwd/gate"
 
 enum { NOT_STARTED = 125 };

@@ -46,7 +46,7 @@ int guard_fail_ended(struct guard *guard, const char *what, int status)
 /* ---- failure ----------------------------------------------------------------------------------- */
 
 /* What OCI hooks printed on stderr: crun writes it to this file of the session's directory, in which
- * we stand (container_engine/launch/ocihooks.py). NULL without such a file. */
+ * we stand (container_engine/node/hooks/oci_hooks.py). NULL without such a file. */
 static char *hooks_said(void)
 {
 	size_t size = 0;

@@ -1,5 +1,5 @@
 /*
- * Words for the user, and what of them is said once per step, by the first of its nodes that says it. container_engine/launch/trace.py
+ * Words for the user, and what of them is said once per step, by the first of its nodes that says it. container_engine/node/report/trace.py
  * (is_news) does the same for launchers.
  */
 #ifndef CE_NEWS_H

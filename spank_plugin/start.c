@@ -3,7 +3,7 @@
  * environment reaches: LD_PRELOAD and LD_LIBRARY_PATH decide which libexpat or libz it gets, before any
  * of its own options can say otherwise. This one is static, so that they do not reach it; it puts them
  * aside under names that mean nothing to the loader, and the program takes them back once it runs:
- * they belong to the job's environment (container_engine/held.py).
+ * they belong to the job's environment (container_engine/loader_env.py).
  *
  * Its name says what to start: `plan` and `plan-anew`, everything else is `ce`. Where it lies says which
  * prefix is meant. Runs as the user. Exit code: 125 ours.

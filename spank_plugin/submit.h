@@ -26,7 +26,7 @@
 /* With what a plan names the store that was made for this step alone (EDF_IMAGESTORE=void). */
 #define CE_PLAN_PASSING "\"passing\":\""
 /* With what the planner's output begins, and what is carried: a plan follows, or there is to be no container and
- * nothing follows. container_engine/plan/quick.py has the same words. */
+ * nothing follows. container_engine/submit/quick.py has the same words. */
 #define CE_WORD_PLAN "plan\n"
 #define CE_WORD_HOST "host\n"
 /* The environment in which the batch script runs that calls this srun. */

@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from container_engine.catalog import trust
 from container_engine.catalog.model import HOOK_NAME, HookFile
-from container_engine.misfits import misfits
 from container_engine.process import reason
+from container_engine.validation_text import misfits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from container_engine.cli import output
 from container_engine.cli.login import all_state_files
-from container_engine.cli.prepare import site_config
-from container_engine.cli.stores import importer, own_store, rules, stores
 from container_engine.errors import UserError
-from container_engine.images.building import Builder, Recipe, find_containerfile
-from container_engine.images.importing import Pull, unusable
+from container_engine.images.fetch.importing import Pull, unusable
+from container_engine.images.pack.build import Builder, Recipe, find_containerfile
 from container_engine.images.reference import FileImage, LocalImage, canonical_name, local_name
+from container_engine.submit.prepare import site_config
+from container_engine.submit.stores import importer, own_store, rules, stores
 
 if TYPE_CHECKING:
     import argparse
 
-    from container_engine.cli.context import Context
     from container_engine.site import SiteConfig
+    from container_engine.submit.context import Context
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

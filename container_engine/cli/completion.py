@@ -7,15 +7,15 @@ import os
 from typing import TYPE_CHECKING
 
 from container_engine.cli import output, shells
-from container_engine.cli.configuration import configuration
 from container_engine.cli.parser import build
 from container_engine.cli.verbs import VERBS
 from container_engine.edf.load import search_path
+from container_engine.submit.site import configuration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from container_engine.cli.context import Context
+    from container_engine.submit.context import Context
 
 SHELLS = {"bash": shells.bash, "zsh": shells.zsh, "fish": shells.fish}
 _MAX_NAMES = 1000

@@ -8,20 +8,20 @@ import sys
 from typing import TYPE_CHECKING
 
 from container_engine.cli import output
-from container_engine.cli.configuration import with_faults
-from container_engine.cli.hiding import add_show_secrets, secrecy
+from container_engine.cli.show_secrets import add_show_secrets, secrecy
 from container_engine.errors import SiteError
 from container_engine.plan.sitewide import sitewide
 from container_engine.process import reason
 from container_engine.site.load import Fault, directories
+from container_engine.submit.site import with_faults
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from container_engine.cli.context import Context
     from container_engine.secrecy import Secrecy
     from container_engine.site.load import Configuration
+    from container_engine.submit.context import Context
 
 _DEFAULT = "default"
 

@@ -6,21 +6,21 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.cli import output
-from container_engine.cli.effective import offered as offered_here
 from container_engine.errors import SiteError
-from container_engine.launch.cdi import directories
-from container_engine.launch.cdifile import Registry
-from container_engine.launch.failure import LaunchError
-from container_engine.launch.hooks.files import is_device
-from container_engine.launch.hooks.pattern import expand
+from container_engine.node.devices.cdi import directories
+from container_engine.node.devices.cdi_file import Registry
+from container_engine.node.hooks.files import is_device
+from container_engine.node.hooks.pattern import expand
+from container_engine.node.report.failure import LaunchError
 from container_engine.plan.hooks import whole
+from container_engine.submit.environment import offered as offered_here
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from container_engine.cli.context import Context
     from container_engine.plan.build import Offer
+    from container_engine.submit.context import Context
 
 FORMAT_VERSION = 1
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from container_engine import message_text
 from container_engine.cli import messages, output
-from container_engine.cli.effective import trace_effective
-from container_engine.cli.hiding import add_show_secrets, secrecy
+from container_engine.cli.show_secrets import add_show_secrets, secrecy
 from container_engine.edf.difference import differences
+from container_engine.submit.environment import trace_effective
 
 if TYPE_CHECKING:
     import argparse
 
-    from container_engine.cli.context import Context
+    from container_engine.submit.context import Context
 
 TROUBLE = 2
 _COLOURS = {"-": "31", "+": "32", "~": "33"}
@@ -30,7 +31,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     """As of diff(1): 0 if they mean the same, 1 if not, 2 if one of them is not valid."""
     sides = [trace_effective(name, context) for name in (arguments.name, arguments.other)]
     for side in sides:
-        messages.say(messages.of_problems(side.problems))
+        messages.say(message_text.of_problems(side.problems))
     hidden = secrecy(arguments, context, sides[0].site.secret_variables)
     lines = differences(sides[0].edf, sides[1].edf, hidden)
     colourful = messages.wants_colour(sys.stdout, context.env)

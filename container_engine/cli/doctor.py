@@ -9,28 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from container_engine.cli import output
-from container_engine.cli.prepare import site_config
-from container_engine.cli.sitefiles import site_files
-from container_engine.cli.stores import stores
-from container_engine.doctor import (
-    cluster,
-    installation,
-    kernel,
-    person,
-    programs,
-    storage,
-    trial,
-)
+from container_engine.doctor import cluster, installation, kernel, person, programs, storage, trial
 from container_engine.doctor.finding import Finding, State, failed, ok, warning
+from container_engine.doctor.site_files import site_files
 from container_engine.errors import CeError, UserError
 from container_engine.process import reason
+from container_engine.submit.prepare import site_config
+from container_engine.submit.stores import stores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from container_engine.cli.context import Context
     from container_engine.doctor.cluster import Folded
     from container_engine.site import SiteConfig
+    from container_engine.submit.context import Context
 
 # of the names of what is looked at on a host
 _WIDTH = 17

@@ -12,7 +12,7 @@ from container_engine.errors import CeError, UserError
 from container_engine.process import on_the_host, reason
 
 if TYPE_CHECKING:
-    from container_engine.cli.context import Context
+    from container_engine.submit.context import Context
 
 NOT_STARTED = 125
 # a step of ours must not inherit the size of this one
@@ -36,7 +36,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if not command:
         command = ["sh", "-c", "command -v bash >/dev/null && exec bash -i; exec sh -i"]
     if arguments.here:
-        from container_engine.launch import attach
+        from container_engine.node.start import attach
 
         job, _dot, step = arguments.step.partition(".")
         attach.become(attach.find(job, step, arguments.node), command, context.libexec)

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine import message_text
 from container_engine.cli import messages, output
-from container_engine.cli.effective import scope_at, trace_effective
-from container_engine.cli.hiding import add_show_secrets, secrecy
-from container_engine.cli.variable import explain_variable
+from container_engine.cli.explain_variable import explain_variable
+from container_engine.cli.show_secrets import add_show_secrets, secrecy
+from container_engine.did_you_mean import nearest
 from container_engine.edf.document import KEYS
 from container_engine.edf.history import histories, quoted, told, variables
 from container_engine.edf.mounts import mount_text
 from container_engine.errors import UserError
-from container_engine.nearest import nearest
 from container_engine.plan.sitewide import SiteOrigin, add
+from container_engine.submit.environment import scope_at, trace_effective
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator, Sequence
 
-    from container_engine.cli.context import Context
-    from container_engine.cli.effective import Traced
     from container_engine.edf.history import History, Saying
     from container_engine.secrecy import Secrecy
+    from container_engine.submit.context import Context
+    from container_engine.submit.environment import Traced
 
 _KEEP_FIRST = ("devices", "startup")
 
@@ -47,7 +48,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.env is not None and arguments.key is not None:
         raise UserError("explain: either a KEY or --env, not both")
     traced = trace_effective(arguments.name, context)
-    messages.say(messages.of_problems(traced.problems))
+    messages.say(message_text.of_problems(traced.problems))
     hidden = secrecy(arguments, context, traced.site.secret_variables)
     if arguments.env is not None:
         lines: Iterable[str] = explain_variable(arguments.env, traced, context, hidden)

@@ -7,23 +7,23 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.cli import output
-from container_engine.cli.jobs import in_use
-from container_engine.cli.prepare import site_config
-from container_engine.cli.stores import own_store
+from container_engine.cli.jobs import used_by_jobs
 from container_engine.errors import UserError
-from container_engine.images import inventory, lease, passing
-from container_engine.images.files import size_text
-from container_engine.images.importing import unusable
-from container_engine.images.inuse import NOTHING
+from container_engine.images.fetch.importing import unusable
 from container_engine.images.policy import bytes_of
-from container_engine.images.store import VOID
+from container_engine.images.store import inventory, lease, void_store
+from container_engine.images.store.files import size_text
+from container_engine.images.store.in_use import NOTHING
+from container_engine.images.store.store import VOID
+from container_engine.submit.prepare import site_config
+from container_engine.submit.stores import own_store
 
 if TYPE_CHECKING:
     import argparse
 
-    from container_engine.cli.context import Context
-    from container_engine.images.inuse import InUse
-    from container_engine.images.inventory import Item
+    from container_engine.images.store.in_use import InUse
+    from container_engine.images.store.inventory import Item
+    from container_engine.submit.context import Context
 
 _DAY_S = 86400
 _BLOB_DAYS = 7
@@ -64,7 +64,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             output.line("nothing to remove")
         return 0
     root, now = own_store(context, site_config(context)).root, time.time()
-    used = in_use(root, context)
+    used = used_by_jobs(root, context)
     chosen = inventory.superfluous(inventory.items(root), _limits(arguments), now)
     kept = [] if arguments.force else [item for item, _why in chosen if used.why_not(item.path)]
     going = _Going(
@@ -91,7 +91,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 def _remove_passing(arguments: argparse.Namespace, context: Context) -> bool:
     """What killed launches have left that wanted to keep nothing; whether there was any."""
-    find = passing.dead if arguments.dry_run else passing.remove_dead
+    find = void_store.dead if arguments.dry_run else void_store.remove_dead
     found = find(context.env)
     for left in found:
         if not arguments.quiet:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from container_engine.cli import output
 from container_engine.cli.verbs import VERBS
+from container_engine.did_you_mean import nearest
 from container_engine.errors import SiteError, UserError
 from container_engine.faults.catalogue import FAULTS
-from container_engine.nearest import nearest
 
 if TYPE_CHECKING:
     import argparse
 
-    from container_engine.cli.context import Context
+    from container_engine.submit.context import Context
 
 # What goes wrong in other programs than ours, and so has no code: a page each (docs/guide/topics).
 TOPICS = {"mpi": "ranks that do not find one another, a PMIx that does not fit"}

@@ -8,20 +8,22 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from container_engine.cli import effective, hookcheck, hooktest, messages, output
-from container_engine.cli.offer import builtin
-from container_engine.cli.prepare import prepare
+from container_engine import message_text
+from container_engine.cli import hooks_check, hooks_test, messages, output
+from container_engine.did_you_mean import nearest
 from container_engine.errors import UserError
-from container_engine.launch.failure import LaunchError
-from container_engine.launch.hooks.findings import find
-from container_engine.launch.session import for_user
-from container_engine.nearest import nearest
-from container_engine.plan.showhook import show_hook, show_libraries, show_use
+from container_engine.node.hooks.findings import find
+from container_engine.node.report.failure import LaunchError
+from container_engine.node.start.session import for_user
+from container_engine.plan.show_hook import show_hook, show_libraries, show_use
+from container_engine.submit import environment
+from container_engine.submit.prepare import prepare
+from container_engine.submit.site_offer import builtin
 
 if TYPE_CHECKING:
     from container_engine.catalog.load import Hook
-    from container_engine.cli.context import Context
     from container_engine.plan.build import Offer
+    from container_engine.submit.context import Context
 
 FORMAT_VERSION = 1
 
@@ -44,7 +46,7 @@ explain EDF     which hooks apply to an environment, why, what they change, and 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.action == "check":
-        return hookcheck.check(arguments.names, context, as_json=arguments.json)
+        return hooks_check.check(arguments.names, context, as_json=arguments.json)
     if arguments.action == "list":
         return _list(context, as_json=arguments.json)
     (name,) = _only(arguments)
@@ -55,7 +57,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.action == "show":
         output.text(show_hook(hook))
         return 0
-    return hooktest.test(hook, offered, context)
+    return hooks_test.test(hook, offered, context)
 
 
 def _only(arguments: argparse.Namespace) -> list[str]:
@@ -67,7 +69,7 @@ def _only(arguments: argparse.Namespace) -> list[str]:
 
 
 def _offer(context: Context) -> Offer:
-    return effective.offered(context)
+    return environment.offered(context)
 
 
 def _named(name: str, offered: Offer) -> Hook:
@@ -130,5 +132,5 @@ def _explain(name: str, context: Context, *, as_json: bool) -> int:
     text += show_libraries(found.decisions)
     output.text(text)
     sys.stdout.flush()
-    messages.say("".join(map(messages.of_warning, found.warnings)))
+    messages.say("".join(map(message_text.of_warning, found.warnings)))
     return 0

@@ -7,17 +7,18 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from container_engine.cli import messages, output
-from container_engine.cli.prepare import site_config
-from container_engine.cli.stores import stores
-from container_engine.images.files import size_text
-from container_engine.images.inventory import Item, items
+from container_engine import message_text
+from container_engine.cli import output
+from container_engine.images.store.files import size_text
+from container_engine.images.store.inventory import Item, items
+from container_engine.submit.prepare import site_config
+from container_engine.submit.stores import stores
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from container_engine.cli.context import Context
+    from container_engine.submit.context import Context
 
 _HEAD = ("NAME", "DIGEST", "ARCH", "SIZE", "CREATED", "USED")
 _RIGHT = _HEAD.index("SIZE")
@@ -62,16 +63,16 @@ def _table(root: str, found: Sequence[Item]) -> str:
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
     cells = []
     for column, (cell, width) in enumerate(zip(row, widths, strict=True)):
-        text = messages.shortened(cell, width)
+        text = message_text.shortened(cell, width)
         cells.append(f"{text:>{width}}" if column == _RIGHT else f"{text:<{width}}")
     return "  ".join(cells).rstrip()
 
 
 def _rows(item: Item) -> list[Sequence[str]]:
     """One per name; the further names of an image stand below the first."""
-    first, *others = (messages.one_line(_familiar(name)) for name in item.names or ("-",))
+    first, *others = (message_text.one_line(_familiar(name)) for name in item.names or ("-",))
     digest = item.digest.removeprefix("sha256:")[:12]
-    arch = messages.one_line(item.arch)
+    arch = message_text.one_line(item.arch)
     times = (_minute(item.created)[:10], _minute(item.used))
     rows: list[Sequence[str]] = [(first, digest, arch, size_text(item.size), *times)]
     return rows + [(f"  = {name}", "", "", "", "", "") for name in others]

@@ -7,18 +7,20 @@ from dataclasses import replace
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from container_engine import message_text
 from container_engine.cli import messages, output
-from container_engine.cli.effective import load_effective
 from container_engine.edf.locate import is_path, search_path
 from container_engine.edf.render import toml_string
 from container_engine.errors import UserError
 from container_engine.process import reason
+from container_engine.submit.environment import load_effective
+from container_engine.submit.refused import RefusedError
 
 if TYPE_CHECKING:
     import argparse
 
-    from container_engine.cli.context import Context
     from container_engine.edf.model import Problem
+    from container_engine.submit.context import Context
 
 DEFAULT_NAME = "./env.toml"
 DEFAULT_IMAGE = "ubuntu:24.04"
@@ -82,9 +84,9 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     text = TEMPLATE.format(name=arguments.name, image=toml_string(arguments.image))
     problems = _problems(path, text, context)
     if any(problem.severity == "error" for problem in problems):
-        raise messages.RefusedError(problems)
+        raise RefusedError(problems)
     _create(path, text)
-    messages.say(messages.of_problems(problems))
+    messages.say(message_text.of_problems(problems))
     output.exact(os.fsencode(f"{path}\n"))
     return 0
 

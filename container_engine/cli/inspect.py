@@ -6,25 +6,26 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from container_engine.cli import output
-from container_engine.cli.effective import offered
-from container_engine.cli.launch_image import found_image, image_of
-from container_engine.cli.meaning import meant
 from container_engine.cli.named_image import environment_of
-from container_engine.cli.prepare import site_config
-from container_engine.cli.stores import asking, rules, stores, with_pull
-from container_engine.images import details, squashfs
-from container_engine.images.files import size_text
+from container_engine.images import details
+from container_engine.images.pack import squashfs
 from container_engine.images.reference import FileImage, parse
-from container_engine.images.store import architecture
+from container_engine.images.store.files import size_text
+from container_engine.images.store.store import architecture
+from container_engine.submit.environment import offered
+from container_engine.submit.image import found_image, image_of
+from container_engine.submit.prepare import site_config
+from container_engine.submit.short_name import meant
+from container_engine.submit.stores import asking, rules, stores, with_pull
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from container_engine.cli.context import Context
     from container_engine.images.details import Content, Details
     from container_engine.images.reference import RegistryImage
     from container_engine.site import SiteConfig
+    from container_engine.submit.context import Context
 
 _MAX_STEP = 60
 _LISTS = ("Env", "Entrypoint", "Cmd")

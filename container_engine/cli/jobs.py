@@ -6,12 +6,12 @@ import re
 from typing import TYPE_CHECKING
 
 from container_engine.errors import CeError
-from container_engine.images import inuse
+from container_engine.images.store import in_use
 from container_engine.process import output
 
 if TYPE_CHECKING:
-    from container_engine.cli.context import Context
-    from container_engine.images.inuse import InUse, Running
+    from container_engine.images.store.in_use import InUse, Running
+    from container_engine.submit.context import Context
 
 _TIMEOUT_S = 60
 _CLUSTER = re.compile(r"^ClusterName\s*=\s*(\S+)", re.MULTILINE)
@@ -20,11 +20,11 @@ _JOB = re.compile(r"^\s*(\d+)\s+(\d+)\s*$", re.MULTILINE)
 _HIDDEN = re.compile(r"^PrivateData\s*=.*\bjobs\b", re.MULTILINE)
 
 
-def in_use(root: str, context: Context) -> InUse:
+def used_by_jobs(root: str, context: Context) -> InUse:
     """For the store `root`. Where Slurm does not answer, every job that is named counts."""
-    found = inuse.links(root)  # before Slurm is asked, or new jobs would be taken for old ones
-    running = _running(context) if found else inuse.Running("", None, context.uid)
-    return inuse.in_use(root, found, running)
+    found = in_use.links(root)  # before Slurm is asked, or new jobs would be taken for old ones
+    running = _running(context) if found else in_use.Running("", None, context.uid)
+    return in_use.in_use(root, found, running)
 
 
 def plain_environment(context: Context) -> dict[str, str]:
@@ -39,7 +39,7 @@ def _running(context: Context) -> Running:
         listed = output(["squeue", "--noheader", "--format=%A %U"], env, _TIMEOUT_S)
         shown = output(["scontrol", "show", "config"], env, _TIMEOUT_S).decode(errors="replace")
     except CeError:
-        return inuse.Running("", None, context.uid)
+        return in_use.Running("", None, context.uid)
     name, is_hidden = _CLUSTER.search(shown), _HIDDEN.search(shown) and context.uid != 0
     jobs = {job: int(user) for job, user in _JOB.findall(listed.decode(errors="replace"))}
-    return inuse.Running(name[1] if name else "", jobs, context.uid, not is_hidden)
+    return in_use.Running(name[1] if name else "", jobs, context.uid, not is_hidden)

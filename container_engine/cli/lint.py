@@ -5,16 +5,18 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from container_engine import message_text
 from container_engine.cli import messages, output
-from container_engine.cli.effective import judged, trace_effective
 from container_engine.edf.history import histories
 from container_engine.lint.advise import advise
 from container_engine.lint.subject import Subject
+from container_engine.submit.environment import judged, trace_effective
+from container_engine.submit.refused import RefusedError
 
 if TYPE_CHECKING:
     import argparse
 
-    from container_engine.cli.context import Context
+    from container_engine.submit.context import Context
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,8 +33,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         traced = trace_effective(name, context)
         problems = (*traced.problems, *judged(traced.edf, context, traced.offer))
         if any(problem.severity == "error" for problem in problems):
-            raise messages.RefusedError(problems)
-        messages.say(messages.of_problems(problems))
+            raise RefusedError(problems)
+        messages.say(message_text.of_problems(problems))
         home = context.env.get("HOME", "").rstrip("/")
         subject = Subject(
             traced.edf,
@@ -47,7 +49,10 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         warned = {(problem.file, problem.line, problem.key) for problem in problems}
         found = [p for p in advise(subject) if (p.file, p.line, p.key) not in warned]
         count += len(found)
-        text = "".join(map(messages.of_advice, found)) or f"{messages.one_line(name)}: no advice\n"
+        text = (
+            "".join(map(message_text.of_advice, found))
+            or f"{message_text.one_line(name)}: no advice\n"
+        )
         output.text(text)
     sys.stdout.flush()
     return int(arguments.strict and count > 0)

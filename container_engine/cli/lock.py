@@ -6,25 +6,26 @@ from typing import TYPE_CHECKING
 
 from container_engine import __version__
 from container_engine.cli import output
-from container_engine.cli.declared import declared
-from container_engine.cli.effective import offered
-from container_engine.cli.meaning import meant
 from container_engine.cli.named_image import environment_of
-from container_engine.cli.prepare import site_config
-from container_engine.cli.stores import asking, rules, stores
 from container_engine.errors import UserError
-from container_engine.images import identity, lock
-from container_engine.images.files import size_text
+from container_engine.images import lock
 from container_engine.images.reference import FileImage, parse
-from container_engine.images.store import architecture
+from container_engine.images.store import identity
+from container_engine.images.store.files import size_text
+from container_engine.images.store.store import architecture
+from container_engine.submit.environment import offered
+from container_engine.submit.lock_state import declared
+from container_engine.submit.prepare import site_config
+from container_engine.submit.short_name import meant
+from container_engine.submit.stores import asking, rules, stores
 
 if TYPE_CHECKING:
     import argparse
 
-    from container_engine.cli.context import Context
     from container_engine.edf.model import Edf
     from container_engine.images.reference import RegistryImage
     from container_engine.site import SiteConfig
+    from container_engine.submit.context import Context
 
 _ARCHITECTURES = ("amd64", "arm64")
 

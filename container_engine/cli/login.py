@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from container_engine import process
 from container_engine.cli import messages
 from container_engine.errors import SiteError
-from container_engine.images.importing import unusable
+from container_engine.images.fetch.importing import unusable
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from container_engine.cli.context import Context
+    from container_engine.submit.context import Context
 
 _LIMIT_S = 60
 

@@ -9,14 +9,17 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, TypeAlias
 
-from container_engine.cli import context, messages, output
+from container_engine.cli import messages, output
 from container_engine.cli.parser import PROBLEM, build
 from container_engine.cli.verbs import VERBS, overview
 from container_engine.errors import CeError, InternalError
+from container_engine.submit import context
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
+
+    from container_engine.images.fetch.listener import Listener
 
     Execute: TypeAlias = Callable[[argparse.Namespace, context.Context], int]
 
@@ -36,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         failure = parsed.failure
         execute: Execute = parsed.execute
         _tidy_up_at_the_end()
-        return execute(parsed, context.of_this_process(parsed.site))
+        known = context.of_this_process(parsed.site)
+        return execute(parsed, known._replace(listener=_listener))
     except CeError as error:
         messages.say(messages.of_error(error))
     except _SignalledError as ended:
@@ -48,6 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - nobody shall have to read a traceback
         _report_mistake(error)
     return failure
+
+
+def _listener() -> Listener:
+    from container_engine.cli.progress import listener
+
+    return listener()
 
 
 class _SignalledError(KeyboardInterrupt):

@@ -8,25 +8,17 @@ import re
 import sys
 from typing import TYPE_CHECKING, TextIO
 
-from container_engine.errors import CeError, UserError
+from container_engine import message_text
+from container_engine.submit.refused import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from container_engine.edf.model import Problem
+    from container_engine.errors import CeError
 
 
 _LOGS = 50
 _COLOURS = {"error": "1;31", "internal error": "1;31", "warning": "1;33", "hint": "36"}
-
-
-class RefusedError(UserError):
-    """An environment with at least one error; `problems` are all that was found, warnings too."""
-
-    def __init__(self, problems: Sequence[Problem], details: str = "") -> None:
-        first = next(problem for problem in problems if problem.severity == "error")
-        super().__init__(str(first), first.hint, details=details)
-        self.problems = tuple(problems)
 
 
 def of_error(error: CeError) -> str:
@@ -37,14 +29,14 @@ def of_error(error: CeError) -> str:
     if isinstance(error, RefusedError):
         return _refusal(error, log)
     hint = remedy(error.see, error.hint) or None
-    also = "".join(f"ce: also: {one_line(text)}\n" for text in error.also)
-    first, _end, rest = _lines("error", error.message, hint).partition("\n")
+    also = "".join(f"ce: also: {message_text.one_line(text)}\n" for text in error.also)
+    first, _end, rest = message_text.block("error", error.message, hint).partition("\n")
     return f"{first}\n{also}{rest}" + _last(log, [error.see])
 
 
 def _last(log: str, codes: Sequence[str]) -> str:
     pages = " ".join(filter(None, dict.fromkeys(codes)))
-    text = f"ce: details: {one_line(log)}\n" if log else ""
+    text = f"ce: details: {message_text.one_line(log)}\n" if log else ""
     return text + (f"ce: see: ce help {pages}\n" if pages else "")
 
 
@@ -54,7 +46,7 @@ def _kept(text: str) -> str:
         return ""
     import time
 
-    from container_engine.launch import details
+    from container_engine.node.report import details
 
     directory = log_directory(os.environ)
     path = details.keep(directory, f"{time.time_ns()}-{os.getpid()}.log", text)
@@ -73,33 +65,15 @@ def log_directory(environment: Mapping[str, str]) -> str:
     return f"{state}/container-engine/errors"
 
 
-def of_problems(problems: Sequence[Problem]) -> str:
-    return "".join(map(of_problem, problems))
-
-
 def _refusal(refused: RefusedError, log: str) -> str:
     from container_engine.faults.block import code_for, remedy
 
     errors = [problem for problem in refused.problems if problem.severity == "error"]
     codes = [code_for(problem.see, problem.key) for problem in errors]
-    text = of_problems(refused.problems)
+    text = message_text.of_problems(refused.problems)
     if not any(problem.hint for problem in errors):
         text += f"ce: hint: {remedy(codes[0], None)}\n"
     return text + _last(log, codes)
-
-
-def of_problem(problem: Problem) -> str:
-    return _lines(problem.severity, str(problem), problem.hint, problem.excerpt)
-
-
-def of_advice(problem: Problem) -> str:
-    """For stdout: the line itself, and what to do about it below."""
-    hint = f"    {one_line(problem.hint)}\n" if problem.hint else ""
-    return f"{one_line(str(problem))}\n{hint}"
-
-
-def of_warning(message: str) -> str:
-    return _lines("warning", message, None)
 
 
 def say(text: str) -> None:
@@ -123,30 +97,4 @@ def _coloured(text: str) -> str:
 
 
 def say_progress(message: str) -> None:
-    say(f"ce: {one_line(message)}\n")
-
-
-def shortened(text: str, width: int) -> str:
-    """In so many columns, without its middle: the end of a name is its tag, of a path its file."""
-    if len(text) <= width:
-        return text
-    head = (width - 1) // 2
-    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
-
-
-def _lines(kind: str, message: str, hint: str | None, excerpt: str | None = None) -> str:
-    text = f"ce: {kind}: {one_line(message)}\n"
-    if excerpt:
-        text += "".join(f"    {line}\n" for line in excerpt.splitlines())
-    if hint:
-        text += f"ce: hint: {one_line(hint)}\n"
-    return text
-
-
-def one_line(text: str) -> str:
-    """Line ends and other control characters from a user's file must not fake another message."""
-    return "".join(c if c.isprintable() or c == " " else _escape(c) for c in text)
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape", "surrogatepass").decode()
+    say(f"ce: {message_text.one_line(message)}\n")

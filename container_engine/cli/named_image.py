@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from container_engine.cli.effective import offered, trace_effective
-from container_engine.cli.launch_image import found_image, image_of
 from container_engine.edf.locate import NotFoundError, is_path, locate, search_path
 from container_engine.errors import UserError
+from container_engine.submit.environment import offered, trace_effective
+from container_engine.submit.image import found_image, image_of
 
 if TYPE_CHECKING:
-    from container_engine.cli.context import Context
     from container_engine.edf.model import Edf
     from container_engine.images.resolve import Resolved
     from container_engine.site import SiteConfig
+    from container_engine.submit.context import Context
 
 
 def environment_of(text: str, context: Context, settings: SiteConfig) -> Edf | None:

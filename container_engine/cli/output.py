@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import sys
 
-from container_engine.cli.messages import one_line
+from container_engine.message_text import one_line
 
 
 def line(content: object = "", colour: str = "", before: str = "") -> None:

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 from container_engine import process
 from container_engine.cli import output
-from container_engine.cli.prepare import site_config
 from container_engine.cli.progress import listener
 from container_engine.errors import UserError
-from container_engine.images.files import size_text
-from container_engine.images.importing import unusable
-from container_engine.images.local import pack
-from container_engine.images.packing import Packer
-from container_engine.images.room import FULL
+from container_engine.images.fetch.importing import unusable
+from container_engine.images.pack.free_space import FULL
+from container_engine.images.pack.pack import Packer
+from container_engine.images.store.adopt import pack
+from container_engine.images.store.files import size_text
+from container_engine.submit.prepare import site_config
 
 if TYPE_CHECKING:
     import argparse
 
-    from container_engine.cli.context import Context
+    from container_engine.submit.context import Context
 
 _LEVELS = range(1, 23)
 _BLOCKS = {"128K": 131072, "256K": 262144, "512K": 524288, "1M": 1048576}

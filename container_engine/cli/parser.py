@@ -55,7 +55,7 @@ class Parser(argparse.ArgumentParser):
 class _Whole(Parser):
     def _check_value(self, action: argparse.Action, value: str) -> None:
         if action.dest == "verb" and value not in VERBS:
-            from container_engine.nearest import nearest
+            from container_engine.did_you_mean import nearest
 
             meant = nearest(value, VERBS)
             suggestion = f", did you mean '{meant}'?" if meant else ""

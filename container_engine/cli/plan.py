@@ -6,16 +6,16 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from container_engine.cli import messages, output, remembered
-from container_engine.cli.hiding import add_show_secrets, secrecy
-from container_engine.cli.pulling import add_pull
+from container_engine.cli import messages, output
+from container_engine.cli.pull_option import add_pull
+from container_engine.cli.show_secrets import add_show_secrets, secrecy
 from container_engine.errors import UserError
-from container_engine.plan import quick
+from container_engine.submit import quick, recall
 
 if TYPE_CHECKING:
     import argparse
 
-    from container_engine.cli.context import Context
+    from container_engine.submit.context import Context
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -44,8 +44,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 def _print_for_step(arguments: argparse.Namespace, context: Context) -> None:
     """The plan of a step whose image nobody keeps: it goes with srun, which has started us."""
-    from container_engine.cli.prepare import site_config
-    from container_engine.cli.stores import passing
+    from container_engine.submit.prepare import site_config
+    from container_engine.submit.stores import passing
 
     store = passing(context, site_config(context), os.getppid())
     try:
@@ -70,7 +70,7 @@ def _refuse_inside(text: str) -> None:
 
 
 def _print(arguments: argparse.Namespace, context: Context) -> None:
-    notices, said = remembered.plan_of(arguments.name, context, arguments.pull)
+    notices, said = recall.plan_of(arguments.name, context, arguments.pull)
     text = quick.plan_in(said)
     if arguments.caller == "sbatch" and context.only_asks:
         _refuse_inside(text)

@@ -6,25 +6,14 @@ import shutil
 import sys
 import time
 
+from container_engine import message_text
 from container_engine.cli import messages
-from container_engine.images.files import size_text
+from container_engine.images.fetch.listener import Quiet
+from container_engine.images.store.files import size_text
 
 _REDRAW_S, _LINE_S = 0.1, 10.0
 _BAR = 24
 _SHORTEST = 8
-
-
-class Quiet:
-    """Says nothing at all."""
-
-    def say(self, message: str) -> None:
-        pass
-
-    def far(self, name: str, doing: str, done: int, total: int) -> None:
-        pass
-
-    def clear(self) -> None:
-        """Before something else is printed."""
 
 
 class Log(Quiet):
@@ -63,7 +52,7 @@ class Terminal(Quiet):
         bar = f"{'#' * int(part * _BAR):-<{_BAR}}"
         text = f": {doing} [{bar}] {part:4.0%} of {size_text(total)}"
         room = shutil.get_terminal_size().columns - len(f"ce: {text}") - 1
-        messages.say(f"\r\033[Kce: {messages.shortened(name, max(room, _SHORTEST))}{text}")
+        messages.say(f"\r\033[Kce: {message_text.shortened(name, max(room, _SHORTEST))}{text}")
 
     def clear(self) -> None:
         if self._drawn:

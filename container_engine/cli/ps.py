@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from container_engine.cli import messages, output, steps
+from container_engine import message_text
+from container_engine.cli import output, steps
 
 if TYPE_CHECKING:
     import argparse
 
-    from container_engine.cli.context import Context
+    from container_engine.submit.context import Context
 
 _HEAD = ("STEP", "NODES", "TIME", "COMMAND", "ENVIRONMENT", "IMAGE")
 
@@ -29,7 +30,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         output.document([step._asdict() for step in found])
         return 0
     cells = [(s.id, s.nodes, s.elapsed, s.name, s.environment, s.image) for s in found]
-    rows = [_HEAD, *(tuple(map(messages.one_line, row)) for row in cells)]
+    rows = [_HEAD, *(tuple(map(message_text.one_line, row)) for row in cells)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         padded = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))

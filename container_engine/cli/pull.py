@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.cli import output
-from container_engine.cli.meaning import meant
-from container_engine.cli.prepare import site_config
-from container_engine.cli.pulling import add_pull
-from container_engine.cli.stores import importer, rules, stores, with_pull
+from container_engine.cli.pull_option import add_pull
 from container_engine.errors import UserError
-from container_engine.images.importing import Pull
+from container_engine.images.fetch.importing import Pull
 from container_engine.images.reference import FileImage, parse
+from container_engine.submit.prepare import site_config
+from container_engine.submit.short_name import meant
+from container_engine.submit.stores import importer, rules, stores, with_pull
 
 if TYPE_CHECKING:
     import argparse
 
-    from container_engine.cli.context import Context
+    from container_engine.submit.context import Context
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

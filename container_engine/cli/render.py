@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from container_engine import message_text
 from container_engine.cli import messages, output
-from container_engine.cli.effective import load_effective
 from container_engine.edf.render import to_json, to_toml
 from container_engine.images.reference import FileImage, parse
+from container_engine.submit.environment import load_effective
+from container_engine.submit.refused import RefusedError
 
 if TYPE_CHECKING:
     import argparse
 
-    from container_engine.cli.context import Context
     from container_engine.edf.model import Edf
+    from container_engine.submit.context import Context
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -27,8 +29,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     loaded = load_effective(arguments.name, context)
     if loaded.edf is None:
-        raise messages.RefusedError(loaded.problems)
-    messages.say(messages.of_problems(loaded.problems))
+        raise RefusedError(loaded.problems)
+    messages.say(message_text.of_problems(loaded.problems))
     edf = _anywhere(loaded.edf, context.cwd)
     text = to_toml(edf) if arguments.format == "toml" else to_json(edf)
     output.exact(text.encode())

@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.cli import output
-from container_engine.cli.jobs import in_use
-from container_engine.cli.meaning import candidates
-from container_engine.cli.prepare import site_config
-from container_engine.cli.stores import own_store
+from container_engine.cli.jobs import used_by_jobs
 from container_engine.errors import UserError
-from container_engine.images import inuse, inventory
-from container_engine.images.files import size_text
-from container_engine.images.importing import unusable
+from container_engine.images.fetch.importing import unusable
 from container_engine.images.reference import FileImage, RegistryImage, parse_source
+from container_engine.images.store import in_use, inventory
+from container_engine.images.store.files import size_text
+from container_engine.submit.prepare import site_config
+from container_engine.submit.short_name import candidates
+from container_engine.submit.stores import own_store
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from container_engine.cli.context import Context
-    from container_engine.images.inuse import InUse
     from container_engine.images.reference import Imported
+    from container_engine.images.store.in_use import InUse
+    from container_engine.submit.context import Context
 
 _PREFIX, _SHORTEST = "sha256:", 12
 
@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     root = own_store(context, site_config(context)).root
-    removal = _Removal(root, inuse.NOTHING if arguments.force else in_use(root, context))
+    removal = _Removal(root, in_use.NOTHING if arguments.force else used_by_jobs(root, context))
     for name in arguments.images:
         try:
             removal.remove(name, context)

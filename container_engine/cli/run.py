@@ -8,16 +8,16 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any
 
-from container_engine.cli import messages, remembered
-from container_engine.cli.pulling import add_pull
+from container_engine.cli import messages
+from container_engine.cli.pull_option import add_pull
 from container_engine.errors import UserError
-from container_engine.plan import quick
 from container_engine.process import reason
+from container_engine.submit import quick, recall
 
 if TYPE_CHECKING:
     import argparse
 
-    from container_engine.cli.context import Context
+    from container_engine.submit.context import Context
 
 NOT_STARTED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 
@@ -47,7 +47,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         if plan is None:
             stack.close()
             return _run_on_host(command)
-        from container_engine.launch.session import run_in_container
+        from container_engine.node.start.session import run_in_container
 
         # what is mounted stays there without its name
         return run_in_container(plan, command, context.libexec, started=stack.close)
@@ -67,7 +67,7 @@ def _with_passing(context: Context, stack: contextlib.ExitStack) -> Context:
         return context
     import tempfile
 
-    from container_engine.images.passing import Passing
+    from container_engine.images.store.void_store import Passing
 
     passing = Passing(context.env, tempfile.gettempdir(), os.getpid())
     stack.callback(passing.remove)
@@ -76,7 +76,7 @@ def _with_passing(context: Context, stack: contextlib.ExitStack) -> Context:
 
 def _plan(name: str, context: Context, pull: str | None) -> dict[str, Any] | None:
     """The plan as the node launcher reads it, or None for no container."""
-    notices, said = remembered.plan_of(name, context, pull)
+    notices, said = recall.plan_of(name, context, pull)
     messages.say(notices)
     if said == quick.HOST:
         return None

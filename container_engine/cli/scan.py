@@ -6,20 +6,20 @@ import time
 from typing import TYPE_CHECKING
 
 from container_engine.cli import messages, output
-from container_engine.cli.launch_image import subject
 from container_engine.cli.named_image import resolved
-from container_engine.cli.prepare import site_config
-from container_engine.cli.pulling import add_pull
-from container_engine.cli.stores import rules, with_pull
+from container_engine.cli.pull_option import add_pull
 from container_engine.errors import SiteError
 from container_engine.images.scanning import Scanner, cache_directory
+from container_engine.submit.image import subject
+from container_engine.submit.prepare import site_config
+from container_engine.submit.stores import rules, with_pull
 
 if TYPE_CHECKING:
     import argparse
 
-    from container_engine.cli.context import Context
     from container_engine.images.scanning import Subject, Verdict
     from container_engine.site import SiteConfig
+    from container_engine.submit.context import Context
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from container_engine.cli.context import Context
+    from container_engine.submit.context import Context
 
 FORMATS = ("config", "edf", "hook", "lock", "plan")
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from container_engine.cli import output
 from container_engine.errors import SiteError, UserError
-from container_engine.launch.hooks import sshrecord
+from container_engine.node.ssh import record
 from container_engine.process import reason
 
 if TYPE_CHECKING:
     import argparse
 
-    from container_engine.cli.context import Context
-    from container_engine.launch.hooks.sshrecord import Server
+    from container_engine.node.ssh.record import Server
+    from container_engine.submit.context import Context
 
 SSH_FAILED = 255
 
@@ -47,8 +47,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 def recorded(job: str, context: Context) -> list[Server]:
     """The servers of a job. Raises UserError when none is known."""
-    records = sshrecord.root(context.env, pwd.getpwuid(context.uid).pw_dir)
-    found = sshrecord.servers(records, job)
+    records = record.root(context.env, pwd.getpwuid(context.uid).pw_dir)
+    found = record.servers(records, job)
     if not found:
         raise UserError(
             f"{job}: no ssh server of yours is known ({records})",
@@ -74,7 +74,7 @@ def _chosen(servers: list[Server], job: str, node: str | None) -> Server:
 
 def _argv(server: Server) -> list[str]:
     options = {
-        "HostKeyAlias": sshrecord.HOST_KEY_ALIAS,
+        "HostKeyAlias": record.HOST_KEY_ALIAS,
         "UserKnownHostsFile": f'"{server.known_hosts}"',
         "GlobalKnownHostsFile": "/dev/null",
         "StrictHostKeyChecking": "yes",

@@ -11,8 +11,8 @@ from container_engine.cli.ssh import recorded
 if TYPE_CHECKING:
     import argparse
 
-    from container_engine.cli.context import Context
-    from container_engine.launch.hooks.sshrecord import Server
+    from container_engine.node.ssh.record import Server
+    from container_engine.submit.context import Context
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

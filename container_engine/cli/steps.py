@@ -6,15 +6,15 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.cli.jobs import plain_environment
-from container_engine.cli.prepare import site_config
 from container_engine.errors import UserError
 from container_engine.process import output
+from container_engine.submit.prepare import site_config
 from container_engine.trace import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from container_engine.cli.context import Context
+    from container_engine.submit.context import Context
 
 _TIMEOUT_S = 60
 _STEP = re.compile(r"\d+\.\d+")

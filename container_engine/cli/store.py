@@ -6,21 +6,21 @@ import os
 from typing import TYPE_CHECKING
 
 from container_engine.cli import output
-from container_engine.cli.jobs import in_use
-from container_engine.cli.prepare import site_config
+from container_engine.cli.jobs import used_by_jobs
 from container_engine.cli.progress import listener
-from container_engine.cli.stores import own_store
 from container_engine.errors import UserError
-from container_engine.images.checking import Checker, repair
-from container_engine.images.files import size_text
-from container_engine.images.importing import unusable
-from container_engine.images.inuse import NOTHING
+from container_engine.images.fetch.importing import unusable
+from container_engine.images.store.check import Checker, repair
+from container_engine.images.store.files import size_text
+from container_engine.images.store.in_use import NOTHING
+from container_engine.submit.prepare import site_config
+from container_engine.submit.stores import own_store
 
 if TYPE_CHECKING:
     import argparse
 
-    from container_engine.cli.context import Context
-    from container_engine.images.checking import Damage
+    from container_engine.images.store.check import Damage
+    from container_engine.submit.context import Context
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +58,9 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             told.clear()
             if is_repair:
                 # asked for each: a check takes hours, and jobs begin meanwhile
-                used = NOTHING if arguments.force or not damage.stamp else in_use(root, context)
+                used = (
+                    NOTHING if arguments.force or not damage.stamp else used_by_jobs(root, context)
+                )
                 why = used.why_not(damage.path) or repair(damage, used)
                 if why:
                     left += 1

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from container_engine.cli.context import Context
+    from container_engine.submit.context import Context
 
 _LISTED = 20
 _HEAD = ("STEP", "STARTED", "NODES", "START TOOK", "STATE", "ENVIRONMENT")

@@ -6,17 +6,18 @@ import sys
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
+from container_engine import message_text
 from container_engine.cli import messages, output
-from container_engine.cli.effective import judged, load_effective, offered
-from container_engine.cli.files import missing_files
 from container_engine.faults.block import code_for
+from container_engine.submit.environment import judged, load_effective, offered
+from container_engine.submit.host_files import missing_files
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from container_engine.cli.context import Context
     from container_engine.edf.model import Edf, Problem
+    from container_engine.submit.context import Context
 
 FORMAT_VERSION = 1
 
@@ -46,7 +47,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         output.document(document)
     else:
         for verdict in verdicts:
-            messages.say(messages.of_problems(verdict.problems))
+            messages.say(message_text.of_problems(verdict.problems))
             output.line(verdict)
             sys.stdout.flush()
     sys.stdout.flush()
@@ -65,7 +66,7 @@ class _Verdict:
 
     def __str__(self) -> str:
         # a name with a line end in it must not look like the verdict on another one
-        name = messages.one_line(self.name)
+        name = message_text.one_line(self.name)
         if not self.valid:
             return f"{name}: not valid"
         is_base = self.edf is not None and self.edf.image is None

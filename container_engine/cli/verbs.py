@@ -26,7 +26,7 @@ VERBS = {
     "lint": Verb("lint", "give advice on an environment"),
     "init": Verb("init", "write a commented environment to begin with"),
     "schema": Verb("schema", "print the JSON Schema of a format"),
-    "import": Verb("importing", "make an image of what a registry or another tool has"),
+    "import": Verb("import_", "make an image of what a registry or another tool has"),
     "pull": Verb("pull", "get an image from its registry, if there is a newer one"),
     "build": Verb("build", "make an image of a Containerfile"),
     "images": Verb("images", "list what the image stores have"),

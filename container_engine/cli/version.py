@@ -10,7 +10,7 @@ from container_engine.cli import output
 if TYPE_CHECKING:
     import argparse
 
-    from container_engine.cli.context import Context
+    from container_engine.submit.context import Context
 
 
 def configure(_parser: argparse.ArgumentParser) -> None:

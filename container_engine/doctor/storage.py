@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from container_engine.doctor.finding import Finding, failed, ok, warning
 from container_engine.errors import UserError
-from container_engine.images import lease, room
+from container_engine.images.pack import free_space
+from container_engine.images.store import lease
 from container_engine.process import reason
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def _usable(root: str) -> Finding:
         return failed(_CHECK, text, "set EDF_IMAGESTORE to a directory of yours that nodes share")
     if place == root and (problem := _lock_problem(root)):
         return failed(_CHECK, f"{root}: {problem}", "another file system may serve better")
-    free = room.free(place)
+    free = free_space.free(place)
     if free is not None and free < _ROOM:
         text = f"{root}: {free / _GIB:.1f} GiB free"
         return warning(_CHECK, text, "`ce gc` makes room; images need some GiB each")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.did_you_mean import nearest
 from container_engine.edf.check import describe, misplaced, scalar_text
 from container_engine.edf.document import KEYS
-from container_engine.edf.hookvalues import judge, rule_of
-from container_engine.edf.known import PYXIS
+from container_engine.edf.foreign_names import PYXIS
+from container_engine.edf.hook_values import judge, rule_of
 from container_engine.edf.report import key_text
-from container_engine.nearest import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from container_engine.edf.hookvalues import HookRule, HookRules
+    from container_engine.edf.hook_values import HookRule, HookRules
     from container_engine.edf.positions import Path
     from container_engine.edf.report import Report
 

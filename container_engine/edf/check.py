@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import ValidationError
 
+from container_engine.did_you_mean import nearest
 from container_engine.edf.document import KEYS, Document
-from container_engine.edf.known import FOREIGN_KEYS
-from container_engine.nearest import nearest
+from container_engine.edf.foreign_names import FOREIGN_KEYS
 
 if TYPE_CHECKING:
     from container_engine.edf.positions import Path

@@ -8,8 +8,8 @@ again, and a mount is not split at a colon in it.
 
 from __future__ import annotations
 
-from container_engine.edf.scan import ExpandError, Fault, Variable, scan
 from container_engine.edf.text import DeferredVar, Text, join
+from container_engine.edf.tokens import ExpandError, Fault, Variable, scan
 
 TYPE_CHECKING = False  # spares the import of typing; type checkers take the name at its word
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ Piece = tuple["str | DeferredVar", bool]
 MAX_EXPANDED = 1 << 20
 
 # What these say where srun is called, in a batch script or in a step, is said of that script's
-# node or of that step. launch/nodename.py knows which of them a task alone has.
+# node or of that step. node/node_name.py knows which of them a task alone has.
 _OF_NODES = ("SLURMD_NODENAME", "SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_GTIDS")
 _OF_STEPS = ("SLURM_STEP", "SLURM_TASK_PID")
 

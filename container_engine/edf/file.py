@@ -20,7 +20,7 @@ from container_engine.edf.syntax import syntax_problem
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from container_engine.edf.hookvalues import HookRules
+    from container_engine.edf.hook_values import HookRules
     from container_engine.edf.layer import Base, Item
     from container_engine.edf.positions import Positions
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.edf.expand import escape
 from container_engine.edf.mounts import mount_text
-from container_engine.edf.scan import scan
+from container_engine.edf.tokens import scan
 from container_engine.secrecy import HIDDEN, Secrecy
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from container_engine.edf.file import EdfFile
     from container_engine.edf.layer import Item, Layer, Sourced
     from container_engine.edf.model import Edf, Mount, Origin
-    from container_engine.edf.scan import Variable
     from container_engine.edf.text import Text
+    from container_engine.edf.tokens import Variable
 
     # Text, except for the two keys whose value is true or false.
     Value = bool | Text

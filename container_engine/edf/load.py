@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from container_engine.edf.file import EdfFile
-    from container_engine.edf.hookvalues import HookRules
+    from container_engine.edf.hook_values import HookRules
     from container_engine.edf.layer import Layer
 
 __all__ = ["load", "search_path", "trace"]

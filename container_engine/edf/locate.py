@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import os
 
+from container_engine.did_you_mean import nearest
 from container_engine.edf.source import reason, remedy
 from container_engine.errors import UserError
-from container_engine.nearest import nearest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
+from container_engine.did_you_mean import nearest
 from container_engine.edf.expand import escape, spell
-from container_engine.edf.known import FOREIGN_FLAGS
+from container_engine.edf.foreign_names import FOREIGN_FLAGS
 from container_engine.edf.model import Mount
 from container_engine.edf.text import DeferredText, DeferredVar, Text, join
 from container_engine.errors import UserError
-from container_engine.nearest import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

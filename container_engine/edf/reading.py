@@ -13,14 +13,14 @@ from container_engine.edf.model import Annotation, EnvEntry
 from container_engine.edf.mounts import parse_mount
 from container_engine.edf.placeholders import advice, find_path_placeholder, find_placeholder
 from container_engine.edf.report import key_text
-from container_engine.edf.scan import ExpandError, names, scan
 from container_engine.edf.text import DeferredText, Text
+from container_engine.edf.tokens import ExpandError, names, scan
 from container_engine.errors import UserError
 
 if TYPE_CHECKING:
     from container_engine.edf.check import Checked
     from container_engine.edf.expand import Scope
-    from container_engine.edf.hookvalues import HookRules
+    from container_engine.edf.hook_values import HookRules
     from container_engine.edf.layer import Item
     from container_engine.edf.model import Device, Mount, Origin
     from container_engine.edf.positions import Path
@@ -31,7 +31,7 @@ _HOST_PATHS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
 _IMAGE = "image:"
 _FOR_THE_SHELL = "write '$$' where the container's shell shall see a '$'"
 MAX_BASES = 100
-# The kernel's MAX_ARG_STRLEN less the NUL; container_engine.launch.environment has it for the node.
+# The kernel's MAX_ARG_STRLEN less the NUL; node/start/environment.py has it for the node.
 MAX_VARIABLE = 131071
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.edf.model import Problem
 from container_engine.edf.positions import find_positions
-from container_engine.edf.slips import Place, recognise
+from container_engine.edf.toml_mistakes import Place, recognise
 from container_engine.secrecy import TOKENS, is_secret_name
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from container_engine import process
 from container_engine.errors import SiteError, UserError
-from container_engine.misfits import first_misfit
+from container_engine.validation_text import first_misfit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,9 +9,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from container_engine import process
 from container_engine.errors import UserError
-from container_engine.images import beside, config, squashfs
-from container_engine.images.installing import MANIFEST_SUFFIX
-from container_engine.misfits import first_misfit
+from container_engine.images import config
+from container_engine.images.pack import squashfs
+from container_engine.images.store import beside
+from container_engine.images.store.publish import MANIFEST_SUFFIX
+from container_engine.validation_text import first_misfit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

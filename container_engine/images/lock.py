@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from container_engine.errors import UserError
-from container_engine.images import beside as beside_file
-from container_engine.images import identity, squashfs
-from container_engine.images.files import publish
+from container_engine.images.pack import squashfs
 from container_engine.images.reference import FileImage, parse
-from container_engine.misfits import first_misfit
+from container_engine.images.store import beside as beside_file
+from container_engine.images.store import identity
+from container_engine.images.store.files import publish
 from container_engine.process import reason
+from container_engine.validation_text import first_misfit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
-from container_engine.images.budget import Budget
+from container_engine.images.pack.budget import Budget
 from container_engine.images.reference import LOCAL_REGISTRY, FileImage, LocalImage
 from container_engine.site import Policy
 

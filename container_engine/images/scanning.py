@@ -14,10 +14,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from container_engine import process
 from container_engine.errors import SiteError
-from container_engine.images.beside import content
-from container_engine.images.files import publish
-from container_engine.images.namespaces import OWN_NAMESPACES
-from container_engine.images.store import CLOCKS_S
+from container_engine.images.pack.namespaces import OWN_NAMESPACES
+from container_engine.images.store.beside import content
+from container_engine.images.store.files import publish
+from container_engine.images.store.store import CLOCKS_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

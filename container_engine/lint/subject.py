@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.edf.model import Problem
-from container_engine.edf.scan import names, scan
+from container_engine.edf.tokens import names, scan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.edf.model import Problem
 from container_engine.plan.hooks import use
-from container_engine.plan.imagevars import Resolver
+from container_engine.plan.image_vars import Resolver
 from container_engine.plan.model import (
     Device,
     EnvEntry,
@@ -18,7 +18,7 @@ from container_engine.plan.model import (
     StartupLine,
 )
 from container_engine.plan.overrides import SETTINGS, choose
-from container_engine.plan.publickey import no_key
+from container_engine.plan.public_key import no_key
 from container_engine.plan.sitewide import Sitewide, add
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from container_engine.plan.model import Text
     from container_engine.plan.overrides import Chosen
     from container_engine.plan.parameters import Entries
-    from container_engine.plan.publickey import Judged
+    from container_engine.plan.public_key import Judged
     from container_engine.site import SiteConfig
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from container_engine.catalog.load import Fault
 from container_engine.catalog.values import NODE, PLACE, Values
-from container_engine.edf.hookvalues import judge_value
-from container_engine.nearest import nearest
+from container_engine.did_you_mean import nearest
+from container_engine.edf.hook_values import judge_value
 from container_engine.plan.hooks import rules
 
 if TYPE_CHECKING:

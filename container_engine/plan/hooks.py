@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from container_engine.catalog.match import AUTOMATIC, Active, Refusal, match
 from container_engine.catalog.values import Values
-from container_engine.edf.hookvalues import HookRule, ValueRule
+from container_engine.edf.hook_values import HookRule, ValueRule
 from container_engine.edf.model import Problem
 from container_engine.plan.model import HookUse
 from container_engine.plan.overlap import overlaps
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from container_engine.catalog.load import Hook
     from container_engine.catalog.model import Edit, When
-    from container_engine.edf.hookvalues import HookRules
+    from container_engine.edf.hook_values import HookRules
     from container_engine.edf.model import Edf
     from container_engine.plan.parameters import Entries
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.did_you_mean import nearest
 from container_engine.edf.model import Problem
 from container_engine.edf.reading import MAX_VARIABLE
-from container_engine.nearest import nearest
 from container_engine.plan.build import Built, build
 from container_engine.plan.sitewide import add
-from container_engine.plan.sshkeys import with_keys
+from container_engine.plan.ssh_keys import with_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from container_engine.did_you_mean import nearest
 from container_engine.edf.model import Problem
-from container_engine.nearest import nearest
 from container_engine.site.model import SIZE
 
 if TYPE_CHECKING:

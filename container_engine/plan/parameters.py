@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from container_engine.catalog.match import Refusal
-from container_engine.nearest import nearest
+from container_engine.did_you_mean import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

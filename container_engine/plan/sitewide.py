@@ -9,7 +9,7 @@ from container_engine.edf.devices import parse_device
 from container_engine.edf.expand import Scope, expand, pieces
 from container_engine.edf.model import Device, Edf, EnvEntry, Mount, Origin
 from container_engine.edf.mounts import parse_mount
-from container_engine.edf.scan import ExpandError
+from container_engine.edf.tokens import ExpandError
 from container_engine.errors import SiteError, UserError
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import ValidationError
 
 from container_engine.errors import SiteError
-from container_engine.misfits import misfits
 from container_engine.process import reason
 from container_engine.site.model import SiteConfig
+from container_engine.validation_text import misfits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

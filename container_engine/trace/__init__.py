@@ -1,1 +1,1 @@
-"""Reading the traces that launches write (container_engine.launch.trace), and showing them."""
+"""Reading the traces that launches write (container_engine.node.report.trace), and showing them."""

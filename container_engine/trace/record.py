@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from container_engine.errors import UserError
-from container_engine.launch import nodename
+from container_engine.node import node_name
 from container_engine.process import reason
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def missing(traces: Sequence[Trace]) -> list[str]:
     there = {trace.node for trace in traces}
     lists = dict.fromkeys(str(trace.facts.get("nodes", "")) for trace in traces)
     try:
-        named = [name for nodes in lists for name in islice(nodename.expand(nodes), _MAX_NODES)]
+        named = [name for nodes in lists for name in islice(node_name.expand(nodes), _MAX_NODES)]
     except ValueError:
         return []
     return [name for name in dict.fromkeys(named) if name and name not in there]

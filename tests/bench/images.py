@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from container_engine.images.packing import OF_ARCHIVE, OF_TREE
+from container_engine.images.pack.pack import OF_ARCHIVE, OF_TREE
 from tests.bench import tree as bench_tree
 from tests.bench.results import Row, duration, table, write
 from tests.bench.samples import Samples, interleave

@@ -18,7 +18,7 @@ from typing import Self
 
 from ce_sandbox.layout import from_environment
 
-from container_engine.images.packing import OF_TREE
+from container_engine.images.pack.pack import OF_TREE
 from tests.bench import tree as bench_tree
 from tests.bench.results import Row, duration, table, write
 from tests.bench.samples import Samples, interleave

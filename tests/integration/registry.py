@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from container_engine.images.importing import Importer, Limits, Pull
+from container_engine.images.fetch.importing import Importer, Limits, Pull
 from container_engine.images.reference import RegistryImage, parse
-from container_engine.images.store import Store, Stores, architecture
+from container_engine.images.store.store import Store, Stores, architecture
 from tests.unit.images import oci
 from tests.unit.images.oci import Member
 

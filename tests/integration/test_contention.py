@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.images import lease
+from container_engine.images.store import lease
 from tests.integration.faulty import BLOBS, Fault, Front, front
 from tests.integration.registry import SOURCES, Registry, listing, start
 from tests.unit.images.oci import Member

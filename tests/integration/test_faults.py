@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from container_engine.errors import CeError
-from container_engine.images.importing import Importer, Limits
+from container_engine.images.fetch.importing import Importer, Limits
 from container_engine.images.reference import RegistryImage
-from container_engine.images.store import Stores
+from container_engine.images.store.store import Stores
 from tests.integration.faulty import ALL, BLOBS, MANIFESTS, Fault, Front, front
 from tests.integration.registry import Person, Registry, listing, start
 from tests.unit.images.oci import Member

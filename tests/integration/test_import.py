@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from container_engine.errors import CeError, UserError
-from container_engine.images.importing import Pull
+from container_engine.images.fetch.importing import Pull
 from container_engine.images.reference import RegistryImage
-from container_engine.images.store import Store, Stores, architecture
+from container_engine.images.store.store import Store, Stores, architecture
 from tests.integration.engine import Engine
 from tests.integration.registry import RUN, Person, Registry, listing, start
 from tests.unit.images import oci
@@ -106,7 +106,7 @@ def test_an_image_is_imported_although_its_layers_are_somebody_elses(
     def refuse(_path: str) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr("container_engine.images.making.os.utime", refuse)
+    monkeypatch.setattr("container_engine.images.pack.convert.os.utime", refuse)
     assert listing(person.get(image)) == {"/a", "/b", "/c"}
 
 
@@ -123,7 +123,7 @@ def test_a_layer_that_goes_while_it_is_wanted_is_downloaded_again(
             gone.append(path)
             os.unlink(path)  # somebody's ce gc --layers
 
-    monkeypatch.setattr("container_engine.images.making.os.utime", tidy_up)
+    monkeypatch.setattr("container_engine.images.pack.convert.os.utime", tidy_up)
     assert listing(person.get(image)) == {"/a", "/b", "/c"}
     assert len(gone) == 1
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.launch import podman
+from container_engine.node.start import podman
 from tests.integration.engine import Engine
 from tests.integration.leftovers import comm, command_line, processes, until
 
@@ -192,7 +192,7 @@ def test_podman_believes_that_it_is_in_its_user_namespace() -> None:
     """`_CONTAINERS_*` are internals of Podman: here is what we need of them.
 
     Without them it would make a namespace of its own through newuidmap and /etc/subuid. If this
-    fails with a new version, launch/podman.py's `environment` must learn that version's ways.
+    fails with a new version, node/start/podman.py's `environment` must learn that version's ways.
     """
     paths = podman.Paths("/nowhere", "/nowhere")
     variables = {
@@ -269,7 +269,7 @@ def test_a_plan_of_another_version_is_refused(engine: Engine) -> None:
     argv = [
         str(engine.prefix / "bin" / "python3"),
         "-c",
-        "import sys; from container_engine.launch.session import run_in_container;"
+        "import sys; from container_engine.node.start.session import run_in_container;"
         "run_in_container({'version': 99}, ['true'], sys.argv[1])",
         str(engine.prefix / "libexec" / "container-engine"),
     ]

@@ -77,6 +77,12 @@ class Cluster:
     def home(self, user: str = ALICE) -> Path:
         return Path(pwd.getpwnam(user).pw_dir)
 
+    def module(self, path: str) -> Path:
+        """The installed module `path` of the package."""
+        packages = "lib/python3*/site-packages/container_engine"
+        (found,) = self.prefix.glob(f"{packages}/{path}")
+        return found
+
     def image(self, name: str) -> Path:
         """The image file of this name, made when it is not there (see sandbox/make-image -h)."""
         return images.provide(Layout(self.dir), name)

@@ -185,7 +185,8 @@ def test_broken_files_that_a_hook_reads_run_nothing_of_the_image(forge: Forge, w
     codecs = subprocess.run(argv, check=True, text=True, capture_output=True).stdout.strip()
     forge.put(f"{codecs.lstrip('/')}/evil.py", f"MARKER = {str(marker)!r}\n{_CODEC}")
     sources = [prefix / "libexec/container-engine/inject"]
-    sources += prefix.glob("lib/python3*/site-packages/container_engine/launch/hooks/*.py")
+    for room in ("hooks", "libraries"):
+        sources += prefix.glob(f"lib/python3*/site-packages/container_engine/node/{room}/*.py")
     assert len(sources) > 10
     for source in sources:
         forge.put(str(source).lstrip("/"), "# -*- coding: evil -*-\n" * 2)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.images.lease import Holder
-from container_engine.images.store import Store, architecture
+from container_engine.images.store.lease import Holder
+from container_engine.images.store.store import Store, architecture
 from tests.integration.registry import Registry, serving
 from tests.slurm.blame import Blame, Provoked
 from tests.slurm.cluster import ALICE, BOB, Cluster

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.images.passing import Passing
+from container_engine.images.store.void_store import Passing
 from tests.integration.registry import Registry
 from tests.slurm.cluster import ALICE, Cluster
 from tests.slurm.job import batch

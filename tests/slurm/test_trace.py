@@ -55,7 +55,7 @@ def test_a_step_leaves_a_trace_of_each_node_with_phases_tasks_and_end(
 @contextmanager
 def _late(cluster: Cluster) -> Iterator[None]:
     """Launchers are not on a processor for a while, just after their answer to the tasks."""
-    (module,) = cluster.prefix.glob("lib/python3*/site-packages/container_engine/launch/node.py")
+    module = cluster.module("node/start/launcher.py")
     text = module.read_text()
     late = text.replace(
         "        session.go_on()\n", "        time.sleep(0.3)\n        session.go_on()\n"

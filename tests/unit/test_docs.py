@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import pytest
 
-from container_engine.cli.offer import catalog
 from container_engine.edf.load import load
 from container_engine.images.reference import parse
 from container_engine.plan.sitewide import sitewide
 from container_engine.site import SiteConfig
 from container_engine.site.load import load as load_site
+from container_engine.submit.site_offer import catalog
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

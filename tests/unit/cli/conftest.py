@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 SOURCES = Path(__file__).parents[3]
-TEMPLATE = SOURCES / "container_engine/plan/plan_script.py.in"
+TEMPLATE = SOURCES / "container_engine/submit/plan_script.py.in"
 
 
 class Installed(NamedTuple):

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.cli import pulling, remembered
+from container_engine.cli import pull_option
 from container_engine.cli.main import main
 from container_engine.cli.verbs import VERBS
-from container_engine.images.importing import Pull
+from container_engine.images.fetch.importing import Pull
+from container_engine.submit import recall
 from tests.unit import squashfs
 from tests.unit.cli.conftest import Installed
 
@@ -211,7 +212,7 @@ def test_a_mistake_of_ours_is_one_line_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(remembered, "plan_of", lambda *_anything: 1 / 0)
+    monkeypatch.setattr(recall, "plan_of", lambda *_anything: 1 / 0)
     monkeypatch.delenv("CE_DEBUG", raising=False)
     assert main(["plan", "e"]) == 1
     [log] = (tmp_path / "container-engine/errors").iterdir()
@@ -273,7 +274,7 @@ def test_the_quick_way_wants_one_name(installed: Installed) -> None:
 
 
 def test_the_option_pull_offers_every_policy() -> None:
-    assert list(pulling.WHEN) == list(Pull)
+    assert list(pull_option.WHEN) == list(Pull)
 
 
 def test_a_difference_has_colours_on_a_terminal(installed: Installed) -> None:

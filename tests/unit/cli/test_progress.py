@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from container_engine.cli import progress
+from container_engine.images.fetch.listener import Quiet
 
 HALF = ("tools:1", "downloading", 5 << 20, 10 << 20)
 
@@ -54,7 +55,7 @@ def test_a_file_has_plain_lines_not_too_many(
 
 
 def test_who_listens_depends_on_what_stderr_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert type(progress.listener(quiet=True)) is progress.Quiet
+    assert type(progress.listener(quiet=True)) is Quiet
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     assert type(progress.listener()) is progress.Log
     main, side = os.openpty()
@@ -64,7 +65,7 @@ def test_who_listens_depends_on_what_stderr_is(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    told = progress.Quiet()
+    told = Quiet()
     told.far(*HALF)
     told.say("x")
     told.clear()

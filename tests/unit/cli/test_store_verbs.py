@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.cli.main import main
-from container_engine.images import installing, lease
+from container_engine.images.store import lease, publish
 from tests.unit import squashfs
 
 
@@ -39,7 +39,7 @@ class Owner:
             path = Path(self.ce("import", "-q", str(file), name).strip())
         when = time.time() - used
         os.utime(path, (when, when))
-        installing.note_use(str(path), installing.Use(when, when))
+        publish.note_use(str(path), publish.Use(when, when))
         return path
 
 

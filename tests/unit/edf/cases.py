@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from container_engine.cli import messages
+from container_engine import message_text
 from container_engine.edf.load import load, search_path
 from container_engine.edf.model import Loaded
 
@@ -38,4 +38,4 @@ def write(directory: Path, name: str, text: str) -> Path:
 
 def seen(loaded: Loaded, directory: Path) -> str:
     """What `ce validate` says, without the directory."""
-    return messages.of_problems(loaded.problems).replace(f"{directory}/", "")
+    return message_text.of_problems(loaded.problems).replace(f"{directory}/", "")

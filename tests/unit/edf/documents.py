@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 from hypothesis import strategies as st
 
-from container_engine.cli import messages
+from container_engine import message_text
 from container_engine.edf.difference import differences
 from container_engine.edf.history import histories, quoted
 from container_engine.edf.load import trace
@@ -66,7 +66,7 @@ def _load(path: Path, content: bytes) -> Edf | None:
     assert (loaded.edf is None) == bool(loaded.errors)
     for problem in loaded.problems:
         assert str(problem)
-        said = messages.of_problem(problem).splitlines()
+        said = message_text.of_problem(problem).splitlines()
         assert all(
             line.startswith(("ce: error: ", "ce: warning: ", "ce: hint: ", "    ")) for line in said
         )

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.cli import messages
-from container_engine.cli.context import Context
-from container_engine.cli.effective import load_effective
+from container_engine import message_text
 from container_engine.edf.model import Loaded
 from container_engine.edf.render import to_json, to_toml
+from container_engine.submit.context import Context
+from container_engine.submit.environment import load_effective
 from tests.unit.edf.cases import CWD, DATA, ENV, write
 
 GOOD = sorted((DATA / "good").glob("*.toml"))
@@ -34,7 +34,7 @@ class Engine:
 
 def seen(loaded: Loaded, directory: Path) -> str:
     """What `ce validate` says, without the directories of this checkout."""
-    said = messages.of_problems(loaded.problems)
+    said = message_text.of_problems(loaded.problems)
     return said.replace(f"{directory}/", "").replace(f"{DATA}/", "DATA/")
 
 

@@ -23,9 +23,9 @@ from container_engine.edf.model import (
 )
 from container_engine.edf.mounts import MountError, mount_text, parse_mount
 from container_engine.edf.render import to_json, to_toml
-from container_engine.edf.scan import ExpandError
 from container_engine.edf.text import join
-from container_engine.launch.nodename import OF_TASKS
+from container_engine.edf.tokens import ExpandError
+from container_engine.node.node_name import OF_TASKS
 from container_engine.site.model import SiteConfig
 from tests.unit.edf.cases import ENV, is_deferred, load_edf
 from tests.unit.edf.watching import nothing_started

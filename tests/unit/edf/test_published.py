@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.cli import messages
-from container_engine.cli.context import Context
-from container_engine.cli.effective import load_effective, site_of
-from container_engine.cli.messages import RefusedError
-from container_engine.cli.prepare import prepare
-from container_engine.cli.stores import adopter, own_store
+from container_engine import message_text
 from container_engine.edf.model import Loaded
 from container_engine.edf.render import to_json, to_toml
 from container_engine.images.reference import RegistryImage, parse
+from container_engine.submit.context import Context
+from container_engine.submit.environment import load_effective, site_of
+from container_engine.submit.prepare import prepare
+from container_engine.submit.refused import RefusedError
+from container_engine.submit.stores import adopter, own_store
 from tests.unit import squashfs
 from tests.unit.edf.cases import DATA, write
 from tests.unit.edf.published import OUTCOMES
@@ -108,7 +108,7 @@ def named(*outcomes: str) -> list[str]:
 
 
 def said(loaded: Loaded) -> str:
-    return messages.of_problems(loaded.problems).replace(f"{PUBLISHED}/", "")
+    return message_text.of_problems(loaded.problems).replace(f"{PUBLISHED}/", "")
 
 
 @pytest.mark.parametrize("name", OUTCOMES)

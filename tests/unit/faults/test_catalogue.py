@@ -16,9 +16,9 @@ ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "container_engine"
 ERRORS = {"UserError", "SiteError", "InternalError", "CeError", "LaunchError"}
 # whose errors end a launch: each of them has a page
-LAUNCHING = ("launch", "images", "site", "plan", "process.py")
+LAUNCHING = ("node", "submit", "images", "site", "plan", "process.py")
 # what none but `ce SOMETHING` raises
-OF_VERBS = {"launch/attach.py", "launch/session.py"}
+OF_VERBS = {"node/start/attach.py", "node/start/session.py"}
 
 
 def calls(path: Path) -> Iterator[ast.Call]:

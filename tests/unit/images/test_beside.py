@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from container_engine.errors import UserError
-from container_engine.images import beside, identity, lock
+from container_engine.images import lock
 from container_engine.images.reference import RegistryImage, parse
 from container_engine.images.resolve import from_file
-from container_engine.images.store import Store, Stores
+from container_engine.images.store import beside, identity
+from container_engine.images.store.store import Store, Stores
 from tests.unit import squashfs
 
 OTHER, THIRD = 61_001, 61_002

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.images import blobs
+from container_engine.images.fetch import blobs
 
 
 def read(path: Path) -> list[bytes]:

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from container_engine.images import fakeroot
+from container_engine.images.pack import fakeroot
 
 _SCRIPT = """
 import json, os, stat

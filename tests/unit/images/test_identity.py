@@ -5,7 +5,7 @@ import os
 import time
 from pathlib import Path
 
-from container_engine.images import identity, installing, inventory
+from container_engine.images.store import identity, inventory, publish
 
 
 def test_a_digest_is_known_until_the_file_changes(tmp_path: Path) -> None:
@@ -29,9 +29,9 @@ def test_an_import_records_it_and_a_use_keeps_it(tmp_path: Path) -> None:
     made, path = directory / "made", directory / f"sha256-{'ab' * 32}-amd64.sqsh"
     made.write_bytes(b"content")
     digest = identity.computed(str(made))
-    assert installing.install_stored(str(made), b"{}", str(path), b"")
+    assert publish.install_stored(str(made), b"{}", str(path), b"")
     assert identity.known_digest(str(path)) == digest
-    installing.note_use(str(path), installing.Use(1, 1))
+    publish.note_use(str(path), publish.Use(1, 1))
     inventory.mark_used(str(path), time.time() + 5)
     assert identity.known_digest(str(path)) == digest
     sums = identity.sums(str(path))
@@ -42,7 +42,7 @@ def test_an_import_records_it_and_a_use_keeps_it(tmp_path: Path) -> None:
 def test_a_file_of_ones_own_is_recorded_as_well(tmp_path: Path) -> None:
     made, path = tmp_path / "made", tmp_path / "x.sqsh"
     made.write_bytes(b"content")
-    installing.install(str(made), b"{}", str(path))
+    publish.install(str(made), b"{}", str(path))
     assert identity.known_digest(str(path)) == identity.computed(str(path))
 
 
@@ -53,7 +53,7 @@ def test_an_image_that_is_there_is_never_replaced_and_nothing_beside_it(tmp_path
     def install(content: bytes) -> bool:
         made = tmp_path / "made"
         made.write_bytes(content)
-        return installing.install_stored(str(made), b"{}", str(path), b"m")
+        return publish.install_stored(str(made), b"{}", str(path), b"m")
 
     assert install(b"first")
     before = {file: file.read_bytes() for file in path.parent.iterdir()}

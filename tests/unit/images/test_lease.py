@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.errors import UserError
-from container_engine.images.lease import (
+from container_engine.images.store.lease import (
     Holder,
     Lease,
     Pace,
@@ -31,7 +31,7 @@ PATIENT = Pace(beat_s=0.02, stale_s=3600)
 # a process that takes the lock, says so, and keeps it until it is told or killed
 HOLDER = """
 import sys
-from container_engine.images.lease import Pace, held
+from container_engine.images.store.lease import Pace, held
 with held(sys.argv[1], "ann", 60, lambda *_: None, Pace(0.02, 0.3)) as lease:
     lease.progress = "half of it"
     print("mine", flush=True)
@@ -40,7 +40,7 @@ with held(sys.argv[1], "ann", 60, lambda *_: None, Pace(0.02, 0.3)) as lease:
 # a process that counts up a number in a file, many times, under the lock
 COUNTER = """
 import sys
-from container_engine.images.lease import Pace, held
+from container_engine.images.store.lease import Pace, held
 for _n in range(20):
     with held(sys.argv[1], "ann", 60, lambda *_: None, Pace(0.02, 5)):
         with open(sys.argv[2]) as file:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.images.netrc import logged_in
+from container_engine.images.fetch.netrc import logged_in
 from container_engine.images.reference import RegistryImage, parse
 
 

@@ -3,12 +3,7 @@
 import pytest
 
 from container_engine.errors import UserError
-from container_engine.images.reference import (
-    FileImage,
-    RegistryImage,
-    looks_like_file,
-    parse,
-)
+from container_engine.images.reference import FileImage, RegistryImage, looks_like_file, parse
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.images import checking, installing, inventory, lease, passing
-from container_engine.images.inuse import NOTHING
 from container_engine.images.reference import RegistryImage, parse
-from container_engine.images.store import Store
+from container_engine.images.store import check, inventory, lease, publish, void_store
+from container_engine.images.store.in_use import NOTHING
+from container_engine.images.store.store import Store
 from tests.unit import squashfs
 
 
@@ -38,9 +38,9 @@ def add(store: Store, number: int, *names: str, used: float = 0) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     made = squashfs.make(Path(f"{store.root}.made"), {"f": f"{number}"})
     made = made.rename(f"{store.root}.one")
-    installing.install_stored(str(made), CONFIG, str(path), manifest_of(number))
+    publish.install_stored(str(made), CONFIG, str(path), manifest_of(number))
     when = time.time() - used
-    installing.note_use(str(path), installing.Use(when, when))
+    publish.note_use(str(path), publish.Use(when, when))
     os.utime(path, (when, when))
     for name in names:
         store.remember(named(name), digest_of(number))
@@ -54,13 +54,13 @@ def store(tmp_path: Path) -> Store:
 
 def problems(store: Store) -> dict[str, str]:
     root = Path(store.root)
-    found = checking.Checker(store.root).check()
+    found = check.Checker(store.root).check()
     return {str(Path(damage.path).relative_to(root)): damage.problem for damage in found}
 
 
 def repair(store: Store) -> None:
-    for damage in checking.Checker(store.root).check():
-        checking.repair(damage)
+    for damage in check.Checker(store.root).check():
+        check.repair(damage)
 
 
 def test_a_store_is_listed_with_names_the_last_used_first(store: Store) -> None:
@@ -196,7 +196,7 @@ def test_creation_import_and_use_are_told_apart(store: Store) -> None:
     [item] = inventory.items(store.root)
     assert item.used == pytest.approx(time.time(), abs=60)
     assert item.imported == pytest.approx(time.time() - 100_000, abs=60)
-    for kept in (path, *map(Path, installing.belongings(str(path)))):  # from those who purge
+    for kept in (path, *map(Path, publish.belongings(str(path)))):  # from those who purge
         assert kept.stat().st_mtime == pytest.approx(time.time(), abs=60)
         assert kept.stat().st_atime == pytest.approx(time.time(), abs=60)
     Path(f"{path}.json").write_text("{}")
@@ -212,7 +212,7 @@ def test_an_image_goes_with_its_names_and_all_that_belongs_to_it(store: Store) -
 def test_times_of_a_clock_that_is_ahead_do_not_count(store: Store) -> None:
     path = add(store, 1, used=1000)
     year = time.time() + 365 * 86400
-    installing.note_use(str(path), installing.Use(year, year))
+    publish.note_use(str(path), publish.Use(year, year))
     [item] = inventory.items(store.root)
     assert (item.imported, item.used) == pytest.approx((time.time() - 1000,) * 2, abs=60)
 
@@ -235,7 +235,7 @@ def test_a_host_whose_clock_is_ahead_takes_nothing_for_old(
     monkeypatch.setattr(time, "time", lambda: now + 10 * day)
     assert inventory.old_blobs(store.root, 7 * day) == []
     assert [found.is_stale for found in lease.found_in(str(lock.parent))] == [False]
-    assert passing.dead({"HOME": str(tmp_path)}) == []
+    assert void_store.dead({"HOME": str(tmp_path)}) == []
 
 
 def test_an_import_that_begins_while_a_store_is_checked_keeps_its_work(
@@ -259,10 +259,10 @@ def test_an_image_that_has_changed_since_it_was_looked_at_is_not_removed(store: 
     path = add(store, 1, "a:1")
     good = path.read_bytes()
     flip(path, 100)
-    [damage] = checking.Checker(store.root).check()
+    [damage] = check.Checker(store.root).check()
     path.unlink()
     path.write_bytes(good)  # somebody has imported it again
-    assert checking.repair(damage) == "it has changed since it was looked at"
+    assert check.repair(damage) == "it has changed since it was looked at"
     assert path.read_bytes() == good
 
 

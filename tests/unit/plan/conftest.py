@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.cli.context import Context
-from container_engine.cli.prepare import prepare
-from container_engine.plan import memo, quick
+from container_engine.submit import memo, quick
+from container_engine.submit.context import Context
+from container_engine.submit.prepare import prepare
 from tests.unit import squashfs
 from tests.unit.catalog.sites import Site
 

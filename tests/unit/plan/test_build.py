@@ -2,14 +2,7 @@
 
 import pytest
 
-from container_engine.edf.model import (
-    Annotation,
-    DeferredText,
-    DeferredVar,
-    Device,
-    Mount,
-    Origin,
-)
+from container_engine.edf.model import Annotation, DeferredText, DeferredVar, Device, Mount, Origin
 from container_engine.plan.build import missing_image
 from container_engine.plan.model import Image, LaunchPlan, Variable, from_json
 from container_engine.site import SiteConfig

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 import container_engine
-from container_engine.cli import remembered
-from container_engine.plan import memo, quick
+from container_engine.submit import memo, quick, recall
 from tests.unit import squashfs
 from tests.unit.plan.conftest import User
 
@@ -32,8 +31,8 @@ def test_ce_plan_and_ce_run_look_at_the_memo_first(
         monkeypatch.setenv(name, value)
     remembered_plan = printed.replace('"/scratch/me"', '"/remembered"')
     assert remembered_plan != printed
-    assert remembered.plan_of("e", user.context(), None) == ("", remembered_plan)
-    assert remembered.plan_of("e", user.context(), "missing") == ("", printed)
+    assert recall.plan_of("e", user.context(), None) == ("", remembered_plan)
+    assert recall.plan_of("e", user.context(), "missing") == ("", printed)
 
 
 def _replace_image(user: User) -> None:
@@ -133,7 +132,7 @@ def test_a_memo_ends_with_another_version_of_the_engine(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user.plan()
-    monkeypatch.setattr("container_engine.plan.quick.__version__", "99")
+    monkeypatch.setattr("container_engine.submit.quick.__version__", "99")
     assert user.recalled() is None
 
 

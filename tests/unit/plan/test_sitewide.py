@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.cli.effective import load_effective
 from container_engine.cli.main import main
-from container_engine.cli.messages import RefusedError, of_problems
-from container_engine.cli.prepare import prepare
+from container_engine.message_text import of_problems
 from container_engine.plan.model import LaunchPlan
 from container_engine.plan.show import show
+from container_engine.submit.environment import load_effective
+from container_engine.submit.prepare import prepare
+from container_engine.submit.refused import RefusedError
 from tests.unit.plan.conftest import User
 
 SITE = """

@@ -1,0 +1,129 @@
+"""`ce explain --env VARIABLE`: every source of one variable, the one that counts first.
+
+The order is that of the launch, because the launch's own function decides.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from container_engine.edf.expand import escape
+from container_engine.edf.history import told
+from container_engine.errors import UserError
+from container_engine.node.hooks.edits import HookEdits
+from container_engine.node.start.environment import apply, for_tasks, without_slurms
+from container_engine.plan.image_vars import Resolver
+from container_engine.plan.show import text as as_written
+from container_engine.plan.sitewide import add
+from container_engine.submit.known_image import known_image
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from container_engine.edf.model import EnvEntry
+    from container_engine.plan.model import Image
+    from container_engine.secrecy import Secrecy
+    from container_engine.submit.context import Context
+    from container_engine.submit.environment import Traced
+
+
+def explain_variable(name: str, traced: Traced, context: Context, secrecy: Secrecy) -> list[str]:
+    """Lines for people. Reads the image's file; raises UserError for an impossible name."""
+    if not name or "=" in name or "\0" in name:
+        raise UserError(f"explain: '{name}' is not a name that a variable can have")
+    image = known_image(traced.edf, context, traced.site)
+    entry = _entry(name, add(traced.edf, traced.offer.wide).env)
+    if not without_slurms({name: None}):
+        return [f"{name}: always from Slurm, which sets it for each task", *_ignored(entry)]
+    said = None if entry is None else _value(entry, image)
+    result = _result(name, said, image, traced, context)
+    shown = "" if result is None else told(name, result, secrecy)
+    head = f"{name} is not set" if result is None else f"{name} = {shown}"
+    sources = _sources(name, traced, said, image, context, secrecy)
+    return [head, *(f"    {line}" for line in sources)]
+
+
+def _entry(name: str, entries: Iterable[EnvEntry]) -> EnvEntry | None:
+    return next((entry for entry in entries if entry.name == name), None)
+
+
+def _ignored(entry: EnvEntry | None) -> list[str]:
+    return [] if entry is None else [f"    EDF: without effect here, {entry.origin}"]
+
+
+def _result(
+    name: str, said: str | None, image: Image | None, traced: Traced, context: Context
+) -> str | None:
+    inside = image.env if image else {}
+    host = context.env.get(name)
+    outside = {} if host is None else {name: host}
+    edf = {} if said is None else {name: said or None}
+    edits = HookEdits("")
+    for hook in traced.hooks:
+        if hook.automatic_when:
+            continue  # the node decides; most steps have no use for it
+        edits.env |= hook.env
+        for variable, paths in hook.prepend.items():
+            edits.prepend[variable] = [*paths, *edits.prepend.get(variable, [])]
+    plan = {"image": {"env": inside}, "entrypoint": ()}
+    return apply(outside, for_tasks(plan, edits.settings(edf, inside, outside), {}, {})).get(name)
+
+
+def _sources(
+    name: str,
+    traced: Traced,
+    said: str | None,
+    image: Image | None,
+    context: Context,
+    secrecy: Secrecy,
+) -> Iterator[str]:
+    def shown(value: str) -> str:
+        return told(name, value, secrecy)
+
+    entry = _entry(name, traced.edf.env)
+    if entry is not None and said is not None:
+        yield f"EDF: {shown(said) if said else 'unset'}, {entry.origin}"
+    else:
+        yield "EDF: says nothing"
+    given = _entry(name, traced.offer.wide.env)
+    if given is not None:
+        # "site: FILE:KEY" is how the origin of such an entry reads
+        where = str(given.origin).removeprefix("site: ")
+        yield f"site: {shown(_value(given, image))}, {where}"
+    yield from _hook(name, traced, shown)
+    if image is None:
+        yield "image: cannot be read here"
+    else:
+        value = image.env.get(name)
+        where = f", {image.source}" if image.source else ""
+        yield f"image: {'says nothing' if value is None else shown(value)}{where}"
+    host = context.env.get(name)
+    if host is None:
+        yield "host: not set here"
+    elif apply({name: host}, for_tasks({"image": {"env": {}}, "entrypoint": ()}, {}, {}, {})):
+        yield f"host: {shown(host)}, as the job has it"
+    else:
+        yield f"host: {shown(host)} here, never passed on: it means nothing in another image"
+
+
+def _hook(name: str, traced: Traced, shown: Callable[[str], str]) -> Iterator[str]:
+    for hook in reversed(traced.hooks):
+        source = f"hook {hook.name}{f', profile {hook.profile}' if hook.profile else ''}"
+        if hook.automatic_when:
+            source += f" only in steps with {' or '.join(hook.automatic_when)}"
+        if name in hook.env:
+            value = hook.env[name]
+            yield f"hook: {'unset' if value is None else shown(value)}, {source}, {hook.origin}"
+        if name in hook.prepend:
+            paths = ":".join(hook.prepend[name])
+            yield f"hook: {shown(paths)} in front of what follows, {source}, {hook.origin}"
+    if not any(name in {**hook.env, **hook.prepend} for hook in traced.hooks):
+        yield "hook: says nothing; OCI hooks and CDI devices act on the node, not known here"
+
+
+def _value(entry: EnvEntry, image: Image | None) -> str:
+    if isinstance(entry.value, str):
+        return entry.value
+    if image is None:
+        return escape(entry.value)
+    return as_written(Resolver(image).text(entry.value, entry.origin, f"env.{entry.name}"))

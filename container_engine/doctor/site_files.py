@@ -1,0 +1,48 @@
+"""The site's OCI hooks and CDI files on this host, read as a launch reads them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine.catalog.load import Fault
+from container_engine.node.devices.cdi_file import Directory, Registry
+from container_engine.node.hooks.oci_hooks import OciHooks
+from container_engine.node.report.failure import LaunchError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from container_engine.site import SiteConfig
+
+
+class SiteFiles(NamedTuple):
+    """`number` of `kind` are there; or the fault for which a launch would refuse all of them."""
+
+    kind: str
+    number: int
+    fault: Fault | None
+
+
+def site_files(settings: SiteConfig) -> Iterator[SiteFiles]:
+    """The OCI hooks, then the CDI devices. A directory that does not exist has none."""
+    yield _read(
+        "OCI hooks",
+        lambda: len(OciHooks(settings.hooks_dirs, ()).hooks),
+        "correct it, or take the file away: until then no container starts on this host",
+    )
+    places = [Directory(path, is_users=False) for path in settings.cdi_dirs]
+    yield _read(
+        "CDI devices",
+        lambda: len(Registry(places).names()),
+        "correct it, or take the file away: until then no launch on this host gets a CDI device",
+    )
+
+
+def _read(kind: str, count: Callable[[], int], remedy: str) -> SiteFiles:
+    try:
+        return SiteFiles(kind, count(), None)
+    except LaunchError as failure:
+        text = str(failure)
+        path = text.partition("'")[2].partition("'")[0]
+        reason = text.partition(f"'{path}': ")[2] or text.replace(f"'{path}'", "it")
+        return SiteFiles(kind, 0, Fault(path, reason, remedy))

@@ -1,0 +1,1 @@
+"""Fetch images from registries: names, logins, blobs, imports."""

@@ -1,0 +1,234 @@
+"""Layer files as streams of their uncompressed bytes, and whether they are what they should be."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import threading
+import zlib
+from typing import TYPE_CHECKING, Protocol
+
+from container_engine import process
+from container_engine.errors import UserError
+from container_engine.images.pack.chunks import Ahead, Stream
+
+_InflateError: type[Exception]
+try:
+    # twice as quick as zlib; not made for every kind of processor
+    from isal.isal_zlib import IsalError, decompressobj
+
+    _InflateError = IsalError  # type: ignore[assignment]  # its stub takes the class for an object
+except ImportError:
+    _InflateError, decompressobj = zlib.error, zlib.decompressobj  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_ANY_GZIP = 31  # zlib's number for a gzip header and the largest window
+_PIECE = 1 << 17
+_MOST = 1 << 20  # zeros become a thousand times as long
+_BUFFER = 1 << 20
+_TIMEOUT_S = 24 * 3600  # the import as a whole has the true limit
+
+
+class Reading(Protocol):
+    """A layer file that is open. A read may wait for the bytes; `wake` ends that, with b""."""
+
+    def read(self, size: int, /) -> bytes: ...
+    def wake(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Layer(Protocol):
+    """A layer file, which may still arrive. `path` is where it lies in the end."""
+
+    @property
+    def path(self) -> str: ...
+    def open(self) -> Reading: ...
+    def whole(self) -> str:
+        """The path, once all of the file is there."""
+        ...
+
+
+class LayerFile:
+    """A layer that is there."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def open(self) -> Reading:
+        return _FileReading(self.path)
+
+    def whole(self) -> str:
+        return self.path
+
+
+class _FileReading:
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - `close` closes it
+        self.read, self.close = self._file.read, self._file.close
+
+    def wake(self) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def plain(
+    layer: Layer,
+    env: Mapping[str, str],
+    on_read: Callable[[int], None],
+    on_made: Callable[[int], None] = lambda _size: None,
+) -> Iterator[Stream]:
+    """The uncompressed content of the layer; `on_read` hears of each piece's size.
+
+    `on_made` hears of each piece that was decompressed, and may raise.
+
+    `env` is the environment for zstd. When the body ends, the rest is read, so that damage behind
+    it is found as well. Raises UserError for damage.
+    """
+    with contextlib.closing(layer.open()) as reading:
+        try:
+            magic = reading.read(_PIECE)
+            pieces = _pieces(reading, magic, on_read)
+            with _decompressed(pieces, magic, env, reading.wake) as made:
+                stream = Stream(_counted(made, on_made))
+                yield stream
+                stream.drain()
+        except (_InflateError, EOFError, process.CommandError) as error:
+            raise UserError(f"layer {layer.path}: damaged: {error}", see="image-damaged") from None
+
+
+def _counted(made: Iterator[bytes], on_made: Callable[[int], None]) -> Iterator[bytes]:
+    for piece in made:
+        on_made(len(piece))
+        yield piece
+
+
+def _pieces(reading: Reading, first: bytes, on_read: Callable[[int], None]) -> Iterator[bytes]:
+    data = first
+    while data:
+        on_read(len(data))
+        yield data
+        data = reading.read(_PIECE)
+
+
+@contextlib.contextmanager
+def _decompressed(
+    pieces: Iterator[bytes], magic: bytes, env: Mapping[str, str], wake: Callable[[], None]
+) -> Iterator[Iterator[bytes]]:
+    if magic.startswith(_ZSTD):
+        with _by_zstd(pieces, env, wake) as made:
+            yield made
+        return
+    ahead = Ahead(_inflated(pieces) if magic.startswith(_GZIP) else pieces, wake)
+    try:
+        yield iter(ahead)
+    finally:
+        ahead.close()
+
+
+def _inflated(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """A gzip file may have several members, as parallel compressors write them."""
+    inflater = decompressobj(_ANY_GZIP)
+    for piece in pieces:
+        data, has_more = piece, False
+        while data or has_more:
+            if inflater.eof:
+                if not data.strip(b"\0"):
+                    break  # padding
+                inflater = decompressobj(_ANY_GZIP)
+            made = inflater.decompress(data, _MOST)
+            yield made
+            data = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
+            has_more = len(made) == _MOST and not inflater.eof
+    if not inflater.eof:
+        raise EOFError("it ends too early")
+
+
+@contextlib.contextmanager
+def _by_zstd(
+    pieces: Iterator[bytes], env: Mapping[str, str], wake: Callable[[], None]
+) -> Iterator[Iterator[bytes]]:
+    """zstd reads from a pipe that a thread fills."""
+    end, start = os.pipe2(os.O_CLOEXEC)
+    widen(end)
+    failed: list[Exception] = []
+
+    def run() -> None:
+        try:
+            with open(start, "wb", buffering=0) as out:
+                out.writelines(pieces)
+        except BrokenPipeError:
+            pass  # zstd says why it ended
+        except Exception as error:  # noqa: BLE001 - raised again where somebody reads
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    with open(end, "rb", buffering=0) as compressed:
+        thread.start()
+        try:
+            with process.reading(["zstd", "-dcq"], env, _TIMEOUT_S, compressed) as stream:
+                widen(stream.fileno())
+                yield iter(lambda: os.read(stream.fileno(), _BUFFER), b"")
+        finally:
+            compressed.close()
+            wake()
+            thread.join()
+            if failed:
+                raise failed[0]
+
+
+def widen(pipe: int) -> None:
+    """Lets a pipe hold more, which is only quicker: users have a limit for it."""
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _BUFFER)
+
+
+class Verification:
+    """Compares files with the SHA-256 digests that are their names, beside other work."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._wrong: list[str] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(paths,), daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Raises UserError for the files that are wrong; they are removed."""
+        self._thread.join()
+        for path in self._wrong:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        if self._wrong:
+            raise UserError(
+                f"layer {self._wrong[0]}: not what its digest says",
+                "it was removed, try again",
+                "image-damaged",
+            )
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            try:
+                good = sha256(path, self._stop.is_set) in {None, os.path.basename(path)}
+            except OSError:
+                good = True  # whoever reads it for its content says what is wrong
+            if not good:
+                self._wrong.append(path)
+
+
+def sha256(path: str, is_stopped: Callable[[], bool] = lambda: False) -> str | None:
+    """The digest of a file in hexadecimal; None if `is_stopped` said so on the way."""
+    digest = hashlib.sha256()
+    with open(path, "rb", buffering=0) as file:
+        while data := file.read(_BUFFER):
+            if is_stopped():
+                return None
+            digest.update(data)
+    return digest.hexdigest()

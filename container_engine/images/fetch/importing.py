@@ -1,0 +1,352 @@
+"""From the name of an image to a SquashFS file in a store; no layer is unpacked to disk."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import errno
+import os
+import shutil
+import tempfile
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine.errors import CeError, SiteError, UserError
+from container_engine.images.fetch.blobs import sha256
+from container_engine.images.fetch.netrc import logged_in
+from container_engine.images.fetch.registry import Skopeo
+from container_engine.images.pack import free_space
+from container_engine.images.pack.convert import Maker, Place
+from container_engine.images.pack.pack import Packer
+from container_engine.images.policy import NO_RULES
+from container_engine.images.resolve import Stored
+from container_engine.images.store.files import fresh_directory, size_text
+from container_engine.images.store.lease import held
+from container_engine.images.store.publish import install, install_stored
+from container_engine.process import reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from container_engine.images.fetch.listener import Listener
+    from container_engine.images.fetch.registry import Fetched, Remote
+    from container_engine.images.policy import Rules
+    from container_engine.images.reference import Imported
+    from container_engine.images.store.lease import Holder, Lease
+    from container_engine.images.store.store import Known, Ref, Store, Stores
+
+_RETRY_S = 300  # after a registry could not be asked, launches leave it alone for so long
+_ATTEMPTS = 2
+_SPARE = 1.15  # an image is about as large as its compressed layers
+
+
+class Pull(enum.StrEnum):
+    """When a name is looked up in its registry although an image of that name is there."""
+
+    AGE = "age"
+    ALWAYS = "always"
+    MISSING = "missing"
+    NEVER = "never"
+
+
+class Limits(NamedTuple):
+    """In seconds: one import, one question to a registry, and how old an answer may be."""
+
+    import_s: float
+    look_up_s: float
+    max_age_s: float
+
+
+class Importer:
+    """`env` is the user's environment, for skopeo; `user` is for those who wait for us."""
+
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        user: str,
+        limits: Limits,
+        listener: Listener,
+        rules: Rules = NO_RULES,
+    ) -> None:
+        self._user, self._limits, self._listener = user, limits, listener
+        self._rules = rules
+        policy = rules.policy.signature_policy
+        skopeo = Skopeo(env, limits.look_up_s, limits.import_s, policy)
+        self._maker = Maker(skopeo, Packer(env, limits.import_s, rules.budget()))
+
+    def say(self, message: str) -> None:
+        self._listener.say(message)
+
+    def obtain(self, image: Imported, stores: Stores, pull: Pull = Pull.AGE) -> Stored:
+        """The image of this name, imported if need be. Raises CeError; then nothing has changed."""
+        found = stores.find(image)
+        if found is not None and self._is_good(image, found, pull):
+            return self._answer(image, found, pull)
+        if pull == Pull.NEVER and found is not None:
+            why = f"'{image.name}' was imported before it, and pull = never"
+            raise self._rules.refusal("signature_policy", why)
+        if pull == Pull.NEVER:
+            raise UserError(
+                f"'{image.name}': not in a store", "ce pull gets it", "image-not-in-store"
+            )
+        own = stores.own
+        if own is None:
+            raise UserError(
+                f"'{image.name}': in no store of the site, and EDF_IMAGESTORE=void keeps nothing",
+                "ce import -o FILE.sqsh IMAGE makes a file that an environment can name",
+                "image-not-in-store",
+            )
+        try:
+            return self._look_up(image, stores, own, pull, found)
+        except OSError as error:
+            raise unusable(own.root, error) from None
+
+    def to_file(self, image: Imported, path: str, arch: str) -> str:
+        """Makes `path` and the configuration beside it; returns the digest. Raises CeError."""
+        directory = os.path.dirname(path)
+        try:
+            with (
+                tempfile.TemporaryDirectory(prefix=".ce-import-", dir=directory) as work,
+                self._made_for(image) as maker,
+            ):
+                remote = maker.skopeo.look_up(image, arch)
+                self._rules.admit_size(image.name, remote.size)
+                place = Place.of(work, os.path.join(work, "blobs"))
+                _check_room(directory, remote, place)
+                fetched = self._build(maker, image, remote, arch, (), place)
+                install(os.path.join(work, "image"), fetched.config, path)
+        except OSError as error:
+            raise unusable(directory, error) from None
+        return remote.digest
+
+    @contextlib.contextmanager
+    def _made_for(self, image: Imported) -> Iterator[Maker]:
+        """With the login for the image's registry."""
+        skopeo = self._maker.skopeo
+        with logged_in(image, skopeo.env) as env:
+            yield self._maker._replace(skopeo=skopeo._replace(env=env))
+
+    def _judge(self) -> str:
+        """The hash of the site's signature policy, "" for none. Raises SiteError."""
+        policy = self._maker.skopeo.policy
+        try:
+            return sha256(policy) or "" if policy else ""
+        except OSError as error:
+            raise SiteError(f"{policy}: {reason(error)}", see="site-configuration") from None
+
+    def _is_judged(self, found: Known) -> bool:
+        """Whether the site's signature policy, as it is now, has let this name be imported.
+
+        It is not asked of what was made here, nor of what the site itself has in its stores.
+        """
+        judge = self._judge()
+        return not judge or not found.is_own or found.ref.judged == judge or found.ref.origin != ""
+
+    def _is_good(self, image: Imported, found: Known, pull: Pull) -> bool:
+        if not self._is_judged(found):
+            return False
+        if image.digest is not None or pull in {Pull.MISSING, Pull.NEVER}:
+            return True
+        if found.ref.origin and not image.origin:
+            return True  # no registry has it
+        # what names stand for in a site's store is the site's business
+        is_young = not found.is_own or time.time() < self._not_after(found.ref)
+        return pull == Pull.AGE and is_young
+
+    def _not_after(self, ref: Ref) -> float:
+        return max(ref.checked + self._limits.max_age_s, ref.tried + _RETRY_S if ref.tried else 0)
+
+    def _answer(self, image: Imported, found: Known, pull: Pull) -> Stored:
+        ref = found.ref
+        is_tag = image.digest is None and not ref.origin
+        ends = found.is_own and is_tag and pull == Pull.AGE
+        notices: tuple[str, ...] = ()
+        if ref.tried > ref.checked and ends:
+            notices = (_could_not_ask(image, ref, "its registry was out of reach just now"),)
+        not_after = self._not_after(ref) if ends else 0
+        if pull == Pull.ALWAYS and is_tag:
+            not_after = ref.checked  # nobody may skip the question
+        return Stored(found.path, ref.digest, found.ref_path, not_after, notices, ref.origin)
+
+    def _look_up(
+        self, image: Imported, stores: Stores, own: Store, pull: Pull, before: Known | None
+    ) -> Stored:
+        """`before` is what the stores knew of the name when it was asked for."""
+        with (
+            self._held(own.lock(image), image) as lease,
+            self._made_for(image) as maker,
+        ):
+            if lease.replaced:
+                self._take_over(image)
+            found = stores.find(image)
+            if found is None or _is_as_before(found, before) or not self._is_judged(found):
+                try:
+                    remote = maker.skopeo.look_up(image, own.arch)
+                except CeError as error:
+                    if found is None or pull != Pull.AGE or not self._is_judged(found):
+                        raise
+                    return self._make_do(image, own, found, error)
+                self._rules.admit_size(image.name, remote.size)
+                found = self._imported(maker, image, remote, stores, own, lease)
+        if found is None:
+            message = f"'{image.name}': removed from the store while it was imported"
+            raise UserError(message, see="image-not-in-store")
+        return self._answer(image, found, pull)
+
+    def _held(self, lock: str, image: Imported) -> AbstractContextManager[Lease]:
+        wait = Waiting(image.name, self._listener)
+        return held(lock, self._user, self._limits.import_s, wait.tell, what=image.name)
+
+    def _take_over(self, image: Imported) -> None:
+        self._listener.say(f"{image.name}: its importer has died, this process takes over")
+
+    def _imported(
+        self,
+        maker: Maker,
+        image: Imported,
+        remote: Remote,
+        stores: Stores,
+        own: Store,
+        lease: Lease,
+    ) -> Known | None:
+        """Imports what is not there, again if somebody removes it; and gives it its name."""
+        judge, before = self._judge(), stores.find(image)
+        is_judged = before is not None and (before.ref.digest, before.ref.judged) == (
+            remote.digest,
+            judge,
+        )
+        for _attempt in range(_ATTEMPTS):
+            if stores.holding(remote.digest) is None:
+                is_judged = self._import(maker, image, remote, own, lease)
+            if judge and not is_judged and not image.is_ours:
+                self._ask_policy(maker, image, remote, own, lease)
+            own.remember(image, remote.digest, judged=judge)
+            found = stores.find(image)
+            if found is not None:
+                return found
+        return None
+
+    def _make_do(self, image: Imported, own: Store, found: Known, error: CeError) -> Stored:
+        """An old answer is better than none where a registry is away."""
+        ref = found.ref
+        own.remember(image, ref.digest, ref.checked, tried=time.time(), judged=ref.judged)
+        notice = _could_not_ask(image, ref, error.message)
+        not_after = time.time() + _RETRY_S
+        return Stored(found.path, ref.digest, own.ref(image), not_after, (notice,))
+
+    def _ask_policy(
+        self, maker: Maker, image: Imported, remote: Remote, own: Store, lease: Lease
+    ) -> None:
+        """Raises CeError where the site's signature policy refuses an image that is there.
+
+        skopeo is only asked by copying: layers that are not kept any more come again.
+        """
+        with fresh_directory(own.work(lease.holder.token)) as work:
+            maker.skopeo.copy(image, remote, work, own.blobs, lambda _done: None)
+
+    def _import(
+        self, maker: Maker, image: Imported, remote: Remote, own: Store, lease: Lease
+    ) -> bool:
+        """Returns whether it had to be made, and so has been judged."""
+        own.explain()
+        with self._held(own.build_lock(remote.digest), image) as building:
+            if building.replaced and not lease.replaced:
+                self._take_over(image)
+            for token in building.replaced:
+                shutil.rmtree(own.work(os.path.basename(token)), ignore_errors=True)
+            if own.has(remote.digest):
+                return False  # it has several names, and somebody has just imported another one
+            try:
+                self._make(maker, image, remote, own, (lease, building))
+            except (CeError, OSError):
+                # after a long pause: somebody has taken over, and removed what we had done
+                if building.is_held() or not own.has(remote.digest):
+                    raise
+                return False
+        return True
+
+    def _make(
+        self, maker: Maker, image: Imported, remote: Remote, own: Store, leases: Sequence[Lease]
+    ) -> None:
+        with fresh_directory(own.work(leases[-1].holder.token)) as work:
+            place = Place.of(work, own.blobs)
+            _check_room(own.root, remote, place)
+            fetched = self._build(maker, image, remote, own.arch, leases, place)
+            path = own.image(remote.digest)
+            install_stored(place.made, fetched.config, path, remote.manifest)
+
+    def _build(
+        self,
+        maker: Maker,
+        image: Imported,
+        remote: Remote,
+        arch: str,
+        leases: Sequence[Lease],
+        place: Place,
+    ) -> Fetched:
+        """Leaves `place.made`, complete and checked."""
+        began, name = time.monotonic(), image.name
+
+        def far(doing: str, done: int) -> None:
+            for lease in leases:
+                lease.progress = f"{doing} {100 * done // max(remote.size, 1)} %"
+            self._listener.far(name, doing, done, remote.size)
+
+        try:
+            fetched = maker.make(image, remote, arch, place, far)
+        except SiteError as error:
+            if error.see == "program-slow":
+                raise self._too_slow(image, error) from None
+            raise
+        size, took = os.path.getsize(place.made), time.monotonic() - began
+        self._listener.say(f"{name}: imported, {size_text(size)} in {took:.1f} s")
+        return fetched
+
+    def _too_slow(self, image: Imported, error: SiteError) -> SiteError:
+        program = os.path.basename(error.message.partition(": ")[0])
+        limit = f"{self._limits.import_s:g} s, the site's import_timeout_s ({program} is at work)"
+        hint = "try again: layers that have come are kept"
+        return SiteError(f"'{image.name}': not imported within {limit}", hint, error.see)
+
+
+class Waiting:
+    """Tells who is waited for: at once, and then from time to time."""
+
+    def __init__(self, name: str, listener: Listener) -> None:
+        self._name, self._listener = name, listener
+        self._next = 0.0
+
+    def tell(self, holder: Holder, waited: float) -> None:
+        if waited < self._next:
+            return
+        self._next = max(waited, 2.0) * 2 if waited < 60 else waited + 60
+        far = f", {holder.progress}" if holder.progress else ""
+        since = f"; waiting for {waited:.0f} s" if waited >= 1 else ""
+        self._listener.say(f"{self._name}: being imported by {holder}{far}{since}")
+
+
+def _is_as_before(found: Known, before: Known | None) -> bool:
+    """Whether nobody has looked the name up while we waited. Clocks of hosts are not compared."""
+    if before is None:
+        return False
+    return (found.ref.digest, found.ref.checked) == (before.ref.digest, before.ref.checked)
+
+
+def _could_not_ask(image: Imported, ref: Ref, why: str) -> str:
+    day = time.strftime("%Y-%m-%d %H:%M", time.localtime(ref.checked))
+    why = why.removeprefix(f"'{image.name}': ")
+    return f"'{image.name}': used as it was on {day}, a newer one could not be looked for: {why}"
+
+
+def _check_room(directory: str, remote: Remote, place: Place) -> None:
+    """Before anything is downloaded, as far as the sizes are known."""
+    there = sum(blob.size for blob in remote.blobs if place.has(blob))
+    free_space.check(directory, int(remote.size * (1 + _SPARE)) - there)
+
+
+def unusable(directory: str, error: OSError) -> UserError:
+    where = os.fspath(error.filename) if error.filename else directory
+    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+    see = "store-full" if full else "store-unusable"
+    return UserError(f"'{where}': {reason(error)}", see=see)

@@ -1,0 +1,27 @@
+"""What an import reports while it runs. Pure."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Listener(Protocol):
+    """Shows the progress of an import to the user."""
+
+    def say(self, message: str) -> None: ...
+
+    def far(self, name: str, doing: str, done: int, total: int) -> None:
+        """`done` of `total` bytes."""
+
+
+class Quiet:
+    """Shows nothing."""
+
+    def say(self, message: str) -> None:
+        pass
+
+    def far(self, name: str, doing: str, done: int, total: int) -> None:
+        pass
+
+    def clear(self) -> None:
+        """Make room before something else is printed."""

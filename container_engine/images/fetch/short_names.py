@@ -1,0 +1,166 @@
+"""What a name without a registry stands for on this host: the aliases and the search registries of
+registries.conf, read as Podman reads them."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from container_engine.errors import UserError
+from container_engine.images.reference import RegistryImage, parse
+from container_engine.process import reason
+from container_engine.validation_text import first_misfit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_SYSTEM = "/etc/containers"
+_HINT = "man containers-registries.conf; or write the registry with the image"
+_NAME, _ROOTS_CACHE = "registries.conf", "/var/cache"
+# the variable by which somebody chooses another main file
+CHOSEN = "CONTAINERS_REGISTRIES_CONF"
+
+
+class _Hosts(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    registries: tuple[str, ...] = ()
+
+
+class _First(BaseModel):
+    """Version 1 of the format, which knows no aliases; only a main file may be of it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    search: _Hosts = _Hosts()
+
+
+class _File(BaseModel):
+    """What one file says of short names; None where it leaves that to others."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    aliases: dict[str, str] = {}
+    search: tuple[str, ...] | None = Field(None, alias="unqualified-search-registries")
+    mode: str = Field("", alias="short-name-mode")
+    first: _First | None = Field(None, alias="registries")
+
+    @property
+    def searched(self) -> tuple[str, ...] | None:
+        """The search registries, in whichever version of the format."""
+        return self.search if self.first is None else self.first.search.registries
+
+
+class ShortNames(NamedTuple):
+    """`aliases` have beside their meaning the file that says so, as have the search registries.
+
+    `is_enforcing`: several search registries are a question to people. `consulted` are all paths
+    that were looked at, existing or not.
+    """
+
+    aliases: Mapping[str, tuple[str, str]]
+    search: tuple[str, ...]
+    searched_by: str
+    is_enforcing: bool
+    consulted: tuple[str, ...]
+
+    def meanings(self, image: RegistryImage) -> tuple[RegistryImage, ...]:
+        """The images that the name may stand for, the first one that there is counts.
+
+        At least one; without a word in any file it is the one of the default registry. Raises
+        UserError for an alias or a registry that is none.
+        """
+        if not image.short:
+            return (image,)
+        alias = self.aliases.get(image.short)
+        if alias is not None:
+            return (_meant(image, *alias),)
+        names = [f"{registry}/{image.short}" for registry in self.search]
+        found = [_meant(image, name, self.searched_by) for name in names]
+        return tuple(dict.fromkeys(found)) or (image,)
+
+
+def read(env: Mapping[str, str], uid: int) -> ShortNames:
+    """`env` is only asked for single names. Raises UserError for a file that makes no sense."""
+    aliases: dict[str, tuple[str, str]] = {}
+    search: tuple[str, ...] = ()
+    searched_by, mode = "", ""
+    consulted: list[str] = []
+    for path in _files(env, uid, consulted):
+        said = _read(path, is_chosen=path == env.get(CHOSEN))
+        for name, meaning in said.aliases.items():
+            aliases[name] = (meaning, path)
+        if said.searched is not None:
+            search, searched_by = said.searched, path
+        mode = said.mode or mode
+    known = {name: found for name, found in aliases.items() if found[0]}  # "" takes one back
+    return ShortNames(known, search, searched_by, mode == "enforcing", tuple(consulted))
+
+
+def _files(env: Mapping[str, str], uid: int, consulted: list[str]) -> Iterator[str]:
+    """Those that are there, in the order in which later ones overrule the others."""
+    home = env.get("HOME") or "/"
+    own = os.path.join(home, ".config/containers")
+    chosen = env.get(CHOSEN)
+    main = chosen or f"{own}/{_NAME}"
+    consulted.append(main)
+    # somebody's own main file is in place of all of the system's; a chosen one, of the main files
+    is_own = not chosen and os.path.lexists(main)
+    if not chosen and not is_own:
+        main = f"{_SYSTEM}/{_NAME}"
+        consulted.append(main)
+    yield main
+    for directory in (own,) if is_own else (_SYSTEM, own):
+        drop_ins = f"{directory}/{_NAME}.d"
+        consulted.append(drop_ins)
+        for name in _listed(drop_ins):
+            if name.endswith(".conf"):
+                consulted.append(f"{drop_ins}/{name}")
+                yield consulted[-1]
+    cache = _ROOTS_CACHE if uid == 0 else env.get("XDG_CACHE_HOME") or f"{home}/.cache"
+    # what Podman has asked people
+    consulted.append(f"{cache}/containers/short-name-aliases.conf")
+    yield consulted[-1]
+
+
+def _listed(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
+
+
+def _read(path: str, *, is_chosen: bool) -> _File:
+    try:
+        with open(path, "rb") as file:
+            return _File.model_validate(tomllib.load(file))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if is_chosen:
+            raise _unclear(path, f"{reason(error)} ({CHOSEN} names it)") from None
+        return _File()
+    except OSError as error:
+        raise _unclear(path, reason(error)) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise _unclear(path, str(error).lower()) from None
+    except ValidationError as error:
+        raise _unclear(path, str(first_misfit(_File, error))) from None
+
+
+def _meant(image: RegistryImage, repository: str, source: str) -> RegistryImage:
+    """`image` in another repository, under a name that says so."""
+    try:
+        found = parse(repository, "/")
+    except UserError as error:
+        raise _unclear(source, error.message) from None
+    is_whole = isinstance(found, RegistryImage) and not found.short and found.digest is None
+    if not is_whole or not isinstance(found, RegistryImage):
+        raise _unclear(source, f"'{image.short}' stands for '{repository}', without a registry")
+    meant = image._replace(registry=found.registry, repository=found.repository)
+    return image if meant == image else meant._replace(name=meant.canonical)
+
+
+def _unclear(path: str, why: str) -> UserError:
+    return UserError(f"{path}: {why}", _HINT, "image-reference")

@@ -1,0 +1,208 @@
+"""Layers on their way from a registry: read while they arrive, the one needed first comes first.
+
+skopeo as a proxy hands the blobs out as streams and verifies their digests. It is only quicker:
+whatever goes wrong here, `registry.Skopeo.copy` fetches what is missing, retries and finds words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from container_engine.errors import CeError
+from container_engine.images.fetch.blobs import widen
+from container_engine.images.fetch.proxy import Proxy, ProxyError
+from container_engine.images.pack.free_space import FULL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from container_engine.images.fetch.registry import Wanted
+
+_AT_ONCE = 3  # a registry far away gives more through several connections
+_PIECE = 1 << 20
+_LOOK_S = 0.25
+
+
+class BrokenOffError(Exception):
+    """The layers do not come this way. No message for people."""
+
+
+class Arrival:
+    """Downloads blobs into `directory` while it is open; those that are whole stay there.
+
+    `wanted` in the order in which they are needed; drafts are made in `work`. After `silence_s`
+    seconds without a byte a registry counts as gone. Nothing here prints or raises but OSError.
+    """
+
+    def __init__(
+        self, source: str, env: Mapping[str, str], directory: str, work: str, silence_s: float
+    ) -> None:
+        self._source, self._env, self._silence_s = source, env, silence_s
+        self._directory, self._work = directory, work
+        self._waiting: list[Wanted] = []
+        self._arrived: dict[str, int] = {}  # bytes so far
+        self._wanted: set[str] = set()
+        self._whole: set[str] = set()
+        self._changed = threading.Condition()
+        self._is_over = False
+        self.full: OSError | None = None  # a disk or quota had no room for what came
+        self._threads: list[threading.Thread] = []
+
+    def start(self, wanted: Sequence[Wanted]) -> None:
+        self._waiting, self._wanted = list(wanted), {one.name for one in wanted}
+        for _number in range(min(_AT_ONCE, len(wanted))):
+            thread = threading.Thread(target=self._run, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all has come."""
+        return not self._waiting and not self._is_over and self._wanted <= self._whole
+
+    def close(self) -> None:
+        """Ends what still runs."""
+        self._end()
+        for thread in self._threads:
+            thread.join()
+
+    def layer(self, wanted: Wanted) -> ArrivingLayer:
+        return ArrivingLayer(self, wanted)
+
+    def wait(self, wanted: Wanted, have: int, is_closed: threading.Event) -> bool:
+        """Waits for more than `have` bytes; whether the blob is whole. Raises BrokenOffError."""
+        with self._changed:
+            while True:
+                if wanted.name in self._whole:
+                    return True
+                if self._is_over or is_closed.is_set():
+                    raise BrokenOffError
+                if self._arrived.get(wanted.name, 0) > have:
+                    return False
+                self._changed.wait(_LOOK_S)
+
+    def path(self, wanted: Wanted) -> str:
+        return os.path.join(self._directory, wanted.name)
+
+    def draft(self, wanted: Wanted) -> str:
+        return os.path.join(self._work, f"arriving-{wanted.name}")
+
+    def _run(self) -> None:
+        try:
+            with Proxy(self._source, self._env, self._silence_s) as proxy:
+                while (wanted := self._next()) is not None:
+                    self._fetch(proxy, wanted)
+        except (ProxyError, BrokenOffError, CeError, OSError):
+            self._end()
+
+    def _next(self) -> Wanted | None:
+        with self._changed:
+            return self._waiting.pop(0) if self._waiting and not self._is_over else None
+
+    def _end(self) -> None:
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+
+    def _fetch(self, proxy: Proxy, wanted: Wanted) -> None:
+        draft = self.draft(wanted)
+        try:
+            with open(draft, "wb", buffering=0) as file, proxy.blob(wanted.name, wanted.size) as fd:
+                widen(fd)
+                self._receive(fd, file.fileno(), wanted)
+            os.replace(draft, self.path(wanted))
+        except BaseException as error:
+            if isinstance(error, OSError) and error.errno in FULL:
+                self.full = OSError(error.errno, error.strerror)
+            with contextlib.suppress(OSError):
+                os.unlink(draft)
+            raise
+        with self._changed:
+            self._whole.add(wanted.name)
+            self._changed.notify_all()
+
+    def _receive(self, fd: int, file: int, wanted: Wanted) -> None:
+        done, heard = 0, time.monotonic()
+        while True:
+            ready, _, _ = select.select([fd], [], [], _LOOK_S)
+            if self._is_over or time.monotonic() - heard > self._silence_s:
+                raise BrokenOffError
+            if not ready:
+                continue
+            size = _move(fd, file)
+            if not size:
+                return
+            done, heard = done + size, time.monotonic()
+            if done > wanted.size:
+                raise BrokenOffError  # and skopeo has the words for it
+            with self._changed:
+                self._arrived[wanted.name] = done
+                self._changed.notify_all()
+
+
+def _move(source: int, target: int) -> int:
+    """Some bytes from a pipe to a file: not every file system takes them from the kernel."""
+    try:
+        return os.splice(source, target, _PIECE)
+    except OSError:
+        data = os.read(source, _PIECE)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(target, view) :]
+        return len(data)
+
+
+class ArrivingLayer:
+    """A layer that can be read from its first byte on, before the last one is there."""
+
+    def __init__(self, arrival: Arrival, wanted: Wanted) -> None:
+        self._arrival, self._wanted = arrival, wanted
+        self.path = arrival.path(wanted)
+
+    def open(self) -> _Reading:
+        return _Reading(self._arrival, self._wanted)
+
+    def whole(self) -> str:
+        self._arrival.wait(self._wanted, self._wanted.size, threading.Event())
+        return self.path
+
+
+class _Reading:
+    def __init__(self, arrival: Arrival, wanted: Wanted) -> None:
+        self._arrival, self._wanted = arrival, wanted
+        self._file: int | None = None
+        self._done = 0
+        self._closed = threading.Event()
+
+    def read(self, size: int) -> bytes:
+        while not self._closed.is_set():
+            is_whole = self._arrival.wait(self._wanted, self._done, self._closed)
+            data = os.read(self._opened(), size)
+            self._done += len(data)
+            if data or is_whole:
+                return data
+        return b""
+
+    def wake(self) -> None:
+        self._closed.set()
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _opened(self) -> int:
+        """Under either of its names: it may have become whole since we were told, or broken off,
+        which removes what had come. Raises BrokenOffError."""
+        for name in (self._arrival.draft, self._arrival.path):
+            if self._file is None:
+                with contextlib.suppress(FileNotFoundError):
+                    self._file = os.open(name(self._wanted), os.O_RDONLY | os.O_CLOEXEC)
+        if self._file is None:
+            raise BrokenOffError
+        return self._file

@@ -1,0 +1,1 @@
+"""Pack SquashFS files: merge layers, build Containerfiles, bound what archives unpack to."""

@@ -1,0 +1,255 @@
+"""An image from a Containerfile: Podman builds it, in namespaces and a storage of its own.
+
+One user exists there, as in the containers of a launch, so nobody needs subordinate ids; see
+`fakeroot.py` for what that would break. All processes end with the build. The storage stays, so
+that the next build can use the steps of this one.
+
+The steps are an image's programs, in no more than a chroot: they get no right to leave it, and the
+host's tree has nothing of the user's there but what the build is made of; see `smallroot.sh`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pwd
+import shutil
+import stat
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine import process
+from container_engine.errors import SiteError, UserError
+from container_engine.images.fetch.blobs import sha256
+from container_engine.images.pack.namespaces import OWN_NAMESPACES
+from container_engine.images.store.files import publish
+from container_engine.process import reason
+from container_engine.secrecy import is_secret_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+CONTAINERFILES = ("Containerfile", "Dockerfile")
+# Podman keeps here what must not outlive its processes, and wants a path that is short and the same
+# each time: it becomes process 1 of its namespace and stands in that directory.
+_RUN = "/proc/1/cwd"
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_SMALLROOT, _FAKEROOT = (os.path.join(_HERE, name) for name in ("smallroot.sh", "fakeroot.py"))
+# chroot(2) is the way out of a chroot; the others are of no use with one user and no network
+_NO_CAPABILITIES = ("SYS_CHROOT", "MKNOD", "NET_RAW", "NET_BIND_SERVICE", "AUDIT_WRITE")
+# what Podman reads below the home, but for logins; and files that links in /etc may lead to
+_OWN_FILES = (
+    *("registries.conf", "registries.conf.d", "policy.json", "certs.d", "storage.conf"),
+    *("containers.conf", "containers.conf.d"),
+)
+_FILE_VARIABLES = (
+    *("CONTAINERS_REGISTRIES_CONF", "CONTAINERS_CONF", "CONTAINERS_CONF_OVERRIDE"),
+    *("CONTAINERS_STORAGE_CONF", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+)
+_LINKED = ("/etc/resolv.conf", "/etc/hosts", "/etc/ssl/ca-bundle.pem")
+_NAME = "localhost/ce-build"
+_INFO_TIMEOUT_S = 60
+
+
+class Recipe(NamedTuple):
+    """What an image is built of. `arguments` are NAME=VALUE."""
+
+    context: str
+    containerfile: str
+    arguments: tuple[str, ...] = ()
+    target: str = ""
+
+    def digest(self) -> str:
+        """Of everything that the build may use, except for what it downloads. Raises OSError."""
+        whole = hashlib.sha256()
+        for part in (sha256(self.containerfile) or "", self.target, *sorted(self.arguments)):
+            whole.update(f"{part}\0".encode("utf-8", "surrogateescape"))
+        for line in _listed(self.context):
+            whole.update(line.encode("utf-8", "surrogateescape"))
+        return f"sha256:{whole.hexdigest()}"
+
+
+class Builder(NamedTuple):
+    """`env` is the user's: registries.conf counts. `policy` as for skopeo.
+
+    `logins` is the file with the login state, "" for none.
+    """
+
+    env: Mapping[str, str]
+    uid: int
+    gid: int
+    timeout_s: float
+    policy: str = ""
+    logins: str = ""
+
+    def build(self, recipe: Recipe, digest: str, layout: str, *, fresh: bool, quiet: bool) -> None:
+        """Leaves the image as an OCI layout in the directory `layout`, which must not exist.
+
+        By `digest`, the recipe's, two builds at once do not get each other's image. What Podman
+        says goes to stderr, if not `quiet`. Raises CeError.
+        """
+        podman = self._podman(recipe, os.path.dirname(layout))
+        name = f"{_NAME}:{digest.partition(':')[2]}"
+        try:
+            words = ["build", "--isolation=chroot", "--network=host", "--format=oci"]
+            words += [f"--cap-drop=CAP_{name}" for name in _NO_CAPABILITIES]
+            words += ["--tag", name, "--file", recipe.containerfile]
+            arguments, secrets = self._arguments(recipe)
+            words += [f"--build-arg={argument}" for argument in arguments]
+            words += [f"--target={recipe.target}"] if recipe.target else []
+            words += ["--no-cache", "--pull=always"] if fresh else []
+            words += [f"--signature-policy={self.policy}"] if self.policy else []
+            run = process.output if quiet else process.shown
+            run([*podman, *words, recipe.context], self._environment() | secrets, self.timeout_s)
+            save = ["save", "--quiet", "--format=oci-dir", "--output", layout, name]
+            process.output([*podman, *save], self._environment(), self.timeout_s)
+        except process.CommandError as error:
+            message = error.message.removeprefix("setpriv: ").removeprefix("Error: ")
+            text = f"'{recipe.containerfile}': not built: {message}"
+            raise UserError(text, error.hint, "image-build") from None
+
+    def _arguments(self, recipe: Recipe) -> tuple[list[str], dict[str, str]]:
+        """Podman's build arguments, and variables with the values of those that are secret.
+
+        Anybody may read a command line; Podman takes the value of a bare name from its environment.
+        What is a variable there already keeps its meaning for Podman.
+        """
+        arguments, secrets = [], {}
+        for argument in recipe.arguments:
+            name, equals, value = argument.partition("=")
+            if equals and is_secret_name(name) and name not in self._environment():
+                secrets[name] = value
+            arguments.append(name if name in secrets else argument)
+        return arguments, secrets
+
+    def _podman(self, recipe: Recipe, results: str) -> list[str]:
+        """The command, without what it shall do."""
+        base = self.env.get("TMPDIR") or "/var/tmp"
+        place = _private(os.path.join(base, f"ce-build-{self.uid}"))
+        directories = [*_programs(self.env), place, results, recipe.context]
+        # one lies in the other: the outer first
+        seen = [*sorted(directories, key=len), "--", *self._files(recipe), "--"]
+        return self._command(place, seen, self._driver(place, seen))
+
+    def _files(self, recipe: Recipe) -> list[str]:
+        """The files beside the directories that Podman reads, if they are there."""
+        home = self.env.get("HOME", "/")
+        own = os.path.join(self.env.get("XDG_CONFIG_HOME") or f"{home}/.config", "containers")
+        named = [self.env.get(variable, "") for variable in _FILE_VARIABLES]
+        files = [recipe.containerfile, self.policy, self.logins, *named, *_LINKED]
+        files += [os.path.realpath(path) for path in files if path]
+        files += [f"{own}/{name}" for name in _OWN_FILES]
+        return [path for path in dict.fromkeys(files) if path.startswith("/")]
+
+    def _command(self, place: str, seen: Sequence[str], driver: str) -> list[str]:
+        return [
+            *OWN_NAMESPACES,
+            "--mount-proc",
+            *("sh", _SMALLROOT),
+            _private(f"{place}/run"),
+            self._users(place),
+            _private(f"{place}/tmp"),
+            *seen,
+            sys.executable,
+            *("-I", "-S", _FAKEROOT),
+            "podman",
+            f"--root={place}/{driver}",
+            f"--runroot={_RUN}/root",
+            f"--tmpdir={_RUN}/tmp",
+            f"--storage-driver={driver}",
+            "--events-backend=none",
+            "--cgroup-manager=cgroupfs",
+        ]
+
+    def _users(self, place: str) -> str:
+        """An /etc/passwd for Podman, which looks the user up and ends where a host has no name."""
+        try:
+            name = pwd.getpwuid(self.uid).pw_name
+        except KeyError:
+            name = "user"
+        entry = f"{name}:x:{self.uid}:{self.gid}::{self.env.get('HOME', '/')}:/bin/sh\n"
+        publish(f"{place}/passwd", f"root:x:0:0::/root:/bin/sh\n{entry}".encode())
+        return f"{place}/passwd"
+
+    def _driver(self, place: str, seen: Sequence[str]) -> str:
+        """vfs, which copies whole images, where the kernel or the file system has no overlay."""
+        for driver in ("overlay", "vfs"):
+            if os.path.isdir(f"{place}/{driver}"):
+                return driver
+        try:
+            argv = [*self._command(place, seen, "overlay"), "info"]
+            process.output(argv, self._environment(), _INFO_TIMEOUT_S)
+        except process.CommandError:
+            return "vfs"
+        return "overlay"
+
+    def _environment(self) -> dict[str, str]:
+        """The `_CONTAINERS_*` variables tell Podman that it is in its user namespace already."""
+        logins = {"REGISTRY_AUTH_FILE": self.logins} if self.logins else {}
+        return {
+            **self.env,
+            **logins,
+            "TMPDIR": "/var/tmp",
+            "XDG_RUNTIME_DIR": f"{_RUN}/user",
+            "_CONTAINERS_USERNS_CONFIGURED": "done",
+            "_CONTAINERS_ROOTLESS_UID": str(self.uid),
+            "_CONTAINERS_ROOTLESS_GID": str(self.gid),
+        }
+
+
+def _programs(env: Mapping[str, str]) -> list[str]:
+    """The directories of the programs that run there, which may lie beside the system's."""
+    podman = shutil.which("podman", path=env.get("PATH")) or "/usr/bin/podman"
+    own = [sys.prefix, sys.base_prefix, _HERE, os.path.dirname(os.path.realpath(podman))]
+    return [path for path in own if not path.startswith("/usr")]
+
+
+def find_containerfile(context: str) -> str:
+    """In the directory of the context. Raises UserError."""
+    for name in CONTAINERFILES:
+        path = os.path.join(context, name)
+        if os.path.isfile(path):
+            return path
+    raise UserError(
+        f"'{context}': neither a Containerfile nor a Dockerfile is there",
+        "-f names it",
+        "image-build",
+    )
+
+
+def _private(path: str) -> str:
+    """A directory that nobody else can put anything into, made if need be."""
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+        found = os.lstat(path)
+    except OSError as error:
+        raise UserError(f"'{path}': {reason(error)}", see="store-unusable") from None
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise SiteError(
+            f"'{path}': not a directory of yours alone",
+            "set TMPDIR to another place",
+            "store-unusable",
+        )
+    return path
+
+
+def _listed(directory: str) -> Iterator[str]:
+    """A line for each entry below, in a fixed order."""
+    for where, names, files in os.walk(directory, onerror=_fail):
+        names.sort()
+        links = [name for name in names if os.path.islink(os.path.join(where, name))]
+        yield f"{os.path.relpath(where, directory)} {os.stat(where).st_mode:o}\n"
+        for name in sorted([*files, *links]):
+            path = os.path.join(where, name)
+            found = os.lstat(path)
+            if stat.S_ISLNK(found.st_mode):
+                content: str | None = os.readlink(path)
+            else:
+                content = sha256(path) if stat.S_ISREG(found.st_mode) else ""
+            yield f"{name} {found.st_mode:o} {content}\n"
+
+
+def _fail(error: OSError) -> None:
+    raise error

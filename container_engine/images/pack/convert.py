@@ -1,0 +1,127 @@
+"""An image as a SquashFS file: packed while it is downloaded where that goes well."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine.errors import CeError, UserError
+from container_engine.images.fetch import blobs
+from container_engine.images.fetch.registry import check_platform, small_blob
+from container_engine.images.fetch.streaming import Arrival, BrokenOffError
+from container_engine.images.reference import RegistryImage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from container_engine.images.fetch.registry import Fetched, Remote, Skopeo, Wanted
+    from container_engine.images.pack.pack import Packer
+    from container_engine.images.reference import Imported
+
+    Far = Callable[[str, int], None]
+
+
+class Place(NamedTuple):
+    """`work` is ours alone, below `layers` blobs stay, `made` is the file to be."""
+
+    work: str
+    layers: str
+    made: str
+
+    @classmethod
+    def of(cls, work: str, layers: str) -> Place:
+        return cls(work, layers, os.path.join(work, "image"))
+
+    def has(self, blob: Wanted) -> bool:
+        return os.path.exists(self.path(blob))
+
+    def path(self, blob: Wanted) -> str:
+        return os.path.join(self.directory, blob.name)
+
+    @property
+    def directory(self) -> str:
+        return os.path.join(self.layers, "sha256")
+
+
+class Maker(NamedTuple):
+    skopeo: Skopeo
+    packer: Packer
+
+    def make(self, image: Imported, remote: Remote, arch: str, place: Place, far: Far) -> Fetched:
+        """Leaves the image in `place.made`; `far` hears what is done and how many bytes of it.
+
+        Raises CeError or OSError.
+        """
+        os.makedirs(place.directory, exist_ok=True)
+        if isinstance(image, RegistryImage):
+            with contextlib.suppress(BrokenOffError):
+                self._make_arriving(image, remote, arch, place, far)
+                # all blobs are there: it adds the configuration, and policy.json has its say
+                fetched = self.skopeo.copy(
+                    image, remote, place.work, place.layers, lambda _done: None
+                )
+                check_platform(image, fetched.config, arch)
+                return fetched
+        fetched = self.skopeo.copy(
+            image, remote, place.work, place.layers, lambda done: far("downloading", done)
+        )
+        check_platform(image, fetched.config, arch)
+        self._pack([blobs.LayerFile(path) for path in fetched.layers], place, "packing", far)
+        return fetched
+
+    def _make_arriving(
+        self, image: RegistryImage, remote: Remote, arch: str, place: Place, far: Far
+    ) -> None:
+        """Raises BrokenOffError where the blobs do not come this way."""
+        wanted = [blob for blob in _in_order(remote) if not place.has(blob)]
+        skopeo = self.skopeo
+        # a registry that says nothing shall not keep anybody beyond the limit of the whole
+        silence_s = min(skopeo.look_up_s, skopeo.copy_s)
+        arrival = Arrival(remote.source, skopeo.env, place.directory, place.work, silence_s)
+        stack: list[blobs.Layer] = [
+            arrival.layer(blob) if blob in wanted else blobs.LayerFile(place.path(blob))
+            for blob in remote.blobs
+        ]
+        try:
+            arrival.start(wanted)
+            if remote.config is not None:
+                if remote.config in wanted:
+                    arrival.layer(remote.config).whole()
+                check_platform(image, small_blob(place.path(remote.config)), arch)
+            try:
+                self._pack(stack, place, "importing", far)
+            except CeError as error:
+                if arrival.full is not None:
+                    raise arrival.full from None
+                if arrival.is_whole or not isinstance(error, UserError):
+                    raise
+                raise BrokenOffError from None  # what came may not be what it should be
+            except FileNotFoundError:
+                raise BrokenOffError from None  # somebody has just tidied up
+            except BrokenOffError:
+                if arrival.full is not None:
+                    raise arrival.full from None
+                raise
+        finally:
+            arrival.close()
+
+    def _pack(self, stack: list[blobs.Layer], place: Place, doing: str, far: Far) -> None:
+        done = 0
+
+        def on_read(size: int) -> None:
+            nonlocal done
+            done += size
+            far(doing, done)
+
+        for layer in stack:
+            # for those who tidy up: it is in use. Where a group shares a store, only its owner can.
+            with contextlib.suppress(OSError):
+                os.utime(layer.path)
+        self.packer.pack(stack, place.made, on_read)
+
+
+def _in_order(remote: Remote) -> list[Wanted]:
+    """As they are needed, each once."""
+    config = () if remote.config is None else (remote.config,)
+    return list(dict.fromkeys((*config, *reversed(remote.blobs))))

@@ -1,0 +1,211 @@
+"""The layers of an image as one tar stream, each read once, the highest layer first.
+
+What a higher layer has, hides or replaces is known when a lower one is read, so everything visible
+can be passed on as it comes by. The rules are those of `merge_rules.py`. Where an order of entries
+cannot be followed that way, UnusualError is raised: `merge_seek.py` takes two passes and any order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from container_engine.errors import UserError
+from container_engine.images.pack import tar_stream
+from container_engine.images.pack.tar_stream import Entry, UnusualError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_WHITEOUT, _OPAQUE = b".wh.", b".wh..wh..opq"
+_MAX_LINKS = 40  # as the kernel
+_CONTENT, _MADE, _STATED = 1, 2, 3  # a file or link; a directory only meant, or with its own entry
+
+
+class Merger:
+    """Takes the layers, highest first, and writes what is visible to `out`."""
+
+    def __init__(self, out: tar_stream.Out) -> None:
+        self._out = out
+        self._kinds: dict[bytes, int] = {}  # what all layers so far have
+        self._hidden: set[bytes] = set()  # paths that no lower layer may bring
+        self._emptied: set[bytes] = set()  # directories below which no lower layer may bring any
+
+    def add_layer(self, entries: tar_stream.Reader, number: int) -> None:
+        """`number` is for messages. Raises UserError, UnusualError or tarstream.DamagedError."""
+        layer = _Layer(self._out, self._kinds, self._hidden, self._emptied, number)
+        for entry in entries:
+            layer.add(entry, entries)
+        layer.finish()
+        self._hidden |= layer.hides
+        self._emptied |= layer.empties
+
+    def finish(self) -> None:
+        """Directories that no layer describes, and the end of the archive."""
+        for path, kind in self._kinds.items():
+            if kind == _MADE:
+                directory = Entry(path, tar_stream.DIRECTORY, 0o755, 0, 0, b"")
+                self._out.write(tar_stream.header(directory))
+        self._out.write(tar_stream.END)
+
+
+class _Layer:
+    def __init__(
+        self,
+        out: tar_stream.Out,
+        kinds: dict[bytes, int],
+        hidden: set[bytes],
+        emptied: set[bytes],
+        number: int,
+    ) -> None:
+        self._out, self._kinds, self._number = out, kinds, number
+        self._hidden, self._emptied = hidden, emptied
+        self.hides: set[bytes] = set()
+        self.empties: set[bytes] = set()
+        self._links: dict[bytes, bytes] = {}  # symbolic links of this layer
+        self._passed: set[bytes] = set()  # contents of this layer that are visible
+        self._buried: set[bytes] = set()  # contents of this layer that are not
+        self._stated: dict[bytes, Entry] = {}  # directories with an entry in this layer
+        self._open: dict[bytes, bool] = {b"": True}  # directories, and whether they are visible
+
+    def add(self, entry: Entry, source: tar_stream.Reader) -> None:
+        parts = self._parts(entry.name)
+        if not parts:
+            if entry.kind != tar_stream.DIRECTORY:
+                raise self._error("a file in place of the root directory")
+            return
+        parent, name = self._directory(parts[:-1]), parts[-1]
+        path = parent + b"/" + name if parent else name
+        if entry.kind == tar_stream.DIRECTORY:
+            self._add_directory(path, entry)
+        elif name.startswith(_WHITEOUT) and entry.kind != tar_stream.HARD_LINK:
+            self._hide(parent, name)
+        else:
+            self._add_content(parent, path, entry, source)
+
+    def finish(self) -> None:
+        """To be called when all entries were added, before `hides` and `empties` are used."""
+        for path in self._open.keys() - self._stated.keys() - {b""}:
+            if self._hides_itself(path):
+                raise UnusualError  # hidden and made again without saying so: the order counts
+
+    def _hides_itself(self, path: bytes) -> bool:
+        while path:
+            if path in self.hides:
+                return True
+            path = path.rpartition(b"/")[0]
+            if path in self.empties:
+                return True
+        return False
+
+    def _hide(self, parent: bytes, name: bytes) -> None:
+        self._is_open(parent)
+        if name == _OPAQUE:
+            self.empties.add(parent)
+        else:
+            hidden = name.removeprefix(_WHITEOUT)
+            self.hides.add(parent + b"/" + hidden if parent else hidden)
+
+    def _add_directory(self, path: bytes, entry: Entry) -> None:
+        if path in self._passed or path in self._buried:
+            raise UnusualError  # first a file, then a directory
+        if self._stated.setdefault(path, entry) != entry:
+            raise UnusualError  # described twice, the later one counts
+        if not self._is_open(path) or self._kinds[path] == _STATED:
+            return
+        self._kinds[path] = _STATED
+        self._out.write(tar_stream.header(entry._replace(name=path)))
+
+    def _add_content(
+        self, parent: bytes, path: bytes, entry: Entry, source: tar_stream.Reader
+    ) -> None:
+        if path in self._passed or path in self._buried or path in self._open:
+            raise UnusualError  # this layer has it twice, the later one counts
+        target = self._target(entry.link) if entry.kind == tar_stream.HARD_LINK else entry.link
+        if entry.kind == tar_stream.SYMLINK:
+            self._links[path] = entry.link
+        is_visible = (
+            self._is_open(parent)
+            and parent not in self._emptied
+            and path not in self._kinds
+            and path not in self._hidden
+        )
+        if not is_visible:
+            self._buried.add(path)
+            if self._kinds.get(path) in {_MADE, _STATED}:
+                self.empties.add(path)  # a higher layer's directory takes this file's place
+            return
+        if entry.kind == tar_stream.HARD_LINK and target not in self._passed:
+            raise UnusualError  # to a file that is hidden or in a lower layer
+        self._passed.add(path)
+        self._kinds[path] = _CONTENT
+        self._out.write(tar_stream.header(entry._replace(name=path, link=target)))
+        source.copy(self._out)
+
+    def _target(self, link: bytes) -> bytes:
+        parts = self._parts(link)
+        if not parts:
+            raise UnusualError  # the slower way has the words for it
+        parent = self._directory(parts[:-1])
+        return parent + b"/" + parts[-1] if parent else parts[-1]
+
+    def _is_open(self, path: bytes) -> bool:
+        """Whether the directory `path`, which this layer has, is visible. Makes it known."""
+        known = self._open.get(path)
+        if known is not None:
+            return known
+        if path in self._passed or path in self._buried:
+            raise UnusualError  # a file that turns into a directory within one layer
+        parent = path.rpartition(b"/")[0]
+        is_open = (
+            self._is_open(parent)
+            and parent not in self._emptied
+            and path not in self._hidden
+            and self._kinds.get(path) != _CONTENT
+        )
+        if is_open:
+            self._kinds.setdefault(path, _MADE)
+        self._open[path] = is_open
+        return is_open
+
+    def _directory(self, parts: list[bytes]) -> bytes:
+        """The path that these names lead to, through links that this layer made."""
+        path = b"/".join(parts)
+        if not self._links or path in self._open:
+            return path
+        trail: list[bytes] = []
+        waiting, links = parts[::-1], 0
+        while waiting:
+            name = waiting.pop()
+            if name == b"..":
+                del trail[-1:]
+                continue
+            trail.append(name)
+            target = self._links.get(b"/".join(trail))
+            if target is None:
+                continue
+            links += 1
+            if links > _MAX_LINKS:
+                raise self._error(f"a loop of links at '{path.decode(errors='replace')}'")
+            del trail[-1 if not target.startswith(b"/") else 0 :]
+            waiting += [part for part in target.split(b"/") if part not in {b"", b"."}][::-1]
+        return b"/".join(trail)
+
+    def _parts(self, path: bytes) -> list[bytes]:
+        parts = path.split(b"/")
+        if b"" in parts or b"." in parts:
+            parts = [part for part in parts if part not in {b"", b"."}]
+        if b".." in parts:
+            shown = path.decode(errors="replace")
+            raise self._error(f"the path '{shown}' leads out of the image")
+        return parts
+
+    def _error(self, what: str) -> UserError:
+        return UserError(f"layer {self._number}: {what}", see="image-damaged")
+
+
+def merge(layers: Iterable[tuple[int, tar_stream.Reader]], out: tar_stream.Out) -> None:
+    """Writes what the layers make together; each comes with its number, the highest first."""
+    merger = Merger(out)
+    for number, reader in layers:
+        merger.add_layer(reader, number)
+    merger.finish()

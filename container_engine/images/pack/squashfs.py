@@ -1,0 +1,127 @@
+"""Whether a file is a SquashFS image and is all there, by its first bytes and its size."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import struct
+from typing import NamedTuple
+
+from container_engine.did_you_mean import nearest
+from container_engine.errors import UserError
+from container_engine.process import reason
+
+_SUPERBLOCK = struct.Struct("<4s IIII HHHH HH QQ")
+_SUPERBLOCK_SIZE = 96  # with the table positions behind what is read here
+_MAGIC = b"hsqs"
+_VERSION = 4
+_COMPRESSORS = {1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}
+_HEAD = 512
+_MAX_LISTED = 10_000  # names that are looked through for one that may be meant
+
+# (offset, bytes) -> what somebody has there instead of an image, and what to do about it
+_OTHERS: tuple[tuple[int, bytes, str, str | None], ...] = (
+    (0, b"sqsh", "a big-endian SquashFS, made on another kind of machine", "make it again"),
+    (0, b"version https://git-lfs", "a git-lfs pointer, not the file itself", "git lfs pull"),
+    (257, b"ustar", "a tar archive", "sqfstar IMAGE.sqsh < ARCHIVE makes an image of it"),
+    (0, b"\x1f\x8b", "a gzip file", "sqfstar IMAGE.sqsh makes an image of an unpacked tar archive"),
+    (0, b"\x28\xb5\x2f\xfd", "a zstd file", None),
+    (0, b"\xfd7zXZ", "an xz file", None),
+    (0, b"PK\x03\x04", "a zip archive", None),
+    (32, b"SIF_MAGIC", "an Apptainer or Singularity image (SIF)", "import it from its registry"),
+    (0, b"QFI\xfb", "a disk image of a virtual machine (qcow)", None),
+    (0, b"\x7fELF", "a program (ELF)", None),
+    (0, b"#!", "a script", None),
+    (0, b"<", "a web page or another text in XML", "was the download redirected to a login?"),
+    (0, b"{", "a JSON text", None),
+)
+
+
+class Superblock(NamedTuple):
+    """What matters of it. `bytes_used` counts from the start of the file, without padding."""
+
+    bytes_used: int
+    block_size: int
+    compressor: str
+
+
+_NO_IMAGE = "image-not-squashfs"
+
+
+def check(path: str) -> Superblock:
+    """The superblock of the complete SquashFS file `path`.
+
+    Raises UserError with one line that says what is in the way: no such file, not permitted, a
+    directory, another kind of file, cut short.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise UserError(f"'{path}': {reason(error)}", _meant(path), _see(error)) from None
+    try:
+        status = os.fstat(fd)
+        if stat.S_ISDIR(status.st_mode):
+            raise UserError(f"'{path}': a directory, not a SquashFS file", see=_NO_IMAGE)
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISBLK(status.st_mode)):
+            raise UserError(f"'{path}': not a regular file", see=_NO_IMAGE)
+        head = os.read(fd, _HEAD)
+        size = os.lseek(fd, 0, os.SEEK_END)
+    except OSError as error:
+        raise UserError(f"'{path}': {reason(error)}", see=_see(error)) from None
+    finally:
+        os.close(fd)
+    return parse(path, head, size)
+
+
+def parse(path: str, head: bytes, size: int) -> Superblock:
+    """The superblock in the first bytes of a file of `size` bytes. Raises as `check` does."""
+    if not head:
+        raise UserError(f"'{path}': the file is empty", see="image-damaged")
+    if not head.startswith(_MAGIC):
+        kind, hint = _recognise(head)
+        raise UserError(f"'{path}': not a SquashFS file but {kind}", hint, _NO_IMAGE)
+    if len(head) < _SUPERBLOCK_SIZE:
+        raise _cut_short(path, size, f"at least {_SUPERBLOCK_SIZE}")
+    fields = _SUPERBLOCK.unpack_from(head)
+    block_size, compression, major, bytes_used = fields[3], fields[5], fields[9], fields[12]
+    if major != _VERSION:
+        message = f"'{path}': SquashFS version {major}, only version 4 can be mounted"
+        raise UserError(message, see=_NO_IMAGE)
+    if bytes_used > size:
+        raise _cut_short(path, size, str(bytes_used))
+    name = _COMPRESSORS.get(compression, f"unknown ({compression})")
+    return Superblock(bytes_used, block_size, name)
+
+
+def _meant(path: str) -> str | None:
+    """A file beside it with nearly this name."""
+    directory, name = os.path.split(path)
+    try:
+        found = os.listdir(directory)[:_MAX_LISTED]
+    except OSError:
+        return None
+    close = nearest(name, (other for other in found if other != name))
+    return f"did you mean '{os.path.join(directory, close)}'?" if close else None
+
+
+def _see(error: OSError) -> str:
+    absent = error.errno in {errno.ENOENT, errno.ENOTDIR}
+    return "image-file-not-found" if absent else "image-file-unreadable"
+
+
+def _cut_short(path: str, size: int, wanted: str) -> UserError:
+    return UserError(
+        f"'{path}': cut short, it has {size} bytes of {wanted}",
+        "copy or download it again",
+        "image-damaged",
+    )
+
+
+def _recognise(head: bytes) -> tuple[str, str | None]:
+    for offset, magic, kind, hint in _OTHERS:
+        if head[offset:].startswith(magic):
+            return kind, hint
+    if not head.strip(b"\0"):
+        return "a file of zeros", "was it copied completely?"
+    return "something unknown", None

@@ -1,0 +1,1 @@
+"""Keep images: the store's files, locks, uses, and its care."""

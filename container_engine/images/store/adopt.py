@@ -1,0 +1,185 @@
+"""A SquashFS file or a directory of this host as an image of a store."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine import process
+from container_engine.errors import UserError
+from container_engine.images import config
+from container_engine.images.fetch import blobs
+from container_engine.images.fetch.importing import Waiting, unusable
+from container_engine.images.fetch.registry import check_platform
+from container_engine.images.pack import free_space, squashfs
+from container_engine.images.pack.pack import Packer
+from container_engine.images.reference import LocalImage
+from container_engine.images.store.beside import read as read_beside
+from container_engine.images.store.files import fresh_directory, size_text
+from container_engine.images.store.lease import held
+from container_engine.images.store.publish import install, install_stored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from container_engine.images.fetch.listener import Listener
+    from container_engine.images.store.store import Store
+
+_PIECE = 1 << 24
+_LIST_TIMEOUT_S = 300
+_CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
+_SQUASHFS_TYPE = "application/vnd.container-engine.image.v1.squashfs"
+
+
+class Adopter(NamedTuple):
+    """`env` is the environment of the tools, `user` is for those who wait for us."""
+
+    env: Mapping[str, str]
+    user: str
+    timeout_s: float
+    listener: Listener
+
+    def adopt(self, path: str, called: str, store: Store) -> str:
+        """The file or directory `path` as the image `called`; returns its file in the store.
+
+        Raises CeError; then nothing has changed.
+        """
+        began, wait = time.monotonic(), Waiting(called, self.listener)
+        image = LocalImage(path, "dir" if os.path.isdir(path) else "file", path, called=called)
+        try:
+            with (
+                held(store.lock(image), self.user, self.timeout_s, wait.tell, what=called) as lease,
+                fresh_directory(store.work(lease.holder.token)) as work,
+            ):
+                store.explain()
+                made = os.path.join(work, "image")
+                configuration = self.make(path, made, store.arch)
+                manifest = _manifest(made, configuration)
+                digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
+                size = os.path.getsize(made)
+                install_stored(made, configuration, store.image(digest), manifest)
+                store.remember(image, digest)
+                took = time.monotonic() - began
+                self.listener.say(f"{called}: imported, {size_text(size)} in {took:.1f} s")
+        except OSError as error:
+            raise unusable(store.root, error) from None
+        return store.image(digest)
+
+    def make(self, path: str, made: str, arch: str) -> bytes:
+        """Leaves the image in `made`; returns its configuration."""
+        if os.path.isdir(path):
+            pack(path, made, Packer(self.env, self.timeout_s), self.listener)
+            return _document(config.from_files(made, self.env), arch)
+        squashfs.check(path)
+        _check_tables(path, self.env)
+        self._copy(path, made)
+        beside = config.beside(path)
+        text = read_beside(beside, path)
+        if text is None:
+            return _document(config.from_files(made, self.env), arch)
+        config.from_document(text, beside)
+        if "architecture" in json.loads(text):  # what is written by hand may not say it
+            check_platform(LocalImage(path, "file", path), text, arch)
+        return text
+
+    def _copy(self, path: str, made: str) -> None:
+        total, done = os.path.getsize(path), 0
+        free_space.check(os.path.dirname(made), total)
+        with open(path, "rb") as source, open(made, "wb") as target:
+            while sent := os.sendfile(target.fileno(), source.fileno(), None, _PIECE):
+                done += sent
+                self.listener.far(path, "copying", done, total)
+
+
+def to_file(source: str, path: str, arch: str, adopter: Adopter) -> None:
+    """Makes `path` and the configuration beside it of a directory. Raises CeError."""
+    if not os.path.isdir(source):
+        squashfs.check(source)
+        raise UserError(
+            f"'{source}': a SquashFS file already",
+            "environments can name it as it is",
+            "image-format",
+        )
+    directory = os.path.dirname(path)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".ce-import-", dir=directory) as work:
+            made = os.path.join(work, "image")
+            install(made, adopter.make(source, made, arch), path)
+    except OSError as error:
+        raise unusable(directory, error) from None
+
+
+def pack(
+    directory: str, target: str, packer: Packer, listener: Listener, *more: str
+) -> squashfs.Superblock:
+    """Makes `target` of a directory; tells how far that is. Raises CeError or OSError."""
+    total = sum(_sizes(directory))
+
+    def on_read(done: int) -> None:
+        listener.far(directory, "packing", min(done, total), total)
+
+    try:
+        return packer.pack_directory(directory, target, on_read, *more)
+    except process.CommandError as error:
+        # the reason stands before the line that says that it ends
+        said = [line.strip() for line in error.stderr.splitlines() if line.strip()]
+        message = "; ".join(said[-2:]) or error.message
+        text = f"'{directory}': mksquashfs: {message}"
+        raise UserError(text, error.hint, "image-format", details=error.stderr) from None
+
+
+def _sizes(directory: str) -> Iterator[int]:
+    def fail(error: OSError) -> None:
+        raise error
+
+    seen = set()
+    for where, _directories, names in os.walk(directory, onerror=fail):
+        for name in names:
+            status = os.lstat(os.path.join(where, name))
+            if status.st_nlink == 1:
+                yield status.st_size
+            elif status.st_ino not in seen:
+                seen.add(status.st_ino)
+                yield status.st_size
+
+
+def _check_tables(path: str, env: Mapping[str, str]) -> None:
+    """Whether all names and attributes in the file can be read; the contents are not."""
+    try:
+        process.output(["unsquashfs", "-ll", path], env, _LIST_TIMEOUT_S)
+    except process.CommandError as error:
+        raise UserError(
+            f"'{path}': damaged: {error.message}", "copy or download it again", "image-damaged"
+        ) from None
+
+
+def _document(facts: config.ImageConfig, arch: str) -> bytes:
+    run: dict[str, object] = {"Env": [f"{name}={value}" for name, value in facts.env.items()]}
+    if facts.entrypoint:
+        run["Entrypoint"] = list(facts.entrypoint)
+    if facts.workdir:
+        run["WorkingDir"] = facts.workdir
+    return _json({"architecture": arch, "os": "linux", "config": run})
+
+
+def _manifest(made: str, configuration: bytes) -> bytes:
+    """In the form of an OCI manifest, so that its digest vouches for both files."""
+    layer = {
+        "mediaType": _SQUASHFS_TYPE,
+        "digest": f"sha256:{blobs.sha256(made)}",
+        "size": os.path.getsize(made),
+    }
+    described = {
+        "mediaType": _CONFIG_TYPE,
+        "digest": f"sha256:{hashlib.sha256(configuration).hexdigest()}",
+        "size": len(configuration),
+    }
+    return _json({"schemaVersion": 2, "config": described, "layers": [layer]})
+
+
+def _json(document: dict[str, object]) -> bytes:
+    return json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogateescape")

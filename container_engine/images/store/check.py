@@ -1,0 +1,201 @@
+"""What is wrong with a store, and the way to put it right: what is damaged is imported again."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine.errors import UserError
+from container_engine.images import config
+from container_engine.images.fetch import blobs
+from container_engine.images.pack import squashfs
+from container_engine.images.store import identity, inventory, lease
+from container_engine.images.store.beside import small
+from container_engine.images.store.files import files_of, is_older, now_at, publish
+from container_engine.images.store.in_use import NOTHING
+from container_engine.images.store.publish import MANIFEST_SUFFIX, SUFFIXES, belongings
+from container_engine.images.store.store import ref_name
+from container_engine.process import reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from container_engine.images.store.in_use import InUse
+    from container_engine.images.store.inventory import Item
+
+_OLD_S = 3600  # a file that an import may be working on is younger
+
+
+class Damage(NamedTuple):
+    """`also` are paths that must go together with `path`; `mend` is what `path` should contain.
+
+    `stamp` tells the file that was looked at, "" where that does not matter, from a later one.
+    """
+
+    path: str
+    problem: str
+    also: tuple[str, ...] = ()
+    mend: bytes | None = None
+    stamp: str = ""
+
+
+class Checker:
+    """Looks at the store below `root`; `on_read` hears of the size of each file that was read."""
+
+    def __init__(self, root: str, on_read: Callable[[int], None] = lambda _size: None) -> None:
+        self._root = root
+        self._on_read = on_read
+
+    def size(self) -> int:
+        """Bytes that a check reads, about."""
+        paths = [item.path for item in inventory.items(self._root)] + self._blobs()
+        return sum(os.path.getsize(path) for path in paths if os.path.exists(path))
+
+    def check(self) -> Iterator[Damage]:
+        """Everything that is wrong with the store. Reads all of it."""
+        for item in inventory.items(self._root):
+            before = os.stat(item.path)
+            damage = self._of_image(item)
+            with contextlib.suppress(OSError):  # to look at it is not to use it
+                os.utime(item.path, ns=(before.st_atime_ns, before.st_mtime_ns))
+            if damage:
+                yield damage._replace(stamp=_stamp(before)) if damage.mend is None else damage
+        yield from self._strangers()
+        yield from self._bad_refs()
+        for path in self._blobs():
+            if self._sum(path) != os.path.basename(path):
+                yield Damage(path, "not what its name says")
+        yield from self._left_behind()
+
+    def _of_image(self, item: Item) -> Damage | None:
+        broken = self._content_problem(item)
+        if broken:
+            return Damage(item.path, broken, belongings(item.path))
+        path = config.beside(item.path)
+        broken = self._config_problem(item.path, path)
+        if not broken:
+            return None
+        text = self._kept_config(item.path)
+        if text is not None:
+            return Damage(path, broken, mend=text)
+        return Damage(item.path, broken, belongings(item.path))
+
+    def _content_problem(self, item: Item) -> str | None:
+        try:
+            squashfs.check(item.path)
+        except UserError as error:
+            return error.message.removeprefix(f"'{item.path}': ")
+        expected = identity.sums(item.path)
+        if expected is None:
+            return "its checksum is missing, so nothing vouches for its content"
+        if self._sum(item.path) != expected.image:
+            return "its content has changed since the import"
+        with contextlib.suppress(FileNotFoundError):
+            manifest = small(item.path + MANIFEST_SUFFIX)
+            if f"sha256:{hashlib.sha256(manifest).hexdigest()}" != item.digest:
+                return "its manifest has changed since the import"
+        return None
+
+    def _config_problem(self, image: str, path: str) -> str | None:
+        try:
+            text = small(path)
+            config.from_document(text, "its configuration")
+        except FileNotFoundError:
+            return "its configuration is missing"
+        except UserError as error:
+            return error.message
+        except OSError as error:
+            return f"its configuration: {reason(error)}"
+        expected = identity.sums(image)
+        if expected and expected.config and expected.config != hashlib.sha256(text).hexdigest():
+            return "its configuration has changed since the import"
+        return None
+
+    def _kept_config(self, image: str) -> bytes | None:
+        """The configuration, if it lies among the blobs."""
+        expected = identity.sums(image)
+        if expected is None or not expected.config:
+            return None
+        with contextlib.suppress(OSError):
+            text = small(f"{self._root}/blobs/sha256/{expected.config}")
+            if hashlib.sha256(text).hexdigest() == expected.config:
+                return text
+        return None
+
+    def _strangers(self) -> Iterator[Damage]:
+        """Files that belong to no image, and drafts of imports that were ended."""
+        now = now_at(f"{self._root}/images")
+        for path in files_of(f"{self._root}/images"):
+            image = next((path.removesuffix(s) for s in SUFFIXES if path.endswith(s)), "")
+            if path.endswith(".sqsh") or (image.endswith(".sqsh") and os.path.exists(image)):
+                continue
+            if is_older(path, _OLD_S, now):
+                yield Damage(path, "there is no image that it belongs to")
+        for path in files_of(f"{self._root}/refs"):
+            if not path.endswith(".json") and is_older(path, _OLD_S, now):
+                yield Damage(path, "left by an import that was ended")
+
+    def _bad_refs(self) -> Iterator[Damage]:
+        there = {(item.digest, item.arch) for item in inventory.items(self._root)}
+        for named in inventory.refs(self._root):
+            name = os.path.basename(named.path)
+            if named.ref is None:
+                yield Damage(named.path, "cannot be understood")
+            elif name != f"{ref_name(named.ref.name, named.arch)}.json":
+                yield Damage(named.path, f"speaks of another name, {named.ref.name}")
+            elif (named.ref.digest, named.arch) not in there:
+                yield Damage(named.path, f"{named.ref.name} leads to no image")
+
+    def _left_behind(self) -> Iterator[Damage]:
+        # before the locks: what begins now is not in the list
+        work = f"{self._root}/work"
+        names = sorted(os.listdir(work)) if os.path.isdir(work) else []
+        live = set()
+        for lock in lease.found_in(f"{self._root}/locks"):
+            if lock.is_stale:
+                yield Damage(lock.path, f"the lock of {lock.holder}, which is gone")
+            else:
+                live.add(lock.holder.token)
+        for name in names:
+            if name not in live and os.path.lexists(f"{work}/{name}"):
+                yield Damage(f"{work}/{name}", "left by an import that was ended")
+
+    def _blobs(self) -> list[str]:
+        return files_of(f"{self._root}/blobs/sha256")
+
+    def _sum(self, path: str) -> str | None:
+        found = blobs.sha256(path)
+        self._on_read(os.path.getsize(path))
+        return found
+
+
+def repair(damage: Damage, used: InUse = NOTHING) -> str | None:
+    """Mends what can be mended, else removes it; returns why it was left. Raises OSError."""
+    if damage.mend is not None:
+        publish(damage.path, damage.mend)
+        return None
+    if damage.stamp:
+        return _remove_image(damage, used)
+    for path in (damage.path, *damage.also):
+        if os.path.isdir(path):
+            shutil.rmtree(path)
+        else:
+            inventory.remove_files((path,))
+    return None
+
+
+def _remove_image(damage: Damage, used: InUse) -> str | None:
+    with contextlib.suppress(FileNotFoundError):
+        if _stamp(os.stat(damage.path)) != damage.stamp:
+            return "it has changed since it was looked at"
+    why = inventory.take_away(damage.path, used)
+    if why is None:
+        inventory.remove_files(damage.also)
+    return why
+
+
+def _stamp(status: os.stat_result) -> str:
+    return f"{status.st_ino} {status.st_size} {status.st_mtime_ns}"

@@ -1,0 +1,85 @@
+"""The identity of a SquashFS file: the SHA-256 of its content, computed once and kept beside it.
+
+IMAGE.sha256 has three lines: the digest of the image, that of its configuration or "-", and the
+size and time of modification (ns) that the image had then. A launch only reads this file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from typing import NamedTuple
+
+from container_engine.errors import UserError
+from container_engine.images.fetch.blobs import sha256
+from container_engine.images.store import beside
+from container_engine.images.store.files import publish
+
+SUFFIX = ".sha256"
+_NONE = "-"
+
+
+class Sums(NamedTuple):
+    """SHA-256 in hexadecimal; `config` is "" where none is known.
+
+    `stamp` is the size and time that the image had, "" in files of earlier versions.
+    """
+
+    image: str
+    config: str
+    stamp: str = ""
+
+    def to_bytes(self) -> bytes:
+        return f"{self.image}\n{self.config or _NONE}\n{self.stamp}\n".encode()
+
+
+def known_digest(path: str) -> str:
+    """Return what is recorded of the content of `path`, sha256:…; "" if it no longer fits."""
+    try:
+        found = sums(path)
+        fits = found is not None and found.stamp == _stamp(path)
+    except OSError:
+        return ""
+    return f"sha256:{found.image}" if found is not None and fits else ""
+
+
+def computed(path: str) -> str:
+    """Return the digest of the content of `path`, sha256:…; reads all of it. Raises OSError."""
+    return f"sha256:{sha256(path)}"
+
+
+def record(path: str, digest: str, config: bytes | None = None, made: str = "") -> None:
+    """Keep `digest` as that of `path`, or of `made`, which will have that name. Raises OSError."""
+    if config is None:
+        before = sums(path)
+        of_config = before.config if before is not None else ""
+    else:
+        of_config = hashlib.sha256(config).hexdigest()
+    found = Sums(digest.removeprefix("sha256:"), of_config, _stamp(made or path))
+    publish(path + SUFFIX, found.to_bytes())
+
+
+def note(path: str, digest: str) -> None:
+    """Record `digest` if this user owns `path` and may: it only spares others the reading."""
+    with contextlib.suppress(OSError):
+        if os.stat(path).st_uid == os.geteuid():
+            record(path, digest)
+
+
+def sums(path: str) -> Sums | None:
+    """Return what is recorded of the image `path`; None where that cannot be read or trusted."""
+    try:
+        text = beside.read(path + SUFFIX, path)
+        lines = text.decode("ascii").splitlines() if text else []
+    except (UserError, UnicodeDecodeError):
+        return None
+    if not lines or not lines[0]:
+        return None
+    image, config, stamp = (*lines, "", "")[:3]
+    return Sums(image, "" if config == _NONE else config, stamp)
+
+
+def _stamp(path: str) -> str:
+    status = os.stat(path)
+    return f"{status.st_size} {status.st_mtime_ns}"

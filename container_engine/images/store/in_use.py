@@ -1,0 +1,141 @@
+"""Which images of a store jobs use: links in STORE/uses, made by node/start/image_in_use.py.
+
+The links are listed before Slurm is asked for its jobs: a job that begins in between is not taken
+for one that has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine.images.store.files import now_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_NAME = re.compile(r"(\d+)-[0-9a-f]+(?:\.\d+(?:\.[0-9a-f]+)?)?@([^/]*)")
+_DIGITS = 12  # of the digest, in the name of a link
+_YOUNG_S = 3600  # Slurm may not list its job yet
+_FORGOTTEN_S = 90 * 86400  # of a cluster that cannot be asked; no job is so long
+
+
+class Running(NamedTuple):
+    """The jobs of a cluster that have not ended, each with its user, as `uid` sees them; those of
+    others may be hidden.
+
+    `jobs` is None where nobody could be asked.
+    """
+
+    cluster: str
+    jobs: Mapping[str, int] | None
+    uid: int
+    sees_all: bool = True
+
+
+class Link(NamedTuple):
+    """`age_s` by the clock of the file server. `store_uid` owns the directory: where a server makes
+    all files of all users somebody's, that is whose they are."""
+
+    path: str
+    job: str
+    cluster: str
+    image: str
+    uid: int
+    store_uid: int
+    age_s: float
+
+    def is_over(self, running: Running) -> bool:
+        """Whether the job has certainly ended, or is not the one of who made the link."""
+        if running.jobs is None:
+            return False
+        if self._is_elsewhere(running):
+            return self.age_s > _FORGOTTEN_S
+        user = running.jobs.get(self.job)
+        if user is not None:
+            return self.uid not in {user, self.store_uid}
+        return self.age_s > _YOUNG_S and (running.sees_all or self.uid == running.uid)
+
+    def said(self, running: Running) -> str:
+        if running.jobs is None:
+            return self.job
+        if self._is_elsewhere(running):
+            return f"{self.job} of cluster {self.cluster}"
+        is_new = self.job not in running.jobs and self.age_s <= _YOUNG_S
+        return f"{self.job} (noted less than an hour ago)" if is_new else self.job
+
+    def _is_elsewhere(self, running: Running) -> bool:
+        return self.cluster not in {"", running.cluster}
+
+
+class InUse(NamedTuple):
+    """`jobs` by the path of the image that they use; `over` are links that jobs have left.
+
+    `root` is the store, "" for one that is not looked at again; `seen` are the links there were.
+    """
+
+    jobs: Mapping[str, tuple[str, ...]]
+    over: tuple[str, ...]
+    root: str = ""
+    seen: frozenset[str] = frozenset()
+
+    def why_not(self, path: str) -> str | None:
+        """In words, why the image `path` must stay; None if it need not."""
+        known = self.jobs.get(path)
+        return _said(known) if known else None
+
+    def why_not_now(self, path: str) -> str | None:
+        """As `why_not`, also for jobs that have begun since."""
+        if not self.root:
+            return self.why_not(path)
+        name = os.path.basename(path)
+        digits = name.removeprefix("sha256-")[:_DIGITS]
+        new = [
+            link.job
+            for link in _links(self.root, digits)
+            if link.image == name and link.path not in self.seen
+        ]
+        return self.why_not(path) or (_said(new) if new else None)
+
+
+NOTHING = InUse(MappingProxyType({}), ())
+
+
+def links(root: str) -> tuple[Link, ...]:
+    """Return what the store `root` says now. To be called before Slurm is asked."""
+    return tuple(sorted(_links(root)))
+
+
+def in_use(root: str, found: Sequence[Link], running: Running) -> InUse:
+    """Of `found`, the links of the store `root`, `running` knows which still hold."""
+    jobs: dict[str, list[str]] = {}
+    over = []
+    for link in found:
+        if link.is_over(running):
+            over.append(link.path)
+        else:
+            jobs.setdefault(f"{root}/images/{link.image}", []).append(link.said(running))
+    using = {path: tuple(some) for path, some in jobs.items()}
+    return InUse(using, tuple(over), root, frozenset(link.path for link in found))
+
+
+def _links(root: str, digits: str = "") -> Iterator[Link]:
+    directory = f"{root}/uses"
+    with contextlib.suppress(FileNotFoundError):
+        names = [name for name in os.listdir(directory) if f"-{digits}" in name]
+        store_uid, now = os.stat(directory).st_uid, now_at(directory) if names else 0
+        for name in names:
+            match = _NAME.fullmatch(name)
+            path = f"{directory}/{name}"
+            with contextlib.suppress(OSError):
+                if match is not None:
+                    image, status = os.path.basename(os.readlink(path)), os.lstat(path)
+                    age_s = now - status.st_mtime
+                    yield Link(path, match[1], match[2], image, status.st_uid, store_uid, age_s)
+
+
+def _said(jobs: Sequence[str]) -> str:
+    return f"in use by job{'s'[: len(jobs) - 1]} {', '.join(jobs)}"

@@ -1,0 +1,322 @@
+"""A lock on a shared file system that needs no flock: a file that its holder keeps fresh.
+
+The file says who holds the lock, how far the work is, and counts up while the holder lives. A
+waiter that sees no change for `stale_s` seconds by its own clock takes the lock over: clocks of
+other hosts are not compared with ours. A dead holder on the same host is noticed at once.
+
+A lease saves work, it does not make a store right. A holder that was suspended for long may come
+back after a takeover: what it publishes must do no harm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from container_engine.errors import UserError
+from container_engine.images.store.files import files_of, is_older, now_at
+from container_engine.process import reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_SIZE = 768  # bytes, so that the holder overwrites its file with one write
+_MAX_PROGRESS = 200
+_SILENT_S = 600  # for who looks at a lock only once, and by the file server's clock
+_FIRST_POLL_S, _LONGEST_POLL_S, _SLOWER = 0.05, 1.0, 1.5
+
+
+class Pace(NamedTuple):
+    """How often a holder shows that it lives, and after how long without that it counts as dead."""
+
+    beat_s: float = 3
+    stale_s: float = 45
+
+
+PACE = Pace()
+
+
+class Holder(BaseModel):
+    """What a lock file says. `machine` tells hosts, their boots and their PID namespaces apart."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    token: str
+    user: str = ""
+    host: str = ""
+    machine: str = ""
+    pid: int = 0
+    start: str = ""
+    since: float = 0
+    beat: int = 0
+    progress: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.user} on {self.host} (process {self.pid})" if self.pid else "somebody"
+
+    def is_dead(self, machine: str) -> bool:
+        """Whether the process is known to have ended; False for one that is out of sight."""
+        if not self.pid or self.machine != machine:
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            return False
+        return start_of(self.pid) not in {"", self.start} or _has_ended(self.pid)
+
+
+def this_process(user: str) -> Holder:
+    pid = os.getpid()
+    return Holder(
+        token=f"{socket.gethostname()}-{pid}-{time.time_ns()}",
+        user=user,
+        host=socket.gethostname(),
+        machine=this_machine(),
+        pid=pid,
+        start=start_of(pid),
+        since=time.time(),
+    )
+
+
+def this_machine() -> str:
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
+        return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
+    return socket.gethostname()
+
+
+def start_of(pid: int) -> str:
+    """When a process started, in ticks since the boot; "" if that cannot be read."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether only its parent has not heard of it yet."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] in {"Z", "X"}
+    except (OSError, IndexError):
+        return False
+
+
+def read(path: str) -> Holder | None:
+    """Who holds the lock; None for nobody. What cannot be understood has a holder, too."""
+    try:
+        with open(path, "rb") as file:
+            text, status = file.read(2 * _SIZE), os.fstat(file.fileno())
+    except FileNotFoundError:
+        return None
+    try:
+        return Holder.model_validate_json(text)
+    except ValidationError:
+        return Holder(token=f"damaged {status.st_ino} {status.st_mtime_ns}")
+
+
+class Found(NamedTuple):
+    """A lock as somebody else sees it; `is_stale` where its holder died, or was silent for long."""
+
+    path: str
+    holder: Holder
+    is_stale: bool
+
+
+def found_in(directory: str) -> Iterator[Found]:
+    """All locks there. A holder that is killed leaves its lock until somebody else wants it."""
+    machine, paths = this_machine(), files_of(directory)
+    now = now_at(directory) if paths else 0
+    for path in paths:
+        holder = read(path)
+        if holder is not None:
+            yield Found(path, holder, holder.is_dead(machine) or is_older(path, _SILENT_S, now))
+
+
+class Lease:
+    """A lock that this process holds. Put what has been done so far into `progress`."""
+
+    def __init__(self, path: str, holder: Holder, pace: Pace) -> None:
+        self.path = path
+        self.holder = holder
+        self.progress = ""
+        self.replaced: list[str] = []  # tokens of dead holders, whose work nobody else tidies up
+        self._pace = pace
+        self._ended = threading.Event()
+        # beside, so that the lock has its content from its first moment
+        self._draft = f"{path}.{holder.token}"
+        self._fd = os.open(self._draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        self._thread = threading.Thread(target=self._keep_fresh, daemon=True)
+        try:
+            self._write(0)
+        except BaseException:
+            self.discard()
+            raise
+
+    def take(self) -> bool:
+        """Whether the lock was free and is ours now; then it is kept fresh."""
+        try:
+            os.link(self._draft, self.path)
+        except OSError as error:
+            # a file server may do its work and lose the answer
+            if os.stat(self._draft).st_nlink != 2:
+                return not isinstance(error, FileExistsError) and self._take_without_links()
+        self._forget_draft()
+        self._forget_dead_drafts()
+        self._thread.start()
+        return True
+
+    def _take_without_links(self) -> bool:
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            fd = os.open(self.path, flags, 0o644)
+        except FileExistsError:
+            return False
+        os.close(self._fd)
+        self._fd = fd
+        self._write(0)
+        self._forget_draft()
+        self._thread.start()
+        return True
+
+    def _forget_draft(self) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(self._draft)
+
+    def _forget_dead_drafts(self) -> None:
+        """Those of processes that were killed while they waited."""
+        directory, name = os.path.split(self.path)
+        with contextlib.suppress(OSError):
+            for other in os.listdir(directory):
+                if not other.startswith(f"{name}."):
+                    continue
+                path = os.path.join(directory, other)
+                found = read(path)
+                if found is not None and found.is_dead(self.holder.machine):
+                    with contextlib.suppress(OSError):
+                        os.unlink(path)
+
+    def is_held(self) -> bool:
+        """Whether nobody has taken the lock over, after a long pause of this process."""
+        with contextlib.suppress(OSError):
+            found = read(self.path)
+            return found is not None and found.token == self.holder.token
+        return True  # a server that is away takes nothing over
+
+    def discard(self) -> None:
+        """Ends the lease, whether or not the lock was taken. Nobody else's is touched."""
+        self._ended.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._forget_draft()
+        with contextlib.suppress(OSError):
+            found = read(self.path)
+            if found is not None and found.token == self.holder.token:
+                os.unlink(self.path)
+        with contextlib.suppress(OSError):
+            os.close(self._fd)
+
+    def take_over(self, dead: Holder) -> None:
+        """Removes the lock of `dead`, if it still is the one that is there."""
+        aside = f"{self.path}.{self.holder.token}.dead"
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(self.path, aside)
+            found = read(aside)
+            if found is not None and found.token != dead.token:
+                with contextlib.suppress(OSError):
+                    os.link(aside, self.path)  # somebody was quicker: it stays theirs
+            else:
+                self.replaced.append(dead.token)
+            os.unlink(aside)
+
+    def _keep_fresh(self) -> None:
+        beat = 0
+        while not self._ended.wait(self._pace.beat_s):
+            beat += 1
+            # a full disk or a server that is away: waiters see that nothing changes
+            with contextlib.suppress(OSError):
+                self._write(beat)
+
+    def _write(self, beat: int) -> None:
+        now = self.holder.model_copy(
+            update={"beat": beat, "progress": self.progress[:_MAX_PROGRESS]}
+        )
+        os.pwrite(self._fd, now.model_dump_json().encode()[:_SIZE].ljust(_SIZE), 0)
+        os.fsync(self._fd)
+
+
+@contextlib.contextmanager
+def held(
+    path: str,
+    user: str,
+    limit_s: float,
+    on_wait: Callable[[Holder, float], None],
+    pace: Pace = PACE,
+    what: str = "",
+) -> Iterator[Lease]:
+    """Holds the lock `path`. While somebody else does, `on_wait` is told who and for how long.
+
+    `what` is its name in messages. `on_wait` is called about once a second. Raises UserError after
+    `limit_s` seconds of waiting, and OSError where no lock can be made.
+    """
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    lease = Lease(path, this_process(user), pace)
+    try:
+        _wait(lease, limit_s, on_wait, pace, what)
+        yield lease
+    finally:
+        lease.discard()
+
+
+def _wait(
+    lease: Lease,
+    limit_s: float,
+    on_wait: Callable[[Holder, float], None],
+    pace: Pace,
+    what: str,
+) -> None:
+    began, pause = time.monotonic(), _FIRST_POLL_S
+    seen, seen_at = None, began
+    machine = this_machine()
+    while True:
+        holder = _read(lease.path)
+        if holder is None:
+            if lease.take():
+                return
+            continue
+        now = time.monotonic()
+        if seen is None or (holder.token, holder.beat) != (seen.token, seen.beat):
+            seen, seen_at = holder, now
+        if now - seen_at > pace.stale_s or holder.is_dead(machine):
+            lease.take_over(holder)
+            continue
+        if now - began > limit_s:
+            raise _too_long(lease.path, holder, limit_s, what)
+        on_wait(holder, now - began)
+        time.sleep(pause)
+        pause = min(pause * _SLOWER, _LONGEST_POLL_S)
+
+
+def _read(path: str) -> Holder | None:
+    try:
+        return read(path)
+    except OSError as error:
+        raise UserError(f"'{path}': {reason(error)}", see="store-unusable") from None
+
+
+def _too_long(path: str, holder: Holder, limit_s: float, what: str) -> UserError:
+    far = f", {holder.progress}" if holder.progress else ""
+    whose = f"'{what}': " if what else ""
+    return UserError(
+        f"{whose}still at work after {limit_s:g} s: {holder}{far}",
+        f"if that is no longer so, remove {path}",
+        "store-busy",
+    )

@@ -1,0 +1,161 @@
+"""A store for one launch, where EDF_IMAGESTORE=void says that nothing shall be kept.
+
+It lies in a directory of its own, which goes when the process that it was made for has ended: that
+removes it itself, or else `ce-keep`, which waits for it. Where both were killed, the next launch of
+this kind, `ce gc` and Slurm's epilog find it by a link in the user's home, ~/.local/state/
+container-engine/void/JOB-NAME, with job 0 for a launch outside of any job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine.errors import CeError, UserError
+from container_engine.images.store import lease
+from container_engine.images.store.files import now_at, publish
+from container_engine.images.store.store import Store
+from container_engine.process import reason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PREFIX = ".ce-void-"
+_OWNER = "owner"
+_STALE_S = 3600  # ce-keep gives the directory a new time every few minutes
+_RECORDS = "container-engine/void"
+
+
+class Passing:
+    """Stores below `place` as long as the process `pid` lives; made when the first is needed."""
+
+    def __init__(self, env: Mapping[str, str], place: str, pid: int) -> None:
+        self._env, self._place, self._pid = env, place, pid
+        self.root = ""
+        self.record = ""
+
+    def store(self, arch: str) -> Store:
+        """Raises UserError where it cannot be made."""
+        if not self.root:
+            try:
+                self._make()
+            except OSError as error:
+                where = error.filename or self._place
+                raise UserError(
+                    f"EDF_IMAGESTORE=void: '{where}': {reason(error)}",
+                    "images for one step lie in the site's passing_dir, else in SCRATCH",
+                    "store-unusable",
+                ) from None
+        return Store(self.root, arch)
+
+    def _make(self) -> None:
+        remove_dead(self._env)
+        os.makedirs(self._place, exist_ok=True)
+        start = lease.start_of(self._pid)
+        if not start:
+            message = "EDF_IMAGESTORE=void: who asked for this image has ended"
+            raise UserError(message, see="store-none")
+        self.root = tempfile.mkdtemp(prefix=_PREFIX, dir=self._place)
+        owner = lease.this_process("").model_copy(update={"pid": self._pid, "start": start})
+        publish(os.path.join(self.root, _OWNER), owner.model_dump_json().encode())
+        name = os.path.basename(self.root).removeprefix(_PREFIX)
+        directory = records(self._env)
+        with contextlib.suppress(OSError):  # it only helps those who tidy up
+            os.makedirs(directory, 0o700, exist_ok=True)
+            record = f"{directory}/{self._env.get('SLURM_JOB_ID', '0')}-{name}"
+            os.symlink(self.root, record)
+            self.record = record
+
+    def settle(self) -> None:
+        """Keeps only the image, once it has been imported."""
+        for name in ("blobs", "work", "locks"):
+            shutil.rmtree(os.path.join(self.root, name), ignore_errors=True)
+
+    def remove(self) -> None:
+        """Of something that was never made nothing happens."""
+        if self.root:
+            _remove(self.root, self.record)
+            self.root = ""
+
+    def hand_over(self, keeper: str) -> None:
+        """From here on the program `keeper` waits for the end. Raises CeError."""
+        if not self.root:
+            return
+        try:
+            owner = os.pidfd_open(self._pid)
+        except OSError:
+            self.remove()
+            message = "who asked for this image has ended"
+            raise CeError(message, see="launcher-ended") from None
+        try:
+            os.set_inheritable(owner, True)
+            argv = [keeper, str(owner), self.root, self.record]
+            status = os.waitpid(os.posix_spawn(keeper, argv, {}), 0)[1]
+        except OSError as error:
+            self.remove()
+            message = f"cannot start {keeper}: {error.strerror}"
+            raise CeError(message, see="program-missing") from None
+        finally:
+            os.close(owner)
+        if status != 0:
+            self.remove()
+            raise CeError(f"{keeper} failed", see="program-failed")
+
+
+def records(env: Mapping[str, str]) -> str:
+    return os.path.join(env.get("HOME") or "/", ".local/state", _RECORDS)
+
+
+class Left(NamedTuple):
+    """A store whose owner has ended, and the link by which it was found."""
+
+    root: str
+    record: str
+
+
+def remove_dead(env: Mapping[str, str]) -> list[Left]:
+    """Removes what killed launches of this user have left, on this host and on others."""
+    left = dead(env)
+    for one in left:
+        _remove(*one)
+    return left
+
+
+def dead(env: Mapping[str, str]) -> list[Left]:
+    directory = records(env)
+    found = []
+    with contextlib.suppress(OSError):
+        for name in sorted(os.listdir(directory)):
+            record = os.path.join(directory, name)
+            with contextlib.suppress(OSError):
+                left = Left(os.readlink(record), record)
+                if _is_dead(left.root):
+                    found.append(left)
+    return found
+
+
+def _is_dead(root: str) -> bool:
+    """One that another host made shows by its time that somebody waits there."""
+    if not os.path.basename(root).startswith(_PREFIX):
+        return False
+    try:
+        owner = lease.read(os.path.join(root, _OWNER))
+        age = now_at(os.path.dirname(root)) - os.stat(root).st_mtime
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    machine = lease.this_machine()
+    if owner is not None and owner.machine == machine:
+        return owner.is_dead(machine)
+    return age > _STALE_S
+
+
+def _remove(root: str, record: str) -> None:
+    shutil.rmtree(root, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        if record and not os.path.exists(root):
+            os.unlink(record)

@@ -1,0 +1,53 @@
+"""Messages as text: a line each, "ce: error: …", "ce: warning: …", "ce: hint: …". Pure."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from container_engine.edf.model import Problem
+
+
+def of_problems(problems: Sequence[Problem]) -> str:
+    return "".join(map(of_problem, problems))
+
+
+def of_problem(problem: Problem) -> str:
+    return block(problem.severity, str(problem), problem.hint, problem.excerpt)
+
+
+def of_advice(problem: Problem) -> str:
+    """For stdout: the line itself, and what to do about it below."""
+    hint = f"    {one_line(problem.hint)}\n" if problem.hint else ""
+    return f"{one_line(str(problem))}\n{hint}"
+
+
+def of_warning(message: str) -> str:
+    return block("warning", message, None)
+
+
+def shortened(text: str, width: int) -> str:
+    """In so many columns, without its middle: the end of a name is its tag, of a path its file."""
+    if len(text) <= width:
+        return text
+    head = (width - 1) // 2
+    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
+
+
+def block(kind: str, message: str, hint: str | None, excerpt: str | None = None) -> str:
+    text = f"ce: {kind}: {one_line(message)}\n"
+    if excerpt:
+        text += "".join(f"    {line}\n" for line in excerpt.splitlines())
+    if hint:
+        text += f"ce: hint: {one_line(hint)}\n"
+    return text
+
+
+def one_line(text: str) -> str:
+    """Line ends and other control characters from a user's file must not fake another message."""
+    return "".join(c if c.isprintable() or c == " " else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode()

@@ -1,0 +1,154 @@
+"""CDI devices of this node: from the specification files to what a container is given.
+
+Resolved by ourselves rather than by Podman, whose reader knows two directories only, refuses files
+of newer versions than itself, and passes on group numbers that no rootless container can have.
+`container_engine.node.devices.cdi_file` reads the files.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from container_engine.node.devices.cdi_file import Directory, Registry
+from container_engine.node.plan_json import resolve
+from container_engine.node.report.failure import LaunchError
+from container_engine.node.start.podman import Bind
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from container_engine.node.devices.cdi_file import Device
+    from container_engine.node.hooks.edits import HookEdits
+
+_SHOWN = 12
+
+
+def resolve_all(plan: Mapping[str, Any], node: Mapping[str, str], edits: HookEdits) -> None:
+    """Adds to `edits` what the CDI devices of the plan and of its hooks say."""
+    names = {name: f"hook {hook}" for name, hook in edits.cdi.items()}
+    for device in plan["devices"]:
+        if device["cdi"]:
+            names.setdefault(resolve(device["name"], node, device["from"]), device["from"])
+    if names:
+        add(names, directories(plan["settings"], node.get("HOME", "")), edits)
+
+
+def directories(settings: Mapping[str, Any], home: str) -> list[Directory]:
+    """Where devices are looked for, the last one first; a user's own where the site allows it."""
+    found = [Directory(path, is_users=False) for path in settings["cdi_dirs"]]
+    if settings["user_cdi_dir"] and home.startswith("/"):
+        found.append(Directory(f"{home}/{settings['user_cdi_dir']}", is_users=True))
+    return found
+
+
+def add(names: Mapping[str, str], places: Sequence[Directory], edits: HookEdits) -> None:
+    """Adds what the CDI devices `names` (each with who asks for it) say to `edits`.
+
+    What a hook has already said of a variable stays. An unknown device, a file that cannot be
+    trusted or understood, and an edit that no rootless container can have are `lacks` of the edits.
+    """
+    try:
+        registry = Registry(places)
+    except LaunchError as error:
+        edits.lacks.append(("", error))
+        return
+    used: dict[str, None] = {}
+    for name, origin in names.items():
+        try:
+            _add(name, origin, registry, used, edits)
+        except LaunchError as error:
+            if str(error) not in [str(other) for _hook, other in edits.lacks]:
+                edits.lacks.append((edits.cdi.get(name, ""), error))
+
+
+def _add(
+    name: str, origin: str, registry: Registry, used: dict[str, None], edits: HookEdits
+) -> None:
+    device = registry.find(name)
+    if device is None:
+        raise LaunchError(f"{origin}: {unknown(name, registry)}", "cdi-device-unknown")
+    if device.file not in used:
+        # what a file says for all of its devices counts once
+        used[device.file] = None
+        apply(device.shared, device, origin, edits)
+    apply(device.edits, device, origin, edits)
+
+
+def unknown(name: str, registry: Registry) -> str:
+    """What is wrong with the name of a device that no file has."""
+    kind = name.partition("=")[0]
+    same = [other for other in registry.names() if other.partition("=")[0] == kind]
+    known = same or registry.names()
+    shown = ", ".join(known[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
+    where = ", ".join(place.path for place in registry.places)
+    has = f"this node has {shown}" if known else f"there is none in {where}"
+    return f"device '{name}': no CDI device of that name, {has}"
+
+
+def apply(part: Mapping[str, Any], device: Device, origin: str, edits: HookEdits) -> None:
+    """Adds a part of what a device says to `edits`. Raises LaunchError."""
+    for key in ("intelRdt", "netDevices"):
+        if part.get(key):
+            raise _refused(device, origin, f"asks for {key}, which only root can have")
+    for pair in part.get("env", ()):
+        name, _equals, value = pair.partition("=")
+        edits.env.setdefault(name, value)
+    for node in part.get("deviceNodes", ()):
+        _add_node(node, device, origin, edits)
+    for mount in part.get("mounts", ()):
+        _add_mount(mount, device, origin, edits)
+    edits.oci_hooks += part.get("hooks", ())
+    # a container has the groups of its user, of which the device's may be one
+    missing = sorted(set(part.get("additionalGids", ())) - {0} - {os.getgid(), *os.getgroups()})
+    if missing:
+        groups = ", ".join(map(_group, missing))
+        edits.warnings.append(
+            f"device '{device.name}' is for members of group {groups}, which you are not, and no"
+            f" container of yours can make you one (ask the administrator; {device.file} says so)"
+        )
+
+
+def _group(number: int) -> str:
+    import grp
+
+    try:
+        return f"{grp.getgrgid(number).gr_name} ({number})"
+    except KeyError:
+        return str(number)
+
+
+def _add_node(node: Mapping[str, Any], device: Device, origin: str, edits: HookEdits) -> None:
+    inside = node["path"]
+    outside = node.get("hostPath") or inside
+    if ":" in inside or ":" in outside:
+        raise _refused(device, origin, "Podman takes no device with a colon in its path")
+    try:
+        mode = os.stat(outside).st_mode
+    except OSError as error:
+        raise _refused(device, origin, f"device node '{outside}': {error.strerror}") from None
+    if not (stat.S_ISCHR(mode) or stat.S_ISBLK(mode)):
+        raise _refused(device, origin, f"'{outside}' is not a device")
+    argument = outside if outside == inside else f"{outside}:{inside}"
+    if argument not in edits.devices:
+        edits.devices.append(argument)
+
+
+def _add_mount(mount: Mapping[str, Any], device: Device, origin: str, edits: HookEdits) -> None:
+    options = tuple(mount.get("options", ()))
+    target = os.path.normpath("/" + mount["containerPath"].lstrip("/"))
+    if mount.get("type") == "tmpfs":
+        bind = Bind("tmpfs", "tmpfs", target, options)
+    else:
+        source = mount["hostPath"]
+        if not os.path.exists(source):
+            raise _refused(device, origin, f"mount source '{source}' does not exist")
+        bind = Bind("bind", source, target, options)
+    if not any((b.source, b.target) == (bind.source, bind.target) for b in edits.binds):
+        edits.binds.append(bind)
+
+
+def _refused(device: Device, origin: str, message: str) -> LaunchError:
+    return LaunchError(f"{origin}: device '{device.name}' ({device.file}): {message}", "cdi-file")

@@ -1,0 +1,246 @@
+"""CDI specification files (JSON or YAML, versions 0.1 to 1.1): what devices a node has.
+
+Trusted are only files of root's that nobody else can write, and of users' own ones nothing that
+would run a program.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from container_engine.node.plan_json import parse_json
+from container_engine.node.report.failure import LaunchError
+from container_engine.node.trust import distrust
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+VERSIONS = (
+    "0.1.0",
+    "0.2.0",
+    "0.3.0",
+    "0.4.0",
+    "0.5.0",
+    "0.6.0",
+    "0.7.0",
+    "0.8.0",
+    "1.0.0",
+    "1.1.0",
+)
+STAGES = frozenset(
+    ["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"]
+)
+_MAX_SIZE = 4 * 1024 * 1024
+# what each table may have: the type of every key, and those that must be there
+_SPEC: dict[str, type] = {
+    "cdiVersion": str,
+    "kind": str,
+    "annotations": dict,
+    "devices": list,
+    "containerEdits": dict,
+}
+_DEVICE: dict[str, type] = {"name": str, "annotations": dict, "containerEdits": dict}
+_EDITS: dict[str, type] = {
+    "env": list,
+    "deviceNodes": list,
+    "netDevices": list,
+    "mounts": list,
+    "hooks": list,
+    "additionalGids": list,
+    "intelRdt": dict,
+}
+_NODE: dict[str, type] = {
+    "path": str,
+    "hostPath": str,
+    "type": str,
+    "major": int,
+    "minor": int,
+    "fileMode": int,
+    "permissions": str,
+    "uid": int,
+    "gid": int,
+}
+_MOUNT: dict[str, type] = {"hostPath": str, "containerPath": str, "options": list, "type": str}
+_HOOK: dict[str, type] = {"hookName": str, "path": str, "args": list, "env": list, "timeout": int}
+_OF_STRINGS = frozenset(["args", "options", "env"])
+_PARTS: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {
+    "deviceNodes": (_NODE, ("path",)),
+    "mounts": (_MOUNT, ("hostPath", "containerPath")),
+    "hooks": (_HOOK, ("hookName", "path")),
+}
+
+
+class FaultError(ValueError):
+    """What is wrong with a file's content."""
+
+
+class Directory:
+    """A directory of CDI files; a user's own may not choose programs."""
+
+    __slots__ = ("is_users", "path")
+
+    def __init__(self, path: str, *, is_users: bool) -> None:
+        self.path = path
+        self.is_users = is_users
+
+
+class Device:
+    """One device: its own edits, and those that its file says for all its devices."""
+
+    __slots__ = ("edits", "file", "name", "shared")
+
+    def __init__(
+        self, name: str, file: str, edits: Mapping[str, Any], shared: Mapping[str, Any]
+    ) -> None:
+        self.name = name
+        self.file = file
+        self.edits = edits
+        self.shared = shared
+
+
+class Registry:
+    """All devices of some directories; a later directory counts more than an earlier one.
+
+    Raises LaunchError, on every call, for a file that cannot be trusted or understood: whether it
+    has the device that is asked for, nobody can tell.
+    """
+
+    def __init__(self, places: Sequence[Directory]) -> None:
+        self.places = places
+        self._devices: dict[str, Device] = {}
+        for place in places:
+            self._devices.update(_read_directory(place))
+
+    def find(self, name: str) -> Device | None:
+        return self._devices.get(name)
+
+    def names(self) -> list[str]:
+        return sorted(self._devices)
+
+
+def _read_directory(place: Directory) -> dict[str, Device]:
+    try:
+        names = sorted(os.listdir(place.path))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        message = f"CDI directory '{place.path}': {error.strerror}"
+        raise LaunchError(message, "cdi-file") from None
+    _check_owner(place.path, place)
+    devices: dict[str, Device] = {}
+    for name in names:
+        if name.endswith((".json", ".yaml", ".yml")):
+            for device in read_file(f"{place.path}/{name}", place):
+                other = devices.setdefault(device.name, device)
+                if other is not device:
+                    raise LaunchError(
+                        f"CDI device '{device.name}' is in two files of equal weight: {other.file}"
+                        f" and {device.file}",
+                        "cdi-file",
+                    )
+    return devices
+
+
+def read_file(path: str, place: Directory) -> list[Device]:
+    """The devices of one file. Raises LaunchError that names the file and what is wrong."""
+    _check_owner(path, place)
+    try:
+        with open(path, "rb") as file:
+            text = file.read(_MAX_SIZE + 1).decode()
+        if len(text) > _MAX_SIZE:
+            raise FaultError(f"is larger than {_MAX_SIZE} bytes")
+        return _devices(path, _parse(path, text), place)
+    except OSError as error:
+        raise LaunchError(f"CDI file '{path}': {error.strerror}", "cdi-file") from None
+    except RecursionError:
+        raise LaunchError(f"CDI file '{path}': nested too deeply", "cdi-file") from None
+    except ValueError as error:
+        raise LaunchError(f"CDI file '{path}': {error}", "cdi-file") from None
+
+
+def _check_owner(path: str, place: Directory) -> None:
+    """Raises LaunchError; the file's directory is looked at by the same rule."""
+    try:
+        found = _of_user(path) if place.is_users else distrust(path)
+    except OSError as error:
+        raise LaunchError(f"CDI file '{path}': {error.strerror}", "cdi-file") from None
+    if found:
+        raise LaunchError(f"CDI file {found}", "cdi-file")
+
+
+def _of_user(path: str) -> str:
+    status = os.stat(path)
+    if status.st_uid not in (0, os.getuid()):
+        return f"'{path}': owned by user {status.st_uid}, not by you"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"'{path}': others than its owner may write it"
+    return ""
+
+
+def _parse(path: str, text: str) -> Any:  # noqa: ANN401  # that is what such a file is
+    if path.endswith(".json"):
+        return parse_json(text)
+    from container_engine.node.devices import yaml_text
+
+    return yaml_text.parse(text)
+
+
+def _devices(path: str, content: object, place: Directory) -> list[Device]:
+    spec = _table(content, "", _SPEC, ("cdiVersion", "kind", "devices"))
+    if spec["cdiVersion"] not in VERSIONS:
+        raise FaultError(f"cdiVersion '{spec['cdiVersion']}' is not one of {', '.join(VERSIONS)}")
+    vendor, slash, kind = spec["kind"].partition("/")
+    if not (vendor and slash and kind):
+        raise FaultError(f"kind '{spec['kind']}' is not VENDOR/CLASS")
+    shared = _edits(spec.get("containerEdits", {}), "containerEdits", place)
+    devices = []
+    for index, item in enumerate(spec["devices"]):
+        key = f"devices[{index}]"
+        device = _table(item, key, _DEVICE, ("name",))
+        edits = _edits(device.get("containerEdits", {}), f"{key}.containerEdits", place)
+        devices.append(Device(f"{spec['kind']}={device['name']}", path, edits, shared))
+    return devices
+
+
+def _edits(content: object, key: str, place: Directory) -> dict[str, Any]:
+    edits = _table(content, key, _EDITS, ())
+    for name, (keys, required) in _PARTS.items():
+        for index, item in enumerate(edits.get(name, ())):
+            _table(item, f"{key}.{name}[{index}]", keys, required)
+    for hook in edits.get("hooks", ()):
+        if hook["hookName"] not in STAGES:
+            raise FaultError(f"{key}.hooks: '{hook['hookName']}' is not a stage")
+        if not hook["path"].startswith("/"):
+            raise FaultError(f"{key}.hooks: '{hook['path']}' is not an absolute path")
+    if edits.get("hooks") and place.is_users:
+        raise FaultError(f"{key}.hooks: a user's own file cannot run programs")
+    if not all(isinstance(pair, str) and "=" in pair[1:] for pair in edits.get("env", ())):
+        raise FaultError(f"{key}.env: expected NAME=value")
+    if not all(isinstance(number, int) for number in edits.get("additionalGids", ())):
+        raise FaultError(f"{key}.additionalGids: expected numbers")
+    return edits
+
+
+def _table(
+    content: object, key: str, keys: Mapping[str, type], required: Sequence[str]
+) -> dict[str, Any]:
+    """Checks names and types; null stands for a key that is not there."""
+    where = f"{key}." if key else ""
+    if not isinstance(content, dict):
+        raise FaultError(f"{key or 'the file'}: expected a table")
+    table: dict[str, Any] = {name: value for name, value in content.items() if value is not None}
+    for name, value in table.items():
+        if name not in keys:
+            raise FaultError(f"unknown key '{where}{name}'")
+        if name in _OF_STRINGS and isinstance(value, list):
+            if not all(isinstance(item, str) for item in value):
+                raise FaultError(f"{where}{name}: expected strings")
+        elif not isinstance(value, keys[name]) or (keys[name] is int and isinstance(value, bool)):
+            raise FaultError(f"{where}{name}: wrong type of value")
+    for name in required:
+        if name not in table:
+            raise FaultError(f"{where}{name} is missing")
+    return table

@@ -1,0 +1,34 @@
+"""NVIDIA's MPS on a node: directories for its pipes and logs that no other step can see."""
+
+from __future__ import annotations
+
+from container_engine.node.start.environment import edf_settings
+from container_engine.node.start.podman import Bind
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from container_engine.node.hooks.edits import HookEdits
+
+# as in the variables of hooks/nvidia_cuda_mps/hook.toml
+_DIRECTORY = "/opt/oci-hooks/nvidia_cuda_mps"
+
+
+def prepare(
+    hook: Mapping[str, Any], plan: Mapping[str, Any], node: Mapping[str, str], edits: HookEdits
+) -> None:
+    own = edf_settings(plan, node).get("CUDA_MPS_PIPE_DIRECTORY")
+    if own:
+        _share(hook["name"], own, edits)
+    for name in ("pipe", "log"):
+        options = ("mode=0700", "size=256m")
+        edits.binds.append(Bind("tmpfs", "tmpfs", f"{_DIRECTORY}/{name}", options))
+
+
+def _share(name: str, directory: str, edits: HookEdits) -> None:
+    """Lets a daemon of the user's, or of another step, serve that directory: it is not ended."""
+    for service in edits.services:
+        if service.get("hook") == name:
+            service.update(ready=f"{directory}/control", stop=[])

@@ -1,0 +1,36 @@
+"""PMIx: the directory in which Slurm lets the clients of a step keep their own files.
+
+Slurm's server tells its clients to use TmpFS/spmix_appdir_UID_JOB.STEP, which it has made. In a
+container that cannot be written they could not make one, and Open MPI ends in MPI_Init. No variable
+says where it is.
+"""
+
+from __future__ import annotations
+
+import os
+
+from container_engine.node.hooks import slurm_conf
+from container_engine.node.start.podman import Bind
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from container_engine.node.hooks.edits import HookEdits
+
+_DEFAULT = "/tmp"  # Slurm's own
+
+
+def prepare(
+    hook: Mapping[str, Any], plan: Mapping[str, Any], node: Mapping[str, str], edits: HookEdits
+) -> None:
+    del hook, plan
+    server = node["CE_PMIX_DIR"]
+    spool, step = os.path.split(server.rstrip("/"))
+    configuration = slurm_conf.find(node, (f"{spool}/conf-cache/slurm.conf",))
+    place = slurm_conf.value(configuration, "TmpFS") if configuration else ""
+    place = slurm_conf.on_node(place or _DEFAULT, node)
+    directory = f"{place}/spmix_appdir_{os.getuid()}_{step.partition('.')[2]}"
+    if os.path.isdir(directory):
+        edits.binds.append(Bind("bind", directory, directory, ("rw",)))

@@ -1,0 +1,42 @@
+"""What torch.distributed wants to know of a step, from what Slurm says of it."""
+
+from __future__ import annotations
+
+from container_engine.node.node_name import expand
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from container_engine.node.hooks.edits import HookEdits
+
+# Below the range from which Linux takes ports for connections, so that one is rarely in use.
+_FIRST_PORT, _PORTS = 20000, 10000
+_STEPS_APART = 16
+
+
+def prepare(
+    hook: Mapping[str, Any], plan: Mapping[str, Any], node: Mapping[str, str], edits: HookEdits
+) -> None:
+    del plan
+    edits.per_task |= {"RANK": "SLURM_PROCID", "LOCAL_RANK": "SLURM_LOCALID"}
+    if hook["name"] != "pytorch" or "SLURM_JOB_ID" not in node:
+        return
+    edits.env |= {
+        "WORLD_SIZE": node.get("SLURM_STEP_NUM_TASKS", node.get("SLURM_NTASKS", "1")),
+        "MASTER_ADDR": first_host(node.get("SLURM_STEP_NODELIST", node.get("SLURM_NODELIST", ""))),
+        "MASTER_PORT": hook["parameters"]["master_port"] or port(node),
+    }
+
+
+def first_host(nodes: str) -> str:
+    """The first name of Slurm's list of nodes."""
+    return next(expand(nodes), "")
+
+
+def port(node: Mapping[str, str]) -> str:
+    """The same on all nodes of a step, and mostly another one for another step or job."""
+    job, step = (node.get(f"SLURM_{what}_ID", "0") for what in ("JOB", "STEP"))
+    numbers = [int(number) if number.isdecimal() else 0 for number in (job, step)]
+    return str(_FIRST_PORT + (numbers[0] * _STEPS_APART + numbers[1]) % _PORTS)

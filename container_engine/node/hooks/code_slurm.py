@@ -1,0 +1,83 @@
+"""Slurm's programs in the container: what of the host they need besides its system directories.
+
+Everything goes below HOST, at its own path; spank_plugin/host.c puts it there for these programs.
+"""
+
+from __future__ import annotations
+
+import os
+
+from container_engine.node.hooks import slurm_conf
+from container_engine.node.start.podman import Bind
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from container_engine.node.hooks.edits import HookEdits
+
+HOST = "/.container-engine/host"
+PROGRAMS = "/.container-engine/slurm"
+# Brought whole by the hook's data.
+_SYSTEM = ("/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64")
+# Of these the programs see the container's: its own, the same as outside, or parts of images.
+_CONTAINERS = frozenset(
+    (
+        *("boot", "dev", "home", "lost+found", "media", "mnt", "opt"),
+        *("proc", "root", "run", "srv", "sys", "tmp", "var"),
+    )
+)
+
+
+def prepare(
+    hook: Mapping[str, Any], plan: Mapping[str, Any], node: Mapping[str, str], edits: HookEdits
+) -> None:
+    edits.binds.append(Bind("bind", f"{edits.libexec}/slurm", PROGRAMS, ("ro",)))
+    configuration = slurm_conf.find(node)
+    if not configuration:
+        edits.warn(hook, "this node has no slurm.conf: Slurm's programs will not work inside")
+    taken = [bind.target for bind in edits.binds]
+    wanted = [
+        (os.path.dirname(os.path.dirname(edits.libexec)), "ro"),
+        *((path, "ro") for path in _of_slurm(configuration)),
+        *((path, "rw") for path in _of_user(plan, node)),
+        *((path, "rw") for path in _file_systems()),
+    ]
+    for path, access in wanted:
+        target = HOST + path
+        if _is_new(path, target, taken):
+            taken.append(target)
+            edits.binds.append(Bind("bind", path, target, (access,)))
+            # the place it will have for the programs, which they could not make in a container
+            # that cannot be written
+            edits.operations.append(("root-dir", [f"{edits.libexec}/session/root", path]))
+
+
+def _is_new(path: str, target: str, taken: Iterable[str]) -> bool:
+    if not os.path.isabs(path) or path == "/" or not os.path.isdir(path):
+        return False
+    if any(path == system or path.startswith(f"{system}/") for system in _SYSTEM):
+        return False
+    return not any(target == other or target.startswith(f"{other}/") for other in taken)
+
+
+def _of_slurm(configuration: str) -> list[str]:
+    """Directories of Slurm's own files: configuration, list of plugins, munge's socket."""
+    if not configuration:
+        return []
+    stack = slurm_conf.value(configuration, "PlugStackConfig")
+    munge = slurm_conf.value(configuration, "AuthInfo").partition("socket=")[2].partition(",")[0]
+    return [os.path.dirname(path) for path in (configuration, stack, munge) if path]
+
+
+def _of_user(plan: Mapping[str, Any], node: Mapping[str, str]) -> list[str]:
+    """Where `srun --environment` looks for environment files and images."""
+    files = [os.path.dirname(path) for path in (*plan["files"], plan["image"]["path"])]
+    named = [node.get(name, "") for name in ("HOME", "SCRATCH", "EDF_IMAGESTORE")]
+    return [*named, *node.get("EDF_PATH", "").split(":"), *files]
+
+
+def _file_systems() -> list[str]:
+    """The directories at the host's top that no image has: those of the site's file systems."""
+    return [f"/{name}" for name in sorted(os.listdir("/")) if name not in _CONTAINERS]

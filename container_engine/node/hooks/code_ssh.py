@@ -1,0 +1,51 @@
+"""The ssh hook on a node: a server in the container, and what lets containers of a job log in to
+one another.
+
+Host and user keys are derived from the job's secret (node/ssh/secret.py), on each node alike, and
+exist only in a tmpfs of the container and in the server's memory.
+"""
+
+from __future__ import annotations
+
+import os
+
+from container_engine.node.report.failure import LaunchError
+from container_engine.node.ssh.server import BUNDLE, JOB, NODES, SshServer
+from container_engine.node.start.podman import Bind
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from container_engine.node.hooks.edits import HookEdits
+
+_CONFIG = "/etc/ssh/ssh_config"
+# an ssh client before 7.3 would end at the word Include
+_FIRST_LINES = f"IgnoreUnknown Include\nInclude {JOB}/ssh_config"
+_CLIENTS = ("ssh", "scp", "sftp")
+
+
+def prepare(
+    hook: Mapping[str, Any], plan: Mapping[str, Any], node: Mapping[str, str], edits: HookEdits
+) -> None:
+    """Raises LaunchError where this node does not have the programs."""
+    del plan
+    programs = f"{edits.libexec}/ssh"
+    if not os.path.exists(f"{programs}/bin/dropbear"):
+        raise LaunchError(
+            f"hook ssh: '{programs}' does not exist on this node: the ssh server was not there when"
+            " the container engine was installed",
+            "hook-file-missing",
+        )
+    server = SshServer(hook, node, edits)
+    edits.binds.append(Bind("bind", programs, BUNDLE, ("ro",)))
+    edits.binds.append(Bind("tmpfs", "tmpfs", JOB, ("mode=0700", "size=64m")))
+    if server.records:
+        edits.binds.append(Bind("bind", server.records, NODES, ("ro",)))
+    root = f"{edits.libexec}/session/root"
+    edits.operations.append(("root-first", [root, _CONFIG, _FIRST_LINES]))
+    edits.operations += [
+        ("root-link", [root, f"/usr/bin/{name}", f"{BUNDLE}/path/{name}"]) for name in _CLIENTS
+    ]
+    edits.services.append({"hook": "ssh", "name": "dropbear", "server": server})

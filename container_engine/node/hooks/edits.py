@@ -1,0 +1,72 @@
+"""What hooks ask of one container, gathered before it exists. Pure."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from container_engine.node.report.failure import LaunchError
+    from container_engine.node.start.podman import Bind
+    from container_engine.node.start.specification import Operation
+
+
+class HookEdits:
+    """The sum of all hooks.
+
+    `tree` are the hooks that need to see the image's files, `operations` what the guard does
+    between the image's overlay and Podman. `per_task` names for a variable the task's own one that
+    it is copied from. `cdi` has for each CDI device the hook that asks for it. `warnings` are
+    lines for the user. `lacks` is why there can be no container, each with the name of the hook,
+    "" for a CDI device of the environment.
+    """
+
+    def __init__(self, libexec: str) -> None:
+        self.libexec = libexec
+        self.operations: list[Operation] = []
+        self.devices: list[str] = []
+        self.cdi: dict[str, str] = {}
+        self.binds: list[Bind] = []
+        self.env: dict[str, str | None] = {}
+        self.prepend: dict[str, list[str]] = {}
+        self.per_task: dict[str, str] = {}
+        self.services: list[dict[str, Any]] = []
+        self.oci_hooks: list[Mapping[str, Any]] = []
+        self.tree: list[Mapping[str, Any]] = []
+        self.warnings: list[str] = []
+        self.lacks: list[tuple[str, LaunchError]] = []
+
+    def warn(self, hook: Mapping[str, Any], text: str) -> None:
+        self.warnings.append(f"hook {hook['name']}: {text}".replace("\n", " "))
+
+    def lack(self, hook: Mapping[str, Any], error: LaunchError) -> None:
+        self.lacks.append((hook["name"], error))
+
+    def settings(
+        self,
+        edf: Mapping[str, str | None],
+        image: Mapping[str, str],
+        node: Mapping[str, str],
+    ) -> dict[str, str | None]:
+        """The EDF's variables over those of the hooks; None removes.
+
+        What is prepended goes in front of the value that would count otherwise, but a variable
+        that the EDF removes stays away.
+        """
+        merged = {**self.env, **edf}
+        for name, directories in self.prepend.items():
+            if name in edf and edf[name] is None:
+                continue
+            base = merged.get(name) if name in merged else image.get(name, node.get(name))
+            merged[name] = join_path(directories, base or "")
+        return merged
+
+
+def join_path(directories: Sequence[str], rest: str) -> str:
+    """Directories before a list with colons, each once.
+
+    An empty list stays empty: to a loader, an empty element would be the working directory.
+    """
+    words = [*directories, *(word for word in rest.split(":") if word not in directories)]
+    return ":".join(words if rest else directories)

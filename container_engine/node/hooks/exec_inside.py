@@ -1,0 +1,170 @@
+"""Programs in a container, started from outside it: they join it as tasks do."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+
+from container_engine.node.report.failure import LaunchError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_KEPT_OUTPUT, _KEPT_LINES = 2000, 6
+# signals that are for the tasks, and what Python ignores for itself
+DEFAULTS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+
+
+class Place:
+    """Where services run: the container, and the environment of its tasks.
+
+    The descriptors belong to the caller.
+    """
+
+    def __init__(
+        self,
+        user_ns: int,
+        mount_ns: int,
+        guard: int,
+        *,
+        workdir: str,
+        environment: Mapping[str, str],
+        libexec: str,
+        timeout_s: float,
+    ) -> None:
+        self.user_ns, self.mount_ns, self.guard = user_ns, mount_ns, guard
+        self.workdir = workdir
+        self.environment = environment
+        self.libexec = libexec
+        self.timeout_s = timeout_s
+        # the whole environment is given when a program is started: nothing is to be changed in it
+        self._records = os.memfd_create("ce-env")
+
+    def inside(self, words: Sequence[str]) -> list[str]:
+        """The command line that runs `words` in the container."""
+        fds = (self.user_ns, self.mount_ns, self._records)
+        for fd in fds:
+            os.set_inheritable(fd, True)
+        return [f"{self.libexec}/ce-exec", *map(str, fds), self.workdir, *words]
+
+    def close(self) -> None:
+        for fd in (self.user_ns, self.mount_ns):
+            os.set_inheritable(fd, False)
+        os.close(self._records)
+
+
+class Process:
+    """A program that was started in the container, nobody's child but for a process that waits for
+    it: after `let_go`, it belongs to the node's process 1, as a daemon does.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        words: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        workdir: str | None = None,
+        stdin: int | None = None,
+    ) -> None:
+        self._log = os.memfd_create("ce-service-log")
+        argv = place.inside(words)
+        if workdir is not None:
+            argv[4] = workdir
+        self._pipe, writer = os.pipe()
+        self._waiter = os.fork()
+        if self._waiter == 0:
+            given = place.environment if environment is None else environment
+            self._wait_for(writer, argv, given, stdin)
+        os.close(writer)
+        self.pid = int(os.read(self._pipe, 16) or b"0")
+        self._waiter_fd = os.pidfd_open(self._waiter)
+
+    def _wait_for(
+        self, report: int, argv: Sequence[str], environment: Mapping[str, str], stdin: int | None
+    ) -> None:
+        """The life of the waiting process: it ends as the program does. Never returns."""
+        code = 125
+        try:
+            os.setsid()
+            pid = self._spawn(argv, environment, stdin)
+            os.write(report, str(pid).encode())
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        finally:
+            # negative: a signal, as a shell would say it
+            os._exit(code if code >= 0 else 128 - code)
+
+    def _spawn(self, argv: Sequence[str], environment: Mapping[str, str], stdin: int | None) -> int:
+        first = (
+            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
+            if stdin is None
+            else (os.POSIX_SPAWN_DUP2, stdin, 0)
+        )
+        actions = [
+            first,
+            (os.POSIX_SPAWN_DUP2, self._log, 1),
+            (os.POSIX_SPAWN_DUP2, self._log, 2),
+        ]
+        return os.posix_spawn(
+            argv[0],
+            list(argv),
+            dict(environment),
+            file_actions=actions,
+            setsid=True,
+            setsigdef=DEFAULTS,
+        )
+
+    def exit_code(self, timeout_s: float) -> int | None:
+        """None when it still runs after that time."""
+        if self._waiter and not _readable(self._waiter_fd, timeout_s):
+            return None
+        if self._waiter:
+            self._code = os.waitstatus_to_exitcode(os.waitpid(self._waiter, 0)[1])
+            self._waiter = 0
+        return self._code
+
+    def let_go(self) -> None:
+        if self._waiter:
+            os.kill(self._waiter, signal.SIGKILL)
+            os.waitpid(self._waiter, 0)
+            self._waiter = 0
+        for fd in (self._pipe, self._waiter_fd, self._log):
+            os.close(fd)
+
+    def kill(self) -> None:
+        """While the waiting process has not waited for it, the number is its own."""
+        if self._waiter and self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def said(self) -> str:
+        """The end of what it printed, on one line."""
+        os.lseek(self._log, 0, os.SEEK_SET)
+        text = os.read(self._log, 1 << 20).decode("utf-8", "replace").strip()
+        lines = text[-_KEPT_OUTPUT:].splitlines()[-_KEPT_LINES:]
+        return " / ".join(line.strip() for line in lines)
+
+
+def run(place: Place, what: str, words: Sequence[str], stdin: int | None = None) -> str:
+    """Runs a short command in the container, at `/`; what it said. Raises LaunchError with that."""
+    process = Process(place, words, workdir="/", stdin=stdin)
+    code = process.exit_code(place.timeout_s)
+    said = process.said()
+    process.kill()
+    process.let_go()
+    if code != 0:
+        raise failure(what, code, said, place.timeout_s)
+    return said
+
+
+def failure(what: str, code: int | None, said: str, timeout_s: float) -> LaunchError:
+    how = f"not ready within {timeout_s:g} s" if code is None else f"exit code {code}"
+    message = f"{what} did not start: {how}" + (f"; it printed: {said}" if said else "")
+    return LaunchError(message, "hook-service", details=said)
+
+
+def _readable(fd: int, timeout_s: float) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(timeout_s * 1000))

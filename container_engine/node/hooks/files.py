@@ -1,0 +1,112 @@
+"""The devices and mounts of a hook: which of them this node has."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from container_engine.node.hooks.node_fields import fill, holds, known, leave_out
+from container_engine.node.hooks.pattern import expand, has_wildcard
+from container_engine.node.report.failure import LaunchError
+from container_engine.node.start.podman import Bind
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from container_engine.node.hooks.edits import HookEdits
+
+
+def add_devices(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str]) -> None:
+    """One that is missing and not optional is a lack."""
+    for device in hook.get("devices", ()):
+        if device.get("optional") and not known(device["path"], node):
+            continue
+        wanted = fill(device["path"], hook, node)
+        found = [path for path in expand(wanted) if is_device(path)]
+        if not found and not device.get("optional"):
+            edits.lack(hook, missing(hook, "device", wanted))
+        edits.devices += [path for path in found if path not in edits.devices]
+    for name in hook.get("cdi", ()):
+        edits.cdi.setdefault(name, hook["name"])
+
+
+def add_mounts(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str]) -> None:
+    """A source that is missing and not optional is a lack."""
+    for mount in hook.get("mounts", ()):
+        if mount.get("optional") and not known(mount["source"], node):
+            continue
+        source = fill(mount["source"], hook, node)
+        found = expand(source)
+        if not found and not mount.get("optional"):
+            edits.lack(hook, missing(hook, "mount source", source))
+        target = fill(mount.get("target", ""), hook, node)
+        edits.binds += [
+            Bind("bind", path, _target(path, target, source), mount.get("options", ()))
+            for path in found
+        ]
+
+
+def check_node(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str]) -> None:
+    """The pre-flight checks that need no container."""
+    for check in hook.get("checks", ()):
+        look = ON_NODE.get(check["kind"])
+        problem = look(fill(check["subject"], hook, node), node) if look else ""
+        if problem:
+            hint = f" ({check['hint']})" if check.get("hint") else ""
+            if check["severity"] == "fail":
+                text, remedy = f"hook {hook['name']}: {problem}", check.get("hint", "")
+                edits.lack(hook, LaunchError(text, "hook-check", hint=remedy))
+            else:
+                edits.warn(hook, f"{problem}{hint}")
+
+
+def _lacks_device(pattern: str, _node: Mapping[str, str]) -> str:
+    found = any(is_device(path) for path in expand(pattern))
+    return "" if found else f"no device '{pattern}' on this node"
+
+
+def _lacks_variable(condition: str, node: Mapping[str, str]) -> str:
+    return "" if holds(condition, node) else f"the step does not have {condition}"
+
+
+def _lacks_group(name: str, _node: Mapping[str, str]) -> str:
+    import grp
+
+    try:
+        gid = grp.getgrnam(name).gr_gid
+    except KeyError:
+        return f"no group '{name}' on this node"
+    return "" if gid in (os.getgid(), *os.getgroups()) else f"you are not in the group '{name}'"
+
+
+ON_NODE: dict[str, Callable[[str, Mapping[str, str]], str]] = {
+    "device": _lacks_device,
+    "group": _lacks_group,
+    "variable": _lacks_variable,
+}
+
+
+def _target(path: str, target: str, source: str) -> str:
+    if not target:
+        return path
+    # what a pattern finds are several: they go into the target, and a single file becomes it
+    return f"{target.rstrip('/')}/{os.path.basename(path)}" if has_wildcard(source) else target
+
+
+def is_device(path: str) -> bool:
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+
+
+def missing(hook: Mapping[str, Any], what: str, path: str) -> LaunchError:
+    name = hook["name"]
+    return LaunchError(
+        f"hook {name}: {what} '{path}' does not exist on this node",
+        "hook-file-missing",
+        hint=leave_out(name),
+    )

@@ -1,0 +1,68 @@
+"""What hooks would do to an image on this node, found out as a launch does, without a container."""
+
+from __future__ import annotations
+
+import os
+
+from container_engine.node.hooks.run import HooksOnNode
+from container_engine.node.plan_json import to_json
+from container_engine.node.report.failure import LaunchError, explain
+from container_engine.node.start import environment as env
+from container_engine.node.start.checks import check_image
+from container_engine.node.start.guard import MAX_PACKET, Watch, start_guard
+from container_engine.node.start.launcher import container_of, person_of
+from container_engine.node.start.podman import Paths
+from container_engine.node.start.specification import HooksWork, encode, operations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+_END = "end"
+
+
+class Findings:
+    """`decisions` as decide.Decision.described; `warnings` are what a launch would say."""
+
+    def __init__(self, decisions: Sequence[Mapping[str, Any]], warnings: Sequence[str]) -> None:
+        self.decisions = decisions
+        self.warnings = warnings
+
+
+def find(plan: Mapping[str, Any], node: Mapping[str, str], libexec: str) -> Findings:
+    """Mounts the image in a session that ends with this call. Raises LaunchError."""
+    paths = Paths(session=f"{libexec}/session", libexec=libexec)
+    edf = env.edf_settings(plan, node)
+    lacks: list[LaunchError] = []
+    check_image(plan["image"]["path"])
+    container = container_of(plan, node, lacks)
+    hooks = HooksOnNode(plan, node, edf, libexec, lacks, explain=True)
+    settings = hooks.join(container, paths)
+    work = hooks.work(paths)
+    steps = operations(
+        paths,
+        plan["image"]["path"],
+        container,
+        env.for_container(plan, settings),
+        person_of(settings),
+        plan["settings"]["tmpfs_size"],
+        HooksWork(work.before),
+    )
+    before_podman = steps[: [name for name, _arguments in steps].index("podman")]
+    steps = [*before_podman, *work.beside, ("note", [to_json({_END: True})])]
+    control = start_guard(libexec, Watch(os.pidfd_open(os.getpid())), encode(steps))
+    control.settimeout(plan["settings"]["start_timeout_s"])
+    try:
+        while (note := _note(control.recv(MAX_PACKET))) != to_json({_END: True}):
+            hooks.hear(note)
+    finally:
+        control.close()
+    return Findings(hooks.decisions, hooks.warnings)
+
+
+def _note(packet: bytes) -> str:
+    text = packet[1:].decode("utf-8", "surrogateescape")
+    if packet.startswith(b"N"):
+        return text
+    raise explain(text) if packet else LaunchError("the session ended", "launcher-ended")

@@ -1,0 +1,83 @@
+"""`{node.NAME}` in the strings of a hook: what only the node knows."""
+
+from __future__ import annotations
+
+import os
+
+from container_engine.node.hooks.pattern import matches
+from container_engine.node.report.failure import LaunchError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+_BEGIN, _END = "{node.", "}"
+_VARIABLES = {
+    "user": "USER",
+    "home": "HOME",
+    "job": "SLURM_JOB_ID",
+    "step": "SLURM_STEP_ID",
+    # given to the launcher by the plugin; absent without Slurm
+    "spool": "CE_SPOOL_DIR",
+}
+
+
+def fill(text: str, hook: Mapping[str, Any], node: Mapping[str, str]) -> str:
+    """The text with each `{node.NAME}` replaced.
+
+    Raises LaunchError for one that this step does not have.
+    """
+    if _BEGIN not in text:
+        return text
+    before, _begin, rest = text.partition(_BEGIN)
+    name, end, after = rest.partition(_END)
+    if not end:
+        return text
+    value = _value(name, node)
+    if value is None:
+        raise LaunchError(
+            f"hook {hook['name']}: '{text}' needs {{node.{name}}}, which this step does not have"
+            f" ({hook['file']})",
+            "hook-file-missing",
+        )
+    return before + value + fill(after, hook, node)
+
+
+def leave_out(*names: str) -> str:
+    """What to do where the node lacks something of these hooks."""
+    keys = ", ".join(f'com.hooks.{name}.enabled = "false"' for name in names)
+    what, hooks = ("it", "hook") if len(names) == 1 else ("all of it", "hooks")
+    return f"choose nodes that have {what}, ask the administrator, or leave the {hooks} out: {keys}"
+
+
+def known(text: str, node: Mapping[str, str]) -> bool:
+    """Whether this step has all that `fill` would look up."""
+    names = (part.partition(_END)[0] for part in text.split(_BEGIN)[1:])
+    return all(_value(name, node) is not None for name in names)
+
+
+def _value(name: str, node: Mapping[str, str]) -> str | None:
+    if name in _VARIABLES:
+        return node.get(_VARIABLES[name])
+    if name == "uid":
+        return str(os.getuid())
+    if name == "gid":
+        return str(os.getgid())
+    if name == "arch":
+        return os.uname().machine
+    if name == "host":
+        return node.get("SLURMD_NODENAME") or os.uname().nodename
+    return node.get(name)
+
+
+def applies(hook: Mapping[str, Any], node: Mapping[str, str]) -> bool:
+    """Whether an automatic hook finds what it is for; others always apply."""
+    conditions: Sequence[str] | None = hook.get("automatic_when")
+    return not conditions or any(holds(condition, node) for condition in conditions)
+
+
+def holds(condition: str, node: Mapping[str, str]) -> bool:
+    """Tell whether the step has a variable NAME, or one that matches NAME=pattern."""
+    name, equals, pattern = condition.partition("=")
+    return name in node and (not equals or matches(node[name], pattern))

@@ -1,0 +1,243 @@
+"""OCI hooks (oci-hooks(5)) of the site on this node: whether they may run, and which one failed.
+
+Podman decides by `when` which of them apply, and runs them with crun at their stages, but from
+copies that are wrapped. crun fails when a hook ends before it has read the state ("writing to pipe:
+Broken pipe", crun 1.8), and says neither which hook failed nor what it had printed.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from container_engine.node.plan_json import parse_json, to_json
+from container_engine.node.report import failure
+from container_engine.node.report.failure import LaunchError
+from container_engine.node.start.podman import HOOKS_STDERR, INIT_PATH
+from container_engine.node.trust import distrust
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+    from container_engine.node.start.podman import Container, Paths
+    from container_engine.node.start.specification import Operation
+
+_DIRECTORY, _STATE_FILE = "hooks.d", "oci-state.json"
+_LAST_LINES = 3
+_PRECREATE = "setting up OCI Hooks"
+# what a wrapper prints of a failure: the mark, the number of the hook, its exit code
+_MARK = "container engine: failed: "
+# Reads the whole state before the hook runs. The status of a pipeline is that of its last command.
+_WRAPPER = (
+    'state=$(/bin/cat); number=$1; shift; printf %s "$state" 2>/dev/null | "$@"; code=$?; '
+    f'[ $code = 0 ] || echo "{_MARK}$number $code" >&2; exit $code'
+)
+# Podman runs those of precreate itself and drops what they print on stderr.
+_TO_FILE = 'exec 2>>"$1"; shift; '
+_KEYS = ("path", "args", "env", "timeout")
+_ALWAYS = {"always": True}
+# Podman never gets to these: a session ends by the kernel, all at once
+_AFTER = "poststop"
+# Hooks of all stages are told the same of a container: one of ours keeps what crun says.
+_KEEP_STATE = '/bin/cat > "$1"'
+_TELL_STATE = "printf 'note\\0001\\000'; /bin/cat \"$1\"; printf '\\000'"
+_POSTSTOP = 'state=$1; shift; printf %s "$state" 2>/dev/null | "$@"'
+# a program of the image, which may have no shell
+_UNWRAPPED = "startContainer"
+
+
+class Hook:
+    """One program at one stage; `name` is the file or the hook that asks for it."""
+
+    __slots__ = ("content", "name", "path", "stage")
+
+    def __init__(self, name: str, content: Mapping[str, Any], stage: str) -> None:
+        self.name = name
+        self.content = content
+        self.path: str = content["hook"]["path"]
+        self.stage = stage
+
+    def __str__(self) -> str:
+        return f"OCI hook '{self.path}' ({self.name}, {self.stage})"
+
+    def definition(self, number: int, stderr: str) -> dict[str, Any]:
+        """For Podman. The name by which a hook calls itself, args[0], is its path.
+
+        `stderr` is the file into which crun puts what hooks print.
+        """
+        hook = dict(self.content["hook"])
+        if self.stage != _UNWRAPPED:
+            words = ["sh", "-c", _WRAPPER, "sh", str(number), self.path]
+            if self.stage == "precreate":
+                words[2:4] = [_TO_FILE + _WRAPPER, "sh", stderr]
+            hook |= {"path": "/bin/sh", "args": [*words, *hook.get("args", [])[1:]]}
+        when = self.content.get("when", {})
+        return {"version": "1.0.0", "hook": hook, "when": when, "stages": [self.stage]}
+
+
+class OciHooks:
+    """All hooks that Podman may run for a container.
+
+    Raises LaunchError for a file or program that is missing, not an administrator's, or unreadable:
+    with crun, a program that does not exist ends the container after Podman said all was well.
+    """
+
+    def __init__(self, directories: Sequence[str], others: Sequence[Mapping[str, Any]]) -> None:
+        files: dict[str, list[Hook]] = {}
+        for directory in directories:
+            # a file of a later directory takes the place of one with its name
+            files.update(_read(directory))
+        self.hooks = [hook for name in sorted(files) for hook in files[name]]
+        for other in others:
+            content = {"hook": {k: other[k] for k in _KEYS if other.get(k)}, "when": _ALWAYS}
+            self.hooks.append(Hook("of a hook or CDI device", content, other["hookName"]))
+        for hook in self.hooks:
+            if hook.stage != _UNWRAPPED:
+                _check_program(hook)
+        self._after = [hook for hook in self.hooks if hook.stage == _AFTER]
+        self._state: dict[str, Any] = {}
+
+    def join(self, container: Container, paths: Paths) -> None:
+        """Says where Podman finds the hooks in the session."""
+        container.hooks_dirs = [paths.at(_DIRECTORY)] if self.hooks else []
+
+    def operations(self, paths: Paths) -> list[Operation]:
+        """What puts the hooks there, in the order in which they run."""
+        definitions = [
+            hook.definition(number, paths.at(HOOKS_STDERR))
+            for number, hook in enumerate(self.hooks)
+            if hook.stage != _AFTER
+        ]
+        if self._after:
+            keep = ["sh", "-c", _KEEP_STATE, "sh", paths.at(_STATE_FILE)]
+            ours = {"path": "/bin/sh", "args": keep}
+            definitions.append(
+                {"version": "1.0.0", "hook": ours, "when": _ALWAYS, "stages": ["createRuntime"]}
+            )
+        steps: list[Operation] = [("dir", [paths.at(_DIRECTORY)])] if self.hooks else []
+        for number, definition in enumerate(definitions):
+            steps.append(
+                ("file", [f"{paths.at(_DIRECTORY)}/{number:04}.json", to_json(definition)])
+            )
+        return steps
+
+    def last_operations(self, paths: Paths) -> list[Operation]:
+        """What tells the launcher the state that the hooks were told."""
+        words = ["/bin/sh", "-c", _TELL_STATE, "sh", paths.at(_STATE_FILE)]
+        return [("more", words)] if self._after else []
+
+    def hear(self, note: str) -> bool:
+        """Whether a note is for this."""
+        if '"ociVersion"' not in note:
+            return False
+        self._state = parse_json(note)
+        return True
+
+    def attend(
+        self, plan: Mapping[str, Any], guard: int, mount_ns: int, done: int, libexec: str
+    ) -> None:
+        """Starts the process that runs the hooks of the stage poststop, if any apply.
+
+        It holds the descriptor `done` until they have run.
+        """
+        if not self._after:
+            return
+        from container_engine.node.hooks.oci_state import applies
+        from container_engine.node.hooks.services import attend
+
+        command = [*plan["entrypoint"], INIT_PATH][0]
+        state = to_json({**self._state, "status": "stopped", "pid": 0})
+        steps: list[Operation] = []
+        for hook in self._after:
+            if applies(hook.content.get("when", {}), plan["annotations"], command):
+                program = hook.content["hook"]
+                words = [hook.path, *program.get("args", [])[1:]]
+                clean = ["/usr/bin/env", "-i", *program.get("env", [])]
+                shell = ["/bin/sh", "-c", _POSTSTOP, "sh", state]
+                steps.append((_AFTER, [*clean, *shell, *words]))
+        if steps:
+            attend(steps, guard, mount_ns, done, libexec)
+
+    def explain(self, report: str) -> LaunchError:
+        """What the guard's report means, as failure.explain, with more about hooks."""
+        told, _mark, said = report.partition("\f")
+        lines = [line.strip() for line in said.split("\n") if line.strip()]
+        failed = [line for line in lines if line.startswith(_MARK)]
+        lines = [line for line in lines if not line.startswith(_MARK)]
+        words = f": {'; '.join(lines[-_LAST_LINES:])}" if lines else ""
+        stage, _newline, rest = told.partition("\n")
+        if stage == "podman" and failed:
+            number, _space, code = failed[-1].removeprefix(_MARK).partition(" ")
+            return _failed(f"{self.hooks[int(number)]} failed with exit code {code}{words}", report)
+        if stage == "podman" and _PRECREATE in rest:
+            why = rest.partition(f"{_PRECREATE}: ")[2].strip()
+            return _failed(f"{self._any('precreate')} failed: {why}", report)
+        if stage == "container" and self._any("startContainer"):
+            names = self._any("startContainer")
+            message = f"{names} failed, or the container's first process did{words}"
+            return _failed(message, report)
+        return failure.explain(told)
+
+    def _any(self, stage: str) -> str:
+        return " or ".join(str(hook) for hook in self.hooks if hook.stage == stage)
+
+
+def _failed(message: str, report: str) -> LaunchError:
+    return LaunchError(message, "oci-hook-failed", details=report.replace("\f", "\n"))
+
+
+def _read(directory: str) -> Iterator[tuple[str, list[Hook]]]:
+    """What stands in the files of a directory; one that does not exist has none."""
+    try:
+        names = sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        message = f"OCI hook directory '{directory}': {error.strerror}"
+        raise LaunchError(message, "oci-hook-invalid") from None
+    _check_owner(directory)
+    for name in names:
+        if not name.endswith(".json"):
+            continue
+        file = f"{directory}/{name}"
+        _check_owner(file)
+        try:
+            with open(file, "rb") as stream:
+                yield name, _hooks(name, parse_json(stream.read().decode()))
+        except OSError as error:
+            message = f"OCI hook file '{file}': {error.strerror}"
+            raise LaunchError(message, "oci-hook-invalid") from None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            message = f"OCI hook file '{file}': not as in oci-hooks(5): {error}"
+            raise LaunchError(message, "oci-hook-invalid") from None
+
+
+def _hooks(name: str, content: Mapping[str, Any]) -> list[Hook]:
+    version = content["version"]
+    if version != "1.0.0":
+        raise ValueError(f"version '{version}' is not 1.0.0")
+    if not isinstance(content["hook"]["path"], str):
+        raise TypeError("hook.path is not a string")
+    if not all(isinstance(word, str) for word in content["hook"].get("args", ())):
+        raise TypeError("hook.args are not strings")
+    return [Hook(name, content, stage) for stage in content["stages"]]
+
+
+def _check_program(hook: Hook) -> None:
+    if not hook.path.startswith("/"):
+        raise LaunchError(f"{hook}: not an absolute path", "oci-hook-invalid")
+    try:
+        mode = os.stat(hook.path).st_mode
+    except OSError as error:
+        raise LaunchError(f"{hook}: {error.strerror}", "oci-hook-invalid") from None
+    if not (stat.S_ISREG(mode) and os.access(hook.path, os.X_OK)):
+        raise LaunchError(f"{hook}: is not a program that you can run", "oci-hook-invalid")
+    _check_owner(hook.path)
+
+
+def _check_owner(path: str) -> None:
+    found = distrust(path)
+    if found:
+        raise LaunchError(f"OCI hooks: {found}", "oci-hook-invalid")

@@ -1,0 +1,124 @@
+"""What a plan's hooks change on this node, gathered from their data and their code."""
+
+from __future__ import annotations
+
+from container_engine.node.hooks import CODE
+from container_engine.node.hooks.edits import HookEdits
+from container_engine.node.hooks.files import ON_NODE, add_devices, add_mounts, check_node, missing
+from container_engine.node.hooks.node_fields import applies, fill
+from container_engine.node.hooks.pattern import expand
+from container_engine.node.report.failure import LaunchError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    Code = Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, str], HookEdits], None]
+
+# that the user said --mpi= (spank_plugin/submit.h)
+_CHOSEN = "SLURM_CE_MPI_CHOSEN"
+
+
+def prepare(plan: Mapping[str, Any], node: Mapping[str, str], libexec: str) -> HookEdits:
+    """Everything that the plan's hooks change, in the order of the plan.
+
+    What this node does not have are `lacks` of the edits.
+    """
+    edits = HookEdits(libexec)
+    for hook in plan.get("hooks", ()):
+        try:
+            if applies(hook, node):
+                _add(edits, hook, plan, node)
+        except LaunchError as error:
+            edits.lack(hook, error)
+    return edits
+
+
+def _add(
+    edits: HookEdits, hook: Mapping[str, Any], plan: Mapping[str, Any], node: Mapping[str, str]
+) -> None:
+    add_devices(edits, hook, node)
+    add_mounts(edits, hook, node)
+    check_node(edits, hook, node)
+    for name, value in hook.get("env", {}).items():
+        edits.env[name] = None if value is None else fill(value, hook, node)
+    for name, directories in hook.get("prepend", {}).items():
+        words = [fill(directory, hook, node) for directory in directories]
+        # the later hook stands before the earlier one, as with assignments
+        edits.prepend[name] = [*words, *edits.prepend.get(name, [])]
+    edits.services += [_service(service, hook, node) for service in hook.get("services", ())]
+    edits.oci_hooks += hook.get("hooks", ())
+    tree = _in_tree(edits, hook, node)
+    if any(tree.values()):
+        edits.tree.append({"name": hook["name"], **tree})
+    if hook.get("code"):
+        _code(hook["code"])(hook, plan, node, edits)
+
+
+def _in_tree(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str]) -> dict[str, Any]:
+    """What can only be looked at where the image's files are seen."""
+    return {
+        "libraries": [
+            {**libraries, "files": _libraries(edits, hook, libraries, node)}
+            for libraries in hook.get("libraries", ())
+        ],
+        "search": [fill(directory, hook, node) for directory in hook.get("search", ())],
+        "refresh": hook.get("refresh", False),
+        "checks": [
+            {**check, "subject": fill(check["subject"], hook, node)}
+            for check in hook.get("checks", ())
+            if check["kind"] not in ON_NODE and (check["kind"] != "mpi" or _chose_mpi(node))
+        ],
+    }
+
+
+def _chose_mpi(node: Mapping[str, str]) -> bool:
+    """Whether there are ranks that could miss one another.
+
+    What a site starts by PMIx when nobody says anything need not be an MPI program.
+    """
+    tasks = node.get("SLURM_STEP_NUM_TASKS", node.get("SLURM_NTASKS", "1"))
+    return _CHOSEN in node and tasks != "1"
+
+
+def _libraries(
+    edits: HookEdits,
+    hook: Mapping[str, Any],
+    libraries: Mapping[str, Any],
+    node: Mapping[str, str],
+) -> list[str]:
+    """The node's files; a pattern without any that is not optional is a lack."""
+    found = []
+    for file in libraries["files"]:
+        pattern = fill(file, hook, node)
+        paths = expand(pattern)
+        found += paths
+        if not paths and not libraries["optional"]:
+            edits.lack(hook, missing(hook, "library", pattern))
+    return found
+
+
+def _service(
+    service: Mapping[str, Any], hook: Mapping[str, Any], node: Mapping[str, str]
+) -> dict[str, Any]:
+    return {
+        "hook": hook["name"],
+        "name": service["name"],
+        "command": [fill(word, hook, node) for word in service["command"]],
+        "ready": fill(service["ready"], hook, node),
+        "running": service.get("running", ""),
+        "stop": [fill(word, hook, node) for word in service["stop"]],
+    }
+
+
+def _code(name: str) -> Code:
+    if name not in CODE:
+        raise LaunchError(
+            f"hook code '{name}' is not part of this node's container engine: submit host and node"
+            " have different versions of it",
+            "engine-versions",
+        )
+    module = f"container_engine.node.hooks.code_{name}"
+    prepare_hook: Code = __import__(module, fromlist=["prepare"]).prepare
+    return prepare_hook

@@ -1,0 +1,226 @@
+"""The hooks of one launch on this node, from the plan to the tasks' environment."""
+
+from __future__ import annotations
+
+import os
+
+from container_engine.node.devices import cdi
+from container_engine.node.hooks.oci_hooks import OciHooks
+from container_engine.node.hooks.prepare import prepare
+from container_engine.node.plan_json import parse_json, to_json
+from container_engine.node.report.failure import LaunchError, refuse
+from container_engine.node.start.environment import apply, is_slurms
+from container_engine.node.start.specification import HooksWork
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _socket import socket
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from container_engine.node.hooks.exec_inside import Place
+    from container_engine.node.start.podman import Bind, Container, Paths
+    from container_engine.node.start.specification import Operation
+
+# what slurmstepd and the plugin take out of a task's environment
+_FOR_SLURMSTEPD = ("SLURM_RLIMIT_", "SLURM_CE_")
+
+
+class HooksOnNode:
+    """Asked by the launcher in the order of the methods. `warnings` are lines for the user."""
+
+    def __init__(
+        self,
+        plan: Mapping[str, Any],
+        node: Mapping[str, str],
+        edf: Mapping[str, str | None],
+        libexec: str,
+        lacks: Sequence[LaunchError] = (),
+        explain: bool = False,
+    ) -> None:
+        """`lacks` are what else the node does not have. Raises LaunchError for all of it."""
+        self._explain = explain
+        self._binds: list[tuple[str, str]] = []
+        self.decisions: list[dict[str, Any]] = []
+        self._plan = plan
+        self._edf = edf
+        self._edits = prepare(plan, node, libexec)
+        cdi.resolve_all(plan, node, self._edits)
+        if plan["settings"].get("devices_if_there"):
+            from container_engine.node.devices import site_devices
+
+            site_devices.add(plan, node, edf, self._edits)
+        refuse([*(("", error) for error in lacks), *self._edits.lacks])
+        self._oci = OciHooks(plan["settings"]["hooks_dirs"], self._edits.oci_hooks)
+        self._settings = self._edits.settings(edf, plan["image"]["env"], node)
+        self._heard: dict[str, str | None] = {}
+        self._node = node
+        self._place: Place | None = None
+        self._end: socket | None = None
+        # readable once all that is done behind the guard's end is done
+        self.attended = -1
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        return self._edits.warnings
+
+    def join(self, container: Container, paths: Paths) -> dict[str, str | None]:
+        """Adds devices, mounts and OCI hooks. Returns the variables of EDF and hooks.
+
+        Where an EDF and a hook mount on the same place, the EDF counts.
+        """
+        edits = self._edits
+        container.devices = [*container.devices, *_new(edits.devices, container.devices)]
+        self._join_mounts(container)
+        self._oci.join(container, paths)
+        return self._settings
+
+    def _join_mounts(self, container: Container) -> None:
+        edits = self._edits
+        taken = {bind.target: bind for bind in container.mounts}
+        binds: dict[str, Bind] = {}
+        for bind in edits.binds:
+            if bind.target in taken:
+                if taken[bind.target].source != bind.source:
+                    edits.warnings.append(
+                        f"hook mount '{bind.source}' is left out: the environment file mounts"
+                        f" '{taken[bind.target].source}' on '{bind.target}'"
+                    )
+            elif binds.setdefault(bind.target, bind).source != bind.source:
+                raise LaunchError(
+                    f"two hooks mount on '{bind.target}': '{binds[bind.target].source}' and"
+                    f" '{bind.source}'",
+                    "hook-clash",
+                )
+        container.mounts = [*binds.values(), *container.mounts]
+        self._binds = [(b.source, b.target) for b in container.mounts if b.kind == "bind"]
+
+    def work(self, paths: Paths) -> HooksWork:
+        """What the guard does for hooks between the image's overlay and the container."""
+        edits, request = self._edits, paths.at("hooks.json")
+        steps = list(edits.operations)
+        beside: list[Operation] = []
+        if edits.tree:
+            steps.append(("file", [request, to_json(self._request(paths))]))
+            beside.append(("more", [f"{edits.libexec}/inject", request]))
+        steps += self._oci.operations(paths)
+        return HooksWork(steps, beside, f"{edits.libexec}/ce-gate")
+
+    def last_operations(self, paths: Paths) -> list[Operation]:
+        """What the guard does between Podman and its report."""
+        return self._oci.last_operations(paths)
+
+    def explain(self, report: str) -> LaunchError:
+        """What the guard's report of a failure means."""
+        return self._oci.explain(report)
+
+    def _request(self, paths: Paths) -> dict[str, Any]:
+        """What the program that looks into the image must know (see inject.py)."""
+        search = self._settings.get("LD_LIBRARY_PATH")
+        if search is None and "LD_LIBRARY_PATH" not in self._settings:
+            image = self._plan["image"]["env"]
+            search = image.get("LD_LIBRARY_PATH", self._node.get("LD_LIBRARY_PATH"))
+        return {
+            "session": paths.session,
+            "root": paths.at("root"),
+            "library_path": search or "",
+            "path": self._settings.get("PATH") or self._plan["image"]["env"].get("PATH", ""),
+            "binds": self._binds,
+            "mounted": [bind.target for bind in self._edits.binds],
+            "explain": self._explain,
+            "hooks": self._edits.tree,
+        }
+
+    def hear(self, note: str) -> None:
+        """A line of the program that looks into the image. Raises LaunchError for an error."""
+        if self._oci.hear(note):
+            return
+        said = parse_json(note)
+        if "error" in said:
+            raise LaunchError(said["error"], "hook-check", also=said["also"])
+        if "warning" in said:
+            self._edits.warnings.append(said["warning"])
+        if "decision" in said:
+            self.decisions.append(said["decision"])
+        self._heard.update(said.get("env", {}))
+
+    def for_tasks(self) -> dict[str, str | None]:
+        """What the image's files made necessary, and variables of Slurm's that hooks change.
+
+        Images and EDFs may not touch those; hooks are the site's.
+        """
+        hooks = self._edits.env.items()
+        slurms = {name: v for name, v in hooks if is_slurms(name) and name not in self._edf}
+        return {**slurms, **self._heard}
+
+    @property
+    def per_task(self) -> dict[str, str]:
+        """Variables that differ between the tasks of this node; the EDF's count more."""
+        per_task = self._edits.per_task.items()
+        return {name: other for name, other in per_task if name not in self._edf}
+
+    def start_services(
+        self, container: tuple[int, int, int], workdir: str, environment: Mapping[str, str | None]
+    ) -> dict[str, str | None]:
+        """Starts what hooks want to run beside the tasks and after them; variables for the tasks.
+
+        Raises LaunchError.
+        """
+        self.attended, done = os.pipe()
+        try:
+            return self._start_services(container, workdir, environment, done)
+        finally:
+            os.close(done)
+
+    def _start_services(
+        self,
+        container: tuple[int, int, int],
+        workdir: str,
+        environment: Mapping[str, str | None],
+        done: int,
+    ) -> dict[str, str | None]:
+        _user_ns, mount_ns, guard = container
+        self._oci.attend(self._plan, guard, mount_ns, done, self._edits.libexec)
+        if not self._edits.services:
+            return {}
+        from container_engine.node.hooks import exec_inside, services
+
+        place = exec_inside.Place(
+            *container,
+            workdir=workdir,
+            environment=self._of_tasks(environment),
+            libexec=self._edits.libexec,
+            timeout_s=self._plan["settings"]["start_timeout_s"],
+        )
+        self._place = place
+        self._end = services.start(self._edits.services, place, done)
+        return services.variables(self._edits.services)
+
+    def abandon(self) -> None:
+        """The start has failed, maybe before anything was there to clean up after it."""
+        if self._edits.services:
+            from container_engine.node.hooks import services
+
+            services.remove_leftovers(self._edits.services)
+
+    def finish(self, environment: Mapping[str, str | None]) -> socket | None:
+        """The environment is that of the tasks now. Returns what the guard gets with the word to go
+        on: a socket that it closes at the end, where services must be stopped in good order.
+        """
+        if self._place is None:
+            return None
+        from container_engine.node.hooks import services
+
+        self._place.environment = self._of_tasks(environment)
+        services.publish(self._edits.services, self._place)
+        self._place.close()
+        return self._end
+
+    def _of_tasks(self, changes: Mapping[str, str | None]) -> dict[str, str]:
+        """The environment of tasks, without what each of them has for itself."""
+        whole = apply(self._node, changes)
+        return {name: v for name, v in whole.items() if not name.startswith(_FOR_SLURMSTEPD)}
+
+
+def _new(wanted: Sequence[str], present: Sequence[str]) -> list[str]:
+    return [name for name in wanted if name not in present]

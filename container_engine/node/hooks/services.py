@@ -1,0 +1,182 @@
+"""Programs that hooks run in the container for as long as it lives, beside its tasks.
+
+They join the container as tasks do and live in the host's PID namespace. A process of ours
+(spank_plugin/attend.c) is there before the first of them and ends them with the container, however
+that ends.
+"""
+
+from __future__ import annotations
+
+import os
+from _socket import AF_UNIX, SOCK_SEQPACKET, socket, socketpair
+
+from container_engine.node.hooks.exec_inside import DEFAULTS, Process, failure
+from container_engine.node.report.failure import LaunchError
+from container_engine.node.start.podman import INIT_PATH
+from container_engine.node.start.specification import encode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any, Protocol
+
+    from container_engine.node.hooks.exec_inside import Place
+    from container_engine.node.start.specification import Operation
+
+    class Server(Protocol):
+        """A service that data cannot describe: the entry `server` of one made by a hook's code."""
+
+        variables: Mapping[str, str | None]
+
+        def start(self, place: Place) -> None: ...
+
+        def leftovers(self) -> Sequence[str]:
+            """Files of the node, and directories when empty, that go with the container."""
+            ...
+
+        def publish(self, place: Place) -> None:
+            """The start-up steps are done: the environment is that of the tasks now."""
+            ...
+
+
+_EXIT_STEP_MS = 10
+
+
+def start(services: Sequence[Mapping[str, Any]], place: Place, done: int) -> socket | None:
+    """Starts them in their order and waits until each is ready.
+
+    The process that ends them holds the descriptor `done` until it has finished. Returns the
+    guard's end of a socket to it, None where no service needs to be stopped in good order. Raises
+    LaunchError; what has been started ends with the session then.
+    """
+    end = _attend(services, place, done)
+    for service in services:
+        server: Server | None = service.get("server")
+        if server is not None:
+            server.start(place)
+        else:
+            _start(service, place)
+    return end
+
+
+def publish(services: Sequence[Mapping[str, Any]], place: Place) -> None:
+    """Says that `place` has the environment that the tasks will have."""
+    for service in services:
+        server: Server | None = service.get("server")
+        if server is not None:
+            server.publish(place)
+
+
+def variables(services: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
+    """What the services that have been started change in the environment of the tasks."""
+    found: dict[str, str | None] = {}
+    for service in services:
+        server: Server | None = service.get("server")
+        if server is not None:
+            found |= server.variables
+    return found
+
+
+def leftovers(services: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Files of the node, and directories when empty, that go with the container."""
+    servers = [service["server"] for service in services if service.get("server") is not None]
+    return [path for server in servers for path in server.leftovers()]
+
+
+def remove_leftovers(services: Sequence[Mapping[str, Any]]) -> None:
+    """As ce-attend does it at the end, for a container that did not come to be."""
+    for path in leftovers(services):
+        try:
+            os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
+        except OSError:
+            continue
+
+
+def _start(service: Mapping[str, Any], place: Place) -> None:
+    """One that data describe. It puts itself into the background, unless `ready` names a path that
+    says when it can be used.
+    """
+    what = f"hook {service['hook']}: service '{service['name']}'"
+    process = Process(place, service["command"])
+    code = _ready(process, service["ready"], place) if service["ready"] else None
+    if not service["ready"]:
+        code = process.exit_code(place.timeout_s)
+    said = process.said()
+    runs_already = bool(code and service["running"]) and service["running"] in said
+    if code != 0 and not runs_already:
+        process.kill()
+        process.let_go()
+        raise failure(what, code, said, place.timeout_s)
+    process.let_go()
+
+
+def _ready(process: Process, path: str, place: Place) -> int | None:
+    """0 when the path exists in the container, the exit code of a program that failed before."""
+    looking = Process(place, [INIT_PATH, "--await", path], workdir="/")
+    left_ms = place.timeout_s * 1000
+    found: int | None = None
+    while found is None and left_ms > 0:
+        failed = process.exit_code(0)
+        if failed:
+            found = failed
+            break
+        found = looking.exit_code(_EXIT_STEP_MS / 1000)
+        left_ms -= _EXIT_STEP_MS
+    looking.kill()
+    looking.let_go()
+    return found
+
+
+def attend(steps: Sequence[Operation], guard: int, mount_ns: int, done: int, libexec: str) -> None:
+    """Starts a process that does these operations of ce-attend when the container is gone.
+
+    It holds the descriptor `done` until then.
+    """
+    specification = os.memfd_create("ce-services")
+    os.write(specification, encode(steps))
+    os.lseek(specification, 0, os.SEEK_SET)
+    _run_attendant(f"{libexec}/ce-attend", (guard, mount_ns, -1, specification, done), {})
+    os.close(specification)
+
+
+def _attend(services: Sequence[Mapping[str, Any]], place: Place, done: int) -> socket | None:
+    """Starts the process that ends the services with the container."""
+    steps: list[Operation] = [
+        ("stop", place.inside(service["stop"])) for service in services if service.get("stop")
+    ]
+    stops = bool(steps)
+    steps += [("remove", [path]) for path in leftovers(services)]
+    ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
+    specification = os.memfd_create("ce-services")
+    os.write(specification, encode(steps))
+    os.lseek(specification, 0, os.SEEK_SET)
+    end = theirs.fileno() if stops else -1
+    passed = (place.guard, place.mount_ns, end, specification, done)
+    _run_attendant(f"{place.libexec}/ce-attend", passed, place.environment)
+    os.close(specification)
+    theirs.close()
+    return ours if stops else None
+
+
+def _run_attendant(program: str, passed: Sequence[int], environment: Mapping[str, str]) -> None:
+    opened = [fd for fd in passed if fd >= 0]
+    for fd in opened:
+        os.set_inheritable(fd, True)
+    null = [(os.POSIX_SPAWN_OPEN, fd, "/dev/null", os.O_RDWR, 0) for fd in range(3)]
+    try:
+        pid = os.posix_spawn(
+            program,
+            [program, *map(str, passed)],
+            dict(environment),
+            file_actions=null,
+            setsigdef=DEFAULTS,
+        )
+    except OSError as error:
+        message = f"cannot start {program}: {error.strerror}"
+        raise LaunchError(message, "program-missing") from None
+    finally:
+        for fd in opened:
+            os.set_inheritable(fd, False)
+    # it ends as soon as there is a process of its own that attends
+    if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0:
+        raise LaunchError(f"cannot start {program}", "program-missing")

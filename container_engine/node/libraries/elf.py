@@ -1,0 +1,253 @@
+"""What the dynamic loader reads of a shared library: names, dependencies, symbol versions.
+
+64-bit ELF of both byte orders, from the program headers alone, as the loader does: section headers
+may have been stripped. Positions and sizes come from the file and are not believed: everything is
+read within bounds, and chains end.
+"""
+
+from __future__ import annotations
+
+import os
+from struct import Struct
+from struct import error as struct_error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import TypeVar
+
+    from container_engine.node.libraries.trees import Tree
+
+    T = TypeVar("T")
+
+_LOADED = (2, 3)  # programs, and libraries and programs that can lie anywhere
+_PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
+_NEEDED, _STRTAB, _SYMTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 5, 6, 10, 14, 15, 29
+_GNU_HASH, _HASH = 0x6FFFFEF5, 4
+_VERDEF, _VERDEFNUM, _VERNEED, _VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
+_BASE = 1  # flag of the definition that stands for the file itself
+_MOST = 16 << 20  # no table that is read here is larger in any library
+_FARTHEST = 1 << 62
+_MOST_ENTRIES = 1 << 16
+# names of symbols can be long; all of a library together are not
+_LONGEST_PATH = 4096
+_LONGEST_NAME = 1 << 16
+_MOST_OF_NAMES = 64 << 20
+_MOST_SEGMENTS = 512
+_UNDEFINED, _WEAK = 0, 2
+
+
+class NotALibraryError(Exception):
+    """A file that no 64-bit dynamic loader would load."""
+
+
+class Library:
+    """One shared library or program. `path` is where it was read: of the image, or if `on_node` of
+    the node.
+
+    `needs` are the symbol versions wanted, by the file name of the library they are wanted of;
+    `defines` those it offers itself, without the one that stands for the file.
+    """
+
+    __slots__ = (
+        "defines",
+        "interpreter",
+        "machine",
+        "needed",
+        "needs",
+        "on_node",
+        "path",
+        "rpath",
+        "runpath",
+        "soname",
+    )
+
+    def __init__(self, path: str, machine: int) -> None:
+        self.path = path
+        self.machine = machine
+        self.on_node = False
+        self.soname = ""
+        self.interpreter = ""
+        self.needed: list[str] = []
+        self.rpath = ""
+        self.runpath = ""
+        self.needs: dict[str, list[str]] = {}
+        self.defines: list[str] = []
+
+
+def read(path: str, tree: Tree) -> Library:
+    """Raises OSError, or NotALibraryError with what is wrong about the file."""
+    return _read(path, tree, lambda file: file.library)
+
+
+def symbols(path: str, tree: Tree) -> tuple[set[str], set[str]]:
+    """The names of the symbols that must come from elsewhere, and of those that are here.
+
+    Raises as `read`.
+    """
+    return _read(path, tree, _File.symbols)
+
+
+def _read(path: str, tree: Tree, look: Callable[[_File], T]) -> T:
+    fd = tree.open(path)
+    try:
+        return look(_File(fd, path))
+    except (struct_error, ValueError, IndexError, OverflowError, MemoryError) as error:
+        raise NotALibraryError(f"damaged ({error})") from None
+    finally:
+        os.close(fd)
+
+
+class _File:
+    def __init__(self, fd: int, path: str) -> None:
+        self._fd = fd
+        head = os.pread(fd, 4096, 0)
+        if head[:4] != b"\x7fELF":
+            raise NotALibraryError("not an ELF file")
+        if head[4:5] != b"\2" or head[5:6] not in (b"\1", b"\2"):
+            raise NotALibraryError("not a 64-bit ELF file")
+        self._order = "<" if head[5] == 1 else ">"
+        kind, machine = self._struct("HH").unpack_from(head, 16)
+        if kind not in _LOADED:
+            raise NotALibraryError("an ELF file that is not loaded")
+        self.library = Library(path, machine)
+        self._segments: list[tuple[int, int, int]] = []
+        dynamic = self._program_headers(head)
+        self._tags: dict[int, int] = {}
+        needed = self._dynamic(dynamic)
+        self._strings = self._at(self._tags.get(_STRTAB, 0), self._tags.get(_STRSZ, 0))
+        # what all names that are read may take, where many of them may share a place
+        self._room = _MOST_OF_NAMES
+        self._name(needed)
+        self._versions()
+
+    def _struct(self, fields: str) -> Struct:
+        return Struct(self._order + fields)
+
+    def _program_headers(self, head: bytes) -> bytes:
+        """The dynamic section; notes where in the file the loaded segments lie."""
+        start, size, count = (
+            self._struct(fields).unpack_from(head, at)[0]
+            for fields, at in (("Q", 32), ("H", 54), ("H", 56))
+        )
+        if count > _MOST_SEGMENTS:
+            raise ValueError("too many segments")
+        table = head[start : start + size * count]
+        if len(table) < size * count:
+            table = self._read(start, size * count)
+        dynamic = b""
+        layout = self._struct("II6Q")
+        for at in range(0, size * count, size):
+            kind, _flags, offset, address, _physical, in_file, _size, _align = layout.unpack_from(
+                table, at
+            )
+            if kind == _PT_LOAD:
+                self._segments.append((address, offset, in_file))
+            elif kind == _PT_DYNAMIC and not dynamic:
+                dynamic = self._read(offset, in_file)
+            elif kind == _PT_INTERP:
+                name = self._read(offset, min(in_file, _LONGEST_PATH))
+                self.library.interpreter = name.rstrip(b"\0").decode()
+        return dynamic
+
+    def _read(self, offset: int, size: int) -> bytes:
+        if not (0 <= size <= _MOST and 0 <= offset < _FARTHEST):
+            raise ValueError("a table that is too large or too far")
+        return os.pread(self._fd, size, offset)
+
+    def _at(self, address: int, size: int) -> bytes:
+        """The bytes that are loaded at this address; fewer where the segment ends."""
+        for start, offset, length in self._segments:
+            if start <= address < start + length:
+                return self._read(offset + address - start, min(size, start + length - address))
+        return b""
+
+    def _dynamic(self, section: bytes) -> list[int]:
+        """Fills the tags; those that come more than once are returned."""
+        needed = []
+        for tag, value in self._struct("QQ").iter_unpack(section[: len(section) // 16 * 16]):
+            if tag == 0:
+                break
+            if tag == _NEEDED:
+                needed.append(value)
+                if len(needed) > _MOST_ENTRIES:
+                    raise ValueError("too many libraries are needed")
+            else:
+                self._tags[tag] = value
+        return needed
+
+    def _string(self, offset: int) -> str:
+        end = self._strings.index(b"\0", offset, offset + _LONGEST_NAME)
+        self._room -= end - offset
+        if self._room < 0:
+            raise ValueError("names that are too long")
+        return self._strings[offset:end].decode("utf-8", "surrogateescape")
+
+    def _name(self, needed: list[int]) -> None:
+        library = self.library
+        library.needed = [self._string(offset) for offset in needed]
+        if _SONAME in self._tags:
+            library.soname = self._string(self._tags[_SONAME])
+        if _RUNPATH in self._tags:
+            library.runpath = self._string(self._tags[_RUNPATH])
+        elif _RPATH in self._tags:
+            # the loader looks at the older one only where the newer one is missing
+            library.rpath = self._string(self._tags[_RPATH])
+
+    def _versions(self) -> None:
+        parts = 0
+        head, part = self._struct("HHIII"), self._struct("IHHII")
+        for table, at in self._chain(_VERNEED, _VERNEEDNUM, 12):
+            _version, count, file, first, _next = head.unpack_from(table, at)
+            wanted = self.library.needs.setdefault(self._string(file), [])
+            parts += count
+            if parts > _MOST_ENTRIES:
+                raise ValueError("too many symbol versions")
+            at += first  # noqa: PLW2901  # the parts lie from here on
+            for _ in range(count):
+                _hash, _flags, _other, name, following = part.unpack_from(table, at)
+                wanted.append(self._string(name))
+                at += following  # noqa: PLW2901
+        head, part = self._struct("HHHHIII"), self._struct("II")
+        for table, at in self._chain(_VERDEF, _VERDEFNUM, 16):
+            _version, flags, _index, _count, _hash, first, _next = head.unpack_from(table, at)
+            if not flags & _BASE:
+                name, _following = part.unpack_from(table, at + first)
+                self.library.defines.append(self._string(name))
+
+    def _chain(self, where: int, how_many: int, next_at: int) -> Iterator[tuple[bytes, int]]:
+        """The places of the entries of a linked table, whose size the file does not tell."""
+        count = self._tags.get(how_many, 0)
+        if where not in self._tags or not count:
+            return
+        if count > _MOST_ENTRIES:
+            raise ValueError("too many symbol versions")
+        table = self._at(self._tags[where], 64 * 1024)
+        following = self._struct("I")
+        at = 0
+        for _ in range(count):
+            yield table, at
+            at += following.unpack_from(table, at + next_at)[0]
+
+    def symbols(self) -> tuple[set[str], set[str]]:
+        count = self._symbol_count()
+        table = self._at(self._tags.get(_SYMTAB, 0), 24 * count)
+        wanted, offered = set(), set()
+        for name, info, _other, section, _value, _size in self._struct("IBBHQQ").iter_unpack(
+            table[: len(table) // 24 * 24]
+        ):
+            if not name:
+                continue
+            if section != _UNDEFINED:
+                offered.add(self._string(name))
+            elif info >> 4 != _WEAK:
+                wanted.add(self._string(name))
+        return wanted, offered
+
+    def _symbol_count(self) -> int:
+        """From the older hash table, else up to the string table, which linkers put behind."""
+        if _HASH in self._tags:
+            count: int = self._struct("II").unpack(self._at(self._tags[_HASH], 8))[1]
+            return min(count, _MOST // 24)
+        begin, end = self._tags.get(_SYMTAB, 0), self._tags.get(_STRTAB, 0)
+        return max(0, end - begin) // 24

@@ -1,0 +1,181 @@
+"""The image's C library and libraries, as its own loader finds them.
+
+With what is mounted over it later: a path below a mount is looked up on the node.
+"""
+
+from __future__ import annotations
+
+import os
+
+from container_engine.node.hooks.pattern import expand
+from container_engine.node.libraries import elf
+from container_engine.node.libraries.host import CACHE, MOST_OF_CACHE, MOST_OF_LIBRARY, TRIPLES
+from container_engine.node.libraries.loader_cache import Cache
+from container_engine.node.libraries.mounts import Mounts
+from container_engine.node.libraries.names import Version, c_version
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from container_engine.node.libraries.host import Host
+    from container_engine.node.libraries.trees import ImageTree, Tree
+
+_MOST_OF_MUSL_PATH = 64 << 10
+_MUSL_DEFAULT = ("/lib", "/usr/local/lib", "/usr/lib")
+# where software that finds its libraries by itself is installed, in published images
+_ODD_PLACES = (
+    *("/usr/local/lib", "/usr/local/lib64", "/usr/local/*/lib", "/usr/local/*/lib64"),
+    *("/opt/*/lib", "/opt/*/lib64", "/opt/*/*/lib", "/opt/*/*/lib64"),
+    *("/usr/lib64/openmpi/lib", "/usr/lib64/mpich/lib", "/usr/lib/*-linux-gnu/openmpi/lib"),
+)
+
+
+class Image:
+    """`kind` is the C library: glibc, musl, or none where no loader of this machine is found."""
+
+    def __init__(
+        self, host: Host, tree: ImageTree, library_path: str, binds: Sequence[tuple[str, str]]
+    ) -> None:
+        self.machine = host.machine
+        self._host = host
+        self.tree = tree
+        self.mounts = Mounts(binds, tree, host.tree)
+        self._known: dict[str, elf.Library | None] = {}
+        self._odd: list[str] | None = None
+        self.cache = Cache(tree.content(CACHE, MOST_OF_CACHE), self.machine)
+        self._path = [part for part in library_path.split(":") if part.startswith("/")]
+        self.musl_path = ""
+        self._defaults: Sequence[str] = ()
+        self.libc = self._find_libc()
+        self.version: Version = c_version(self.libc.defines) if self.libc else ()
+        self.kind = "glibc" if self.libc else "none"
+        if not self.libc:
+            self._look_for_musl()
+
+    def _find_libc(self) -> elf.Library | None:
+        triple = TRIPLES.get(self.machine, "none")
+        families = (
+            (f"/lib/{triple}", f"/usr/lib/{triple}", "/lib", "/usr/lib"),
+            ("/lib64", "/usr/lib64"),
+            ("/lib", "/usr/lib"),
+        )
+        listed = self.cache.find("libc.so.6")
+        for directories in families:
+            for directory in directories:
+                path = f"{directory}/libc.so.6"
+                if (not listed or path in listed) and (libc := self.read(path)):
+                    self._defaults = self._different(directories)
+                    return libc
+        self._defaults = families[1]
+        return next((libc for path in listed if (libc := self.read(path))), None)
+
+    def _different(self, directories: Sequence[str]) -> list[str]:
+        """Without those that a link makes the same: each look into an image takes its time."""
+        return list({self.tree.real(path): path for path in reversed(directories)}.values())[::-1]
+
+    def _look_for_musl(self) -> None:
+        """musl's loader is its libc; what it searches can be said in a file named after it."""
+        for loader in _expand("/lib/ld-musl-*.so.1", self.tree):
+            libc = self.read(loader)
+            if libc:
+                architecture = os.path.basename(loader)[len("ld-musl-") : -len(".so.1")]
+                self.kind, self.libc = "musl", libc
+                self.musl_path = f"/etc/ld-musl-{architecture}.path"
+                content = self.tree.content(self.musl_path, _MOST_OF_MUSL_PATH)
+                said = content.decode("utf-8", "surrogateescape")
+                self._defaults = (
+                    tuple(said.replace("\n", ":").strip(":").split(":")) if said else ()
+                )
+                self._defaults = self._defaults or _MUSL_DEFAULT
+
+    @property
+    def default_directories(self) -> Sequence[str]:
+        return self._defaults
+
+    def read(self, path: str) -> elf.Library | None:
+        if path not in self._known:
+            on_node, where = self.mounts.locate(path)
+            self._known[path] = self._host.read(where) if on_node else self._read(where)
+        return self._known[path]
+
+    def _read(self, path: str) -> elf.Library | None:
+        try:
+            library = elf.read(path, self.tree)
+        except (OSError, elf.NotALibraryError):
+            return None
+        # its real name has the version
+        library.path = self.tree.real(path)
+        return library if library.machine == self.machine else None
+
+    def symbols(self, library: elf.Library) -> tuple[set[str], set[str]]:
+        return elf.symbols(library.path, self.tree)
+
+    def content(self, library: elf.Library) -> bytes:
+        return self.tree.content(library.path, MOST_OF_LIBRARY)
+
+    def entries(self, pattern: str) -> list[str]:
+        """The files of the container that match."""
+        directory, _slash, name = pattern.rpartition("/")
+        on_node, where = self.mounts.directory(directory)
+        found = _expand(f"{where}/{name}", self._host.tree if on_node else self.tree)
+        return [f"{directory}/{os.path.basename(path)}" for path in found]
+
+    def exists(self, path: str) -> bool:
+        return bool(self.entries(path))
+
+    def find(self, name: str) -> list[str]:
+        """The files of the image of this name, in the order in which the loader would take them."""
+        return self._distinct(list(self._found(name, ())))
+
+    def first(self, name: str, own: Sequence[str] = ()) -> str | None:
+        """What the loader takes for this name or path.
+
+        `own` are directories that the library which needs it names.
+        """
+        return next(self._found(name, own), None)
+
+    def _found(self, name: str, own: Sequence[str]) -> Iterator[str]:
+        return (path for path in dict.fromkeys(self._places(name, own)) if self.read(path))
+
+    def _places(self, name: str, own: Sequence[str]) -> list[str]:
+        if "/" in name:
+            return [name]
+        return [
+            *(f"{directory}/{name}" for directory in (*own, *self._path)),
+            *(self.cache.find(name) if self.kind == "glibc" else ()),
+            *(f"{directory}/{name}" for directory in self._defaults),
+        ]
+
+    def everywhere(self, name: str) -> list[str]:
+        """Also where only programs find it that name the directory themselves."""
+        if self._odd is None:
+            self._odd = [path for pattern in _ODD_PLACES for path in _expand(pattern, self.tree)]
+        odd = (f"{directory}/{name}" for directory in self._odd)
+        return self._distinct([*self.find(name), *(path for path in odd if self.read(path))])
+
+    def _distinct(self, paths: Sequence[str]) -> list[str]:
+        """The different files of the image; what is mounted over it cannot be replaced in it."""
+        own = [path for path in paths if not self.mounts.locate(path)[0]]
+        by_file: dict[str, str] = {}
+        for path in own:
+            by_file.setdefault(self.tree.real(path), path)
+        return list(by_file)
+
+    def before_cache(self, name: str) -> list[str]:
+        """The files of this name that count before what the loader's cache says."""
+        paths = [f"{directory}/{name}" for directory in self._path]
+        return self._distinct([path for path in paths if self.read(path)])
+
+    def versions_of(self, stem: str) -> list[str]:
+        """The names `STEM.so.N…` that the image has, also without a loader's cache."""
+        listed = self.cache.names(f"{stem}.so.")
+        directories = dict.fromkeys([*self._path, *self._defaults])
+        files = [path for d in directories for path in self.entries(f"{d}/{stem}.so.*")]
+        if not listed and not files:
+            files = [path for d in _ODD_PLACES for path in self.entries(f"{d}/{stem}.so.*")]
+        return list(dict.fromkeys([*listed, *map(os.path.basename, files)]))
+
+
+def _expand(pattern: str, tree: Tree) -> list[str]:
+    return expand(pattern, (tree.exists, tree.names))

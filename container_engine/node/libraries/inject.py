@@ -1,0 +1,200 @@
+"""Looks into the image for a launch's hooks; what it prints, the guard does (guard_more.c).
+
+Runs as the user in the session's namespaces, after the overlay is mounted and before Podman. Files
+of the image are changed in the overlay's upper layer only, which ends with the session.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from container_engine.node.hooks.pattern import matches
+from container_engine.node.libraries.choose import BESIDE, OWN_DIRECTORY, Decider, RefusedError
+from container_engine.node.libraries.host import CACHE, MACHINES, Host
+from container_engine.node.libraries.image import Image
+from container_engine.node.libraries.names import is_runtime
+from container_engine.node.libraries.preflight import Container
+from container_engine.node.libraries.trees import ImageTree
+from container_engine.node.plan_json import parse_json, to_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from container_engine.node.libraries.choose import Decision
+
+_LIBRARY_FILE = "lib*.so*"
+_CONFIGURATIONS = "/etc/ld.so.conf.d"
+
+
+def main(argv: Sequence[str]) -> int:
+    """inject REQUEST: a file written by hooks/run.py."""
+    with open(argv[0], encoding="utf-8", errors="surrogateescape") as file:
+        request = parse_json(file.read())
+    try:
+        work = _Work(request)
+        work.run()
+    except Exception as error:  # noqa: BLE001  # what a file of an image can bring about is one line
+        sys.stderr.write(f"cannot look into the image for hooks: {_one_line(error)}\n")
+        return 1
+    parts: list[str] = []
+    for name, *arguments in work.operations:
+        parts += [name, str(len(arguments)), *arguments]
+    text = "".join(part + "\0" for part in parts)
+    sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+    sys.stdout.flush()
+    return 0
+
+
+class _Work:
+    """One request. `operations` are the guard's, in order."""
+
+    def __init__(self, request: Mapping[str, Any]) -> None:
+        self._request = request
+        self._hooks: Sequence[Mapping[str, Any]] = request["hooks"]
+        self._root: str = request["root"]
+        self.operations: list[tuple[str, ...]] = []
+        self._tree = ImageTree(self._root)
+        self._host = Host(MACHINES.get(os.uname().machine, 0))
+        self._binds = [(target, source) for source, target in request["binds"]]
+        self._image = Image(self._host, self._tree, request["library_path"], self._binds)
+        self._decider = Decider(self._host, self._image)
+        self._search: dict[str, str] = {}
+        self._errors: list[str] = []
+
+    def _note(self, **said: object) -> None:
+        self.operations.append(("note", to_json(said)))
+
+    def _tell(self, hook: Mapping[str, Any], severity: str, text: str) -> None:
+        line = f"hook {hook['name']}: {text}".replace("\n", " ")
+        if severity == "fail":
+            self._errors.append(line)
+        else:
+            self._note(warning=line)
+
+    def run(self) -> None:
+        if self._image.kind != "none":
+            for hook in self._hooks:
+                for libraries in hook["libraries"]:
+                    for path in libraries["files"]:
+                        self._inject(hook, path, libraries)
+            for decision in self._decider.decisions.values():
+                self._place(decision)
+            for hook in self._hooks:
+                self._make_known(hook)
+            self._tell_loader()
+        self._check()
+        if self._errors:
+            self._note(error=self._errors[0], also=self._errors[1:])
+        if self._request["explain"]:
+            for decision in self._decider.decisions.values():
+                self._note(decision=decision.described())
+
+    # ---- libraries ---------------------------------------------------------------------------
+
+    def _inject(self, hook: Mapping[str, Any], path: str, libraries: Mapping[str, Any]) -> None:
+        try:
+            self._decider.inject(hook["name"], path, libraries)
+        except RefusedError as refusal:
+            severity = next((c["severity"] for c in _checks(hook, "glibc")), "warn")
+            self._tell(hook, severity, f"{os.path.basename(path)} is left out: {refusal}")
+
+    def _place(self, decision: Decision) -> None:
+        if decision.library is None or not decision.is_from_node:
+            return
+        source = decision.library.path
+        if decision.stays:
+            self._hide(decision)
+            self._search.update(dict.fromkeys(decision.names, decision.stays))
+            return
+        for place in decision.places:
+            self.operations.append(("root-bind", source, self._root, place))
+        if decision.lost:
+            self._tell(
+                {"name": decision.hook},
+                "warn",
+                f"programs of the image that need {decision.lost[-1]} of {decision.name} will not"
+                " start: the node's is older",
+            )
+        if decision.action == BESIDE or not self._image.first(decision.name):
+            for name in decision.names:
+                place = f"{OWN_DIRECTORY}/{name}"
+                self.operations.append(("root-bind", source, self._root, place))
+                self._search[name] = place
+
+    def _hide(self, decision: Decision) -> None:
+        """Takes the image's own files away, for one that must be loaded from where it lies.
+
+        Put over them it would look for its dependencies beside them, by $ORIGIN.
+        """
+        for place in decision.places:
+            try:
+                self._tree.remove(place)
+            except OSError as error:
+                text = f"the image's {place} stays before the hook's: {error.strerror}"
+                self._tell({"name": decision.hook}, "warn", text)
+
+    def _make_known(self, hook: Mapping[str, Any]) -> None:
+        """Libraries that lie in directories or mounts of a hook."""
+        searched = (f"{directory}/{_LIBRARY_FILE}" for directory in hook["search"])
+        mounted = self._request["mounted"] if hook["refresh"] else ()
+        for path in (*(path for some in searched for path in self._image.entries(some)), *mounted):
+            name = os.path.basename(path)
+            if matches(name, _LIBRARY_FILE) and not is_runtime(name):
+                self._search.setdefault(name, path)
+
+    # ---- the loader --------------------------------------------------------------------------
+
+    def _tell_loader(self) -> None:
+        """What is new: in its cache, or for musl in its search path, else by a variable."""
+        if not self._search:
+            return
+        directories = list(dict.fromkeys(map(os.path.dirname, self._search.values())))
+        try:
+            self._write_for_loader(directories)
+        except OSError as error:
+            # an image may have anything there; tasks can do without, what they start likely too
+            before = self._request["library_path"]
+            path = ":".join([*directories, before] if before else directories)
+            self._note(env={"LD_LIBRARY_PATH": path})
+            reason = f"{error.filename}: {error.strerror}"
+            self._note(warning=f"hooks: libraries are found by LD_LIBRARY_PATH only ({reason})")
+
+    def _write_for_loader(self, directories: Sequence[str]) -> None:
+        if self._image.kind == "musl":
+            # behind the image's own: what is made for glibc must not get in their way
+            known = [d for d in self._image.default_directories if d not in directories]
+            text = "".join(f"{directory}\n" for directory in [*known, *directories])
+            self._tree.replace(self._image.musl_path, text.encode("utf-8", "surrogateescape"))
+            return
+        self._tree.replace(CACHE, self._image.cache.with_entries(self._search))
+        if self._tree.exists(_CONFIGURATIONS):
+            # for whoever runs ldconfig in the container
+            text = "".join(f"{directory}\n" for directory in directories)
+            self._tree.replace(f"{_CONFIGURATIONS}/000-container-engine.conf", text.encode())
+
+    # ---- pre-flight --------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        if not any(hook["checks"] for hook in self._hooks):
+            return
+        decisions, path = self._decider.decisions, self._request["path"]
+        container = Container(self._image, self._host, decisions, self._search, path)
+        known = container.checks()
+        for hook in self._hooks:
+            for check in hook["checks"]:
+                look = known.get(check["kind"])
+                problem = look(check["subject"]) if look else ""
+                if problem:
+                    hint = f" ({check['hint']})" if check.get("hint") else ""
+                    self._tell(hook, check["severity"], f"{problem}{hint}")
+
+
+def _checks(hook: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
+    return [check for check in hook["checks"] if check["kind"] == kind]
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".replace("\n", " ")[:300]

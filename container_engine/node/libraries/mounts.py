@@ -1,0 +1,65 @@
+"""Where a path of the container is before there is a container: in the image, or on the node."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from container_engine.node.libraries.trees import Tree
+
+_MOST_LINKS = 40
+
+
+class Mounts:
+    """The bind mounts over the image, as targets in the container and sources on the node."""
+
+    def __init__(self, binds: Sequence[tuple[str, str]], image: Tree, node: Tree) -> None:
+        # the innermost counts
+        self._binds = sorted(binds, key=lambda bind: len(bind[0]), reverse=True)
+        self._image, self._node = image, node
+        self._directories: dict[str, str] = {}
+
+    def locate(self, path: str) -> tuple[bool, str]:
+        """Whether the file is on the node, and its path there or in the image.
+
+        Links are followed as the container will: one below a mount may lead out of it into the
+        image, and the other way round. Of directories that lie below a mount they are not.
+        """
+        for _ in range(_MOST_LINKS if self._binds else 0):
+            directory, name = os.path.split(path)
+            here = f"{self._real(directory).rstrip('/')}/{name}"
+            source = self._source(here)
+            tree = self._image if source is None else self._node
+            try:
+                link = tree.readlink(source or here)
+            except OSError:
+                return source is not None, source or here
+            path = os.path.normpath(os.path.join(os.path.dirname(here), link))
+        return False, path
+
+    def directory(self, path: str) -> tuple[bool, str]:
+        """The same for a directory that is not a link itself."""
+        real = self._real(path)
+        source = self._source(real)
+        return source is not None, source or real
+
+    def in_container(self, path: str) -> str:
+        """Where a path of the node is in the container; itself if no mount has it."""
+        for target, source in self._binds:
+            if path == source or path.startswith(source.rstrip("/") + "/"):
+                return target.rstrip("/") + path[len(source.rstrip("/")) :]
+        return path
+
+    def _real(self, directory: str) -> str:
+        if directory not in self._directories:
+            self._directories[directory] = self._image.real(directory)
+        return self._directories[directory]
+
+    def _source(self, path: str) -> str | None:
+        for target, source in self._binds:
+            if path == target or path.startswith(target.rstrip("/") + "/"):
+                return source + path[len(target.rstrip("/")) :]
+        return None

@@ -1,0 +1,240 @@
+"""Pre-flight: says before the tasks start what would otherwise only show as slowness or a crash.
+
+Each check answers with a sentence, or with nothing if all is well.
+"""
+
+from __future__ import annotations
+
+import os
+
+from container_engine.node.hooks.pattern import has_wildcard, matches
+from container_engine.node.libraries import mpi
+from container_engine.node.libraries.choose import OWN_DIRECTORY
+from container_engine.node.libraries.elf import NotALibraryError
+from container_engine.node.libraries.host import own_paths
+from container_engine.node.libraries.names import c_version, dotted, is_c_library, numbers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from container_engine.node.libraries.choose import Decision
+    from container_engine.node.libraries.elf import Library
+    from container_engine.node.libraries.host import Host
+    from container_engine.node.libraries.image import Image
+
+
+class Container:
+    """The image with what hooks put into it, as the loader of a task will see it.
+
+    `search` are libraries that hooks make known to the loader: where each name leads. `path` is
+    where the tasks look for programs.
+    """
+
+    def __init__(
+        self,
+        image: Image,
+        host: Host,
+        decisions: Mapping[str, Decision],
+        search: Mapping[str, str],
+        path: str,
+    ) -> None:
+        self.image = image
+        self._path = path
+        self._ours_last = image.kind == "musl"
+        self._host = host
+        self._search = search
+        self._injected = {
+            name: decision.library
+            for decision in decisions.values()
+            if decision.is_from_node and decision.library
+            for name in decision.names
+        }
+        self._moved = {
+            id(decision.library)
+            for decision in decisions.values()
+            if decision.is_from_node and not decision.stays
+        }
+        self._replaced = {
+            place: decision.library
+            for decision in decisions.values()
+            for place in decision.places
+            if decision.library
+        }
+
+    def find(self, name: str, wanted_by: Library | None = None) -> Library | None:
+        """What the loader takes for this name or path."""
+        first = own_paths(wanted_by, self._origin(wanted_by)) if wanted_by else ()
+        found = self.image.first(name, first)
+        # what the library names itself comes before all else; musl looks at our places last
+        if found and ("/" in name or os.path.dirname(found) in first or self._ours_last):
+            return self._at(found)
+        if name in self._injected:
+            return self._injected[name]
+        if name in self._search:
+            return self.image.read(self._search[name])
+        return self._at(found) if found else None
+
+    def _origin(self, library: Library) -> str:
+        """The directory of a library in the container."""
+        if id(library) in self._moved:
+            return OWN_DIRECTORY
+        return os.path.dirname(self.image.mounts.in_container(library.path))
+
+    def _at(self, path: str) -> Library | None:
+        return self._replaced.get(path) or self.image.read(path)
+
+    # ---- checks ------------------------------------------------------------------------------
+
+    def loadable(self, subject: str) -> str:
+        """Whether this library, or the one of hooks that matches, loads with all that it needs."""
+        if has_wildcard(subject):
+            given = [name for name in self._injected if matches(name, subject)]
+            return self.loadable(given[0]) if given else f"no hook brings {subject}"
+        # that of the node is meant, also where an image with musl keeps its own
+        library = self._injected.get(subject) or self.find(subject)
+        if library is None:
+            return f"{subject} is not in this container"
+        problem = next(self._problems(library), "")
+        return f"{subject} cannot be loaded in this container: {problem}" if problem else ""
+
+    def _problems(self, library: Library) -> Iterator[str]:
+        seen = {library.path}
+        queue = [library]
+        loaded = []
+        while queue:
+            parent = queue.pop(0)
+            loaded.append(parent)
+            yield from self._libc_problems(parent)
+            for name in parent.needed:
+                if is_c_library(name):
+                    continue
+                found = self.find(name, parent)
+                if found is None:
+                    yield f"{_by(library, parent)} needs {name}, which is not there"
+                    continue
+                yield from self._version_problems(_by(library, parent), parent, name, found)
+                if found.path not in seen:
+                    seen.add(found.path)
+                    queue.append(found)
+        if self.image.kind == "musl":
+            yield from self._symbol_problems(library, loaded)
+
+    def _version_problems(
+        self, by: str, parent: Library, name: str, found: Library
+    ) -> Iterator[str]:
+        """In a library without symbol versions the loader looks for none."""
+        if not found.defines or self.image.kind != "glibc":
+            return
+        for version in parent.needs.get(name, ()):
+            if version not in found.defines:
+                yield f"{by} needs {version} of {name}, which {found.path} does not have"
+
+    def _libc_problems(self, parent: Library) -> Iterator[str]:
+        if self.image.kind == "none":
+            yield "the image has no C library for this machine"
+        if self.image.kind != "glibc":
+            return
+        needs = parent.needs.items()
+        wanted = c_version(v for file, vs in needs if is_c_library(file) for v in vs)
+        if wanted > self.image.version:
+            has = dotted(self.image.version)
+            yield f"{_file(parent)} needs GLIBC_{dotted(wanted)}, and the image's ends at {has}"
+
+    def _symbol_problems(self, library: Library, loaded: list[Library]) -> Iterator[str]:
+        """musl knows no symbol versions, but has not all of glibc's functions."""
+        offered: set[str] = set()
+        wanted: set[str] = set()
+        for member in [*loaded, *filter(None, [self.image.libc])]:
+            room = self._host if member.on_node else self.image
+            try:
+                mine, theirs = room.symbols(member)
+            except (OSError, NotALibraryError):
+                return  # nothing sure can be said
+            offered |= theirs
+            if member is not self.image.libc:
+                wanted |= mine
+        missing = sorted(wanted - offered)
+        if missing:
+            yield (
+                f"{_file(library)} is made for glibc, the image has musl, which lacks"
+                f" {len(missing)} of the functions it needs ({missing[0]})"
+            )
+
+    def unversioned(self, subject: str) -> str:
+        """Whether a library is found without its version, as programs load it at run time."""
+        if self.find(subject):
+            return ""
+        stem = subject.partition(".so")[0]
+        there = self.image.versions_of(stem)
+        if not there:
+            return f"{subject} is not in this container"
+        return (
+            f"{subject} is not in this container, only {', '.join(there)}: a link without the"
+            f" version is missing (make it in the image: ln -s {there[0]} {subject})"
+        )
+
+    def major(self, subject: str) -> str:
+        """Whether the image's library has the major version that stands behind `.so.`."""
+        stem, _so, version = subject.partition(".so.")
+        majors = {numbers(name.partition(".so.")[2])[:1] for name in self.image.versions_of(stem)}
+        majors.discard(())
+        wanted = numbers(version)[:1]
+        if not majors or wanted in majors:
+            return ""
+        has = ", ".join(dotted(major) for major in sorted(majors))
+        return f"made for {stem} {dotted(wanted)}, and the image has {stem} {has}"
+
+    def mpi(self, subject: str) -> str:
+        """Whether an MPI of the container, if it has any, can be started by PMIx or by PMI2."""
+        found = {name: library for name in mpi.LIBRARIES if (library := self.find(name))}
+        problems = [self._silence(name, library, subject) for name, library in found.items()]
+        return problems[0] if problems and all(problems) else ""
+
+    def _silence(self, name: str, library: Library, subject: str) -> str:
+        below = [self.find(part, library) for part in library.needed if part.startswith(mpi.BELOW)]
+        contents = [self._content(part) for part in (library, *below) if part]
+        if not all(contents):
+            return ""
+        place = self._origin(library)
+        parts = any(self.image.entries(f"{place}/{pattern}") for pattern in mpi.COMPONENTS)
+        content = b"\0".join(contents)
+        return mpi.silence(name, subject, content.__contains__, has_components=parts)
+
+    def _content(self, library: Library) -> bytes:
+        room = self._host if library.on_node else self.image
+        return room.content(library)
+
+    def libc(self, subject: str) -> str:
+        if self.image.kind == subject:
+            return ""
+        has = "no C library" if self.image.kind == "none" else self.image.kind
+        return f"works only in images with {subject}, and this one has {has}"
+
+    def file(self, subject: str) -> str:
+        return "" if self.image.exists(subject) else f"'{subject}' is not in this container"
+
+    def program(self, subject: str) -> str:
+        places = [subject] if "/" in subject else [f"{d}/{subject}" for d in self._path.split(":")]
+        there = any(self.image.exists(place) for place in places)
+        return "" if there else f"the program {subject} is not in this container"
+
+    def checks(self) -> dict[str, Callable[[str], str]]:
+        """What can be asked here, by the kind in a hook's file."""
+        return {
+            "loadable": self.loadable,
+            "unversioned": self.unversioned,
+            "major": self.major,
+            "mpi": self.mpi,
+            "libc": self.libc,
+            "file": self.file,
+            "program": self.program,
+        }
+
+
+def _file(library: Library) -> str:
+    return os.path.basename(library.path)
+
+
+def _by(library: Library, parent: Library) -> str:
+    return "it" if parent is library else _file(parent)

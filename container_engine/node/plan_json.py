@@ -1,0 +1,116 @@
+"""Reading a plan's JSON and its deferred strings, without the import of `json` (8 ms of a start).
+
+Deferred strings are lists whose items are strings or ``{"var", "op", "word"}`` (see
+``container_engine.plan.model``); here they meet the node's own environment.
+"""
+
+from __future__ import annotations
+
+from container_engine.node.report.failure import LaunchError
+
+TYPE_CHECKING = False  # the import of typing would cost more than all the rest of a launcher
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    # a string, or the parts of a deferred one
+    Text = str | list[str | dict[str, Any]]
+
+
+class _ScannerSettings:
+    """What CPython's C scanner asks of a ``json.JSONDecoder``."""
+
+    strict = True
+    object_hook = None
+    object_pairs_hook = None
+    parse_float = float
+    parse_int = int
+    parse_constant = float
+
+
+def parse_json(text: str) -> Any:  # noqa: ANN401  # that is what JSON is
+    """The same as ``json.loads``; a test holds the two against each other."""
+    try:
+        from _json import make_scanner
+    except ImportError:
+        import json
+
+        return json.loads(text)
+    settings: Any = _ScannerSettings()
+    document = text.strip(" \t\n\r")
+    try:
+        value, end = make_scanner(settings)(document, 0)
+    except (StopIteration, SystemError):  # the latter by a lone brace
+        raise ValueError("not a JSON document") from None
+    if end != len(document):
+        raise ValueError("something stands behind the JSON document")
+    return value
+
+
+def parse_plan(text: str) -> dict[str, Any]:
+    """The plan that a node was handed. Raises LaunchError when it is none."""
+    damaged = "the plan that arrived on this node is damaged"
+    try:
+        plan = parse_json(text)
+    except (ValueError, RecursionError, SystemError) as error:  # the last by a lone brace
+        raise LaunchError(f"{damaged}: {error}", "plan-damaged") from None
+    if not isinstance(plan, dict):
+        raise LaunchError(f"{damaged}: it is no JSON object", "plan-damaged")
+    return plan
+
+
+def to_json(value: Any) -> str:  # noqa: ANN401  # the inverse of the above
+    """JSON in ASCII of what `parse_json` returns, on one line."""
+    if isinstance(value, str):
+        from _json import encode_basestring_ascii
+
+        text: str = encode_basestring_ascii(value)
+        return text
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{to_json(k)}:{to_json(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(map(to_json, value)) + "]"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return repr(value)
+
+
+def resolve(text: Text, environment: Mapping[str, str], where: str) -> str:
+    """The literal text of a plan's string on this node; `where` names its origin in an error."""
+    if isinstance(text, str):
+        return text
+    return "".join(
+        part if isinstance(part, str) else _variable(part, environment, where) for part in text
+    )
+
+
+def _variable(part: Mapping[str, Any], environment: Mapping[str, str], where: str) -> str:
+    name, operator = part["var"], part["op"]
+    value = environment.get(name)
+    # the colon of an operator makes an empty value count as none
+    present = value is not None and not (operator.startswith(":") and value == "")
+    kind = operator[-1:]
+    if kind == "+":
+        return resolve(part["word"], environment, where) if present else ""
+    if present:
+        return value or ""
+    if kind == "-":
+        return resolve(part["word"], environment, where)
+    reason = resolve(part["word"], environment, where) if kind == "?" else ""
+    message = f"{where}: ${{{name}}}: {reason or _why_undefined(name)}"
+    raise LaunchError(message, "variable-on-node")
+
+
+# Set for each task by slurmstepd or one of its plugins; the container starts before that.
+_OF_TASKS = ("CUDA_", "ROCR_", "GPU_", "ZE_")
+
+
+def _why_undefined(name: str) -> str:
+    from container_engine.node.node_name import OF_TASKS
+
+    if name.startswith(_OF_TASKS) or name in OF_TASKS:
+        return (
+            "Slurm sets the variable for each task, after the container has started: use it in"
+            " the task itself"
+        )
+    return "the variable is not defined on this node either"

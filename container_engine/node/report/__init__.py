@@ -1,0 +1,1 @@
+"""Report a launch: its errors with their details, and its trace."""

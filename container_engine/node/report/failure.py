@@ -1,0 +1,174 @@
+"""Why a container did not start, in one line that a user or an administrator can act on."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class LaunchError(Exception):
+    """A start that failed; the text is one line, `code` what the task exits with.
+
+    `see` is its code in the catalogue (`container_engine.faults`), `hint` a remedy where that of
+    the catalogue is not the best one. `details` is what was printed by those who failed, `also`
+    are lines of the same kind as the text, for what else is in the way of the start.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        see: str,
+        *,
+        hint: str = "",
+        code: int = 125,
+        details: str = "",
+        also: Sequence[str] = (),
+    ) -> None:
+        super().__init__(message)
+        self.see, self.hint, self.code, self.details = see, hint, code, details
+        self.also = also
+
+
+_MOST_LINES = 40
+
+
+def refuse(lacks: Sequence[tuple[str, LaunchError]]) -> None:
+    """Raises LaunchError where something is lacking: one for all that stands in the way of a start.
+
+    Each comes with the name of the hook that needs it, "" for what the environment itself names.
+    """
+    errors = [error for _hook, error in lacks]
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        message, *also = map(_with_remedy, errors)
+        if len(also) > _MOST_LINES:
+            also[_MOST_LINES:] = [f"and {len(also) - _MOST_LINES} more"]
+        raise LaunchError(message, errors[0].see, hint=_remedies(lacks), also=also)
+
+
+def _with_remedy(error: LaunchError) -> str:
+    """One of several; what is missing has the same remedy, a check may have its own."""
+    return f"{error} ({error.hint})" if error.see == "hook-check" and error.hint else str(error)
+
+
+def _remedies(lacks: Sequence[tuple[str, LaunchError]]) -> str:
+    from container_engine.faults import block
+    from container_engine.node.hooks.node_fields import leave_out
+
+    found = [block.remedy(error.see, error.hint) for hook, error in lacks if not hook]
+    hooks = dict.fromkeys(hook for hook, _error in lacks if hook)
+    return "; ".join(dict.fromkeys([*found, *([leave_out(*hooks)] if hooks else [])]))
+
+
+_EPERM, _EACCES, _ENOENT, _ENOSPC, _ENODEV = 1, 13, 2, 28, 19
+
+# (operation of the guard, errno) -> what the kernel's word really means here, and the remedy
+_KERNEL_WORDS = {
+    ("namespaces", _EPERM): (
+        "user namespaces are not permitted on this node "
+        "(sysctl kernel.unprivileged_userns_clone or kernel.apparmor_restrict_unprivileged_userns)",
+        "user-namespaces",
+    ),
+    ("namespaces", _ENOSPC): (
+        "no more user namespaces on this node (sysctl user.max_user_namespaces)",
+        "user-namespaces",
+    ),
+    ("fuse", _EACCES): ("/dev/fuse may not be opened (it must have mode 0666)", "fuse-unavailable"),
+    ("fuse", _ENOENT): ("/dev/fuse does not exist (the kernel module fuse)", "fuse-unavailable"),
+    ("fuse", _ENODEV): ("the kernel has no FUSE (module fuse)", "fuse-unavailable"),
+    ("session", _EPERM): (
+        "the kernel refuses to mount /proc or a tmpfs in a user namespace "
+        "(/proc of this machine is covered by other mounts?)",
+        "proc-covered",
+    ),
+}
+
+_CGROUP_WORDS = (
+    " (crun refuses a hybrid cgroup hierarchy whose unified part has a controller of its own)"
+)
+_BELOW_WORDS = " (a mount's destination would lie below a file of the image)"
+_KIND_WORDS = " (only a file can lie on a file of the image, a directory on a directory)"
+_KIND_HINT = "name a destination of the same kind, or one that the image does not have"
+# what a Go program that ends by itself says first; a stack follows
+_CRASHES = ("fatal error: ", "panic: ", "runtime: ")
+# Podman 5 keeps its state in SQLite, which has words of its own
+_DATABASE_FULL = "database or disk is full"
+_SPACE_WORDS = " (the container's space in memory, tmpfs_size, is too small or the memory is full)"
+
+
+def explain(report: str) -> LaunchError:
+    """The guard's report: operation, errno, what, then the output of its children."""
+    stage, number, what, log = [*report.split("\n", 3), "", "", ""][:4]
+    errno = int(number) if number.isdigit() else 0
+    if stage == "podman":
+        return _podman(what, log, errno)
+    known = _KERNEL_WORDS.get((stage, errno))
+    if known is not None:
+        return LaunchError(*known, details=log)
+    reason = f": {_strerror(errno)}" if errno else ""
+    said = _last_line(without_id(log))
+    full = errno == _ENOSPC
+    message = f"{what}{reason}{_SPACE_WORDS if full else ''}" + (f" ({said})" if said else "")
+    return LaunchError(message, "container-space" if full else _SEE.get(stage, _OTHER), details=log)
+
+
+_OTHER = "container-setup"
+# what fails at an operation of the guard, where that is always of one kind
+_SEE = {
+    "fuse": "fuse-unavailable",
+    "overlay": "image-damaged",
+    "served": "image-damaged",
+    "program": "program-missing",
+}
+
+
+def _podman(what: str, log: str, errno: int) -> LaunchError:
+    errors = [line for line in log.split("\n") if line.startswith("Error: ")]
+    said = errors[-1][len("Error: ") :] if errors else _crash(log) or _last_line(log)
+    if said.startswith("exit status"):
+        # of the program below it, which has said more
+        said = _last_line(log.rpartition("\nError: ")[0]) or said
+    words, see, hint = "", "podman-failed", ""
+    said = said.replace(_DATABASE_FULL, "no space left on device")
+    if "cgroup" in said and "unified" in said:
+        words, see = _CGROUP_WORDS, "cgroups-hybrid"
+    elif "no space left on device" in said:
+        words, see = _SPACE_WORDS, "container-space"
+    elif ("mkdir" in said or "creating directory" in said) and "Not a directory" in said:
+        words, see, hint = _BELOW_WORDS, "mount-destination", "choose another destination"
+    elif _is_of_another_kind(said):
+        words, see, hint = _KIND_WORDS, "mount-destination", _KIND_HINT
+    elif errno == _ENOENT:
+        see = "program-missing"
+    message = f"Podman cannot start the container: {said or what}{words}"
+    return LaunchError(message, see, hint=hint, details=log)
+
+
+def _is_of_another_kind(said: str) -> bool:
+    """A file on a directory or the reverse; Podman itself reads what lies on /etc/passwd."""
+    return ("crun: mount `" in said and "Not a directory" in said) or (
+        "unable to find user" in said and "is a directory" in said
+    )
+
+
+def _strerror(number: int) -> str:
+    import os
+
+    return os.strerror(number)
+
+
+def _crash(log: str) -> str:
+    return next((line for line in log.split("\n") if line.startswith(_CRASHES)), "")
+
+
+def without_id(printed: str) -> str:
+    """Drop Podman's own line, the number of the container, among what an entrypoint printed."""
+    lines = printed.split("\n")
+    return "\n".join(line for line in lines if not (len(line) == 64 and line.isalnum()))
+
+
+def _last_line(log: str) -> str:
+    lines = [line.strip() for line in log.split("\n") if line.strip()]
+    return lines[-1] if lines else ""

@@ -1,0 +1,64 @@
+"""What a node says of a failed start: once per step, with the remedy, the details and a page.
+
+Imported only where a start has failed.
+"""
+
+from __future__ import annotations
+
+import os
+
+from container_engine.faults import block
+from container_engine.node import node_name
+from container_engine.node.report import details, trace
+from container_engine.node.report.failure import LaunchError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+
+def of_mistake(error: Exception) -> LaunchError:
+    """A mistake of ours, as one line; where it arose is for the log only."""
+    if isinstance(error, LaunchError):
+        return error
+    import traceback
+
+    message = f"internal error of the launcher: {type(error).__name__}: {error}"
+    where = "".join(traceback.format_exception(error))
+    return LaunchError(message.replace("\n", " "), "internal-error", details=where)
+
+
+def told(
+    failure: LaunchError, recorded: int, node: Mapping[str, str], plan: Mapping[str, Any]
+) -> LaunchError:
+    """The failure as the plugin prints it, without words where another node has said the same.
+
+    `recorded` is the trace of this node, -1 for none.
+    """
+    message, *also = (trace.concealed(t, plan, node) for t in (str(failure), *failure.also))
+    log = ""
+    if failure.details:
+        details = trace.concealed(failure.details, plan, node)
+        log = _keep(f"{message}\n\n{details}", recorded, node)
+    whole = " ".join((message, *also))
+    if not trace.is_news(recorded, node, f"error {trace.alike(whole, node)}"):
+        return LaunchError("", failure.see, code=failure.code)
+    below = block.below(failure.see, failure.hint, log)
+    text = "\n".join((_one_line(message), *(f"ce: also: {_one_line(t)}" for t in also), below))
+    return LaunchError(text, failure.see, code=failure.code)
+
+
+def _keep(text: str, recorded: int, node: Mapping[str, str]) -> str:
+    name = node_name.complete(node).get("SLURMD_NODENAME") or os.uname().nodename
+    directory = trace.directory_of(recorded)
+    if directory and (path := details.keep(directory, f"{name}.log", text)):
+        return path
+    step = f"{node.get('SLURM_JOB_ID', '0')}.{node.get('SLURM_STEP_ID', '0')}"
+    file = f"{step}.{name}.log".replace("/", "_")
+    return details.keep(f"/tmp/container-engine-{os.geteuid()}", file, text)
+
+
+def _one_line(text: str) -> str:
+    """What others have printed must not look like further lines of ours."""
+    return "".join(letter if letter >= " " and letter != "\x7f" else " " for letter in text)

@@ -1,0 +1,307 @@
+"""The trace of a launch on one node: when what began, and what the container was made of.
+
+A file of the user's with a line of JSON from the launcher and, when the session has ended, one from
+the plugin (spank_plugin/moments.h). A launch never fails for its trace's sake. Times are
+nanoseconds since 1970. No value of a variable is written, only names: values may be secrets.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from container_engine.node.plan_json import to_json
+from container_engine.node.start.environment import image_digest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+VERSION = 1
+PLANNED = "SLURM_CE_PLANNED"
+# the operations of the guard with which a phase begins; those before them mount the image
+_BEGINS = {
+    "session": "mount",
+    "podman": "create",
+    "more": "hooks",
+    "pass": "create",
+    "container": "init",
+}
+_LONGEST_ERROR = 2000
+_OTHERS_MAY_WRITE = 0o022
+# what only a closer look can tell from a secret (container_engine/secrecy.py): a setting, a login,
+# and how tokens begin
+_SIGNS = (
+    *("=", "://", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "sk-"),
+    *("AKIA", "xoxa-", "xoxb-", "xoxp-", "xoxr-", "nvapi-", "dckr_", "eyJ", "-----BEGIN "),
+)
+_KEPT = 200  # steps; the first node of a step removes what is older
+
+
+class Marks:
+    """Moments of a start, by the monotonic clock. `begun` is when slurmstepd forked, since 1970."""
+
+    def __init__(self, begun: int) -> None:
+        self.begun = begun
+        self.guard = ""  # the guard's own moments: "OPERATION NANOSECONDS" lines
+        self.names: dict[str, Sequence[str]] = {}  # of variables, by who has set them
+        self._marks: list[tuple[str, int]] = []
+
+    def mark(self, name: str) -> None:
+        """The phase `name` begins now, and the one before has ended."""
+        self._marks.append((name, time.monotonic_ns()))
+
+    def phases(self) -> list[dict[str, Any]]:
+        """What took how long, in order, each to the beginning of the next."""
+        since_1970 = time.time_ns() - time.monotonic_ns()
+        pairs = [(name, int(when)) for name, when in map(str.split, self.guard.splitlines())]
+        moments = [("launch", self.begun - since_1970), *_named(pairs), *self._marks]
+        moments.sort(key=lambda moment: moment[1])
+        ends = [when for _name, when in moments[1:]]
+        return [
+            _phase(name, begin + since_1970, end + since_1970)
+            for (name, begin), end in zip(moments, ends, strict=False)
+        ]
+
+
+def _named(pairs: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Behind a gate, what hooks do comes first and Podman starts beside it."""
+    gated = any(name == "pass" for name, _when in pairs)
+    begins = {name: phase for name, phase in _BEGINS.items() if not gated or name != "podman"}
+    return [(begins[name], when) for name, when in pairs if name in begins]
+
+
+def _phase(name: str, begin: int, end: int) -> dict[str, Any]:
+    return {"name": name, "begin": begin, "end": max(begin, end)}
+
+
+def open_file(directory: str, node: Mapping[str, str]) -> int:
+    """A new trace's file below DIRECTORY/JOB.STEP, -1 if there is none. `~` is the user's home."""
+    if not directory:
+        return -1
+    from container_engine.node import node_name
+
+    where = os.path.expanduser(directory) if directory.startswith("~") else directory
+    step = f"{node.get('SLURM_JOB_ID', '0')}.{node.get('SLURM_STEP_ID', '0')}"
+    name = node_name.node_name(node) or os.uname().nodename
+    if not where.startswith("/") or "/" in step or "/" in name:
+        return -1
+    try:
+        os.makedirs(f"{where}/{step}", 0o700, exist_ok=True)
+        place = open_own(f"{where}/{step}")
+    except OSError:
+        return -1
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        return os.open(f"{name}.json", flags, 0o600, dir_fd=place)
+    except OSError:
+        return -1
+    finally:
+        os.close(place)
+
+
+def open_own(path: str) -> int:
+    """A directory that is this user's and that nobody else may write, by its descriptor.
+
+    Others may have made the one that is there, or a link to one of ours, where a site keeps the
+    traces of all users in one place. Raises OSError.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    found = os.fstat(fd)
+    if found.st_uid != os.geteuid() or found.st_mode & _OTHERS_MAY_WRITE:
+        os.close(fd)
+        raise PermissionError(f"{path} is not this user's alone")
+    return fd
+
+
+def concealed(text: str, plan: Mapping[str, Any], node: Mapping[str, str]) -> str:
+    """What may be said to everybody who reads a job's output: nothing of secret variables."""
+    # to look for secrets costs 20 ms of imports, and there hardly ever are any
+    if not _may_be_secret(text, plan, node):
+        return text
+    from container_engine.secrecy import Secrecy
+
+    settings, entries = plan.get("settings", {}), plan.get("env", ())
+    known = [(e["name"], e["value"]) for e in entries if isinstance(e["value"], str)]
+    secrecy = Secrecy(tuple(settings.get("secret_variables", ())))
+    return secrecy.knowing([*known, *node.items()]).text(text)
+
+
+def write(
+    fd: int, plan: Mapping[str, Any], node: Mapping[str, str], marks: Marks, error: str = ""
+) -> None:
+    """Appends the launcher's line; nothing where there is no trace."""
+    if fd < 0:
+        return
+    marks.mark("end")
+    phases = marks.phases()
+    planned = node.get(PLANNED, "").split()
+    if len(planned) == 2 and all(map(str.isdigit, planned)):
+        phases.insert(0, _phase("plan", int(planned[0]), int(planned[1])))
+    record = {
+        "version": VERSION,
+        "engine": plan.get("engine", ""),
+        "job": node.get("SLURM_JOB_ID", ""),
+        "step": node.get("SLURM_STEP_ID", ""),
+        "host": os.uname().nodename,
+        "nodes": node.get("SLURM_STEP_NODELIST", ""),
+        "environment": plan.get("name", ""),
+        "files": plan.get("files", ()),
+        "image": {
+            **{key: plan["image"].get(key) or "" for key in ("name", "path")},
+            "digest": image_digest(plan),
+        },
+        "hooks": _hooks(plan, node),
+        "mounts": _mounts(plan, node),
+        "variables": marks.names,
+        "phases": phases,
+        "error": error[:_LONGEST_ERROR],
+    }
+    line = (to_json(record) + "\n").encode()
+    try:
+        os.write(fd, line)
+        if node.get("SLURM_NODEID") == "0":
+            _forget_old(os.path.dirname(os.path.dirname(os.readlink(f"/proc/self/fd/{fd}"))))
+    except OSError:
+        return  # a full disk loses the trace, not the step
+
+
+def may_apply(hook: Mapping[str, Any], node: Mapping[str, str]) -> bool:
+    """Automatic hooks are in every plan; without their variables they shall cost nothing."""
+    conditions = hook.get("automatic_when")
+    return not conditions or any(word.partition("=")[0] in node for word in conditions)
+
+
+def _hooks(plan: Mapping[str, Any], node: Mapping[str, str]) -> list[dict[str, str]]:
+    """Those that had something to do in this step."""
+    hooks = [hook for hook in plan.get("hooks", ()) if may_apply(hook, node)]
+    if not hooks:
+        return []
+    from container_engine.node.hooks.node_fields import (
+        applies,  # which the start has imported for them
+    )
+
+    return [
+        {"name": hook["name"], "release": hook["release"], "reason": hook["reason"]}
+        for hook in hooks
+        if applies(hook, node)
+    ]
+
+
+def _forget_old(directory: str) -> None:
+    """The user's steps beyond those that are kept, by their numbers, which grow."""
+    own, uid = [], os.geteuid()
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            job, _dot, step = entry.name.partition(".")
+            if job.isdecimal() and step.isdecimal():
+                found = entry.stat(follow_symlinks=False)
+                if found.st_uid == uid and entry.is_dir(follow_symlinks=False):
+                    own.append(entry.name)
+    own.sort(key=lambda name: [int(number) for number in name.split(".")])
+    for step in own[:-_KEPT]:
+        place = open_own(f"{directory}/{step}")
+        try:
+            for name in os.listdir(place):
+                os.unlink(name, dir_fd=place)
+        finally:
+            os.close(place)
+        os.rmdir(f"{directory}/{step}")
+
+
+def is_news(fd: int, node: Mapping[str, str], message: str) -> bool:
+    """Whether this node is the first of its step to say this; of a thousand nodes one is heard.
+
+    Nodes that share no place for traces all are. srun itself names every node that failed.
+    spank_plugin/news.h does the same for what tasks say.
+    """
+    if fd < 0:
+        return True
+    # when it was planned tells one srun from a later one with the same numbers
+    said = f"{node.get(PLANNED, '')} {message}".encode("utf-8", "surrogateescape")
+    try:
+        directory = directory_of(fd)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        os.close(os.open(f"{directory}/said-{_fingerprint(said)}", flags, 0o600))
+    except FileExistsError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _fingerprint(said: bytes) -> str:
+    """FNV-1a, as news.c (hashlib takes 5 ms); one mark for two messages costs the second one."""
+    value = 0xCBF29CE484222325
+    for byte in said:
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return f"{value:016x}"
+
+
+def _mounts(plan: Mapping[str, Any], node: Mapping[str, str]) -> list[dict[str, str]]:
+    found = [
+        {"target": _words(mount["target"]), "source": _words(mount["source"]), "from": origin}
+        for mount in plan["mounts"]
+        for origin in (mount["from"],)
+    ]
+    if not _may_be_secret("\n".join(t for m in found for t in m.values()), plan, node):
+        return found
+    return [{key: concealed(text, plan, node) for key, text in m.items()} for m in found]
+
+
+def _may_be_secret(text: str, plan: Mapping[str, Any], node: Mapping[str, str]) -> bool:
+    """Whether the text has a sign of a secret, or the value of a variable that may be one."""
+    return any(sign in text for sign in _SIGNS) or any(
+        value in text for value in _suspects(plan, node)
+    )
+
+
+def _suspects(plan: Mapping[str, Any], node: Mapping[str, str]) -> Iterator[str]:
+    """Values of all variables whose names may fit a pattern for secret ones, and of some more."""
+    words = plan.get("settings", {}).get("secret_variables", ())
+    stems = [_literal_part(word.upper()) for word in words]
+    entries = [(e["name"], e["value"]) for e in plan.get("env", ()) if isinstance(e["value"], str)]
+    for name, value in (*entries, *node.items()):
+        if len(value) > 1 and any(stem in name.upper() for stem in stems):
+            yield value
+
+
+def _literal_part(pattern: str) -> str:
+    """Of what every name that fits has something: the text before the first wildcard."""
+    text = pattern.lstrip("*")
+    for wildcard in "*?[":
+        text = text.partition(wildcard)[0]
+    return text
+
+
+def alike(message: str, node: Mapping[str, str]) -> str:
+    """The message without what differs from node to node: the node's name and all numbers."""
+    import re
+
+    own = re.escape(node.get("SLURMD_NODENAME") or os.uname().nodename)
+    # as a word: in the middle of another one it is not the node's name, and the same on all nodes
+    text = re.sub(rf"(?<![A-Za-z0-9]){own}(?![A-Za-z0-9])", "@", message)
+    return re.sub(r"\d+", "0", text)
+
+
+def directory_of(fd: int) -> str:
+    """Where the traces of this step lie; "" if there are none."""
+    return os.path.dirname(os.readlink(f"/proc/self/fd/{fd}")) if fd >= 0 else ""
+
+
+def open_directory(fd: int) -> int:
+    """The same for the plugin, which makes marks there also from inside of the container."""
+    if fd < 0:
+        return -1
+    try:
+        return os.open(directory_of(fd), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+
+
+def _words(text: Any) -> str:  # noqa: ANN401  # a Text of the plan
+    """A deferred string as it was written."""
+    if isinstance(text, str):
+        return text
+    return "".join(p if isinstance(p, str) else f"${{{p['var']}}}" for p in text)

@@ -1,0 +1,1 @@
+"""Run the ssh server of a container: keys, port, and the record that clients read."""

@@ -1,0 +1,139 @@
+"""Where the ssh servers of a user's steps say how they are reached.
+
+A directory per job, one per step in it, in the user's cache directory, which login and compute
+nodes share, readable by the user alone. It has names, ports and public keys: nothing that opens.
+"""
+
+from __future__ import annotations
+
+import os
+
+from container_engine.node.report.trace import open_own
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HOST_KEY_ALIAS = "container-engine"
+PORT_ENDING, KEY_ENDING = ".port", ".known_hosts"
+_DRAFT = ".new"
+_TRIES = 10
+
+
+def root(environment: Mapping[str, str], home: str) -> str:
+    """The directory of all steps' records."""
+    cache = environment.get("XDG_CACHE_HOME", "")
+    if not cache.startswith("/"):
+        cache = f"{home}/.cache"
+    return f"{cache}/container-engine/ssh"
+
+
+def of_step(environment: Mapping[str, str]) -> str:
+    """The name of a step's directory: JOB/STEP; without Slurm, the number of this process."""
+    job = environment.get("SLURM_JOB_ID", "")
+    step = environment.get("SLURM_STEP_ID", "")
+    if not job.isdigit():
+        return f"run-{os.getpid()}/0"
+    return f"{job}/{step}" if step.isdigit() else f"{job}/run-{os.getpid()}"
+
+
+def prepare(directory: str, node: str) -> bool:
+    """Makes the step's directory; False where there is no place for it, or it is somebody else's.
+
+    Whoever may write there could have the user's own logins go elsewhere. A file of this node's
+    keeps the directory: the end of another node's container removes an empty one.
+    """
+    for _ in range(_TRIES):
+        try:
+            for path in (os.path.dirname(directory), directory):
+                os.makedirs(path, mode=0o700, exist_ok=True)
+                os.close(open_own(path))
+            _create(f"{directory}/{node}{PORT_ENDING}{_DRAFT}", b"")
+        except FileNotFoundError:
+            continue  # it ended in between
+        except OSError:
+            return False
+        return True
+    return False
+
+
+def _is_own(directory: str) -> bool:
+    try:
+        os.close(open_own(directory))
+    except OSError:
+        return False
+    return True
+
+
+def leftovers(directory: str, node: str) -> list[str]:
+    """What goes with this node's container; the directories with that of the last one in them."""
+    names = (PORT_ENDING, PORT_ENDING + _DRAFT, KEY_ENDING, KEY_ENDING + _DRAFT)
+    return [*(f"{directory}/{node}{name}" for name in names), directory, os.path.dirname(directory)]
+
+
+def write(directory: str, node: str, line: str, host_key: str) -> None:
+    """Says how this node's server is reached: `PORT ADDRESS USER KEYFILE`. Raises OSError."""
+    _write(f"{directory}/{node}{KEY_ENDING}", f"{HOST_KEY_ALIAS} {host_key}\n")
+    _write(f"{directory}/{node}{PORT_ENDING}", line + "\n")
+
+
+class Server:
+    """What a node left: how its server is reached, and its key as a line of known_hosts."""
+
+    __slots__ = ("address", "host_key", "key_file", "known_hosts", "node", "port", "step", "user")
+
+    def __init__(self, directory: str, node: str) -> None:
+        """Raises OSError or ValueError for a record that is not there or cut short."""
+        self.step, self.node = ".".join(directory.rsplit("/", 2)[1:]), node
+        self.known_hosts = f"{directory}/{node}{KEY_ENDING}"
+        with open(f"{directory}/{node}{PORT_ENDING}", encoding="utf-8") as file:
+            port, self.address, self.user, self.key_file = file.read().rstrip("\n").split(" ", 3)
+        with open(self.known_hosts, encoding="ascii") as file:
+            self.host_key = file.read().partition(" ")[2].rstrip("\n")
+        self.port = int(port)
+
+
+def servers(records: str, job: str) -> list[Server]:
+    """Those of a job, or of one of its steps (JOB.STEP), by step and node."""
+    job, _dot, wanted = job.partition(".")
+    found = []
+    steps = _entries(f"{records}/{job}") if _is_own(f"{records}/{job}") else []
+    for step in sorted(steps, key=_in_order):
+        if wanted not in ("", step):
+            continue
+        directory = f"{records}/{job}/{step}"
+        if not _is_own(directory):
+            continue
+        nodes = [name for name in sorted(_entries(directory)) if name.endswith(PORT_ENDING)]
+        for name in nodes:
+            try:
+                found.append(Server(directory, name.removesuffix(PORT_ENDING)))
+            except (OSError, ValueError):
+                continue  # one that ends just now
+    return found
+
+
+def _in_order(step: str) -> tuple[int, str]:
+    return (int(step), "") if step.isdigit() else (1 << 62, step)
+
+
+def _entries(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
+
+
+def _create(path: str, content: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(path, flags, 0o600)
+    try:
+        os.write(fd, content)
+    finally:
+        os.close(fd)
+
+
+def _write(path: str, text: str) -> None:
+    """Whoever reads it sees all of it or nothing."""
+    _create(path + _DRAFT, text.encode("utf-8", "surrogateescape"))
+    os.rename(path + _DRAFT, path)

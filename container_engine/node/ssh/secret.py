@@ -1,0 +1,76 @@
+"""The secret that the keys of a job's ssh servers and clients are made from.
+
+All steps of a job have the same keys, on all nodes: whoever trusted a job's host key is not asked
+again. Steps have no secret place in common but the user's home directory. So there is one secret of
+the user's, and a job's is computed from it and the job's number; that one is never stored.
+"""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+
+from container_engine.node.report.failure import LaunchError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# not below $XDG_STATE_HOME, which one step may have and the next one not
+PLACE = ".local/state/container-engine/ssh-secret"
+_BYTES = 32
+
+
+def of_job(node: Mapping[str, str], home: str, otherwise: str) -> str:
+    """The secret of this job; `otherwise`, which is this launch's, without Slurm or where there is
+    no home directory to write to. Raises LaunchError for a file that is no secret.
+    """
+    # the parts of a heterogeneous job have numbers of their own
+    job = node.get("SLURM_HET_JOB_ID") or node.get("SLURM_JOB_ID") or ""
+    if not job.isdigit():
+        return otherwise
+    try:
+        own = _of_user(f"{home}/{PLACE}")
+    except OSError:
+        return otherwise
+    return sha256(b"container-engine job %s " % job.encode() + own).hexdigest()
+
+
+def _of_user(path: str) -> bytes:
+    """Raises OSError where it is not there and cannot be made."""
+    try:
+        return _read(path)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        _make(path)
+    return _read(path)
+
+
+def _make(path: str) -> None:
+    """All nodes of a job may do so at once: the first one counts, and it is never seen half."""
+    draft = f"{path}.{os.uname().nodename}.{os.getpid()}"
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, os.urandom(_BYTES))
+        os.close(fd)
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    finally:
+        os.unlink(draft)
+
+
+def _read(path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        mode, owner = os.fstat(fd).st_mode, os.fstat(fd).st_uid
+        own = os.read(fd, _BYTES + 1)
+    finally:
+        os.close(fd)
+    if mode & 0o077 or owner != os.getuid() or len(own) != _BYTES:
+        raise LaunchError(
+            f"hook ssh: '{path}': not {_BYTES} bytes that only you can read",
+            "hook-service",
+            hint="remove the file; the next start makes a new one",
+        )
+    return own

@@ -1,0 +1,140 @@
+"""What only this node can tell about a plan: its files, its devices, its own variables."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from container_engine.node.plan_json import resolve
+from container_engine.node.report.failure import LaunchError
+from container_engine.node.start.podman import Bind
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+_SQUASHFS_MAGIC = b"hsqs"
+_SUPERBLOCK_SIZE = 96
+_RESERVED = frozenset(["/", "/proc", "/sys", "/dev"])
+# where hooks put what the image has no place for
+_OURS = "/.container-engine/"
+_DENIED = "Permission denied"
+_FORBIDDEN = "only what you may read yourself can be mounted: ask its owner"
+# how the origin of a mount begins that the site's configuration has
+_OF_SITE = "site: "
+
+
+def check_image(path: str) -> None:
+    """Refuses what is not a whole SquashFS file; later it would only show as ENOTCONN in a task."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            superblock = file.read(_SUPERBLOCK_SIZE) or b""
+            size = os.fstat(file.fileno()).st_size
+    except OSError as error:
+        raise LaunchError(f"image '{path}': {error.strerror}", "image-not-on-node") from None
+    if len(superblock) < _SUPERBLOCK_SIZE or not superblock.startswith(_SQUASHFS_MAGIC):
+        raise LaunchError(f"image '{path}': is not a SquashFS file", "image-not-squashfs")
+    used = int.from_bytes(superblock[40:48], "little")
+    if used > size:
+        raise LaunchError(
+            f"image '{path}': is cut short: it has {size} bytes and should have {used}",
+            "image-damaged",
+        )
+
+
+def resolve_mounts(
+    plan: Mapping[str, Any], environment: Mapping[str, str], lacks: list[LaunchError]
+) -> list[Bind]:
+    """The plan's mounts with literal strings; what cannot be mounted is added to `lacks`."""
+    mounts = [_literal(mount, environment) for mount in plan["mounts"]]
+    for mount, origin in zip(mounts, plan["mounts"], strict=True):
+        if problem := _source_problem(mount):
+            text = f"{origin['from']}: mount source '{mount.source}': {problem}"
+            of_site = origin["from"].startswith(_OF_SITE)
+            code = "site-mount-missing" if of_site else "mount-source-missing"
+            hint = _FORBIDDEN if problem == _DENIED else ""
+            lacks.append(LaunchError(text, code, hint=hint))
+        if mount.target in _RESERVED or f"{mount.target}/".startswith(_OURS):
+            text = f"{origin['from']}: mount destination '{mount.target}': cannot be replaced"
+            lacks.append(LaunchError(text, "mount-destination"))
+    return mounts
+
+
+def _literal(mount: Mapping[str, Any], environment: Mapping[str, str]) -> Bind:
+    return Bind(
+        mount["kind"],
+        resolve(mount["source"], environment, mount["from"]),
+        # a deferred destination has not been looked at yet; one that is absolute stays below /
+        os.path.normpath("/" + resolve(mount["target"], environment, mount["from"]).lstrip("/")),
+        mount["options"],
+    )
+
+
+def _source_problem(mount: Bind) -> str:
+    if mount.kind == "tmpfs":
+        return ""
+    if mount.kind == "squashfs":
+        try:
+            check_image(mount.source)
+        except LaunchError as failure:
+            return str(failure).rpartition("': ")[2]
+        return ""
+    try:
+        os.stat(mount.source)
+    except OSError as error:
+        return _reason(error)
+    return ""
+
+
+def resolve_devices(
+    plan: Mapping[str, Any], environment: Mapping[str, str], lacks: list[LaunchError]
+) -> list[str]:
+    """The paths of devices, checked on this node; CDI names are resolved by launch.cdi.
+
+    What the site does not allow is refused here, not only at submit: a name may depend on the node.
+    """
+    found = []
+    allowed = plan["settings"]["allowed_devices"]
+    for device in plan["devices"]:
+        name = resolve(device["name"], environment, device["from"])
+        if not _is_offered(name, allowed):
+            text = f"{device['from']}: device '{name}': this site does not offer it"
+            lacks.append(LaunchError(text, "device-not-offered"))
+        elif problem := _device_problem(name, cdi=device["cdi"]):
+            text = f"{device['from']}: device '{name}': {problem}"
+            lacks.append(LaunchError(text, "device-missing"))
+        elif not device["cdi"]:
+            found.append(name)
+    return found
+
+
+def _device_problem(path: str, *, cdi: bool) -> str:
+    if cdi:
+        return ""
+    if ":" in path:
+        return "Podman takes no device with a colon in its path"
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        return _reason(error)
+    if not (stat.S_ISCHR(mode) or stat.S_ISBLK(mode)):
+        return "is not a device"
+    if not (os.access(path, os.R_OK) or os.access(path, os.W_OK)):
+        return "you may not open it on this node"
+    return ""
+
+
+def _is_offered(path: str, allowed: Sequence[str]) -> bool:
+    if "*" in allowed:
+        return True
+    from container_engine.node.hooks.pattern import matches
+
+    # "/dev/shm/../sda" is not below /dev/shm
+    real = os.path.normpath(path) if path.startswith("/") else path
+    return any(matches(real, pattern) for pattern in allowed)
+
+
+def _reason(error: OSError) -> str:
+    # "No such file or directory" is true of a link's target too; users look for the name they wrote
+    return "does not exist" if isinstance(error, FileNotFoundError) else str(error.strerror)

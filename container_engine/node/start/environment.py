@@ -1,0 +1,166 @@
+"""The environment of the tasks: EDF over hooks over image over the job's own. Pure."""
+
+from __future__ import annotations
+
+from container_engine.node.plan_json import resolve
+from container_engine.node.report.failure import LaunchError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+# MAX_ARG_STRLEN of the kernel less the NUL: the longest NAME=value that execve takes.
+MAX_VARIABLE = 131071
+# A quarter of the usual stack limit of 8 MiB, less room for arguments and what Podman adds.
+MAX_ENVIRONMENT = 2 * 1024 * 1024 - 128 * 1024
+# Podman's own additions to every container; they say nothing about this one.
+_PODMANS_OWN = frozenset(["TERM", "HOSTNAME", "HOME", "container"])
+# What the shell of an entrypoint sets for itself.
+_SHELLS_OWN = frozenset(["PWD", "OLDPWD", "SHLVL", "_"])
+# The host's locale names mean nothing in another image's /usr/share/locale (ASKS: perl, R).
+_HOST_LOCALE = ("LANG", "LANGUAGE", "LC_ALL")
+# What Slurm says is true in the container too, whatever an image was built with.
+_SLURMS = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "PALS_")
+
+
+# How a process finds Slurm's server of its step, by the annotation that turns it off.
+_SERVERS = {
+    "com.hooks.pmix.enabled": (
+        *("PMIX_NAMESPACE", "PMIX_RANK", "PMIX_HOSTNAME", "PMIX_VERSION", "PMIX_SECURITY_MODE"),
+        *(f"PMIX_SERVER_URI{version}" for version in ("", 2, 21, 3, 4, 41, 5, 6)),
+        *(f"PMIX_{name}_MODULE" for name in ("GDS", "PTL")),
+        *(f"PMIX_DSTORE_{name}_BASE_PATH" for name in ("21", "ESH")),
+        *("PMIX_BFROP_BUFFER_TYPE", "PMIX_SERVER_TMPDIR", "PMIX_SYSTEM_TMPDIR"),
+    ),
+    "com.hooks.pmi2.enabled": ("PMI_FD", "PMI_JOBID", "PMI_RANK", "PMI_SIZE", "PMI_PORT"),
+}
+
+
+def edf_settings(plan: Mapping[str, Any], node: Mapping[str, str]) -> dict[str, str | None]:
+    """The EDF's [env] with literal values; None removes the variable whatever its source."""
+    return {
+        entry["name"]: None
+        if entry["value"] is None
+        else resolve(entry["value"], node, entry["from"])
+        for entry in plan["env"]
+    }
+
+
+def for_container(plan: Mapping[str, Any], edf: Mapping[str, str | None]) -> dict[str, str]:
+    """What the container itself is started with, for hooks and entrypoint to see."""
+    merged: dict[str, str | None] = {**plan["image"]["env"], **edf}
+    given = {name: value for name, value in merged.items() if value is not None}
+    total = sum(check_size(name, value) for name, value in given.items())
+    if total > MAX_ENVIRONMENT:
+        raise LaunchError(
+            f"env: the variables of the image and of [env] have {total} bytes together, which is"
+            f" too large: {MAX_ENVIRONMENT} are possible",
+            "environment-too-large",
+        )
+    return given
+
+
+def check_size(name: str, value: str) -> int:
+    """The bytes of NAME=value; refuses what execve would refuse without naming it."""
+    size = len(f"{name}={value}".encode("utf-8", "surrogateescape"))
+    if size > MAX_VARIABLE:
+        raise LaunchError(
+            f"env.{name}: has {size} bytes with its name; Linux allows {MAX_VARIABLE}",
+            "variable-too-large",
+        )
+    return size
+
+
+def for_tasks(
+    plan: Mapping[str, Any],
+    edf: Mapping[str, str | None],
+    given: Mapping[str, str],
+    found: Mapping[str, str],
+) -> dict[str, str | None]:
+    """What a task changes in the environment Slurm gave it; None removes.
+
+    `given` is what the container was started with, `found` what its first process has: the
+    difference was made by CDI, hooks or the entrypoint, which may also remove variables.
+    """
+    made = {
+        name: value
+        for name, value in found.items()
+        if given.get(name) != value and name not in _PODMANS_OWN | _SHELLS_OWN
+    }
+    if not plan["entrypoint"]:
+        made = {name: value for name, value in made.items() if name not in edf}
+    changes: dict[str, str | None] = dict.fromkeys(_HOST_LOCALE)
+    changes.update(plan["image"]["env"])
+    changes.update(_about(plan))
+    changes.update(edf)
+    changes.update(made)
+    if plan["entrypoint"]:
+        changes.update(_removed(given, found))
+    return without_slurms(changes) | _turned_off(plan.get("annotations", {}))
+
+
+def image_digest(plan: Mapping[str, Any]) -> str:
+    """What identifies the image later: its registry's digest, else that of its file's content."""
+    return plan["image"].get("digest") or plan["image"].get("content") or ""
+
+
+def _about(plan: Mapping[str, Any]) -> dict[str, str | None]:
+    """What a task's own records can say of where it ran; never what an outer container said."""
+    return {
+        "CE_ENVIRONMENT_NAME": plan.get("name") or None,
+        "CE_IMAGE": plan["image"].get("name") or None,
+        "CE_IMAGE_DIGEST": image_digest(plan) or None,
+    }
+
+
+def _removed(given: Mapping[str, str], found: Mapping[str, str]) -> dict[str, None]:
+    """What the entrypoint has unset. Shells also drop names that they cannot have: those stay."""
+    gone = (name for name in given if name not in found and name not in _PODMANS_OWN | _SHELLS_OWN)
+    return dict.fromkeys(name for name in gone if name.isascii() and name.isidentifier())
+
+
+def _turned_off(annotations: Mapping[str, str]) -> dict[str, None]:
+    """Without its server each process is alone, as it would be without srun's --mpi."""
+    names = [_SERVERS[key] for key in _SERVERS if annotations.get(key) == "false"]
+    return dict.fromkeys(name for some in names for name in some)
+
+
+def without_slurms(changes: Mapping[str, str | None]) -> dict[str, str | None]:
+    return {name: value for name, value in changes.items() if not is_slurms(name)}
+
+
+def is_slurms(name: str) -> bool:
+    return name.startswith(_SLURMS)
+
+
+def apply(base: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    """The environment that `base` becomes."""
+    merged: dict[str, str | None] = {**base, **changes}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def parse_block(block: bytes) -> dict[str, str]:
+    """NUL-separated NAME=value, as in /proc/PID/environ; what has no name is left out."""
+    pairs = (
+        entry.decode("utf-8", "surrogateescape").partition("=") for entry in block.split(b"\0")
+    )
+    return {name: value for name, _equals, value in pairs if name}
+
+
+def encode_records(
+    changes: Mapping[str, str | None], per_task: Mapping[str, str] | None = None
+) -> bytes:
+    """The record format of spank_plugin/join.h.
+
+    `per_task` are variables that differ between the tasks of a node: each gets the value that
+    another variable has in its task. Raises LaunchError for what would be read as another record.
+    """
+    for name, value in (*changes.items(), *(per_task or {}).items()):
+        if not name or "=" in name or "\0" in name or "\0" in (value or ""):
+            raise LaunchError(f"env: a variable that cannot be: {name!a}", "edf-value")
+    records: Sequence[str] = [
+        *(name if value is None else f"{name}={value}" for name, value in changes.items()),
+        *(f"={name}={other}" for name, other in (per_task or {}).items()),
+    ]
+    return b"".join(record.encode("utf-8", "surrogateescape") + b"\0" for record in records)

@@ -1,0 +1,136 @@
+"""Starting ce-guard, which owns everything of a session, and hearing from it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from _signal import SIGPIPE, SIGXFSZ  # type: ignore[import-not-found]
+from _socket import AF_UNIX, CMSG_SPACE, SCM_RIGHTS, SOCK_SEQPACKET, SOL_SOCKET, socket, socketpair
+
+from container_engine.node.report.failure import LaunchError, explain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+MAX_PACKET = 64 * 1024
+FD_SIZE = 4
+# what Python ignores for itself; ignored signals survive execve, and no program expects it
+PYTHONS_SIGNALS = (SIGPIPE, SIGXFSZ)
+# EAGAIN
+_TOO_MANY = "you may have no more processes (ulimit -u): end some, or start fewer at once"
+
+
+class Watch:
+    """What a session lives for: a pidfd whose end is its own; a socket (or -1) to the plugin."""
+
+    def __init__(self, process: int, life: int = -1) -> None:
+        self.process, self.life = process, life
+
+
+def start_guard(libexec: str, watch: Watch, specification: bytes) -> socket:
+    """The socket to a guard that begins to do what stands in the specification."""
+    ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
+    spec = memory_file("ce-specification", specification)
+    passed = [theirs.fileno(), watch.process, watch.life, spec]
+    for fd in passed:
+        if fd >= 0:
+            os.set_inheritable(fd, True)
+    program = f"{libexec}/ce-guard"
+    try:
+        pid = os.posix_spawn(
+            program,
+            [program, *map(str, passed)],
+            {},
+            # slurmstepd and pipes wait for everybody who holds their ends: the guard holds none
+            file_actions=[(os.POSIX_SPAWN_OPEN, fd, "/dev/null", os.O_RDWR, 0) for fd in range(3)],
+            setsigdef=PYTHONS_SIGNALS,
+        )
+    except OSError as error:
+        message = f"cannot start {program}: {error.strerror}"
+        hint = _TOO_MANY if isinstance(error, BlockingIOError) else ""
+        raise LaunchError(message, "program-missing", hint=hint) from None
+    finally:
+        theirs.close()
+        os.close(spec)
+        os.set_inheritable(watch.process, False)
+        if watch.life >= 0:
+            # the guard's alone: its end must show at once, also while the launcher still runs
+            os.close(watch.life)
+    os.waitpid(pid, 0)  # it ends as soon as it has made process 1 of the session
+    return ours
+
+
+def await_report(
+    control: socket,
+    timeout_s: float,
+    hear: Callable[[str], None] | None = None,
+    describe: Callable[[str], LaunchError] = explain,
+) -> tuple[tuple[str, str], Sequence[int]]:
+    """The guard's moments, what its children printed, and the descriptors of a ready container.
+
+    `hear` gets what hooks noted before, `describe` judges the report of a failure.
+    """
+    control.settimeout(timeout_s)
+    try:
+        data, ancillary, _flags, _address = control.recvmsg(MAX_PACKET, CMSG_SPACE(4 * FD_SIZE))
+    except TimeoutError:
+        message = f"the container did not start within {timeout_s:g} s"
+        raise LaunchError(message, "start-timeout") from None
+    if data[:1] == b"N" and hear is not None:
+        hear(data[1:].decode("utf-8", "surrogateescape"))
+        return await_report(control, timeout_s, hear, describe)
+    if data[:1] == b"R":
+        moments, _nul, said = data[1:].decode("utf-8", "surrogateescape").partition("\0")
+        return (moments, said), _received(ancillary)
+    if not data:
+        raise _ended()
+    raise describe(data[1:].decode("utf-8", "replace"))
+
+
+def go_on(control: socket, fds: Sequence[int]) -> None:
+    """The session shall not end with this process; the guard gets `fds`. Raises LaunchError."""
+    try:
+        control.sendmsg([b"K"], rights(fds))
+    except ConnectionError:
+        raise _ended() from None
+    finally:
+        control.close()
+
+
+def _ended() -> LaunchError:
+    message = "the process that guards the container ended while it started"
+    return LaunchError(message, "launcher-ended")
+
+
+def rights(fds: Sequence[int]) -> list[tuple[int, int, bytes]]:
+    """What sendmsg takes to send descriptors along."""
+    data = b"".join(fd.to_bytes(FD_SIZE, sys.byteorder) for fd in fds)
+    return [(SOL_SOCKET, SCM_RIGHTS, data)] if fds else []
+
+
+def _received(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
+    fds = []
+    for level, kind, data in ancillary:
+        if level == SOL_SOCKET and kind == SCM_RIGHTS:
+            fds += [
+                int.from_bytes(data[i : i + FD_SIZE], sys.byteorder)
+                for i in range(0, len(data), FD_SIZE)
+            ]
+    for fd in fds:
+        os.set_inheritable(fd, False)
+    return fds
+
+
+def memory_file(name: str, content: bytes) -> int:
+    fd = os.memfd_create(name)
+    view = memoryview(content)
+    while view:
+        view = view[os.write(fd, view) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def read_all(fd: int) -> bytes:
+    with open(fd, "rb", closefd=False) as file:
+        return file.read()

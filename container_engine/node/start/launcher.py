@@ -1,0 +1,346 @@
+"""The node launcher: starts the container that a plan describes. Runs as the user.
+
+Standard library only, and of it only what is cheap to import: this is run once per node and step,
+with ``python -I -S -E``. The plugin hands over descriptors and gets one packet as the answer.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import sys
+from _socket import socket
+
+from container_engine.node.plan_json import parse_plan, resolve
+from container_engine.node.report import trace
+from container_engine.node.report.failure import LaunchError, explain, refuse, without_id
+from container_engine.node.start import environment as env
+from container_engine.node.start import image_in_use, site_rules
+from container_engine.node.start.checks import check_image, resolve_devices, resolve_mounts
+from container_engine.node.start.guard import (
+    MAX_PACKET,
+    Watch,
+    await_report,
+    go_on,
+    memory_file,
+    read_all,
+    rights,
+    start_guard,
+)
+from container_engine.node.start.podman import Container, Paths
+from container_engine.node.start.specification import Person, encode, operations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from container_engine.node.hooks.run import HooksOnNode
+    from container_engine.node.start.specification import Operation
+
+PLAN_VERSION = 1
+_MAX_NOTICES = 4 * 1024
+
+
+class Session:
+    """A container that runs. The descriptors belong to the caller.
+
+    `fds` are the user namespace, the mount namespace, the records of the tasks' environment
+    (spank_plugin/join.h) and a pidfd of the guard, readable when nothing of the session is left.
+    `attended` is readable once what is done after that is done, -1 where there is nothing.
+    Unless `go_on` is called, the session ends with this process; it raises LaunchError where the
+    session has ended already. `warnings` are for the user, `said` is what the entrypoint printed,
+    if that shall be heard.
+    """
+
+    def __init__(
+        self,
+        fds: Sequence[int],
+        workdir: str,
+        go_on: Callable[[], None],
+        warnings: Sequence[str],
+        said: str,
+        attended: int,
+    ) -> None:
+        self.fds, self.workdir, self.attended = fds, workdir, attended
+        self.go_on = go_on
+        self.warnings = warnings
+        self.said = said
+
+
+def start(
+    plan: Mapping[str, Any],
+    node: Mapping[str, str],
+    watch: Watch,
+    libexec: str,
+    marks: trace.Marks | None = None,
+) -> Session:
+    """Starts the container and waits until its first process runs.
+
+    `node` is the step's environment for the plan's deferred strings. Raises LaunchError.
+    """
+    marks = marks or trace.Marks(0)
+    marks.mark("prepare")
+    if plan.get("version") != PLAN_VERSION:
+        raise LaunchError(
+            f"this node understands plans of version {PLAN_VERSION}, not {plan.get('version')!r}:"
+            " submit host and node have different versions of the container engine",
+            "engine-versions",
+        )
+    begun = _Start(plan, node, libexec, marks)
+    try:
+        return begun.run(watch)
+    except LaunchError:
+        begun.abandon()
+        raise
+
+
+class _Start:
+    """One start: what it knows from the plan and this node, and what it learns on the way."""
+
+    def __init__(
+        self, plan: Mapping[str, Any], node: Mapping[str, str], libexec: str, marks: trace.Marks
+    ) -> None:
+        self._plan, self._node, self._libexec, self._marks = plan, node, libexec, marks
+        self._paths = Paths(session=f"{libexec}/session", libexec=libexec)
+        self._workdir = resolve(plan["workdir"], node, plan["workdir_from"])
+        self._edf = env.edf_settings(plan, node)
+        rules = site_rules.of_node(libexec)
+        site_rules.check(plan["image"]["path"], rules)
+        check_image(plan["image"]["path"])
+        lacks: list[LaunchError] = []
+        self._container = container_of(plan, node, lacks)
+        planned = self._container.mounts
+        self._hooks = _hooks(plan, node, self._edf, libexec, lacks)
+        self._settings: Mapping[str, str | None] = self._edf
+        if self._hooks is not None:
+            self._settings = self._hooks.join(self._container, self._paths)
+        site_rules.check_mounts(planned, self._container.mounts, rules)
+        self._given = env.for_container(plan, self._settings)
+        self._said = ""
+
+    def run(self, watch: Watch) -> Session:
+        steps = self._operations()
+        image_in_use.note(self._plan["image"]["path"], self._node)
+        self._marks.mark("namespaces")
+        control = start_guard(self._libexec, watch, encode(steps))
+        user_ns, mount_ns, found, guard = self._await(control)
+        self._marks.mark("environment")
+        block = env.parse_block(read_all(found))
+        os.close(found)
+        changes = self._changes(block, (user_ns, mount_ns, guard))
+        hooks = self._hooks
+        per_task = {} if hooks is None else hooks.per_task
+        records = memory_file("ce-env", env.encode_records(changes, per_task))
+        end = None if hooks is None else hooks.finish(changes)
+
+        def last() -> None:
+            go_on(control, [] if end is None else [end.fileno()])
+
+        warnings = () if hooks is None else hooks.warnings
+        fds = (user_ns, mount_ns, records, guard)
+        attended = -1 if hooks is None else hooks.attended
+        return Session(fds, self._workdir, last, warnings, self._said, attended)
+
+    def abandon(self) -> None:
+        """Removes what says that a container will be there."""
+        if self._hooks is not None:
+            self._hooks.abandon()
+
+    def _operations(self) -> list[Operation]:
+        hooks, paths = self._hooks, self._paths
+        steps = operations(
+            paths,
+            self._plan["image"]["path"],
+            self._container,
+            self._given,
+            person_of(self._settings),
+            self._plan["settings"]["tmpfs_size"],
+            None if hooks is None else hooks.work(paths),
+        )
+        last = [] if hooks is None else hooks.last_operations(paths)
+        return [*steps[:-1], *last, steps[-1]]
+
+    def _await(self, control: socket) -> Sequence[int]:
+        """The descriptors of the guard's report."""
+        hooks = self._hooks
+        ears = (None, explain) if hooks is None else (hooks.hear, hooks.explain)
+        timeout_s = self._plan["settings"]["start_timeout_s"]
+        (self._marks.guard, printed), fds = await_report(control, timeout_s, *ears)
+        if self._container.is_heard:
+            self._said = without_id(printed)
+        return fds
+
+    def _changes(
+        self, found: Mapping[str, str], fds: tuple[int, int, int]
+    ) -> dict[str, str | None]:
+        """What tasks change in Slurm's environment; services and start-up steps have run then.
+
+        `found` is the environment of the container's first process.
+        """
+        plan, hooks, marks = self._plan, self._hooks, self._marks
+        marks.names = {"image": list(plan["image"]["env"]), "edf": list(self._edf)}
+        made = env.for_tasks(plan, self._settings, self._given, found)
+        # programs believe a PWD that leads to where they are, also by a path of the host
+        changes = {"PWD": self._workdir, "OLDPWD": None, **made}
+        if hooks is not None:
+            changes |= hooks.for_tasks()
+            marks.names["hooks"] = [name for name in self._settings if name not in self._edf]
+            marks.mark("services")
+            changes |= hooks.start_services(fds, self._workdir, changes)
+        if plan["startup"]:
+            marks.mark("startup")
+            place = (*fds[:2], self._workdir)
+            changes |= _run_startup(plan, self._node, changes, place, self._libexec)
+        return changes
+
+
+def _hooks(
+    plan: Mapping[str, Any],
+    node: Mapping[str, str],
+    edf: Mapping[str, str | None],
+    libexec: str,
+    lacks: Sequence[LaunchError],
+) -> HooksOnNode | None:
+    """Raises LaunchError for `lacks` and all that hooks lack besides."""
+    settings = plan["settings"]
+    others = settings["hooks_dirs"] or settings.get("devices_if_there")
+    others = others or any(device["cdi"] for device in plan["devices"])
+    if not others and not any(trace.may_apply(hook, node) for hook in plan.get("hooks", ())):
+        refuse([("", error) for error in lacks])
+        return None
+    from container_engine.node.hooks.run import HooksOnNode
+
+    return HooksOnNode(plan, node, edf, libexec, lacks)
+
+
+def _run_startup(
+    plan: Mapping[str, Any],
+    node: Mapping[str, str],
+    changes: Mapping[str, str | None],
+    container: tuple[int, int, str],
+    libexec: str,
+) -> dict[str, str | None]:
+    """The start-up steps, in the container and in the environment the tasks will have."""
+    from container_engine.node.start import startup
+
+    user_ns, mount_ns, workdir = container
+    records = memory_file("ce-env", env.encode_records(changes))
+    for fd in (user_ns, mount_ns, records):
+        os.set_inheritable(fd, True)
+    join = [f"{libexec}/ce-exec", str(user_ns), str(mount_ns), str(records), workdir]
+    before = env.apply(node, changes)
+    timeout_s = plan["settings"]["start_timeout_s"]
+    made = startup.run(plan, node, join, before, timeout_s)
+    for fd in (user_ns, mount_ns):
+        os.set_inheritable(fd, False)
+    os.close(records)
+    return env.without_slurms(made)
+
+
+def container_of(
+    plan: Mapping[str, Any], node: Mapping[str, str], lacks: list[LaunchError]
+) -> Container:
+    """What the node does not have of it is added to `lacks`."""
+    return Container(
+        # root inside is an option of the site; outside it is the same user
+        ids=(0, 0) if plan["settings"]["root_remap"] else (os.getuid(), os.getgid()),
+        writable=plan["writable"],
+        entrypoint=plan["entrypoint"],
+        mounts=resolve_mounts(plan, node, lacks),
+        devices=resolve_devices(plan, node, lacks),
+        annotations=plan["annotations"],
+        hooks_dirs=(),
+    )
+
+
+def person_of(edf: Mapping[str, str | None]) -> Person:
+    uid, gid = os.getuid(), os.getgid()
+    try:
+        entry = pwd.getpwuid(uid)
+        name, gecos, home, shell = entry.pw_name, entry.pw_gecos, entry.pw_dir, entry.pw_shell
+    except KeyError:
+        # a node may run jobs of users it has no name for
+        name, gecos, home, shell = f"user{uid}", "", "/", "/bin/sh"
+    line = f"{name}:x:{uid}:{gid}:{gecos}:{home}:{shell or '/bin/sh'}"
+    group = f"{_group_name(gid, name)}:x:{gid}:"
+    return Person(uid, gid, line, group, edf.get("HOME") or home, os.uname().nodename)
+
+
+def _group_name(gid: int, otherwise: str) -> str:
+    import grp
+
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return otherwise
+
+
+# ---- called by the plugin --------------------------------------------------------------------
+
+
+def _answer(reply: socket, text: str, fds: Sequence[int] = ()) -> None:
+    try:
+        reply.sendmsg([text.encode("utf-8", "surrogateescape")[: MAX_PACKET - 1]], rights(fds))
+    except (BrokenPipeError, ConnectionError):
+        sys.exit(125)  # slurmstepd is gone: nobody is left to tell
+
+
+def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, begun: int) -> None:
+    """Starts the container and answers. Raises LaunchError, with the trace written."""
+    plan_fd, environment_fd = inputs
+    text = read_all(plan_fd).decode("utf-8", "surrogateescape")
+    node = env.parse_block(read_all(environment_fd))
+    if '"var"' in text or "{node." in text:
+        from container_engine.node import node_name
+
+        node = node_name.of_step(node)
+    plan: Mapping[str, Any] = {}
+    marks, recorded = trace.Marks(begun), -1
+    try:
+        plan = parse_plan(text)
+        recorded = trace.open_file(plan.get("settings", {}).get("trace_dir", ""), node)
+        session = start(plan, node, watch, libexec, marks)
+    except Exception as error:  # noqa: BLE001  # our own mistakes are told in the same way
+        from container_engine.node.report import report
+
+        failure = report.of_mistake(error)
+        trace.write(recorded, plan, node, marks, trace.concealed(str(failure), plan, node))
+        raise report.told(failure, recorded, node, plan) from None
+    marks.mark("answer")
+    news = [line for line in session.warnings if trace.is_news(recorded, node, line)]
+    notices = trace.concealed("\n".join(news), plan, node)[:_MAX_NOTICES] if news else ""
+    place = trace.open_directory(recorded)
+    # this process has work left after its answer, which the end of the session waits for
+    launcher = os.pidfd_open(os.getpid())
+    ends = (launcher, launcher if session.attended < 0 else session.attended)
+    others = () if recorded < 0 else (recorded,) if place < 0 else (recorded, place)
+    fds = (*session.fds, *ends, *others)
+    _answer(reply, f"R{session.workdir}\0{notices}\0{session.said}", fds)
+    try:  # noqa: SIM105  # contextlib would cost every start its import
+        session.go_on()
+    except LaunchError:
+        pass  # the plugin has the answer, watches the guard and tells of its end
+    trace.write(recorded, plan, node, marks)
+
+
+def main(argv: Sequence[str], libexec: str) -> int:
+    """node REPLY PLAN ENVIRONMENT WATCH LIFE BEGUN, as launcher.c calls it.
+
+    All but the last are open descriptors; BEGUN is the time of the call (trace.py).
+    """
+    reply_fd, plan_fd, environment_fd, process, life, begun = map(int, argv)
+    for fd in (reply_fd, plan_fd, environment_fd, process, life):
+        os.set_inheritable(fd, False)
+    reply = socket(fileno=reply_fd)
+    try:
+        _launch(reply, (plan_fd, environment_fd), Watch(process, life), libexec, begun)
+    except LaunchError as failure:
+        _answer(reply, f"F{failure.code}\n{failure}")
+        return failure.code
+    except Exception as error:  # noqa: BLE001  # the plugin must hear of our own mistakes too
+        from container_engine.node.report import report
+
+        _answer(reply, f"F125\n{report.told(report.of_mistake(error), -1, {}, {})}")
+        return 125
+    return 0

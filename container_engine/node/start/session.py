@@ -1,0 +1,69 @@
+"""`ce run`: the same launch without Slurm. This process becomes the command."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+from container_engine.errors import CeError, UserError
+from container_engine.node.report.failure import LaunchError
+from container_engine.node.start.guard import PYTHONS_SIGNALS, Watch
+from container_engine.node.start.launcher import start
+
+
+def for_user(failure: LaunchError, before: str = "") -> UserError:
+    """The same for who is told it by a command of the engine; `before` stands before its line."""
+    hint, also = failure.hint or None, tuple(failure.also)
+    return UserError(f"{before}{failure}", hint, failure.see, details=failure.details, also=also)
+
+
+def run_in_container(
+    plan: Mapping[str, Any],
+    argv: Sequence[str],
+    libexec: str,
+    started: Callable[[], None] = lambda: None,
+) -> NoReturn:
+    """Starts the container and becomes the command in it: its terminal, signals and exit code.
+
+    Calls `started` when the image is mounted and everything is set up. The session ends with this
+    process, and what the command leaves running with the session. Raises UserError when the
+    container cannot be had; nothing has run then.
+    """
+    this = os.pidfd_open(os.getpid())
+    try:
+        session = start(plan, os.environ, Watch(this), libexec)
+        _start_sweeper(f"{libexec}/ce-sweep", (this, session.fds[3], session.fds[1]))
+        session.go_on()
+    except LaunchError as failure:
+        raise for_user(failure) from None
+    started()
+    for line in session.warnings:
+        sys.stderr.write(f"ce: warning: {line}\n")
+    sys.stderr.flush()
+    sys.stdout.write(session.said)
+    sys.stdout.flush()
+    program = f"{libexec}/ce-exec"
+    fds = session.fds[:3]
+    for fd in fds:
+        os.set_inheritable(fd, True)
+    for number in PYTHONS_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execv(program, [program, *map(str, fds), session.workdir, *argv])
+    except OSError as error:
+        raise CeError(f"cannot start {program}: {error.strerror}") from None
+
+
+def _start_sweeper(program: str, fds: Sequence[int]) -> None:
+    """The sweeper outlives this process; what is started here only makes it and ends at once."""
+    for fd in fds:
+        os.set_inheritable(fd, True)
+    try:
+        pid = os.posix_spawn(program, [program, *map(str, fds)], {}, setsigdef=PYTHONS_SIGNALS)
+    except OSError as error:
+        raise CeError(f"cannot start {program}: {error.strerror}") from None
+    for fd in fds:
+        os.set_inheritable(fd, False)
+    if os.waitpid(pid, 0)[1] != 0:
+        raise CeError(f"{program} failed")

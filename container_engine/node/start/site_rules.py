@@ -1,0 +1,232 @@
+"""What this node's configuration says of images and mounts, whatever the plan says.
+
+The submit host has asked already, but what it made of that is a file or a variable of the user's
+by the time it arrives. So the launcher reads the rules again where it is, in the files of
+container_engine/site/load.py and by their rules. A site without such a rule pays for reading the
+files and for nothing else. Planning asks the same functions (submit/prepare.py), to refuse earlier.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from container_engine.node.report.failure import LaunchError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+    from container_engine.node.start.podman import Bind
+
+IMAGES_ONLY, DIGESTS, SOURCES = "site_images_only", "image_digests", "mount_sources"
+_RULES = (IMAGES_ONLY, DIGESTS, SOURCES)
+_SYSTEM = "/etc/container-engine"
+# with other content here an image is another one in all but its name
+_OF_IMAGE = ("/bin", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/sbin", "/usr")
+_DIGEST_LENGTH = len("sha256-") + 64
+
+
+class Rules:
+    """The rules that bind on a node; `where` has the file of each that a file has."""
+
+    __slots__ = ("_digests", "_is_images_only", "_sources", "_stores", "_where")
+
+    def __init__(
+        self, policy: Mapping[str, Any], stores: Sequence[str], where: Mapping[str, str]
+    ) -> None:
+        # what is neither on nor off is on
+        self._is_images_only = policy.get(IMAGES_ONLY, False) is not False
+        self._digests = _strings(policy, DIGESTS, where)
+        self._sources = _strings(policy, SOURCES, where)
+        self._stores = stores
+        self._where = where
+
+    @property
+    def binds_images(self) -> bool:
+        """Whether images come from the site's stores only: what is listed is a name there."""
+        return self._is_images_only or bool(self._digests)
+
+    def image_refusal(self, path: str) -> str:
+        """Return why the site of this node does not want an image file; "" if it does."""
+        if not self.binds_images:
+            return ""
+        rule = IMAGES_ONLY if self._is_images_only else DIGESTS
+        if not any(_is_in(path, store) for store in self._stores):
+            known = ", ".join(f"'{store}'" for store in self._stores) or "it has none"
+            why = (
+                f"'{path}' is no image of the site's stores ({known}) that only the site can change"
+            )
+            return self._refusal(rule, why)
+        if self._digests and _digest_of(path) not in self._digests:
+            return self._refusal(DIGESTS, f"'{path}' is not one of the images that are listed")
+        return ""
+
+    def mount_refusal(self, mount: Bind, *, of_hook: bool = False) -> str:
+        """Return why the site does not want a mount; "" if it does. Its strings are literal.
+
+        What hooks mount may come from anywhere that only root can change.
+        """
+        if mount.kind == "squashfs" and (refusal := self.image_refusal(mount.source)):
+            return refusal
+        if mount.kind != "squashfs" and self.binds_images and _is_of_image(mount.target):
+            why = "a tmpfs is not the site's" if mount.kind == "tmpfs" else _distrust(mount.source)
+            if why:
+                rule = IMAGES_ONLY if self._is_images_only else DIGESTS
+                text = f"mount destination '{mount.target}' is for the image alone: {why}"
+                return self._refusal(rule, text)
+        if not self._sources or mount.kind == "tmpfs" or self._is_source(mount.source):
+            return ""
+        if of_hook and not _distrust(mount.source):
+            return ""
+        patterns = ", ".join(f"'{pattern}'" for pattern in self._sources)
+        return self._refusal(SOURCES, f"'{mount.source}' is none of {patterns}")
+
+    def _is_source(self, path: str) -> bool:
+        """Whether what `path` leads to fits a pattern, by itself or as what lies below it."""
+        from fnmatch import fnmatchcase
+
+        real = os.path.realpath(path)
+        # a site's /scratch may be a link
+        places = [place for p in self._sources for place in (p, os.path.realpath(p))]
+        return any(
+            fnmatchcase(real, place.rstrip("/")) or fnmatchcase(real, f"{place.rstrip('/')}/*")
+            for place in places
+        )
+
+    def _refusal(self, rule: str, why: str) -> str:
+        return f"{self._where.get(rule, 'default')}: policy.{rule}: {why}"
+
+
+def of_node(libexec: str) -> Rules | None:
+    """Return the rules of this node's configuration; None where it has none."""
+    prefix = os.path.dirname(os.path.dirname(libexec))
+    texts = _texts((f"{prefix}/etc/container-engine", _SYSTEM))
+    if not any(rule.encode() in text for _file, text in texts for rule in _RULES):
+        return None
+    return _wanted(texts)
+
+
+def check(path: str, rules: Rules | None) -> None:
+    """Raises LaunchError for an image that the site of this node does not want."""
+    if rules is not None and (refusal := rules.image_refusal(path)):
+        raise LaunchError(refusal, "image-policy")
+
+
+def check_mounts(planned: Sequence[Bind], all_of_them: Sequence[Bind], rules: Rules | None) -> None:
+    """Raises LaunchError for the first mount that the site does not want.
+
+    `planned` are the environment's and the site's; hooks have added to `all_of_them`.
+    """
+    if rules is None:
+        return
+    for mount in all_of_them:
+        if refusal := rules.mount_refusal(mount, of_hook=mount not in planned):
+            raise LaunchError(refusal, "mount-policy")
+
+
+def _texts(directories: Sequence[str]) -> list[tuple[str, bytes]]:
+    """The files of the first directory that has any, with their content."""
+    for directory in directories:
+        found = [(file, _read(file)) for file in _files(directory)]
+        if found:
+            return [(file, text) for file, text in found if text is not None]
+    return []
+
+
+def _files(directory: str) -> Iterator[str]:
+    main, drop_ins = f"{directory}/config.toml", f"{directory}/conf.d"
+    if os.path.lexists(main):
+        yield main
+    try:
+        names = sorted(os.listdir(drop_ins))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise LaunchError(f"{drop_ins}: {error.strerror}", "site-configuration") from None
+    for name in names:
+        if name.endswith(".toml") and not name.startswith("."):
+            yield f"{drop_ins}/{name}"
+
+
+def _read(file: str) -> bytes | None:
+    try:
+        with open(file, "rb", buffering=0) as opened:
+            return opened.readall()
+    except FileNotFoundError:
+        return None  # removed just now
+    except OSError as error:
+        raise LaunchError(f"{file}: {error.strerror}", "site-configuration") from None
+
+
+def _wanted(texts: Sequence[tuple[str, bytes]]) -> Rules:
+    """The rules that the files add up to; of each key the last file's value counts."""
+    import tomllib  # 10 ms, for sites with such a rule
+
+    policy: dict[str, Any] = {}
+    where: dict[str, str] = {}
+    stores: tuple[str, ...] = ()
+    for file, text in texts:
+        try:
+            content = tomllib.loads(text.decode())
+        except ValueError as error:
+            message = f"{file}: not valid TOML: {error}"
+            raise LaunchError(message, "site-configuration") from None
+        found = content.get("policy", {})
+        policy.update(found)
+        where.update(dict.fromkeys(found, file))
+        stores = tuple(content.get("image_stores", stores))
+    return Rules(policy, stores, where)
+
+
+def _strings(policy: Mapping[str, Any], rule: str, where: Mapping[str, str]) -> Sequence[str]:
+    found: Sequence[str] = policy.get(rule, ())
+    if isinstance(found, (list, tuple)) and all(isinstance(item, str) for item in found):
+        return found
+    message = f"{where.get(rule, 'default')}: policy.{rule}: expected an array of strings"
+    raise LaunchError(message, "site-configuration")
+
+
+def _digest_of(path: str) -> str:
+    """The digest by which a store names a file (images/store/store.py); "" for another name."""
+    name = os.path.basename(path)
+    is_digest = name.startswith("sha256-") and name[_DIGEST_LENGTH : _DIGEST_LENGTH + 1] == "-"
+    return f"sha256:{name[7:_DIGEST_LENGTH]}" if is_digest else ""
+
+
+def _is_of_image(target: str) -> bool:
+    """Whether the destination is one of the image's own directories, or below one."""
+    return any(target == place or target.startswith(f"{place}/") for place in _OF_IMAGE)
+
+
+def _distrust(path: str) -> str:
+    from container_engine.node.trust import distrust
+
+    try:
+        return distrust(path)
+    except OSError as error:
+        return f"'{path}': {error.strerror}"
+
+
+def _is_in(path: str, store: str) -> bool:
+    """Whether `path` lies below `store`, with no link and nothing of the user's on the way."""
+    rest = path.removeprefix(f"{store.rstrip('/')}/")
+    if rest == path or os.path.normpath(path) != path:
+        return False
+    root = os.path.realpath(store)
+    if os.path.realpath(path) != f"{root}/{rest}":
+        return False
+    way, uid = [root], os.getuid()
+    for part in rest.split("/"):
+        way.append(f"{way[-1]}/{part}")
+    try:
+        return all(uid == 0 or _is_foreign(place, uid) for place in way)
+    except OSError:
+        return False
+
+
+def _is_foreign(path: str, uid: int) -> bool:
+    found = os.lstat(path)
+    is_anybodys = found.st_mode & stat.S_IWOTH
+    return found.st_uid != uid and not is_anybodys and not os.access(path, os.W_OK)

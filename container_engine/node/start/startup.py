@@ -1,0 +1,134 @@
+"""The start-up steps of an EDF: shell lines, once per node, in the container, before any task.
+
+What they change in the environment is applied to every task of the node.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+
+from container_engine.node.plan_json import resolve
+from container_engine.node.report.failure import LaunchError
+from container_engine.node.start.podman import INIT_PATH
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+_MARK = "ce-startup-failed"
+# what a shell sets for itself; not what the steps did
+_SHELLS_OWN = frozenset(["_", "OLDPWD", "PWD", "SHLVL", "BASHOPTS", "SHELLOPTS"])
+_TRAP = f"""trap 'ce_code=$?; [ $ce_code = 0 ] || echo "{_MARK} $ce_step $ce_code" >&2' EXIT"""
+# bash when the image has it: activation scripts are often written for it
+_CHOOSE_SHELL = (
+    'if command -v bash >/dev/null 2>&1; then exec bash -e -c "$1"; fi; exec sh -e -c "$1"'
+)
+_KEPT_OUTPUT, _KEPT_LINES = 2000, 8
+
+
+def script(lines: Sequence[str], output: int) -> str:
+    """The lines as one program that notes which of them it is at and hands over its environment."""
+    numbered = [f"ce_step={i}\n{line}" for i, line in enumerate(lines)]
+    return "\n".join([_TRAP, *numbered, "trap - EXIT", f"exec {INIT_PATH} {output}"])
+
+
+def run(
+    plan: Mapping[str, Any],
+    node: Mapping[str, str],
+    join: Sequence[str],
+    before: Mapping[str, str],
+    timeout_s: float,
+) -> dict[str, str | None]:
+    """Runs the plan's steps with the command line `join` in front of the shell's.
+
+    `before` is the environment of the steps. Returns what they changed, None for what they removed.
+    Raises LaunchError with the failing line and the end of what was printed.
+    """
+    steps = plan["startup"]
+    lines = [resolve(step["line"], node, step["from"]) for step in steps]
+    output, log = os.memfd_create("ce-startup-env"), os.memfd_create("ce-startup-log")
+    os.set_inheritable(output, True)
+    argv = [*join, "/bin/sh", "-c", _CHOOSE_SHELL, "sh", script(lines, output)]
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, log, 1),
+        (os.POSIX_SPAWN_DUP2, log, 2),
+    ]
+    pid = os.posix_spawn(
+        argv[0],
+        argv,
+        dict(before),
+        file_actions=actions,
+        setpgroup=0,
+        # what Python ignores for itself, and what the launcher ignores because Slurm's signals are
+        # for the tasks
+        setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
+    )
+    code = _wait(pid, timeout_s)
+    if code != 0:
+        _end_group(pid)
+        said = _contents(log)
+        message = _describe(steps, lines, code, said, timeout_s)
+        raise LaunchError(message, "startup-failed", details=said)
+    return _changes(before, _contents(output))
+
+
+def _wait(pid: int, timeout_s: float) -> int | None:
+    """The exit code; None after the deadline, when the steps have been killed."""
+    pidfd = os.pidfd_open(pid)
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    ended = bool(poll.poll(timeout_s * 1000))
+    if not ended:
+        _end_group(pid)
+    _pid, status = os.waitpid(pid, 0)
+    os.close(pidfd)
+    return os.waitstatus_to_exitcode(status) if ended else None
+
+
+def _end_group(pid: int) -> None:
+    """What the steps left in the background goes with them; the group has their number."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return  # nobody is left in it
+
+
+def _contents(fd: int) -> str:
+    os.lseek(fd, 0, os.SEEK_SET)
+    with open(fd, "rb") as file:
+        return file.read().decode("utf-8", "surrogateescape")
+
+
+def _describe(
+    steps: Sequence[Mapping[str, Any]],
+    lines: Sequence[str],
+    code: int | None,
+    log: str,
+    timeout_s: float,
+) -> str:
+    printed, mark, place = log.rpartition(_MARK + " ")
+    number = place.split(" ")[0] if mark else ""
+    index = int(number) if number.isdigit() and int(number) < len(lines) else None
+    where = steps[0]["from"] if index is None else f"{steps[index]['from']}: '{lines[index]}'"
+    what = f"not done within {timeout_s:g} s" if code is None else f"exit code {code}"
+    lines_said = (printed if mark else log).strip()[-_KEPT_OUTPUT:].splitlines()
+    said = " / ".join(lines_said[-_KEPT_LINES:])
+    return f"{where}: start-up step failed: {what}" + (f"; it printed: {said}" if said else "")
+
+
+def _changes(before: Mapping[str, str], block: str) -> dict[str, str | None]:
+    pairs = (entry.partition("=") for entry in block.split("\0") if entry)
+    after = {name: value for name, _equals, value in pairs}
+    changes: dict[str, str | None] = {
+        name: value
+        for name, value in after.items()
+        if before.get(name) != value and name not in _SHELLS_OWN
+    }
+    changes.update(
+        dict.fromkeys(name for name in before if name not in after and name not in _SHELLS_OWN)
+    )
+    return changes

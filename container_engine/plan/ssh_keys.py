@@ -1,0 +1,50 @@
+"""What a plan with the ssh hook needs from the submit host: the key of whoever may log in. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from container_engine.edf.model import Problem
+from container_engine.plan import SECRET
+from container_engine.plan.public_key import Judged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from container_engine.edf.model import Edf
+    from container_engine.plan.model import HookUse, LaunchPlan
+
+CODE, PARAMETER = "ssh", "authorize_ssh_key"
+
+
+def with_keys(
+    plan: LaunchPlan, edf: Edf, read: Callable[[str], Judged]
+) -> tuple[LaunchPlan, tuple[Problem, ...]]:
+    """The plan with the key itself, and with a place for the launch's secret (see submit/quick.py).
+
+    Nodes need not see the user's files, which `read` judges. Without the hook, the plan as it is.
+    """
+    if not any(use.code == CODE for use in plan.hooks):
+        return plan, ()
+    uses, problems = [], []
+    for use in plan.hooks:
+        path = _path(use)
+        judged = read(path) if path else Judged("")
+        if judged.line is None:
+            problems.append(_problem(edf, judged))
+        added = {"secret": SECRET, "authorized_key": judged.line or ""}
+        given = {**use.parameters, **added} if use.code == CODE else use.parameters
+        uses.append(use.model_copy(update={"parameters": given}))
+    return plan.model_copy(update={"hooks": tuple(uses)}), tuple(problems)
+
+
+def _path(use: HookUse) -> str:
+    return use.parameters.get(PARAMETER, "") if use.code == CODE else ""
+
+
+def _problem(edf: Edf, judged: Judged) -> Problem:
+    key = f"com.hooks.ssh.{PARAMETER}"
+    origin = next((entry.origin for entry in edf.annotations if entry.key == key), None)
+    file = origin.file if origin else edf.files[-1]
+    line = origin.line if origin else 0
+    return Problem("error", file, line, key, judged.message, judged.hint, see="hook-refused")

@@ -1,0 +1,148 @@
+"""One environment, loaded as a launch would load it: what all verbs that look at EDFs share."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine import __version__
+from container_engine.edf.expand import Scope
+from container_engine.edf.load import search_path, trace
+from container_engine.edf.model import Problem
+from container_engine.errors import UserError
+from container_engine.images.reference import looks_like_file, parse
+from container_engine.images.resolve import refuse_bare_file
+from container_engine.plan import overrides
+from container_engine.plan.build import missing_image
+from container_engine.plan.hooks import rules, use
+from container_engine.plan.judge import judge
+from container_engine.submit.known_image import known_image, refused_image, undecided_entrypoint
+from container_engine.submit.refused import RefusedError
+from container_engine.submit.site import configuration
+from container_engine.submit.site_offer import offer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from container_engine.edf.file import EdfFile
+    from container_engine.edf.model import Edf, Loaded, Origin, Severity
+    from container_engine.plan.build import Offer
+    from container_engine.plan.model import HookUse
+    from container_engine.site import SiteConfig
+    from container_engine.submit.context import Context
+
+
+class Traced(NamedTuple):
+    """A valid environment, what each of its files says, and what a launch would warn of.
+
+    `hooks` are those that apply to it, `profiles` all that the catalog has, by hook and name.
+    """
+
+    edf: Edf
+    files: tuple[EdfFile, ...]
+    offer: Offer
+    problems: tuple[Problem, ...]
+    hooks: tuple[HookUse, ...]
+    profiles: Mapping[str, Mapping[str, Mapping[str, str]]]
+
+    @property
+    def site(self) -> SiteConfig:
+        return self.offer.site
+
+
+def load_effective(name: str, context: Context) -> Loaded:
+    """The environment `name`; an image that nothing could refer to is a problem of it too."""
+    return _load(name, context, offered(context))[0]
+
+
+def load_to_launch(name: str, context: Context, whole: Offer) -> Loaded:
+    """Like `load_effective`; that no file names an image is an error here, beside all others."""
+    loaded, files = _load(name, context, whole)
+    return _with(loaded, [missing_image(files[-1].path)]) if _lacks_image(loaded, files) else loaded
+
+
+def trace_effective(name: str, context: Context) -> Traced:
+    """The environment `name` with its history; raises RefusedError if it is not valid."""
+    whole = offered(context)
+    loaded, files = _load(name, context, whole)
+    if loaded.edf is None:
+        raise RefusedError(loaded.problems)
+    used = use(loaded.edf, whole.hooks, whole.machine, whole.entries)
+    profiles = {hook.name: hook.data.profiles for hook in whole.hooks.values()}
+    return Traced(loaded.edf, files, whole, loaded.problems, used.hooks, profiles)
+
+
+def judged(edf: Edf, context: Context, whole: Offer) -> list[Problem]:
+    """What else a launch of `edf` would find, with what is known of its image on this host.
+
+    A base, which names no image, is not whole, and one for the host has no container.
+    """
+    if not edf.image:
+        return []
+    image = known_image(edf, context, whole.site)
+    found = judge(edf, image, whole, __version__).problems
+    refusals = refused_image(edf, context, whole.site)
+    return [*refusals, *undecided_entrypoint(edf, image), *found]
+
+
+def scope_at(origin: Origin, context: Context, site: SiteConfig) -> Scope:
+    """What variables mean in the file in which `origin` lies."""
+    return Scope(context.env, {"EDF_DIR": os.path.dirname(origin.file)}, site.is_deferred)
+
+
+def site_of(context: Context) -> SiteConfig:
+    return configuration(context).settings
+
+
+def offered(context: Context) -> Offer:
+    """What the site offers; raises SiteError."""
+    return offer(context, configuration(context), [])
+
+
+def _load(name: str, context: Context, whole: Offer) -> tuple[Loaded, tuple[EdfFile, ...]]:
+    site = whole.site
+    loaded, files = trace(
+        name,
+        env=context.env,
+        cwd=context.cwd,
+        search=search_path(context.env, site.edf_dir),
+        deferred=site.is_deferred,
+        hooks=rules(whole.hooks),
+    )
+    others = [] if loaded.edf is None else overrides.problems(loaded.edf, whole)
+    return _with(loaded, [*others, *_image_problems(files, context.cwd)]), files
+
+
+def _with(loaded: Loaded, others: Sequence[Problem]) -> Loaded:
+    problems = (*loaded.problems, *others)
+    refused = any(problem.severity == "error" for problem in problems)
+    return replace(loaded, edf=None if refused else loaded.edf, problems=problems)
+
+
+def _lacks_image(loaded: Loaded, files: Sequence[EdfFile]) -> bool:
+    """Whether certainly no file names one: what could not be read might have."""
+    doubtful = ("image", "base_environment")
+    if any(not error.key or error.key.startswith(doubtful) for error in loaded.errors):
+        return False
+    return bool(files) and not any(file.layer.image for file in files)
+
+
+def _image_problems(files: Sequence[EdfFile], cwd: str) -> list[Problem]:
+    """What is wrong with the image that counts, whatever else is wrong."""
+    image = next((file.layer.image for file in reversed(files) if file.layer.image), None)
+    if image is None or not image.value:
+        return []
+    try:
+        parse(image.value, cwd)
+        refuse_bare_file(image.value, cwd)
+    except UserError as error:
+        return [_problem("error", image.origin, error.message, error.hint)]
+    if not looks_like_file(image.value):
+        return []
+    message = f"'{image.value}' is the name of an image in a registry, not a path"
+    return [_problem("warning", image.origin, message, f"write './{image.value}' for a file")]
+
+
+def _problem(severity: Severity, origin: Origin, message: str, hint: str | None) -> Problem:
+    return Problem(severity, origin.file, origin.line, "image", message, hint)

@@ -1,0 +1,56 @@
+"""The files of this host that an EDF names: which of them are not there."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from container_engine.edf.model import Problem
+from container_engine.edf.source import reason
+from container_engine.errors import UserError
+from container_engine.images.reference import FileImage, parse
+from container_engine.images.resolve import from_file
+from container_engine.submit.known_image import image_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from container_engine.edf.model import Edf, Origin
+    from container_engine.submit.context import Context
+
+
+def missing_files(edf: Edf, context: Context) -> list[Problem]:
+    """An error for each file that a launch on this host would not find, in its words.
+
+    What depends on variables of the node is left out, as is a mount that hides behind another.
+    """
+    problems = _of_image(edf, context)
+    for key, what, path, origin in _files(edf):
+        try:
+            os.stat(path)
+        except (OSError, ValueError) as error:
+            message = f"{what} '{path}': {reason(error)}"
+            problems.append(
+                Problem("error", origin.file, origin.line, key, message, see="mount-source-missing")
+            )
+    return problems
+
+
+def _of_image(edf: Edf, context: Context) -> list[Problem]:
+    image = parse(edf.image, context.cwd) if edf.image else None
+    if not isinstance(image, FileImage):
+        return []
+    try:
+        from_file(image.name, image.path, context.env)
+    except UserError as error:
+        return [image_problem(edf, error)]
+    return []
+
+
+def _files(edf: Edf) -> Iterator[tuple[str, str, str, Origin]]:
+    for mount in edf.mounts:
+        if mount.kind != "tmpfs" and isinstance(mount.source, str):
+            yield "mounts", "source", mount.source, mount.origin
+    for device in edf.devices:
+        if not device.is_cdi and isinstance(device.name, str):
+            yield "devices", "device", device.name, device.origin

@@ -1,0 +1,208 @@
+"""The image of a launch: found or imported, and what the site says of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from container_engine.errors import SiteError, UserError
+from container_engine.images import config, lock
+from container_engine.images.fetch.importing import Pull
+from container_engine.images.fetch.registry import check_platform
+from container_engine.images.reference import FileImage, RegistryImage, parse
+from container_engine.images.resolve import Resolved, from_file, from_store, refuse_bare_file
+from container_engine.images.scanning import Scanner, Subject, cache_directory
+from container_engine.images.store import inventory
+from container_engine.images.store.store import architecture
+from container_engine.plan.model import Image
+from container_engine.submit.lock_state import declared
+from container_engine.submit.short_name import candidates, meant
+from container_engine.submit.stores import asking, importer, pull_policy, rules, stores
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from container_engine.edf.model import Edf
+    from container_engine.images.policy import Rules
+    from container_engine.images.store.store import Stores
+    from container_engine.images.store.void_store import Passing
+    from container_engine.plan.build import Offer
+    from container_engine.site import SiteConfig
+    from container_engine.submit.context import Context
+
+NOT_KEPT = "imported for each step"  # in place of a path: EDF_IMAGESTORE=void, and nobody launches
+_DAY_S = 86400
+
+
+def launch_image(
+    edf: Edf, context: Context, tools_env: Mapping[str, str], offered: Offer
+) -> Resolved:
+    """The image of a launch of `edf`, imported if need be, if the site wants it to be used.
+
+    `tools_env` is for the programs that import and judge; of the context's environment only single
+    names are asked for. Raises CeError.
+    """
+    resolved = image_of(edf, context, tools_env, offered)
+    if resolved.image.path == NOT_KEPT:
+        return resolved  # there is no file that could be scanned
+    now = time.time()
+    inventory.mark_used(resolved.image.path, now)
+    # a launch that is remembered does not come by here
+    limit = min(filter(None, (resolved.not_after, now + _DAY_S)))
+    resolved = resolved._replace(not_after=limit) if resolved.image.digest else resolved
+    return _scanned(resolved, rules(context, offered.site), tools_env, context)
+
+
+def image_of(edf: Edf, context: Context, tools_env: Mapping[str, str], offered: Offer) -> Resolved:
+    """As `launch_image`, without asking the scanner: the locked image, or the one that is named."""
+    named = edf.image or ""
+    path = lock.beside(edf.files[-1])
+    locked = lock.read(edf.files[-1])
+    if locked is None:
+        resolved = found_image(named, context, tools_env, offered.site)
+        return resolved._replace(consulted=(path, *resolved.consulted))
+    now = declared(edf.name, context, offered)
+    if locked.name:
+        # as it is written, an image may have variables; what it was before cannot be expanded
+        said = named if locked.image == now.image else locked.image
+        lock.check_name(locked, path, said, _meanings(said, context))
+    text = lock.locked_image(locked, path, named, _architecture(offered.site), context.cwd)
+    resolved = found_image(text, context, tools_env, offered.site)
+    moved = lock.differences(locked, now)
+    notices = (
+        (f"{path}: used as it is, but {'; '.join(moved)} (ce lock renews it)",) if moved else ()
+    )
+    return resolved._replace(
+        notices=(*notices, *resolved.notices),
+        consulted=(path, *resolved.consulted),
+    )
+
+
+def _meanings(text: str, context: Context) -> tuple[RegistryImage, ...]:
+    try:
+        image = parse(text, context.cwd)
+    except UserError:
+        return ()
+    return candidates(image, context) if isinstance(image, RegistryImage) else ()
+
+
+def found_image(
+    text: str, context: Context, tools_env: Mapping[str, str], settings: SiteConfig
+) -> Resolved:
+    """The image `text`, if the site does not refuse its name or size."""
+    wanted = rules(context, settings)
+    reference = parse(text, context.cwd)
+    if isinstance(reference, FileImage):
+        wanted.admit(reference._replace(path=os.path.realpath(reference.path)))
+        resolved = from_file(text, reference.path, tools_env)
+    else:
+        refuse_bare_file(text, context.cwd)
+        found = meant(reference, context, settings, tools_env)
+        resolved = _stored(found.image, context, tools_env, settings)
+        resolved = resolved._replace(consulted=(*found.consulted, *resolved.consulted))
+    if resolved.image.path == NOT_KEPT:
+        return resolved
+    wanted.admit_place(text, resolved.image.path, settings.image_stores)
+    wanted.admit_size(text, os.path.getsize(resolved.image.path))
+    return resolved
+
+
+def _stored(
+    image: RegistryImage, context: Context, tools_env: Mapping[str, str], settings: SiteConfig
+) -> Resolved:
+    """Imported if need be, or looked up only where nobody launches and nothing shall be kept."""
+    wanted, asking = rules(context, settings), context._replace(env=tools_env)
+    pull = pull_policy(context, Pull(settings.pull))
+    found = _usable(stores(context, settings), wanted)
+    known = found.find(image)
+    is_local = known is not None and known.ref.origin
+    wanted.admit_local(image) if is_local else wanted.admit(image)
+    wanted.admit_place(image.name, known and known.path, settings.image_stores)
+    passing = context.passing
+    if _is_left_out(found, image, pull):
+        if context.only_asks:
+            return _looked_up(image, asking, settings)
+        if passing is not None:
+            found = found._replace(own=passing.store(_architecture(settings)))
+    source = importer(asking, settings)
+    resolved = from_store(image, tools_env, lambda: source.obtain(image, found, pull))
+    if wanted.policy.signature_policy:
+        consulted = (wanted.policy.signature_policy, *resolved.consulted)
+        resolved = resolved._replace(consulted=consulted)
+    return resolved if passing is None else _passing(resolved, passing)
+
+
+def _architecture(settings: SiteConfig) -> str:
+    return settings.image_architecture or architecture()
+
+
+def _usable(found: Stores, wanted: Rules) -> Stores:
+    return found._replace(own=None) if wanted.binds_images else found
+
+
+def _is_left_out(found: Stores, image: RegistryImage, pull: Pull) -> bool:
+    """Whether this image would have to be imported, and there is no store to keep it."""
+    if found.own is not None or pull == Pull.NEVER:
+        return False
+    return pull == Pull.ALWAYS or found.find(image) is None
+
+
+def _looked_up(image: RegistryImage, context: Context, settings: SiteConfig) -> Resolved:
+    """What a launch would import for itself; nothing is fetched but the configuration."""
+    with asking(image, context, settings) as registry:
+        remote = registry.look_up(image, _architecture(settings))
+        document = registry.configuration(image, remote)
+    check_platform(image, document, _architecture(settings))
+    rules(context, settings).admit_size(image.name, remote.size)
+    facts = config.from_document(document, f"{image.name}, its registry")
+    known = Image(
+        path=NOT_KEPT,
+        name=image.name,
+        env=dict(facts.env),
+        entrypoint=facts.entrypoint,
+        workdir=facts.workdir,
+        digest=remote.digest,
+        source=facts.source,
+        passing=NOT_KEPT,
+    )
+    return Resolved(known, (), ())
+
+
+def _passing(resolved: Resolved, passing: Passing) -> Resolved:
+    if not passing.root:
+        return resolved
+    passing.settle()
+    image = resolved.image.model_copy(update={"passing": passing.root})
+    return resolved._replace(image=image)
+
+
+def subject(text: str, resolved: Resolved) -> Subject:
+    return Subject(text, resolved.image.digest or "", resolved.image.path)
+
+
+def _scanned(
+    resolved: Resolved, wanted: Rules, tools_env: Mapping[str, str], context: Context
+) -> Resolved:
+    """Asks the scanner what it has not been asked, or not for long; a bad image ends the launch."""
+    if not wanted.policy.scanner:
+        return resolved
+    scanner = Scanner(wanted, cache_directory(tools_env), tools_env, context.libexec)
+    asked = subject(resolved.image.name, resolved)
+    try:
+        verdict = scanner.recall(asked, time.time())
+        if verdict is None:
+            program = wanted.policy.scanner[0]
+            context.listener().say(f"{asked.name}: being scanned by {program}")
+            verdict = scanner.scan(asked)
+        problem = "" if verdict.is_good else verdict.summary
+        ends = verdict.when + wanted.policy.scanner_max_age_s
+    except SiteError as error:
+        problem, ends = error.message, time.time()
+    if problem and wanted.policy.scanner_verdict == "block":
+        raise wanted.refusal("scanner", f"'{asked.name}' is not good: {problem}")
+    notices = resolved.notices
+    if problem:
+        notices = (*notices, f"'{asked.name}': the site's scanner says: {problem}")
+    not_after = min(filter(None, (resolved.not_after, ends)))
+    return resolved._replace(notices=notices, not_after=not_after)

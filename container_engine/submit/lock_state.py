@@ -1,0 +1,34 @@
+"""What an environment says now, in the form in which a lock compares it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from container_engine.catalog.match import AUTOMATIC
+from container_engine.edf.history import histories, quoted
+from container_engine.images.lock import Declared, digest_of
+from container_engine.plan.hooks import use
+from container_engine.submit.environment import trace_effective
+
+if TYPE_CHECKING:
+    from container_engine.edf.history import Saying
+    from container_engine.plan.build import Offer
+    from container_engine.submit.context import Context
+
+
+def declared(name: str, context: Context, offered: Offer) -> Declared:
+    """Of the environment `name`. Variables are not expanded, so it is the same for all users.
+
+    Raises RefusedError for an environment that is not valid.
+    """
+    traced = trace_effective(name, context)
+    said = {entry.key: _written(entry.said) for entry in histories(traced.edf, traced.files)}
+    used = use(traced.edf, offered.hooks, offered.machine, offered.entries)
+    # what comes by itself depends on the host
+    asked = [hook for hook in used.hooks if hook.reason != AUTOMATIC]
+    releases = {hook.name: hook.release for hook in asked}
+    return Declared(digest_of(sorted(said.items())), said.get("image", ""), releases)
+
+
+def _written(saying: Saying) -> str:
+    return quoted(saying.value) if saying.written is None else saying.written

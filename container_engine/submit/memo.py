@@ -1,0 +1,139 @@
+"""Remembering a plan, together with everything that it was made from, for `quick.py`.
+
+The file holds expanded values, so it is private. A memo must never outlive what it was made from:
+where that cannot be told for certain, nothing is remembered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import container_engine
+from container_engine.submit import quick
+
+MAX_MEMOS = 64
+# A file that changes twice within one tick of a file system's clock looks unchanged. The coarsest
+# clocks count whole seconds, and a file server's may differ a little from ours.
+SETTLED_NS = 2_000_000_000
+
+
+class Recorder(Mapping[str, str]):
+    """An environment that remembers which variables were asked for, and what the answer was."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self.asked: dict[str, str | None] = {}
+
+    def __getitem__(self, name: str) -> str:
+        self.asked[name] = self._environment.get(name)
+        return self._environment[name]
+
+    def __contains__(self, name: object) -> bool:
+        if isinstance(name, str):
+            self.asked[name] = self._environment.get(name)
+        return name in self._environment
+
+    def __iter__(self) -> Iterator[str]:
+        raise TypeError("a plan must not depend on the whole environment")
+
+    def __len__(self) -> int:
+        raise TypeError("a plan must not depend on the whole environment")
+
+
+class Memo(NamedTuple):
+    """A plan as it is printed, and what it was made from.
+
+    `files` are all paths that were looked at, `environment` all variables. `started_ns` is the time
+    before the first of them was read, by the clock of time.time_ns. The memo holds until
+    `not_after`, in seconds since 1970; 0 is for good.
+    """
+
+    key: tuple[bytes, bytes, bytes]
+    files: tuple[str, ...]
+    environment: Mapping[str, str | None]
+    started_ns: int
+    notices: str
+    plan: str
+    not_after: float = 0
+
+
+def key(name: str, cwd: str, prefix: str) -> tuple[bytes, bytes, bytes]:
+    return os.fsencode(name), os.fsencode(cwd), os.fsencode(prefix)
+
+
+def remember(memo: Memo, environment: Mapping[str, str], uid: int) -> bool:
+    """Whether the plan is remembered. Not being able to is no error."""
+    names = [name for name in ("XDG_CACHE_HOME", "HOME") if name in environment]
+    place = quick.directory({name.encode(): os.fsencode(environment[name]) for name in names})
+    text = _encode(memo, uid)
+    if place is None or text is None:
+        return False
+    try:
+        os.makedirs(place, 0o700, exist_ok=True)
+        if not quick.is_private_directory(place, uid):
+            return False
+        _publish(place, quick.file_name(memo.key).encode(), text)
+        _forget_oldest(place)
+    except OSError:
+        return False
+    return True
+
+
+def _encode(memo: Memo, uid: int) -> bytes | None:
+    """The memo's text; None if a file is too new for its next change to be noticed for certain."""
+    paths = dict.fromkeys(map(os.fsencode, (container_engine.__file__, *memo.files)))
+    signatures = {path: quick.signature(path) for path in paths}
+    if any(_is_young(path, memo.started_ns) for path in paths):
+        return None
+    variables = {
+        os.fsencode(name): quick.variable(None if value is None else os.fsencode(value))
+        for name, value in memo.environment.items()
+    }
+    fields = [container_engine.__version__.encode(), b"%d" % uid, *memo.key]
+    fields.append(b"%d" % memo.not_after)
+    for table in (signatures, variables):
+        fields.append(b"%d" % len(table))
+        fields.extend(field for pair in table.items() for field in pair)
+    # what was printed is UTF-8, whatever the encoding of file names
+    printed = (memo.notices, memo.plan)
+    fields += [*(text.encode("utf-8", "surrogateescape") for text in printed), quick.END]
+    if any(b"\0" in field for field in fields):
+        return None
+    return quick.MAGIC + b"".join(field + b"\0" for field in fields)
+
+
+def _is_young(path: bytes, started_ns: int) -> bool:
+    try:
+        changed = os.stat(path).st_ctime_ns
+    except (OSError, ValueError):
+        return False
+    return changed > started_ns - SETTLED_NS
+
+
+def _publish(place: bytes, name: bytes, text: bytes) -> None:
+    """Writes beside, then renames: nobody reads half a memo."""
+    draft = os.path.join(place, b".%s.%d" % (name, os.getpid()))
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(draft, flags, 0o600)
+    try:
+        quick.write_all(fd, text)
+        os.rename(draft, os.path.join(place, name))
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)
+        raise
+    finally:
+        os.close(fd)
+
+
+def _forget_oldest(place: bytes) -> None:
+    with os.scandir(place) as entries:
+        ages = sorted(
+            (entry.stat(follow_symlinks=False).st_mtime_ns, entry.path) for entry in entries
+        )
+    for _age, path in ages[:-MAX_MEMOS]:
+        with contextlib.suppress(OSError):
+            os.unlink(path)

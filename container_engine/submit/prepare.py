@@ -1,0 +1,131 @@
+"""From the name of an environment to a plan: what `ce plan` and `ce run` share."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine import __version__, message_text
+from container_engine.edf.model import Problem
+from container_engine.errors import UserError
+from container_engine.node.start import site_rules
+from container_engine.node.start.podman import Bind
+from container_engine.plan.judge import judge
+from container_engine.plan.overrides import choose
+from container_engine.submit import memo, quick
+from container_engine.submit.environment import load_to_launch
+from container_engine.submit.image import launch_image
+from container_engine.submit.known_image import image_problem
+from container_engine.submit.refused import RefusedError
+from container_engine.submit.site import configuration
+from container_engine.submit.site_offer import offer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from container_engine.edf.model import Mount
+    from container_engine.plan.model import LaunchPlan
+    from container_engine.site import SiteConfig
+    from container_engine.site.load import Configuration
+    from container_engine.submit.context import Context
+
+
+class Prepared(NamedTuple):
+    """`plan` is None where the EDF asks for no container. `notices` are lines for stderr.
+
+    It may be used until `not_after`, in seconds since 1970; 0 is for good.
+    """
+
+    plan: LaunchPlan | None
+    notices: str
+    not_after: float = 0
+
+    @property
+    def printed(self) -> str:
+        """What a planner says: a word, and the plan behind it (quick.plan_in)."""
+        return quick.HOST if self.plan is None else f"{quick.PLAN}{self.plan.to_json()}\n"
+
+
+class _Inputs(NamedTuple):
+    """What a plan is made from, recorded while it is made."""
+
+    environment: memo.Recorder
+    files: list[str]
+
+
+def prepare(name: str, context: Context) -> Prepared:
+    """The plan for the environment `name`; it is remembered for the next launch.
+
+    Raises RefusedError with every problem of the EDF, CeError for all else. May import an image.
+    """
+    inputs = _Inputs(memo.Recorder(context.env), [])
+    prepared = _plan(name, context, inputs)
+    image = None if prepared.plan is None else prepared.plan.image
+    if context.site_file is None and not (image and image.passing):
+        remembered = memo.Memo(
+            memo.key(name, context.cwd, context.prefix),
+            tuple(inputs.files),
+            inputs.environment.asked,
+            context.started_ns,
+            prepared.notices,
+            prepared.printed,
+            prepared.not_after,
+        )
+        memo.remember(remembered, context.env, context.uid)
+    return prepared
+
+
+def _plan(name: str, context: Context, inputs: _Inputs) -> Prepared:
+    config = configuration(context)
+    inputs.files.extend(config.probed)
+    asking = context._replace(env=inputs.environment)
+    offered = offer(asking, config, inputs.files)
+    loaded = load_to_launch(name, asking, offered)
+    inputs.files.extend(loaded.probed)
+    edf = loaded.edf
+    if edf is None:
+        raise RefusedError(loaded.problems)
+    notices = message_text.of_problems(loaded.problems)
+    if edf.image == "":
+        on_host = f"{edf.image_origin}: image: empty: no container, this runs on the host"
+        return Prepared(None, notices + message_text.of_warning(on_host))
+    try:
+        pull = choose("pull", edf, offered).value
+        site = offered.site.model_copy(update={"pull": pull})
+        resolved = launch_image(edf, asking, context.env, offered._replace(site=site))
+    except UserError as error:
+        problems = (*loaded.problems, image_problem(edf, error))
+        raise RefusedError(problems, error.details) from None
+    inputs.files.extend(resolved.consulted)
+    judged = judge(edf, resolved.image, offered, __version__)
+    if judged.plan is None:
+        raise RefusedError((*loaded.problems, *judged.problems))
+    unwanted = list(_unwanted_mounts((*offered.wide.mounts, *edf.mounts), config))
+    if unwanted:
+        raise RefusedError((*loaded.problems, *judged.problems, *unwanted))
+    notices += "".join(map(message_text.of_warning, resolved.notices))
+    notices += message_text.of_problems(judged.problems)
+    return Prepared(judged.plan, notices, resolved.not_after)
+
+
+def site_config(context: Context) -> SiteConfig:
+    """Raises SiteError."""
+    return configuration(context).settings
+
+
+def _unwanted_mounts(mounts: Iterable[Mount], config: Configuration) -> Iterator[Problem]:
+    """What the site does not let anybody mount; what only the node can tell, it tells."""
+    policy = config.settings.policy
+    if not (policy.site_images_only or policy.image_digests or policy.mount_sources):
+        return
+    where = {key.removeprefix("policy."): file for key, file in config.origins.items()}
+    rules = site_rules.Rules(policy.model_dump(), config.settings.image_stores, where)
+    for mount in mounts:
+        if not isinstance(mount.source, str) or not isinstance(mount.target, str):
+            continue
+        if mount.kind != "tmpfs" and not os.path.exists(mount.source):
+            continue
+        refusal = rules.mount_refusal(Bind(mount.kind, mount.source, mount.target, mount.options))
+        if refusal:
+            file, line = mount.origin.file, mount.origin.line
+            yield Problem("error", file, line, "mounts", refusal, see="mount-policy")

@@ -1,0 +1,198 @@
+"""The quick way to a plan: a remembered one, if nothing that it was made from has changed.
+
+This is all that runs on the submit host for most launches, so it imports `os` and its
+like only (not even `json`, 8 ms; the models are 100 ms). `memo.py` writes what is read
+here; both sides use the functions below for where a memo lies, what its fields are and what counts
+as the same file.
+
+A memo is a line that names the format, then fields that end with NUL: version of the engine, uid,
+key (name, directory, prefix), the second since 1970 in which the memo ends (0: it does not),
+number of files, path and signature of each, number of variables, name and value of each, notices,
+plan, and a mark that nothing is missing.
+"""
+
+import os
+import stat
+import time
+
+from container_engine import __version__
+from container_engine.plan import SECRET
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+MAGIC = b"container-engine plan memo 3\n"
+END = b"end"
+# what a planner says first: a plan follows, or there is to be no container (spank_plugin/submit.h)
+PLAN, HOST = "plan\n", "host\n"
+UNSET = b"-"
+_OTHERS = 0o077
+_OTHERS_WRITE = 0o022
+_FNV_OFFSET, _FNV_PRIME, _64_BITS = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
+
+
+def directory(environment: "Mapping[bytes, bytes]") -> bytes | None:
+    """Where this user's memos lie; None if the environment names no place."""
+    cache = environment.get(b"XDG_CACHE_HOME", b"")
+    if not cache.startswith(b"/"):
+        home = environment.get(b"HOME", b"")
+        if not home.startswith(b"/"):
+            return None
+        cache = home + b"/.cache"
+    return cache + b"/container-engine/plans"
+
+
+def file_name(key: "Sequence[bytes]") -> str:
+    """The memo of a key. Two keys with one name only cost time: the memo holds the whole key."""
+    value = _FNV_OFFSET
+    for byte in b"\0".join(key):
+        value = ((value ^ byte) * _FNV_PRIME) & _64_BITS
+    return f"{value:016x}"
+
+
+def signature(path: bytes) -> bytes:
+    """What tells one state of a file from another; also of one that is absent or out of reach.
+
+    No device number: the same network file system has another one on each host.
+    """
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        return b"errno %d" % (error.errno or 0)
+    except ValueError:
+        return b"impossible"
+    return b"%d %d %d %d" % (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def variable(value: bytes | None) -> bytes:
+    return UNSET if value is None else b"=" + value
+
+
+def is_private_directory(path: bytes, uid: int) -> bool:
+    """Whether nobody but `uid` can put files there."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    safe_mode = not found.st_mode & _OTHERS_WRITE
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == uid and safe_mode
+
+
+def recall(
+    key: "Sequence[bytes]", environment: "Mapping[bytes, bytes]", uid: int
+) -> tuple[bytes, bytes] | None:
+    """Notices and plan as they were printed the last time, or None if that no longer holds."""
+    place = directory(environment)
+    if place is None or not is_private_directory(place, uid):
+        return None
+    text = _read(os.path.join(place, file_name(key).encode()), uid)
+    if text is None or not text.startswith(MAGIC):
+        return None
+    try:
+        return _verified(text[len(MAGIC) :].split(b"\0"), key, environment, uid)
+    except (IndexError, ValueError):
+        return None
+
+
+def _read(path: bytes, uid: int) -> bytes | None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+    with open(fd, "rb", buffering=0) as file:
+        found = os.fstat(fd)
+        own = stat.S_ISREG(found.st_mode) and found.st_uid == uid
+        return file.readall() if own and not found.st_mode & _OTHERS else None
+
+
+def _verified(
+    fields: "list[bytes]",
+    key: "Sequence[bytes]",
+    environment: "Mapping[bytes, bytes]",
+    uid: int,
+) -> tuple[bytes, bytes] | None:
+    head = [__version__.encode(), b"%d" % uid, *key]
+    files_at = len(head) + 2
+    if fields[: len(head)] != head or fields[-2] != END or _is_over(int(fields[len(head)])):
+        return None
+    env_at = files_at + 2 * int(fields[files_at - 1]) + 1
+    notices_at = env_at + 2 * int(fields[env_at - 1])
+    if not _same(fields[files_at : env_at - 1], signature):
+        return None
+    if not _same(fields[env_at:notices_at], lambda name: variable(environment.get(name))):
+        return None
+    plan_in(fields[notices_at + 1].decode("utf-8", "surrogateescape"))
+    return fields[notices_at], fields[notices_at + 1]
+
+
+def _is_over(end: int) -> bool:
+    return end != 0 and time.time() >= end
+
+
+def _same(pairs: "Sequence[bytes]", now: "Callable[[bytes], bytes]") -> bool:
+    return all(now(pairs[i]) == pairs[i + 1] for i in range(0, len(pairs), 2))
+
+
+def plan_in(said: str) -> str:
+    """Return the plan in what a planner said, and "" for the word that there is no container.
+
+    Raises ValueError for anything else: that nothing was said is not that word.
+    """
+    if said == HOST:
+        return ""
+    if not said.startswith(PLAN) or said == PLAN:
+        raise ValueError("neither a plan nor the word that there is no container")
+    return said.removeprefix(PLAN)
+
+
+def with_secret(plan: str) -> str:
+    """The plan of one launch: one that has a place for a secret gets a new one each time.
+
+    All nodes of a step know it by its plan, and nobody else does. It is never remembered.
+    """
+    place = f'"secret":"{SECRET}"'
+    return plan.replace(place, f'"secret":"{os.urandom(32).hex()}"') if place in plan else plan
+
+
+def write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def main(arguments: "Sequence[str]", prefix: str) -> int:
+    """`plan [--for CALLER] [--] NAME`: the plan on stdout, notices and errors on stderr.
+
+    A caller is told in a word before the plan whether there is one.
+    """
+    caller: list[str] = []
+    rest = list(arguments)
+    if rest[:1] == ["--for"]:
+        caller, rest = rest[:2], rest[2:]
+    if rest[:1] == ["--"]:
+        rest = rest[1:]
+    if len(rest) != 1:
+        write_all(2, b"ce: error: usage: plan [--for srun|salloc|sbatch] NAME\n")
+        return 2
+    try:
+        key = (os.fsencode(rest[0]), os.getcwdb(), os.fsencode(prefix))
+        found = recall(key, os.environb, os.geteuid())
+    except OSError:
+        found = None  # no current directory: the long way has the words for it
+    if found is not None:
+        write_all(2, found[0])
+        said = with_secret(found[1].decode("utf-8", "surrogateescape"))
+        shown = said if caller else plan_in(said)
+        write_all(1, shown.encode("utf-8", "surrogateescape"))
+        return 0
+    return _plan_anew(prefix, caller, rest[0])
+
+
+def _plan_anew(prefix: str, caller: "Sequence[str]", name: str) -> int:
+    program = f"{prefix}/libexec/container-engine/plan-anew"
+    try:
+        os.execv(program, [program, "plan", "--json", *caller, "--", name])
+    except OSError as error:
+        write_all(2, os.fsencode(f"ce: error: cannot start {program}: {error.strerror}\n"))
+    return 1

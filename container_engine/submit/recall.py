@@ -1,0 +1,30 @@
+"""The plan of an earlier launch, where nothing that it was made from has changed."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from container_engine.submit import quick
+
+if TYPE_CHECKING:
+    from container_engine.submit.context import Context
+
+
+def plan_of(name: str, context: Context, pull: str | None) -> tuple[str, str]:
+    """Return the notices for stderr, and what a planner says (quick.plan_in).
+
+    Without a memo it is planned anew, which costs the import of the models. Raises CeError.
+    """
+    key = tuple(map(os.fsencode, (name, context.cwd, context.prefix)))
+    # the memo is of a launch with the site's own configuration and the usual look at the registry
+    usual = pull is None and not context.site_file
+    found = quick.recall(key, os.environb, context.uid) if usual else None
+    if found is not None:
+        notices, plan = (part.decode("utf-8", "surrogateescape") for part in found)
+        return notices, quick.with_secret(plan)
+    from container_engine.submit.prepare import prepare
+    from container_engine.submit.stores import with_pull
+
+    prepared = prepare(name, with_pull(context, pull))
+    return prepared.notices, quick.with_secret(prepared.printed)

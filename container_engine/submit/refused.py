@@ -1,0 +1,21 @@
+"""The error of an environment that no launch accepts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from container_engine.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from container_engine.edf.model import Problem
+
+
+class RefusedError(UserError):
+    """An environment with at least one error; `problems` are all that was found, warnings too."""
+
+    def __init__(self, problems: Sequence[Problem], details: str = "") -> None:
+        first = next(problem for problem in problems if problem.severity == "error")
+        super().__init__(str(first), first.hint, details=details)
+        self.problems = tuple(problems)

@@ -1,0 +1,118 @@
+"""Which image a name without a registry means: what verbs that take images share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine.errors import UserError
+from container_engine.images.fetch import short_names
+from container_engine.images.fetch.importing import Pull
+from container_engine.images.store.store import architecture
+from container_engine.submit.stores import asking, pull_policy, rules, stores
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from container_engine.images.reference import RegistryImage
+    from container_engine.images.store.store import Stores
+    from container_engine.site import SiteConfig
+    from container_engine.submit.context import Context
+
+_NOT_THERE = ("image-unknown", "registry-login")
+
+
+class Meant(NamedTuple):
+    """`consulted` are all paths that the outcome depends on, existing or not."""
+
+    image: RegistryImage
+    consulted: tuple[str, ...] = ()
+
+
+def meant(
+    image: RegistryImage,
+    context: Context,
+    settings: SiteConfig,
+    tools_env: Mapping[str, str] | None = None,
+) -> Meant:
+    """As Podman, but nobody is asked: what is called so on this host, else the alias, else what a
+    store or the first of the search registries has. Raises CeError.
+
+    `tools_env` is for the program that asks registries; if left out, it is the context's.
+    """
+    if not image.short:
+        return Meant(image)
+    found = stores(context, settings)
+    local = found.find(image)
+    if local is not None and local.ref.origin:
+        return Meant(image, (local.ref_path,))
+    known = short_names.read(context.env, context.uid)
+    consulted = (*(store.ref(image) for store in found.all()), *known.consulted)
+    meanings = known.meanings(image)
+    if len(meanings) == 1:
+        return Meant(meanings[0], consulted)
+    if known.is_enforcing:
+        raise UserError(
+            f"'{image.name}': stands for any of {_listed(meanings)} ({known.searched_by})",
+            "write one of them, or an alias into registries.conf",
+            "image-reference",
+        )
+    chosen = _stored(meanings, found)
+    if chosen is None and pull_policy(context, Pull(settings.pull)) != Pull.NEVER:
+        asker = context if tools_env is None else context._replace(env=tools_env)
+        chosen = _offered(meanings, asker, settings)
+    chosen = chosen or meanings[0]
+    return Meant(chosen, (*consulted, *(store.ref(chosen) for store in found.all())))
+
+
+def candidates(image: RegistryImage, context: Context) -> tuple[RegistryImage, ...]:
+    """All that the name may stand for, what is called so on this host first."""
+    if not image.short:
+        return (image,)
+    return tuple(dict.fromkeys((image, *_meanings(image, context))))
+
+
+def stored(image: RegistryImage, context: Context, settings: SiteConfig) -> RegistryImage:
+    """The one that a store has, else the likeliest; no registry is asked. Raises UserError."""
+    found = stores(context, settings)
+    local = found.find(image)
+    if not image.short or (local is not None and local.ref.origin):
+        return image
+    meanings = _meanings(image, context)
+    return _stored(meanings, found) or meanings[0]
+
+
+def _meanings(image: RegistryImage, context: Context) -> tuple[RegistryImage, ...]:
+    return short_names.read(context.env, context.uid).meanings(image)
+
+
+def _stored(meanings: tuple[RegistryImage, ...], found: Stores) -> RegistryImage | None:
+    return next((one for one in meanings if found.find(one) is not None), None)
+
+
+def _offered(
+    meanings: tuple[RegistryImage, ...], context: Context, settings: SiteConfig
+) -> RegistryImage:
+    """The first one that its registry has, of those that the site wants to be used.
+
+    A registry that cannot be asked is an error: another one's image would be a surprise.
+    """
+    wanted, arch = rules(context, settings), settings.image_architecture or architecture()
+    refused: list[UserError] = []
+    for one in meanings:
+        try:
+            wanted.admit(one)
+            with asking(one, context, settings) as registry:
+                registry.look_up(one, arch)
+        except UserError as error:
+            if error.see not in {*_NOT_THERE, "image-policy"}:
+                raise
+            refused.append(error)
+        else:
+            return one
+    last = refused[-1]
+    message = f"none of {_listed(meanings)} can be had; the last one: {last.message}"
+    raise UserError(message, last.hint, last.see, details=last.details)
+
+
+def _listed(meanings: tuple[RegistryImage, ...]) -> str:
+    return ", ".join(f"'{one.name}'" for one in meanings)

@@ -1,0 +1,90 @@
+"""What the site offers to every environment: its settings and its hooks."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import container_engine
+from container_engine.catalog.load import load
+from container_engine.errors import SiteError
+from container_engine.plan import coherence
+from container_engine.plan.build import Offer
+from container_engine.plan.sitewide import sitewide
+from container_engine.submit import oci_annotations
+from container_engine.submit.public_keys import read_key
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from container_engine.catalog.load import Catalog
+    from container_engine.plan.public_key import Judged
+    from container_engine.site import SiteConfig
+    from container_engine.site.load import Configuration
+    from container_engine.submit.context import Context
+
+# the names of image architectures, in the words of uname -m
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+def offer(context: Context, config: Configuration, probed: list[str]) -> Offer:
+    """Adds to `probed` what the catalog was read from, and later the files and directories read.
+
+    Raises SiteError where the catalog or what the site gives to every environment has a fault: no
+    launch goes on with half of it.
+    """
+    settings = config.settings
+    found = catalog((builtin(context.prefix), *settings.hook_catalog))
+    probed += found.probed
+    if found.faults:
+        first = found.faults[0]
+        more = f" (and {len(found.faults) - 1} more)" if len(found.faults) > 1 else ""
+        hint = "no container is started with a bad hook catalog; 'ce hooks check' shows all"
+        raise SiteError(f"hook catalog: {first}{more}", hint, "hook-catalog")
+
+    def entries(directory: str) -> list[str] | None:
+        probed.append(directory)
+        try:
+            return os.listdir(directory)
+        except OSError:
+            return None
+
+    def key(path: str) -> Judged:
+        probed.append(path)
+        return read_key(path)
+
+    def asked(annotation: str) -> bool:
+        return oci_annotations.asked(annotation, settings.hooks_dirs, probed)
+
+    wide = sitewide(config, context.env)
+    return Offer(
+        *(settings, found.hooks, machine(settings), entries, wide, config.origins, key, asked)
+    )
+
+
+def machine(settings: SiteConfig) -> str:
+    """What uname -m says on the compute nodes."""
+    architecture = settings.image_architecture
+    return _MACHINES.get(architecture, architecture) or os.uname().machine
+
+
+def catalog(directories: Sequence[str]) -> Catalog:
+    """The hooks of these directories, later ones over earlier ones, with every fault."""
+    found = load(directories, owners())
+    return found if found.faults else found._replace(faults=coherence.faults(found.hooks))
+
+
+def builtin(prefix: str) -> str:
+    """Where the built-in hooks lie: beside the package in a checkout, else below the prefix."""
+    package = os.path.dirname(os.path.abspath(container_engine.__file__))
+    checkout = os.path.join(os.path.dirname(package), "hooks")
+    return checkout if os.path.isdir(checkout) else f"{prefix}/share/container-engine/hooks"
+
+
+def owners() -> frozenset[int]:
+    """Whose hooks are trusted: root's, and those of whoever owns the engine's own code."""
+    trusted = frozenset([0, os.stat(container_engine.__file__).st_uid])
+    # In a container, where Slurm's programs may run, root's files appear as nobody's, and the
+    # directories above what the host lends are the container's, which are the user's own.
+    is_in_container = os.stat("/proc").st_uid != 0
+    return trusted | {os.geteuid()} if is_in_container else trusted

@@ -1,0 +1,116 @@
+"""The user's image store and the site's, and who imports into it: what several verbs share."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+from container_engine.errors import UserError
+from container_engine.images.fetch.importing import Importer, Limits, Pull
+from container_engine.images.fetch.listener import Quiet
+from container_engine.images.fetch.netrc import logged_in
+from container_engine.images.fetch.registry import Skopeo
+from container_engine.images.policy import Rules
+from container_engine.images.scanning import cache_directory
+from container_engine.images.store.adopt import Adopter
+from container_engine.images.store.beside import owner
+from container_engine.images.store.store import VOID, Store, Stores, architecture, locate
+from container_engine.images.store.void_store import Passing
+from container_engine.submit.site import configuration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from container_engine.images.fetch.listener import Listener
+    from container_engine.images.reference import Imported
+    from container_engine.site import SiteConfig
+    from container_engine.submit.context import Context
+
+PULL = "CE_PULL"
+_ROOTS_LOGINS = "/run/containers"
+
+
+def stores(context: Context, settings: SiteConfig, arch: str | None = None) -> Stores:
+    """For images of the compute nodes' architecture, or of `arch`."""
+    wanted = arch or settings.image_architecture or architecture()
+    void = context.env.get("EDF_IMAGESTORE") == VOID
+    own = None if void else Store(locate(context.env, context.cwd, settings.image_store), wanted)
+    site = tuple(Store(root, wanted) for root in settings.image_stores)
+    return Stores(own, tuple(store for store in site if own is None or store.root != own.root))
+
+
+def own_store(context: Context, settings: SiteConfig, arch: str | None = None) -> Store:
+    """Raises UserError where the user has none."""
+    root = locate(context.env, context.cwd, settings.image_store)
+    return Store(root, arch or settings.image_architecture or architecture())
+
+
+def importer(context: Context, settings: SiteConfig, *, quiet: bool = False) -> Importer:
+    """Return an importer that reports to the context's listener, unless it is to be quiet."""
+    limits = Limits(settings.import_timeout_s, settings.registry_timeout_s, settings.tag_max_age_s)
+    told, wanted = _listener(context, quiet=quiet), rules(context, settings)
+    return Importer(_reachable_logins(context), owner(context.uid), limits, told, wanted)
+
+
+def _listener(context: Context, *, quiet: bool) -> Listener:
+    return Quiet() if quiet else context.listener()
+
+
+def _reachable_logins(context: Context) -> Mapping[str, str]:
+    """The user's environment, in which skopeo does not stumble over logins of root's.
+
+    Without XDG_RUNTIME_DIR, which jobs often lack, it looks into /run/containers; where root has
+    used Podman nobody else may, and skopeo takes that for an error.
+    """
+    env = context.env
+    if env.get("XDG_RUNTIME_DIR") or not os.path.exists(_ROOTS_LOGINS):
+        return env
+    if os.access(_ROOTS_LOGINS, os.X_OK):
+        return env
+    return {**env, "XDG_RUNTIME_DIR": f"/run/user/{context.uid}"}
+
+
+def adopter(context: Context, settings: SiteConfig, *, quiet: bool = False) -> Adopter:
+    """For SquashFS files and directories."""
+    told = _listener(context, quiet=quiet)
+    return Adopter(context.env, owner(context.uid), settings.import_timeout_s, told)
+
+
+@contextlib.contextmanager
+def asking(image: Imported, context: Context, settings: SiteConfig) -> Iterator[Skopeo]:
+    """For questions only, with the login for the image's registry."""
+    limit = settings.registry_timeout_s
+    with logged_in(image, _reachable_logins(context)) as env:
+        yield Skopeo(env, limit, limit, settings.policy.signature_policy)
+
+
+def passing(context: Context, settings: SiteConfig, pid: int) -> Passing:
+    """For images that a Slurm step uses and nobody keeps, as long as the process `pid` lives."""
+    env = context.env
+    place = settings.passing_dir or env.get("SCRATCH")
+    return Passing(env, place or os.path.dirname(cache_directory(env)), pid)
+
+
+def rules(context: Context, settings: SiteConfig) -> Rules:
+    """Which images the site wants to be used."""
+    config = configuration(context)
+    return Rules(settings.policy, config.files[0] if config.files else "", config.origins)
+
+
+def pull_policy(context: Context, usual: Pull) -> Pull:
+    """From the variable CE_PULL, which the option --pull sets; else `usual`. Raises UserError."""
+    text = context.env.get(PULL)
+    if not text:
+        return usual
+    try:
+        return Pull(text)
+    except ValueError:
+        known = ", ".join(Pull)
+        raise UserError(
+            f"{PULL}={text}: must be one of {known}", see="image-not-in-store"
+        ) from None
+
+
+def with_pull(context: Context, pull: str | None) -> Context:
+    return context if pull is None else context._replace(env={**context.env, PULL: str(pull)})

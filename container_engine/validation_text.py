@@ -1,0 +1,121 @@
+"""What a person should read about a file that does not fit the model of its format."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, get_args, get_origin
+
+from pydantic import BaseModel
+
+from container_engine.did_you_mean import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic import ValidationError
+    from pydantic.fields import FieldInfo
+    from pydantic_core import ErrorDetails
+
+_WORDS = {
+    "bool_type": "must be true or false",
+    "dict_type": "must be a table",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "model_type": "must be a table",
+    "string_type": "must be a string",
+    "tuple_type": "must be an array",
+}
+Place = tuple[int | str, ...]
+
+
+class Misfit(NamedTuple):
+    """`key` is dotted; it is "" where the message is about the whole or names the key itself."""
+
+    key: str
+    message: str
+    example: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.message}" if self.key else self.message
+
+
+def misfits(model: type[BaseModel], error: ValidationError) -> Iterator[Misfit]:
+    """All that `model` found, in the order of its fields."""
+    for problem in error.errors(include_url=False):
+        place = problem["loc"]
+        if problem["type"] == "extra_forbidden":
+            yield Misfit("", _unknown(model, place))
+        else:
+            yield Misfit(_dotted(place), _said(problem), _example(model, place))
+
+
+def first_misfit(model: type[BaseModel], error: ValidationError) -> Misfit:
+    """What to say of a file that programs write, in which one fault is enough."""
+    return next(misfits(model, error))
+
+
+def _said(problem: ErrorDetails) -> str:
+    if problem["type"] == "string_pattern_mismatch":
+        return f"{problem['input']!r} has another form"  # nobody has to read the pattern
+    if problem["type"] == "missing":
+        return "is missing"
+    message = problem["msg"].replace("Input should", "must", 1)
+    known = _WORDS.get(problem["type"])
+    if known is not None and message != "must be an object":  # JSON's word for a table
+        return known
+    return f"{message[:1].lower()}{message[1:]}"
+
+
+def _dotted(place: Place) -> str:
+    text = ""
+    for part in place:
+        text += f"[{part}]" if isinstance(part, int) else f"{'.' if text else ''}{part}"
+    return text
+
+
+def _unknown(model: type[BaseModel], place: Place) -> str:
+    owner, name = _owner(model, place), str(place[-1])
+    known = [field.alias or key for key, field in owner.model_fields.items()] if owner else []
+    meant = nearest(name, known)
+    suggestion = f", did you mean '{meant}'?" if meant else ""
+    return f"unknown key '{_dotted(place)}'{suggestion}"
+
+
+def _example(model: type[BaseModel], place: Place) -> str | None:
+    """What the key may look like."""
+    import json  # only for somebody who made a mistake
+
+    owner = _owner(model, place)
+    field = _field(owner, place[-1]) if owner and place else None
+    if field is None or not field.examples:
+        return None
+    shown = json.dumps(field.examples[0], ensure_ascii=False)
+    return f"for example {place[-1]} = {shown}"
+
+
+def _owner(model: type[BaseModel], place: Place) -> type[BaseModel] | None:
+    """The model of which the last part of `place` is a key; None if that is no model's."""
+    parts = iter(place[:-1])
+    for part in parts:
+        field = _field(model, part)
+        inner = _model_in(field.annotation) if field else None
+        if field is None or inner is None:
+            return None
+        if get_origin(field.annotation) in (dict, tuple):
+            next(parts, None)  # a name of somebody's own, or a number
+        model = inner
+    return model
+
+
+def _field(model: type[BaseModel], name: int | str) -> FieldInfo | None:
+    for key, field in model.model_fields.items():
+        if name in (key, field.alias):
+            return field
+    return None
+
+
+def _model_in(annotation: object) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)

@@ -1,0 +1,39 @@
+"""Reading slurm.conf on a node."""
+
+from pathlib import Path
+
+from container_engine.node.hooks import slurm_conf
+
+
+def test_the_last_value_counts_whatever_the_case(tmp_path: Path) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("TmpFS=/a\n#TmpFS=/c\ntmpfs = /local/%n # here\nTmpFSX=/d\n")
+    assert slurm_conf.value(str(conf), "TmpFS") == "/local/%n"
+
+
+def test_included_files_are_read_once(tmp_path: Path) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("include more.conf\n")
+    (tmp_path / "more.conf").write_text("Include slurm.conf\nInclude more.conf\nTmpFS=/b\n")
+    assert slurm_conf.value(str(conf), "TmpFS") == "/b"
+
+
+def test_a_key_that_is_not_there_has_no_value(tmp_path: Path) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("ClusterName=x\nInclude nothing.conf\n")
+    assert slurm_conf.value(str(conf), "TmpFS") == ""
+    assert slurm_conf.value(str(tmp_path / "none"), "TmpFS") == ""
+
+
+def test_the_steps_own_configuration_comes_first(tmp_path: Path) -> None:
+    conf, more = tmp_path / "a.conf", tmp_path / "b.conf"
+    more.touch()
+    assert slurm_conf.find({"SLURM_CONF": str(conf)}, (str(more),)) != str(conf)
+    conf.touch()
+    assert slurm_conf.find({"SLURM_CONF": str(conf)}, (str(more),)) == str(conf)
+
+
+def test_names_of_the_node_are_filled_in() -> None:
+    step = {"SLURM_STEP_NODELIST": "n[1-3]", "SLURM_NODEID": "1"}
+    assert slurm_conf.on_node("/tmp/%n", step) == "/tmp/n2"
+    assert slurm_conf.on_node("/tmp/%n", {"SLURMD_NODENAME": "nid7"}) == "/tmp/nid7"

@@ -1,0 +1,72 @@
+"""Launch plans as the node reads them, and what they contain."""
+
+from typing import Any
+
+from container_engine.node.start.podman import Bind, Container
+
+
+def plan(**values: object) -> dict[str, Any]:
+    """A small plan, changed by `values`."""
+    return {
+        "version": 1,
+        "image": {"path": "/i.sqsh", "env": {}, "entrypoint": [], "workdir": None},
+        "entrypoint": [],
+        "mounts": [],
+        "devices": [],
+        "env": [],
+        "startup": [],
+        "annotations": {},
+        "settings": {
+            "allowed_devices": ["*"],
+            "cdi_dirs": [],
+            "user_cdi_dir": "",
+            "hooks_dirs": [],
+        },
+        **values,
+    }
+
+
+def image(**variables: str) -> dict[str, Any]:
+    return {"path": "/i.sqsh", "env": variables, "entrypoint": [], "workdir": None}
+
+
+def entry(name: str, value: object) -> dict[str, object]:
+    return {"name": name, "value": value, "from": "/e.toml:3"}
+
+
+def mount(source: object, target: object, *options: str, kind: str = "bind") -> dict[str, object]:
+    return {
+        "kind": kind,
+        "source": source,
+        "target": target,
+        "options": list(options),
+        "from": "/e.toml:4",
+    }
+
+
+def device(name: object, cdi: bool = False) -> dict[str, object]:
+    return {"name": name, "cdi": cdi, "from": "/e.toml:5"}
+
+
+def variable(name: str, op: str = "", word: object = "") -> dict[str, object]:
+    return {"var": name, "op": op, "word": word}
+
+
+def container(
+    *mounts: Bind,
+    ids: tuple[int, int] = (1000, 1001),
+    writable: bool = True,
+    entrypoint: tuple[str, ...] = (),
+    devices: tuple[str, ...] = (),
+    annotations: dict[str, str] | None = None,
+    hooks_dirs: tuple[str, ...] = (),
+) -> Container:
+    return Container(
+        ids=ids,
+        writable=writable,
+        entrypoint=entrypoint,
+        mounts=mounts,
+        devices=devices,
+        annotations=annotations or {},
+        hooks_dirs=hooks_dirs,
+    )

@@ -1,0 +1,163 @@
+"""What only the node can tell: real files, real devices."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from container_engine.node.report.failure import LaunchError
+from container_engine.node.start.checks import check_image, resolve_devices, resolve_mounts
+from tests.unit.node.plans import device, mount, plan, variable
+
+
+def superblock(used: int) -> bytes:
+    return b"hsqs" + bytes(36) + used.to_bytes(8, "little") + bytes(48)
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(LaunchError) as caught:
+        check_image(str(path))
+    return str(caught.value)
+
+
+def test_a_whole_squashfs_file_is_accepted(tmp_path: Path) -> None:
+    image = tmp_path / "i.sqsh"
+    image.write_bytes(superblock(200) + bytes(104))
+    check_image(str(image))
+    image.write_bytes(superblock(200) + bytes(4096))
+    check_image(str(image))
+
+
+def test_an_image_that_is_cut_short_says_by_how_much(tmp_path: Path) -> None:
+    image = tmp_path / "i.sqsh"
+    image.write_bytes(superblock(200) + bytes(103))
+    assert refusal(image) == (
+        f"image '{image}': is cut short: it has 199 bytes and should have 200"
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"hsqs", bytes(96), b"#!/bin/sh\n" * 20])
+def test_what_is_no_squashfs_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    image = tmp_path / "i.sqsh"
+    image.write_bytes(content)
+    assert refusal(image) == f"image '{image}': is not a SquashFS file"
+
+
+def test_the_kernels_reason_is_told_for_images(tmp_path: Path) -> None:
+    assert refusal(tmp_path / "none") == f"image '{tmp_path}/none': No such file or directory"
+    assert refusal(tmp_path) == f"image '{tmp_path}': Is a directory"
+
+
+# ---- mounts ----------------------------------------------------------------------------------
+
+
+def mounts_refusal(*mounts: dict[str, object]) -> str:
+    lacks: list[LaunchError] = []
+    resolve_mounts(plan(mounts=list(mounts)), {}, lacks)
+    return "\n".join(map(str, lacks))
+
+
+def test_mounts_become_literal(tmp_path: Path) -> None:
+    source, target = [variable("TOP"), "/x"], ["/m/", variable("N")]
+    (tmp_path / "x").mkdir()
+    [bind] = resolve_mounts(
+        plan(mounts=[mount(source, target, "ro")]), {"TOP": str(tmp_path), "N": "7"}, []
+    )
+    assert (bind.kind, bind.source, bind.target, list(bind.options)) == (
+        "bind",
+        f"{tmp_path}/x",
+        "/m/7",
+        ["ro"],
+    )
+
+
+def test_all_missing_sources_are_named_at_once(tmp_path: Path) -> None:
+    message = mounts_refusal(mount("/no/a", "/a"), mount(str(tmp_path), "/b"), mount("/no/c", "/c"))
+    assert message == (
+        "/e.toml:4: mount source '/no/a': does not exist\n"
+        "/e.toml:4: mount source '/no/c': does not exist"
+    )
+
+
+def test_a_link_to_nowhere_does_not_exist(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to("nowhere")
+    assert mounts_refusal(mount(str(link), "/a")).endswith("does not exist")
+
+
+def test_a_squashfs_source_is_looked_into(tmp_path: Path) -> None:
+    file = tmp_path / "it's: odd"
+    file.write_text("text")
+    message = mounts_refusal(mount(str(file), "/a", kind="squashfs"))
+    assert message == f"/e.toml:4: mount source '{file}': is not a SquashFS file"
+
+
+@pytest.mark.parametrize("target", ["/.container-engine", "/.container-engine/lib/libx.so.1"])
+def test_where_hooks_put_their_files_nothing_is_mounted(target: str) -> None:
+    assert "cannot be replaced" in mounts_refusal(mount("/usr", target))
+
+
+def test_a_tmpfs_has_no_source() -> None:
+    [bind] = resolve_mounts(plan(mounts=[mount("", "/t", kind="tmpfs")]), {}, [])
+    assert bind.target == "/t"
+
+
+@pytest.mark.parametrize("target", ["/", "/proc", "/dev/", "//sys", "/x/../proc", "/.."])
+def test_a_deferred_destination_may_not_replace_the_systems(target: str) -> None:
+    lacks: list[LaunchError] = []
+    resolve_mounts(plan(mounts=[mount("/usr", [variable("T")])]), {"T": target}, lacks)
+    assert [(error.see, str(error).endswith("cannot be replaced")) for error in lacks] == [
+        ("mount-destination", True)
+    ]
+
+
+def test_a_destination_cannot_leave_the_root() -> None:
+    [bind] = resolve_mounts(plan(mounts=[mount("/usr", "/../../x/../y")]), {}, [])
+    assert bind.target == "/y"
+
+
+# ---- devices ---------------------------------------------------------------------------------
+
+
+def test_devices_are_looked_at_and_cdi_names_are_not_paths() -> None:
+    names = resolve_devices(
+        plan(devices=[device("/dev/null"), device("nvidia.com/gpu=all", cdi=True)]), {}, []
+    )
+    assert names == ["/dev/null"]
+
+
+def test_what_is_no_device_is_refused_with_all_others(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    lacks: list[LaunchError] = []
+    resolve_devices(plan(devices=[device(str(fifo)), device("/dev/none")]), {}, lacks)
+    assert list(map(str, lacks)) == [
+        f"/e.toml:5: device '{fifo}': is not a device",
+        "/e.toml:5: device '/dev/none': does not exist",
+    ]
+
+
+def test_a_device_with_a_colon_that_only_the_node_knows_is_refused_there() -> None:
+    deferred = device(["/dev/", variable("D")])
+    lacks: list[LaunchError] = []
+    assert resolve_devices(plan(devices=[deferred]), {"D": "a:b"}, lacks) == []
+    assert "'/dev/a:b': Podman takes no device with a colon" in str(lacks[0])
+
+
+def test_a_deferred_device_is_the_nodes() -> None:
+    names = resolve_devices(plan(devices=[device(["/dev/", variable("D")])]), {"D": "null"}, [])
+    assert names == ["/dev/null"]
+
+
+def test_a_deferred_device_cannot_leave_the_directory_that_the_site_offers() -> None:
+    offered = {"allowed_devices": ["/dev/shm/*"]}
+    deferred = device(["/dev/shm/", variable("D")])
+    lacks: list[LaunchError] = []
+    wanted = plan(devices=[deferred], settings=offered)
+    assert resolve_devices(wanted, {"D": "../null"}, lacks) == []
+    assert [(str(lack), lack.see) for lack in lacks] == [
+        (
+            "/e.toml:5: device '/dev/shm/../null': this site does not offer it",
+            "device-not-offered",
+        )
+    ]

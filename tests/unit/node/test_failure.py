@@ -1,0 +1,123 @@
+"""The guard's report as one line for a person."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from container_engine.faults.catalogue import FAULTS
+from container_engine.node.report.failure import LaunchError, explain
+
+
+def said(report: str) -> str:
+    return str(explain(report))
+
+
+def test_a_failure_means_125_unless_it_says_otherwise() -> None:
+    assert LaunchError("x", "podman-failed").code == 125
+    assert LaunchError("x", "podman-failed", code=127).code == 127
+
+
+def test_the_kernels_reason_comes_last() -> None:
+    assert said("overlay\n2\ncannot mount the image's overlay\n") == (
+        "cannot mount the image's overlay: No such file or directory"
+    )
+
+
+def test_without_a_reason_of_the_kernel_there_is_none() -> None:
+    assert said("container\n0\nthe container's init process ended\n") == (
+        "the container's init process ended"
+    )
+
+
+def test_what_an_entrypoint_printed_last_is_told_and_not_the_containers_number() -> None:
+    log = f"licence has expired\n{'0123456789abcdef' * 4}\n"
+    assert said(f"container\n0\nthe container's init process ended\n{log}") == (
+        "the container's init process ended (licence has expired)"
+    )
+
+
+def test_what_a_helper_printed_last_is_told() -> None:
+    assert said("fuse\n0\nthe image server ended\nfirst\nlast words\n\n") == (
+        "the image server ended (last words)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("stage", "number", "words"),
+    [
+        ("namespaces", 1, "user namespaces are not permitted on this node"),
+        ("namespaces", 28, "no more user namespaces on this node"),
+        ("fuse", 13, "/dev/fuse may not be opened (it must have mode 0666"),
+        ("fuse", 2, "/dev/fuse does not exist"),
+        ("session", 1, "the kernel refuses to mount /proc"),
+    ],
+)
+def test_misleading_words_of_the_kernel_are_translated(stage: str, number: int, words: str) -> None:
+    assert said(f"{stage}\n{number}\nwhatever\nlog").startswith(words)
+
+
+def test_podmans_own_error_is_the_message() -> None:
+    log = "time=... level=warning\nError: first\nError: crun: the cause\n"
+    assert said(f"podman\n0\nPodman ended with exit code 126\n{log}") == (
+        "Podman cannot start the container: crun: the cause"
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "mkdir `etc/passwd/x`: Not a directory",
+        # since 1.21
+        "error creating directory `passwd/x` since `passwd` exists and it is not a directory: "
+        "Not a directory",
+    ],
+)
+def test_a_mount_below_a_file_is_told_in_every_cruns_words(words: str) -> None:
+    failure = explain(f"podman\n0\nPodman ended\nError: OCI runtime error: crun: {words}\n")
+    assert failure.see == "mount-destination"
+    assert str(failure).endswith("(a mount's destination would lie below a file of the image)")
+
+
+def test_podman_without_words_still_says_how_it_ended() -> None:
+    assert said("podman\n0\nPodman was killed by signal 9\n") == (
+        "Podman cannot start the container: Podman was killed by signal 9"
+    )
+
+
+@pytest.mark.parametrize("words", ["no space left on device", "database or disk is full"])
+def test_too_little_space_is_said_in_the_kernels_words(words: str) -> None:
+    found = explain(f"podman\n0\nx\nError: committing transaction: {words}\n")
+    assert "no space left on device (the container's space in memory, tmpfs_size" in str(found)
+    assert found.see == "container-space"
+
+
+def test_a_hybrid_cgroup_hierarchy_is_explained() -> None:
+    log = "Error: crun: opening file `cgroup.controllers` of the unified hierarchy\n"
+    found = explain(f"podman\n0\nx\n{log}")
+    assert "hybrid cgroup hierarchy" in str(found)
+    assert found.see == "cgroups-hybrid"
+
+
+def test_a_file_on_a_directory_is_a_matter_of_the_destination() -> None:
+    error = "Error: OCI runtime error: crun: mount `/a` to `tmp`: Not a directory"
+    found = explain(f"podman\n0\nx\n{error}\n")
+    assert "crun: mount `/a` to `tmp`: Not a directory (only a file can lie on a file" in str(found)
+    assert found.see == "mount-destination"
+
+
+def test_a_directory_on_the_containers_passwd_is_a_matter_of_the_destination() -> None:
+    found = explain("podman\n0\nx\nError: unable to find user 1001: read /tmp: is a directory\n")
+    assert found.see == "mount-destination"
+    assert "only a file can lie on a file" in str(found)
+
+
+def test_of_a_crash_of_podman_its_cause_is_told_and_not_the_end_of_its_stack() -> None:
+    log = "fatal error: out of memory\n\nruntime stack:\nrt0_go()\n\tasm.s:345 +0x11c\n"
+    assert said(f"podman\n0\nx\n{log}") == (
+        "Podman cannot start the container: fatal error: out of memory"
+    )
+
+
+@given(st.text())
+def test_any_report_is_explained_without_a_mistake(report: str) -> None:
+    assert explain(report).see in FAULTS

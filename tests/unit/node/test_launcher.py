@@ -1,0 +1,205 @@
+"""The node launcher without a container: what it imports, what it answers, its refusals."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from container_engine.node.report.failure import LaunchError
+from container_engine.node.start import guard, launcher
+from tests.unit.node.plans import plan
+
+PACKAGE = Path(launcher.__file__).parents[3]
+# without the virtual environment, as the launcher is started
+PYTHON: str = getattr(sys, "_base_executable", sys.executable)
+# what a start may load besides what the interpreter has at its begin; each costs every start
+ALLOWED = {
+    "__future__",
+    "_collections_abc",
+    "_signal",
+    "_socket",
+    "_stat",
+    "genericpath",
+    "os",
+    "os.path",
+    "posixpath",
+    "pwd",
+    "stat",
+    "container_engine",
+    "container_engine.node",
+    *(
+        f"container_engine.node.{name}"
+        for name in (
+            "node_name",
+            "plan_json",
+            "report",
+            "report.failure",
+            "report.trace",
+            "start",
+            "start.checks",
+            "start.environment",
+            "start.guard",
+            "start.image_in_use",
+            "start.launcher",
+            "start.podman",
+            "start.site_rules",
+            "start.specification",
+        )
+    ),
+}
+
+
+def test_a_start_imports_only_what_is_cheap() -> None:
+    script = (
+        "import sys; before = set(sys.modules); sys.path.insert(0, sys.argv[1]);"
+        "import container_engine.node.start.launcher; print(*sorted(set(sys.modules) - before))"
+    )
+    argv = [PYTHON, "-ISE", "-c", script, str(PACKAGE)]
+    loaded = set(subprocess.run(argv, check=True, capture_output=True, text=True).stdout.split())
+    assert loaded - ALLOWED == set()
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        yield ours, theirs
+
+
+def memory_file(content: bytes) -> int:
+    fd = os.memfd_create("test")
+    os.write(fd, content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def answer_to(the_plan: bytes, pair: tuple[socket.socket, socket.socket]) -> tuple[int, bytes]:
+    """The exit code and the packet for a plan that cannot be started, as the plugin gets them."""
+    ours, theirs = pair
+    script = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1));"
+        "from container_engine.node.start.launcher import main; sys.exit(main(sys.argv[1:],"
+        " '/libexec'))"
+    )
+    life, watch = os.dup(theirs.fileno()), os.pidfd_open(os.getpid())
+    fds = [theirs.fileno(), memory_file(the_plan), memory_file(b"A=1\0"), watch, life]
+    argv = [PYTHON, "-ISE", "-c", script, str(PACKAGE), *map(str, fds), "1"]
+    done = subprocess.run(argv, pass_fds=fds, capture_output=True, text=True)
+    for fd in fds[1:]:
+        os.close(fd)
+    assert done.stderr == ""
+    return done.returncode, ours.recv(65536)
+
+
+def test_a_failure_is_answered_with_its_code_and_words(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    code, packet = answer_to(b'{"version": 7}', pair)
+    assert code == 125
+    assert packet.startswith(b"F125\nthis node understands plans of version 1, not 7: ")
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"\xff", b"null"])
+def test_a_plan_that_is_none_is_answered_and_not_a_traceback(
+    pair: tuple[socket.socket, socket.socket], text: bytes
+) -> None:
+    code, packet = answer_to(text, pair)
+    assert code == 125
+    assert packet.startswith(b"F125\nthe plan that arrived on this node is damaged: ")
+
+
+def test_a_plan_without_its_parts_is_answered_and_not_a_traceback(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    code, packet = answer_to(b'{"version": 1}', pair)
+    assert code == 125
+    assert packet.startswith(b"F125\ninternal error of the launcher: ")
+
+
+def test_a_plan_of_another_version_is_refused() -> None:
+    with pytest.raises(LaunchError, match="different versions of the container engine"):
+        launcher.start(plan(version=2), {}, guard.Watch(-1), "/libexec")
+
+
+# ---- the guard's report ----------------------------------------------------------------------
+
+
+def test_the_report_of_a_running_container_gives_its_descriptors(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    ours, theirs = pair
+    socket.send_fds(theirs, [b"Rsession 5\nready 7\n\0hello\n"], [0, 1, 2, 0])
+    moments, fds = guard.await_report(ours, 5)
+    assert moments == ("session 5\nready 7\n", "hello\n")
+    assert len(fds) == 4
+    assert not any(os.get_inheritable(fd) for fd in fds)
+    for fd in fds:
+        os.close(fd)
+
+
+def test_a_guard_that_has_ended_cannot_go_on(pair: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = pair
+    theirs.close()
+    with pytest.raises(LaunchError, match="guards the container ended while it started") as caught:
+        guard.go_on(ours, [0])
+    assert caught.value.see == "launcher-ended"
+    assert ours.fileno() == -1
+
+
+def test_the_report_of_a_failure_is_explained(pair: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = pair
+    theirs.send(b"Eoverlay\n2\ncannot mount\nlog \xff")
+    with pytest.raises(LaunchError, match=r"^cannot mount: No such file or directory \(log"):
+        guard.await_report(ours, 5)
+
+
+def test_notes_are_heard_before_the_report(pair: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = pair
+    heard: list[str] = []
+    theirs.send(b"Nfirst")
+    theirs.send(b"N")
+    socket.send_fds(theirs, [b"R"], [0])
+    _moments, [fd] = guard.await_report(ours, 5, heard.append)
+    os.close(fd)
+    assert heard == ["first", ""]
+
+
+def test_a_guard_that_ends_without_a_report_is_named(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    ours, theirs = pair
+    theirs.close()
+    with pytest.raises(LaunchError, match="the process that guards the container ended"):
+        guard.await_report(ours, 5)
+
+
+def test_a_guard_that_never_reports_is_given_up(pair: tuple[socket.socket, socket.socket]) -> None:
+    with pytest.raises(LaunchError, match=r"^the container did not start within 0\.05 s$"):
+        guard.await_report(pair[0], 0.05)
+
+
+# ---- the user --------------------------------------------------------------------------------
+
+
+def test_the_users_entries_are_the_hosts() -> None:
+    person = launcher.person_of({})
+    assert person.passwd.split(":")[2:4] == [str(os.getuid()), str(os.getgid())]
+    assert len(person.passwd.split(":")) == 7
+    assert len(person.group.split(":")) == 4
+
+
+def test_the_edf_may_move_the_home() -> None:
+    assert launcher.person_of({"HOME": "/elsewhere"}).home == "/elsewhere"
+    assert launcher.person_of({"HOME": None}).home == launcher.person_of({}).home
+
+
+def test_somebody_without_a_name_gets_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000_001)
+    monkeypatch.setattr(os, "getgid", lambda: 4_000_000_002)
+    person = launcher.person_of({})
+    assert person.passwd == "user4000000001:x:4000000001:4000000002::/:/bin/sh"
+    assert person.group == "user4000000001:x:4000000002:"

@@ -1,0 +1,62 @@
+"""Which node this is, from a Slurm host list."""
+
+import pytest
+
+from container_engine.node.node_name import complete, expand, of_step
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("n1", ["n1"]),
+        ("n[1-3]", ["n1", "n2", "n3"]),
+        ("n[1-2,08,11]", ["n1", "n2", "n08", "n11"]),
+        ("n[008-011]", ["n008", "n009", "n010", "n011"]),
+        ("a,b[1-2],c", ["a", "b1", "b2", "c"]),
+        ("r[1-2]c[0-1]", ["r1c0", "r1c1", "r2c0", "r2c1"]),
+        ("n[1-2]-ib", ["n1-ib", "n2-ib"]),
+    ],
+)
+def test_a_host_list_is_expanded_in_its_order(pattern: str, names: list[str]) -> None:
+    assert list(expand(pattern)) == names
+
+
+def test_the_name_is_that_at_the_nodes_place() -> None:
+    node = {"SLURM_STEP_NODELIST": "n[1-3],x", "SLURM_NODEID": "3"}
+    assert complete(node)["SLURMD_NODENAME"] == "x"
+    assert "SLURMD_NODENAME" not in node
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        {},
+        {"SLURM_STEP_NODELIST": "n1"},
+        {"SLURM_NODEID": "0"},
+        {"SLURM_STEP_NODELIST": "n1", "SLURM_NODEID": "1"},
+        {"SLURM_STEP_NODELIST": "n1", "SLURM_NODEID": "x"},
+    ],
+)
+def test_a_name_that_cannot_be_told_is_not_invented(node: dict[str, str]) -> None:
+    assert complete(node) == node
+
+
+def test_the_name_of_the_node_of_a_batch_script_is_not_that_of_its_steps() -> None:
+    node = {"SLURM_STEP_NODELIST": "n[1-2]", "SLURM_NODEID": "1", "SLURMD_NODENAME": "n1"}
+    assert complete(node)["SLURMD_NODENAME"] == "n2"
+
+
+def test_what_each_task_has_is_not_that_of_the_batch_script() -> None:
+    node = {"SLURM_STEP_NODELIST": "n[1-2]", "SLURM_NODEID": "1", "SLURM_PROCID": "0"}
+    known = of_step(node | {"SLURM_LOCALID": "0", "SLURM_TASK_PID": "9", "SLURM_GTIDS": "0"})
+    assert set(known) == {"SLURM_STEP_NODELIST", "SLURM_NODEID", "SLURMD_NODENAME"}
+
+
+def test_what_slurm_said_stays_where_nothing_else_is_known() -> None:
+    node = {"SLURMD_NODENAME": "mine", "SLURM_NODEID": "0"}
+    assert complete(node) == node
+
+
+def test_a_huge_list_is_not_expanded_beyond_the_place() -> None:
+    node = {"SLURM_STEP_NODELIST": "n[0-999999999]", "SLURM_NODEID": "5"}
+    assert complete(node)["SLURMD_NODENAME"] == "n5"

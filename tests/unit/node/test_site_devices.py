@@ -1,0 +1,164 @@
+"""Devices for everybody where there are some; and what NVIDIA's variables make of its GPUs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from container_engine.node.devices import site_devices
+from container_engine.node.hooks.edits import HookEdits
+from container_engine.node.hooks.run import HooksOnNode
+from container_engine.node.report.failure import LaunchError
+from tests.unit.node.plans import device, image, plan
+
+GPUS = ("nvidia.com/gpu=all",)
+DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1", "libnvcuvid.so.1", "libGLX_nvidia.so.0", "other")
+HAS_ALL = {"NVIDIA_VISIBLE_DEVICES": "all"}
+
+
+class Node:
+    def __init__(self, root: Path) -> None:
+        self.cdi = root / "cdi"
+        self.driver = root / "driver"
+        self.driver.mkdir()
+        for name in DRIVER:
+            (self.driver / name).write_text("")
+
+    def with_gpus(self) -> None:
+        """Two of them, with a driver, as `nvidia-ctk cdi generate` writes it."""
+        nodes = {"0": ["/dev/zero"], "1": ["/dev/full"], "all": ["/dev/zero", "/dev/full"]}
+        mounts = [
+            {"hostPath": str(self.driver / name), "containerPath": f"/usr/lib/{name}"}
+            for name in DRIVER
+        ]
+        content = {
+            "cdiVersion": "0.6.0",
+            "kind": "nvidia.com/gpu",
+            "containerEdits": {"deviceNodes": [{"path": "/dev/null"}], "mounts": mounts},
+            "devices": [
+                {"name": name, "containerEdits": {"deviceNodes": [{"path": p} for p in paths]}}
+                for name, paths in nodes.items()
+            ],
+        }
+        self.cdi.mkdir()
+        (self.cdi / "nvidia.json").write_text(json.dumps(content))
+
+    def plan(self, wanted: tuple[str, ...], **values: object) -> dict[str, Any]:
+        the_plan = plan(**values)
+        settings = {"devices_if_there": list(wanted), "cdi_dirs": [str(self.cdi)]}
+        return {**the_plan, "settings": {**the_plan["settings"], **settings}}
+
+    def edits(
+        self,
+        of_image: dict[str, str] | None = None,
+        edf: dict[str, str | None] | None = None,
+        wanted: tuple[str, ...] = GPUS,
+        **job: str,
+    ) -> HookEdits:
+        edits = HookEdits("")
+        the_plan = self.plan(wanted, image=image(**(of_image or {})))
+        site_devices.add(the_plan, job, edf or {}, edits)
+        return edits
+
+
+def driver(edits: HookEdits) -> list[str]:
+    return sorted(Path(bind.target).name for bind in edits.binds)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+ALL = ["/dev/null", "/dev/zero", "/dev/full"]
+
+
+def test_a_node_without_them_goes_on_without_a_word(node: Node) -> None:
+    edits = node.edits(HAS_ALL, wanted=(*GPUS, "/dev/none", "/dev/nothing*"))
+    assert (edits.devices, edits.lacks, edits.warnings) == ([], [], [])
+
+
+def test_paths_and_patterns_are_given_where_they_are_devices(node: Node) -> None:
+    assert node.edits(wanted=("/dev/nul*", "/dev/none", "/etc/passwd")).devices == ["/dev/null"]
+
+
+@pytest.mark.parametrize(
+    "said", [{}, {"NVIDIA_VISIBLE_DEVICES": ""}, {"NVIDIA_VISIBLE_DEVICES": "void"}]
+)
+def test_without_the_variable_there_are_device_files_and_no_driver(
+    node: Node, said: dict[str, str]
+) -> None:
+    node.with_gpus()
+    edits = node.edits(said)
+    assert (edits.devices, driver(edits)) == (ALL, [])
+
+
+@pytest.mark.parametrize("where", ["of_image", "edf", "job"])
+def test_with_it_the_driver_comes_too_whoever_sets_it(node: Node, where: str) -> None:
+    node.with_gpus()
+    edits = node.edits(**(HAS_ALL if where == "job" else {where: HAS_ALL}))
+    assert edits.devices == ALL
+    assert driver(edits) == ["libcuda.so.1", "libnvidia-ml.so.1", "other"]
+
+
+def test_the_environment_counts_before_the_image_before_the_job(node: Node) -> None:
+    node.with_gpus()
+    assert driver(node.edits(HAS_ALL, {}, NVIDIA_VISIBLE_DEVICES="void"))
+    assert not driver(node.edits(HAS_ALL, {"NVIDIA_VISIBLE_DEVICES": None}))
+
+
+@pytest.mark.parametrize(
+    ("said", "parts"),
+    [
+        ("", ["libcuda.so.1", "libnvidia-ml.so.1"]),
+        ("utility", ["libnvidia-ml.so.1"]),
+        ("compute, video", ["libcuda.so.1", "libnvcuvid.so.1"]),
+        ("graphics", ["libGLX_nvidia.so.0"]),
+        ("all", ["libGLX_nvidia.so.0", "libcuda.so.1", "libnvcuvid.so.1", "libnvidia-ml.so.1"]),
+    ],
+)
+def test_capabilities_choose_parts_of_the_driver(node: Node, said: str, parts: list[str]) -> None:
+    node.with_gpus()
+    edits = node.edits({**HAS_ALL, "NVIDIA_DRIVER_CAPABILITIES": said})
+    assert driver(edits) == [*parts, "other"]
+
+
+def test_a_list_chooses_devices_and_an_unknown_one_is_refused(node: Node) -> None:
+    node.with_gpus()
+    edits = node.edits({"NVIDIA_VISIBLE_DEVICES": "1"})
+    assert edits.devices == ["/dev/null", "/dev/full"]
+    ((_hook, error),) = node.edits({"NVIDIA_VISIBLE_DEVICES": "0,7"}).lacks
+    assert str(error).startswith(
+        "NVIDIA_VISIBLE_DEVICES: device 'nvidia.com/gpu=7': no CDI device of that name, this node"
+    )
+
+
+def test_none_is_the_driver_without_devices(node: Node) -> None:
+    node.with_gpus()
+    edits = node.edits({"NVIDIA_VISIBLE_DEVICES": "none"})
+    assert (edits.devices, "libcuda.so.1" in driver(edits)) == ([], True)
+
+
+def test_an_environment_that_names_some_gets_those(node: Node) -> None:
+    node.with_gpus()
+    values: dict[str, object] = {"devices": [device("nvidia.com/gpu=0", cdi=True)]}
+    edits = HookEdits("")
+    site_devices.add(node.plan(GPUS, **values), {}, {}, edits)
+    assert edits.devices == []
+
+
+def test_a_broken_file_is_told_and_the_launch_goes_on(node: Node) -> None:
+    node.with_gpus()
+    (node.cdi / "nvidia.json").write_text("{")
+    edits = node.edits(HAS_ALL)
+    assert (edits.devices, edits.lacks) == ([], [])
+    (warning,) = edits.warnings
+    assert warning.startswith("devices_if_there of the site: none of them is given: ")
+
+
+def test_a_launch_refuses_what_the_variable_asks_for_in_vain(node: Node) -> None:
+    node.with_gpus()
+    the_plan = node.plan(GPUS, image=image(NVIDIA_VISIBLE_DEVICES="7"))
+    with pytest.raises(LaunchError, match="NVIDIA_VISIBLE_DEVICES: device"):
+        HooksOnNode(the_plan, {}, {}, "/libexec")

@@ -1,0 +1,282 @@
+"""The site's rules on images and mounts, as a node sees them."""
+
+import os
+import tempfile
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from container_engine.node.report.failure import LaunchError
+from container_engine.node.start import site_rules
+from container_engine.node.start.podman import Bind
+
+USER = 61234
+
+
+class Mounted:
+    """A mount that an environment has, or a hook."""
+
+    def __init__(
+        self, source: object, target: str, kind: str = "bind", *, of_hook: bool = False
+    ) -> None:
+        self.all = [Bind(kind, str(source), target, [])]
+        self.planned = [] if of_hook else self.all
+
+
+class Node:
+    """An installation, its site's configuration and a store of the site's with one image."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.store = root, root / "store"
+        self.conf = root / "prefix/etc/container-engine"
+        self.image = self.store / "images/i.sqsh"
+        self.image.parent.mkdir(parents=True)
+        self.image.write_text("image")
+        (self.conf / "conf.d").mkdir(parents=True)
+
+    def says(self, rule: str, name: str = "config.toml") -> None:
+        (self.conf / name).write_text(f'image_stores = ["{self.store}"]\n{rule}')
+
+    def refusal(self, path: object) -> str:
+        """ "" for an image that may be used, by somebody who is not root."""
+        reading, writing = os.pipe()
+        if (child := os.fork()) == 0:
+            code = 1
+            try:
+                os.write(writing, self._check_as_user(path).encode())
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+                raise
+            finally:
+                os._exit(code)  # whatever has happened, or two would run the tests that follow
+        os.close(writing)
+        with open(reading) as answer:
+            said = answer.read()
+        assert os.waitpid(child, 0)[1] == 0, "the check itself failed"
+        return said
+
+    def _check_as_user(self, path: object) -> str:
+        os.setgroups([])
+        os.setresgid(USER, USER, USER)
+        os.setresuid(USER, USER, USER)
+        try:
+            rules = site_rules.of_node(f"{self.root}/prefix/libexec/container-engine")
+            if isinstance(path, Mounted):
+                site_rules.check_mounts(path.planned, path.all, rules)
+            else:
+                site_rules.check(str(path), rules)
+        except LaunchError as error:
+            return str(error)
+        return ""
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    """In a directory that anybody may enter, as pytest's own are not."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become somebody else")
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        Path(directory).chmod(0o755)
+        yield Node(Path(directory))
+
+
+RULE = "[policy]\nsite_images_only = true\n"
+
+
+def test_without_the_rule_any_image_is_right(node: Node) -> None:
+    assert node.refusal("/x.sqsh") == ""
+    node.says("")
+    assert node.refusal("/x.sqsh") == ""
+    node.says("[policy]\nsite_images_only = false\n")
+    assert node.refusal("/x.sqsh") == ""
+
+
+def test_a_check_that_breaks_is_no_permission(
+    node: Node, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Of the tests below: what they call "may be used" is an answer."""
+    monkeypatch.setattr(Node, "_check_as_user", lambda _node, _path: 1 / 0)
+    with pytest.raises(AssertionError, match="the check itself failed"):
+        node.refusal("/x.sqsh")
+    assert "ZeroDivisionError" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("value", ['"yes"', "1", '""', "0", "[]"])
+def test_a_rule_that_is_neither_on_nor_off_is_on(node: Node, value: str) -> None:
+    node.says(f"[policy]\nsite_images_only = {value}\n")
+    assert "policy.site_images_only: '/x.sqsh' is no image" in node.refusal("/x.sqsh")
+
+
+def test_an_image_of_the_sites_store_is_used_and_no_other(node: Node) -> None:
+    node.says(RULE)
+    assert node.refusal(node.image) == ""
+    link = node.root / "link.sqsh"
+    link.symlink_to(node.image)
+    inner = node.store / "inner.sqsh"
+    inner.symlink_to(node.root / "x.sqsh")
+    dots = f"{node.store}/../x.sqsh"
+    for path in ("/x.sqsh", link, inner, dots, f"{node.store}-other/x.sqsh", f"{node.store}/no"):
+        assert node.refusal(path).startswith(
+            f"{node.conf}/config.toml: policy.site_images_only: '{path}' is no image of the site's"
+        )
+
+
+def test_what_the_user_could_change_is_no_image_of_the_site(node: Node) -> None:
+    node.says(RULE)
+    for path in (node.image, node.image.parent):
+        mode = path.stat().st_mode
+        path.chmod(mode | 0o002)
+        assert "site_images_only" in node.refusal(node.image)
+        path.chmod(mode | 0o020)
+        for owner, group in ((USER, 0), (0, USER)):
+            os.chown(path, owner, group)
+            assert "site_images_only" in node.refusal(node.image)
+        os.chown(path, 0, 0)
+        path.chmod(mode)
+    assert node.refusal(node.image) == ""
+
+
+def test_drop_ins_count_as_everywhere(node: Node) -> None:
+    node.says("[policy]\nsite_images_only = false\n")
+    node.says(RULE, "conf.d/10-rule.toml")
+    assert "10-rule.toml: policy.site_images_only" in node.refusal("/x.sqsh")
+    (node.conf / "conf.d/20-stores.toml").write_text('image_stores = ["/elsewhere"]\n')
+    assert "('/elsewhere')" in node.refusal(node.image)
+
+
+def test_a_configuration_that_cannot_be_read_starts_nothing(node: Node) -> None:
+    node.says("[policy]\nsite_images_only = tru\n")
+    assert "not valid TOML" in node.refusal(node.image)
+    (node.conf / "config.toml").chmod(0)
+    assert "config.toml: Permission denied" in node.refusal(node.image)
+
+
+# ---- digests ---------------------------------------------------------------------------------
+
+DIGEST = "a" * 64
+
+
+@pytest.fixture
+def listed(node: Node) -> Path:
+    """An image of the site's store under the name that its digest gives it."""
+    return node.image.rename(node.image.with_name(f"sha256-{DIGEST}-amd64.sqsh"))
+
+
+def test_an_image_that_is_listed_is_used_and_no_other(node: Node, listed: Path) -> None:
+    node.says(f'[policy]\nimage_digests = ["sha256:{DIGEST}"]\n')
+    other = listed.with_name(f"sha256-{'b' * 64}-amd64.sqsh")
+    other.write_text("image")
+    alike = listed.with_name(f"sha256-{DIGEST}0-amd64.sqsh")
+    alike.write_text("image")
+    assert node.refusal(listed) == ""
+    for path in (other, alike):
+        assert node.refusal(path) == (
+            f"{node.conf}/config.toml: policy.image_digests: '{path}' is not one of the images that"
+            " are listed"
+        )
+
+
+def test_a_listed_name_outside_of_the_sites_stores_is_a_name_only(node: Node, listed: Path) -> None:
+    node.says(f'[policy]\nimage_digests = ["sha256:{DIGEST}"]\n')
+    own = node.root / listed.name
+    own.write_text("image")
+    assert f"policy.image_digests: '{own}' is no image of the site's stores" in node.refusal(own)
+    os.chown(listed, USER, USER)
+    assert "policy.image_digests" in node.refusal(listed)
+
+
+@pytest.mark.parametrize("value", ['"sha256:x"', "true", "[1]", "{}"])
+@pytest.mark.parametrize("rule", ["image_digests", "mount_sources"])
+def test_a_list_that_is_none_starts_nothing(node: Node, rule: str, value: str) -> None:
+    node.says(f"[policy]\n{rule} = {value}\n")
+    said = node.refusal(node.image)
+    assert said == f"{node.conf}/config.toml: policy.{rule}: expected an array of strings"
+
+
+def test_an_empty_list_is_no_rule(node: Node) -> None:
+    node.says("[policy]\nimage_digests = []\nmount_sources = []\n")
+    assert node.refusal("/x.sqsh") == ""
+    assert node.refusal(Mounted("/x", "/usr")) == ""
+
+
+# ---- mounts ----------------------------------------------------------------------------------
+
+
+def test_without_the_rule_anything_is_mounted_anywhere(node: Node) -> None:
+    node.says("[policy]\nsite_images_only = false\n")
+    assert node.refusal(Mounted("/x.sqsh", "/bin", "squashfs")) == ""
+    assert node.refusal(Mounted(node.root, "/usr")) == ""
+
+
+def test_a_squashfs_mount_is_of_the_sites_stores_as_the_image_is(node: Node) -> None:
+    node.says(RULE)
+    assert node.refusal(Mounted(node.image, "/data", "squashfs")) == ""
+    for target in ("/data", "/bin"):
+        said = node.refusal(Mounted("/x.sqsh", target, "squashfs"))
+        assert "policy.site_images_only: '/x.sqsh' is no image of the site's stores" in said
+
+
+@pytest.mark.parametrize(
+    "target", ["/usr", "/bin", "/usr/local/bin", "/lib", "/lib64/x.so", "/sbin", "/etc", "/opt/x"]
+)
+def test_nothing_of_the_users_lies_over_the_images_directories(node: Node, target: str) -> None:
+    node.says(RULE)
+    site, own = node.root / "site", node.root / "own"
+    for path in (site, own):
+        path.mkdir()
+    os.chown(own, USER, USER)
+    assert node.refusal(Mounted(site, target)) == ""
+    for of_hook in (False, True):
+        assert node.refusal(Mounted(own, target, of_hook=of_hook)) == (
+            f"{node.conf}/config.toml: policy.site_images_only: mount destination '{target}' is for"
+            f" the image alone: '{own}': owned by user {USER}, not by root"
+        )
+    (own / "below").mkdir()  # root's, where its user can put something else in its place
+    assert f"'{own}': owned by" in node.refusal(Mounted(own / "below", target))
+    (node.root / "link").symlink_to(own)
+    assert "owned by" in node.refusal(Mounted(node.root / "link", target))
+    assert "a tmpfs is not the site's" in node.refusal(Mounted("tmpfs", target, "tmpfs"))
+    assert "No such file" in node.refusal(Mounted(node.root / "none", target))
+
+
+@pytest.mark.parametrize("target", ["/data", "/usrlocal", "/scratch/usr", "/libraries", "/home/x"])
+def test_elsewhere_users_mount_what_they_want(node: Node, target: str) -> None:
+    node.says(RULE)
+    assert node.refusal(Mounted("/tmp", target)) == ""
+    assert node.refusal(Mounted("tmpfs", target, "tmpfs")) == ""
+
+
+def test_mounts_come_from_where_the_site_says(node: Node) -> None:
+    scratch = node.root / "scratch"
+    for path in (scratch, node.root / "scratchy", node.root / "home", node.root / "home/me"):
+        path.mkdir()
+    node.says(f'[policy]\nmount_sources = ["{scratch}/", "{node.root}/home/*"]\n')
+    (scratch / "out").symlink_to("/etc")
+    for path in (scratch, scratch / "x/y", node.root / "home/me", node.root / "home/me/x"):
+        assert node.refusal(Mounted(path, "/data")) == ""
+    assert node.refusal(Mounted("tmpfs", "/data", "tmpfs")) == ""
+    for path in (node.root / "scratchy", node.root / "home", scratch / "out", scratch / "../x"):
+        assert node.refusal(Mounted(path, "/data")) == (
+            f"{node.conf}/config.toml: policy.mount_sources: '{path}' is none of '{scratch}/',"
+            f" '{node.root}/home/*'"
+        )
+    assert "mount_sources" in node.refusal(Mounted(node.image, "/data", "squashfs"))
+
+
+def test_a_place_that_the_site_names_may_be_a_link(node: Node) -> None:
+    (node.root / "lustre").mkdir()
+    (node.root / "scratch").symlink_to(node.root / "lustre")
+    node.says(f'[policy]\nmount_sources = ["{node.root}/scratch"]\n')
+    assert node.refusal(Mounted(node.root / "scratch/x", "/data")) == ""
+
+
+def test_hooks_mount_what_is_roots_from_anywhere(node: Node) -> None:
+    node.says('[policy]\nmount_sources = ["/scratch"]\n')
+    own = node.root / "own"
+    own.mkdir()
+    assert node.refusal(Mounted(own, "/data", of_hook=True)) == ""
+    os.chown(own, USER, USER)
+    assert "mount_sources" in node.refusal(Mounted(own, "/data", of_hook=True))

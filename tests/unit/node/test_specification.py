@@ -1,0 +1,131 @@
+"""The guard's specification: the order of a start, as data."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from container_engine.node.report.failure import LaunchError
+from container_engine.node.start.podman import Bind, Paths
+from container_engine.node.start.specification import HooksWork, Person, encode, operations
+from tests.unit.node.plans import container
+
+if TYPE_CHECKING:
+    from container_engine.node.start.specification import Operation
+
+PATHS = Paths("/s", "/libexec")
+ME = Person(1000, 1001, "me:x:1000:1001::/home/me:/bin/sh", "us:x:1001:", "/home/me")
+WORDS = st.text(st.characters(blacklist_characters="\0", codec="utf-8"))
+
+
+def steps(*mounts: Bind, person: Person = ME, secret: str = "") -> list[Operation]:
+    return operations(PATHS, "/i.sqsh", container(*mounts), {"TOKEN": secret}, person, "50%")
+
+
+def names(*mounts: Bind) -> list[str]:
+    return [name for name, _arguments in steps(*mounts)]
+
+
+def of(name: str, *mounts: Bind) -> list[list[str]]:
+    return [list(arguments) for step, arguments in steps(*mounts) if step == name]
+
+
+def test_a_start_has_its_order() -> None:
+    order = list(dict.fromkeys(names()))
+    assert order[:2] == ["session", "fuse"]
+    assert order.index("overlay") < order.index("root-entry") < order.index("podman")
+    assert order[-2:] == ["podman", "container"]
+
+
+def test_what_is_done_beside_podman_has_a_gate_that_holds_its_runtime_back() -> None:
+    more: Operation = ("more", ["/libexec/inject"])
+    work = HooksWork((), [more], "/libexec/ce-gate")
+    whole = operations(PATHS, "/i.sqsh", container(), {}, ME, "50%", work)
+    order = [name for name, _arguments in whole]
+    assert order[order.index("gate") :] == ["gate", "podman", "more", "pass", "container"]
+    assert [a for name, a in whole if name in ("gate", "pass")] == [["/s/gate"], ["/s/gate"]]
+    [conf] = [a[1] for name, a in whole if name == "file" and a[0].endswith("containers.conf")]
+    assert tomllib.loads(conf)["engine"]["runtimes"] == {"crun": ["/libexec/ce-gate"]}
+
+
+def test_without_it_there_is_no_gate() -> None:
+    assert {"gate", "pass"}.isdisjoint(names())
+    assert not [a for a in of("file") if "runtimes" in a[1]]
+
+
+def test_the_image_is_served_and_overlaid() -> None:
+    assert of("fuse") == [["/libexec/ce-image", "/i.sqsh", "/s/image"]]
+    assert of("overlay") == [["/s/image", "/s/changes", "/s/work", "/s/root"]]
+
+
+def test_all_squashfs_files_are_served_before_the_first_is_waited_for() -> None:
+    mounts = (Bind("squashfs", "/a.sqsh", "/a", ()), Bind("squashfs", "/b.sqsh", "/b", ()))
+    assert of("fuse", *mounts)[1:] == [
+        ["/libexec/ce-image", "/a.sqsh", "/s/squashfs0"],
+        ["/libexec/ce-image", "/b.sqsh", "/s/squashfs1"],
+    ]
+    assert of("served", *mounts) == [["/s/squashfs0"], ["/s/squashfs1"]]
+    order = names(*mounts)
+    assert max(i for i, n in enumerate(order) if n == "fuse") < order.index("overlay")
+    [argv] = of("podman", *mounts)
+    assert [word for word in argv if "source=/s/squashfs1" in word and "destination=/b" in word]
+
+
+def test_other_mounts_keep_their_order_and_sources() -> None:
+    mounts = (Bind("bind", "/x", "/1", ()), Bind("squashfs", "/a.sqsh", "/2", ()))
+    [argv] = of("podman", *mounts)
+    own = [word for word in argv if "destination=/1" in word or "destination=/2" in word]
+    assert ["/x" in own[0], "/s/squashfs0" in own[1]] == [True, True]
+
+
+def test_the_user_gets_entries_and_a_home() -> None:
+    assert of("root-entry") == [
+        ["/s/root", "/etc/passwd", "1000", ME.passwd],
+        ["/s/root", "/etc/group", "1001", ME.group],
+    ]
+    assert of("root-dir") == [["/s/root", "/home/me"]]
+
+
+def test_a_home_that_is_no_path_is_not_made() -> None:
+    homeless = Person(1, 1, "", "", "relative")
+    assert "root-dir" not in [name for name, _arguments in steps(person=homeless)]
+
+
+def test_no_value_of_the_environment_is_on_podmans_command_line() -> None:
+    found = [
+        (name, a) for name, arguments in steps(secret="s3cret") for a in arguments if "s3cret" in a
+    ]
+    assert [name for name, _argument in found] == ["file"]
+
+
+# ---- the format ------------------------------------------------------------------------------
+
+
+def decode(text: bytes) -> list[Operation]:
+    """As ce-guard reads it."""
+    strings = [part.decode("utf-8", "surrogateescape") for part in text.split(b"\0")]
+    assert strings.pop() == ""
+    found: list[Operation] = []
+    while strings:
+        count = int(strings[1])
+        found.append((strings[0], strings[2 : 2 + count]))
+        del strings[: 2 + count]
+    return found
+
+
+@given(st.lists(st.tuples(WORDS, st.lists(WORDS))))
+def test_what_is_written_can_be_read(given_steps: list[tuple[str, list[str]]]) -> None:
+    assert decode(encode(given_steps)) == given_steps
+
+
+def test_bytes_that_are_not_utf_8_survive() -> None:
+    assert encode([("dir", ["/\udcff"])]) == b"dir\x001\0/\xff\0"
+
+
+def test_a_nul_makes_no_further_operation() -> None:
+    with pytest.raises(LaunchError, match=r"^a NUL character in .* \(podman\)$"):
+        encode([("podman", ["podman", "x\0more\0" + "1\0/tmp/theirs"])])

@@ -1,0 +1,228 @@
+"""What a launch writes about itself, and that nothing of it can hurt a launch."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from container_engine.node.report import trace
+from container_engine.secrecy import TOKENS, Secrecy
+from tests.unit.node.plans import plan
+
+NODE = {
+    "SLURM_JOB_ID": "12",
+    "SLURM_STEP_ID": "3",
+    "SLURM_STEP_NODELIST": "n[1-2]",
+    "SLURM_NODEID": "0",
+    "SLURM_CE_PLANNED": "1700000000000000000 1700000000010000000",
+}
+
+
+def marks() -> trace.Marks:
+    made = trace.Marks(0)
+    made.mark("prepare")
+    made.mark("namespaces")
+    return made
+
+
+def written(directory: Path) -> list[dict[str, object]]:
+    lines = (directory / "12.3/n1.json").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_a_launch_is_one_line_with_its_phases_and_no_values(tmp_path: Path) -> None:
+    fd = trace.open_file(str(tmp_path), NODE)
+    made = marks()
+    made.names = {"edf": ["TOKEN"]}
+    trace.write(fd, plan(env=[{"name": "TOKEN", "value": "secret", "from": "e:1"}]), NODE, made)
+    os.close(fd)
+    [record] = written(tmp_path)
+    assert [phase["name"] for phase in record["phases"]] == [  # type: ignore[attr-defined]
+        "plan",
+        "launch",
+        "prepare",
+        "namespaces",
+    ]
+    assert (record["job"], record["step"], record["error"]) == ("12", "3", "")
+    assert "secret" not in json.dumps(record)
+
+
+def test_a_hook_that_had_nothing_to_do_in_the_step_is_not_in_its_trace(tmp_path: Path) -> None:
+    hook = {"release": "1", "reason": "automatic"}
+    hooks = [
+        {**hook, "name": "pmix", "automatic_when": ["CE_PMIX_DIR"]},
+        {**hook, "name": "pmi2", "automatic_when": ["SLURM_JOB_ID=1*"]},
+    ]
+    fd = trace.open_file(str(tmp_path), NODE)
+    trace.write(fd, plan(hooks=hooks), NODE, marks())
+    os.close(fd)
+    [record] = written(tmp_path)
+    assert record["hooks"] == [{**hook, "name": "pmi2"}]
+
+
+def test_the_guards_moments_stand_where_they_happened() -> None:
+    made = marks()
+    now = time.monotonic_ns()
+    made.guard = (
+        f"session {now}\nfuse {now + 1}\npodman {now + 5}\ncontainer {now + 9}\nready {now}\n"
+    )
+    while time.monotonic_ns() < now + 10:
+        pass
+    made.mark("answer")
+    made.mark("end")
+    names = [phase["name"] for phase in made.phases()]
+    assert names == ["launch", "prepare", "namespaces", "mount", "create", "init", "answer"]
+
+
+def test_where_podman_starts_beside_hooks_their_end_is_its_rest() -> None:
+    made = marks()
+    made.guard = "session 1\npodman 5\nmore 6\nroot-bind 7\npass 8\ncontainer 9\nready 10\n"
+    names = [phase["name"] for phase in made.phases()]
+    assert names[1:5] == ["mount", "hooks", "create", "init"]
+
+
+@pytest.mark.parametrize("directory", ["", "relative", "/dev/null/x", "/proc/nowhere"])
+def test_a_place_that_cannot_be_written_costs_the_trace_and_nothing_else(directory: str) -> None:
+    fd = trace.open_file(directory, NODE)
+    assert fd == -1
+    trace.write(fd, plan(), NODE, marks())
+
+
+def test_of_all_nodes_only_the_first_says_the_same_thing(tmp_path: Path) -> None:
+    first = trace.open_file(str(tmp_path), NODE)
+    second = trace.open_file(str(tmp_path), {**NODE, "SLURM_NODEID": "1"})
+    assert trace.is_news(first, NODE, "no such image")
+    assert not trace.is_news(second, NODE, "no such image")
+    assert trace.is_news(second, NODE, "something else")
+    # the next srun with the same numbers, after a requeue
+    assert trace.is_news(second, {**NODE, "SLURM_CE_PLANNED": "5 6"}, "no such image")
+    os.close(first)
+    os.close(second)
+
+
+def test_nodes_without_a_common_place_all_speak() -> None:
+    assert trace.is_news(-1, NODE, "no such image")
+    assert trace.is_news(-1, NODE, "no such image")
+
+
+def test_a_full_disk_costs_the_trace_and_nothing_else() -> None:
+    with open("/dev/full", "wb", buffering=0) as full:
+        trace.write(full.fileno(), plan(), NODE, marks())
+
+
+def test_a_link_in_the_place_of_a_trace_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "12.3").mkdir()
+    target = tmp_path / "precious"
+    target.write_text("keep")
+    (tmp_path / "12.3/n1.json").symlink_to(target)
+    assert trace.open_file(str(tmp_path), NODE) == -1
+    assert target.read_text() == "keep"
+
+
+def test_old_steps_are_forgotten_by_their_number_and_foreign_files_kept(tmp_path: Path) -> None:
+    for number in range(trace._KEPT + 5):
+        (tmp_path / f"{number}.0").mkdir()
+        (tmp_path / f"{number}.0/n1.json").write_text("{}")
+    (tmp_path / "notes").mkdir()
+    trace._forget_old(str(tmp_path))
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"notes", *(f"{number}.0" for number in range(5, trace._KEPT + 5))}
+
+
+def _planted(tmp_path: Path) -> Path:
+    """What a user has, to which somebody else makes a link where all users' traces lie."""
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "thesis").write_text("keep")
+    return precious
+
+
+def test_a_link_in_the_place_of_a_steps_directory_is_not_followed(tmp_path: Path) -> None:
+    precious = _planted(tmp_path)
+    (tmp_path / "12.3").symlink_to(precious)
+    assert trace.open_file(str(tmp_path), NODE) == -1
+    assert [path.name for path in precious.iterdir()] == ["thesis"]
+
+
+def test_a_directory_that_others_may_write_gets_no_trace(tmp_path: Path) -> None:
+    (tmp_path / "12.3").mkdir()
+    (tmp_path / "12.3").chmod(0o777)
+    assert trace.open_file(str(tmp_path), NODE) == -1
+    assert list((tmp_path / "12.3").iterdir()) == []
+
+
+def test_old_steps_that_are_links_or_somebody_elses_are_left_alone(tmp_path: Path) -> None:
+    precious = _planted(tmp_path)
+    (tmp_path / "0.0").symlink_to(precious)
+    (tmp_path / "1.0").mkdir()
+    (tmp_path / "1.0/n1.json").write_text("{}")
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "1.0", 12345, 12345)
+    for number in range(2, trace._KEPT + 5):
+        (tmp_path / f"{number}.0").mkdir()
+    trace._forget_old(str(tmp_path))
+    assert (precious / "thesis").read_text() == "keep"
+    assert (tmp_path / "0.0").is_symlink()
+    assert (tmp_path / "1.0/n1.json").exists() == (os.geteuid() == 0)
+    assert not (tmp_path / "2.0").exists()
+
+
+@given(text=st.from_regex(TOKENS), before=st.text())
+def test_a_token_is_hidden_whatever_stands_around_it(text: str, before: str) -> None:
+    whole = f"{before} {text}"
+    assert trace.concealed(whole, plan(), NODE) == Secrecy(()).text(whole)
+
+
+@pytest.mark.parametrize("word", ["KEY", "*APIKEY", "API?KEY*", "A[PQ]I*", "key"])
+@pytest.mark.parametrize("name", ["MY_KEY", "MYAPIKEY", "API_KEY_OF_MINE", "API", "OTHER"])
+def test_a_value_is_hidden_where_a_pattern_fits_its_variable(word: str, name: str) -> None:
+    the_plan = plan()
+    the_plan["settings"]["secret_variables"] = [word]
+    known = Secrecy((word,)).knowing([(name, "of the host")])
+    said = trace.concealed("it is of the host", the_plan, {name: "of the host"})
+    assert said == known.text("it is of the host")
+
+
+@pytest.mark.parametrize("text", ["A_TOKEN=x1", "see https://me:word@host", "nothing of the kind"])
+def test_settings_and_logins_are_hidden_as_everywhere(text: str) -> None:
+    the_plan = plan()
+    the_plan["settings"]["secret_variables"] = ["TOKEN"]
+    assert trace.concealed(text, the_plan, NODE) == Secrecy(("TOKEN",)).text(text)
+
+
+def test_neither_errors_nor_mounts_tell_a_secret(tmp_path: Path) -> None:
+    node = {**NODE, "MY_TOKEN": "of the host"}
+    entries = [{"name": "HF_KEY", "value": "of the file", "from": "e:1"}]
+    mounts = [
+        {"kind": "bind", "source": "/of the host", "target": "/x", "options": [], "from": "e:1"}
+    ]
+    the_plan = plan(env=entries, mounts=mounts)
+    the_plan["settings"]["secret_variables"] = ["TOKEN", "KEY"]
+    text = "startup[0]: 'login of the file; export A_TOKEN=literal': exit code 1: of the host"
+    said = trace.concealed(text, the_plan, node)
+    assert said == ("startup[0]: 'login (hidden); export A_TOKEN=(hidden)': exit code 1: (hidden)")
+    fd = trace.open_file(str(tmp_path), node)
+    trace.write(fd, the_plan, node, marks(), said)
+    os.close(fd)
+    [record] = written(tmp_path)
+    assert "of the host" not in json.dumps(record)
+    assert record["mounts"][0]["source"] == "/(hidden)"  # type: ignore[index]
+
+
+@pytest.mark.parametrize("message", ["@: no /data on @", "/home/run2/x: 17 bytes", "alpha2beta"])
+def test_two_nodes_that_say_the_same_are_alike(message: str) -> None:
+    """A name that is part of another word, as of a directory, is not the node's."""
+    said = {
+        trace.alike(message.replace("@", name), {"SLURMD_NODENAME": name})
+        for name in ("n1", "n2", "alpha", "beta", "nid001234")
+    }
+    assert len(said) == 1
+
+
+def test_nodes_that_say_different_things_are_not_alike() -> None:
+    node = {"SLURMD_NODENAME": "n1"}
+    assert trace.alike("no /a", node) != trace.alike("no /b", node)
