@@ -3,7 +3,8 @@
 import os
 import shutil
 import signal
-from collections.abc import Callable, Generator, Iterator
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,34 @@ def _in_ci() -> bool:
 settings.register_profile("usual", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if _in_ci() else "usual")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--part", metavar="N/OF", help="only one part: whole files, with about as many tests each"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    asked = config.getoption("--part")
+    if not asked:
+        return
+    number, parts = map(int, asked.split("/"))
+    assert 1 <= number <= parts, f"--part {asked}"
+    chosen = part_of(Counter(str(item.path) for item in items), number, parts)
+    config.hook.pytest_deselected(items=[item for item in items if str(item.path) not in chosen])
+    items[:] = [item for item in items if str(item.path) in chosen]
+
+
+def part_of(files: Mapping[str, int], number: int, parts: int) -> set[str]:
+    """Choose the files of one part; `files` has the number of tests in each."""
+    loads, chosen = [0] * parts, set()
+    for path in sorted(files, key=lambda path: (-files[path], path)):
+        lightest = loads.index(min(loads))
+        loads[lightest] += files[path]
+        if lightest == number - 1:
+            chosen.add(path)
+    return chosen
 
 
 def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:

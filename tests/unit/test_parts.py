@@ -1,0 +1,21 @@
+"""A suite in parts: no test is lost, none runs twice."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.conftest import part_of
+
+FILES = st.dictionaries(st.text(min_size=1), st.integers(1, 50))
+
+
+@given(FILES, st.integers(1, 4))
+def test_each_file_is_in_one_part(files: dict[str, int], parts: int) -> None:
+    chosen = [part_of(files, number, parts) for number in range(1, parts + 1)]
+    assert set().union(*chosen) == set(files)
+    assert sum(map(len, chosen)) == len(files)
+
+
+@given(FILES)
+def test_parts_differ_by_no_more_than_the_largest_file(files: dict[str, int]) -> None:
+    one, other = (sum(files[path] for path in part_of(files, n, 2)) for n in (1, 2))
+    assert abs(one - other) <= max(files.values(), default=0)
