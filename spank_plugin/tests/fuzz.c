@@ -20,11 +20,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../guard_ops.h"
-#include "../io.h"
-#include "../programs.h"
-#include "../session.h"
-#include "../submit.h"
+#include "guard/guard_ops.h"
+#include "common/io.h"
+#include "plugin/programs.h"
+#include "plugin/session.h"
+#include "plugin/submit.h"
 
 enum { MAX_INPUT = 4096, NOBODY = 65534 };
 

@@ -147,7 +147,9 @@ def messages() -> list[str]:
 @pytest.fixture(scope="module")
 def sources() -> str:
     """The engine's sources, with strings that are written in pieces put together."""
-    files = [*(ROOT / "container_engine").rglob("*.py"), *(ROOT / "spank_plugin").glob("*.c")]
+    programs = ("plugin", "guard", "image", "programs", "common")
+    files = list((ROOT / "container_engine").rglob("*.py"))
+    files += [file for name in programs for file in (ROOT / "spank_plugin" / name).glob("*.c")]
     text = "\n".join(file.read_text(encoding="utf-8") for file in files)
     return re.sub(r'"\s*f?"', "", text)
 

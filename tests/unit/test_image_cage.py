@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-_SOURCES = Path(__file__).parents[2] / "spank_plugin"
+_SOURCES = Path(__file__).parents[2] / "spank_plugin" / "image"
 _PROBE = r"""
 #define _GNU_SOURCE
 #include <errno.h>

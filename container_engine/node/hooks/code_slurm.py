@@ -1,6 +1,7 @@
 """Slurm's programs in the container: what of the host they need besides its system directories.
 
-Everything goes below HOST, at its own path; spank_plugin/host.c puts it there for these programs.
+Everything goes below HOST, at its own path; spank_plugin/programs/host.c puts it there for these
+programs.
 """
 
 from __future__ import annotations

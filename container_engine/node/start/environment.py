@@ -151,7 +151,7 @@ def parse_block(block: bytes) -> dict[str, str]:
 def encode_records(
     changes: Mapping[str, str | None], per_task: Mapping[str, str] | None = None
 ) -> bytes:
-    """The record format of spank_plugin/join.h.
+    """The record format of spank_plugin/common/join.h.
 
     `per_task` are variables that differ between the tasks of a node: each gets the value that
     another variable has in its task. Raises LaunchError for what would be read as another record.

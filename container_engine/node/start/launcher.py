@@ -46,7 +46,8 @@ class Session:
     """A container that runs. The descriptors belong to the caller.
 
     `fds` are the user namespace, the mount namespace, the records of the tasks' environment
-    (spank_plugin/join.h) and a pidfd of the guard, readable when nothing of the session is left.
+    (spank_plugin/common/join.h) and a pidfd of the guard, readable when nothing of the session is
+    left.
     `attended` is readable once what is done after that is done, -1 where there is nothing.
     Unless `go_on` is called, the session ends with this process; it raises LaunchError where the
     session has ended already. `warnings` are for the user, `said` is what the entrypoint printed,

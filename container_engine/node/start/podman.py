@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 INIT_NAME = ".ce-init"
 # pyxis' annotation: what an entrypoint prints is shown
 ENTRYPOINT_LOG = "com.pyxis.entrypoint_log"
-# spank_plugin/guard_report.c knows it too
+# spank_plugin/guard/guard_report.c knows it too
 HOOKS_STDERR = "hooks.err"
 INIT_PATH = "/dev/" + INIT_NAME
 # The session's directory for Podman, which refuses a runroot of more than 50 characters and puts
@@ -40,7 +40,7 @@ class Paths:
 
     @property
     def gate(self) -> str:
-        """What spank_plugin/gate.c waits for."""
+        """What spank_plugin/programs/gate.c waits for."""
         return self.at("gate")
 
     def at(self, name: str) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Operation = tuple[str, Sequence[str]]
 
 
-# crun 1.8 applies these to a bind mount only together with ro (see spank_plugin/guard_bind.c)
+# crun 1.8 applies these to a bind mount only together with ro (see spank_plugin/guard/guard_bind.c)
 _FORGOTTEN = frozenset(["nosuid", "nodev", "noexec"])
 
 

@@ -90,7 +90,7 @@ def test_each_code_in_the_sources_is_in_the_catalogue() -> None:
 
 
 def test_the_plugin_says_the_same_as_the_catalogue() -> None:
-    text = (ROOT / "spank_plugin/help.h").read_text(encoding="utf-8").replace("\\\n", "")
+    text = (ROOT / "spank_plugin/common/help.h").read_text(encoding="utf-8").replace("\\\n", "")
     found = re.findall(r'CE_HELP\(\s*"([a-z-]+)",\s*((?:"[^"]*"\s*)+)\)', text)
     assert len(found) >= 10
     for code, pieces in found:
@@ -98,7 +98,11 @@ def test_the_plugin_says_the_same_as_the_catalogue() -> None:
 
 
 def test_every_code_arises_somewhere() -> None:
-    files = [*PACKAGE.rglob("*.py"), ROOT / "spank_plugin/help.h", ROOT / "spank_plugin/plugin.c"]
+    files = [
+        *PACKAGE.rglob("*.py"),
+        ROOT / "spank_plugin/common/help.h",
+        ROOT / "spank_plugin/plugin/plugin.c",
+    ]
     others = [file for file in files if file.name != "catalogue.py"]
     text = "\n".join(file.read_text(encoding="utf-8") for file in others)
     assert [code for code in FAULTS if f'"{code}"' not in text and f"help {code}" not in text] == []

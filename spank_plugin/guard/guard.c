@@ -1,0 +1,189 @@
+/*
+ * ce-guard: process 1 of a PID namespace in which everything a container owns lives.
+ *
+ * ce-guard CONTROL WATCH LIFE SPECIFICATION     (open descriptors; LIFE may be -1)
+ *
+ * Runs as the user, never with a privilege. The process that the launcher starts makes the
+ * namespaces and its child, process 1, does the rest. Cleanup is a property, not a procedure: when
+ * process 1 ends, in whatever way, the kernel kills every process of the namespace and the last of
+ * them takes the mounts along.
+ */
+#define _GNU_SOURCE
+#include "guard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "guard_events.h"
+#include "guard_ops.h"
+#include "guard_report.h"
+#include "common/io.h"
+
+enum { MAX_SPECIFICATION = 64 * 1024 * 1024 };
+/* a little more than ce-attend's limit, less than the plugin's for us (ending.c) */
+enum { STOP_MS = 1500 };
+
+/* ---- process 1 --------------------------------------------------------------------------------- */
+
+/* Tells ce-attend that the session ends, and waits until it closes its end: the services are stopped. */
+static void stop_services(int attendant)
+{
+	if (attendant == 0)
+		return;
+	shutdown(attendant, SHUT_WR);
+	ce_wait_readable(attendant, ce_now_ms() + STOP_MS);
+}
+
+/* A system call on the image waits for the image's server, which may itself wait for a dead file server
+ * or be stopped, and the thread that makes the call hears of nothing else meanwhile: this one does.
+ * Once the server has the request not even SIGKILL ends that wait, so the server goes first. */
+static void *watch_for_end(void *context)
+{
+	const struct guard *guard = context;
+	struct pollfd fds[] = { { .fd = guard->watch, .events = POLLIN }, { .fd = guard->life } };
+
+	while (poll(fds, sizeof fds / sizeof fds[0], -1) < 0 && errno == EINTR)
+		;
+	stop_services(atomic_load(&guard->attendant));
+	/* everybody in our PID namespace but ourselves */
+	kill(-1, SIGKILL);
+	_exit(0);
+}
+
+static int start_watching(struct guard *guard)
+{
+	pthread_t thread;
+
+	errno = pthread_create(&thread, NULL, watch_for_end, guard);
+	return errno == 0 ? 0 : guard_fail(guard, "cannot start a thread");
+}
+
+/* The launcher says "go on" once its own answer has reached the plugin. Whatever ends it before that
+ * closes the socket, and poll_session ends the session. */
+static int wait_for_launcher(struct guard *guard)
+{
+	int fds[CE_MAX_FDS];
+	char word;
+
+	for (;;) {
+		ssize_t n = ce_receive(guard->control, MSG_DONTWAIT, &word, 1, fds);
+		if (n == 1) {
+			if (fds[0] > 0)
+				atomic_store(&guard->attendant, fds[0]);
+			ce_close_fd(&guard->control);
+			return 0;
+		}
+		if (guard_events(guard, -1) < 0)
+			return -1;
+	}
+}
+
+static int process_one(struct guard *guard, int specification)
+{
+	size_t size = 0;
+	sigset_t child;
+
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	guard->stage = "start";
+	if (sigprocmask(SIG_BLOCK, &child, NULL) < 0 ||
+	    (guard->signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK)) < 0 ||
+	    (guard->log = ce_memory_file("ce-log", "", 0)) < 0)
+		return guard_fail(guard, "cannot set up");
+	if (start_watching(guard) < 0)
+		return -1;
+	CE_AUTO_FREE char *text = ce_read_all(specification, MAX_SPECIFICATION, &size);
+	if (text == NULL)
+		return guard_fail(guard, "cannot read the specification");
+	if (guard_run_operations(guard, text, size) < 0)
+		return -1;
+	return wait_for_launcher(guard);
+}
+
+static void serve(struct guard *guard)
+{
+	while (guard_events(guard, -1) == 0)
+		;
+	const char *cause = ce_error_text(&guard->err);
+	if (guard->life >= 0)
+		(void)ce_send(guard->life, cause, strlen(cause), NULL, 0);
+}
+
+/* ---- its parent -------------------------------------------------------------------------------- */
+
+static int write_map(struct guard *guard, const char *path, const char *text)
+{
+	CE_AUTO_FD fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || ce_write_all(fd, text, strlen(text)) < 0)
+		return guard_fail(guard, "cannot write %s", path);
+	return 0;
+}
+
+static int make_namespaces(struct guard *guard)
+{
+	unsigned uid = geteuid(), gid = getegid();
+	char map[64];
+
+	guard->stage = "namespaces";
+	if (unshare(CLONE_NEWUSER | CLONE_NEWPID) < 0)
+		return guard_fail(guard, "cannot make a user namespace");
+	/* One id is all that is mapped: needs no /etc/subuid and no setuid helper. Without denying
+	 * setgroups first the kernel lets nobody but root write a gid map. */
+	if (write_map(guard, "/proc/self/setgroups", "deny") < 0)
+		return -1;
+	snprintf(map, sizeof map, "0 %u 1", uid);
+	if (write_map(guard, "/proc/self/uid_map", map) < 0)
+		return -1;
+	snprintf(map, sizeof map, "0 %u 1", gid);
+	return write_map(guard, "/proc/self/gid_map", map);
+}
+
+static int run(struct guard *guard, int specification)
+{
+	/* Ctrl-C at the terminal of `ce run` is for the command, not for what holds its container. */
+	setsid();
+	umask(022);
+	if (make_namespaces(guard) < 0) {
+		guard_report_failure(guard);
+		return CE_EXIT_ENGINE;
+	}
+	pid_t pid = fork();
+	if (pid != 0)
+		return pid > 0 ? 0 : CE_EXIT_ENGINE;
+	if (process_one(guard, specification) < 0) {
+		guard_report_failure(guard);
+		return CE_EXIT_ENGINE;
+	}
+	serve(guard);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct guard guard = GUARD_INIT;
+
+	if (argc != 5) {
+		fprintf(stderr, "ce-guard: started by the container engine's launcher only\n");
+		return CE_EXIT_ENGINE;
+	}
+	guard.control = ce_descriptor(argv[1]);
+	guard.watch = ce_descriptor(argv[2]);
+	guard.life = ce_descriptor(argv[3]);
+	int specification = ce_descriptor(argv[4]);
+	if (guard.control < 0 || guard.watch < 0 || specification < 0)
+		return CE_EXIT_ENGINE;
+	return run(&guard, specification);
+}

@@ -1,0 +1,64 @@
+#define _GNU_SOURCE
+#include "guard_child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "guard_events.h"
+#include "common/io.h"
+
+static void become_child(struct guard *guard, const char *const argv[], int keep, int output)
+{
+	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	ce_default_signals();
+	/* a server lives as long as the session; Podman starts the image's entrypoint, too */
+	if (keep >= 0)
+		ce_ignore_step_signals();
+	if (null < 0 || dup2(null, 0) < 0 || dup2(output, 1) < 0 || dup2(guard->log, 2) < 0)
+		_exit(CE_EXIT_ENGINE);
+	if (keep >= 0 && fcntl(keep, F_SETFD, 0) < 0)
+		_exit(CE_EXIT_ENGINE);
+	/* execvp does not change the strings; its prototype is older than const */
+	execvp(argv[0], (char *const *)(uintptr_t)argv);
+	dprintf(2, "%s: %s\n", argv[0], strerror(errno));
+	_exit(GUARD_NOT_STARTED);
+}
+
+static pid_t spawn(struct guard *guard, const char *const argv[], int keep, int output)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		return guard_fail(guard, "cannot start %s", argv[0]);
+	if (pid == 0)
+		become_child(guard, argv, keep, output);
+	return pid;
+}
+
+pid_t guard_spawn(struct guard *guard, const char *const argv[], int keep)
+{
+	return spawn(guard, argv, keep, guard->log);
+}
+
+int guard_judge(struct guard *guard, const char *what, int status)
+{
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return 0;
+	return guard_fail_ended(guard, what, status);
+}
+
+int guard_run(struct guard *guard, const char *what, char *const argv[], int output)
+{
+	int status = 0;
+	pid_t pid = spawn(guard, (const char *const *)argv, -1, output);
+
+	if (pid < 0 || guard_wait(guard, pid, &status) < 0)
+		return -1;
+	return guard_judge(guard, what, status);
+}

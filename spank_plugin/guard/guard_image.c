@@ -1,0 +1,86 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include "guard_child.h"
+#include "guard_events.h"
+#include "guard_ops.h"
+#include "common/io.h"
+
+static int start_server(struct guard *guard, const char *server, const char *image, int device)
+{
+	char target[32];
+
+	/* libfuse takes an open device as /dev/fd/N, so that no setuid fusermount is needed */
+	snprintf(target, sizeof target, "/dev/fd/%d", device);
+	const char *const argv[] = { server, image, target, NULL };
+	pid_t pid = guard_spawn(guard, argv, device);
+	if (pid < 0)
+		return -1;
+	guard->fuse[guard->fuse_count++] = pid;
+	return 0;
+}
+
+int guard_op_fuse(struct guard *guard, char **args)
+{
+	char options[96];
+
+	if (guard->fuse_count == GUARD_MAX_FUSE) {
+		errno = 0;
+		return guard_fail(guard, "more than %d SquashFS files in one container",
+				  GUARD_MAX_FUSE);
+	}
+	CE_AUTO_FD device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	if (device < 0)
+		return guard_fail(guard, "cannot open /dev/fuse");
+	/* allow_other lets in the processes of this user namespace and of those below it, no others */
+	snprintf(options, sizeof options,
+		 "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", device);
+	if (mkdir(args[2], 0755) < 0 ||
+	    mount(args[1], args[2], "fuse.ce-image", MS_NOSUID | MS_NODEV | MS_RDONLY, options) < 0)
+		return guard_fail(guard, "cannot mount a FUSE file system");
+	return start_server(guard, args[0], args[1], device);
+}
+
+/* Waits until the kernel and the FUSE server have met: a server that cannot read the file ends, and
+ * what it printed is the cause, where a later access would only say ENOTCONN. */
+static int check_server(struct guard *guard, const char *dir)
+{
+	struct stat st;
+
+	if (stat(dir, &st) == 0)
+		return 0;
+	for (int i = 0; i < 20; i++) {
+		if (guard_events(guard, 10) < 0)
+			return -1;
+	}
+	errno = 0;
+	return guard_fail(guard, "the SquashFS file cannot be read: it is damaged");
+}
+
+int guard_op_overlay(struct guard *guard, char **args)
+{
+	CE_AUTO_FREE char *options = NULL;
+
+	if (check_server(guard, args[0]) < 0)
+		return -1;
+	if (asprintf(&options, "lowerdir=%s,upperdir=%s,workdir=%s,userxattr", args[0], args[1],
+		     args[2]) < 0)
+		return guard_fail(guard, "out of memory");
+	for (size_t i = 1; i < 4; i++) {
+		if (mkdir(args[i], 0755) < 0)
+			return guard_fail(guard, "cannot make '%s'", args[i]);
+	}
+	/* nosuid and nodev: the image is the user's, its setuid bits and devices mean nothing here */
+	if (mount("overlay", args[3], "overlay", MS_NOSUID | MS_NODEV, options) < 0)
+		return guard_fail(guard, "cannot mount the image's overlay");
+	return 0;
+}
+
+int guard_op_served(struct guard *guard, char **args)
+{
+	return check_server(guard, args[0]);
+}

@@ -1,0 +1,93 @@
+#define _GNU_SOURCE
+#include "guard_memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/io.h"
+
+enum { MAX_GROUPS = 64 * 1024 };
+
+static int64_t read_limit(const char *directory, const char *file)
+{
+	CE_AUTO_FREE char *path = NULL;
+	char text[32];
+
+	if (asprintf(&path, "%s/%s", directory, file) < 0)
+		return INT64_MAX;
+	CE_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+	if (n <= 0 || text[0] < '0' || text[0] > '9') /* version 2 says "max" */
+		return INT64_MAX;
+	text[n] = '\0';
+	errno = 0;
+	long long limit = strtoll(text, NULL, 10);
+	return errno == 0 ? limit : INT64_MAX;
+}
+
+/* Of `group`, below `base`, and of all above it; `group` is changed. */
+static int64_t lowest(const char *base, char *group, const char *file)
+{
+	int64_t least = INT64_MAX;
+
+	for (char *slash = group + strlen(group); slash != NULL; slash = strrchr(group, '/')) {
+		CE_AUTO_FREE char *directory = NULL;
+		*slash = '\0';
+		if (asprintf(&directory, "%s%s", base, group) < 0)
+			break;
+		int64_t limit = read_limit(directory, file);
+		least = limit < least ? limit : least;
+	}
+	return least;
+}
+
+/* Of one line, "NUMBER:CONTROLLERS:PATH"; that of version 2 names no controllers. */
+static int64_t limit_of(char *line, const char *root)
+{
+	CE_AUTO_FREE char *base = NULL;
+	char *controllers = strchr(line, ':');
+	char *group = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
+
+	if (group == NULL || strstr(group, "..") != NULL) /* of another cgroup namespace */
+		return INT64_MAX;
+	*controllers++ = '\0';
+	*group++ = '\0';
+	if (controllers[0] == '\0')
+		return lowest(root, group, "memory.max");
+	if (strcmp(controllers, "memory") != 0 || asprintf(&base, "%s/memory", root) < 0)
+		return INT64_MAX;
+	return lowest(base, group, "memory.limit_in_bytes");
+}
+
+int64_t guard_memory_limit(const char *groups, const char *root)
+{
+	int64_t least = INT64_MAX;
+	size_t size = 0;
+	char *rest = NULL;
+	CE_AUTO_FD fd = open(groups, O_RDONLY | O_CLOEXEC);
+	CE_AUTO_FREE char *text = fd >= 0 ? ce_read_all(fd, MAX_GROUPS, &size) : NULL;
+
+	if (text == NULL)
+		return INT64_MAX;
+	for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
+		int64_t limit = limit_of(line, root);
+		least = limit < least ? limit : least;
+	}
+	return least;
+}
+
+char *guard_memory_share(const char *size, int64_t limit, int64_t total)
+{
+	char *end = NULL, *share = NULL;
+	long percent = strtol(size, &end, 10);
+
+	if (limit >= total || strcmp(end, "%") != 0 || percent < 1 || percent > 100)
+		return strdup(size);
+	/* whole pages: a size of 0 would be no limit at all */
+	int64_t bytes = limit / 100 * percent, page = sysconf(_SC_PAGESIZE);
+	return asprintf(&share, "%lld", (long long)(bytes > page ? bytes : page)) >= 0 ? share : NULL;
+}

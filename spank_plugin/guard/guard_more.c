@@ -1,0 +1,64 @@
+/*
+ * Operations that are only known once the image's files can be seen: a program of ours looks at them
+ * and prints further operations, in the format of the specification. It runs as the user in the
+ * session's namespaces, before there is a container.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "guard_child.h"
+#include "guard_ops.h"
+#include "common/io.h"
+
+enum { MAX_MORE = 16 * 1024 * 1024, MAX_NOTE = 60 * 1024 };
+
+static int run_program(struct guard *guard, char **args, int output)
+{
+	CE_AUTO_FREE char *name = NULL;
+
+	if (asprintf(&name, "'%s'", args[0]) < 0)
+		return guard_fail(guard, "out of memory");
+	return guard_run(guard, name, args, output);
+}
+
+int guard_op_more(struct guard *guard, char **args)
+{
+	size_t size = 0;
+
+	errno = EINVAL;
+	if (guard->in_more)
+		return guard_fail(guard, "an operation that was added adds more");
+	CE_AUTO_FD output = ce_memory_file("ce-more", "", 0);
+	if (output < 0)
+		return guard_fail(guard, "cannot make a memory file");
+	if (run_program(guard, args, output) < 0)
+		return -1;
+	CE_AUTO_FREE char *text = ce_read_file_at(output, MAX_MORE, &size);
+	if (text == NULL)
+		return guard_fail(guard, "cannot read what '%s' printed", args[0]);
+	guard->in_more = 1;
+	int rc = guard_run_operations(guard, text, size);
+	guard->in_more = 0;
+	return rc;
+}
+
+int guard_op_note(struct guard *guard, char **args)
+{
+	CE_AUTO_FREE char *packet = NULL;
+	size_t length = strlen(args[0]);
+
+	errno = EMSGSIZE;
+	if (length > MAX_NOTE)
+		return guard_fail(guard, "a note of %zu bytes", length);
+	packet = malloc(length + 1);
+	if (packet == NULL)
+		return guard_fail(guard, "out of memory");
+	packet[0] = 'N';
+	memcpy(packet + 1, args[0], length);
+	if (ce_send(guard->control, packet, length + 1, NULL, 0) < 0)
+		return guard_fail(guard, "cannot tell the launcher");
+	return 0;
+}

@@ -1,0 +1,104 @@
+#define _GNU_SOURCE
+#include "guard_ops.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "guard_report.h"
+#include "common/io.h"
+
+static const struct operation {
+	const char *name;
+	long least_args;
+	guard_operation *run;
+} operations[] = {
+	{ "session", 2, guard_op_session },
+	{ "dir", 1, guard_op_dir },
+	{ "file", 2, guard_op_file },
+	{ "environment", 2, guard_op_environment },
+	{ "fuse", 3, guard_op_fuse },
+	{ "overlay", 4, guard_op_overlay },
+	{ "served", 1, guard_op_served },
+	{ "root-dir", 2, guard_op_root_dir },
+	{ "root-entry", 4, guard_op_root_entry },
+	{ "root-bind", 3, guard_op_root_bind },
+	{ "root-first", 3, guard_op_root_first },
+	{ "root-link", 3, guard_op_root_link },
+	{ "bind", 2, guard_op_bind },
+	{ "more", 1, guard_op_more },
+	{ "note", 1, guard_op_note },
+	{ "gate", 1, guard_op_gate },
+	{ "podman", 1, guard_op_podman },
+	{ "pass", 1, guard_op_pass },
+	{ "container", 2, guard_op_container },
+};
+
+static const struct operation *find_operation(const char *name)
+{
+	for (size_t i = 0; i < sizeof operations / sizeof operations[0]; i++) {
+		if (strcmp(operations[i].name, name) == 0)
+			return &operations[i];
+	}
+	return NULL;
+}
+
+/* The string at *next, which moves behind it; NULL at the end or where no NUL ends it. */
+static char *take_string(char **next, const char *end)
+{
+	char *string = *next;
+	char *nul = string < end ? memchr(string, '\0', (size_t)(end - string)) : NULL;
+
+	if (nul == NULL)
+		return NULL;
+	*next = nul + 1;
+	return string;
+}
+
+static char **take_args(char **next, const char *end, long count)
+{
+	char **args = calloc((size_t)count + 1, sizeof *args);
+
+	if (args == NULL)
+		return NULL;
+	for (long i = 0; i < count; i++) {
+		args[i] = take_string(next, end);
+		if (args[i] == NULL) {
+			free(args);
+			return NULL;
+		}
+	}
+	return args;
+}
+
+/* The number of arguments, -1 when the text is none. */
+static long read_count(const char *text)
+{
+	char *end;
+	long count = strtol(text, &end, 10);
+
+	return *text != '\0' && *end == '\0' ? count : -1;
+}
+
+int guard_run_operations(struct guard *guard, char *specification, size_t size)
+{
+	const char *end = specification + size;
+
+	for (char *next = specification; next < end;) {
+		const char *name = take_string(&next, end);
+		const char *count_text = name != NULL ? take_string(&next, end) : NULL;
+		long count = count_text != NULL ? read_count(count_text) : -1;
+		const struct operation *op = name != NULL ? find_operation(name) : NULL;
+		errno = EINVAL;
+		if (op == NULL || count < op->least_args || count > (long)size)
+			return guard_fail(guard, "bad operation in the specification");
+		CE_AUTO_FREE char **args = take_args(&next, end, count);
+		if (args == NULL)
+			return guard_fail(guard, "specification cut short");
+		guard->stage = op->name;
+		guard_stamp(guard, op->name);
+		if (op->run(guard, args) < 0)
+			return -1;
+	}
+	return 0;
+}

@@ -1,0 +1,113 @@
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "guard_child.h"
+#include "guard_events.h"
+#include "guard_ops.h"
+#include "guard_report.h"
+#include "common/io.h"
+
+int guard_op_gate(struct guard *guard, char **args)
+{
+	/* to read as well: to write alone is only possible once somebody reads */
+	if (mkfifo(args[0], 0600) < 0 || (guard->gate = open(args[0], O_RDWR | O_CLOEXEC)) < 0)
+		return guard_fail(guard, "cannot make '%s'", args[0]);
+	return 0;
+}
+
+int guard_op_podman(struct guard *guard, char **args)
+{
+	if (guard->gate < 0)
+		return guard_run(guard, "Podman", args, guard->log);
+	guard->podman = guard_spawn(guard, (const char *const *)args, -1);
+	return guard->podman < 0 ? -1 : 0;
+}
+
+int guard_op_pass(struct guard *guard, char **args)
+{
+	int status = 0;
+
+	if (unlink(args[0]) < 0)
+		return guard_fail(guard, "cannot remove '%s'", args[0]);
+	ce_close_fd(&guard->gate);
+	guard->stage = "podman";
+	if (guard->podman > 0) {
+		if (guard_wait(guard, guard->podman, &status) < 0)
+			return -1;
+		guard->podman = 0;
+	} else {
+		status = guard->podman_status;
+	}
+	return guard_judge(guard, "Podman", status);
+}
+
+static int read_pid(struct guard *guard, const char *path, pid_t *pid)
+{
+	size_t size = 0;
+	CE_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC);
+	CE_AUTO_FREE char *text = fd >= 0 ? ce_read_all(fd, 64, &size) : NULL;
+	long value = text != NULL ? strtol(text, NULL, 10) : 0;
+
+	if (value <= 1)
+		return guard_fail(guard, "Podman left no process id of the container's init");
+	*pid = (pid_t)value;
+	return 0;
+}
+
+static int has_name(int process_dir, const char *name)
+{
+	char comm[32] = "";
+	CE_AUTO_FD fd = openat(process_dir, "comm", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd >= 0 ? read(fd, comm, sizeof comm - 1) : -1;
+
+	return n > 0 && strncmp(comm, name, (size_t)n - 1) == 0 && strlen(name) == (size_t)n - 1;
+}
+
+/* In execve the kernel gives a process its new name first: for a moment the environment then reads
+ * as empty, which Podman never makes it. */
+static int has_environment(int process_dir)
+{
+	char first;
+	CE_AUTO_FD fd = openat(process_dir, "environ", O_RDONLY | O_CLOEXEC);
+
+	return fd >= 0 && read(fd, &first, 1) == 1;
+}
+
+/* `podman run -d` can return before the container's first process has called execve; until then its
+ * environment is the runtime's. An entrypoint runs before it, for as long as it likes: the launcher
+ * has the deadline. */
+static int wait_for_init(struct guard *guard, int process_dir, const char *name)
+{
+	for (int pause = 0;; pause = pause < 20 ? pause + 1 : 20) {
+		if (has_name(process_dir, name) && has_environment(process_dir))
+			return 0;
+		if (guard_events(guard, pause) < 0)
+			return -1;
+	}
+}
+
+int guard_op_container(struct guard *guard, char **args)
+{
+	char path[64];
+	pid_t pid = -1;
+
+	if (read_pid(guard, args[0], &pid) < 0)
+		return -1;
+	/* From here on the pidfd stands for the process: the number is not used after it could have
+	 * been given to another, because the directory opened below is dead if the process is. */
+	guard->init = ce_pidfd_open(pid);
+	if (guard->init < 0)
+		return guard_fail(guard, "the container's init process ended");
+	snprintf(path, sizeof path, "/proc/%d", (int)pid);
+	CE_AUTO_FD process_dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (process_dir < 0)
+		return guard_fail(guard, "the container's init process ended");
+	if (wait_for_init(guard, process_dir, args[1]) < 0)
+		return -1;
+	return guard_report_ready(guard, process_dir);
+}

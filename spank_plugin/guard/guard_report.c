@@ -1,0 +1,153 @@
+#define _GNU_SOURCE
+#include "guard_report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/io.h"
+
+enum { MAX_ENVIRONMENT = 64 * 1024 * 1024, MAX_LOG = 1 << 20 };
+/* a packet of the control socket: the end of the log, of the hooks' words, of an entrypoint's */
+enum { MAX_REPORT = 32 * 1024, MAX_SAID = 4096, MAX_PRINTED = 24 * 1024 };
+
+int guard_fail(struct guard *guard, const char *format, ...)
+{
+	va_list args;
+
+	if (guard->err.message != NULL)
+		return -1;
+	guard->stage_errno = errno;
+	va_start(args, format);
+	if (vasprintf(&guard->err.message, format, args) < 0)
+		guard->err.message = NULL;
+	va_end(args);
+	return -1;
+}
+
+int guard_fail_ended(struct guard *guard, const char *what, int status)
+{
+	errno = 0;
+	if (WIFSIGNALED(status))
+		return guard_fail(guard, "%s was killed by signal %d", what, WTERMSIG(status));
+	if (WEXITSTATUS(status) == GUARD_NOT_STARTED) {
+		guard->stage = "program";
+		return guard_fail(guard, "%s cannot be started", what);
+	}
+	return guard_fail(guard, "%s ended with exit code %d", what, WEXITSTATUS(status));
+}
+
+/* ---- failure ----------------------------------------------------------------------------------- */
+
+/* What OCI hooks printed on stderr: crun writes it to this file of the session's directory, in which
+ * we stand (container_engine/node/hooks/oci_hooks.py). NULL without such a file. */
+static char *hooks_said(void)
+{
+	size_t size = 0;
+	CE_AUTO_FD file = open("hooks.err", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	char *said = file >= 0 ? ce_read_all(file, 1 << 20, &size) : NULL;
+
+	if (size > MAX_SAID)
+		memmove(said, said + size - MAX_SAID, MAX_SAID + 1);
+	return said;
+}
+
+void guard_report_failure(struct guard *guard)
+{
+	size_t size = 0;
+	CE_AUTO_FREE char *said = hooks_said();
+	CE_AUTO_FREE char *log = ce_read_file_at(guard->log, 1 << 20, &size);
+	CE_AUTO_FREE char *report = NULL;
+	const char *tail = log != NULL && size > MAX_REPORT ? log + size - MAX_REPORT : log;
+	int length = asprintf(&report, "E%s\n%d\n%s\n%s%s%s", guard->stage, guard->stage_errno,
+			      ce_error_text(&guard->err), tail != NULL ? tail : "",
+			      said != NULL ? "\f" : "", said != NULL ? said : "");
+
+	if (length > 0)
+		(void)ce_send(guard->control, report, (size_t)length, NULL, 0);
+}
+
+/* ---- ready ------------------------------------------------------------------------------------- */
+
+void guard_stamp(struct guard *guard, const char *name)
+{
+	struct timespec now;
+
+	if (guard->stamps_size == 0)
+		guard->stamps[guard->stamps_size++] = 'R';
+	if (guard->last_stamp != NULL && strcmp(guard->last_stamp, name) == 0)
+		return;
+	size_t room = sizeof guard->stamps - guard->stamps_size;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	int n = snprintf(guard->stamps + guard->stamps_size, room, "%s %lld\n", name,
+			 (long long)now.tv_sec * 1000000000 + now.tv_nsec);
+	/* a line that does not fit is left out whole */
+	if (n > 0 && (size_t)n < room)
+		guard->stamps_size += (size_t)n;
+	guard->last_stamp = name;
+}
+
+static int open_in(struct guard *guard, int dir, const char *name)
+{
+	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
+
+	return fd >= 0 ? fd : guard_fail(guard, "cannot open %s of the container's init", name);
+}
+
+static int copy_environment(struct guard *guard, int process_dir)
+{
+	size_t size = 0;
+	CE_AUTO_FD source = open_in(guard, process_dir, "environ");
+	if (source < 0)
+		return -1;
+	CE_AUTO_FREE char *text = ce_read_all(source, MAX_ENVIRONMENT, &size);
+	if (text == NULL)
+		return guard_fail(guard, "cannot read the environment of the container's init");
+	int copy = ce_memory_file("ce-environ", text, size);
+	return copy >= 0 ? copy : guard_fail(guard, "cannot keep the container's environment");
+}
+
+/* The stamps, and behind a NUL the end of what our children have printed: an image's entrypoint is
+ * among them if the launcher wants to hear it. */
+static int send_ready(struct guard *guard, const int fds[], size_t count)
+{
+	size_t size = 0;
+	CE_AUTO_FREE char *log = ce_read_file_at(guard->log, 1 << 20, &size);
+	size_t kept = log == NULL ? 0 : size > MAX_PRINTED ? MAX_PRINTED : size;
+	CE_AUTO_FREE char *report = malloc(guard->stamps_size + 1 + kept);
+
+	if (report == NULL)
+		return -1;
+	memcpy(report, guard->stamps, guard->stamps_size);
+	report[guard->stamps_size] = '\0';
+	if (kept > 0)
+		memcpy(report + guard->stamps_size + 1, log + size - kept, kept);
+	return ce_send(guard->control, report, guard->stamps_size + 1 + kept, fds, count);
+}
+
+int guard_report_ready(struct guard *guard, int process_dir)
+{
+	CE_AUTO_FD user_ns = open_in(guard, process_dir, "ns/user");
+	if (user_ns < 0)
+		return -1;
+	CE_AUTO_FD mount_ns = open_in(guard, process_dir, "ns/mnt");
+	if (mount_ns < 0)
+		return -1;
+	CE_AUTO_FD environment = copy_environment(guard, process_dir);
+	if (environment < 0)
+		return -1;
+	CE_AUTO_FD self = ce_pidfd_open(getpid());
+	if (self < 0)
+		return guard_fail(guard, "cannot open a descriptor of the guard");
+	int fds[] = { user_ns, mount_ns, environment, self };
+	guard_stamp(guard, "ready");
+	if (send_ready(guard, fds, 4) < 0)
+		return guard_fail(guard, "cannot answer the launcher");
+	return 0;
+}

@@ -1,0 +1,74 @@
+#define _GNU_SOURCE
+#include "answer.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "common/help.h"
+#include "common/io.h"
+
+enum { MAX_ANSWER = 64 * 1024 };
+
+/* "F<exit code>\n<message>": the launcher could not start the container. */
+static int failure(const char *answer, struct ce_error *err)
+{
+	const char *message = strchr(answer, '\n');
+	int code = atoi(answer + 1);
+
+	err->below = ""; /* the launcher's message has it */
+	return ce_fail_code(err, code > 0 && code < 256 ? code : CE_EXIT_ENGINE, "%s",
+			    message != NULL ? message + 1 : answer + 1);
+}
+
+/* "R<workdir>\0<notices>\0<said>" with the descriptors of struct ce_container; the last two may be absent. */
+static int ready(const char *answer, size_t size, int fds[CE_MAX_FDS],
+		 struct ce_container *container, struct ce_error *err)
+{
+	/* the buffer is longer than any packet and filled with NULs */
+	const char *notices = answer + strlen(answer) + (strlen(answer) < size);
+	const char *said = notices + strlen(notices) + (notices + strlen(notices) < answer + size);
+
+	container->user_ns = fds[0];
+	container->mount_ns = fds[1];
+	container->environment = fds[2];
+	container->guard = fds[3];
+	container->launcher = fds[4];
+	container->attended = fds[5];
+	container->trace = fds[6];
+	container->marks = fds[7];
+	container->workdir = strdup(answer + 1);
+	container->notices = strdup(notices);
+	container->said = strdup(said);
+	if (fds[5] < 0 || container->workdir == NULL || container->notices == NULL ||
+	    container->said == NULL)
+		return ce_fail(err, "the launcher's answer is not complete");
+	return 0;
+}
+
+int ce_answer_look(int reply, struct ce_container *container, struct ce_error *err)
+{
+	int fds[CE_MAX_FDS];
+	CE_AUTO_FREE char *answer = calloc(1, MAX_ANSWER + 1);
+
+	if (answer == NULL)
+		return ce_fail(err, "out of memory");
+	ssize_t n = ce_receive(reply, MSG_PEEK | MSG_DONTWAIT, answer, MAX_ANSWER, fds);
+	if (n < 0)
+		return ce_fail(err, "cannot read the launcher's answer: %s", strerror(errno));
+	if (n > 0 && answer[0] == 'R')
+		return ready(answer, (size_t)n, fds, container, err);
+	for (size_t i = 0; i < CE_MAX_FDS; i++)
+		ce_close_fd(&fds[i]);
+	if (n == 0)
+		return ce_fail_below(err, CE_HELP_LAUNCHER_ENDED,
+				     "the launcher ended before the container was ready");
+	return failure(answer, err);
+}
+
+int ce_answer_is_ready(int reply)
+{
+	char kind;
+
+	return ce_look(reply, MSG_DONTWAIT, &kind, 1) > 0 && kind == 'R';
+}

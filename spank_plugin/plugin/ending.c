@@ -1,0 +1,164 @@
+#define _GNU_SOURCE
+#include "ending.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "answer.h"
+#include "common/help.h"
+#include "common/identity.h"
+#include "common/io.h"
+#include "common/news.h"
+#include "common/sweep.h"
+
+/* in the child, one after the other */
+enum { LAUNCHER_WAIT_MS = 2000, GUARD_WAIT_MS = 2000, ATTENDED_WAIT_MS = 2000 };
+enum { CHILD_WAIT_MS = 9000, FINISH_WAIT_MS = 1000, TELL_WAIT_MS = 1000 };
+/* where the child keeps its descriptors; all others of slurmstepd's are closed */
+enum { CHILD_GATE = 3, CHILD_REPLY, CHILD_LIFE, CHILD_FIRST_CLOSED };
+
+/* Of a child that is to tell the user of a death; without one it ends the session. */
+struct duty {
+	const char *planned, *cause;
+};
+
+static void tell(int reply, const struct ce_moments *moments, const struct duty *duty)
+{
+	struct ce_error err = CE_ERROR_INIT;
+	struct ce_container container = CE_CONTAINER_INIT;
+
+	(void)ce_answer_look(reply, &container, &err);
+	if (ce_is_news(container.marks, duty->planned, duty->cause))
+		ce_say_error(moments != NULL ? moments->node : NULL, duty->cause, CE_HELP_DIED);
+	ce_container_close(&container);
+	ce_error_clear(&err);
+}
+
+/* Also ends what a task has left running: its image is no longer served, and it would keep the
+ * container's mounts. */
+static void end_what_is_left(int reply, int life, const struct ce_moments *moments)
+{
+	struct ce_error err = CE_ERROR_INIT;
+	struct ce_container container = CE_CONTAINER_INIT;
+
+	/* Without an answer there is no session that could end in good order. */
+	int rc = ce_answer_look(reply, &container, &err);
+	/* After its answer the launcher hands the end of hooks to the guard and writes the trace; the tasks may
+	 * end before a busy machine has let it. */
+	if (rc == 0 && !ce_wait_readable(container.launcher, ce_now_ms() + LAUNCHER_WAIT_MS))
+		ce_pidfd_kill(container.launcher, SIGKILL);
+	shutdown(life, SHUT_RDWR);
+	if (rc == 0) {
+		if (!ce_wait_readable(container.guard, ce_now_ms() + GUARD_WAIT_MS)) {
+			ce_pidfd_kill(container.guard, SIGKILL);
+			ce_wait_readable(container.guard, ce_now_ms() + GUARD_WAIT_MS);
+		}
+		ce_sweep(container.mount_ns);
+		ce_moments_write(moments, container.trace);
+		ce_wait_readable(container.attended, ce_now_ms() + ATTENDED_WAIT_MS);
+	}
+	ce_container_close(&container);
+	ce_error_clear(&err);
+}
+
+/* Moves the descriptors to places of their own, without one overwriting another. */
+static int keep_only(int gate, const struct ce_launcher *launcher)
+{
+	int high_gate = fcntl(gate, F_DUPFD_CLOEXEC, CHILD_FIRST_CLOSED);
+	int high_reply = fcntl(launcher->reply, F_DUPFD_CLOEXEC, CHILD_FIRST_CLOSED);
+	int high_life = fcntl(launcher->life, F_DUPFD_CLOEXEC, CHILD_FIRST_CLOSED);
+
+	if (high_gate < 0 || dup2(high_gate, CHILD_GATE) < 0 || high_reply < 0 ||
+	    dup2(high_reply, CHILD_REPLY) < 0)
+		return -1;
+	if (high_life >= 0)
+		dup2(high_life, CHILD_LIFE);
+	return close_range(high_life >= 0 ? CHILD_FIRST_CLOSED : CHILD_LIFE, ~0U, 0);
+}
+
+/* Never returns. */
+static void be_child(int gate, const struct ce_launcher *launcher, const struct duty *duty)
+{
+	char word;
+
+	/* a signal that is for slurmstepd, or that it handles, is none of this process's business */
+	ce_default_signals();
+	if (keep_only(gate, launcher) < 0 || read(CHILD_GATE, &word, 1) != 1 ||
+	    ce_become_user(launcher->uid, launcher->gid, NULL, 0) != NULL)
+		_exit(1);
+	if (duty != NULL)
+		tell(CHILD_REPLY, launcher->moments, duty);
+	else
+		end_what_is_left(CHILD_REPLY, CHILD_LIFE, launcher->moments);
+	/* done; the parent closes its ends of the session's sockets before it closes the gate */
+	(void)ce_send(CHILD_GATE, "d", 1, NULL, 0);
+	ce_look(CHILD_GATE, 0, &word, 1);
+	/* not exit: the handlers are slurmstepd's */
+	_exit(0);
+}
+
+static void wait_for_child(int child, int limit_ms)
+{
+	siginfo_t end;
+
+	if (!ce_wait_readable(child, ce_now_ms() + limit_ms)) {
+		ce_pidfd_kill(child, SIGKILL);
+		ce_wait_readable(child, ce_now_ms() + 1000);
+	}
+	/* slurmstepd may have been quicker: it waits for any child */
+	waitid(P_PIDFD, (id_t)child, &end, WEXITED | WNOHANG);
+}
+
+/* The child starts once the word is in the gate; until then it cannot have ended, so that its number
+ * is its own when the pidfd is opened. */
+static int start_child(const struct ce_launcher *launcher, const struct duty *duty, int *gate)
+{
+	int ends[2];
+
+	*gate = -1;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+		return -1;
+	pid_t pid = fork();
+	if (pid == 0)
+		be_child(ends[0], launcher, duty);
+	close(ends[0]);
+	*gate = ends[1];
+	return pid > 0 ? ce_pidfd_open(pid) : -1;
+}
+
+void ce_ending_begin(struct ce_ending *ending, const struct ce_launcher *launcher)
+{
+	ending->child = start_child(launcher, NULL, &ending->gate);
+	if (ending->child >= 0 && ce_send(ending->gate, "g", 1, NULL, 0) == 0)
+		ce_wait_readable(ending->gate, ce_now_ms() + CHILD_WAIT_MS);
+}
+
+void ce_ending_finish(struct ce_ending *ending)
+{
+	ce_close_fd(&ending->gate);
+	if (ending->child >= 0)
+		wait_for_child(ending->child, FINISH_WAIT_MS);
+	ce_close_fd(&ending->child);
+}
+
+void ce_ending_run(const struct ce_launcher *launcher)
+{
+	struct ce_ending ending;
+
+	ce_ending_begin(&ending, launcher);
+	ce_ending_finish(&ending);
+}
+
+void ce_ending_tell(const struct ce_launcher *launcher, const char *planned, const char *cause)
+{
+	const struct duty duty = { planned, cause };
+	struct ce_ending ending;
+
+	ending.child = start_child(launcher, &duty, &ending.gate);
+	if (ending.child >= 0 && ce_send(ending.gate, "g", 1, NULL, 0) == 0)
+		ce_wait_readable(ending.gate, ce_now_ms() + TELL_WAIT_MS);
+	ce_ending_finish(&ending);
+}

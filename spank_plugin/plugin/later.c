@@ -1,0 +1,62 @@
+#define _GNU_SOURCE
+#include "later.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <slurm/slurm.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/io.h"
+
+/* Slurm's configuration as slurmstepd itself uses it. Weak: nothing promises that it is there. */
+extern slurm_conf_t slurm_conf __attribute__((weak));
+
+static int site_has_prolog(void)
+{
+	const char *path = &slurm_conf != NULL ? slurm_conf.task_prolog : NULL;
+
+	return path != NULL && path[0] != '\0';
+}
+
+int ce_later_is_wanted(int user_has_prolog)
+{
+	return user_has_prolog || site_has_prolog();
+}
+
+/* The descriptor's number survives the execve; nobody closes it before. */
+static int keep(int *fd)
+{
+	int number = *fd;
+
+	*fd = -1;
+	return number >= 0 && fcntl(number, F_SETFD, 0) == 0 ? number : -1;
+}
+
+/* Without it the node only speaks for itself. */
+static void pass_news(int marks, const char *planned, const struct ce_variables *variables)
+{
+	CE_AUTO_FREE char *text = NULL;
+	int kept = marks >= 0 ? fcntl(marks, F_DUPFD, 3) : -1;
+
+	if (kept >= 0 && asprintf(&text, "%d %s", kept, planned) >= 0)
+		(void)variables->set(variables->context, CE_JOIN_NEWS, text);
+}
+
+int ce_later_arrange(struct ce_container *container, const char *command, const char *planned,
+		     const struct ce_variables *variables, struct ce_error *err)
+{
+	int user_ns = keep(&container->user_ns), mount_ns = keep(&container->mount_ns);
+	int environment = keep(&container->environment);
+	CE_AUTO_FREE char *text = NULL;
+
+	if (user_ns < 0 || mount_ns < 0 || environment < 0 ||
+	    asprintf(&text, "%d %d %d %d %s", user_ns, mount_ns, environment, container->may_gain,
+		     container->workdir) < 0 ||
+	    variables->set(variables->context, CE_JOIN_CONTAINER, text) < 0 ||
+	    variables->set(variables->context, CE_JOIN_COMMAND, command) < 0)
+		return ce_fail(err, "cannot prepare the task for its container: %s",
+			       strerror(errno));
+	pass_news(container->marks, planned, variables);
+	return 0;
+}

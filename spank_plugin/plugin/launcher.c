@@ -1,0 +1,179 @@
+#define _GNU_SOURCE
+#include "launcher.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/close_range.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/help.h"
+#include "common/io.h"
+#include "limits.h"
+
+/* The descriptors that the launcher gets, in the order of its arguments. */
+enum { PASS_REPLY, PASS_PLAN, PASS_ENVIRONMENT, PASS_WATCH, PASS_LIFE, PASS_COUNT };
+_Static_assert(PASS_COUNT == sizeof((struct ce_launcher *)NULL)->start / sizeof(int),
+	       "a place for each descriptor");
+
+/* Answers in place of the launcher, as it would (answer.c). */
+static void die(int reply, const char *what)
+{
+	char answer[PATH_MAX + 512];
+
+	int length = snprintf(answer, sizeof answer, "F%d\ncannot start the launcher: %s: %s\n%s",
+			      CE_EXIT_ENGINE, what, strerror(errno), CE_HELP_PLUGIN);
+	if (length > 0 && (size_t)length < sizeof answer)
+		(void)ce_send(reply, answer, (size_t)length, NULL, 0);
+	_exit(CE_EXIT_ENGINE);
+}
+
+/* A task has been bound to its own cores and memory. What serves all tasks of the node may use whatever the
+ * step may: the kernel keeps it within the step's cpuset. */
+static void unbind(void)
+{
+	cpu_set_t all[8];
+
+	memset(all, 0xff, sizeof all);
+	(void)sched_setaffinity(0, sizeof all, all);
+	(void)syscall(SYS_set_mempolicy, 0 /* MPOL_DEFAULT */, NULL, 0);
+}
+
+/* Never returns. */
+static void become_launcher(const struct ce_config *config, char **job, const int pass[PASS_COUNT])
+{
+	char numbers[PASS_COUNT][16], begun[32];
+	const char *argv[PASS_COUNT + 3] = { config->node };
+	const char *const environment[] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8",
+					    NULL };
+
+	int reply = pass[PASS_REPLY];
+	/* neither the task's terminal nor its process group */
+	setsid();
+	ce_default_signals();
+	ce_ignore_step_signals();
+	umask(022);
+	unbind();
+	ce_limits_apply(job);
+	if (chdir("/") < 0)
+		die(reply, "chdir /");
+	/* slurmstepd's own descriptors are none of the launcher's business */
+	if (close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
+		die(reply, "close_range");
+	for (int i = 0; i < PASS_COUNT; i++) {
+		if (fcntl(pass[i], F_SETFD, 0) < 0)
+			die(reply, "fcntl");
+		snprintf(numbers[i], sizeof numbers[i], "%d", pass[i]);
+		argv[i + 1] = numbers[i];
+	}
+	snprintf(begun, sizeof begun, "%lld", (long long)ce_moments_now());
+	argv[PASS_COUNT + 1] = begun;
+	argv[PASS_COUNT + 2] = NULL;
+	/* slurmstepd ends a step's output when nobody holds its end any more: not even a launcher that its
+	 * user has stopped may. */
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0)
+		die(reply, "/dev/null");
+	execve(config->node, (char *const *)argv, (char *const *)environment);
+	die(reply, config->node);
+}
+
+/* The task's program must not find a child that it never made: the launcher's parent ends at once. */
+static void fork_launcher(const struct ce_config *config, char **job, const int pass[PASS_COUNT])
+{
+	int reply = pass[PASS_REPLY];
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		pid = fork();
+		if (pid == 0)
+			become_launcher(config, job, pass);
+		if (pid < 0)
+			die(reply, "fork");
+		_exit(0);
+	}
+	if (pid < 0) {
+		char answer[256];
+		int length = snprintf(answer, sizeof answer, "F%d\ncannot start the launcher: fork: %s\n%s",
+				      CE_EXIT_ENGINE, strerror(errno), CE_HELP_PLUGIN);
+		(void)ce_send(reply, answer, (size_t)length, NULL, 0);
+	}
+	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+void ce_launcher_start(struct ce_launcher *launcher, const struct ce_config *config, char **environment)
+{
+	if (atomic_exchange(&launcher->moments->started, 1) == 0)
+		fork_launcher(config, environment, launcher->start);
+	ce_launcher_let_go(launcher);
+}
+
+void ce_launcher_let_go(struct ce_launcher *launcher)
+{
+	for (int i = 0; i < PASS_COUNT; i++)
+		ce_close_fd(&launcher->start[i]);
+}
+
+static int write_entries(int fd, char *const *entry)
+{
+	for (; entry != NULL && *entry != NULL; entry++) {
+		if (ce_write_all(fd, *entry, strlen(*entry) + 1) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int environment_file(char **environment, char *const *facts)
+{
+	CE_AUTO_FD fd = ce_memory_file("ce-job-environment", "", 0);
+
+	/* facts last: of two entries with one name the launcher believes the later one */
+	if (fd < 0 || write_entries(fd, environment) < 0 || write_entries(fd, facts) < 0 ||
+	    lseek(fd, 0, SEEK_SET) < 0)
+		return -1;
+	int result = fd;
+	fd = -1;
+	return result;
+}
+
+static int make_socket(int *ours, int *theirs, struct ce_error *err)
+{
+	int ends[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+		return ce_fail(err, "cannot make a socket: %s", strerror(errno));
+	*ours = ends[0];
+	*theirs = ends[1];
+	return 0;
+}
+
+int ce_launcher_prepare(struct ce_launcher *launcher, const char *plan, char **environment,
+			char *const *facts, uid_t uid, gid_t gid, struct ce_error *err)
+{
+	int *start = launcher->start;
+
+	launcher->uid = uid;
+	launcher->gid = gid;
+	launcher->moments = ce_moments_make();
+	if (launcher->moments == NULL)
+		return ce_fail(err, "cannot get memory for the step: %s", strerror(errno));
+	if (make_socket(&launcher->reply, &start[PASS_REPLY], err) < 0 ||
+	    make_socket(&launcher->life, &start[PASS_LIFE], err) < 0)
+		return -1;
+	start[PASS_PLAN] = ce_memory_file("ce-plan", plan, strlen(plan));
+	start[PASS_ENVIRONMENT] = environment_file(environment, facts);
+	/* slurmstepd: the session does not outlive it */
+	start[PASS_WATCH] = ce_pidfd_open(getpid());
+	if (start[PASS_PLAN] < 0 || start[PASS_ENVIRONMENT] < 0 || start[PASS_WATCH] < 0)
+		return ce_fail(err, "cannot hand over the plan: %s", strerror(errno));
+	return 0;
+}

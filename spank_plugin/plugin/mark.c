@@ -1,0 +1,69 @@
+#define _GNU_SOURCE
+#include "mark.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/help.h"
+
+/* A path, so that Slurm does not look for it in PATH, of which no part is longer than a name may be. Slurm
+ * prints it as it is between words of its own. */
+static const char mark[] = "/\nce: error: " CE_NOT_LOADED "\n" CE_HELP_PLUGIN "\n/";
+
+static int is_marked(const char *command)
+{
+	return strncmp(command, mark, strlen(mark)) == 0;
+}
+
+int ce_mark(char **argv, struct ce_error *err)
+{
+	char *marked = NULL;
+
+	if (is_marked(argv[0]))
+		return 0;
+	if (asprintf(&marked, "%s%s", mark, argv[0]) < 0)
+		return ce_fail(err, "out of memory");
+	argv[0] = marked;
+	return 0;
+}
+
+int ce_unmark(char **argv)
+{
+	if (!is_marked(argv[0]))
+		return 0;
+	memmove(argv[0], argv[0] + strlen(mark), strlen(argv[0] + strlen(mark)) + 1);
+	return 1;
+}
+
+/* One line, as scripts print their environment. Only its beginning is asked for: the rest may be another release's. */
+#define JOB_MARK "ce: error: "
+static const char job_mark[] = JOB_MARK "this host's Slurm does not load the plugin of --environment, which the job "
+			       "has; nothing was started; ce help plugin-configuration";
+
+static int is_job_marked(const char *value)
+{
+	return value != NULL && strncmp(value, JOB_MARK, strlen(JOB_MARK)) == 0;
+}
+
+int ce_mark_job(struct ce_error *err)
+{
+	const char *own = getenv(CE_JOB_MARK);
+
+	if (is_job_marked(own))
+		return 0;
+	if ((own != NULL && setenv(CE_JOB_MARKED, own, 1) < 0) || setenv(CE_JOB_MARK, job_mark, 1) < 0)
+		return ce_fail(err, "out of memory");
+	return 0;
+}
+
+void ce_unmark_job(void)
+{
+	const char *own = getenv(CE_JOB_MARKED);
+
+	if (!is_job_marked(getenv(CE_JOB_MARK)))
+		return;
+	if (own == NULL || setenv(CE_JOB_MARK, own, 1) < 0)
+		unsetenv(CE_JOB_MARK);
+	unsetenv(CE_JOB_MARKED);
+}

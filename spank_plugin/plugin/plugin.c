@@ -1,0 +1,174 @@
+/*
+ * The SPANK plugin: carries the plan to the nodes and lets every task join the container.
+ *
+ * callback              context               runs as            may do
+ * --------------------  --------------------  -----------------  ------------------------------------
+ * init                  all                   user / root        read plugstack.conf's arguments,
+ *                                                                register the options
+ * init                  srun, salloc, sbatch  user               put back the option of the job they are
+ *                                                                started in, if it is not in the
+ *                                                                environment any more; take the
+ *                                                                job's mark out of it
+ * init_post_opt         srun, salloc, sbatch  user               run `ce plan`; srun: put the plan into
+ *                                                                the step's environment; salloc, sbatch:
+ *                                                                mark the job's, for an srun without this
+ *                                                                plugin to end at
+ * local_user_init       srun                  user               mark the command, which a node without this
+ *                                                                plugin then cannot execute; put ce-join
+ *                                                                before the programs of --multi-prog
+ * user_init             slurmstepd            root, euid user    put the plan into memory files for the
+ *                                                                tasks; take the mark off the command
+ * task_init             the task              user               the first one of the node: start the
+ *                                                                launcher, which is in the step as any
+ *                                                                process of the task's is
+ * task_init             the task              user               wait for the container, join it; with
+ *                                                                a task prolog or --multi-prog leave
+ *                                                                the joining to ce-join
+ * task_init             the batch script       user               say so where it runs on the host and starts no step
+ * task_post_fork        slurmstepd            root               note the task's pid (a pidfd); behind the
+ *                                                                first one write the line of the audit, with
+ *                                                                the hash of the plan
+ * exit                  srun                  user               remove an image that was for this step
+ * task_exit             slurmstepd            root               behind the last task of the node: end the
+ *                                                                session in good order, by a child that
+ *                                                                becomes the user
+ * exit                  slurmstepd            root               the same, where no task has run
+ *
+ * Root never parses the plan or anything else of the user's: it copies bytes into a memory file. Root
+ * never receives a descriptor from the launcher or the guard, which are the user's processes. A
+ * step that asked for a container and cannot have it fails; nothing here ever lets its command run
+ * outside. Without --environment every callback returns at once.
+ *
+ * Here are the entry points. What they do: plugin_submit.c in srun, salloc and sbatch, plugin_step.c in
+ * slurmstepd, plugin_task.c in a task.
+ */
+#define _GNU_SOURCE
+#include <slurm/slurm.h>
+#include <slurm/spank.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "common/inherit.h"
+#include "mark.h"
+#include "options.h"
+#include "plugin_step.h"
+#include "plugin_submit.h"
+#include "plugin_task.h"
+#include "plugin_script.h"
+
+SPANK_PLUGIN(container_engine, 1)
+
+static struct ce_config config = { .error = CE_ERROR_INIT };
+static struct ce_step step = CE_STEP_INIT;
+/* The process that is slurmstepd. */
+static pid_t stepd;
+/* How often this process has loaded it: lines of plugstack.conf that name one file share all of this. */
+static int loaded;
+
+int slurm_spank_init(spank_t spank, int argc, char **argv);
+int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv);
+int slurm_spank_local_user_init(spank_t spank, int argc, char **argv);
+int slurm_spank_user_init(spank_t spank, int argc, char **argv);
+int slurm_spank_task_init(spank_t spank, int argc, char **argv);
+int slurm_spank_task_post_fork(spank_t spank, int argc, char **argv);
+int slurm_spank_task_exit(spank_t spank, int argc, char **argv);
+int slurm_spank_exit(spank_t spank, int argc, char **argv);
+
+int slurm_spank_init(spank_t spank, int argc, char **argv)
+{
+	spank_context_t context = spank_context();
+
+	if (context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR && context != S_CTX_REMOTE)
+		return SLURM_SUCCESS;
+	if (loaded++ > 0)
+		ce_fail(&config.error, "plugstack.conf: loads the plugin twice; one line is enough");
+	else
+		(void)ce_config_read(&config, argc, argv, &config.error);
+	if (config.error.message != NULL && context == S_CTX_REMOTE)
+		slurm_info("container_engine: %s", ce_error_text(&config.error));
+	stepd = getpid();
+	/* what root does must not come from the environment of who had it called (sudo) */
+	if (context != S_CTX_REMOTE) {
+		ce_unmark_job();
+		ce_inherit(getuid() != 0);
+	}
+	return ce_options_register(spank);
+}
+
+int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
+{
+	struct ce_error err = CE_ERROR_INIT;
+	spank_context_t context = spank_context();
+
+	(void)spank, (void)argc, (void)argv;
+	if ((context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR) ||
+	    ce_plugin_submit(&config, context, &err) == 0)
+		return SLURM_SUCCESS;
+	/* The planner has said why; with an error returned, Slurm would bury that under three lines about
+	 * its plugin stack. Nothing has been allocated yet: this is the end of srun, salloc or sbatch. */
+	if (err.message != NULL)
+		fprintf(stderr, "ce: error: %s\n%s%s", err.message, ce_error_below(&err, ""),
+			err.below != NULL ? "\n" : "");
+	exit(CE_EXIT_ENGINE);
+}
+
+int slurm_spank_local_user_init(spank_t spank, int argc, char **argv)
+{
+	struct ce_error err = CE_ERROR_INIT;
+
+	(void)argc, (void)argv;
+	if (ce_plugin_submit_mark(spank, &config, &err) == 0)
+		return SLURM_SUCCESS;
+	slurm_error("container_engine: %s", ce_error_text(&err));
+	return SLURM_ERROR;
+}
+
+int slurm_spank_user_init(spank_t spank, int argc, char **argv)
+{
+	(void)argc, (void)argv;
+	int prepared = ce_step_unmark(spank);
+
+	if (spank_remote(spank) && ce_options_environment() != NULL)
+		ce_step_prepare(&step, spank, &config, stepd);
+	else if (spank_remote(spank) && prepared)
+		ce_step_refuse(&step);
+	return SLURM_SUCCESS;
+}
+
+int slurm_spank_task_post_fork(spank_t spank, int argc, char **argv)
+{
+	(void)argc, (void)argv;
+	ce_step_audit(&step, &config);
+	ce_step_guard_task(&step, spank);
+	return SLURM_SUCCESS;
+}
+
+int slurm_spank_task_init(spank_t spank, int argc, char **argv)
+{
+	(void)argc, (void)argv;
+	if (spank_remote(spank) && step.session_wanted)
+		ce_task_join(&step, spank, &config);
+	else if (spank_remote(spank))
+		ce_script_warn(spank, ce_options_environment());
+	return SLURM_SUCCESS;
+}
+
+int slurm_spank_task_exit(spank_t spank, int argc, char **argv)
+{
+	(void)argc, (void)argv;
+	ce_step_task_exit(&step, spank);
+	return SLURM_SUCCESS;
+}
+
+int slurm_spank_exit(spank_t spank, int argc, char **argv)
+{
+	(void)argc, (void)argv;
+	ce_step_end(&step, spank);
+	ce_plugin_submit_end();
+	ce_options_clear();
+	ce_config_clear(&config);
+	loaded = 0;
+	return SLURM_SUCCESS;
+}

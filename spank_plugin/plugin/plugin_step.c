@@ -1,0 +1,235 @@
+#define _GNU_SOURCE
+#include "plugin_step.h"
+
+#include <slurm/slurm.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ending.h"
+#include "common/help.h"
+#include "common/io.h"
+#include "later.h"
+#include "mark.h"
+#include "session.h"
+#include "spool.h"
+#include "submit.h"
+#include "tracking.h"
+
+/* The interactive step of salloc and the extern step run on the host, and the batch script, unless the
+ * site wants it inside: then sbatch has sent a plan. The sruns inside inherit the option. */
+static int wants_session(spank_t spank)
+{
+	uint32_t step = SLURM_BATCH_SCRIPT;
+	char **environment = NULL;
+
+	if (spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS)
+		return 1;
+	if (step == SLURM_BATCH_SCRIPT)
+		return spank_get_item(spank, S_JOB_ENV, &environment) == ESPANK_SUCCESS &&
+		       ce_variable(environment, CE_CARRY_COUNT) != NULL;
+	return step != SLURM_EXTERN_CONT && step != SLURM_INTERACTIVE_STEP &&
+	       step != SLURM_PENDING_STEP;
+}
+
+static void forget_carried(spank_t spank, size_t size)
+{
+	char name[64];
+
+	for (size_t i = 0; i * CE_CARRY_PIECE < size; i++) {
+		snprintf(name, sizeof name, CE_CARRY_PART "%zu", i);
+		spank_unsetenv(spank, name);
+	}
+	spank_unsetenv(spank, CE_CARRY_COUNT);
+	spank_unsetenv(spank, CE_CARRY_PROLOG);
+}
+
+/* Slurm sets this for each task, which is later; the launcher needs it for ${SLURMD_NODENAME}. */
+static void name_node(spank_t spank)
+{
+	uint32_t place = 0;
+	char text[16];
+
+	if (spank_get_item(spank, S_JOB_NODEID, &place) != ESPANK_SUCCESS)
+		return;
+	snprintf(text, sizeof text, "%u", (unsigned)place);
+	spank_setenv(spank, "SLURM_NODEID", text, 1);
+}
+
+/* What of this step only slurmstepd knows: NAME=value on the heap, NULL for nothing. */
+static char *find_fact(spank_t spank)
+{
+	uint32_t job = 0, step = 0;
+	int argc = 0;
+	char **argv = NULL, *fact = NULL;
+
+	if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
+	    spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS)
+		return NULL;
+	if (step == SLURM_BATCH_SCRIPT) {
+		if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) == ESPANK_SUCCESS && argc > 0 &&
+		    asprintf(&fact, CE_FACT_BATCH "=%s", argv[0]) < 0)
+			return NULL;
+		return fact;
+	}
+	CE_AUTO_FREE char *pmix = ce_spool_pmix(job, step);
+	if (pmix != NULL && asprintf(&fact, CE_FACT_PMIX "=%s", pmix) < 0)
+		return NULL;
+	return fact;
+}
+
+static int prepare_launcher(struct ce_launcher *launcher, spank_t spank, const char *plan,
+			    struct ce_error *err)
+{
+	char **environment = NULL;
+	uid_t uid;
+	gid_t gid;
+	CE_AUTO_FREE char *fact = find_fact(spank);
+
+	if (spank_get_item(spank, S_JOB_UID, &uid) != ESPANK_SUCCESS ||
+	    spank_get_item(spank, S_JOB_GID, &gid) != ESPANK_SUCCESS ||
+	    spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
+		return ce_fail(err, "cannot learn whose job this is");
+	char *const facts[] = { fact, NULL };
+	return ce_launcher_prepare(launcher, plan, environment, facts, uid, gid, err);
+}
+
+static void note_for_audit(struct ce_step *step, spank_t spank, const char *plan)
+{
+	uint32_t job = 0, number = 0;
+	uid_t uid = (uid_t)-1;
+
+	(void)spank_get_item(spank, S_JOB_ID, &job);
+	(void)spank_get_item(spank, S_JOB_STEPID, &number);
+	(void)spank_get_item(spank, S_JOB_UID, &uid);
+	ce_audit_note(&step->audit, job, number, uid, plan);
+}
+
+void ce_step_audit(struct ce_step *step, const struct ce_config *config)
+{
+	struct ce_error err = CE_ERROR_INIT;
+
+	/* a full disk is no reason to stop the site's jobs; slurmd's log has it */
+	if (ce_audit_write(&step->audit, config->audit, &err) < 0)
+		slurm_info("container_engine: %s", ce_error_text(&err));
+	ce_error_clear(&err);
+}
+
+static int prepare_session(struct ce_step *step, spank_t spank)
+{
+	struct ce_error *err = &step->start_error;
+	char **environment = NULL;
+
+	if (spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
+		return ce_fail(err, "cannot read the job's environment");
+	CE_AUTO_FREE char *text = ce_carry_get(environment);
+	const char *plan;
+	enum ce_word word = ce_carry_word(text, &plan);
+	if (word == CE_SAYS_NOTHING)
+		return ce_fail_below(err, CE_HELP_NO_PLAN,
+				     "the plan of the environment did not arrive on this node");
+	step->has_prolog = ce_later_is_wanted(ce_variable(environment, CE_CARRY_PROLOG) != NULL);
+	const char *planned = ce_variable(environment, CE_CARRY_TIMES);
+	snprintf(step->planned, sizeof step->planned, "%s", planned != NULL ? planned : "");
+	forget_carried(spank, strlen(text));
+	if (word == CE_SAYS_HOST) {
+		step->session_wanted = 0; /* image = "": on purpose no container */
+		return 0;
+	}
+	note_for_audit(step, spank, plan);
+	name_node(spank);
+	int rc = prepare_launcher(&step->launcher, spank, plan, err);
+	ce_tracking_keep_orphans();
+	/* were for the launcher only */
+	spank_unsetenv(spank, CE_CARRY_TIMES);
+	spank_unsetenv(spank, CE_CARRY_MPI);
+	return rc;
+}
+
+int ce_step_unmark(spank_t spank)
+{
+	int argc = 0;
+	char **argv = NULL, **environment = NULL;
+	int marked = spank_get_item(spank, S_JOB_ARGV, &argc, &argv) == ESPANK_SUCCESS && argc > 0 &&
+		     ce_unmark(argv);
+
+	return marked || (spank_get_item(spank, S_JOB_ENV, &environment) == ESPANK_SUCCESS &&
+			  ce_carry_is_there(environment));
+}
+
+void ce_step_refuse(struct ce_step *step)
+{
+	step->session_wanted = 1;
+	ce_fail_below(&step->start_error, CE_HELP_NO_PLAN,
+		      "srun has prepared this step for a container, but the option --environment did not "
+		      "arrive on this node");
+}
+
+void ce_step_prepare(struct ce_step *step, spank_t spank, const struct ce_config *config, pid_t stepd)
+{
+	if (!wants_session(spank))
+		return;
+	step->session_wanted = 1;
+	if (config->error.message != NULL)
+		ce_fail_below(&step->start_error, CE_HELP_PLUGIN, "%s", config->error.message);
+	else if (getpid() != stepd)
+		/* Slurm >= 24.05 can call this in a process that shares the memory, but not the descriptors: the
+		 * numbers that it would leave behind are something else's in slurmstepd. */
+		ce_fail_below(&step->start_error, CE_HELP_CONTAINED,
+			      "Slurm calls plugins in processes of their own (contain_spank in "
+			      "slurm.conf), where a container cannot be started");
+	else
+		(void)prepare_session(step, spank);
+}
+
+/* slurmd's log has it for the administrator; slurm_error would say it to the user, too, in words of
+ * Slurm's own and once per node. */
+static void report_death(const void *context, const char *cause)
+{
+	const struct ce_step *step = context;
+
+	slurm_info("container_engine: %s; the tasks of this node are killed", cause);
+	ce_ending_tell(&step->launcher, step->planned, cause);
+}
+
+/* How many tasks this node has of the step. */
+static uint32_t tasks_here(spank_t spank)
+{
+	uint32_t count = 0;
+
+	return spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &count) == ESPANK_SUCCESS ? count : 0;
+}
+
+void ce_step_guard_task(struct ce_step *step, spank_t spank)
+{
+	pid_t pid;
+
+	if (step->launcher.life < 0)
+		return;
+	if (spank_get_item(spank, S_TASK_PID, &pid) == ESPANK_SUCCESS)
+		ce_session_guard_task(&step->launcher, pid, report_death, step);
+	if (++step->forked >= tasks_here(spank))
+		ce_launcher_let_go(&step->launcher);
+}
+
+void ce_step_task_exit(struct ce_step *step, spank_t spank)
+{
+	int status = 0;
+
+	if (step->launcher.life < 0)
+		return;
+	(void)spank_get_item(spank, S_TASK_EXIT_STATUS, &status);
+	ce_session_note_exit(status);
+	if (++step->exited >= tasks_here(spank))
+		ce_session_end(&step->launcher);
+}
+
+void ce_step_end(struct ce_step *step, spank_t spank)
+{
+	if (spank_remote(spank) && step->launcher.life >= 0)
+		ce_session_end(&step->launcher);
+	ce_error_clear(&step->start_error);
+	step->session_wanted = 0;
+	step->forked = step->exited = 0;
+	step->audit.is_due = 0;
+}

@@ -1,0 +1,104 @@
+#define _GNU_SOURCE
+#include "plugin_submit.h"
+
+#include <errno.h>
+#include <slurm/slurm_version.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/help.h"
+#include "common/inherit.h"
+#include "common/io.h"
+#include "mark.h"
+#include "moments.h"
+#include "options.h"
+#include "programs.h"
+#include "plugin_script.h"
+#include "submit.h"
+
+/* In srun: the image store of this step alone, NULL for none. */
+static char *passing;
+
+/* In srun: whether there will be containers. */
+static int carried;
+
+static int plan_and_carry(const struct ce_config *config, spank_context_t context,
+			  struct ce_error *err)
+{
+	CE_AUTO_FREE char *text = NULL;
+	const char *plan;
+	int64_t begun = ce_moments_now();
+	int is_srun = context == S_CTX_LOCAL;
+	/* Slurm has one context for both of these */
+	int is_salloc = strcmp(program_invocation_short_name, "salloc") == 0;
+
+	if (config->error.message != NULL)
+		return ce_fail_below(err, CE_HELP_PLUGIN, "%s", config->error.message);
+	if (is_srun && getenv(CE_INSIDE) != NULL && ce_options_repeated())
+		return ce_fail_below(err, CE_HELP_TWICE,
+			       "--environment=%s: this batch script runs inside it already, and srun "
+			       "inherits that",
+			       ce_options_environment());
+	if (ce_submit_plan(config, is_srun ? "srun" : is_salloc ? "salloc" : "sbatch",
+			   ce_options_environment(), &text, err) < 0)
+		return -1;
+	enum ce_word word = ce_carry_word(text, &plan);
+	if (!is_srun && ce_mark_job(err) < 0)
+		return -1;
+	/* salloc and sbatch only check: each srun inside inherits the option and plans for itself, so
+	 * that it sees the environment of its own time and place. Only a site that wants the batch script
+	 * itself inside needs its plan. */
+	if (!is_srun && (is_salloc || plan == NULL || strstr(plan, CE_PLAN_INSIDE) == NULL)) {
+		if (word == CE_SAYS_PLAN)
+			ce_script_announce(is_salloc, ce_options_environment());
+		return 0;
+	}
+	free(passing); /* of an earlier component; ce-keep removes that */
+	passing = is_srun && plan != NULL ? ce_submit_passing(plan) : NULL;
+	carried = is_srun && word == CE_SAYS_PLAN;
+	ce_carry_options();
+	return ce_carry_put(text, begun, err);
+}
+
+int ce_plugin_submit(const struct ce_config *config, spank_context_t context, struct ce_error *err)
+{
+	ce_carry_forget();
+	/* Slurm calls this once for each component of a heterogeneous job or step */
+	if (ce_options_end_component(err) < 0)
+		return -1;
+	if (ce_options_environment() != NULL)
+		return plan_and_carry(config, context, err);
+	if (ce_inherited() != NULL)
+		return ce_fail_below(err, CE_HELP_NOT_INHERITED,
+				     "--environment=%s: the job has it, but Slurm does not give it to "
+				     "this command",
+				     ce_inherited());
+	return 0;
+}
+
+/* Of --bcast Slurm reads argv[0] later since 23.02.4, and frees it. */
+static int is_in_use(void)
+{
+	return SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0) && ce_submit_broadcasts();
+}
+
+int ce_plugin_submit_mark(spank_t spank, const struct ce_config *config, struct ce_error *err)
+{
+	int argc = 0;
+	char **argv = NULL;
+
+	if (!carried || spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1)
+		return 0;
+	if (ce_submit_has_programs(argc, argv))
+		return ce_programs_precede(&argv[1], config->join, err);
+	return is_in_use() ? 0 : ce_mark(argv, err);
+}
+
+void ce_plugin_submit_end(void)
+{
+	carried = 0;
+	if (passing != NULL)
+		ce_submit_remove(passing);
+	free(passing);
+	passing = NULL;
+}

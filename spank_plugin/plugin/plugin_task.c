@@ -1,0 +1,189 @@
+#define _GNU_SOURCE
+#include "plugin_task.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "common/help.h"
+#include "common/io.h"
+#include "common/join.h"
+#include "later.h"
+#include "moments.h"
+#include "common/news.h"
+#include "programs.h"
+#include "session.h"
+#include "submit.h"
+
+enum { DEATH_WAIT_MS = 200 };
+
+/* ---- the task's environment and command -------------------------------------------------------- */
+
+static int set_task_variable(void *context, const char *name, const char *value)
+{
+	spank_t spank = context;
+
+	if (value == NULL) {
+		spank_unsetenv(spank, name);
+		return 0;
+	}
+	return spank_setenv(spank, name, value, 1) == ESPANK_SUCCESS ? 0 : -1;
+}
+
+static const char *task_variable(void *context, const char *name)
+{
+	spank_t spank = context;
+	char **environment = NULL;
+
+	if (spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
+		return NULL;
+	return ce_variable(environment, name);
+}
+
+/* With --bcast to a directory Slurm makes the name of the file up, after task_init. */
+static int is_directory(const char *command)
+{
+	size_t length = strlen(command);
+
+	return length > 0 && command[length - 1] == '/';
+}
+
+/* Slurm itself looks the command up later, with the same PATH; this is for the error and its code. */
+static int check_command(spank_t spank, struct ce_error *err)
+{
+	int argc = 0;
+	char **argv = NULL;
+
+	if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1 ||
+	    is_directory(argv[0]))
+		return 0;
+	CE_AUTO_FREE char *found = NULL;
+	return ce_find_command(task_variable(spank, "PATH"), argv[0], &found, err);
+}
+
+/* ---- words for the user ------------------------------------------------------------------------ */
+
+/* What all tasks of the node could say: its first one does. */
+static int is_first_task(spank_t spank)
+{
+	int task = 0;
+
+	return spank_get_item(spank, S_TASK_ID, &task) != ESPANK_SUCCESS || task == 0;
+}
+
+static void say_once(spank_t spank, const char *kind, const char *text)
+{
+	/* a launcher whose words another node of the step has said already has none */
+	if (text[0] != '\0' && is_first_task(spank))
+		ce_say(task_variable(spank, CE_NODE), kind, text);
+}
+
+/* The launcher has asked itself whether its message is news. */
+static void say_error(const struct ce_step *step, spank_t spank, const struct ce_error *err, int marks)
+{
+	const char *message = ce_error_text(err), *below = ce_error_below(err, CE_HELP_JOIN);
+
+	if (message[0] != '\0' && is_first_task(spank) &&
+	    (below[0] == '\0' || ce_is_news(marks, step->planned, message)))
+		ce_say_error(task_variable(spank, CE_NODE), message, below);
+}
+
+/* ---- joining ----------------------------------------------------------------------------------- */
+
+/* The container died under a task that was about to run in it: what that did to the task, which may
+ * find no command without its image, is no news. */
+static void end_if_it_died(const struct ce_step *step, spank_t spank, const struct ce_error *err,
+			   int marks)
+{
+	const struct ce_launcher *launcher = &step->launcher;
+	char cause[CE_CAUSE_SIZE];
+
+	/* An image that is not served any more can show before the end of what served it. */
+	if (err->exit_code == CE_EXIT_NOT_EXECUTABLE)
+		ce_wait_readable(launcher->life, ce_now_ms() + DEATH_WAIT_MS);
+	if (!ce_session_died(launcher))
+		return;
+	if (!ce_session_is_told(launcher, cause) && ce_is_news(marks, step->planned, cause))
+		ce_say_error(task_variable(spank, CE_NODE), cause, CE_HELP_DIED);
+	_exit(CE_EXIT_ENGINE);
+}
+
+/* Joins, or has ce-join do so: once the task has run its prologs, and for the programs of --multi-prog. */
+static int enter(const struct ce_step *step, spank_t spank, const struct ce_config *config,
+		 struct ce_container *container, struct ce_error *err)
+{
+	const struct ce_variables variables = { set_task_variable, task_variable, spank };
+	int argc = 0;
+	char **argv = NULL;
+
+	container->may_gain = config->may_gain;
+	if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS)
+		argc = 0;
+	if (ce_programs_preceded(argc, argv))
+		return ce_later_arrange(container, NULL, step->planned, &variables, err);
+	if (step->has_prolog && argc > 0 && !is_directory(argv[0])) {
+		if (ce_later_arrange(container, argv[0], step->planned, &variables, err) < 0)
+			return -1;
+		argv[0] = config->join;
+		return 0;
+	}
+	if (ce_join(container, err) < 0 ||
+	    ce_apply_environment(container->environment, &variables, err) < 0)
+		return -1;
+	return check_command(spank, err);
+}
+
+/* `*marks` becomes the descriptor of the directory for news, which is the caller's to close. */
+static int join(struct ce_step *step, spank_t spank, const struct ce_config *config, int *marks,
+		struct ce_error *err)
+{
+	struct ce_container container = CE_CONTAINER_INIT;
+	char **environment = NULL;
+	int rc = -1;
+
+	err->below = step->start_error.below;
+	if (step->start_error.message != NULL)
+		return ce_fail_code(err, step->start_error.exit_code, "%s", step->start_error.message);
+	if (spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
+		environment = NULL;
+	ce_launcher_start(&step->launcher, config, environment);
+	if (ce_session_wait(&step->launcher, config->start_timeout_s, &container, err) == 0)
+		rc = enter(step, spank, config, &container, err);
+	if (rc == 0)
+		ce_moments_join(step->launcher.moments);
+	if (container.notices != NULL && container.notices[0] != '\0')
+		say_once(spank, "warning", container.notices);
+	if (rc == 0 && is_first_task(spank))
+		(void)ce_write_all(STDOUT_FILENO, container.said, strlen(container.said));
+	*marks = container.marks;
+	container.marks = -1;
+	ce_container_close(&container);
+	/* After the join, which would clear it: a task must not outlive the slurmstepd that guards its
+	 * container. */
+	if (rc == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+		rc = ce_fail(err, "cannot tie the task to slurmstepd: %s", strerror(errno));
+	return rc;
+}
+
+void ce_task_join(struct ce_step *step, spank_t spank, const struct ce_config *config)
+{
+	struct ce_error err = CE_ERROR_INIT;
+
+	/* proctrack/linuxproc signals no process that is called slurmstepd, and until execve this one
+	 * is: without a name of its own a task that waits for its container would not feel scancel. */
+	prctl(PR_SET_NAME, "ce-task");
+	/* slurmstepd of later versions has a handler for SIGTERM, inherited here, to no effect. */
+	ce_drop_handlers();
+	ce_moments_name(step->launcher.moments, task_variable(spank, CE_NODE));
+	CE_AUTO_FD marks = -1;
+	if (join(step, spank, config, &marks, &err) == 0)
+		return;
+	end_if_it_died(step, spank, &err, marks);
+	say_error(step, spank, &err, marks);
+	/* Not an error of the plugin's: Slurm would add lines of its own that hide the cause, and the
+	 * exit code would be 1. This process is the task and has nothing to clean up. */
+	_exit(err.exit_code);
+}

@@ -1,0 +1,258 @@
+#define _GNU_SOURCE
+#include "session.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "answer.h"
+#include "ending.h"
+#include "common/help.h"
+#include "common/io.h"
+
+/* how far apart Slurm's SIGKILL may reach the processes of one step, on a busy machine */
+enum { KILL_SPREAD_MS = 1000, KILL_WAIT_MS = 500, LOOK_MS = 10 };
+/* how much later than its tasks, which break down without their image, a container may be seen to die */
+enum { BREAK_WAIT_MS = 300 };
+
+static int is_over(const struct ce_launcher *launcher)
+{
+	struct pollfd life = { .fd = launcher->life, .events = POLLIN };
+
+	return poll(&life, 1, 0) > 0;
+}
+
+int ce_session_wait(const struct ce_launcher *launcher, int timeout_s,
+		    struct ce_container *container, struct ce_error *err)
+{
+	if (!ce_wait_readable(launcher->reply, ce_now_ms() + (int64_t)timeout_s * 1000))
+		return ce_fail_below(err, CE_HELP_START_TIMEOUT,
+				     "the container did not start within %d s", timeout_s);
+	if (ce_answer_look(launcher->reply, container, err) < 0)
+		return -1;
+	/* Its namespaces could still be entered after its death, but its image is no longer served. */
+	if (is_over(launcher))
+		return ce_fail_below(err, CE_HELP_DIED,
+				     "the container ended before the task could join it");
+	return 0;
+}
+
+/* ---- the watching thread ----------------------------------------------------------------------- */
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_t thread;
+	int running;
+	atomic_int ending; /* the end was asked for: a closed socket is not an error */
+	atomic_int exited; /* tasks that slurmstepd has waited for */
+	atomic_llong killed; /* when it last found one that somebody had ended, as ce_now_ms; 0 for never */
+	atomic_int broken; /* a task broke down by itself */
+	const struct ce_launcher *launcher;
+	int *tasks; /* pidfds: a number could be somebody else's by the time it is used */
+	size_t task_count;
+	ce_report_fn *report;
+	const void *context;
+} watch = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void kill_tasks(void)
+{
+	pthread_mutex_lock(&watch.lock);
+	for (size_t i = 0; i < watch.task_count; i++)
+		ce_pidfd_kill(watch.tasks[i], SIGKILL);
+	pthread_mutex_unlock(&watch.lock);
+}
+
+static void wait_for_end(void)
+{
+	struct pollfd life = { .fd = watch.launcher->life, .events = POLLIN };
+
+	while (poll(&life, 1, -1) < 0 && errno == EINTR)
+		;
+}
+
+/* Slurm kills all processes of a step that is cancelled, has run into a limit or lost a task under
+ * --kill-on-bad-exit, in any order: that the guard was among the first does not mean that the container died.
+ * Its tasks end by SIGKILL, or the signal that came before it, at about that moment, too. */
+static int is_killed_with_tasks(void)
+{
+	int64_t now = ce_now_ms();
+
+	for (int64_t deadline = now + KILL_WAIT_MS; ce_now_ms() < deadline;) {
+		int64_t killed = atomic_load(&watch.killed);
+		if (killed > 0 && killed > now - KILL_SPREAD_MS)
+			return 1;
+		pthread_mutex_lock(&watch.lock);
+		int left = (int)watch.task_count - atomic_load(&watch.exited);
+		pthread_mutex_unlock(&watch.lock);
+		if (left <= 0)
+			return 0;
+		poll(NULL, 0, LOOK_MS);
+	}
+	return 0;
+}
+
+/* The text came from a process of the user's and goes to slurmd's log, too. */
+static void make_one_line(char *text)
+{
+	for (; *text != '\0'; text++) {
+		if ((unsigned char)*text < ' ' || *text == 0x7f)
+			*text = ' ';
+	}
+}
+
+static int claim(const struct ce_launcher *launcher)
+{
+	return launcher->moments != NULL && atomic_exchange(&launcher->moments->told, 1) == 0;
+}
+
+static void find_cause(const struct ce_launcher *launcher, char cause[CE_CAUSE_SIZE])
+{
+	static const char killed[] = "the process that guards the container was killed";
+
+	ssize_t n = ce_look(launcher->life, MSG_DONTWAIT, cause, CE_CAUSE_SIZE - 1);
+	if (n <= 0)
+		memcpy(cause, killed, sizeof killed);
+	else
+		cause[n] = '\0';
+	make_one_line(cause);
+}
+
+static void *watch_session(void *unused)
+{
+	char cause[CE_CAUSE_SIZE];
+
+	(void)unused;
+	wait_for_end();
+	/* Without its word that the container is ready there never was a session, and the tasks know
+	 * why. */
+	if (!ce_answer_is_ready(watch.launcher->reply))
+		return NULL;
+	if (atomic_load(&watch.ending) || is_killed_with_tasks())
+		return NULL;
+	find_cause(watch.launcher, cause);
+	if (watch.launcher->moments == NULL || claim(watch.launcher))
+		watch.report(watch.context, cause);
+	kill_tasks();
+	/* What the tasks have started, in whatever session or process group, has lost its file
+	 * system. */
+	ce_ending_run(watch.launcher);
+	return NULL;
+}
+
+int ce_session_died(const struct ce_launcher *launcher)
+{
+	return is_over(launcher) && ce_answer_is_ready(launcher->reply);
+}
+
+int ce_session_is_told(const struct ce_launcher *launcher, char cause[CE_CAUSE_SIZE])
+{
+	find_cause(launcher, cause);
+	return !claim(launcher);
+}
+
+static void start_watching(const struct ce_launcher *launcher, ce_report_fn *report,
+			   const void *context)
+{
+	sigset_t all, before;
+
+	watch.launcher = launcher;
+	watch.report = report;
+	watch.context = context;
+	/* slurmstepd handles signals in threads of its own */
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	watch.running = pthread_create(&watch.thread, NULL, watch_session, NULL) == 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void ce_session_guard_task(const struct ce_launcher *launcher, pid_t pid, ce_report_fn *report,
+			   const void *context)
+{
+	int pidfd = ce_pidfd_open(pid);
+
+	if (pidfd < 0)
+		return;
+	pthread_mutex_lock(&watch.lock);
+	int *more = realloc(watch.tasks, (watch.task_count + 1) * sizeof *more);
+	if (more != NULL) {
+		watch.tasks = more;
+		watch.tasks[watch.task_count++] = pidfd;
+	} else {
+		close(pidfd);
+	}
+	if (!watch.running)
+		start_watching(launcher, report, context);
+	pthread_mutex_unlock(&watch.lock);
+}
+
+/* Whether somebody has ended the process, which did not break down by itself (SIGBUS without its image). */
+static int is_ended(int status)
+{
+	static const int signals[] = { SIGKILL, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGXCPU };
+	int found = 0;
+
+	for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+		found |= WIFSIGNALED(status) && WTERMSIG(status) == signals[i];
+	return found;
+}
+
+/* A shell's exit code for a command that SIGBUS has ended counts, too. */
+static int is_broken(int status)
+{
+	return (WIFSIGNALED(status) && !is_ended(status)) ||
+	       (WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGBUS);
+}
+
+void ce_session_note_exit(int status)
+{
+	if (is_ended(status))
+		atomic_store(&watch.killed, ce_now_ms());
+	if (is_broken(status))
+		atomic_store(&watch.broken, 1);
+	atomic_fetch_add(&watch.exited, 1);
+}
+
+static void stop_watching(void)
+{
+	if (watch.running)
+		pthread_join(watch.thread, NULL);
+	watch.running = 0;
+	for (size_t i = 0; i < watch.task_count; i++)
+		close(watch.tasks[i]);
+	free(watch.tasks);
+	watch.tasks = NULL;
+	watch.task_count = 0;
+	atomic_store(&watch.exited, 0);
+	atomic_store(&watch.killed, 0);
+	atomic_store(&watch.broken, 0);
+}
+
+/* ---- the end ----------------------------------------------------------------------------------- */
+
+void ce_session_end(struct ce_launcher *launcher)
+{
+	struct ce_ending ending;
+
+	/* One that died by itself is still to be reported, however quickly its tasks have ended. */
+	if (atomic_load(&watch.broken))
+		ce_wait_readable(launcher->life, ce_now_ms() + BREAK_WAIT_MS);
+	atomic_store(&watch.ending, !is_over(launcher));
+	ce_launcher_let_go(launcher);
+	ce_ending_begin(&ending, launcher);
+	/* Both directions: wakes our thread, and tells the guard if nobody has. */
+	shutdown(launcher->life, SHUT_RDWR);
+	stop_watching();
+	/* While the child holds them too: whoever closes a socket last closes what is still in its
+	 * queue, and what a user has sent there may linger. */
+	ce_close_fd(&launcher->life);
+	ce_close_fd(&launcher->reply);
+	ce_ending_finish(&ending);
+	atomic_store(&watch.ending, 0);
+}

@@ -1,0 +1,68 @@
+#define _GNU_SOURCE
+#include "spool.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "common/io.h"
+
+/* slurmstepd opens its socket before anything else of a step */
+enum { LAST_DESCRIPTOR = 255 };
+
+/* NODE_JOB.STEP, or NODE_JOB.STEP.COMPONENT of a heterogeneous job */
+static int is_of_step(const char *name, const char *step)
+{
+	const char *found = strstr(name, step);
+
+	return found != NULL && (found[strlen(step)] == '\0' || found[strlen(step)] == '.');
+}
+
+/* Whether fd is the step's socket; its directory then is the address's path. */
+static int is_steps_socket(int fd, const char *step, struct sockaddr_un *address)
+{
+	socklen_t size = sizeof *address - 1;
+
+	*address = (struct sockaddr_un){ .sun_family = AF_UNSPEC };
+	if (getsockname(fd, (struct sockaddr *)address, &size) < 0 ||
+	    address->sun_family != AF_UNIX || address->sun_path[0] != '/')
+		return 0;
+	char *slash = strrchr(address->sun_path, '/');
+	if (slash == address->sun_path || !is_of_step(slash + 1, step))
+		return 0;
+	*slash = '\0';
+	return 1;
+}
+
+/* Slurm's interface for plugins has no item for it, its configuration says it with names to be filled
+ * in, and asking slurmctld would be a message from every node. But slurmstepd listens there for
+ * slurmd's and users' questions about the step: its own socket's address tells. */
+char *ce_spool_dir(uint32_t job, uint32_t step)
+{
+	struct sockaddr_un address;
+	char wanted[32];
+
+	snprintf(wanted, sizeof wanted, "_%u.%u", (unsigned)job, (unsigned)step);
+	for (int fd = 3; fd <= LAST_DESCRIPTOR; fd++) {
+		if (is_steps_socket(fd, wanted, &address))
+			return strdup(address.sun_path);
+	}
+	return NULL;
+}
+
+char *ce_spool_pmix(uint32_t job, uint32_t step)
+{
+	struct stat st;
+	char *path = NULL;
+	CE_AUTO_FREE char *spool = ce_spool_dir(job, step);
+
+	if (spool == NULL || asprintf(&path, "%s/pmix.%u.%u", spool, (unsigned)job, (unsigned)step) < 0)
+		return NULL;
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+		return path;
+	free(path);
+	return NULL;
+}

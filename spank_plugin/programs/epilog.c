@@ -1,0 +1,213 @@
+/*
+ * epilog: ends what is left of a job's containers on this node. Add it to Epilog= in slurm.conf, or call it
+ * from the site's own epilog. Slurm starts it as root with SLURM_JOB_ID and SLURM_JOB_UID.
+ *
+ * Nothing is left in the ordinary case: all of a container is in its step, which Slurm ends. It is for the one
+ * that Slurm cannot end: slurmstepd was killed, so the tasks' first processes were killed with it, but what those
+ * had started lives on. Only processes are touched that carry this job's id in their environment AND whose
+ * root file system is an overlay of ours; other jobs, and this job's processes outside containers, are left to
+ * Slurm. Likewise for the image store of a step with EDF_IMAGESTORE=void, where srun and what waits for its
+ * end were killed together: on the host where srun ran, which the store's file `owner` names by its boot.
+ *
+ * All of it is done by a child that becomes the user without executing anything: what a process's
+ * environment says is up to its user, who can also make looking at it block. The kernel lets nobody trace such
+ * a process, and the user nobody but himself be harmed by it. It holds nothing of slurmd's, so that slurmd
+ * does not wait for it, and has three seconds. The exit code is 0 whatever became of it: a failing epilog would
+ * drain the node.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <limits.h>
+#include <linux/close_range.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/identity.h"
+#include "common/io.h"
+
+enum { LIMIT_MS = 3000, MAX_FILE = 16 << 20, OPEN_DIRECTORIES = 16 };
+
+struct job {
+	const char *id;
+	uid_t uid;
+	gid_t gid;
+	char home[PATH_MAX];
+};
+
+/* ---- processes --------------------------------------------------------------------------------- */
+
+/* The contents of a file below `directory`, NUL-terminated, on the heap; NULL on failure. */
+static char *read_file(int directory, const char *path, size_t *size)
+{
+	CE_AUTO_FD fd = openat(directory, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+	return fd >= 0 ? ce_read_all(fd, MAX_FILE, size) : NULL;
+}
+
+static int is_of_job(int process, const char *id)
+{
+	static const char name[] = "SLURM_JOB_ID=";
+	size_t size = 0;
+	CE_AUTO_FREE char *block = read_file(process, "environ", &size);
+
+	for (const char *entry = block; entry != NULL && entry < block + size; entry += strlen(entry) + 1) {
+		if (strncmp(entry, name, sizeof name - 1) == 0 && strcmp(entry + sizeof name - 1, id) == 0)
+			return 1;
+	}
+	return 0;
+}
+
+static int is_in_container(int process)
+{
+	size_t size = 0;
+	CE_AUTO_FREE char *text = read_file(process, "mountinfo", &size);
+	char *rest = text;
+
+	for (char *line = text != NULL ? strsep(&rest, "\n") : NULL; line != NULL; line = strsep(&rest, "\n")) {
+		const char *kind = strstr(line, " - overlay ");
+		if (kind != NULL && strstr(line, " / / ") != NULL &&
+		    strstr(kind, "/libexec/container-engine/session/") != NULL)
+			return 1;
+	}
+	return 0;
+}
+
+/* The pidfd comes first: what is read by the number afterwards is this process's, or the kill finds nobody. */
+static void end_if_left(int proc, const char *number, const struct job *job)
+{
+	struct stat st;
+	CE_AUTO_FD pidfd = ce_pidfd_open((pid_t)strtol(number, NULL, 10));
+	CE_AUTO_FD process = openat(proc, number, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (pidfd >= 0 && process >= 0 && fstat(process, &st) == 0 && st.st_uid == job->uid &&
+	    is_of_job(process, job->id) && is_in_container(process))
+		(void)ce_pidfd_kill(pidfd, SIGKILL);
+}
+
+static void end_processes(const struct job *job)
+{
+	DIR *dir = opendir("/proc");
+
+	for (struct dirent *entry = dir != NULL ? readdir(dir) : NULL; entry != NULL; entry = readdir(dir)) {
+		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
+			end_if_left(dirfd(dir), entry->d_name, job);
+	}
+	if (dir != NULL)
+		closedir(dir);
+}
+
+/* ---- image stores ------------------------------------------------------------------------------ */
+
+static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *place)
+{
+	(void)st, (void)kind, (void)place;
+	(void)remove(path);
+	return 0;
+}
+
+/* Whether the store at `path` was made since this host's last boot, so by a process of this host. */
+static int is_of_this_host(const char *path)
+{
+	size_t size = 0;
+	CE_AUTO_FREE char *boot = read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", &size);
+	CE_AUTO_FD directory = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	CE_AUTO_FREE char *owner = directory >= 0 ? read_file(directory, "owner", &size) : NULL;
+
+	if (boot == NULL || owner == NULL)
+		return 0;
+	boot[strcspn(boot, "\n")] = '\0';
+	return boot[0] != '\0' && strstr(owner, boot) != NULL;
+}
+
+static void remove_store(int records, const char *record)
+{
+	char path[PATH_MAX];
+	ssize_t length = readlinkat(records, record, path, sizeof path - 1);
+
+	path[length > 0 ? length : 0] = '\0';
+	const char *name = strrchr(path, '/');
+	if (path[0] != '/' || strncmp(name, "/.ce-void-", 10) != 0 || !is_of_this_host(path))
+		return;
+	(void)nftw(path, remove_entry, OPEN_DIRECTORIES, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+	(void)unlinkat(records, record, 0);
+}
+
+static void remove_stores(const struct job *job)
+{
+	char path[PATH_MAX + 64], prefix[32];
+
+	if (job->home[0] != '/')
+		return;
+	snprintf(path, sizeof path, "%s/.local/state/container-engine/void", job->home);
+	snprintf(prefix, sizeof prefix, "%s-", job->id);
+	DIR *dir = opendir(path);
+	for (struct dirent *entry = dir != NULL ? readdir(dir) : NULL; entry != NULL; entry = readdir(dir)) {
+		if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0)
+			remove_store(dirfd(dir), entry->d_name);
+	}
+	if (dir != NULL)
+		closedir(dir);
+}
+
+/* ---- the child --------------------------------------------------------------------------------- */
+
+/* Never returns. */
+static void be_child(const struct job *job)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	setsid();
+	for (int fd = 0; fd < 3; fd++) {
+		if (null < 0 || dup2(null, fd) < 0)
+			_exit(1);
+	}
+	if (close_range(3, ~0U, 0) < 0 || chdir("/") < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+	    ce_become_user(job->uid, job->gid, NULL, 0) != NULL)
+		_exit(1);
+	end_processes(job);
+	remove_stores(job);
+	_exit(0);
+}
+
+static int read_job(struct job *job)
+{
+	const char *uid = getenv("SLURM_JOB_UID"), *gid = getenv("SLURM_JOB_GID");
+	char *end;
+
+	job->id = getenv("SLURM_JOB_ID");
+	if (job->id == NULL || job->id[0] == '\0' || strlen(job->id) > 16 || uid == NULL)
+		return -1;
+	job->uid = (uid_t)strtoul(uid, &end, 10);
+	if (end == uid || *end != '\0')
+		return -1;
+	job->gid = gid != NULL ? (gid_t)strtoul(gid, NULL, 10) : 65534;
+	const struct passwd *entry = getpwuid(job->uid);
+	snprintf(job->home, sizeof job->home, "%s", entry != NULL ? entry->pw_dir : "");
+	return 0;
+}
+
+int main(void)
+{
+	struct job job = { .id = NULL };
+
+	ce_default_signals();
+	if (read_job(&job) < 0)
+		return 0;
+	pid_t pid = fork();
+	if (pid == 0)
+		be_child(&job);
+	CE_AUTO_FD child = pid > 0 ? ce_pidfd_open(pid) : -1;
+	/* not a wait: whatever the child hangs in, this process ends */
+	if (child >= 0 && !ce_wait_readable(child, ce_now_ms() + LIMIT_MS))
+		(void)ce_pidfd_kill(child, SIGKILL);
+	return 0;
+}

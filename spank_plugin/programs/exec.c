@@ -1,0 +1,164 @@
+/*
+ * ce-exec: `ce run` becomes this program, which joins the container and becomes the command, so that
+ * terminal, signals and exit code are the command's own.
+ *
+ * ce-exec USER_NS MOUNT_NS ENVIRONMENT WORKDIR COMMAND [ARG…]     (three open descriptors)
+ * ce-join [ARG…]          the same for a task of Slurm's that has run its prologs (later.h)
+ * ce-join COMMAND [ARG…]  the same for a program of --multi-prog (programs.h)
+ * Runs as the user. Exit codes: 125 ours, 126 and 127 as in the shell.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "common/help.h"
+#include "common/io.h"
+#include "common/join.h"
+#include "plugin/later.h"
+#include "plugin/mark.h"
+#include "common/news.h"
+
+static int set_variable(void *context, const char *name, const char *value)
+{
+	(void)context;
+	return value != NULL ? setenv(name, value, 1) : unsetenv(name);
+}
+
+static const char *get_variable(void *context, const char *name)
+{
+	(void)context;
+	return getenv(name);
+}
+
+static int become(struct ce_container *container, char **command, struct ce_error *err)
+{
+	const struct ce_variables variables = { set_variable, get_variable, NULL };
+	CE_AUTO_FREE char *program = NULL;
+
+	if (ce_join(container, err) < 0 ||
+	    ce_apply_environment(container->environment, &variables, err) < 0 ||
+	    ce_find_command(getenv("PATH"), command[0], &program, err) < 0)
+		return -1;
+	execv(program, command);
+	int code = errno == ENOENT ? CE_EXIT_NOT_FOUND : CE_EXIT_NOT_EXECUTABLE;
+	err->below = CE_HELP_COMMAND_NOT_EXECUTABLE;
+	return ce_fail_code(err, code, "%s: cannot be executed in the container: %s", program,
+			    strerror(errno));
+}
+
+/* The container that the plugin has left in the environment, which then is the task's own again. */
+static int take_container(struct ce_container *container, struct ce_error *err)
+{
+	const char *text = getenv(CE_JOIN_CONTAINER);
+	int skipped = 0;
+
+	if (getenv(CE_NODE) == NULL)
+		return ce_fail(err, "ce-join is started by slurmstepd");
+	if (text == NULL ||
+	    sscanf(text, "%d %d %d %d %n", &container->user_ns, &container->mount_ns,
+		   &container->environment, &container->may_gain, &skipped) != 4 ||
+	    skipped == 0)
+		return ce_fail_below(err, CE_HELP_PLUGIN, CE_NOT_LOADED);
+	container->workdir = strdup(text + skipped);
+	unsetenv(CE_JOIN_CONTAINER);
+	return container->workdir != NULL ? 0 : ce_fail(err, "out of memory");
+}
+
+/* Whether the node is to say this for its step, by what the plugin has left in the environment. */
+struct news {
+	int marks;
+	char planned[64]; /* as long as the plugin's (plugin_step.h) */
+};
+
+static void take_news(struct news *news)
+{
+	const char *text = getenv(CE_JOIN_NEWS);
+	int skipped = 0;
+
+	if (text == NULL || sscanf(text, "%d %n", &news->marks, &skipped) != 1 ||
+	    fcntl(news->marks, F_SETFD, FD_CLOEXEC) < 0)
+		news->marks = -1;
+	snprintf(news->planned, sizeof news->planned, "%s", skipped > 0 ? text + skipped : "");
+	unsetenv(CE_JOIN_NEWS);
+}
+
+/* Slurm hands a command its full path as argv[0]; so does this. */
+static int become_task(const char *command, char **argv, struct ce_error *err)
+{
+	const struct ce_variables variables = { set_variable, get_variable, NULL };
+	struct ce_container container = CE_CONTAINER_INIT;
+	CE_AUTO_FREE char *program = NULL;
+
+	if (take_container(&container, err) < 0 || ce_join(&container, err) < 0 ||
+	    ce_apply_environment(container.environment, &variables, err) < 0 ||
+	    ce_find_command(getenv("PATH"), command, &program, err) < 0)
+		return -1;
+	ce_container_close(&container);
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+		return ce_fail(err, "cannot tie the task to slurmstepd: %s", strerror(errno));
+	argv[0] = program;
+	execv(program, argv);
+	err->below = CE_HELP_COMMAND_NOT_EXECUTABLE;
+	return ce_fail_code(err, CE_EXIT_NOT_EXECUTABLE, "%s: cannot be executed in the container: %s",
+			    program, strerror(errno));
+}
+
+static int is_join(const char *name)
+{
+	const char *slash = strrchr(name, '/');
+
+	return strcmp(slash != NULL ? slash + 1 : name, "ce-join") == 0;
+}
+
+/* As the plugin does: once per step, from the first task of the node that is the first to say it. The programs of
+ * --multi-prog may differ, and so may what the tasks have to say; where nobody has prepared them, it is the same. */
+static int run_task(char **argv)
+{
+	struct ce_error err = CE_ERROR_INIT;
+	struct news news = { -1, "" };
+	const char *named = getenv(CE_JOIN_COMMAND), *task = getenv("SLURM_LOCALID");
+	CE_AUTO_FREE char *command = strdup(named != NULL ? named : argv[1] != NULL ? argv[1] : "");
+	int speaks = task == NULL || strcmp(task, "0") == 0 ||
+		     (named == NULL && getenv(CE_JOIN_CONTAINER) != NULL);
+
+	unsetenv(CE_JOIN_COMMAND);
+	take_news(&news);
+	if (command == NULL)
+		ce_fail(&err, "out of memory");
+	else
+		become_task(command, named != NULL || argv[1] == NULL ? argv : argv + 1, &err);
+	if (speaks && ce_is_news(news.marks, news.planned, ce_error_text(&err)))
+		ce_say_error(getenv(CE_NODE), ce_error_text(&err), ce_error_below(&err, CE_HELP_JOIN));
+	return err.exit_code;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 0 && is_join(argv[0]))
+		return run_task(argv);
+	struct ce_error err = CE_ERROR_INIT;
+	struct ce_container container = CE_CONTAINER_INIT;
+
+	if (argc < 6) {
+		fprintf(stderr, "ce: error: ce-exec is started by `ce run`\n");
+		return CE_EXIT_ENGINE;
+	}
+	container.user_ns = ce_descriptor(argv[1]);
+	container.mount_ns = ce_descriptor(argv[2]);
+	container.environment = ce_descriptor(argv[3]);
+	container.workdir = argv[4];
+	if (container.user_ns < 0 || container.mount_ns < 0 || container.environment < 0) {
+		fprintf(stderr, "ce: error: ce-exec: bad descriptors\n");
+		return CE_EXIT_ENGINE;
+	}
+	become(&container, argv + 5, &err);
+	fprintf(stderr, "ce: error: %s\n%s\n", ce_error_text(&err),
+		ce_error_below(&err, CE_HELP_JOIN));
+	return err.exit_code;
+}

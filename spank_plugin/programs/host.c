@@ -1,0 +1,350 @@
+/*
+ * ce-host: runs a program of the host inside a container, under the name it is called by (srun, sbatch,
+ * squeue …). Bringing such programs' libraries into the container would set them against the image's;
+ * a container for another libc, or without one, could not run them at all. So the program gets a root
+ * of its own: the container's, with the host's system directories in place of the image's.
+ *
+ * The hook mounts what of the host is wanted below HOST, at its own path: HOST/usr, HOST/etc,
+ * HOST/run/munge. This program makes a user and a mount namespace, a new root with everything of the
+ * container's, then puts each mount below HOST to its place there, and executes.
+ *
+ * Runs as the user and has no privilege to lose. Static, as ce-init.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/inherit.h"
+
+#define OURS "/.container-engine"
+#define HOST OURS "/host"
+/* this directory of ours, which has the links to this program, holds the new root */
+#define ROOT OURS "/slurm"
+
+enum { NOT_STARTED = 125, NOT_FOUND = 127 };
+
+static const char *name;
+
+static void __attribute__((format(printf, 1, 2), noreturn)) fail(const char *format, ...)
+{
+	int reason = errno;
+	va_list args;
+
+	fprintf(stderr, "ce: error: %s: ", name);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fprintf(stderr, ": %s\n", strerror(reason));
+	exit(NOT_STARTED);
+}
+
+static char *text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static char *text(const char *format, ...)
+{
+	char *result;
+	va_list args;
+
+	va_start(args, format);
+	int length = vasprintf(&result, format, args);
+	va_end(args);
+	if (length < 0)
+		fail("out of memory");
+	return result;
+}
+
+/* ---- namespaces -------------------------------------------------------------------------------- */
+
+static void write_file(const char *path, const char *content)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, content, strlen(content)) < 0)
+		fail("cannot write %s", path);
+	close(fd);
+}
+
+/* Where the site makes users root in their containers, Slurm's programs still must not believe it. */
+static unsigned own_id(unsigned here, const char *variable)
+{
+	const char *said = getenv(variable);
+
+	return here == 0 && said != NULL ? (unsigned)strtoul(said, NULL, 10) : here;
+}
+
+static void make_namespaces(void)
+{
+	unsigned uid = geteuid(), gid = getegid();
+
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
+		fail("cannot make a user namespace in the container (sysctl "
+		     "user.max_user_namespaces, AppArmor; ask the administrator)");
+	write_file("/proc/self/setgroups", "deny");
+	write_file("/proc/self/uid_map", text("%u %u 1", own_id(uid, "SLURM_JOB_UID"), uid));
+	write_file("/proc/self/gid_map", text("%u %u 1", own_id(gid, "SLURM_JOB_GID"), gid));
+	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
+		fail("cannot make a mount namespace");
+}
+
+/* ---- the root ---------------------------------------------------------------------------------- */
+
+/* Makes the place, a directory or a file as `source` is, and the directories above it. */
+static int make_place(const char *source, char *target)
+{
+	struct stat st;
+
+	if (stat(source, &st) < 0)
+		return -1;
+	for (char *slash = strchr(target + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		int made = mkdir(target, 0755);
+		*slash = '/';
+		if (made < 0 && errno != EEXIST)
+			return -1;
+	}
+	if (S_ISDIR(st.st_mode))
+		return mkdir(target, 0755) < 0 && errno != EEXIST ? -1 : 0;
+	int fd = open(target, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	return fd < 0 ? -1 : close(fd);
+}
+
+static int bind_at(const char *source, char *target)
+{
+	/* recursively, because below it there may be mounts that a user namespace may not uncover */
+	return make_place(source, target) < 0 ||
+			       mount(source, target, NULL, MS_BIND | MS_REC, NULL) < 0
+		       ? -1
+		       : 0;
+}
+
+static void take_entry(const char *entry)
+{
+	char link[PATH_MAX];
+	char *path = text("/%s", entry), *target = text(ROOT "/%s", entry);
+	struct stat st;
+
+	if (lstat(path, &st) < 0)
+		return;
+	ssize_t length = S_ISLNK(st.st_mode) ? readlink(path, link, sizeof link - 1) : -1;
+	if (length >= 0) {
+		link[length] = '\0';
+		if (symlink(link, target) < 0)
+			fail("cannot make %s", path);
+	} else if ((S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)) && bind_at(path, target) < 0) {
+		fail("cannot mount %s", path);
+	}
+}
+
+/* Whether something is mounted there. A bind mount within one file system goes unnoticed, and none of
+ * those asked about is one. */
+static int is_mount(const char *path, const char *above)
+{
+	struct stat a, b;
+
+	return stat(path, &a) == 0 && stat(above, &b) == 0 && a.st_dev != b.st_dev;
+}
+
+/* The host's system directories and, where the container has mounted nothing else on that name, its
+ * file systems. HOST/var, say, is no mount of the hook's but the place of one. */
+static int is_hosts(const char *entry)
+{
+	static const char *const systems[] = { "usr", "etc", "bin", "sbin", "lib", "lib64" };
+
+	if (!is_mount(text(HOST "/%s", entry), HOST))
+		return 0;
+	for (size_t i = 0; i < sizeof systems / sizeof systems[0]; i++) {
+		if (strcmp(entry, systems[i]) == 0)
+			return 1;
+	}
+	return !is_mount(text("/%s", entry), "/");
+}
+
+/* What the container has at its top, but for what comes from the host. */
+static void take_container(void)
+{
+	DIR *dir = opendir("/");
+
+	if (dir == NULL)
+		fail("cannot read /");
+	for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+		    strcmp(entry->d_name, OURS + 1) != 0 && !is_hosts(entry->d_name))
+			take_entry(entry->d_name);
+	}
+	closedir(dir);
+}
+
+/* In mountinfo a space, a tab, a newline and a backslash are written as three octal digits. */
+static void unescape(char *path)
+{
+	char *to = path;
+
+	for (const char *from = path; *from != '\0'; from++) {
+		unsigned value;
+		if (from[0] == '\\' && sscanf(from + 1, "%3o", &value) == 1) {
+			*to++ = (char)value;
+			from += 3;
+		} else {
+			*to++ = *from;
+		}
+	}
+	*to = '\0';
+}
+
+static int is_below(const char *path, const char *directory)
+{
+	size_t length = strlen(directory);
+
+	return length > 0 && strncmp(path, directory, length) == 0 && path[length] == '/';
+}
+
+enum { MAX_POINTS = 128 };
+static char *points[MAX_POINTS];
+static size_t point_count;
+
+static void note_point(char *point)
+{
+	unescape(point);
+	/* what is mounted below one of them comes along with it */
+	if (!is_below(point, HOST) ||
+	    (point_count > 0 && is_below(point, points[point_count - 1])))
+		return;
+	if (point_count == MAX_POINTS)
+		fail("more than %d mounts of the host", MAX_POINTS);
+	points[point_count++] = point;
+}
+
+/* The hook's mounts, to the places they have on the host. */
+static void take_host(void)
+{
+	size_t size = 0;
+	char *line = NULL, *point;
+	FILE *list = fopen("/proc/self/mountinfo", "re");
+
+	if (list == NULL)
+		fail("cannot read /proc/self/mountinfo");
+	/* as a whole first: the list changes with what is done here */
+	while (getline(&line, &size, list) > 0) {
+		if (sscanf(line, "%*s %*s %*s %*s %ms", &point) == 1)
+			note_point(point);
+	}
+	free(line);
+	fclose(list);
+	for (size_t i = 0; i < point_count; i++) {
+		const char *path = points[i] + strlen(HOST);
+		if (strchr(path + 1, '/') == NULL && !is_hosts(path + 1))
+			continue;
+		/* a container that cannot be written may have no place for one: whoever needs that
+		 * directory says so */
+		(void)bind_at(points[i], text(ROOT "%s", path));
+	}
+}
+
+static void enter_root(void)
+{
+	char *here = getcwd(NULL, 0);
+
+	if (mount("tmpfs", ROOT, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755") < 0)
+		fail("cannot mount a tmpfs on " ROOT);
+	take_container();
+	take_host();
+	/* the usual way to leave nothing of the old root behind: stack the two, take the upper one off */
+	if (chdir(ROOT) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
+	    umount2(".", MNT_DETACH) < 0)
+		fail("cannot enter the new root");
+	if (here == NULL || chdir(here) < 0)
+		(void)!chdir("/");
+}
+
+/* ---- the program ------------------------------------------------------------------------------- */
+
+static char *find_program(void)
+{
+	const char *path = getenv("CE_HOST_PATH");
+	char *list = text("%s", path != NULL ? path : "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin");
+
+	for (char *dir = strtok(list, ":"); dir != NULL; dir = strtok(NULL, ":")) {
+		char *candidate = text("%s/%s", dir, name);
+		if (access(candidate, X_OK) == 0)
+			return candidate;
+	}
+	fprintf(stderr, "ce: error: %s: the host has no such program in %s\n", name,
+		path != NULL ? path : "its usual directories");
+	exit(NOT_FOUND);
+}
+
+/* The loader of an ELF program for this machine, NULL for anything else. */
+static char *loader_of(const char *program)
+{
+	int fd = open(program, O_RDONLY | O_CLOEXEC);
+	Elf64_Ehdr head;
+	Elf64_Phdr part;
+	char *loader = NULL;
+
+	if (fd < 0 || pread(fd, &head, sizeof head, 0) != sizeof head ||
+	    memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_ident[EI_CLASS] != ELFCLASS64)
+		head.e_phnum = 0;
+	for (unsigned i = 0; loader == NULL && i < head.e_phnum; i++) {
+		off_t at = (off_t)(head.e_phoff + i * sizeof part);
+		if (pread(fd, &part, sizeof part, at) != sizeof part || part.p_type != PT_INTERP ||
+		    part.p_filesz > PATH_MAX)
+			continue;
+		loader = calloc(1, part.p_filesz + 1);
+		if (loader != NULL &&
+		    pread(fd, loader, part.p_filesz, (off_t)part.p_offset) != (ssize_t)part.p_filesz)
+			*loader = '\0';
+	}
+	if (fd >= 0)
+		close(fd);
+	return loader;
+}
+
+/* LD_LIBRARY_PATH is the container's and names libraries for programs of the image. Tasks shall get it
+ * from srun as it is, so srun has it; but its own libraries are not looked up there. */
+static void execute(char *program, char **argv, int argc)
+{
+	const char *search = getenv("LD_LIBRARY_PATH");
+	char *loader = search != NULL && *search != '\0' ? loader_of(program) : NULL;
+
+	if (loader != NULL) {
+		char **with = calloc((size_t)argc + 6, sizeof *with);
+		char *const head[] = { loader, text("--library-path"), text("%s", ""),
+				       text("--argv0"), argv[0], program };
+		if (with == NULL)
+			fail("out of memory");
+		memcpy(with, head, sizeof head);
+		memcpy(with + 6, argv + 1, (size_t)argc * sizeof *argv);
+		execv(loader, with);
+	}
+	execv(program, argv);
+	fail("cannot execute %s", program);
+}
+
+int main(int argc, char **argv)
+{
+	const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
+
+	name = slash != NULL ? slash + 1 : argc > 0 ? argv[0] : "ce-host";
+	if (access(HOST, F_OK) < 0) {
+		fprintf(stderr, "ce: error: %s: works in containers with the hook 'slurm' only\n", name);
+		return NOT_STARTED;
+	}
+	/* from the namespaces that come, the environments of the container's processes cannot be read */
+	if (getenv(CE_INHERIT) == NULL)
+		ce_inherit(1);
+	make_namespaces();
+	enter_root();
+	execute(find_program(), argv, argc);
+}

@@ -1,0 +1,112 @@
+/*
+ * Waits for the end of a process and then tidies up behind it. Runs as the user, in the background:
+ * returns when the process that does the work has been made.
+ *
+ * ce-sweep COMMAND GUARD MOUNT_NS     (open descriptors: two pidfds and the container's namespace)
+ *     ends what the command of `ce run` has left running. `ce run` itself becomes the command, and the
+ *     guard sees no process outside of its PID namespace.
+ * ce-keep OWNER DIRECTORY RECORD     (a pidfd and two paths)
+ *     removes an image store that was made for one launch (EDF_IMAGESTORE=void), and the link to it.
+ *     Until then it gives the directory a new time now and then, by which other hosts see that
+ *     somebody waits.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/io.h"
+#include "common/sweep.h"
+
+enum { GUARD_WAIT_MS = 2000, BEAT_MS = 300 * 1000 };
+/* where the descriptors are kept; all others, which may be the caller's pipes, are closed */
+enum { COMMAND = 3, GUARD, MOUNT_NS, FIRST_CLOSED };
+
+static int keep_only(char **numbers, int count)
+{
+	int high[FIRST_CLOSED - COMMAND];
+
+	for (int i = 0; i < count; i++) {
+		high[i] = fcntl(atoi(numbers[i]), F_DUPFD_CLOEXEC, FIRST_CLOSED);
+		if (high[i] < 0)
+			return -1;
+	}
+	for (int i = 0; i < count; i++) {
+		if (dup2(high[i], COMMAND + i) < 0)
+			return -1;
+	}
+	return close_range((unsigned)(COMMAND + count), ~0U, 0);
+}
+
+/* No terminal, pipe or directory of the caller's is held. */
+static int let_go(void)
+{
+	CE_AUTO_FD null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	for (int fd = 0; fd < COMMAND; fd++) {
+		if (null < 0 || dup2(null, fd) < 0)
+			return -1;
+	}
+	return setsid() < 0 || chdir("/") < 0 ? -1 : 0;
+}
+
+static void work(void)
+{
+	struct pollfd command = { .fd = COMMAND, .events = POLLIN };
+
+	ce_default_signals();
+	ce_ignore_step_signals();
+	while (poll(&command, 1, -1) <= 0)
+		;
+	/* what has no image any more cannot go on starting programs from it */
+	ce_wait_readable(GUARD, ce_now_ms() + GUARD_WAIT_MS);
+	ce_sweep(MOUNT_NS);
+}
+
+static void keep(const char *directory, const char *record)
+{
+	struct pollfd owner = { .fd = COMMAND, .events = POLLIN };
+
+	ce_default_signals();
+	ce_ignore_step_signals();
+	while (poll(&owner, 1, BEAT_MS) <= 0)
+		utimensat(AT_FDCWD, directory, NULL, AT_SYMLINK_NOFOLLOW);
+	execl("/bin/rm", "rm", "-rf", "--", directory, record, (char *)NULL);
+}
+
+static int is_keep(const char *name)
+{
+	const char *slash = strrchr(name, '/');
+
+	return strcmp(slash != NULL ? slash + 1 : name, "ce-keep") == 0;
+}
+
+int main(int argc, char **argv)
+{
+	int is_keeper = argc > 0 && is_keep(argv[0]);
+
+	if (argc != 4) {
+		fprintf(stderr, "ce: error: this program is started by the container engine only\n");
+		return CE_EXIT_ENGINE;
+	}
+	if (keep_only(argv + 1, is_keeper ? 1 : FIRST_CLOSED - COMMAND) < 0)
+		return CE_EXIT_ENGINE;
+	/* no child of the command's: programs that wait for all of theirs would wait for this one */
+	pid_t pid = fork();
+	if (pid == 0) {
+		if (let_go() < 0)
+			_exit(CE_EXIT_ENGINE);
+		if (is_keeper)
+			keep(argv[2], argv[3]);
+		else
+			work();
+		_exit(0);
+	}
+	return pid > 0 ? 0 : CE_EXIT_ENGINE;
+}

@@ -1,0 +1,56 @@
+#define _GNU_SOURCE
+#include "common/identity.h"
+
+#include <grp.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "harness.h"
+
+enum { USER = 54321, GROUP = 54322 };
+
+/* Ids, groups and saved ids of a process that has become the user. */
+static void is_the_user(const gid_t *groups, int count)
+{
+	gid_t found[8];
+	uid_t r, e, s;
+
+	CHECK_INT(getresuid(&r, &e, &s), 0);
+	CHECK(r == USER && e == USER && s == USER);
+	CHECK_INT(getresgid(&r, &e, &s), 0);
+	CHECK(r == GROUP && e == GROUP && s == GROUP);
+	CHECK_INT(getgroups(8, found), count);
+	for (int i = 0; i < count; i++)
+		CHECK_INT(found[i], groups[i]);
+}
+
+static const gid_t before[] = { GROUP, 60001, 60002 };
+
+static void without_groups(void)
+{
+	CHECK_INT(setgroups(3, before), 0);
+	CHECK(ce_become_user(USER, GROUP, NULL, 0) == NULL);
+	is_the_user(NULL, 0);
+	_exit(0);
+}
+
+static void with_other_groups(void)
+{
+	static const gid_t wanted[] = { 60003 };
+
+	CHECK_INT(setgroups(3, before), 0);
+	CHECK(ce_become_user(USER, GROUP, wanted, 1) == NULL);
+	is_the_user(wanted, 1);
+	_exit(0);
+}
+
+TEST("who becomes a user has the groups that are named and no others, root's least of all")
+{
+	char *printed;
+
+	test_needs_root();
+	CHECK_INT(test_in_child(without_groups, &printed), 0);
+	free(printed);
+	CHECK_INT(test_in_child(with_other_groups, &printed), 0);
+	free(printed);
+}

@@ -1,0 +1,201 @@
+/* The option of a job whose variables somebody has removed, from the processes that were started with them. */
+#define _GNU_SOURCE
+#include "common/inherit.h"
+
+#include <slurm/slurm.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/help.h"
+#include "fake_spank.h"
+#include "harness.h"
+#include "installation.h"
+
+#define ENVIRONMENT CE_INHERITED "environment"
+#define EDF CE_INHERITED "edf"
+
+/* Where the kernel keeps the environment with which this process was started. */
+static char *started_with(size_t *size)
+{
+	char line[4096] = "";
+	unsigned long start = 0, end = 0;
+	FILE *stat = fopen("/proc/self/stat", "re");
+
+	CHECK(stat != NULL && fgets(line, sizeof line, stat) != NULL);
+	fclose(stat);
+	char *field = strrchr(line, ')') + 1;
+	for (int number = 3; number <= 51; number++) {
+		field = strchr(field + 1, ' ');
+		CHECK(field != NULL);
+		if (number == 49)
+			start = strtoul(field, NULL, 10);
+		if (number == 50)
+			end = strtoul(field, NULL, 10);
+	}
+	*size = end - start;
+	return (char *)(uintptr_t)start;
+}
+
+/* As if this process had been started with this variable alone. */
+static void start_with(const char *variable)
+{
+	size_t size = 0;
+	char *area = started_with(&size);
+	static char *nothing[] = { NULL };
+
+	CHECK(strlen(variable) < size);
+	environ = nothing;
+	memset(area, 0, size);
+	memcpy(area, variable, strlen(variable));
+}
+
+/* In a child, whose exit code is the test's result. */
+static void in_child(test_fn *run)
+{
+	int status = -1;
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		run();
+		_exit(0);
+	}
+	CHECK_INT(waitpid(pid, &status, 0), pid);
+	CHECK_INT(status, 0);
+}
+
+static void finds_demo(void)
+{
+	int fds = test_open_fds();
+
+	ce_inherit(1);
+	CHECK_TEXT(getenv(ENVIRONMENT), "demo");
+	CHECK_TEXT(ce_inherited(), "demo");
+	CHECK_INT(test_open_fds(), fds);
+}
+
+static void finds_nothing(void)
+{
+	ce_inherit(1);
+	CHECK(ce_inherited() == NULL);
+}
+
+static void demo_in_child(void)
+{
+	start_with("OTHER=1");
+	in_child(finds_demo);
+}
+
+TEST("what is gone from the environment is found in the one that a process before was started with")
+{
+	start_with(ENVIRONMENT "=demo");
+	in_child(demo_in_child);
+}
+
+TEST("the name that the shell of salloc has counts as well")
+{
+	start_with(CE_INHERITED_PLAIN "environment=demo");
+	in_child(finds_demo);
+	setenv(CE_INHERITED_PLAIN "environment", "demo", 1);
+	finds_demo();
+}
+
+static void start_nearer(void)
+{
+	start_with(ENVIRONMENT "=demo");
+	in_child(finds_demo);
+}
+
+TEST("of several processes the nearest counts")
+{
+	start_with(ENVIRONMENT "=farther");
+	in_child(start_nearer);
+}
+
+static void finds_alias(void)
+{
+	ce_inherit(1);
+	CHECK_TEXT(getenv(EDF), "demo");
+	CHECK(getenv(ENVIRONMENT) == NULL);
+}
+
+TEST("the option's alias is found under its own name")
+{
+	start_with(EDF "=demo");
+	in_child(finds_alias);
+}
+
+TEST("what the environment still has is not looked for elsewhere")
+{
+	start_with(ENVIRONMENT "=other");
+	setenv(EDF, "demo", 1);
+	in_child(finds_alias);
+}
+
+TEST("another plugin's option is none of ours")
+{
+	start_with("SLURM_SPANK__SLURM_SPANK_OPTION_container_engine2_environment=demo");
+	in_child(finds_nothing);
+}
+
+TEST("a step that is to inherit nothing does not, nor does it tell those in it")
+{
+	start_with(ENVIRONMENT "=demo");
+	setenv(CE_INHERITED_PLAIN "environment", "demo", 1);
+	setenv(ENVIRONMENT, "demo", 1);
+	setenv(CE_INHERIT, "no", 1);
+	in_child(finds_nothing);
+	finds_nothing();
+	CHECK(getenv(CE_INHERIT) == NULL && getenv(CE_INHERITED_PLAIN "environment") == NULL);
+}
+
+static void finds_nothing_as_other(void)
+{
+	CHECK_INT(setresuid(65534, 65534, 65534), 0);
+	finds_nothing();
+}
+
+TEST("processes of other users are not asked")
+{
+	test_needs_root();
+	start_with(ENVIRONMENT "=demo");
+	in_child(finds_nothing_as_other);
+}
+
+static void root_finds_nothing(void)
+{
+	fake_reset(S_CTX_LOCAL);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	CHECK(ce_inherited() == NULL);
+}
+
+TEST("root's srun looks at no process: who calls sudo chooses the environment of a process of root's")
+{
+	test_needs_root();
+	start_with(ENVIRONMENT "=demo");
+	in_child(root_finds_nothing);
+}
+
+static void submit_without_slurm(void)
+{
+	setenv(ENVIRONMENT, "demo", 1);
+	fake_reset(S_CTX_LOCAL);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	slurm_spank_init_post_opt(fake_spank(), 0, NULL);
+}
+
+TEST("an option that Slurm does not hand on, as a later one may do, is refused and never forgotten")
+{
+	char *printed;
+	int status = test_in_child(submit_without_slurm, &printed);
+
+	CHECK(WIFEXITED(status));
+	CHECK_INT(WEXITSTATUS(status), 125);
+	CHECK_TEXT(printed, "ce: error: --environment=demo: the job has it, but Slurm does not give it to this "
+			    "command\n" CE_HELP_NOT_INHERITED "\n");
+	free(printed);
+}

@@ -1,0 +1,362 @@
+#define _GNU_SOURCE
+#include "common/join.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/io.h"
+#include "common/loader.h"
+#include "harness.h"
+
+/* ---- commands ---------------------------------------------------------------------------------- */
+
+static struct ce_error err = CE_ERROR_INIT;
+
+static void finds(const char *path, const char *command, const char *wanted)
+{
+	char *found;
+
+	CHECK_INT(ce_find_command(path, command, &found, &err), 0);
+	CHECK_TEXT(found, wanted);
+	free(found);
+}
+
+static void refuses(const char *path, const char *command, int code, const char *why)
+{
+	char *found;
+
+	CHECK_INT(ce_find_command(path, command, &found, &err), -1);
+	CHECK(found == NULL);
+	CHECK_INT(err.exit_code, code);
+	CHECK_TEXT(ce_error_text(&err), why);
+	ce_error_clear(&err);
+}
+
+/* DIRECTORY with a/tool (not executable), b/tool (a directory), c/tool (a program) */
+static const char *make_tools(void)
+{
+	const char *top = test_directory();
+	static const char *const names[] = { "a", "b", "c" };
+
+	for (size_t i = 0; i < 3; i++)
+		CHECK_INT(mkdir(test_path(top, names[i]), 0755), 0);
+	test_file(top, "a/tool", "", 0644);
+	CHECK_INT(mkdir(test_path(top, "b/tool"), 0755), 0);
+	test_file(top, "c/tool", "", 0755);
+	CHECK_INT(chdir(top), 0);
+	return top;
+}
+
+TEST("the first program of this name on PATH is found, whatever lies before it")
+{
+	make_tools();
+	finds("nowhere:a:b:c", "tool", "c/tool");
+	finds("c/:a", "tool", "c//tool");
+	finds("/nowhere:c", "tool", "c/tool");
+}
+
+TEST("an empty element of PATH is the current directory")
+{
+	CHECK_INT(chdir(test_path(make_tools(), "c")), 0);
+	finds("", "tool", "./tool");
+	finds(":/nowhere", "tool", "./tool");
+	finds("/nowhere:", "tool", "./tool");
+	finds("/nowhere::/nowhere", "tool", "./tool");
+}
+
+TEST("without PATH the usual directories are searched")
+{
+	struct stat st;
+	char *found;
+
+	CHECK_INT(ce_find_command(NULL, "sh", &found, &err), 0);
+	CHECK_INT(stat(found, &st), 0);
+	CHECK_INT(found[0], '/');
+	free(found);
+}
+
+TEST("a command that is nowhere is 127, as in the shell")
+{
+	make_tools();
+	refuses("a:b:c", "toool", 127, "toool: command not found in the container");
+	refuses("", "toool", 127, "toool: command not found in the container");
+	refuses("c", "c/none", 127, "c/none: command not found in the container");
+	refuses("c", "c/tool/x", 127, "c/tool/x: command not found in the container");
+	refuses("c", "", 127, "'': command not found in the container");
+}
+
+TEST("of a command that is a link to nothing the end of its way is named")
+{
+	make_tools();
+	CHECK_INT(symlink("/gone/bin/python3.11", "c/python3"), 0);
+	CHECK_INT(symlink("python3", "c/python"), 0);
+	CHECK_INT(symlink("circle", "c/circle"), 0);
+	CHECK_INT(symlink("tool", "c/link"), 0);
+	refuses("a:c:b", "python", 127, "python: command not found in the container: 'c/python' is a link to "
+					"'/gone/bin/python3.11', which is not there");
+	refuses("", "c/python3", 127, "c/python3: command not found in the container: 'c/python3' is a link to "
+				      "'/gone/bin/python3.11', which is not there");
+	refuses("c", "circle", 127, "circle: command not found in the container");
+	finds("c", "link", "c/link");
+	/* one that is there further behind counts */
+	test_file(test_directory(), "b/python", "", 0755);
+	finds("c:b", "python", "b/python");
+	test_file(test_directory(), "b/pip", "#!python\n", 0755);
+	finds("b", "pip", "b/pip");
+}
+
+TEST("a script whose interpreter is a link to nothing names both")
+{
+	char line[512], wanted[1024], long_name[CE_LOADER_SIZE];
+	const char *top = make_tools();
+
+	CHECK_INT(symlink("/gone/python3.11", "c/python"), 0);
+	snprintf(line, sizeof line, "#!%s/c/python\n", top);
+	test_file(top, "c/pip", line, 0755);
+	snprintf(wanted, sizeof wanted, "pip: cannot be executed in the container: it needs '%s/c/python', a "
+					"link to '/gone/python3.11', which is not there", top);
+	refuses("c", "pip", 126, wanted);
+	/* of what is too long for us, only that it is not there */
+	memset(long_name, 'x', sizeof long_name - 1);
+	long_name[sizeof long_name - 1] = '\0';
+	CHECK_INT(symlink(long_name, "c/long"), 0);
+	refuses("c", "long", 127, "long: command not found in the container");
+}
+
+TEST("a command that is there and cannot be executed is 126")
+{
+	make_tools();
+	refuses("a", "tool", 126, "tool: cannot be executed in the container: Permission denied");
+	refuses("b", "tool", 126, "tool: cannot be executed in the container: Permission denied");
+	refuses("c", "./a/tool", 126,
+		"./a/tool: cannot be executed in the container: Permission denied");
+	refuses("c", "b/", 126, "b/: cannot be executed in the container: Permission denied");
+}
+
+TEST("a program whose interpreter or loader is not there is 126 and names it")
+{
+	char head[256] = "";
+	Elf64_Ehdr file = { .e_ident = ELFMAG, .e_phoff = sizeof file, .e_phnum = 1,
+			    .e_phentsize = sizeof(Elf64_Phdr) };
+	Elf64_Phdr part = { .p_type = PT_INTERP, .p_offset = sizeof file + sizeof part,
+			    .p_filesz = sizeof "/no/loader" };
+	const char *top = make_tools();
+
+	test_file(top, "c/script", "#! /no/such/python3 -I\n", 0755);
+	refuses("c", "script", 126, "script: cannot be executed in the container: it needs "
+				    "'/no/such/python3', which is not there");
+	test_file(top, "c/good", "#!/bin/sh\n", 0755);
+	finds("c", "good", "c/good");
+	test_file(top, "c/relative", "#!sh\n", 0755);
+	finds("c", "relative", "c/relative");
+	test_file(top, "c/short", "#!", 0755);
+	finds("c", "short", "c/short");
+	file.e_ident[EI_CLASS] = ELFCLASS64;
+	memcpy(head, &file, sizeof file);
+	memcpy(head + sizeof file, &part, sizeof part);
+	strcpy(head + sizeof file + sizeof part, "/no/loader");
+	int fd = open("c/program", O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
+	CHECK_INT(write(fd, head, sizeof head), sizeof head);
+	close(fd);
+	refuses("c", "program", 126, "program: cannot be executed in the container: it needs "
+				     "'/no/loader', which is not there");
+	CHECK_INT(truncate("c/program", sizeof file + sizeof part), 0);
+	finds("c", "program", "c/program");
+}
+
+TEST("a program whose bytes cannot be read cannot be started")
+{
+	char why[CE_WHY_SIZE] = "";
+
+	/* nothing is mapped at its beginning, which is EIO */
+	CHECK_INT(ce_cannot_start("/proc/self/mem", why), 1);
+	CHECK_TEXT(why, "it cannot be read: Input/output error");
+	CHECK_INT(ce_cannot_start("/nowhere", why), 0);
+}
+
+TEST("a command that cannot be looked at is not said to be absent")
+{
+	char name[300];
+
+	make_tools();
+	memset(name, 'x', sizeof name - 1);
+	name[sizeof name - 1] = '\0';
+	CE_AUTO_FREE char *message = NULL;
+	if (asprintf(&message, "%s: cannot be executed in the container: File name too long", name) < 0)
+		message = NULL;
+	refuses("a:b", name, 126, message);
+}
+
+TEST("a name with a slash is not searched for")
+{
+	make_tools();
+	finds("/nowhere", "c/tool", "c/tool");
+	refuses("c", "./tool", 127, "./tool: command not found in the container");
+}
+
+TEST("names with spaces, percent signs and newlines are found as they are")
+{
+	make_tools();
+	test_file(test_directory(), "c/a b%s\n", "", 0755);
+	finds("c", "a b%s\n", "c/a b%s\n");
+}
+
+TEST("a PATH of a MiB works")
+{
+	enum { SIZE = 1 << 20 };
+	char *path = malloc(SIZE + 1);
+
+	make_tools();
+	CHECK(path != NULL);
+	memset(path, 'x', SIZE);
+	path[SIZE - 2] = ':';
+	path[SIZE - 1] = 'c';
+	path[SIZE] = '\0';
+	finds(path, "tool", "c/tool");
+	free(path);
+}
+
+/* ---- environment ------------------------------------------------------------------------------- */
+
+static char seen[4096];
+
+static int note(void *context, const char *name, const char *value)
+{
+	size_t used = strlen(seen);
+
+	CHECK(context == seen);
+	snprintf(seen + used, sizeof seen - used, "[%s]%s%s;", name, value != NULL ? "=" : "",
+		 value != NULL ? value : "");
+	return strcmp(name, "REFUSED") == 0 ? -1 : 0;
+}
+
+static const char *of_task(void *context, const char *name)
+{
+	CHECK(context == seen);
+	return strcmp(name, "SLURM_PROCID") == 0 ? "7" : NULL;
+}
+
+static const struct ce_variables variables = { note, of_task, seen };
+
+static int apply(const char *records, size_t size)
+{
+	CE_AUTO_FD fd = ce_memory_file("x", records, size);
+
+	CHECK(fd >= 0);
+	/* as after another task has read it through the same open file */
+	CHECK(lseek(fd, 0, SEEK_END) >= 0);
+	return ce_apply_environment(fd, &variables, &err);
+}
+
+TEST("records set and unset variables in their order")
+{
+	static const char records[] = "A=1\0B\0C=\0A=2";
+
+	CHECK_INT(apply(records, sizeof records), 0);
+	CHECK_TEXT(seen, "[A]=1;[B];[C]=;[A]=2;");
+}
+
+TEST("values keep equals signs, newlines, quotes and bytes that are not UTF-8")
+{
+	static const char records[] = "A==a=b\n\"'$\0B=\xff\xfe";
+
+	CHECK_INT(apply(records, sizeof records), 0);
+	CHECK_TEXT(seen, "[A]==a=b\n\"'$;[B]=\xff\xfe;");
+}
+
+TEST("a variable can get the value that another one has in this task")
+{
+	static const char records[] = "RANK=3\0=RANK=SLURM_PROCID\0A=1";
+
+	CHECK_INT(apply(records, sizeof records), 0);
+	CHECK_TEXT(seen, "[RANK]=3;[RANK]=7;[A]=1;");
+}
+
+TEST("the value of a variable that the task does not have, or of none, changes nothing")
+{
+	static const char records[] = "=RANK=OTHER\0=RANK\0=\0==\0A=1";
+
+	CHECK_INT(apply(records, sizeof records), 0);
+	CHECK_TEXT(seen, "[A]=1;");
+}
+
+TEST("no records change nothing")
+{
+	CHECK_INT(apply("", 0), 0);
+	CHECK_TEXT(seen, "");
+}
+
+TEST("a last record without its NUL is still one")
+{
+	CHECK_INT(apply("A=1\0B=2", 7), 0);
+	CHECK_TEXT(seen, "[A]=1;[B]=2;");
+}
+
+TEST("a variable that cannot be set ends the walk and is named")
+{
+	static const char records[] = "A=1\0REFUSED=x\0B=2";
+
+	CHECK_INT(apply(records, sizeof records), -1);
+	CHECK_TEXT(ce_error_text(&err), "cannot set the environment variable 'REFUSED'");
+	CHECK_TEXT(seen, "[A]=1;[REFUSED]=x;");
+	ce_error_clear(&err);
+}
+
+TEST("a descriptor that cannot be read is an error and nothing is set")
+{
+	CHECK_INT(ce_apply_environment(-1, &variables, &err), -1);
+	CHECK_TEXT(ce_error_text(&err),
+		   "cannot read the container's environment: Bad file descriptor");
+	CHECK_TEXT(seen, "");
+	ce_error_clear(&err);
+}
+
+static size_t value_length;
+
+static int measure(void *context, const char *name, const char *value)
+{
+	(void)context;
+	CHECK_TEXT(name, "BIG");
+	value_length = strlen(value);
+	return 0;
+}
+
+TEST("a value of 2 MiB arrives whole")
+{
+	enum { SIZE = 2 << 20 };
+	char *record = malloc(SIZE + 5);
+
+	CHECK(record != NULL);
+	memset(record, 'v', SIZE + 4);
+	CHECK(memcpy(record, "BIG=", 4) == record);
+	record[SIZE + 4] = '\0';
+	CE_AUTO_FD fd = ce_memory_file("x", record, SIZE + 5);
+	const struct ce_variables big = { measure, of_task, NULL };
+	CHECK_INT(ce_apply_environment(fd, &big, &err), 0);
+	CHECK_INT(value_length, SIZE);
+	free(record);
+}
+
+/* ---- joining ----------------------------------------------------------------------------------- */
+
+TEST("descriptors that are no namespaces are refused in words")
+{
+	struct ce_container container = CE_CONTAINER_INIT;
+
+	container.workdir = strdup("/");
+	container.user_ns = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	container.mount_ns = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	CHECK_INT(ce_join(&container, &err), -1);
+	CHECK_TEXT(ce_error_text(&err),
+		   "cannot enter the container's user namespace: Invalid argument");
+	ce_error_clear(&err);
+	ce_container_close(&container);
+	CHECK_INT(container.user_ns, -1);
+	CHECK(container.workdir == NULL);
+	ce_container_close(&container);
+}

@@ -1,0 +1,95 @@
+#define _GNU_SOURCE
+#include "common/sweep.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/io.h"
+#include "harness.h"
+
+/* A process that does nothing, in a mount namespace of its own when `apart`; it has entered it. */
+static pid_t start_idle(int apart)
+{
+	int ready[2];
+	char byte;
+
+	CHECK_INT(pipe2(ready, O_CLOEXEC), 0);
+	pid_t pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		if (apart && unshare(CLONE_NEWNS) < 0)
+			_exit(1);
+		/* a process of the same container that is in a session and group of its own */
+		if (apart && fork() == 0)
+			setsid();
+		close(ready[0]);
+		close(ready[1]);
+		pause();
+		_exit(0);
+	}
+	close(ready[1]);
+	CHECK_INT(read(ready[0], &byte, 1), 0);
+	close(ready[0]);
+	return pid;
+}
+
+static int namespace_of(pid_t pid)
+{
+	char path[64];
+
+	snprintf(path, sizeof path, "/proc/%d/ns/mnt", (int)pid);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	CHECK(fd >= 0);
+	return fd;
+}
+
+static int killed(pid_t pid)
+{
+	int status;
+
+	CHECK_INT(waitpid(pid, &status, 0), pid);
+	return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+}
+
+TEST("the caller's own mount namespace is never swept")
+{
+	pid_t neighbour = start_idle(0);
+	CE_AUTO_FD own = namespace_of(getpid());
+	int status;
+
+	CHECK_INT(ce_sweep(own), 0);
+	CHECK_INT(waitpid(neighbour, &status, WNOHANG), 0);
+	kill(neighbour, SIGTERM);
+	CHECK(!killed(neighbour));
+}
+
+TEST("a descriptor that is no namespace of any process sweeps nothing")
+{
+	CE_AUTO_FD null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	CHECK_INT(ce_sweep(null), 0);
+	CHECK_INT(ce_sweep(-1), 0);
+}
+
+TEST("all processes of another mount namespace are killed, those outside it live")
+{
+	test_needs_root();
+	pid_t container = start_idle(1), outside = start_idle(0), other = start_idle(1);
+	CE_AUTO_FD namespace = namespace_of(container);
+	CE_AUTO_FD others = namespace_of(other);
+	int status;
+
+	/* one that is still dying may be counted again */
+	CHECK(ce_sweep(namespace) >= 2);
+	CHECK(killed(container));
+	CHECK_INT(waitpid(outside, &status, WNOHANG), 0);
+	CHECK_INT(waitpid(other, &status, WNOHANG), 0);
+	kill(outside, SIGTERM);
+	CHECK(!killed(outside));
+	CHECK(ce_sweep(others) >= 2);
+	CHECK(killed(other));
+}

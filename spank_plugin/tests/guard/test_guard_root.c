@@ -1,0 +1,372 @@
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "guard/guard_ops.h"
+#include "common/io.h"
+#include "harness.h"
+
+#define ENTRY "me:x:1000:1000::/home/me:/bin/sh"
+
+static struct guard guard = { .err = CE_ERROR_INIT };
+
+/* An image's root with a directory /etc; the process stands beside it. */
+static const char *make_root(void)
+{
+	const char *root = test_path(test_directory(), "root");
+
+	CHECK_INT(chdir(test_directory()), 0);
+	CHECK_INT(mkdir(root, 0755), 0);
+	CHECK_INT(mkdir("root/etc", 0755), 0);
+	return root;
+}
+
+static char *content(const char *path)
+{
+	size_t size = 0;
+	CE_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	return fd >= 0 ? ce_read_all(fd, 1 << 20, &size) : NULL;
+}
+
+static int add(const char *root)
+{
+	char *args[] = { (char *)root, (char *)"/etc/passwd", (char *)"1000", (char *)ENTRY, NULL };
+
+	return guard_op_root_entry(&guard, args);
+}
+
+/* What /etc/passwd is after our entry has met `before`. */
+static void becomes(const char *before, const char *wanted)
+{
+	const char *root = test_path(test_directory(), "root");
+
+	test_file(root, "etc/passwd", before, 0644);
+	CHECK_INT(add(root), 0);
+	char *after = content("root/etc/passwd");
+	CHECK_TEXT(after, wanted);
+	free(after);
+}
+
+TEST("an entry is added behind what the image has")
+{
+	make_root();
+	becomes("", ENTRY "\n");
+	becomes("root:x:0:0:root:/root:/bin/sh\n", "root:x:0:0:root:/root:/bin/sh\n" ENTRY "\n");
+	becomes("\n\n", "\n\n" ENTRY "\n");
+	becomes("# a comment\n", "# a comment\n" ENTRY "\n");
+}
+
+TEST("a last line without its newline stays a line of its own")
+{
+	make_root();
+	becomes("root:x:0:0::/:", "root:x:0:0::/:\n" ENTRY "\n");
+}
+
+TEST("an id that the image knows keeps its entry")
+{
+	static const char *const known[] = {
+		"you:x:1000:5::/:/bin/sh\n", "you:x:1000:5::/:/bin/sh", "root:x:0:0:::\nyou:x:1000:",
+		"you::1000:", "you:x:1000\n", "you:x:1000", "\n\nyou:*:1000:1::/:\nmore:x:1:1::/:\n",
+	};
+
+	make_root();
+	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+		becomes(known[i], known[i]);
+}
+
+TEST("what only resembles the id is another")
+{
+	static const char *const others[] = {
+		"a:x:10000:1::/:\n", "a:x:100:1000::/:\n", "a:1000:1:1::/:\n", "1000:x:1:1::/:\n",
+		"a:x: 1000:1::/:\n", "a:x:01000:1::/:\n",  "1000\n",		 "a:1000\n",
+		"a:x\n1000:x:5:\n",  "a\n:\n:1000:5:\n",   ":\n",		 "a:x:\n1000:\n",
+	};
+
+	make_root();
+	for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+		char wanted[128];
+		snprintf(wanted, sizeof wanted, "%s" ENTRY "\n", others[i]);
+		becomes(others[i], wanted);
+	}
+}
+
+TEST("an image without /etc gets one")
+{
+	const char *root = make_root();
+
+	CHECK_INT(rmdir("root/etc"), 0);
+	CHECK_INT(add(root), 0);
+	char *after = content("root/etc/passwd");
+	CHECK_TEXT(after, ENTRY "\n");
+	free(after);
+}
+
+/* /etc/passwd is a link to `target`: nothing outside the root may change or appear. */
+static void stays_inside(const char *target, const char *inside)
+{
+	const char *root = make_root();
+
+	test_file(test_directory(), "outside", "untouched\n", 0644);
+	CHECK_INT(symlink(target, "root/etc/passwd"), 0);
+	CHECK_INT(add(root), 0);
+	char *outside = content("outside"), *entry = content(inside);
+	CHECK_TEXT(outside, "untouched\n");
+	CHECK_TEXT(entry, ENTRY "\n");
+	free(outside);
+	free(entry);
+}
+
+TEST("a link with too many .. stays inside the image")
+{
+	stays_inside("../../outside", "root/outside");
+}
+
+TEST("an absolute link stays inside the image")
+{
+	stays_inside("/outside", "root/outside");
+}
+
+enum { RENAMERS = 4 };
+
+static pid_t rename_for_ever(int number)
+{
+	char one[32], other[32];
+
+	snprintf(one, sizeof one, "busy%d", number);
+	snprintf(other, sizeof other, "busier%d", number);
+	test_file(test_directory(), one, "", 0644);
+	pid_t pid = fork();
+	if (pid != 0)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	while (rename(one, other) == 0 && rename(other, one) == 0)
+		;
+	_exit(1);
+}
+
+TEST("a link with .. is followed while files elsewhere on the machine are renamed")
+{
+	const char *root = make_root();
+	pid_t renamers[RENAMERS];
+
+	for (int i = 0; i < RENAMERS; i++)
+		renamers[i] = rename_for_ever(i);
+	CHECK_INT(symlink("../etc/../etc/../etc/entries", "root/etc/passwd"), 0);
+	for (int i = 0; i < 3000; i++) {
+		CHECK_INT(add(root), 0);
+		CHECK_INT(unlink("root/etc/entries"), 0);
+	}
+	for (int i = 0; i < RENAMERS; i++) {
+		CHECK_INT(kill(renamers[i], SIGKILL), 0);
+		waitpid(renamers[i], NULL, 0);
+	}
+}
+
+TEST("a chain of links stays inside the image")
+{
+	const char *root = make_root();
+
+	CHECK_INT(symlink("/etc/second", "root/etc/passwd"), 0);
+	CHECK_INT(symlink("../../../../../../../../third", "root/etc/second"), 0);
+	CHECK_INT(add(root), 0);
+	char *entry = content("root/third");
+	CHECK_TEXT(entry, ENTRY "\n");
+	free(entry);
+}
+
+TEST("an absolute path of the host inside a link is not the host's file")
+{
+	const char *root = make_root();
+	char target[128];
+
+	test_file(test_directory(), "outside", "untouched\n", 0644);
+	snprintf(target, sizeof target, "%s/outside", test_directory());
+	CHECK_INT(symlink(target, "root/etc/passwd"), 0);
+	CHECK_INT(add(root), -1);
+	CHECK_CONTAINS(ce_error_text(&guard.err), "cannot open '/etc/passwd' in the image");
+	char *outside = content("outside");
+	CHECK_TEXT(outside, "untouched\n");
+	free(outside);
+	ce_error_clear(&guard.err);
+}
+
+TEST("/etc as a link out of the image stays inside")
+{
+	const char *root = make_root();
+
+	CHECK_INT(mkdir("etc", 0755), 0);
+	CHECK_INT(rmdir("root/etc"), 0);
+	CHECK_INT(mkdir("root/real", 0755), 0);
+	CHECK_INT(symlink("../../real", "root/etc"), 0);
+	CHECK_INT(add(root), 0);
+	CHECK_INT(access("root/real/passwd", F_OK), 0);
+	CHECK_INT(access("etc/passwd", F_OK), -1);
+}
+
+TEST("a link through /proc is refused")
+{
+	const char *root = make_root();
+
+	test_file(test_directory(), "outside", "untouched\n", 0644);
+	CE_AUTO_FD outside = open("outside", O_RDWR | O_CLOEXEC);
+	char target[64];
+	CHECK_INT(mkdir("root/proc", 0755), 0);
+	snprintf(target, sizeof target, "/proc/self/fd/%d", outside);
+	CHECK_INT(symlink(target, "root/etc/passwd"), 0);
+	CHECK_INT(add(root), -1);
+	ce_error_clear(&guard.err);
+	char *text = content("outside");
+	CHECK_TEXT(text, "untouched\n");
+	free(text);
+}
+
+TEST("links in a circle are an error")
+{
+	const char *root = make_root();
+
+	CHECK_INT(symlink("passwd", "root/etc/passwd"), 0);
+	CHECK_INT(add(root), -1);
+	CHECK_CONTAINS(ce_error_text(&guard.err), "cannot open '/etc/passwd' in the image");
+	ce_error_clear(&guard.err);
+}
+
+TEST("a passwd that is a directory or a FIFO is an error and nothing waits for it")
+{
+	const char *root = make_root();
+
+	CHECK_INT(mkfifo("root/etc/passwd", 0644), 0);
+	CHECK_INT(add(root), -1);
+	CHECK_CONTAINS(ce_error_text(&guard.err), "'/etc/passwd' in the image");
+	ce_error_clear(&guard.err);
+	CHECK_INT(remove("root/etc/passwd"), 0);
+	CHECK_INT(mkdir("root/etc/passwd", 0755), 0);
+	CHECK_INT(add(root), -1);
+	ce_error_clear(&guard.err);
+}
+
+/* ---- directories ------------------------------------------------------------------------------- */
+
+static int make_dir(const char *root, const char *path)
+{
+	char *args[] = { (char *)root, (char *)path, NULL };
+
+	return guard_op_root_dir(&guard, args);
+}
+
+TEST("a home directory is made with all that lead to it")
+{
+	const char *root = make_root();
+
+	umask(022);
+	CHECK_INT(make_dir(root, "/a/b c//d/"), 0);
+	CHECK_INT(access("root/a/b c/d", X_OK), 0);
+	CHECK_INT(make_dir(root, "/a/b c/d"), 0);
+	CHECK_INT(make_dir(root, "/"), 0);
+}
+
+TEST("a home directory with .. or behind links stays inside the image")
+{
+	const char *root = make_root();
+
+	CHECK_INT(make_dir(root, "/../../out1/x"), 0);
+	CHECK_INT(access("out1", F_OK), -1);
+	CHECK_INT(symlink("../..", "root/link"), 0);
+	CHECK_INT(make_dir(root, "/link/out2/x"), 0);
+	CHECK_INT(access("out2", F_OK), -1);
+	CHECK_INT(access("root/out2/x", F_OK), 0);
+}
+
+TEST("a home directory that cannot be one is an error")
+{
+	const char *root = make_root();
+
+	CHECK_INT(make_dir(root, "relative"), -1);
+	CHECK_TEXT(ce_error_text(&guard.err), "cannot make the directory 'relative' in the image");
+	ce_error_clear(&guard.err);
+	CHECK_INT(make_dir(root, ""), -1);
+	ce_error_clear(&guard.err);
+	test_file(root, "file", "", 0644);
+	CHECK_INT(make_dir(root, "/file/x"), -1);
+	ce_error_clear(&guard.err);
+	CHECK_INT(make_dir("/no/such/root", "/x"), -1);
+	ce_error_clear(&guard.err);
+}
+
+/* ---- what the ssh hook puts into an image -------------------------------------------------------- */
+
+static int put_first(const char *root, const char *path)
+{
+	char *args[] = { (char *)root, (char *)path, (char *)"Include /job/config", NULL };
+
+	return guard_op_root_first(&guard, args);
+}
+
+static int put_link(const char *root, const char *path)
+{
+	char *args[] = { (char *)root, (char *)path, (char *)"/opt/ssh", NULL };
+
+	return guard_op_root_link(&guard, args);
+}
+
+TEST("a first line stands before what a file of the image has")
+{
+	const char *root = make_root();
+
+	test_file(root, "etc/config", "Host *\n  Port 1\n", 0644);
+	CHECK_INT(put_first(root, "/etc/config"), 0);
+	char *after = content("root/etc/config");
+	CHECK_TEXT(after, "Include /job/config\nHost *\n  Port 1\n");
+	free(after);
+}
+
+TEST("a first line makes the file and its directory where the image has none")
+{
+	const char *root = make_root();
+
+	CHECK_INT(put_first(root, "/etc/ssh/config"), 0);
+	char *after = content("root/etc/ssh/config");
+	CHECK_TEXT(after, "Include /job/config\n");
+	free(after);
+}
+
+TEST("a first line stays inside the image, and a FIFO is not waited for")
+{
+	const char *root = make_root();
+	struct stat st;
+
+	CHECK_INT(symlink("../../outside", "root/etc/config"), 0);
+	CHECK_INT(put_first(root, "/etc/config"), 0);
+	CHECK_INT(stat("outside", &st), -1);
+	CHECK_INT(mkfifo("root/etc/fifo", 0600), 0);
+	CHECK_INT(put_first(root, "/etc/fifo"), -1);
+	CHECK_CONTAINS(ce_error_text(&guard.err), "is not a regular file");
+	ce_error_clear(&guard.err);
+}
+
+TEST("a link is made only where the image has nothing, and inside it")
+{
+	const char *root = make_root();
+	char target[64] = "";
+
+	CHECK_INT(put_link(root, "/usr/bin/ssh"), 0);
+	CHECK_INT(readlink("root/usr/bin/ssh", target, sizeof target - 1), 8);
+	CHECK_TEXT(target, "/opt/ssh");
+	test_file(root, "etc/own", "the image's\n", 0755);
+	CHECK_INT(put_link(root, "/etc/own"), 0);
+	char *after = content("root/etc/own");
+	CHECK_TEXT(after, "the image's\n");
+	free(after);
+	CHECK_INT(mkdir("away", 0755), 0);
+	CHECK_INT(symlink("../away", "root/out"), 0);
+	CHECK_INT(put_link(root, "/out/ssh"), -1);
+	CHECK_INT(readlink("away/ssh", target, sizeof target - 1), -1);
+	ce_error_clear(&guard.err);
+}

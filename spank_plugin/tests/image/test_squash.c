@@ -1,0 +1,349 @@
+#define _GNU_SOURCE
+#include "image/squash.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "common/io.h"
+#include "harness.h"
+#include "squash_walk.h"
+
+#define BLOCK 4096
+/* several blocks and a tail, that of the second file in a fragment with others */
+#define LARGE (9 * BLOCK + 100)
+#define SPARSE_END ((uint64_t)3000 * BLOCK)
+
+static char content[LARGE];
+
+/* ---- an image ---------------------------------------------------------------------------------- */
+
+static const char *below(const char *name)
+{
+	static char path[4096];
+
+	CHECK(snprintf(path, sizeof path, "%s/%s", test_directory(), name) < (int)sizeof path);
+	return path;
+}
+
+static void run(const char *command)
+{
+	CHECK_INT(chdir(test_directory()), 0);
+	if (system(command) != 0)
+		CHECK_TEXT(command, "a command that succeeds");
+}
+
+static void write_file(const char *name, const void *bytes, size_t size, uint64_t at)
+{
+	CE_AUTO_FD fd = open(below(name), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+
+	CHECK(fd >= 0);
+	CHECK(lseek(fd, (off_t)at, SEEK_SET) >= 0);
+	CHECK_INT(ce_write_all(fd, bytes, size), 0);
+}
+
+static void set_xattr(const char *name, const char *key, const char *value)
+{
+	CHECK_INT(setxattr(below(name), key, value, strlen(value), 0), 0);
+}
+
+/* The files of `tree` as `image`, with all that a SquashFS file can have. */
+static void make_image(const char *options)
+{
+	char command[512];
+
+	for (size_t i = 0; i < LARGE; i++)
+		content[i] = (char)(rand_r(&(unsigned){ (unsigned)i / 7 }) % 60 + ' ');
+	run("rm -rf tree image && mkdir -p tree/many tree/empty");
+	write_file("tree/large", content, LARGE, 0);
+	write_file("tree/small", content, 10, 0);
+	write_file("tree/sparse", "end", 3, SPARSE_END);
+	set_xattr("tree/large", "user.a", "one");
+	set_xattr("tree/large", "user.b", "two");
+	set_xattr("tree/many", "user.a", "one");
+	run("touch -d @1000 tree/nothing; chmod 4751 tree/small; ln tree/large tree/many/same");
+	run("ln -s ../large tree/many/link; mkfifo tree/many/pipe");
+	run("i=0; while [ $i -lt 700 ]; do echo $i >tree/many/file$i; i=$((i + 1)); done");
+	CHECK(snprintf(command, sizeof command,
+		       "mksquashfs tree image -b %d -quiet -no-progress -all-root -p '/disk b 640 0 0 "
+		       "259 70000' %s >/dev/null",
+		       BLOCK, options) < (int)sizeof command);
+	run(command);
+}
+
+static struct squash *opened(void)
+{
+	const char *why = NULL;
+	struct squash *squash = squash_open(below("image"), &why);
+
+	if (!squash)
+		CHECK_TEXT(why, "nothing");
+	return squash;
+}
+
+static uint64_t at(struct squash *squash, const char *path)
+{
+	uint64_t inode = squash_root(squash);
+	char *copy = strdup(path), *rest = copy, *name;
+
+	while ((name = strsep(&rest, "/")) != NULL)
+		CHECK_INT(squash_lookup(squash, inode, name, &inode), 0);
+	free(copy);
+	return inode;
+}
+
+static void has(struct squash *squash, uint64_t inode, uint64_t offset, size_t size,
+		const char *expected, size_t length)
+{
+	struct squash_piece piece;
+	size_t done = 0;
+
+	CHECK_INT(squash_read(squash, inode, offset, size, &piece), 0);
+	for (int i = 0; i < piece.count; i++) {
+		CHECK(done + piece.parts[i].iov_len <= length);
+		CHECK(memcmp(piece.parts[i].iov_base, expected + done, piece.parts[i].iov_len) ==
+		      0);
+		done += piece.parts[i].iov_len;
+	}
+	CHECK_INT(done, length);
+	squash_release(squash, &piece);
+}
+
+/* ---- what stands in it ------------------------------------------------------------------------- */
+
+static void read_large(struct squash *squash, uint64_t inode)
+{
+	has(squash, inode, 0, LARGE, content, LARGE);
+	has(squash, inode, BLOCK - 1, 2, content + BLOCK - 1, 2);
+	has(squash, inode, LARGE - 1, BLOCK, content + LARGE - 1, 1);
+	has(squash, inode, LARGE, 1, "", 0);
+	has(squash, inode, UINT64_MAX, 1, "", 0);
+	has(squash, inode, 5, 0, "", 0);
+}
+
+static void read_all_forms(const char *compressor)
+{
+	char options[64], zeros[BLOCK] = "";
+
+	snprintf(options, sizeof options, "-comp %s", compressor);
+	make_image(options);
+	struct squash *squash = opened();
+	read_large(squash, at(squash, "large"));
+	read_large(squash, at(squash, "many/same"));
+	has(squash, at(squash, "small"), 0, 4096, content, 10);
+	has(squash, at(squash, "nothing"), 0, 4096, "", 0);
+	has(squash, at(squash, "many/file699"), 0, 4096, "699\n", 4);
+	has(squash, at(squash, "sparse"), 7 * BLOCK + 1, BLOCK, zeros, BLOCK);
+	has(squash, at(squash, "sparse"), SPARSE_END, BLOCK, "end", 3);
+	squash_close(squash);
+}
+
+TEST("files are read in whole and in part, whatever they are compressed with")
+{
+	static const char *const compressors[] = { "zstd", "gzip", "lzo", "lz4", "xz" };
+
+	for (size_t i = 0; i < sizeof compressors / sizeof *compressors; i++)
+		read_all_forms(compressors[i]);
+	read_all_forms("zstd -noD -noF -noI");
+	read_all_forms("zstd -no-fragments");
+}
+
+TEST("files have what they had when the image was made, and root as their owner")
+{
+	struct stat st;
+	char *target = NULL;
+
+	make_image("-comp zstd");
+	struct squash *squash = opened();
+	CHECK_INT(squash_stat(squash, at(squash, "small"), &st), 0);
+	CHECK_INT(st.st_mode, S_IFREG | 04751);
+	CHECK_INT(st.st_size, 10);
+	CHECK_INT(st.st_uid + st.st_gid, 0);
+	CHECK_INT(squash_stat(squash, at(squash, "nothing"), &st), 0);
+	CHECK_INT(st.st_mtime, 1000);
+	CHECK_INT(squash_stat(squash, at(squash, "many/same"), &st), 0);
+	CHECK_INT(st.st_nlink, 2);
+	CHECK(at(squash, "many/same") == at(squash, "large"));
+	CHECK_INT(squash_stat(squash, at(squash, "disk"), &st), 0);
+	CHECK_INT(st.st_mode, S_IFBLK | 0640);
+	CHECK(st.st_rdev == makedev(259, 70000));
+	CHECK_INT(squash_stat(squash, at(squash, "many/pipe"), &st), 0);
+	CHECK_INT(st.st_mode & S_IFMT, S_IFIFO);
+	CHECK_INT(squash_link(squash, at(squash, "many/link"), &target), 0);
+	CHECK_TEXT(target, "../large");
+	free(target);
+	CHECK_INT(squash_link(squash, at(squash, "large"), &target), -EINVAL);
+	squash_close(squash);
+}
+
+struct seen {
+	char last[256];
+	size_t count, limit;
+};
+
+static int see(void *context, const struct squash_entry *entry)
+{
+	struct seen *seen = context;
+
+	CHECK(strcmp(seen->last, entry->name) < 0);
+	CHECK(entry->st != NULL && entry->st->st_ino == entry->number);
+	CHECK_INT(entry->st->st_mode & S_IFMT, entry->type);
+	snprintf(seen->last, sizeof seen->last, "%s", entry->name);
+	return ++seen->count == seen->limit;
+}
+
+TEST("a directory is listed in the order of its names, from any number on")
+{
+	struct seen all = { .limit = SIZE_MAX }, some = { .limit = 3 }, none = { .limit = 1 };
+	uint64_t inode;
+
+	make_image("-comp zstd");
+	struct squash *squash = opened();
+	CHECK_INT(squash_list(squash, at(squash, "many"), 0, 1, see, &all), 0);
+	CHECK_INT(all.count, 703);
+	CHECK_INT(squash_list(squash, at(squash, "many"), 700, 1, see, &some), 0);
+	CHECK_INT(some.count, 3);
+	CHECK_TEXT(some.last, "same");
+	CHECK_INT(squash_list(squash, at(squash, "many"), 703, 1, see, &none), 0);
+	CHECK_INT(squash_list(squash, at(squash, "empty"), 0, 1, see, &none), 0);
+	CHECK_INT(none.count, 0);
+	CHECK_INT(squash_lookup(squash, at(squash, "many"), "file70", &inode), 0);
+	CHECK_INT(squash_lookup(squash, at(squash, "many"), "file700", &inode), -ENOENT);
+	CHECK_INT(squash_lookup(squash, at(squash, "empty"), "x", &inode), -ENOENT);
+	CHECK_INT(squash_lookup(squash, at(squash, "large"), "x", &inode), -ENOTDIR);
+	squash_close(squash);
+}
+
+TEST("extended attributes are found, and an image without any says so")
+{
+	char *text = NULL;
+
+	make_image("-comp zstd -no-xattrs");
+	struct squash *squash = opened();
+	CHECK(!squash_has_xattrs(squash));
+	CHECK_INT(squash_xattr(squash, at(squash, "large"), "user.a", &text), -ENODATA);
+	squash_close(squash);
+	make_image("-comp zstd");
+	squash = opened();
+	CHECK(squash_has_xattrs(squash));
+	CHECK_INT(squash_xattr(squash, at(squash, "large"), "user.b", &text), 3);
+	CHECK_TEXT(text, "two");
+	free(text);
+	CHECK_INT(squash_xattr(squash, at(squash, "large"), "user.c", &text), -ENODATA);
+	CHECK_INT(squash_xattrs(squash, at(squash, "many/same"), &text), 14);
+	CHECK(memcmp(text, "user.a\0user.b", 14) == 0 || memcmp(text, "user.b\0user.a", 14) == 0);
+	free(text);
+	CHECK_INT(squash_xattrs(squash, at(squash, "small"), &text), 0);
+	free(text);
+	squash_close(squash);
+}
+
+/* ---- several at once --------------------------------------------------------------------------- */
+
+static void *read_at_random(void *squash)
+{
+	unsigned seed = (unsigned)pthread_self();
+	uint64_t large = at(squash, "large");
+
+	for (int i = 0; i < 300; i++) {
+		size_t from = (size_t)rand_r(&seed) % LARGE;
+		size_t size = (size_t)rand_r(&seed) % (3 * BLOCK);
+		has(squash, large, from, size, content + from,
+		    size < LARGE - from ? size : LARGE - from);
+		char name[32];
+		snprintf(name, sizeof name, "many/file%d", rand_r(&seed) % 700);
+		at(squash, name);
+	}
+	return NULL;
+}
+
+TEST("threads do not disturb each other")
+{
+	pthread_t threads[6];
+
+	make_image("-comp zstd");
+	struct squash *squash = opened();
+	for (size_t i = 0; i < 6; i++)
+		CHECK_INT(pthread_create(&threads[i], NULL, read_at_random, squash), 0);
+	for (size_t i = 0; i < 6; i++)
+		CHECK_INT(pthread_join(threads[i], NULL), 0);
+	squash_close(squash);
+}
+
+/* ---- damaged files ----------------------------------------------------------------------------- */
+
+TEST("a damaged file does no harm, wherever it is damaged")
+{
+	unsigned seed = 1;
+	size_t size;
+
+	/* what is not compressed gets further than what is */
+	make_image("-comp zstd -noI -noX");
+	CE_AUTO_FD fd = open(below("image"), O_RDWR | O_CLOEXEC);
+	CHECK(fd >= 0);
+	CE_AUTO_FREE char *whole = ce_read_file_at(fd, 1 << 24, &size);
+	CHECK(whole != NULL);
+	for (int round = 0; round < 150; round++) {
+		const char *why;
+		for (int i = 0; i < 1 + round % 4; i++) {
+			char byte = (char)rand_r(&seed);
+			/* the tables are at the end */
+			size_t back = (size_t)rand_r(&seed) % (round % 3 ? size / 4 : size);
+			CHECK_INT(pwrite(fd, &byte, 1, (off_t)(size - 1 - back)), 1);
+		}
+		struct squash *squash = squash_open(below("image"), &why);
+		if (squash) {
+			squash_ask_all(squash);
+			squash_close(squash);
+		}
+		CHECK_INT(pwrite(fd, whole, size, 0), (long)size);
+	}
+}
+
+TEST("a file with more attributes than any kernel sets is damaged, and is not read through")
+{
+	const char *why;
+	char *names = NULL;
+	struct stat st;
+	uint64_t inode = 0;
+
+	run("rm -f image; python3 -c \"\n"
+	    "import sys, tarfile\n"
+	    "many = {f'SCHILY.xattr.user.n{n}': 'v' for n in range(5000)}\n"
+	    "with tarfile.open(fileobj=sys.stdout.buffer, mode='w|') as file:\n"
+	    "    for name, keys in (('few', {'SCHILY.xattr.user.n': 'v'}), ('many', many)):\n"
+	    "        entry = tarfile.TarInfo(name)\n"
+	    "        entry.pax_headers = keys\n"
+	    "        file.addfile(entry)\n"
+	    "\" | mksquashfs - image -tar -quiet -no-progress >mk.log");
+	struct squash *squash = squash_open(below("image"), &why);
+	CHECK(squash != NULL);
+	CHECK_INT(squash_lookup(squash, squash_root(squash), "many", &inode), 0);
+	CHECK_INT(squash_stat(squash, inode, &st), 0);
+	CHECK_INT(squash_xattrs(squash, inode, &names), -EIO);
+	CHECK_INT(squash_xattr(squash, inode, "user.n1", &names), -EIO);
+	CHECK_INT(squash_lookup(squash, squash_root(squash), "few", &inode), 0);
+	CHECK_INT(squash_xattrs(squash, inode, &names), 7);
+	free(names);
+	squash_close(squash);
+}
+
+TEST("what is no SquashFS file is told by what is wrong with it")
+{
+	const char *why = NULL;
+
+	make_image("-comp zstd");
+	run("head -c 5000 image >short; echo text >image");
+	CHECK(squash_open(below("image"), &why) == NULL);
+	CHECK_TEXT(why, "no SquashFS 4.0 file system");
+	CHECK(squash_open(below("short"), &why) == NULL);
+	CHECK_TEXT(why, "the file is shorter than its file system");
+	CHECK(squash_open(below("nowhere"), &why) == NULL);
+	CHECK_TEXT(why, "No such file or directory");
+}

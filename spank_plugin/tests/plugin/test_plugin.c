@@ -1,0 +1,462 @@
+/* The plugin's callbacks on the submit side and everywhere that they must do nothing. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <slurm/slurm.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/help.h"
+#include "plugin/mark.h"
+#include "plugin/submit.h"
+#include "fake_node.h"
+#include "fake_spank.h"
+#include "harness.h"
+#include "installation.h"
+
+/* ---- init -------------------------------------------------------------------------------------- */
+
+TEST("both options are registered wherever users or slurmstepd need them")
+{
+	static const spank_context_t contexts[] = { S_CTX_LOCAL, S_CTX_ALLOCATOR, S_CTX_REMOTE };
+
+	for (size_t i = 0; i < sizeof contexts / sizeof contexts[0]; i++) {
+		fake_reset(contexts[i]);
+		CHECK_INT(init_plugin(), SLURM_SUCCESS);
+		CHECK_INT(fake_job.option_count, 2);
+		CHECK_TEXT(fake_job.options[0].name, "environment");
+		CHECK_TEXT(fake_job.options[1].name, "edf");
+		CHECK_INT(fake_job.options[0].has_arg, 1);
+		CHECK_INT(slurm_spank_exit(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	}
+}
+
+TEST("slurmd, prologs and epilogs get nothing")
+{
+	char bad[] = "unknown=1", *argv[] = { bad };
+
+	fake_reset(S_CTX_SLURMD);
+	CHECK_INT(slurm_spank_init(fake_spank(), 1, argv), SLURM_SUCCESS);
+	fake_job.context = S_CTX_JOB_SCRIPT;
+	CHECK_INT(slurm_spank_init(fake_spank(), 1, argv), SLURM_SUCCESS);
+	CHECK_INT(fake_job.option_count, 0);
+}
+
+static int init_badly(spank_context_t context)
+{
+	char bad[] = "prefixx=/opt", *argv[] = { bad };
+
+	fake_reset(context);
+	return slurm_spank_init(fake_spank(), 1, argv);
+}
+
+static void submit_without_option(void)
+{
+	CHECK_INT(init_badly(S_CTX_LOCAL), SLURM_SUCCESS);
+	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	slurm_spank_exit(fake_spank(), 0, NULL);
+}
+
+static void submit_with_option(void)
+{
+	CHECK_INT(init_badly(S_CTX_LOCAL), SLURM_SUCCESS);
+	CHECK_INT(fake_give_option("environment", "demo"), 0);
+	slurm_spank_init_post_opt(fake_spank(), 0, NULL);
+}
+
+TEST("a bad plugstack.conf is told to who asks for a container, and stops nobody else")
+{
+	char *printed;
+
+	CHECK_INT(test_in_child(submit_without_option, &printed), 0);
+	CHECK_TEXT(printed, "");
+	free(printed);
+	CHECK_INT(WEXITSTATUS(test_in_child(submit_with_option, &printed)), 125);
+	CHECK_TEXT(printed, "ce: error: plugstack.conf: unknown argument 'prefixx=/opt'\n" CE_HELP_PLUGIN "\n");
+	free(printed);
+	CHECK_INT(init_badly(S_CTX_REMOTE), SLURM_SUCCESS);
+	CHECK_TEXT(fake_job.log, "container_engine: plugstack.conf: unknown argument 'prefixx=/opt'\n");
+	slurm_spank_exit(fake_spank(), 0, NULL);
+}
+
+static void submit_with_two_lines(void)
+{
+	fake_reset(S_CTX_LOCAL);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	CHECK_INT(fake_give_option("environment", "demo"), 0);
+	slurm_spank_init_post_opt(fake_spank(), 0, NULL);
+}
+
+TEST("a plugin that is loaded twice is told to who asks for a container")
+{
+	char *printed;
+
+	install("echo plan; echo x");
+	CHECK_INT(WEXITSTATUS(test_in_child(submit_with_two_lines, &printed)), 125);
+	CHECK_TEXT(printed,
+		   "ce: error: plugstack.conf: loads the plugin twice; one line is enough\n" CE_HELP_PLUGIN "\n");
+	free(printed);
+}
+
+TEST("a Slurm that refuses an option stops the plugin")
+{
+	fake_reset(S_CTX_LOCAL);
+	fake_job.refuse_options = 1;
+	CHECK_INT(init_plugin(), SLURM_ERROR);
+	CHECK_CONTAINS(fake_job.log, "cannot register --environment");
+	slurm_spank_exit(fake_spank(), 0, NULL);
+}
+
+/* ---- a job without the option ------------------------------------------------------------------ */
+
+TEST("a job without the option is untouched in every context")
+{
+	static const spank_context_t contexts[] = { S_CTX_LOCAL, S_CTX_ALLOCATOR, S_CTX_REMOTE };
+
+	install("echo called >&2; exit 1");
+	for (size_t i = 0; i < sizeof contexts / sizeof contexts[0]; i++) {
+		fake_reset(contexts[i]);
+		CHECK_INT(init_plugin(), SLURM_SUCCESS);
+		/* what an outer srun carried is that srun's */
+		setenv(CE_CARRY_COUNT, "1", 1);
+		int fds = test_open_fds();
+		CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+		CHECK_INT(slurm_spank_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
+		CHECK_INT(slurm_spank_task_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
+		CHECK_INT(slurm_spank_task_post_fork(fake_spank(), 0, NULL), SLURM_SUCCESS);
+		CHECK_INT(slurm_spank_exit(fake_spank(), 0, NULL), SLURM_SUCCESS);
+		CHECK_TEXT(fake_job.log, "");
+		CHECK(contexts[i] == S_CTX_REMOTE || getenv(CE_CARRY_COUNT) == NULL);
+		CHECK_INT(test_open_fds(), fds);
+		CHECK_INT(waitpid(-1, NULL, WNOHANG), -1);
+	}
+	fake_reset(S_CTX_LOCAL);
+}
+
+/* ---- options ----------------------------------------------------------------------------------- */
+
+TEST("an empty name is for the planner to refuse")
+{
+	install("printf 'plan\\n<%s>' \"$4\"");
+	fake_reset(S_CTX_LOCAL);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	CHECK_INT(fake_give_option("environment", "demo"), 0);
+	CHECK_INT(fake_give_option("edf", ""), 0);
+	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	CHECK_TEXT(getenv(CE_CARRY_PART "0"), "plan\n<>");
+	slurm_spank_exit(fake_spank(), 0, NULL);
+}
+
+TEST("the option given last counts, whichever of the two it is")
+{
+	install("printf 'plan\\n%s' \"$4\"");
+	fake_reset(S_CTX_LOCAL);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	CHECK_INT(fake_give_option("environment", "inherited from sbatch"), 0);
+	CHECK_INT(fake_give_option("edf", "mine"), 0);
+	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	CHECK_TEXT(getenv(CE_CARRY_PART "0"), "plan\nmine");
+	slurm_spank_exit(fake_spank(), 0, NULL);
+}
+
+/* ---- submit ------------------------------------------------------------------------------------ */
+
+static void submit_in(spank_context_t context)
+{
+	fake_reset(context);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	CHECK_INT(fake_give_option("environment", "demo"), 0);
+	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	slurm_spank_exit(fake_spank(), 0, NULL);
+}
+
+TEST("srun puts the plan into its environment, the planner knows it is srun")
+{
+	install("echo plan; printf '%s ' \"$@\"");
+	submit_in(S_CTX_LOCAL);
+	CHECK_TEXT(getenv(CE_CARRY_COUNT), "1");
+	CHECK_TEXT(getenv(CE_CARRY_PART "0"), "plan\n--for srun -- demo ");
+}
+
+TEST("sbatch and salloc plan to find errors and carry nothing")
+{
+	install("printf '%s ' \"$@\" > \"${0%/*}/seen\"; echo plan; echo x");
+	submit_in(S_CTX_ALLOCATOR);
+	CHECK(getenv(CE_CARRY_COUNT) == NULL);
+	CHECK_INT(access(test_path(test_directory(), "libexec/container-engine/seen"), F_OK), 0);
+}
+
+TEST("sbatch carries a plan of a site that wants the batch script inside")
+{
+	install("printf 'plan\\n{\"settings\":{\"batch_script\":\"inside\"}}'");
+	submit_in(S_CTX_ALLOCATOR);
+	CHECK_TEXT(getenv(CE_CARRY_COUNT), "1");
+	CHECK_TEXT(getenv(CE_CARRY_PART "0"), "plan\n{\"settings\":{\"batch_script\":\"inside\"}}");
+}
+
+TEST("what a user writes into an environment file is not taken for the site's word")
+{
+	install("echo plan; printf '%s' '{\"env\":\"\\\"batch_script\\\":\\\"inside\\\"\"}'");
+	submit_in(S_CTX_ALLOCATOR);
+	CHECK(getenv(CE_CARRY_COUNT) == NULL);
+}
+
+TEST("that there is no container on purpose is carried as a word, of sbatch it is not")
+{
+	install("echo host");
+	submit_in(S_CTX_LOCAL);
+	CHECK_TEXT(getenv(CE_CARRY_PART "0"), CE_WORD_HOST);
+	submit_in(S_CTX_ALLOCATOR);
+	CHECK(getenv(CE_CARRY_COUNT) == NULL);
+}
+
+static void submit_local(void)
+{
+	submit_in(S_CTX_LOCAL);
+}
+
+static void submit_allocator(void)
+{
+	submit_in(S_CTX_ALLOCATOR);
+}
+
+static void ends_submit(test_fn *submit, const char *wanted)
+{
+	char *printed;
+	int status = test_in_child(submit, &printed);
+
+	CHECK(WIFEXITED(status));
+	CHECK_INT(WEXITSTATUS(status), 125);
+	CHECK_TEXT(printed, wanted);
+	free(printed);
+}
+
+static const char *again;
+
+static void submit_inside(void)
+{
+	setenv(CE_INSIDE, "1", 1);
+	fake_reset(S_CTX_LOCAL);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	CHECK_INT(fake_give_option("environment", "demo"), 0);
+	if (again != NULL)
+		CHECK_INT(fake_give_option("environment", again), 0);
+	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	slurm_spank_exit(fake_spank(), 0, NULL);
+	_exit(0);
+}
+
+TEST("an srun that asks for the environment its batch script runs in is refused with the reason")
+{
+	install("echo plan; echo x");
+	again = "demo";
+	ends_submit(submit_inside,
+		    "ce: error: --environment=demo: this batch script runs inside it already, and srun "
+		    "inherits that\n" CE_HELP_TWICE "\n");
+}
+
+TEST("an srun that inherits the environment of its batch script, or names another, starts")
+{
+	static const char *const values[] = { NULL, "other" };
+	char *printed;
+
+	install("echo plan; echo x");
+	for (size_t i = 0; i < 2; i++) {
+		again = values[i];
+		CHECK_INT(test_in_child(submit_inside, &printed), 0);
+		CHECK_TEXT(printed, "");
+		free(printed);
+	}
+}
+
+/* ---- a node that does not load the plugin ------------------------------------------------------ */
+
+/* The command as srun sends it, and a node with the plugin runs it; on the heap. */
+static char *sent, *run;
+
+static void send_command(void)
+{
+	char *argv[] = { strdup("hostname"), strdup("-s"), NULL };
+	char *command = argv[0];
+
+	fake_reset(S_CTX_LOCAL);
+	fake_job.argc = 2;
+	fake_job.argv = argv;
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	CHECK_INT(fake_give_option("environment", "demo"), 0);
+	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	/* Slurm does so again where it launches again */
+	for (int i = 0; i < 2; i++)
+		CHECK_INT(slurm_spank_local_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	slurm_spank_exit(fake_spank(), 0, NULL);
+	sent = strdup(argv[0]);
+	fake_job.context = S_CTX_REMOTE;
+	CHECK_INT(slurm_spank_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	CHECK_INT(slurm_spank_exit(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	run = strdup(argv[0]);
+	if (argv[0] != command)
+		free(argv[0]);
+	free(command);
+	free(argv[1]);
+	fake_reset(S_CTX_LOCAL);
+}
+
+TEST("a command that is for a container cannot be executed where nobody takes the mark off it")
+{
+	install("echo plan; echo x");
+	send_command();
+	CHECK_CONTAINS(sent, "/\nce: error: this node's Slurm does not load the plugin of --environment; "
+			     "nothing was started\n" CE_HELP_PLUGIN "\n/hostname");
+	CHECK_INT(access(sent, F_OK), -1);
+	CHECK_INT(errno, ENOENT);
+	CHECK_TEXT(run, "hostname");
+	free(sent), free(run);
+}
+
+TEST("a command that is for the host has no mark")
+{
+	install("echo host");
+	send_command();
+	CHECK_TEXT(sent, "hostname");
+	free(sent), free(run);
+}
+
+/* ---- an srun that does not load the plugin ----------------------------------------------------- */
+
+static void submit_marked(spank_context_t context, const char *option)
+{
+	fake_reset(context);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	if (option != NULL)
+		CHECK_INT(fake_give_option("environment", option), 0);
+	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	slurm_spank_exit(fake_spank(), 0, NULL);
+}
+
+TEST("sbatch and salloc put into a job with an environment what an srun without the plugin ends at")
+{
+	install("echo plan; echo x");
+	submit_marked(S_CTX_ALLOCATOR, "demo");
+	CHECK_CONTAINS(getenv(CE_JOB_MARK), "does not load the plugin of --environment");
+	CHECK(strchr(getenv(CE_JOB_MARK), '\n') == NULL);
+	CHECK(getenv(CE_JOB_MARKED) == NULL);
+	/* for the next component, and in a job within the job */
+	submit_marked(S_CTX_ALLOCATOR, "demo");
+	CHECK(getenv(CE_JOB_MARKED) == NULL);
+	submit_marked(S_CTX_LOCAL, "demo");
+	CHECK(getenv(CE_JOB_MARK) == NULL);
+}
+
+TEST("a job without an environment has no mark, also within one that has")
+{
+	install("echo plan; echo x");
+	submit_marked(S_CTX_ALLOCATOR, NULL);
+	CHECK(getenv(CE_JOB_MARK) == NULL);
+	submit_marked(S_CTX_ALLOCATOR, "demo");
+	submit_marked(S_CTX_ALLOCATOR, NULL);
+	CHECK(getenv(CE_JOB_MARK) == NULL);
+}
+
+TEST("a user who has a variable of this name gets it back")
+{
+	install("echo plan; echo x");
+	setenv(CE_JOB_MARK, "2", 1);
+	submit_marked(S_CTX_LOCAL, NULL);
+	CHECK_TEXT(getenv(CE_JOB_MARK), "2");
+	submit_marked(S_CTX_ALLOCATOR, "demo");
+	CHECK_CONTAINS(getenv(CE_JOB_MARK), "does not load the plugin");
+	submit_marked(S_CTX_LOCAL, NULL);
+	CHECK_TEXT(getenv(CE_JOB_MARK), "2");
+	CHECK(getenv(CE_JOB_MARKED) == NULL);
+}
+
+TEST("an environment that is refused marks no job")
+{
+	char *printed;
+
+	install("exit 1");
+	CHECK_INT(WEXITSTATUS(test_in_child(submit_allocator, &printed)), 125);
+	free(printed);
+	CHECK(getenv(CE_JOB_MARK) == NULL);
+}
+
+/* ---- components of a heterogeneous step -------------------------------------------------------- */
+
+static const char *components[2]; /* what each of them gives, NULL for nothing */
+
+static void submit_components(void)
+{
+	fake_reset(S_CTX_LOCAL);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	for (size_t i = 0; i < 2; i++) {
+		if (components[i] != NULL)
+			CHECK_INT(fake_give_option("environment", components[i]), 0);
+		CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	}
+	slurm_spank_exit(fake_spank(), 0, NULL);
+}
+
+TEST("components of a heterogeneous step may name the same environment, or none")
+{
+	install("echo plan; echo x");
+	components[0] = components[1] = "a";
+	submit_components();
+	components[0] = components[1] = NULL;
+	submit_components();
+}
+
+TEST("components of a heterogeneous step that name two environments are refused")
+{
+	install("echo plan; echo x");
+	components[0] = "a", components[1] = "b";
+	ends_submit(submit_components,
+		    "ce: error: --environment: 'a' for one component and 'b' for another: Slurm gives "
+		    "all components of a heterogeneous job or step the same; name one for each of "
+		    "them, or start separate steps\n" CE_HELP_COMPONENTS "\n");
+}
+
+TEST("a component without an environment beside one that has one is refused")
+{
+	char *printed;
+
+	install("echo plan; echo x");
+	components[0] = "a", components[1] = NULL;
+	int status = test_in_child(submit_components, &printed);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 125);
+	free(printed);
+	components[0] = NULL, components[1] = "b";
+	status = test_in_child(submit_components, &printed);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 125);
+	CHECK_CONTAINS(printed, "'' for one component and 'b' for another");
+	free(printed);
+}
+
+TEST("what the planner refuses ends srun, salloc and sbatch with 125 and the planner's words only")
+{
+	install("echo 'ce: error: demo.toml:3: no' >&2; exit 1");
+	ends_submit(submit_local, "ce: error: demo.toml:3: no\n");
+	ends_submit(submit_allocator, "ce: error: demo.toml:3: no\n");
+	CHECK(getenv(CE_CARRY_COUNT) == NULL);
+}
+
+TEST("a planner that says nothing ends srun, salloc and sbatch")
+{
+	char *printed;
+
+	install("exit 0");
+	CHECK_INT(WEXITSTATUS(test_in_child(submit_local, &printed)), 125);
+	CHECK_CONTAINS(printed, "printed neither a plan nor that there is no container; nothing was started\n");
+	CHECK_CONTAINS(printed, "ce: see: ce help planner-mute\n");
+	free(printed);
+	CHECK_INT(WEXITSTATUS(test_in_child(submit_allocator, &printed)), 125);
+	free(printed);
+}
+
+TEST("a planner that was killed ends srun with one line")
+{
+	install("kill -9 $$");
+	ends_submit(submit_local, "ce: error: the planner was killed; nothing was started\n" CE_HELP_PLANNER "\n");
+}

@@ -1,0 +1,422 @@
+#define _GNU_SOURCE
+#include "plugin/session.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/io.h"
+#include "harness.h"
+
+static struct ce_launcher launcher = CE_LAUNCHER_INIT;
+static struct ce_container container = CE_CONTAINER_INIT;
+static struct ce_error err = CE_ERROR_INIT;
+static int their_reply, their_life; /* the ends that the launcher and the guard would hold */
+
+static void connect_launcher(void)
+{
+	int reply[2], life[2];
+
+	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, reply), 0);
+	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, life), 0);
+	launcher = (struct ce_launcher){ .reply = reply[0], .life = life[0],
+					 .start = { -1, -1, -1, -1, -1 },
+					 .uid = getuid(), .gid = getgid() };
+	their_reply = reply[1];
+	their_life = life[1];
+}
+
+static void answer(const char *text, size_t fd_count)
+{
+	int fds[CE_MAX_FDS];
+
+	for (size_t i = 0; i < CE_MAX_FDS; i++)
+		fds[i] = STDOUT_FILENO;
+	CHECK_INT(ce_send(their_reply, text, strlen(text), fds, fd_count), 0);
+}
+
+static void fails(const char *why, int code)
+{
+	CHECK_INT(ce_session_wait(&launcher, 5, &container, &err), -1);
+	CHECK_TEXT(ce_error_text(&err), why);
+	CHECK_INT(err.exit_code, code);
+	ce_error_clear(&err);
+	ce_container_close(&container);
+}
+
+TEST("a ready answer gives the descriptors and the working directory, to every task")
+{
+	connect_launcher();
+	answer("R/work dir\n", 6);
+	for (int i = 0; i < 3; i++) {
+		CHECK_INT(ce_session_wait(&launcher, 5, &container, &err), 0);
+		CHECK_TEXT(container.workdir, "/work dir\n");
+		CHECK(container.user_ns >= 0 && container.mount_ns >= 0);
+		CHECK(container.environment >= 0 && container.guard >= 0);
+		ce_container_close(&container);
+	}
+}
+
+TEST("what stands behind the working directory is for the user")
+{
+	static const char text[] = "R/work\0first\nsecond\0hello\n";
+	int fds[CE_MAX_FDS] = { STDOUT_FILENO, STDOUT_FILENO, STDOUT_FILENO, STDOUT_FILENO,
+				 STDOUT_FILENO, STDOUT_FILENO };
+
+	connect_launcher();
+	CHECK_INT(ce_send(their_reply, text, sizeof text - 1, fds, 6), 0);
+	CHECK_INT(ce_session_wait(&launcher, 5, &container, &err), 0);
+	CHECK_TEXT(container.workdir, "/work");
+	CHECK_TEXT(container.notices, "first\nsecond");
+	CHECK_TEXT(container.said, "hello\n");
+	ce_container_close(&container);
+	connect_launcher();
+	answer("R/work", 6);
+	CHECK_INT(ce_session_wait(&launcher, 5, &container, &err), 0);
+	CHECK_TEXT(container.notices, "");
+	CHECK_TEXT(container.said, "");
+	ce_container_close(&container);
+}
+
+TEST("a failure is the launcher's message with its exit code")
+{
+	connect_launcher();
+	answer("F127\nimage '/x': does not exist", 0);
+	fails("image '/x': does not exist", 127);
+	fails("image '/x': does not exist", 127);
+}
+
+TEST("a failure keeps all lines of its message")
+{
+	connect_launcher();
+	answer("F125\nfirst\nsecond", 0);
+	fails("first\nsecond", 125);
+}
+
+TEST("an exit code that is none becomes 125")
+{
+	static const char *const codes[] = { "F0\nwhy", "F256\nwhy", "F-1\nwhy", "F\nwhy", "Fx\nwhy" };
+
+	for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+		connect_launcher();
+		answer(codes[i], 0);
+		fails("why", 125);
+	}
+}
+
+TEST("an answer of one letter is not read beyond its end")
+{
+	connect_launcher();
+	answer("F", 0);
+	fails("", 125);
+	connect_launcher();
+	answer("?", 0);
+	fails("", 125);
+}
+
+TEST("a ready answer without all its descriptors is refused and none stays open")
+{
+	for (size_t count = 0; count < 6; count++) {
+		connect_launcher();
+		answer("R/", count);
+		int before = test_open_fds();
+		fails("the launcher's answer is not complete", 125);
+		CHECK_INT(test_open_fds(), before);
+	}
+}
+
+TEST("descriptors of a failure are closed")
+{
+	connect_launcher();
+	answer("F125\nwhy", 4);
+	int before = test_open_fds();
+	fails("why", 125);
+	CHECK_INT(test_open_fds(), before);
+}
+
+TEST("a launcher that ended without an answer is named")
+{
+	connect_launcher();
+	close(their_reply);
+	fails("the launcher ended before the container was ready", 125);
+}
+
+TEST("an answer larger than any of ours is refused")
+{
+	static char text[70000];
+
+	connect_launcher();
+	memset(text, 'R', sizeof text - 1);
+	answer(text, 0);
+	fails("cannot read the launcher's answer: Bad message", 125);
+}
+
+TEST("a container that has ended since is not joined")
+{
+	connect_launcher();
+	answer("R/", 6);
+	close(their_life);
+	fails("the container ended before the task could join it", 125);
+}
+
+TEST("a launcher that never answers is waited for until the deadline and no longer")
+{
+	connect_launcher();
+	int64_t begin = ce_now_ms();
+	CHECK_INT(ce_session_wait(&launcher, 1, &container, &err), -1);
+	CHECK(ce_now_ms() - begin >= 990);
+	CHECK_TEXT(ce_error_text(&err), "the container did not start within 1 s");
+	ce_error_clear(&err);
+}
+
+static pid_t start_idle(void)
+{
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		pause();
+		_exit(0);
+	}
+	return pid;
+}
+
+static void ignore_signal(int number)
+{
+	(void)number;
+}
+
+TEST("signals neither end the wait nor prolong it")
+{
+	struct sigaction action = { .sa_handler = ignore_signal };
+	int status;
+
+	connect_launcher();
+	sigaction(SIGUSR1, &action, NULL);
+	pid_t waiter = getpid(), pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		for (int i = 0; i < 1000; i++) {
+			kill(waiter, SIGUSR1);
+			usleep(10000);
+		}
+		_exit(0);
+	}
+	int64_t begin = ce_now_ms();
+	CHECK_INT(ce_session_wait(&launcher, 1, &container, &err), -1);
+	CHECK(ce_now_ms() - begin >= 990);
+	/* a wait that began anew with each signal would outlast them */
+	CHECK_INT(waitpid(pid, &status, WNOHANG), 0);
+	signal(SIGUSR1, SIG_IGN);
+	kill(pid, SIGKILL);
+	CHECK_INT(waitpid(pid, &status, 0), pid);
+	ce_error_clear(&err);
+}
+
+TEST("the end of a session that never started waits for nothing")
+{
+	ce_session_end(&launcher);
+	connect_launcher();
+	int64_t begin = ce_now_ms();
+	ce_session_end(&launcher);
+	CHECK(ce_now_ms() - begin < 1000);
+	CHECK_INT(launcher.reply, -1);
+	CHECK_INT(launcher.life, -1);
+}
+
+/* The launcher's answer, and the end of the session at once. */
+static void answer_and_end_with(int guard, int container_ns, int launcher_process)
+{
+	CE_AUTO_FD done = ce_memory_file("readable", "", 0);
+	int fds[] = { STDIN_FILENO, container_ns, STDIN_FILENO, guard, launcher_process, done };
+
+	if (launcher_process < 0)
+		fds[4] = done;
+	CHECK_INT(ce_send(their_reply, "R/", 2, fds, 6), 0);
+	ce_session_end(&launcher);
+}
+
+static void answer_and_end(int guard)
+{
+	answer_and_end_with(guard, STDIN_FILENO, -1);
+}
+
+TEST("a launcher that has answered does what it still has to before the session ends")
+{
+	int status;
+	char byte;
+
+	connect_launcher();
+	pid_t pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		close(launcher.life);
+		usleep(100000);
+		_exit(recv(their_life, &byte, 1, MSG_DONTWAIT) == 0 ? 8 : 7);
+	}
+	CE_AUTO_FD process = ce_pidfd_open(pid);
+	CE_AUTO_FD ended = ce_memory_file("readable", "", 0);
+	answer_and_end_with(ended, STDIN_FILENO, process);
+	CHECK_INT(waitpid(pid, &status, WNOHANG), pid);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+}
+
+TEST("what is done behind the guard's end is waited for, seconds at most")
+{
+	int attended[2];
+
+	connect_launcher();
+	CHECK_INT(pipe2(attended, O_CLOEXEC), 0);
+	CE_AUTO_FD ended = ce_memory_file("readable", "", 0);
+	int fds[] = { STDIN_FILENO, STDIN_FILENO, STDIN_FILENO, ended, ended, attended[0] };
+	CHECK_INT(ce_send(their_reply, "R/", 2, fds, 6), 0);
+	pid_t pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		usleep(300000);
+		_exit(0);
+	}
+	close(attended[1]);
+	int64_t begin = ce_now_ms();
+	ce_session_end(&launcher);
+	CHECK(ce_now_ms() - begin >= 250);
+	CHECK_INT(waitpid(pid, NULL, 0), pid);
+	close(attended[0]);
+}
+
+TEST("a guard that does not hear is killed at the end, and its end is waited for")
+{
+	char byte;
+	int status;
+
+	connect_launcher();
+	pid_t pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		close(launcher.life);
+		pause();
+		_exit(0);
+	}
+	CE_AUTO_FD guard = ce_pidfd_open(pid);
+	answer_and_end(guard);
+	/* the end was asked for in the ordinary way first */
+	CHECK_INT(recv(their_life, &byte, 1, MSG_DONTWAIT), 0);
+	CHECK_INT(waitpid(pid, &status, WNOHANG), pid);
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+/* ---- answers that were forged: the launcher is a process of the user's ------------------------- */
+
+enum { STRANGER = 54321 };
+
+static void session_of_a_stranger(void)
+{
+	test_needs_root();
+	connect_launcher();
+	launcher.uid = launcher.gid = STRANGER;
+}
+
+TEST("a process of somebody else is not killed, although its pidfd came as the guard's")
+{
+	int status;
+
+	session_of_a_stranger();
+	pid_t pid = start_idle();
+	CE_AUTO_FD victim = ce_pidfd_open(pid);
+	answer_and_end_with(victim, STDIN_FILENO, victim);
+	CHECK_INT(waitpid(pid, &status, WNOHANG), 0);
+	kill(pid, SIGTERM);
+	CHECK_INT(waitpid(pid, &status, 0), pid);
+	CHECK_INT(WTERMSIG(status), SIGTERM);
+}
+
+TEST("processes of somebody else in a mount namespace that came as the container's live on")
+{
+	int ready[2], status;
+	char byte, path[64];
+
+	session_of_a_stranger();
+	CHECK_INT(pipe2(ready, O_CLOEXEC), 0);
+	pid_t pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		if (unshare(CLONE_NEWNS) < 0)
+			_exit(1);
+		close(ready[0]);
+		close(ready[1]);
+		pause();
+		_exit(0);
+	}
+	close(ready[1]);
+	CHECK_INT(read(ready[0], &byte, 1), 0);
+	snprintf(path, sizeof path, "/proc/%d/ns/mnt", (int)pid);
+	CE_AUTO_FD namespace = open(path, O_RDONLY | O_CLOEXEC);
+	CE_AUTO_FD ended = ce_memory_file("readable", "", 0);
+	answer_and_end_with(ended, namespace, -1);
+	CHECK_INT(waitpid(pid, &status, WNOHANG), 0);
+	kill(pid, SIGTERM);
+	CHECK_INT(waitpid(pid, &status, 0), pid);
+	CHECK_INT(WTERMSIG(status), SIGTERM);
+}
+
+/* A file whose file system never answers a question about it. */
+static int mute_file(const char *directory)
+{
+	char options[128];
+	int device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+
+	CHECK(device >= 0);
+	snprintf(options, sizeof options, "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other",
+		 device);
+	CHECK_INT(unshare(CLONE_NEWNS), 0);
+	CHECK_INT(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+	CHECK_INT(mount("mute", directory, "fuse", 0, options), 0);
+	int fd = open(directory, O_PATH | O_CLOEXEC);
+	CHECK(fd >= 0);
+	return fd;
+}
+
+TEST("a descriptor that blocks whoever looks at it holds the end up for seconds only")
+{
+	session_of_a_stranger();
+	CE_AUTO_FD mute = mute_file(test_directory());
+	CE_AUTO_FD ended = ce_memory_file("readable", "", 0);
+	int64_t begin = ce_now_ms();
+	answer_and_end_with(ended, mute, -1);
+	CHECK(ce_now_ms() - begin < 12000);
+	CHECK_INT(launcher.reply, -1);
+}
+
+static char told[512];
+
+static void tell(const void *context, const char *cause)
+{
+	CHECK(context == told);
+	snprintf(told, sizeof told, "%s", cause);
+}
+
+TEST("the cause of a death is one line, whatever the user's process has sent with it")
+{
+	static const char cause[] = "broke\nslurmd: error: all is lost\x1b[2J";
+	int status, fds[] = { STDIN_FILENO };
+
+	int before = test_open_fds();
+	connect_launcher();
+	pid_t pid = start_idle();
+	CHECK_INT(ce_send(their_reply, "R/", 2, NULL, 0), 0);
+	ce_session_guard_task(&launcher, pid, tell, told);
+	CHECK_INT(ce_send(their_life, cause, strlen(cause), fds, 1), 0);
+	CHECK_INT(waitpid(pid, &status, 0), pid);
+	CHECK_INT(WTERMSIG(status), SIGKILL);
+	ce_session_end(&launcher);
+	/* their ends of both sockets */
+	CHECK_INT(test_open_fds(), before + 2);
+	CHECK_TEXT(told, "broke slurmd: error: all is lost [2J");
+}
