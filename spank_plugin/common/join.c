@@ -9,9 +9,9 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
+#include "exec_check.h"
 #include "help.h"
 #include "io.h"
-#include "loader.h"
 
 static const char default_path[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 

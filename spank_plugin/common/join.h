@@ -18,7 +18,7 @@ struct ce_container {
 	int launcher;	/* pidfd of the launcher, which has work left after its answer */
 	int attended;	/* readable once what is done after the guard's end is done */
 	int trace;	/* the user's file for what is known of this launch, to append to; may be -1 */
-	int marks;	/* the directory of the step's traces, for news.h; may be -1 */
+	int marks;	/* the directory of the step's traces, for say.h; may be -1 */
 	char *workdir;	/* heap, owned */
 	char *notices;	/* heap, owned; lines for the user, may be empty */
 	char *said;	/* heap, owned; what the entrypoint printed, may be empty */

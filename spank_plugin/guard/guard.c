@@ -26,13 +26,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/io.h"
 #include "guard_events.h"
 #include "guard_ops.h"
 #include "guard_report.h"
-#include "common/io.h"
 
 enum { MAX_SPECIFICATION = 64 * 1024 * 1024 };
-/* a little more than ce-attend's limit, less than the plugin's for us (ending.c) */
+/* a little more than ce-attend's limit, less than the plugin's for us (session_end.c) */
 enum { STOP_MS = 1500 };
 
 /* ---- process 1 --------------------------------------------------------------------------------- */

@@ -13,8 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "guard_ops.h"
 #include "common/io.h"
+#include "guard_ops.h"
 
 #ifndef AT_RECURSIVE
 #define AT_RECURSIVE 0x8000

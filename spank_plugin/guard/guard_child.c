@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "guard_events.h"
 #include "common/io.h"
+#include "guard_events.h"
 
 static void become_child(struct guard *guard, const char *const argv[], int keep, int output)
 {

@@ -5,10 +5,10 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
+#include "common/io.h"
 #include "guard_child.h"
 #include "guard_events.h"
 #include "guard_ops.h"
-#include "common/io.h"
 
 static int start_server(struct guard *guard, const char *server, const char *image, int device)
 {

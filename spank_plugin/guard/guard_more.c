@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/io.h"
 #include "guard_child.h"
 #include "guard_ops.h"
-#include "common/io.h"
 
 enum { MAX_MORE = 16 * 1024 * 1024, MAX_NOTE = 60 * 1024 };
 

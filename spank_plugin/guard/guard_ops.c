@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "guard_report.h"
 #include "common/io.h"
+#include "guard_report.h"
 
 static const struct operation {
 	const char *name;

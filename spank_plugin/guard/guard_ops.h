@@ -57,7 +57,7 @@ guard_operation guard_op_more;
 /* note TEXT: a packet "N" TEXT to the launcher, before the report. */
 guard_operation guard_op_note;
 
-/* gate FIFO: a FIFO that holds the container's runtime back (gate.c), so that podman does not wait. */
+/* gate FIFO: a FIFO that holds the container's runtime back (crun_gate.c), so that podman does not wait. */
 guard_operation guard_op_gate;
 
 /* podman PROGRAM ARG…: runs Podman and waits for it; behind a gate, only starts it. */

@@ -6,11 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/io.h"
 #include "guard_child.h"
 #include "guard_events.h"
 #include "guard_ops.h"
 #include "guard_report.h"
-#include "common/io.h"
 
 int guard_op_gate(struct guard *guard, char **args)
 {

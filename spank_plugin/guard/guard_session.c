@@ -8,9 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/io.h"
 #include "guard_memory.h"
 #include "guard_ops.h"
-#include "common/io.h"
 
 int guard_op_session(struct guard *guard, char **args)
 {

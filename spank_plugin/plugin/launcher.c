@@ -24,7 +24,7 @@ enum { PASS_REPLY, PASS_PLAN, PASS_ENVIRONMENT, PASS_WATCH, PASS_LIFE, PASS_COUN
 _Static_assert(PASS_COUNT == sizeof((struct ce_launcher *)NULL)->start / sizeof(int),
 	       "a place for each descriptor");
 
-/* Answers in place of the launcher, as it would (answer.c). */
+/* Answers in place of the launcher, as it would (launcher_reply.c). */
 static void die(int reply, const char *what)
 {
 	char answer[PATH_MAX + 512];

@@ -9,7 +9,7 @@
 #include <sys/types.h>
 
 #include "config.h"
-#include "moments.h"
+#include "step_shared.h"
 
 struct ce_launcher {
 	int reply;   /* socket: one packet, which every task peeks at; -1 before ce_launcher_prepare */

@@ -49,14 +49,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "config.h"
+#include "argv_mark.h"
 #include "common/inherit.h"
-#include "mark.h"
+#include "config.h"
 #include "options.h"
+#include "plugin_script.h"
 #include "plugin_step.h"
 #include "plugin_submit.h"
 #include "plugin_task.h"
-#include "plugin_script.h"
 
 SPANK_PLUGIN(container_engine, 1)
 

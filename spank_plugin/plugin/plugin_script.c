@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "common/io.h"
-#include "common/news.h"
+#include "common/say.h"
 
 enum { LIMIT = 1 << 20 };
 

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ending.h"
+#include "argv_mark.h"
 #include "common/help.h"
 #include "common/io.h"
-#include "later.h"
-#include "mark.h"
+#include "join_after_prolog.h"
 #include "session.h"
-#include "spool.h"
+#include "session_end.h"
+#include "slurmd_spool.h"
 #include "submit.h"
 #include "tracking.h"
 

@@ -17,7 +17,7 @@ struct ce_step {
 	int has_prolog;
 	uint32_t forked, exited; /* tasks of this node */
 	struct ce_audit audit;
-	char planned[64]; /* when srun planned it, which tells it from others (news.h) */
+	char planned[64]; /* when srun planned it, which tells it from others (say.h) */
 };
 
 #define CE_STEP_INIT { .launcher = CE_LAUNCHER_INIT, .start_error = CE_ERROR_INIT }
@@ -26,7 +26,7 @@ struct ce_step {
  * slurmstepd, as root with the user as effective id. `stepd` is the pid of slurmstepd. */
 void ce_step_prepare(struct ce_step *step, spank_t spank, const struct ce_config *config, pid_t stepd);
 
-/* Takes srun's mark off the command of any step (mark.h), and returns whether srun has prepared this step for a
+/* Takes srun's mark off the command of any step (argv_mark.h), and returns whether srun has prepared this step for a
  * container: by the mark, or by what it carried. In slurmstepd, before there are tasks. */
 int ce_step_unmark(spank_t spank);
 

@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "argv_mark.h"
 #include "common/help.h"
 #include "common/inherit.h"
 #include "common/io.h"
-#include "mark.h"
-#include "moments.h"
+#include "multi_prog.h"
 #include "options.h"
-#include "programs.h"
 #include "plugin_script.h"
+#include "step_shared.h"
 #include "submit.h"
 
 /* In srun: the image store of this step alone, NULL for none. */

@@ -11,7 +11,7 @@
 int ce_plugin_submit(const struct ce_config *config, spank_context_t context, struct ce_error *err);
 
 /* In srun, when the step has been allocated: sees to it that no command for which a plan is carried can run on a
- * node that does not load the plugin (mark.h, programs.h). Not with --bcast where srun needs it as it is. */
+ * node that does not load the plugin (argv_mark.h, multi_prog.h). Not with --bcast where srun needs it as it is. */
 int ce_plugin_submit_mark(spank_t spank, const struct ce_config *config, struct ce_error *err);
 
 /* At the end of srun: removes the image store that was made for its step alone. */

@@ -11,11 +11,11 @@
 #include "common/help.h"
 #include "common/io.h"
 #include "common/join.h"
-#include "later.h"
-#include "moments.h"
-#include "common/news.h"
-#include "programs.h"
+#include "common/say.h"
+#include "join_after_prolog.h"
+#include "multi_prog.h"
 #include "session.h"
+#include "step_shared.h"
 #include "submit.h"
 
 enum { DEATH_WAIT_MS = 200 };

@@ -12,10 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "answer.h"
-#include "ending.h"
 #include "common/help.h"
 #include "common/io.h"
+#include "launcher_reply.h"
+#include "session_end.h"
 
 /* how far apart Slurm's SIGKILL may reach the processes of one step, on a busy machine */
 enum { KILL_SPREAD_MS = 1000, KILL_WAIT_MS = 500, LOOK_MS = 10 };

@@ -31,7 +31,7 @@ int ce_session_died(const struct ce_launcher *launcher);
 enum { CE_CAUSE_SIZE = 512 };
 int ce_session_is_told(const struct ce_launcher *launcher, char cause[CE_CAUSE_SIZE]);
 
-/* Ends the session in good order and waits until nothing of it is left, seconds at most (ending.h): called when
+/* Ends the session in good order and waits until nothing of it is left, seconds at most (session_end.h): called when
  * the last task has ended, before Slurm kills what else is in the step. Always closes everything. In
  * slurmstepd, as root. */
 void ce_session_end(struct ce_launcher *launcher);

@@ -12,8 +12,8 @@
 
 #include "common/help.h"
 #include "common/io.h"
-#include "moments.h"
-#include "programs.h"
+#include "multi_prog.h"
+#include "step_shared.h"
 
 extern char **environ;
 

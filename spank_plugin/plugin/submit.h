@@ -54,7 +54,7 @@ char *ce_submit_passing(const char *plan);
  * is still there when the script has ended, ce-keep too. */
 void ce_submit_remove(const char *directory);
 
-/* Puts the plan into this process's environment, and that planning began at `begun` (moments.h). */
+/* Puts the plan into this process's environment, and that planning began at `begun` (step_shared.h). */
 int ce_carry_put(const char *plan, int64_t begun, struct ce_error *err);
 
 /* Notes --mpi and --task-prolog, from this process's own command line. A command whose arguments look the same is
@@ -64,7 +64,7 @@ void ce_carry_options(void);
 /* Whether srun copies the command's file to the nodes (--bcast), by the same look. */
 int ce_submit_broadcasts(void);
 
-/* Whether argv[1] is the text of a file of programs (--multi-prog, programs.h); no other word is taken for one. */
+/* Whether argv[1] is the text of a file of programs (--multi-prog, multi_prog.h); no other word is taken for one. */
 int ce_submit_has_programs(int argc, char *const *argv);
 
 /* Takes out of srun's environment what another srun carried, which is that one's. */

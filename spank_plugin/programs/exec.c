@@ -3,8 +3,8 @@
  * terminal, signals and exit code are the command's own.
  *
  * ce-exec USER_NS MOUNT_NS ENVIRONMENT WORKDIR COMMAND [ARG…]     (three open descriptors)
- * ce-join [ARG…]          the same for a task of Slurm's that has run its prologs (later.h)
- * ce-join COMMAND [ARG…]  the same for a program of --multi-prog (programs.h)
+ * ce-join [ARG…]          the same for a task of Slurm's that has run its prologs (join_after_prolog.h)
+ * ce-join COMMAND [ARG…]  the same for a program of --multi-prog (multi_prog.h)
  * Runs as the user. Exit codes: 125 ours, 126 and 127 as in the shell.
  */
 #define _GNU_SOURCE
@@ -20,9 +20,9 @@
 #include "common/help.h"
 #include "common/io.h"
 #include "common/join.h"
-#include "plugin/later.h"
-#include "plugin/mark.h"
-#include "common/news.h"
+#include "common/say.h"
+#include "plugin/argv_mark.h"
+#include "plugin/join_after_prolog.h"
 
 static int set_variable(void *context, const char *name, const char *value)
 {

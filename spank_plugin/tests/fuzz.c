@@ -20,9 +20,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "guard/guard_ops.h"
 #include "common/io.h"
-#include "plugin/programs.h"
+#include "guard/guard_ops.h"
+#include "plugin/multi_prog.h"
 #include "plugin/session.h"
 #include "plugin/submit.h"
 

@@ -15,13 +15,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "plugin/answer.h"
-#include "guard/guard_ops.h"
 #include "common/io.h"
 #include "common/join.h"
+#include "guard/guard_ops.h"
 #include "image/squash.h"
-#include "plugin/submit.h"
 #include "image/squash_walk.h"
+#include "plugin/launcher_reply.h"
+#include "plugin/submit.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -45,7 +45,7 @@ static char *const words[] = { NULL }; /* for the fork in its main */
 #define fork() look_at(words)
 #define unlink(path) look_at_path(path)
 int attend_main(int argc, char **argv);
-#include "programs/attend.c"
+#include "programs/service_reaper.c"
 #undef main
 #undef fork
 #undef unlink

@@ -1,8 +1,8 @@
 """Programs that hooks run in the container for as long as it lives, beside its tasks.
 
 They join the container as tasks do and live in the host's PID namespace. A process of ours
-(spank_plugin/programs/attend.c) is there before the first of them and ends them with the container,
-however that ends.
+(spank_plugin/programs/service_reaper.c) is there before the first of them and ends them with the
+container, however that ends.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The trace of a launch on one node: when what began, and what the container was made of.
 
 A file of the user's with a line of JSON from the launcher and, when the session has ended, one from
-the plugin (spank_plugin/plugin/moments.h). A launch never fails for its trace's sake. Times are
+the plugin (spank_plugin/plugin/step_shared.h). A launch never fails for its trace's sake. Times are
 nanoseconds since 1970. No value of a variable is written, only names: values may be secrets.
 """
 
@@ -214,7 +214,7 @@ def is_news(fd: int, node: Mapping[str, str], message: str) -> bool:
     """Whether this node is the first of its step to say this; of a thousand nodes one is heard.
 
     Nodes that share no place for traces all are. srun itself names every node that failed.
-    spank_plugin/common/news.h does the same for what tasks say.
+    spank_plugin/common/say.h does the same for what tasks say.
     """
     if fd < 0:
         return True
@@ -232,7 +232,7 @@ def is_news(fd: int, node: Mapping[str, str], message: str) -> bool:
 
 
 def _fingerprint(said: bytes) -> str:
-    """FNV-1a, as news.c (hashlib takes 5 ms); one mark for two messages costs the second one."""
+    """FNV-1a, as say.c (hashlib takes 5 ms); one mark for two messages costs the second one."""
     value = 0xCBF29CE484222325
     for byte in said:
         value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF

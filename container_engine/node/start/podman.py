@@ -40,7 +40,7 @@ class Paths:
 
     @property
     def gate(self) -> str:
-        """What spank_plugin/programs/gate.c waits for."""
+        """What spank_plugin/programs/crun_gate.c waits for."""
         return self.at("gate")
 
     def at(self, name: str) -> str:

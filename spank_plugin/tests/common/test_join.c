@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/exec_check.h"
 #include "common/io.h"
-#include "common/loader.h"
 #include "harness.h"
 
 /* ---- commands ---------------------------------------------------------------------------------- */

@@ -12,8 +12,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "guard/guard_ops.h"
 #include "common/io.h"
+#include "guard/guard_ops.h"
 #include "harness.h"
 
 static struct guard guard = GUARD_INIT;

@@ -9,10 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/io.h"
 #include "guard/guard_child.h"
 #include "guard/guard_events.h"
 #include "guard/guard_ops.h"
-#include "common/io.h"
 #include "harness.h"
 
 static struct guard guard = GUARD_INIT;

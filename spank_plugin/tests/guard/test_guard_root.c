@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "guard/guard_ops.h"
 #include "common/io.h"
+#include "guard/guard_ops.h"
 #include "harness.h"
 
 #define ENTRY "me:x:1000:1000::/home/me:/bin/sh"

@@ -16,9 +16,9 @@
 
 #include "common/help.h"
 #include "common/io.h"
-#include "plugin/limits.h"
 #include "fake_node.h"
 #include "harness.h"
+#include "plugin/limits.h"
 
 static struct ce_config config;
 static struct ce_launcher launcher = CE_LAUNCHER_INIT;

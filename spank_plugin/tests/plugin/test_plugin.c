@@ -9,12 +9,12 @@
 #include <unistd.h>
 
 #include "common/help.h"
-#include "plugin/mark.h"
-#include "plugin/submit.h"
 #include "fake_node.h"
 #include "fake_spank.h"
 #include "harness.h"
 #include "installation.h"
+#include "plugin/argv_mark.h"
+#include "plugin/submit.h"
 
 /* ---- init -------------------------------------------------------------------------------------- */
 

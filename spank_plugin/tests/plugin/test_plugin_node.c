@@ -16,13 +16,13 @@
 
 #include "common/help.h"
 #include "common/io.h"
-#include "plugin/later.h"
-#include "plugin/mark.h"
-#include "plugin/programs.h"
-#include "plugin/submit.h"
 #include "fake_spank.h"
 #include "harness.h"
 #include "installation.h"
+#include "plugin/argv_mark.h"
+#include "plugin/join_after_prolog.h"
+#include "plugin/multi_prog.h"
+#include "plugin/submit.h"
 
 enum { USER = 54321, GROUP = 54322 };
 

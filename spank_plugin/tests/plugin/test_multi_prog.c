@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "plugin/programs.h"
+#include "plugin/multi_prog.h"
 
 #include <stdio.h>
 #include <stdlib.h>

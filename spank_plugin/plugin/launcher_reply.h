@@ -2,8 +2,8 @@
  * The launcher's answer: one packet on a socket that all tasks of the node share. The launcher is the
  * user's process, so the answer is the user's word: text and descriptors may be anything.
  */
-#ifndef CE_ANSWER_H
-#define CE_ANSWER_H
+#ifndef CE_LAUNCHER_REPLY_H
+#define CE_LAUNCHER_REPLY_H
 
 #include "common/join.h"
 

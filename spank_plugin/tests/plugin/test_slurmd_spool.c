@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "plugin/spool.h"
+#include "plugin/slurmd_spool.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "mark.h"
+#include "argv_mark.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "loader.h"
+#include "exec_check.h"
 
 #include <elf.h>
 #include <errno.h>

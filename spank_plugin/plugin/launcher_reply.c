@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "answer.h"
+#include "launcher_reply.h"
 
 #include <errno.h>
 #include <string.h>

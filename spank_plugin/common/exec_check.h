@@ -1,6 +1,6 @@
 /* Whether the kernel will find a program, and what it needs to be executed: its interpreter, its loader. */
-#ifndef CE_LOADER_H
-#define CE_LOADER_H
+#ifndef CE_EXEC_CHECK_H
+#define CE_EXEC_CHECK_H
 
 #include <stddef.h>
 

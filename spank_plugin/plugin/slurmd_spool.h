@@ -1,6 +1,6 @@
 /* Where slurmd keeps the files of its steps. */
-#ifndef CE_SPOOL_H
-#define CE_SPOOL_H
+#ifndef CE_SLURMD_SPOOL_H
+#define CE_SLURMD_SPOOL_H
 
 #include <stdint.h>
 

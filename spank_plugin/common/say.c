@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "news.h"
+#include "say.h"
 
 #include <errno.h>
 #include <fcntl.h>

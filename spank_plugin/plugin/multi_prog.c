@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "programs.h"
+#include "multi_prog.h"
 
 #include <ctype.h>
 #include <stdio.h>

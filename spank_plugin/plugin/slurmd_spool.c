@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "spool.h"
+#include "slurmd_spool.h"
 
 #include <stdio.h>
 #include <stdlib.h>

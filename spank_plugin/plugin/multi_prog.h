@@ -3,8 +3,8 @@
  * makes the tasks' commands before it asks any plugin. So srun puts ce-join (exec.c) before each program: with it
  * the task joins, after its prologs, and on a node that does not load the plugin it says so and ends.
  */
-#ifndef CE_PROGRAMS_H
-#define CE_PROGRAMS_H
+#ifndef CE_MULTI_PROG_H
+#define CE_MULTI_PROG_H
 
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "ending.h"
+#include "session_end.h"
 
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -7,12 +7,12 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "answer.h"
 #include "common/help.h"
 #include "common/identity.h"
 #include "common/io.h"
-#include "common/news.h"
+#include "common/say.h"
 #include "common/sweep.h"
+#include "launcher_reply.h"
 
 /* in the child, one after the other */
 enum { LAUNCHER_WAIT_MS = 2000, GUARD_WAIT_MS = 2000, ATTENDED_WAIT_MS = 2000 };

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "plugin/moments.h"
+#include "plugin/step_shared.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * ended, the plugin's part of a launch's trace; which of them starts the launcher; whether the user knows why
  * it died, and of which node to speak.
  */
-#ifndef CE_MOMENTS_H
-#define CE_MOMENTS_H
+#ifndef CE_STEP_SHARED_H
+#define CE_STEP_SHARED_H
 
 #include <stdatomic.h>
 #include <stdint.h>

@@ -2,8 +2,8 @@
  * Words for the user, and what of them is said once per step, by the first of its nodes that says it. container_engine/node/report/trace.py
  * (is_news) does the same for launchers.
  */
-#ifndef CE_NEWS_H
-#define CE_NEWS_H
+#ifndef CE_SAY_H
+#define CE_SAY_H
 
 /* the variable that has Slurm's name for the node */
 #define CE_NODE "SLURMD_NODENAME"

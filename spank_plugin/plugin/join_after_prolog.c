@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "later.h"
+#include "join_after_prolog.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,8 +3,8 @@
  * word, and the command would run on the host. So srun sends, in place of the command, a text that cannot be
  * executed and says why, with the command at its end; the plugin on the node takes the text off again.
  */
-#ifndef CE_MARK_H
-#define CE_MARK_H
+#ifndef CE_ARGV_MARK_H
+#define CE_ARGV_MARK_H
 
 #include "common/error.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "common/news.h"
+#include "common/say.h"
 #include "harness.h"
 
 TEST("only the first who says something has news")

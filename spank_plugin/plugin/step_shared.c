@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "moments.h"
+#include "step_shared.h"
 
 #include <stdio.h>
 #include <string.h>

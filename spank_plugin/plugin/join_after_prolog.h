@@ -5,8 +5,8 @@
  * replaced by ce-join, which slurmstepd executes after them and which joins and becomes the command. With
  * --multi-prog, whose commands a plugin cannot reach, it always is.
  */
-#ifndef CE_LATER_H
-#define CE_LATER_H
+#ifndef CE_JOIN_AFTER_PROLOG_H
+#define CE_JOIN_AFTER_PROLOG_H
 
 #include "common/join.h"
 
@@ -14,7 +14,7 @@
  * environment, whether privileges may be gained, then the directory; and the command in whose place it stands, none where it stands before it. */
 #define CE_JOIN_CONTAINER "CE_JOIN_CONTAINER"
 #define CE_JOIN_COMMAND "CE_JOIN_COMMAND"
-/* Where there is a directory for news (news.h): its descriptor, and what tells this srun from another. */
+/* Where there is a directory for news (say.h): its descriptor, and what tells this srun from another. */
 #define CE_JOIN_NEWS "CE_JOIN_NEWS"
 
 /* Whether slurmstepd will run a prolog in each task: the site's, which this process's configuration of
@@ -22,7 +22,7 @@
 int ce_later_is_wanted(int user_has_prolog);
 
 /* In the task: keeps the descriptors of `container` open for ce-join, which will stand in the place of `command`, or
- * before it if that is NULL (programs.h). `container` holds them no more, but for the directory for news. */
+ * before it if that is NULL (multi_prog.h). `container` holds them no more, but for the directory for news. */
 int ce_later_arrange(struct ce_container *container, const char *command, const char *planned,
 		     const struct ce_variables *variables, struct ce_error *err);
 

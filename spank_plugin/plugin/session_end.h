@@ -1,7 +1,7 @@
 /* The end of a session on a node: telling of it, waiting for its guard, killing what does not end by
  * itself. */
-#ifndef CE_ENDING_H
-#define CE_ENDING_H
+#ifndef CE_SESSION_END_H
+#define CE_SESSION_END_H
 
 #include "launcher.h"
 
@@ -21,7 +21,7 @@ void ce_ending_finish(struct ce_ending *ending);
 /* Both at once, where this process goes on using the session. */
 void ce_ending_run(const struct ce_launcher *launcher);
 
-/* Tells the user why the container died, if this step has not said so yet (`planned`: news.h); waits for
+/* Tells the user why the container died, if this step has not said so yet (`planned`: say.h); waits for
  * that a second at most. Also in a child that has become the user: where it is noted that something has
  * been said is his word, too. In slurmstepd, as root, from any thread. */
 void ce_ending_tell(const struct ce_launcher *launcher, const char *planned, const char *cause);
