@@ -25,7 +25,7 @@ static uint64_t hash(uint64_t value, const char *text)
 	return value;
 }
 
-int ce_is_news(int directory, const char *planned, const char *message)
+int ce_claim_message(int directory, const char *planned, const char *message)
 {
 	char name[32], numbers[17];
 	uint64_t value = 0xCBF29CE484222325;

@@ -11,7 +11,7 @@
 /* Whether no node of the step has said this yet: a mark is made in the directory of the step's traces,
  * which nodes may share. Messages that differ in numbers only are the same. `planned` tells one srun
  * from another. Also where there is no directory (-1), or no mark can be made. Runs as the user. */
-int ce_is_news(int directory, const char *planned, const char *message);
+int ce_claim_message(int directory, const char *planned, const char *message);
 
 /* Writes an error or a warning (`kind`) to the user's stderr, in one piece, so that what srun says itself
  * does not come between: each line after "ce: KIND: NODE: ", but for lines that begin with "ce: ", which

@@ -16,7 +16,7 @@ static int is_marked(const char *command)
 	return strncmp(command, mark, strlen(mark)) == 0;
 }
 
-int ce_mark(char **argv, struct ce_error *err)
+int ce_mark_argv(char **argv, struct ce_error *err)
 {
 	char *marked = NULL;
 
@@ -28,7 +28,7 @@ int ce_mark(char **argv, struct ce_error *err)
 	return 0;
 }
 
-int ce_unmark(char **argv)
+int ce_unmark_argv(char **argv)
 {
 	if (!is_marked(argv[0]))
 		return 0;

@@ -13,10 +13,10 @@
 
 /* In srun: puts the mark before argv[0], unless it is there already. The new argv[0] is never freed: srun
  * holds it until it ends. */
-int ce_mark(char **argv, struct ce_error *err);
+int ce_mark_argv(char **argv, struct ce_error *err);
 
 /* On a node, before any task exists: takes the mark off argv[0], in place, and returns whether it was there. */
-int ce_unmark(char **argv);
+int ce_unmark_argv(char **argv);
 
 /*
  * An srun that does not load the plugin (in a batch script, on a node that was set up anew) knows nothing of the

@@ -19,7 +19,7 @@ static int site_has_prolog(void)
 	return path != NULL && path[0] != '\0';
 }
 
-int ce_later_is_wanted(int user_has_prolog)
+int ce_after_prolog_wanted(int user_has_prolog)
 {
 	return user_has_prolog || site_has_prolog();
 }
@@ -43,8 +43,8 @@ static void pass_news(int marks, const char *planned, const struct ce_variables 
 		(void)variables->set(variables->context, CE_JOIN_NEWS, text);
 }
 
-int ce_later_arrange(struct ce_container *container, const char *command, const char *planned,
-		     const struct ce_variables *variables, struct ce_error *err)
+int ce_after_prolog_arrange(struct ce_container *container, const char *command, const char *planned,
+			    const struct ce_variables *variables, struct ce_error *err)
 {
 	int user_ns = keep(&container->user_ns), mount_ns = keep(&container->mount_ns);
 	int environment = keep(&container->environment);

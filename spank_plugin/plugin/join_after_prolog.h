@@ -19,11 +19,11 @@
 
 /* Whether slurmstepd will run a prolog in each task: the site's, which this process's configuration of
  * Slurm names, or the user's, which srun has noticed. */
-int ce_later_is_wanted(int user_has_prolog);
+int ce_after_prolog_wanted(int user_has_prolog);
 
 /* In the task: keeps the descriptors of `container` open for ce-join, which will stand in the place of `command`, or
  * before it if that is NULL (multi_prog.h). `container` holds them no more, but for the directory for news. */
-int ce_later_arrange(struct ce_container *container, const char *command, const char *planned,
-		     const struct ce_variables *variables, struct ce_error *err);
+int ce_after_prolog_arrange(struct ce_container *container, const char *command, const char *planned,
+			    const struct ce_variables *variables, struct ce_error *err);
 
 #endif

@@ -74,7 +74,7 @@ static void become_launcher(const struct ce_config *config, char **job, const in
 		snprintf(numbers[i], sizeof numbers[i], "%d", pass[i]);
 		argv[i + 1] = numbers[i];
 	}
-	snprintf(begun, sizeof begun, "%lld", (long long)ce_moments_now());
+	snprintf(begun, sizeof begun, "%lld", (long long)ce_now_ns());
 	argv[PASS_COUNT + 1] = begun;
 	argv[PASS_COUNT + 2] = NULL;
 	/* slurmstepd ends a step's output when nobody holds its end any more: not even a launcher that its
@@ -112,7 +112,7 @@ static void fork_launcher(const struct ce_config *config, char **job, const int 
 
 void ce_launcher_start(struct ce_launcher *launcher, const struct ce_config *config, char **environment)
 {
-	if (atomic_exchange(&launcher->moments->started, 1) == 0)
+	if (atomic_exchange(&launcher->shared->started, 1) == 0)
 		fork_launcher(config, environment, launcher->start);
 	ce_launcher_let_go(launcher);
 }
@@ -163,8 +163,8 @@ int ce_launcher_prepare(struct ce_launcher *launcher, const char *plan, char **e
 
 	launcher->uid = uid;
 	launcher->gid = gid;
-	launcher->moments = ce_moments_make();
-	if (launcher->moments == NULL)
+	launcher->shared = ce_shared_make();
+	if (launcher->shared == NULL)
 		return ce_fail(err, "cannot get memory for the step: %s", strerror(errno));
 	if (make_socket(&launcher->reply, &start[PASS_REPLY], err) < 0 ||
 	    make_socket(&launcher->life, &start[PASS_LIFE], err) < 0)

@@ -17,7 +17,7 @@ struct ce_launcher {
 	int start[5]; /* what the launcher is given (launcher.c); -1 once it is of no more use here */
 	uid_t uid;   /* the user's: whose the launcher and all of the session is */
 	gid_t gid;
-	struct ce_moments *moments; /* NULL before ce_launcher_prepare */
+	struct ce_shared *shared; /* NULL before ce_launcher_prepare */
 };
 
 #define CE_LAUNCHER_INIT { -1, -1, { -1, -1, -1, -1, -1 }, (uid_t)-1, (gid_t)-1, NULL }

@@ -46,7 +46,7 @@ static int ready(const char *answer, size_t size, int fds[CE_MAX_FDS],
 	return 0;
 }
 
-int ce_answer_look(int reply, struct ce_container *container, struct ce_error *err)
+int ce_reply_look(int reply, struct ce_container *container, struct ce_error *err)
 {
 	int fds[CE_MAX_FDS];
 	CE_AUTO_FREE char *answer = calloc(1, MAX_ANSWER + 1);
@@ -66,7 +66,7 @@ int ce_answer_look(int reply, struct ce_container *container, struct ce_error *e
 	return failure(answer, err);
 }
 
-int ce_answer_is_ready(int reply)
+int ce_reply_is_ready(int reply)
 {
 	char kind;
 

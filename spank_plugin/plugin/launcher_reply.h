@@ -10,9 +10,9 @@
 /* Looks at the answer without taking it: every caller gets descriptors of its own. Does not wait.
  * As the user only: to close a descriptor of somebody else's, or to look at what it is, can block for
  * as long as he likes (a FUSE file). */
-int ce_answer_look(int reply, struct ce_container *container, struct ce_error *err);
+int ce_reply_look(int reply, struct ce_container *container, struct ce_error *err);
 
 /* Whether the answer says that the container is ready. Receives no descriptor: for root. */
-int ce_answer_is_ready(int reply);
+int ce_reply_is_ready(int reply);
 
 #endif

@@ -19,7 +19,7 @@ static int is_rest(const char *word, const char *end, int argc, char *const *arg
 	return word >= end || strcmp(word, ":") == 0;
 }
 
-int ce_programs_are_given(const char *line, size_t size, int argc, char *const *argv)
+int ce_multi_prog_given(const char *line, size_t size, int argc, char *const *argv)
 {
 	const char *end = line + size, *next;
 	int found = 0;
@@ -92,7 +92,7 @@ static int is_preceded(const char *text)
 	return strncmp(text, heading, strlen(heading)) == 0;
 }
 
-int ce_programs_precede(char **text, const char *program, struct ce_error *err)
+int ce_multi_prog_prefix(char **text, const char *program, struct ce_error *err)
 {
 	char *preceded = NULL;
 	size_t size = 0;
@@ -110,7 +110,7 @@ int ce_programs_precede(char **text, const char *program, struct ce_error *err)
 	return 0;
 }
 
-int ce_programs_preceded(int argc, char *const *argv)
+int ce_multi_prog_prefixed(int argc, char *const *argv)
 {
 	return argc > 1 && is_preceded(argv[1]);
 }

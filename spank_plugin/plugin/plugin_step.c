@@ -128,7 +128,7 @@ static int prepare_session(struct ce_step *step, spank_t spank)
 	if (word == CE_SAYS_NOTHING)
 		return ce_fail_below(err, CE_HELP_NO_PLAN,
 				     "the plan of the environment did not arrive on this node");
-	step->has_prolog = ce_later_is_wanted(ce_variable(environment, CE_CARRY_PROLOG) != NULL);
+	step->has_prolog = ce_after_prolog_wanted(ce_variable(environment, CE_CARRY_PROLOG) != NULL);
 	const char *planned = ce_variable(environment, CE_CARRY_TIMES);
 	snprintf(step->planned, sizeof step->planned, "%s", planned != NULL ? planned : "");
 	forget_carried(spank, strlen(text));
@@ -151,7 +151,7 @@ int ce_step_unmark(spank_t spank)
 	int argc = 0;
 	char **argv = NULL, **environment = NULL;
 	int marked = spank_get_item(spank, S_JOB_ARGV, &argc, &argv) == ESPANK_SUCCESS && argc > 0 &&
-		     ce_unmark(argv);
+		     ce_unmark_argv(argv);
 
 	return marked || (spank_get_item(spank, S_JOB_ENV, &environment) == ESPANK_SUCCESS &&
 			  ce_carry_is_there(environment));
@@ -189,7 +189,7 @@ static void report_death(const void *context, const char *cause)
 	const struct ce_step *step = context;
 
 	slurm_info("container_engine: %s; the tasks of this node are killed", cause);
-	ce_ending_tell(&step->launcher, step->planned, cause);
+	ce_end_report(&step->launcher, step->planned, cause);
 }
 
 /* How many tasks this node has of the step. */

@@ -27,7 +27,7 @@ static int plan_and_carry(const struct ce_config *config, spank_context_t contex
 {
 	CE_AUTO_FREE char *text = NULL;
 	const char *plan;
-	int64_t begun = ce_moments_now();
+	int64_t begun = ce_now_ns();
 	int is_srun = context == S_CTX_LOCAL;
 	/* Slurm has one context for both of these */
 	int is_salloc = strcmp(program_invocation_short_name, "salloc") == 0;
@@ -90,8 +90,8 @@ int ce_plugin_submit_mark(spank_t spank, const struct ce_config *config, struct 
 	if (!carried || spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1)
 		return 0;
 	if (ce_submit_has_programs(argc, argv))
-		return ce_programs_precede(&argv[1], config->join, err);
-	return is_in_use() ? 0 : ce_mark(argv, err);
+		return ce_multi_prog_prefix(&argv[1], config->join, err);
+	return is_in_use() ? 0 : ce_mark_argv(argv, err);
 }
 
 void ce_plugin_submit_end(void)

@@ -87,7 +87,7 @@ static void say_error(const struct ce_step *step, spank_t spank, const struct ce
 	const char *message = ce_error_text(err), *below = ce_error_below(err, CE_HELP_JOIN);
 
 	if (message[0] != '\0' && is_first_task(spank) &&
-	    (below[0] == '\0' || ce_is_news(marks, step->planned, message)))
+	    (below[0] == '\0' || ce_claim_message(marks, step->planned, message)))
 		ce_say_error(task_variable(spank, CE_NODE), message, below);
 }
 
@@ -106,7 +106,7 @@ static void end_if_it_died(const struct ce_step *step, spank_t spank, const stru
 		ce_wait_readable(launcher->life, ce_now_ms() + DEATH_WAIT_MS);
 	if (!ce_session_died(launcher))
 		return;
-	if (!ce_session_is_told(launcher, cause) && ce_is_news(marks, step->planned, cause))
+	if (!ce_session_is_told(launcher, cause) && ce_claim_message(marks, step->planned, cause))
 		ce_say_error(task_variable(spank, CE_NODE), cause, CE_HELP_DIED);
 	_exit(CE_EXIT_ENGINE);
 }
@@ -122,10 +122,10 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 	container->may_gain = config->may_gain;
 	if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS)
 		argc = 0;
-	if (ce_programs_preceded(argc, argv))
-		return ce_later_arrange(container, NULL, step->planned, &variables, err);
+	if (ce_multi_prog_prefixed(argc, argv))
+		return ce_after_prolog_arrange(container, NULL, step->planned, &variables, err);
 	if (step->has_prolog && argc > 0 && !is_directory(argv[0])) {
-		if (ce_later_arrange(container, argv[0], step->planned, &variables, err) < 0)
+		if (ce_after_prolog_arrange(container, argv[0], step->planned, &variables, err) < 0)
 			return -1;
 		argv[0] = config->join;
 		return 0;
@@ -153,7 +153,7 @@ static int join(struct ce_step *step, spank_t spank, const struct ce_config *con
 	if (ce_session_wait(&step->launcher, config->start_timeout_s, &container, err) == 0)
 		rc = enter(step, spank, config, &container, err);
 	if (rc == 0)
-		ce_moments_join(step->launcher.moments);
+		ce_shared_join(step->launcher.shared);
 	if (container.notices != NULL && container.notices[0] != '\0')
 		say_once(spank, "warning", container.notices);
 	if (rc == 0 && is_first_task(spank))
@@ -177,7 +177,7 @@ void ce_task_join(struct ce_step *step, spank_t spank, const struct ce_config *c
 	prctl(PR_SET_NAME, "ce-task");
 	/* slurmstepd of later versions has a handler for SIGTERM, inherited here, to no effect. */
 	ce_drop_handlers();
-	ce_moments_name(step->launcher.moments, task_variable(spank, CE_NODE));
+	ce_shared_name(step->launcher.shared, task_variable(spank, CE_NODE));
 	CE_AUTO_FD marks = -1;
 	if (join(step, spank, config, &marks, &err) == 0)
 		return;

@@ -35,7 +35,7 @@ int ce_session_wait(const struct ce_launcher *launcher, int timeout_s,
 	if (!ce_wait_readable(launcher->reply, ce_now_ms() + (int64_t)timeout_s * 1000))
 		return ce_fail_below(err, CE_HELP_START_TIMEOUT,
 				     "the container did not start within %d s", timeout_s);
-	if (ce_answer_look(launcher->reply, container, err) < 0)
+	if (ce_reply_look(launcher->reply, container, err) < 0)
 		return -1;
 	/* Its namespaces could still be entered after its death, but its image is no longer served. */
 	if (is_over(launcher))
@@ -109,7 +109,7 @@ static void make_one_line(char *text)
 
 static int claim(const struct ce_launcher *launcher)
 {
-	return launcher->moments != NULL && atomic_exchange(&launcher->moments->told, 1) == 0;
+	return launcher->shared != NULL && atomic_exchange(&launcher->shared->told, 1) == 0;
 }
 
 static void find_cause(const struct ce_launcher *launcher, char cause[CE_CAUSE_SIZE])
@@ -132,23 +132,23 @@ static void *watch_session(void *unused)
 	wait_for_end();
 	/* Without its word that the container is ready there never was a session, and the tasks know
 	 * why. */
-	if (!ce_answer_is_ready(watch.launcher->reply))
+	if (!ce_reply_is_ready(watch.launcher->reply))
 		return NULL;
 	if (atomic_load(&watch.ending) || is_killed_with_tasks())
 		return NULL;
 	find_cause(watch.launcher, cause);
-	if (watch.launcher->moments == NULL || claim(watch.launcher))
+	if (watch.launcher->shared == NULL || claim(watch.launcher))
 		watch.report(watch.context, cause);
 	kill_tasks();
 	/* What the tasks have started, in whatever session or process group, has lost its file
 	 * system. */
-	ce_ending_run(watch.launcher);
+	ce_end_run(watch.launcher);
 	return NULL;
 }
 
 int ce_session_died(const struct ce_launcher *launcher)
 {
-	return is_over(launcher) && ce_answer_is_ready(launcher->reply);
+	return is_over(launcher) && ce_reply_is_ready(launcher->reply);
 }
 
 int ce_session_is_told(const struct ce_launcher *launcher, char cause[CE_CAUSE_SIZE])
@@ -238,14 +238,14 @@ static void stop_watching(void)
 
 void ce_session_end(struct ce_launcher *launcher)
 {
-	struct ce_ending ending;
+	struct ce_end end;
 
 	/* One that died by itself is still to be reported, however quickly its tasks have ended. */
 	if (atomic_load(&watch.broken))
 		ce_wait_readable(launcher->life, ce_now_ms() + BREAK_WAIT_MS);
 	atomic_store(&watch.ending, !is_over(launcher));
 	ce_launcher_let_go(launcher);
-	ce_ending_begin(&ending, launcher);
+	ce_end_begin(&end, launcher);
 	/* Both directions: wakes our thread, and tells the guard if nobody has. */
 	shutdown(launcher->life, SHUT_RDWR);
 	stop_watching();
@@ -253,6 +253,6 @@ void ce_session_end(struct ce_launcher *launcher)
 	 * queue, and what a user has sent there may linger. */
 	ce_close_fd(&launcher->life);
 	ce_close_fd(&launcher->reply);
-	ce_ending_finish(&ending);
+	ce_end_finish(&end);
 	atomic_store(&watch.ending, 0);
 }

@@ -25,27 +25,27 @@ struct duty {
 	const char *planned, *cause;
 };
 
-static void tell(int reply, const struct ce_moments *moments, const struct duty *duty)
+static void tell(int reply, const struct ce_shared *shared, const struct duty *duty)
 {
 	struct ce_error err = CE_ERROR_INIT;
 	struct ce_container container = CE_CONTAINER_INIT;
 
-	(void)ce_answer_look(reply, &container, &err);
-	if (ce_is_news(container.marks, duty->planned, duty->cause))
-		ce_say_error(moments != NULL ? moments->node : NULL, duty->cause, CE_HELP_DIED);
+	(void)ce_reply_look(reply, &container, &err);
+	if (ce_claim_message(container.marks, duty->planned, duty->cause))
+		ce_say_error(shared != NULL ? shared->node : NULL, duty->cause, CE_HELP_DIED);
 	ce_container_close(&container);
 	ce_error_clear(&err);
 }
 
 /* Also ends what a task has left running: its image is no longer served, and it would keep the
  * container's mounts. */
-static void end_what_is_left(int reply, int life, const struct ce_moments *moments)
+static void end_what_is_left(int reply, int life, const struct ce_shared *shared)
 {
 	struct ce_error err = CE_ERROR_INIT;
 	struct ce_container container = CE_CONTAINER_INIT;
 
 	/* Without an answer there is no session that could end in good order. */
-	int rc = ce_answer_look(reply, &container, &err);
+	int rc = ce_reply_look(reply, &container, &err);
 	/* After its answer the launcher hands the end of hooks to the guard and writes the trace; the tasks may
 	 * end before a busy machine has let it. */
 	if (rc == 0 && !ce_wait_readable(container.launcher, ce_now_ms() + LAUNCHER_WAIT_MS))
@@ -57,7 +57,7 @@ static void end_what_is_left(int reply, int life, const struct ce_moments *momen
 			ce_wait_readable(container.guard, ce_now_ms() + GUARD_WAIT_MS);
 		}
 		ce_sweep(container.mount_ns);
-		ce_moments_write(moments, container.trace);
+		ce_shared_write(shared, container.trace);
 		ce_wait_readable(container.attended, ce_now_ms() + ATTENDED_WAIT_MS);
 	}
 	ce_container_close(&container);
@@ -90,9 +90,9 @@ static void be_child(int gate, const struct ce_launcher *launcher, const struct 
 	    ce_become_user(launcher->uid, launcher->gid, NULL, 0) != NULL)
 		_exit(1);
 	if (duty != NULL)
-		tell(CHILD_REPLY, launcher->moments, duty);
+		tell(CHILD_REPLY, launcher->shared, duty);
 	else
-		end_what_is_left(CHILD_REPLY, CHILD_LIFE, launcher->moments);
+		end_what_is_left(CHILD_REPLY, CHILD_LIFE, launcher->shared);
 	/* done; the parent closes its ends of the session's sockets before it closes the gate */
 	(void)ce_send(CHILD_GATE, "d", 1, NULL, 0);
 	ce_look(CHILD_GATE, 0, &word, 1);
@@ -129,36 +129,36 @@ static int start_child(const struct ce_launcher *launcher, const struct duty *du
 	return pid > 0 ? ce_pidfd_open(pid) : -1;
 }
 
-void ce_ending_begin(struct ce_ending *ending, const struct ce_launcher *launcher)
+void ce_end_begin(struct ce_end *end, const struct ce_launcher *launcher)
 {
-	ending->child = start_child(launcher, NULL, &ending->gate);
-	if (ending->child >= 0 && ce_send(ending->gate, "g", 1, NULL, 0) == 0)
-		ce_wait_readable(ending->gate, ce_now_ms() + CHILD_WAIT_MS);
+	end->child = start_child(launcher, NULL, &end->gate);
+	if (end->child >= 0 && ce_send(end->gate, "g", 1, NULL, 0) == 0)
+		ce_wait_readable(end->gate, ce_now_ms() + CHILD_WAIT_MS);
 }
 
-void ce_ending_finish(struct ce_ending *ending)
+void ce_end_finish(struct ce_end *end)
 {
-	ce_close_fd(&ending->gate);
-	if (ending->child >= 0)
-		wait_for_child(ending->child, FINISH_WAIT_MS);
-	ce_close_fd(&ending->child);
+	ce_close_fd(&end->gate);
+	if (end->child >= 0)
+		wait_for_child(end->child, FINISH_WAIT_MS);
+	ce_close_fd(&end->child);
 }
 
-void ce_ending_run(const struct ce_launcher *launcher)
+void ce_end_run(const struct ce_launcher *launcher)
 {
-	struct ce_ending ending;
+	struct ce_end end;
 
-	ce_ending_begin(&ending, launcher);
-	ce_ending_finish(&ending);
+	ce_end_begin(&end, launcher);
+	ce_end_finish(&end);
 }
 
-void ce_ending_tell(const struct ce_launcher *launcher, const char *planned, const char *cause)
+void ce_end_report(const struct ce_launcher *launcher, const char *planned, const char *cause)
 {
 	const struct duty duty = { planned, cause };
-	struct ce_ending ending;
+	struct ce_end end;
 
-	ending.child = start_child(launcher, &duty, &ending.gate);
-	if (ending.child >= 0 && ce_send(ending.gate, "g", 1, NULL, 0) == 0)
-		ce_wait_readable(ending.gate, ce_now_ms() + TELL_WAIT_MS);
-	ce_ending_finish(&ending);
+	end.child = start_child(launcher, &duty, &end.gate);
+	if (end.child >= 0 && ce_send(end.gate, "g", 1, NULL, 0) == 0)
+		ce_wait_readable(end.gate, ce_now_ms() + TELL_WAIT_MS);
+	ce_end_finish(&end);
 }

@@ -10,20 +10,20 @@
  * OCI hooks). All of it in a child that has become the user: what the launcher has answered is the user's
  * word, and the kernel lets a user end nothing but his own processes, whatever descriptors he sent. The child is
  * waited for, nine seconds at most. In slurmstepd, as root, from any thread. */
-struct ce_ending {
+struct ce_end {
 	int child, gate;
 };
 
-/* Returns when the child has done so; it holds its copies of the session's sockets until ce_ending_finish. */
-void ce_ending_begin(struct ce_ending *ending, const struct ce_launcher *launcher);
-void ce_ending_finish(struct ce_ending *ending);
+/* Returns when the child has done so; it holds its copies of the session's sockets until ce_end_finish. */
+void ce_end_begin(struct ce_end *end, const struct ce_launcher *launcher);
+void ce_end_finish(struct ce_end *end);
 
 /* Both at once, where this process goes on using the session. */
-void ce_ending_run(const struct ce_launcher *launcher);
+void ce_end_run(const struct ce_launcher *launcher);
 
 /* Tells the user why the container died, if this step has not said so yet (`planned`: say.h); waits for
  * that a second at most. Also in a child that has become the user: where it is noted that something has
  * been said is his word, too. In slurmstepd, as root, from any thread. */
-void ce_ending_tell(const struct ce_launcher *launcher, const char *planned, const char *cause);
+void ce_end_report(const struct ce_launcher *launcher, const char *planned, const char *cause);
 
 #endif

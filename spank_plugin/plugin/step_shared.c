@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-int64_t ce_moments_now(void)
+int64_t ce_now_ns(void)
 {
 	struct timespec time;
 
@@ -15,34 +15,34 @@ int64_t ce_moments_now(void)
 	return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-struct ce_moments *ce_moments_make(void)
+struct ce_shared *ce_shared_make(void)
 {
-	void *memory = mmap(NULL, sizeof(struct ce_moments), PROT_READ | PROT_WRITE,
+	void *memory = mmap(NULL, sizeof(struct ce_shared), PROT_READ | PROT_WRITE,
 			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	return memory != MAP_FAILED ? memory : NULL;
 }
 
-void ce_moments_join(struct ce_moments *moments)
+void ce_shared_join(struct ce_shared *shared)
 {
-	int64_t none = 0, when = ce_moments_now();
+	int64_t none = 0, when = ce_now_ns();
 
-	if (moments == NULL)
+	if (shared == NULL)
 		return;
-	atomic_compare_exchange_strong(&moments->first_join, &none, when);
+	atomic_compare_exchange_strong(&shared->first_join, &none, when);
 	/* of two at the same moment either may be the last */
-	atomic_store(&moments->last_join, when);
-	atomic_fetch_add(&moments->joined, 1);
+	atomic_store(&shared->last_join, when);
+	atomic_fetch_add(&shared->joined, 1);
 }
 
-void ce_moments_name(struct ce_moments *moments, const char *name)
+void ce_shared_name(struct ce_shared *shared, const char *name)
 {
 	/* the last byte stays 0 */
-	if (moments != NULL && name != NULL)
-		strncpy(moments->node, name, CE_NODE_SIZE - 1);
+	if (shared != NULL && name != NULL)
+		strncpy(shared->node, name, CE_NODE_SIZE - 1);
 }
 
-void ce_moments_write(const struct ce_moments *moments, int trace)
+void ce_shared_write(const struct ce_shared *shared, int trace)
 {
 	char line[192];
 
@@ -50,9 +50,9 @@ void ce_moments_write(const struct ce_moments *moments, int trace)
 		return;
 	int n = snprintf(line, sizeof line,
 			 "{\"end\":%lld,\"first_join\":%lld,\"last_join\":%lld,\"joined\":%lld}\n",
-			 (long long)ce_moments_now(), moments ? (long long)moments->first_join : 0,
-			 moments ? (long long)moments->last_join : 0,
-			 moments ? (long long)moments->joined : 0);
+			 (long long)ce_now_ns(), shared ? (long long)shared->first_join : 0,
+			 shared ? (long long)shared->last_join : 0,
+			 shared ? (long long)shared->joined : 0);
 	/* one write, so that a line is whole or absent; a full disk loses it */
 	if (write(trace, line, (size_t)n) < 0)
 		return;

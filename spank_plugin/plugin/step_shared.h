@@ -13,7 +13,7 @@ enum { CE_NODE_SIZE = 256 };
 
 /* Nanoseconds since 1970; 0 for what has not happened. Shared with every task of the node, whose
  * user may write here what he likes: it is only ever printed, by a process of his. */
-struct ce_moments {
+struct ce_shared {
 	_Atomic int64_t first_join;
 	_Atomic int64_t last_join;
 	_Atomic int64_t joined; /* how many tasks */
@@ -23,19 +23,19 @@ struct ce_moments {
 };
 
 /* Now, in nanoseconds since 1970. */
-int64_t ce_moments_now(void);
+int64_t ce_now_ns(void);
 
 /* Memory that children share, freed by the end of the process. NULL where there is none. */
-struct ce_moments *ce_moments_make(void);
+struct ce_shared *ce_shared_make(void);
 
-/* Notes that a task has joined. In the task; `moments` may be NULL. */
-void ce_moments_join(struct ce_moments *moments);
+/* Notes that a task has joined. In the task; `shared` may be NULL. */
+void ce_shared_join(struct ce_shared *shared);
 
-/* Notes the node's name, the same in each task. `moments` and `name` may be NULL. */
-void ce_moments_name(struct ce_moments *moments, const char *name);
+/* Notes the node's name, the same in each task. `shared` and `name` may be NULL. */
+void ce_shared_name(struct ce_shared *shared, const char *name);
 
 /* Appends one line of JSON to the trace: the end is now. As the user: what `trace` is, he decides.
- * `moments` may be NULL, `trace` -1. */
-void ce_moments_write(const struct ce_moments *moments, int trace);
+ * `shared` may be NULL, `trace` -1. */
+void ce_shared_write(const struct ce_shared *shared, int trace);
 
 #endif

@@ -149,7 +149,7 @@ int ce_carry_put(const char *plan, int64_t begun, struct ce_error *err)
 		if (piece == NULL || setenv(name, piece, 1) < 0)
 			return ce_fail(err, "out of memory");
 	}
-	snprintf(times, sizeof times, "%lld %lld", (long long)begun, (long long)ce_moments_now());
+	snprintf(times, sizeof times, "%lld %lld", (long long)begun, (long long)ce_now_ns());
 	setenv(CE_CARRY_TIMES, times, 1);
 	snprintf(count, sizeof count, "%zu", parts);
 	return setenv(CE_CARRY_COUNT, count, 1) < 0 ? ce_fail(err, "out of memory") : 0;
@@ -206,7 +206,7 @@ int ce_submit_has_programs(int argc, char *const *argv)
 	size_t size = 0;
 	CE_AUTO_FREE char *line = command_line(&size);
 
-	return has_word(line, size, "--mul") && ce_programs_are_given(line, size, argc, argv);
+	return has_word(line, size, "--mul") && ce_multi_prog_given(line, size, argc, argv);
 }
 
 int ce_submit_broadcasts(void)

@@ -133,7 +133,7 @@ static int run_task(char **argv)
 		ce_fail(&err, "out of memory");
 	else
 		become_task(command, named != NULL || argv[1] == NULL ? argv : argv + 1, &err);
-	if (speaks && ce_is_news(news.marks, news.planned, ce_error_text(&err)))
+	if (speaks && ce_claim_message(news.marks, news.planned, ce_error_text(&err)))
 		ce_say_error(getenv(CE_NODE), ce_error_text(&err), ce_error_below(&err, CE_HELP_JOIN));
 	return err.exit_code;
 }

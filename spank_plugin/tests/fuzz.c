@@ -229,7 +229,7 @@ static void fuzz_programs(void)
 		put_text(&input, RANDOM_OF(parts));
 	put(&input, "", 1);
 	char *text = input.bytes;
-	if (ce_programs_precede(&text, "/Z", &err) < 0)
+	if (ce_multi_prog_prefix(&text, "/Z", &err) < 0)
 		abort();
 	const char *given = input.bytes, *made = strchr(text, '\n') + 1;
 	while (*made != '\0') {

@@ -150,8 +150,8 @@ static void read_answer(char *text, size_t size)
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
 		abort();
 	if (ce_send(ends[1], text, size, fds, size % (CE_MAX_FDS + 1)) == 0) {
-		(void)ce_answer_is_ready(ends[0]);
-		if (ce_answer_look(ends[0], &container, &err) == 0 &&
+		(void)ce_reply_is_ready(ends[0]);
+		if (ce_reply_look(ends[0], &container, &err) == 0 &&
 		    (container.guard < 0 || container.workdir == NULL))
 			abort();
 	}

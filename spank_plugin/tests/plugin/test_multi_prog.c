@@ -19,16 +19,16 @@ static void is_preceded(const char *given, const char *wanted)
 	struct ce_error err = CE_ERROR_INIT;
 	char *copy = strdup(given), *text = copy, *argv[] = { copy, NULL, NULL };
 
-	CHECK_INT(ce_programs_precede(&text, "/x/ce-join", &err), 0);
+	CHECK_INT(ce_multi_prog_prefix(&text, "/x/ce-join", &err), 0);
 	CHECK_TEXT(without_heading(text), wanted);
 	argv[1] = text;
-	CHECK(ce_programs_preceded(2, argv));
+	CHECK(ce_multi_prog_prefixed(2, argv));
 	char *again = text;
-	CHECK_INT(ce_programs_precede(&again, "/x/ce-join", &err), 0);
+	CHECK_INT(ce_multi_prog_prefix(&again, "/x/ce-join", &err), 0);
 	CHECK(again == text);
 	argv[1] = copy;
-	CHECK(!ce_programs_preceded(2, argv));
-	CHECK(!ce_programs_preceded(1, argv));
+	CHECK(!ce_multi_prog_prefixed(2, argv));
+	CHECK(!ce_multi_prog_prefixed(1, argv));
 	free(text);
 	free(copy);
 }
@@ -61,7 +61,7 @@ TEST("what means something to Slurm in our path has a backslash")
 	struct ce_error err = CE_ERROR_INIT;
 	char given[] = "0 a", *text = given;
 
-	CHECK_INT(ce_programs_precede(&text, "/a b/100%t/it's/\\x", &err), 0);
+	CHECK_INT(ce_multi_prog_prefix(&text, "/a b/100%t/it's/\\x", &err), 0);
 	CHECK_TEXT(without_heading(text), "0 /a\\ b/100\\%t/it\\'s/\\\\x a");
 	free(text);
 }
@@ -72,7 +72,7 @@ static int are_given(const char *line, size_t size, int argc, const char *const 
 
 	for (int i = 0; i < argc; i++)
 		argv[i] = strdup(given[i]);
-	int are = ce_programs_are_given(line, size, argc, argv);
+	int are = ce_multi_prog_given(line, size, argc, argv);
 	for (int i = 0; i < argc; i++)
 		free(argv[i]);
 	return are;

@@ -221,7 +221,7 @@ TEST("a command that srun has marked does not run on the host for want of its op
 	struct ce_error err = CE_ERROR_INIT;
 	char command[] = "hostname", *argv[] = { command, NULL };
 
-	CHECK_INT(ce_mark(argv, &err), 0);
+	CHECK_INT(ce_mark_argv(argv, &err), 0);
 	char *marked = argv[0];
 	install("exit 1");
 	fake_reset(S_CTX_REMOTE);
@@ -476,7 +476,7 @@ static void program_stage(void)
 	char *text = command_line[1];
 	struct ce_error err = CE_ERROR_INIT;
 
-	CHECK_INT(ce_programs_precede(&command_line[1], "/x/ce-join", &err), 0);
+	CHECK_INT(ce_multi_prog_prefix(&command_line[1], "/x/ce-join", &err), 0);
 	fake_job.argc = 2;
 	fake_job.argv = command_line;
 	CHECK_INT(slurm_spank_task_init(fake_spank(), 0, NULL), SLURM_SUCCESS);

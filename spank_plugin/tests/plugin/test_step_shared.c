@@ -10,12 +10,12 @@
 
 #include "harness.h"
 
-static void join_in_a_child(struct ce_moments *moments)
+static void join_in_a_child(struct ce_shared *shared)
 {
 	pid_t pid = fork();
 
 	if (pid == 0) {
-		ce_moments_join(moments);
+		ce_shared_join(shared);
 		_exit(0);
 	}
 	CHECK_INT(waitpid(pid, NULL, 0), pid);
@@ -23,26 +23,26 @@ static void join_in_a_child(struct ce_moments *moments)
 
 TEST("what tasks note is seen by slurmstepd: how many joined, the first and the last")
 {
-	struct ce_moments *moments = ce_moments_make();
-	int64_t before = ce_moments_now();
+	struct ce_shared *shared = ce_shared_make();
+	int64_t before = ce_now_ns();
 
-	CHECK(moments != NULL);
-	join_in_a_child(moments);
-	int64_t first = moments->first_join;
-	join_in_a_child(moments);
-	CHECK_INT(moments->joined, 2);
-	CHECK_INT(moments->first_join, first);
-	CHECK(before <= first && first < moments->last_join);
+	CHECK(shared != NULL);
+	join_in_a_child(shared);
+	int64_t first = shared->first_join;
+	join_in_a_child(shared);
+	CHECK_INT(shared->joined, 2);
+	CHECK_INT(shared->first_join, first);
+	CHECK(before <= first && first < shared->last_join);
 }
 
 TEST("the end is one line of JSON behind what the launcher wrote")
 {
-	struct ce_moments moments = { .first_join = 5, .last_join = 7, .joined = 2 };
+	struct ce_shared shared = { .first_join = 5, .last_join = 7, .joined = 2 };
 	char text[256] = "", wanted[256];
 	int trace = memfd_create("trace", MFD_CLOEXEC);
 
 	CHECK_INT(write(trace, "{}\n", 3), 3);
-	ce_moments_write(&moments, trace);
+	ce_shared_write(&shared, trace);
 	CHECK(pread(trace, text, sizeof text - 1, 0) > 3);
 	long long end = atoll(text + strlen("{}\n{\"end\":"));
 	CHECK(end > 0);
@@ -51,14 +51,14 @@ TEST("the end is one line of JSON behind what the launcher wrote")
 	CHECK_TEXT(text, wanted);
 }
 
-TEST("without a trace, or without moments, nothing happens")
+TEST("without a trace, or without shared memory, nothing happens")
 {
 	int trace = memfd_create("trace", MFD_CLOEXEC);
 	char text[256] = "";
 
-	ce_moments_join(NULL);
-	ce_moments_write(NULL, -1);
-	ce_moments_write(NULL, trace);
+	ce_shared_join(NULL);
+	ce_shared_write(NULL, -1);
+	ce_shared_write(NULL, trace);
 	CHECK(pread(trace, text, sizeof text - 1, 0) > 0);
 	CHECK_CONTAINS(text, "\"first_join\":0,\"last_join\":0,\"joined\":0}\n");
 }
