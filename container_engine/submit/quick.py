@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"container-engine plan memo 3\n"
 END = b"end"
-# what a planner says first (spank_plugin/plugin/submit.h): a plan follows, or there is to be no
+# what a planner says first (spank_plugin/plugin/carry.h): a plan follows, or there is to be no
 # container
 PLAN, HOST = "plan\n", "host\n"
 UNSET = b"-"

@@ -7,13 +7,13 @@
 #include <string.h>
 
 #include "argv_mark.h"
+#include "carry.h"
 #include "common/help.h"
 #include "common/io.h"
 #include "join_after_prolog.h"
 #include "session.h"
 #include "session_end.h"
 #include "slurmd_spool.h"
-#include "submit.h"
 #include "tracking.h"
 
 /* The interactive step of salloc and the extern step run on the host, and the batch script, unless the

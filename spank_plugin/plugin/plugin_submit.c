@@ -7,17 +7,19 @@
 #include <string.h>
 
 #include "argv_mark.h"
+#include "carry.h"
 #include "common/help.h"
 #include "common/inherit.h"
 #include "common/io.h"
 #include "multi_prog.h"
 #include "options.h"
+#include "planner.h"
 #include "plugin_script.h"
+#include "srun_options.h"
 #include "step_shared.h"
-#include "submit.h"
 
 /* In srun: the image store of this step alone, NULL for none. */
-static char *passing;
+static char *void_store;
 
 /* In srun: whether there will be containers. */
 static int carried;
@@ -39,7 +41,7 @@ static int plan_and_carry(const struct ce_config *config, spank_context_t contex
 			       "--environment=%s: this batch script runs inside it already, and srun "
 			       "inherits that",
 			       ce_options_environment());
-	if (ce_submit_plan(config, is_srun ? "srun" : is_salloc ? "salloc" : "sbatch",
+	if (ce_planner_run(config, is_srun ? "srun" : is_salloc ? "salloc" : "sbatch",
 			   ce_options_environment(), &text, err) < 0)
 		return -1;
 	enum ce_word word = ce_carry_word(text, &plan);
@@ -53,10 +55,10 @@ static int plan_and_carry(const struct ce_config *config, spank_context_t contex
 			ce_script_announce(is_salloc, ce_options_environment());
 		return 0;
 	}
-	free(passing); /* of an earlier component; ce-keep removes that */
-	passing = is_srun && plan != NULL ? ce_submit_passing(plan) : NULL;
+	free(void_store); /* of an earlier component; ce-keep removes that */
+	void_store = is_srun && plan != NULL ? ce_plan_void_store(plan) : NULL;
 	carried = is_srun && word == CE_SAYS_PLAN;
-	ce_carry_options();
+	ce_srun_note_options();
 	return ce_carry_put(text, begun, err);
 }
 
@@ -79,7 +81,7 @@ int ce_plugin_submit(const struct ce_config *config, spank_context_t context, st
 /* Of --bcast Slurm reads argv[0] later since 23.02.4, and frees it. */
 static int is_in_use(void)
 {
-	return SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0) && ce_submit_broadcasts();
+	return SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0) && ce_srun_broadcasts();
 }
 
 int ce_plugin_submit_mark(spank_t spank, const struct ce_config *config, struct ce_error *err)
@@ -89,7 +91,7 @@ int ce_plugin_submit_mark(spank_t spank, const struct ce_config *config, struct 
 
 	if (!carried || spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1)
 		return 0;
-	if (ce_submit_has_programs(argc, argv))
+	if (ce_srun_is_multi_prog(argc, argv))
 		return ce_multi_prog_prefix(&argv[1], config->join, err);
 	return is_in_use() ? 0 : ce_mark_argv(argv, err);
 }
@@ -97,8 +99,8 @@ int ce_plugin_submit_mark(spank_t spank, const struct ce_config *config, struct 
 void ce_plugin_submit_end(void)
 {
 	carried = 0;
-	if (passing != NULL)
-		ce_submit_remove(passing);
-	free(passing);
-	passing = NULL;
+	if (void_store != NULL)
+		ce_remove_void_store(void_store);
+	free(void_store);
+	void_store = NULL;
 }

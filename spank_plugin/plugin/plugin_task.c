@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "carry.h"
 #include "common/help.h"
 #include "common/io.h"
 #include "common/join.h"
@@ -16,7 +17,6 @@
 #include "multi_prog.h"
 #include "session.h"
 #include "step_shared.h"
-#include "submit.h"
 
 enum { DEATH_WAIT_MS = 200 };
 

@@ -22,9 +22,9 @@
 
 #include "common/io.h"
 #include "guard/guard_ops.h"
+#include "plugin/carry.h"
 #include "plugin/multi_prog.h"
 #include "plugin/session.h"
-#include "plugin/submit.h"
 
 enum { MAX_INPUT = 4096, NOBODY = 65534 };
 

@@ -20,8 +20,8 @@
 #include "guard/guard_ops.h"
 #include "image/squash.h"
 #include "image/squash_walk.h"
+#include "plugin/carry.h"
 #include "plugin/launcher_reply.h"
-#include "plugin/submit.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

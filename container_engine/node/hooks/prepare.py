@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Code = Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, str], HookEdits], None]
 
-# that the user said --mpi= (spank_plugin/plugin/submit.h)
+# that the user said --mpi= (spank_plugin/plugin/carry.h)
 _CHOSEN = "SLURM_CE_MPI_CHOSEN"
 
 

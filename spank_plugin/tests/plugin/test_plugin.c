@@ -14,7 +14,7 @@
 #include "harness.h"
 #include "installation.h"
 #include "plugin/argv_mark.h"
-#include "plugin/submit.h"
+#include "plugin/carry.h"
 
 /* ---- init -------------------------------------------------------------------------------------- */
 

@@ -20,9 +20,9 @@
 #include "harness.h"
 #include "installation.h"
 #include "plugin/argv_mark.h"
+#include "plugin/carry.h"
 #include "plugin/join_after_prolog.h"
 #include "plugin/multi_prog.h"
-#include "plugin/submit.h"
 
 enum { USER = 54321, GROUP = 54322 };
 

@@ -1,0 +1,125 @@
+#define _GNU_SOURCE
+#include "planner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "carry.h"
+#include "common/help.h"
+#include "common/io.h"
+
+extern char **environ;
+
+enum { MAX_PLAN = CE_CARRY_PIECE * CE_CARRY_MAX_PARTS };
+
+/* srun blocks signals while it starts; the planner must hear Ctrl-C during a long import. */
+static int spawn_attributes(posix_spawnattr_t *attributes)
+{
+	sigset_t none, all;
+
+	sigemptyset(&none);
+	sigfillset(&all);
+	return posix_spawnattr_setsigmask(attributes, &none) != 0 ||
+			       posix_spawnattr_setsigdefault(attributes, &all) != 0 ||
+			       posix_spawnattr_setflags(attributes,
+							POSIX_SPAWN_SETSIGMASK |
+								POSIX_SPAWN_SETSIGDEF) != 0
+		       ? -1
+		       : 0;
+}
+
+static int spawn_planner(const struct ce_config *config, const char *caller,
+			 const char *environment, int output, pid_t *pid)
+{
+	const char *const argv[] = { config->plan, "--for", caller, "--", environment, NULL };
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
+	int rc = ENOMEM;
+
+	if (posix_spawn_file_actions_init(&actions) != 0)
+		return ENOMEM;
+	if (posix_spawnattr_init(&attributes) == 0) {
+		if (spawn_attributes(&attributes) == 0 &&
+		    posix_spawn_file_actions_adddup2(&actions, output, 1) == 0)
+			/* posix_spawn does not change the strings of argv */
+			rc = posix_spawn(pid, config->plan, &actions, &attributes,
+					 (char *const *)argv, environ);
+		posix_spawnattr_destroy(&attributes);
+	}
+	posix_spawn_file_actions_destroy(&actions);
+	return rc;
+}
+
+static int planner_status(pid_t pid)
+{
+	int status = -1;
+
+	while (waitpid(pid, &status, 0) < 0) {
+		if (errno != EINTR)
+			return -1;
+	}
+	return status;
+}
+
+int ce_planner_run(const struct ce_config *config, const char *caller, const char *environment,
+		   char **plan, struct ce_error *err)
+{
+	int ends[2];
+	pid_t pid = -1;
+	size_t size = 0;
+	const char *said;
+
+	*plan = NULL;
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return ce_fail(err, "cannot start the planner: %s", strerror(errno));
+	int rc = spawn_planner(config, caller, environment, ends[1], &pid);
+	close(ends[1]);
+	CE_AUTO_FREE char *text = rc == 0 ? ce_read_all(ends[0], MAX_PLAN, &size) : NULL;
+	int read_errno = errno;
+	close(ends[0]);
+	if (rc != 0)
+		return ce_fail_below(err, CE_HELP_PLUGIN, "cannot start %s: %s", config->plan, strerror(rc));
+	int status = planner_status(pid);
+	/* first: a planner whose output is not read to its end is killed by that */
+	if (text == NULL)
+		return ce_fail(err, "cannot read the plan: %s", strerror(read_errno));
+	if (!WIFEXITED(status))
+		return ce_fail_below(err, CE_HELP_PLANNER, "the planner was killed; nothing was started");
+	if (WEXITSTATUS(status) != 0)
+		return -1;
+	if (ce_carry_word(text, &said) == CE_SAYS_NOTHING)
+		return ce_fail_below(err, CE_HELP_MUTE,
+				     "%s printed neither a plan nor that there is no container; nothing was "
+				     "started",
+				     config->plan);
+	*plan = text;
+	text = NULL;
+	return 0;
+}
+
+char *ce_plan_void_store(const char *plan)
+{
+	const char *found = strstr(plan, CE_PLAN_PASSING);
+
+	if (found == NULL)
+		return NULL;
+	found += strlen(CE_PLAN_PASSING);
+	size_t length = strcspn(found, "\"\\");
+	return *found == '/' && found[length] == '"' ? strndup(found, length) : NULL;
+}
+
+void ce_remove_void_store(const char *directory)
+{
+	const char *const argv[] = { "rm", "-rf", "--", directory, NULL };
+	pid_t pid;
+
+	/* posix_spawn does not change the strings of argv */
+	if (posix_spawn(&pid, "/bin/rm", NULL, NULL, (char *const *)argv, environ) == 0)
+		planner_status(pid);
+}
