@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/ce_join.h"
 #include "common/help.h"
 
 /* A path, so that Slurm does not look for it in PATH, of which no part is longer than a name may be. Slurm

@@ -8,9 +8,6 @@
 
 #include "common/error.h"
 
-/* in the words of the mark, and of ce-join where nobody has prepared for it */
-#define CE_NOT_LOADED "this node's Slurm does not load the plugin of --environment; nothing was started"
-
 /* In srun: puts the mark before argv[0], unless it is there already. The new argv[0] is never freed: srun
  * holds it until it ends. */
 int ce_mark_argv(char **argv, struct ce_error *err);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/ce_join.h"
 #include "common/io.h"
 
 /* Slurm's configuration as slurmstepd itself uses it. Weak: nothing promises that it is there. */

@@ -10,13 +10,6 @@
 
 #include "common/join.h"
 
-/* What ce-join finds in its environment: descriptors of the user namespace, the mount namespace and the
- * environment, whether privileges may be gained, then the directory; and the command in whose place it stands, none where it stands before it. */
-#define CE_JOIN_CONTAINER "CE_JOIN_CONTAINER"
-#define CE_JOIN_COMMAND "CE_JOIN_COMMAND"
-/* Where there is a directory for news (say.h): its descriptor, and what tells this srun from another. */
-#define CE_JOIN_NEWS "CE_JOIN_NEWS"
-
 /* Whether slurmstepd will run a prolog in each task: the site's, which this process's configuration of
  * Slurm names, or the user's, which srun has noticed. */
 int ce_after_prolog_wanted(int user_has_prolog);

@@ -17,12 +17,11 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "common/ce_join.h"
 #include "common/help.h"
 #include "common/io.h"
 #include "common/join.h"
 #include "common/say.h"
-#include "plugin/argv_mark.h"
-#include "plugin/join_after_prolog.h"
 
 static int set_variable(void *context, const char *name, const char *value)
 {

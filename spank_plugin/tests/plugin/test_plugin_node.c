@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/ce_join.h"
 #include "common/help.h"
 #include "common/io.h"
 #include "fake_spank.h"
