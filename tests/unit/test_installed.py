@@ -15,7 +15,11 @@ def tree(tmp_path: Path) -> Path:
     for name in (
         *("Makefile", "pyproject.toml", "LICENSE", "docs/manual.py", "packaging/apparmor.in"),
         *("docs/guide/errors/a.md", "docs/guide/topics/b.md", "hooks/h/hook.toml"),
-        *("container_engine/cli/plan.py", "spank_plugin/guard.c", "spank_plugin/tests/test_a.c"),
+        *(
+            "container_engine/cli/plan.py",
+            "spank_plugin/guard/guard.c",
+            "spank_plugin/tests/guard/test_a.c",
+        ),
     ):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_text(f"this is {name}\n")
@@ -34,7 +38,12 @@ def layout(tmp_path: Path, tree: Path) -> Layout:
 @pytest.mark.parametrize(
     "name",
     [
-        *("container_engine/cli/plan.py", "spank_plugin/guard.c", "hooks/h/hook.toml", "Makefile"),
+        *(
+            "container_engine/cli/plan.py",
+            "spank_plugin/guard/guard.c",
+            "hooks/h/hook.toml",
+            "Makefile",
+        ),
         *("docs/guide/errors/new.md", "pyproject.toml"),
     ],
 )
@@ -49,16 +58,20 @@ def test_an_edited_source_makes_the_installed_engine_stale(
 def test_what_is_not_installed_does_not_count(tree: Path, layout: Layout) -> None:
     cache = tree / "container_engine/cli/__pycache__"
     cache.mkdir()
-    for path in (cache / "a.pyc", tree / "spank_plugin/.guard.c.swp", tree / "spank_plugin/a.o"):
+    for path in (
+        cache / "a.pyc",
+        tree / "spank_plugin/guard/.guard.c.swp",
+        tree / "spank_plugin/a.o",
+    ):
         path.write_text("made here\n")
-    (tree / "spank_plugin/tests/test_a.c").write_text("another test\n")
+    (tree / "spank_plugin/tests/guard/test_a.c").write_text("another test\n")
     assert is_current(layout, tree)
 
 
 def test_a_source_that_is_gone_or_may_be_executed_counts(tree: Path, layout: Layout) -> None:
-    (tree / "spank_plugin/guard.c").chmod(0o755)
+    (tree / "spank_plugin/guard/guard.c").chmod(0o755)
     assert not is_current(layout, tree)
-    (tree / "spank_plugin/guard.c").unlink()
+    (tree / "spank_plugin/guard/guard.c").unlink()
     assert not is_current(layout, tree)
 
 

@@ -1,0 +1,37 @@
+"""The folders of spank_plugin/: what may include what, and what its README lists."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).parents[2] / "spank_plugin"
+FOLDERS = ("plugin", "guard", "image", "programs", "common")
+README = (SOURCES / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_program_includes_its_own_headers_and_common_ones(folder: str) -> None:
+    for file in sorted((SOURCES / folder).glob("*.[ch]")):
+        for name in re.findall(r'^#include "(.*)"', file.read_text(encoding="utf-8"), re.MULTILINE):
+            assert "/" not in name or name.startswith("common/"), f"{file}: {name}"
+
+
+def test_no_source_lies_outside_the_folders() -> None:
+    found = {path.relative_to(SOURCES).parts[0] for path in SOURCES.rglob("*.[ch]")}
+    assert found == {*FOLDERS, "tests"}
+
+
+def test_the_readme_lists_each_program_with_files_that_exist() -> None:
+    makefile = (SOURCES / "Makefile").read_text(encoding="utf-8")
+    targets = re.findall(r"^TARGETS = (.*)", makefile, re.MULTILINE)[0].split()
+    links = re.findall(r"ln -sf ce-\w+ \S*/(ce-\w+)", makefile)
+    rows = re.findall(r"^\| (`[^|]*)\| `([^`]*)` \|", README, re.MULTILINE)
+    assert all((SOURCES / file).exists() for _, file in rows)
+    for program in (*targets, *links):
+        assert [row for row, _ in rows if row.startswith(f"`{program}`")], program
+
+
+@pytest.mark.parametrize("stem", sorted(path.stem for path in (SOURCES / "common").glob("*.c")))
+def test_the_readme_lists_what_programs_share(stem: str) -> None:
+    assert re.search(rf"^\| [^|]*`{stem}`", README, re.MULTILINE)
