@@ -42,8 +42,14 @@ class Prepared(NamedTuple):
 
     @property
     def printed(self) -> str:
-        """What a planner says: a word, and the plan behind it (quick.plan_in)."""
-        return quick.HOST if self.plan is None else f"{quick.PLAN}{self.plan.to_json()}\n"
+        """The planner's output: facts, a word, and the plan behind it (quick.plan_in)."""
+        if self.plan is None:
+            return quick.HOST
+        facts = quick.INSIDE if self.plan.settings.batch_script == "inside" else ""
+        store = self.plan.image.passing or ""
+        if store.startswith("/") and "\n" not in store:
+            facts += f"{quick.VOID_STORE}{store}\n"
+        return f"{facts}{quick.PLAN}{self.plan.to_json()}\n"
 
 
 class _Inputs(NamedTuple):

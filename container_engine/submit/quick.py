@@ -22,11 +22,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-MAGIC = b"container-engine plan memo 3\n"
+MAGIC = b"container-engine plan memo 4\n"
 END = b"end"
 # what a planner says first (spank_plugin/plugin/carry.h): a plan follows, or there is to be no
 # container
 PLAN, HOST = "plan\n", "host\n"
+# Lines before that word, for the plugin, which reads no plan: the site runs batch scripts inside;
+# the image store of this step alone. spank_plugin/plugin/planner.c has the same.
+INSIDE, VOID_STORE = "batch_script=inside\n", "void_store="
 UNSET = b"-"
 _OTHERS = 0o077
 _OTHERS_WRITE = 0o022
@@ -136,10 +139,12 @@ def _same(pairs: "Sequence[bytes]", now: "Callable[[bytes], bytes]") -> bool:
 
 
 def plan_in(said: str) -> str:
-    """Return the plan in what a planner said, and "" for the word that there is no container.
+    """Return the plan in a planner's output, and "" for the word that there is no container.
 
-    Raises ValueError for anything else: that nothing was said is not that word.
+    Raises ValueError for anything else: an empty output is not that word.
     """
+    while said.startswith((INSIDE, VOID_STORE)):
+        said = said.partition("\n")[2]
     if said == HOST:
         return ""
     if not said.startswith(PLAN) or said == PLAN:

@@ -67,15 +67,55 @@ static int planner_status(pid_t pid)
 	return status;
 }
 
+void ce_planned_clear(struct ce_planned *planned)
+{
+	free(planned->text);
+	free(planned->void_store);
+	*planned = (struct ce_planned){ 0 };
+}
+
+/* One line before the word: what the planner says to those who read no plan (submit/quick.py has the same). */
+static int take_fact(const char *line, size_t length, struct ce_planned *planned)
+{
+	static const char inside[] = "batch_script=inside", store[] = "void_store=/";
+
+	if (length == strlen(inside) && memcmp(line, inside, length) == 0) {
+		planned->script_inside = 1;
+		return 0;
+	}
+	if (length < strlen(store) || memcmp(line, store, strlen(store)) != 0 || planned->void_store != NULL)
+		return -1;
+	planned->void_store = strndup(line + strlen(store) - 1, length - strlen(store) + 1);
+	return planned->void_store != NULL ? 0 : -1;
+}
+
+int ce_planned_read(const char *output, struct ce_planned *planned)
+{
+	const char *plan;
+
+	*planned = (struct ce_planned){ 0 };
+	while (ce_carry_word(output, &plan) == CE_SAYS_NOTHING) {
+		const char *end = strchr(output, '\n');
+		if (end == NULL || take_fact(output, (size_t)(end - output), planned) < 0) {
+			ce_planned_clear(planned);
+			return -1;
+		}
+		output = end + 1;
+	}
+	planned->text = strdup(output);
+	if (planned->text == NULL)
+		ce_planned_clear(planned);
+	return planned->text != NULL ? 0 : -1;
+}
+
 int ce_planner_run(const struct ce_config *config, const char *caller, const char *environment,
-		   char **plan, struct ce_error *err)
+		   struct ce_planned *planned, struct ce_error *err)
 {
 	int ends[2];
 	pid_t pid = -1;
 	size_t size = 0;
-	const char *said;
 
-	*plan = NULL;
+	*planned = (struct ce_planned){ 0 };
 	if (pipe2(ends, O_CLOEXEC) < 0)
 		return ce_fail(err, "cannot start the planner: %s", strerror(errno));
 	int rc = spawn_planner(config, caller, environment, ends[1], &pid);
@@ -93,25 +133,12 @@ int ce_planner_run(const struct ce_config *config, const char *caller, const cha
 		return ce_fail_below(err, CE_HELP_PLANNER, "the planner was killed; nothing was started");
 	if (WEXITSTATUS(status) != 0)
 		return -1;
-	if (ce_carry_word(text, &said) == CE_SAYS_NOTHING)
+	if (ce_planned_read(text, planned) < 0)
 		return ce_fail_below(err, CE_HELP_MUTE,
 				     "%s printed neither a plan nor that there is no container; nothing was "
 				     "started",
 				     config->plan);
-	*plan = text;
-	text = NULL;
 	return 0;
-}
-
-char *ce_plan_void_store(const char *plan)
-{
-	const char *found = strstr(plan, CE_PLAN_PASSING);
-
-	if (found == NULL)
-		return NULL;
-	found += strlen(CE_PLAN_PASSING);
-	size_t length = strcspn(found, "\"\\");
-	return *found == '/' && found[length] == '"' ? strndup(found, length) : NULL;
 }
 
 void ce_remove_void_store(const char *directory)

@@ -24,11 +24,33 @@ static char *void_store;
 /* In srun: whether there will be containers. */
 static int carried;
 
+static int carry(struct ce_planned *planned, int is_srun, int is_salloc, int64_t begun, struct ce_error *err)
+{
+	int has_plan = strcmp(planned->text, CE_WORD_HOST) != 0;
+
+	if (!is_srun && ce_mark_job(err) < 0)
+		return -1;
+	/* salloc and sbatch only check: each srun inside inherits the option and plans for itself, so
+	 * that it sees the environment of its own time and place. Only a site that wants the batch script
+	 * itself inside needs its plan. */
+	if (!is_srun && (is_salloc || !planned->script_inside)) {
+		if (has_plan)
+			ce_script_announce(is_salloc, ce_options_environment());
+		return 0;
+	}
+	free(void_store); /* of an earlier component; ce-keep removes that */
+	void_store = is_srun ? planned->void_store : NULL;
+	if (is_srun)
+		planned->void_store = NULL;
+	carried = is_srun && has_plan;
+	ce_srun_note_options();
+	return ce_carry_put(planned->text, begun, err);
+}
+
 static int plan_and_carry(const struct ce_config *config, spank_context_t context,
 			  struct ce_error *err)
 {
-	CE_AUTO_FREE char *text = NULL;
-	const char *plan;
+	struct ce_planned planned;
 	int64_t begun = ce_now_ns();
 	int is_srun = context == S_CTX_LOCAL;
 	/* Slurm has one context for both of these */
@@ -42,24 +64,11 @@ static int plan_and_carry(const struct ce_config *config, spank_context_t contex
 			       "inherits that",
 			       ce_options_environment());
 	if (ce_planner_run(config, is_srun ? "srun" : is_salloc ? "salloc" : "sbatch",
-			   ce_options_environment(), &text, err) < 0)
+			   ce_options_environment(), &planned, err) < 0)
 		return -1;
-	enum ce_word word = ce_carry_word(text, &plan);
-	if (!is_srun && ce_mark_job(err) < 0)
-		return -1;
-	/* salloc and sbatch only check: each srun inside inherits the option and plans for itself, so
-	 * that it sees the environment of its own time and place. Only a site that wants the batch script
-	 * itself inside needs its plan. */
-	if (!is_srun && (is_salloc || plan == NULL || strstr(plan, CE_PLAN_INSIDE) == NULL)) {
-		if (word == CE_SAYS_PLAN)
-			ce_script_announce(is_salloc, ce_options_environment());
-		return 0;
-	}
-	free(void_store); /* of an earlier component; ce-keep removes that */
-	void_store = is_srun && plan != NULL ? ce_plan_void_store(plan) : NULL;
-	carried = is_srun && word == CE_SAYS_PLAN;
-	ce_srun_note_options();
-	return ce_carry_put(text, begun, err);
+	int rc = carry(&planned, is_srun, is_salloc, begun, err);
+	ce_planned_clear(&planned);
+	return rc;
 }
 
 int ce_plugin_submit(const struct ce_config *config, spank_context_t context, struct ce_error *err)

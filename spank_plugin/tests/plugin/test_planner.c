@@ -16,7 +16,7 @@
 static struct ce_config config;
 
 /* Plans with this shell script in the planner's place; what ce_planner_run returns. */
-static int plan_with(const char *script, const char *environment, char **plan, struct ce_error *err)
+static int plan_with(const char *script, const char *environment, struct ce_planned *plan, struct ce_error *err)
 {
 	char *text = NULL;
 
@@ -29,33 +29,33 @@ static int plan_with(const char *script, const char *environment, char **plan, s
 TEST("the planner's output is the plan, byte by byte")
 {
 	struct ce_error err = CE_ERROR_INIT;
-	char *plan;
+	struct ce_planned plan;
 
 	CHECK_INT(plan_with("printf 'plan\\n{\"a\": \"\\303\\244\\n\"}'", "x", &plan, &err), 0);
-	CHECK_TEXT(plan, "plan\n{\"a\": \"\303\244\n\"}");
-	free(plan);
+	CHECK_TEXT(plan.text, "plan\n{\"a\": \"\303\244\n\"}");
+	ce_planned_clear(&plan);
 }
 
 TEST("the planner learns its caller and the environment, even one that looks like an option")
 {
 	struct ce_error err = CE_ERROR_INIT;
-	char *plan;
+	struct ce_planned plan;
 
 	CHECK_INT(plan_with("echo plan; for word; do printf '[%s]' \"$word\"; done", "--help me", &plan,
 			    &err),
 		  0);
-	CHECK_TEXT(plan, "plan\n[--for][srun][--][--help me]");
-	free(plan);
+	CHECK_TEXT(plan.text, "plan\n[--for][srun][--][--help me]");
+	ce_planned_clear(&plan);
 }
 
 TEST("the planner says by a word that there is no container")
 {
 	struct ce_error err = CE_ERROR_INIT;
-	char *plan;
+	struct ce_planned plan;
 
 	CHECK_INT(plan_with("echo host", "x", &plan, &err), 0);
-	CHECK_TEXT(plan, CE_WORD_HOST);
-	free(plan);
+	CHECK_TEXT(plan.text, CE_WORD_HOST);
+	ce_planned_clear(&plan);
 }
 
 TEST("a planner that ends well and says nothing, half a word or another one is an error")
@@ -67,9 +67,9 @@ TEST("a planner that ends well and says nothing, half a word or another one is a
 
 	for (size_t i = 0; i < sizeof said / sizeof said[0]; i++) {
 		struct ce_error err = CE_ERROR_INIT;
-		char *plan;
+		struct ce_planned plan;
 		CHECK_INT(plan_with(said[i], "x", &plan, &err), -1);
-		CHECK(plan == NULL);
+		CHECK(plan.text == NULL);
 		CHECK_CONTAINS(ce_error_text(&err),
 			       "/planner printed neither a plan nor that there is no container");
 		CHECK_TEXT(ce_error_below(&err, ""), CE_HELP_MUTE);
@@ -80,20 +80,20 @@ TEST("a planner that ends well and says nothing, half a word or another one is a
 TEST("a large plan arrives whole")
 {
 	struct ce_error err = CE_ERROR_INIT;
-	char *plan;
+	struct ce_planned plan;
 
 	CHECK_INT(plan_with("echo plan; head -c 16777211 /dev/zero | tr '\\0' x", "x", &plan, &err), 0);
-	CHECK_INT(strlen(plan), 16777216);
-	free(plan);
+	CHECK_INT(strlen(plan.text), 16777216);
+	ce_planned_clear(&plan);
 }
 
 TEST("a plan that is too large is refused with the reason, not cut short")
 {
 	struct ce_error err = CE_ERROR_INIT;
-	char *plan;
+	struct ce_planned plan;
 
 	CHECK_INT(plan_with("exec head -c 40000000 /dev/zero", "x", &plan, &err), -1);
-	CHECK(plan == NULL);
+	CHECK(plan.text == NULL);
 	CHECK_TEXT(ce_error_text(&err), "cannot read the plan: File too large");
 	ce_error_clear(&err);
 }
@@ -104,9 +104,9 @@ TEST("when the planner fails it has said why: no second message")
 
 	for (size_t i = 0; i < sizeof failures / sizeof failures[0]; i++) {
 		struct ce_error err = CE_ERROR_INIT;
-		char *plan;
+		struct ce_planned plan;
 		CHECK_INT(plan_with(failures[i], "x", &plan, &err), -1);
-		CHECK(plan == NULL);
+		CHECK(plan.text == NULL);
 		CHECK(err.message == NULL);
 	}
 }
@@ -114,10 +114,10 @@ TEST("when the planner fails it has said why: no second message")
 TEST("a planner that was killed is an error")
 {
 	struct ce_error err = CE_ERROR_INIT;
-	char *plan;
+	struct ce_planned plan;
 
 	CHECK_INT(plan_with("echo partial; kill -9 $$", "x", &plan, &err), -1);
-	CHECK(plan == NULL);
+	CHECK(plan.text == NULL);
 	CHECK_TEXT(ce_error_text(&err), "the planner was killed; nothing was started");
 	ce_error_clear(&err);
 }
@@ -125,7 +125,8 @@ TEST("a planner that was killed is an error")
 TEST("a planner that is missing or cannot be executed is named")
 {
 	struct ce_error err = CE_ERROR_INIT;
-	char *plan, *wanted = NULL;
+	struct ce_planned plan;
+	char *wanted = NULL;
 
 	config.plan = (char *)test_path(test_directory(), "nothing");
 	CHECK_INT(ce_planner_run(&config, "srun", "x", &plan, &err), -1);
@@ -143,7 +144,7 @@ TEST("the planner hears signals although srun blocks them")
 {
 	struct ce_error err = CE_ERROR_INIT;
 	sigset_t all;
-	char *plan;
+	struct ce_planned plan;
 
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
@@ -156,37 +157,55 @@ TEST("the planner hears signals although srun blocks them")
 TEST("planning leaves no descriptor and no child behind")
 {
 	struct ce_error err = CE_ERROR_INIT;
-	char *plan;
+	struct ce_planned plan;
 	int before = test_open_fds();
 
 	CHECK_INT(plan_with("echo host", "x", &plan, &err), 0);
-	free(plan);
+	ce_planned_clear(&plan);
 	CHECK_INT(plan_with("exit 1", "x", &plan, &err), -1);
 	CHECK_INT(test_open_fds(), before);
 	CHECK_INT(waitpid(-1, NULL, WNOHANG), -1);
 	CHECK_INT(errno, ECHILD);
 }
 
-/* ---- the image store of one step --------------------------------------------------------------- */
+/* ---- what stands before the plan ---------------------------------------------------------------- */
 
-static void check_void_store(const char *plan, const char *expected)
+static void check_refused(const char *output)
 {
-	char *found = ce_plan_void_store(plan);
+	struct ce_planned planned = { .script_inside = 7 };
 
-	if (expected == NULL)
-		CHECK(found == NULL);
-	else
-		CHECK_TEXT(found, expected);
-	free(found);
+	CHECK_INT(ce_planned_read(output, &planned), -1);
+	CHECK(planned.text == NULL);
+	CHECK(planned.void_store == NULL);
+	CHECK_INT(planned.script_inside, 0);
 }
 
-TEST("the store that was made for a step is found in its plan")
+TEST("what the planner says beside the plan is read, and not carried")
 {
-	check_void_store("{\"image\":{\"passing\":\"/s/.ce-void-x\",\"path\":\"/p\"}}", "/s/.ce-void-x");
-	check_void_store("{\"image\":{\"passing\":\"\"}}", NULL);
-	check_void_store("{\"image\":{\"passing\":\"imported for each step\"}}", NULL);
-	check_void_store("{\"image\":{\"passing\":\"/with \\\"quotes\\\"\"}}", NULL);
-	check_void_store("{\"image\":{\"passing\":\"/cut", NULL);
-	check_void_store("{\"name\":\"\\\"passing\\\":\\\"/etc\"}", NULL);
-	check_void_store("", NULL);
+	struct ce_planned planned;
+
+	CHECK_INT(ce_planned_read("void_store=/s/a \"b\"\\c\nbatch_script=inside\nplan\n{}\n", &planned), 0);
+	CHECK_TEXT(planned.void_store, "/s/a \"b\"\\c");
+	CHECK_INT(planned.script_inside, 1);
+	CHECK_TEXT(planned.text, "plan\n{}\n");
+	ce_planned_clear(&planned);
+	CHECK_INT(ce_planned_read("plan\n{\"a\":\"void_store=/etc\"}\nvoid_store=/etc\n", &planned), 0);
+	CHECK(planned.void_store == NULL);
+	CHECK_INT(planned.script_inside, 0);
+	ce_planned_clear(&planned);
+}
+
+TEST("an output with a line that is not known, or cut short, is none")
+{
+	check_refused("");
+	check_refused("batch_script=inside\n");
+	check_refused("batch_script=inside");
+	check_refused("batch_script=inside\nplan\n");
+	check_refused("batch_script=host\nplan\n{}");
+	check_refused("batch_script=inside2\nplan\n{}");
+	check_refused("void_store=\nplan\n{}");
+	check_refused("void_store=relative\nplan\n{}");
+	check_refused("void_store=/a\nvoid_store=/b\nplan\n{}");
+	check_refused("\nplan\n{}");
+	check_refused("void_store=/a\nhost\n{}");
 }

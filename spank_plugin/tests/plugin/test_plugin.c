@@ -191,15 +191,15 @@ TEST("sbatch and salloc plan to find errors and carry nothing")
 
 TEST("sbatch carries a plan of a site that wants the batch script inside")
 {
-	install("printf 'plan\\n{\"settings\":{\"batch_script\":\"inside\"}}'");
+	install("printf 'batch_script=inside\\nplan\\n{}'");
 	submit_in(S_CTX_ALLOCATOR);
 	CHECK_TEXT(getenv(CE_CARRY_COUNT), "1");
-	CHECK_TEXT(getenv(CE_CARRY_PART "0"), "plan\n{\"settings\":{\"batch_script\":\"inside\"}}");
+	CHECK_TEXT(getenv(CE_CARRY_PART "0"), "plan\n{}");
 }
 
 TEST("what a user writes into an environment file is not taken for the site's word")
 {
-	install("echo plan; printf '%s' '{\"env\":\"\\\"batch_script\\\":\\\"inside\\\"\"}'");
+	install("printf 'plan\\n{}\\nbatch_script=inside\\n'");
 	submit_in(S_CTX_ALLOCATOR);
 	CHECK(getenv(CE_CARRY_COUNT) == NULL);
 }

@@ -336,6 +336,20 @@ def test_a_memo_ends_when_its_time_is_over(user: User) -> None:
 def test_only_a_word_says_that_there_is_no_container() -> None:
     assert quick.plan_in(quick.HOST) == ""
     assert quick.plan_in(f"{quick.PLAN}{{}}\n") == "{}\n"
-    for said in ("", "\n", "{}", "host", "hosts\n", "host\n{}", quick.PLAN, "plan{}", " host\n"):
+    facts = f"{quick.INSIDE}{quick.VOID_STORE}/a\n"
+    assert quick.plan_in(f"{facts}{quick.PLAN}{{}}\n") == "{}\n"
+    for said in (
+        "",
+        "\n",
+        "{}",
+        "host",
+        "hosts\n",
+        "host\n{}",
+        quick.PLAN,
+        "plan{}",
+        " host\n",
+        quick.INSIDE,
+        "x=1\nhost\n",
+    ):
         with pytest.raises(ValueError, match="neither a plan nor the word"):
             quick.plan_in(said)
