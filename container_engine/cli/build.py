@@ -1,4 +1,4 @@
-"""`ce build CONTEXT`: an image from a Containerfile, in the store."""
+"""`ce build CONTEXT`: build an image from a Containerfile into the store."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def _image(
     context: Context,
     settings: SiteConfig,
 ) -> str:
-    """The path of the image: that of an earlier build, if nothing has changed."""
-    own_store(context, settings)  # or there is no place for what is built
+    """Return the path of the image, reusing an earlier build if nothing has changed."""
+    own_store(context, settings)  # refuses if the user has no store to build into
     places = stores(context, settings)
     told = importer(context, settings, quiet=arguments.quiet)
     known = places.find(image)

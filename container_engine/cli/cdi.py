@@ -1,4 +1,4 @@
-"""`ce cdi generate KIND`: a CDI file for the devices that this node has."""
+"""`ce cdi generate KIND`: generate a CDI file for the devices of this node."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     path = os.path.join(context.cwd, arguments.output)
     draft = f"{path}.{os.getpid()}"
     try:
-        # a node that boots must not start containers with half a file
+        # atomic rename: a booting node must not start containers from a partial file
         with open(draft, "x", encoding="ascii") as file:
             os.fchmod(file.fileno(), 0o644)
             file.write(text)

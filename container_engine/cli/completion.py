@@ -1,4 +1,4 @@
-"""`ce completion SHELL`: what a shell needs to complete the words of `ce`."""
+"""`ce completion SHELL`: print the script with which a shell completes `ce` command lines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "shell", metavar="SHELL", nargs="?", choices=tuple(SHELLS), help="bash, zsh or fish"
     )
-    # what the scripts themselves ask for
+    # used by the completion scripts
     parser.add_argument("--environments", action="store_true", help=argparse.SUPPRESS)
 
 
@@ -38,7 +38,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def names(context: Context) -> list[str]:
-    """Of all environments on the search path."""
+    """Return the names of the environments on the search path, up to a limit."""
     found: dict[str, None] = {}
     for directory in search_path(context.env, configuration(context).settings.edf_dir):
         for name in _below(os.path.join(context.cwd, directory)):
@@ -58,7 +58,7 @@ def _below(directory: str) -> Iterator[str]:
 
 
 def commands() -> tuple[shells.Command, ...]:
-    """Every verb with what may follow it, as the parser has it."""
+    """Return every verb with its options and arguments, as the parser defines them."""
     parsers = next(a for a in build(VERBS)._actions if a.dest == "verb")  # noqa: SLF001
     choices = parsers.choices
     assert isinstance(choices, dict)

@@ -1,4 +1,4 @@
-"""`ce config show|check`: what the site decided, in which file, and whether that can be."""
+"""`ce config show|check`: print the site's settings and their origin, or check them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def _rows(config: Configuration, hidden: Secrecy) -> Iterator[tuple[str, object, str]]:
-    """Every key; what several files may add to, item by item."""
+    """Yield key, value and origin of each setting; settings merged from files, item by item."""
     for key, value in config.settings.model_dump(mode="json").items():
         items: dict[str, object] = {key: value}
         if key == "env":
@@ -103,7 +103,7 @@ def _say_fine(config: Configuration, context: Context) -> None:
 
 
 def _semantic(config: Configuration, context: Context) -> Iterator[Fault]:
-    """What no type can say: directories that are not there, strings that are not mounts."""
+    """Yield faults that types cannot express: missing directories, malformed mounts."""
     if not config.faults:
         try:
             sitewide(config, context.env)
@@ -111,7 +111,7 @@ def _semantic(config: Configuration, context: Context) -> Iterator[Fault]:
             yield Fault(error.message, "", "", error.hint)
     for key in ("edf_dir", "image_store", "image_stores", "hooks_dirs", "hook_catalog"):
         if key not in config.origins:
-            continue  # a default need not be there
+            continue  # a default directory need not exist
         value = getattr(config.settings, key)
         for path in value if isinstance(value, tuple) else (value,):
             yield from _directory(config.origins[key], key, path)

@@ -1,4 +1,4 @@
-"""`ce devices`: what this node offers to the `devices` of an environment."""
+"""`ce devices`: list what this node offers for the `devices` key of an environment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ FORMAT_VERSION = 1
 
 
 class Row(NamedTuple):
-    """A name as an EDF writes it, what it is, and who says so; whether the user may have it."""
+    """A device: its name in an EDF, its kind, and the CDI file or hook that defines it.
+
+    `allowed`: the site offers it to users. `opens`: this user can open it.
+    """
 
     name: str
     kind: str

@@ -1,4 +1,4 @@
-"""`ce diff NAME OTHER`: what two environments do differently, however they are written."""
+"""`ce diff NAME OTHER`: compare what two environments do, however they are written."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    """As of diff(1): 0 if they mean the same, 1 if not, 2 if one of them is not valid."""
+    """Print the differences and return, as diff(1) does, 0 if there are none, else 1.
+
+    The exit code is 2 if an environment is not valid.
+    """
     sides = [trace_effective(name, context) for name in (arguments.name, arguments.other)]
     for side in sides:
         messages.say(message_text.of_problems(side.problems))

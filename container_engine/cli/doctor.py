@@ -1,4 +1,4 @@
-"""`ce doctor`: can containers be had here, and if not, what is to be done?"""
+"""`ce doctor`: check whether containers can run here, and print remedies if not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from container_engine.site import SiteConfig
     from container_engine.submit.context import Context
 
-# of the names of what is looked at on a host
+# column width for the names of the checks on one host
 _WIDTH = 17
 _COLOURS = {State.OK: "32", State.WARNING: "33", State.FAILED: "31;1"}
 
@@ -75,7 +75,7 @@ def _look(context: Context, *, whole: bool) -> Iterator[Finding]:
 
 
 def _told(findings: Iterator[Finding], context: Context) -> Iterator[Finding]:
-    """Each is said when it is known: some take their time."""
+    """Print and yield each finding as soon as it is known, since some checks are slow."""
     for finding in findings:
         _say([cluster.Folded(finding, ())], context, _WIDTH)
         sys.stdout.flush()
@@ -105,7 +105,7 @@ def _submit(context: Context, settings: SiteConfig) -> Iterator[Finding]:
 
 
 def _settings(context: Context) -> tuple[SiteConfig, Finding]:
-    """The site's configuration, its defaults where it cannot be read."""
+    """Return the site's configuration, or the defaults if it cannot be read, and a finding."""
     try:
         return site_config(context), ok("configuration", "can be read")
     except CeError as error:
@@ -126,7 +126,10 @@ def _files(settings: SiteConfig) -> Iterator[Finding]:
 
 
 def _hooks(directory: str) -> Finding:
-    """A launch takes a directory without hooks; the site that has named one expects some."""
+    """Check a directory of OCI hooks.
+
+    A launch accepts an empty one, but a site that configures a directory expects hooks in it.
+    """
     try:
         count = sum(name.endswith(".json") for name in os.listdir(directory))
     except OSError as error:

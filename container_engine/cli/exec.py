@@ -1,4 +1,4 @@
-"""`ce exec JOB[.STEP] -- COMMAND`: one more command in a container that runs."""
+"""`ce exec JOB[.STEP] -- COMMAND`: run one more command in a running container."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from container_engine.submit.context import Context
 
 NOT_STARTED = 125
-# a step of ours must not inherit the size of this one
+# the step that we start must not inherit the size of the current one
 _UNWANTED = ("SLURM_CE_", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE")
 
 
@@ -50,7 +50,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def _go(step: str, node: str, command: list[str], context: Context) -> int:
-    """This process becomes srun, which runs the rest on the node."""
+    """Replace this process with srun, which runs the rest on the node."""
     job = step.partition(".")[0]
     argv = ["srun", "--quiet", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1"]
     argv += [f"--nodelist={node}", "--mem=0", "--cpu-bind=none", "--mpi=none"]

@@ -1,4 +1,4 @@
-"""`ce explain NAME [KEY]`: for each value the line that says it, and what it is made of."""
+"""`ce explain NAME [KEY]`: show for each value the line that sets it and what it consists of."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def _explain(key: str | None, traced: Traced, context: Context, hidden: Secrecy)
 
 
 def _is_asked(key: str, name: str) -> bool:
-    """Whether `name` is the key itself, an item of it or below it; `annotations.` may be left out.
+    """Check whether `name` is the key itself, an item of it or below it.
 
-    A variable may be named without `env.` too.
+    The key may omit the prefixes `annotations.` and `env.`.
     """
     for asked in (key, f"annotations.{key}", f"env.{key}"):
         if name == asked or name.startswith((f"{asked}.", f"{asked}[")):
@@ -87,7 +87,7 @@ def _is_asked(key: str, name: str) -> bool:
 
 def _refuse(key: str, found: Sequence[History]) -> None:
     if key in KEYS:
-        return  # known, and no file says anything
+        return  # a known key that no file sets
     names = [*KEYS, *(history.key for history in found)]
     meant = nearest(key, names)
     hint = f"did you mean '{meant}'?" if meant else "without a KEY, every value is explained"
@@ -95,7 +95,7 @@ def _refuse(key: str, found: Sequence[History]) -> None:
 
 
 def _defaults(traced: Traced) -> Iterator[tuple[str, str]]:
-    """The keys that count although no file has them, and who says so."""
+    """Yield the keys that have a value although no file sets them, each with its origin."""
     edf, offer = traced.edf, traced.offer
     if edf.entrypoint is None:
         yield f"entrypoint = {quoted(offer.site.entrypoint)}", offer.origin("entrypoint")
@@ -108,7 +108,7 @@ def _defaults(traced: Traced) -> Iterator[tuple[str, str]]:
 
 
 def _of_site(traced: Traced, hidden: Secrecy) -> Iterator[tuple[str, str]]:
-    """What every container gets, as far as the EDF does not decide otherwise."""
+    """Yield what the site gives to every container unless the EDF overrides it, with its origin."""
     whole = add(traced.edf, traced.offer.wide)
     for mount in whole.mounts:
         if isinstance(mount.origin, SiteOrigin):
@@ -139,7 +139,7 @@ def _lines(history: History, traced: Traced, context: Context, hidden: Secrecy) 
 
 
 def _variable(history: History) -> str:
-    """Whose value it is, "" for what is no variable."""
+    """Return the name of the variable, or "" if the key is not a variable."""
     return history.key[4:] if history.key.startswith("env.") else ""
 
 
@@ -147,7 +147,7 @@ def _as_written(history: History, hidden: Secrecy) -> str:
     said, written = history.said, history.said.written
     if written is None or written == said.value:
         return ""
-    # "${HF_TOKEN}" tells nothing, and is what a reader wants to know
+    # "${HF_TOKEN}" reveals no secret, and it is what the user wants to see
     name = "" if "$" in written else _variable(history)
     return f", written {told(name, written, hidden)}"
 

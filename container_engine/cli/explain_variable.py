@@ -1,6 +1,6 @@
-"""`ce explain --env VARIABLE`: every source of one variable, the one that counts first.
+"""`ce explain --env VARIABLE`: list every source of a variable, in order of precedence.
 
-The order is that of the launch, because the launch's own function decides.
+The order is that of a launch, because the launch's own function decides.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 
 def explain_variable(name: str, traced: Traced, context: Context, secrecy: Secrecy) -> list[str]:
-    """Lines for people. Reads the image's file; raises UserError for an impossible name."""
+    """Return lines for the terminal. Reads the image's file.
+
+    Raises UserError for an invalid name.
+    """
     if not name or "=" in name or "\0" in name:
         raise UserError(f"explain: '{name}' is not a name that a variable can have")
     image = known_image(traced.edf, context, traced.site)
@@ -61,7 +64,7 @@ def _result(
     edits = HookEdits("")
     for hook in traced.hooks:
         if hook.automatic_when:
-            continue  # the node decides; most steps have no use for it
+            continue  # the node decides; most steps do not use the hook
         edits.env |= hook.env
         for variable, paths in hook.prepend.items():
             edits.prepend[variable] = [*paths, *edits.prepend.get(variable, [])]
@@ -87,7 +90,7 @@ def _sources(
         yield "EDF: says nothing"
     given = _entry(name, traced.offer.wide.env)
     if given is not None:
-        # "site: FILE:KEY" is how the origin of such an entry reads
+        # the origin of such an entry reads "site: FILE:KEY"
         where = str(given.origin).removeprefix("site: ")
         yield f"site: {shown(_value(given, image))}, {where}"
     yield from _hook(name, traced, shown)

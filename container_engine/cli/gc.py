@@ -1,4 +1,4 @@
-"""`ce gc`: makes room in the user's store, and keeps the rest from being purged."""
+"""`ce gc`: free space in the user's store, and protect the remaining images from purges."""
 
 from __future__ import annotations
 
@@ -90,7 +90,10 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def _remove_passing(arguments: argparse.Namespace, context: Context) -> bool:
-    """What killed launches have left that wanted to keep nothing; whether there was any."""
+    """Remove the stores of killed launches with EDF_IMAGESTORE=void; return whether any existed.
+
+    --dry-run only lists them.
+    """
     find = void_store.dead if arguments.dry_run else void_store.remove_dead
     found = find(context.env)
     for left in found:
@@ -100,7 +103,7 @@ def _remove_passing(arguments: argparse.Namespace, context: Context) -> bool:
 
 
 def _layers(root: str, arguments: argparse.Namespace) -> tuple[list[str], str]:
-    """Which ones go, and why; none that an import may be about to read."""
+    """Return the layers to remove and the reason, sparing any that an import may be reading."""
     if arguments.layers and not _is_importing(root):
         return inventory.old_blobs(root, -1), "only spare later imports a download"
     if arguments.layers and not arguments.quiet:
@@ -113,7 +116,7 @@ def _is_importing(root: str) -> bool:
 
 
 class _Going(NamedTuple):
-    """Images with the reason why they go, and files of layers."""
+    """The images to remove, each with the reason, and the files of layers."""
 
     images: list[tuple[Item, str]]
     layers: list[str]
@@ -131,7 +134,7 @@ class _Going(NamedTuple):
             output.line(f"{len(self.layers)} compressed layer{many} ({room}): {self.why_layers}")
 
     def go(self, root: str, used: InUse) -> list[tuple[Item, str]]:
-        """Returns what must stay, as jobs have begun to use it."""
+        """Remove all; return the images that must stay because jobs have begun to use them."""
         left = []
         for item, _why in self.images:
             why = inventory.remove(root, item, used)
@@ -145,7 +148,7 @@ class _Going(NamedTuple):
 
 
 def _remove(going: _Going, root: str, used: InUse, arguments: argparse.Namespace) -> int:
-    """Returns how many bytes stay of what should go, as jobs have begun to use it."""
+    """Remove all; return the number of bytes that stay because jobs have begun to use them."""
     left = going.go(root, NOTHING if arguments.force else used)
     if not arguments.quiet:
         for item, why in left:

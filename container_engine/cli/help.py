@@ -1,4 +1,4 @@
-"""`ce help [CODE…]`: the page about an error, a topic or a verb; alone, what can go wrong."""
+"""`ce help [CODE…]`: print the page about an error, a topic or a verb, or list all codes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from container_engine.submit.context import Context
 
-# What goes wrong in other programs than ours, and so has no code: a page each (docs/guide/topics).
+# Failures of other programs, which have no error code: a page for each in docs/guide/topics.
 TOPICS = {"mpi": "ranks that do not find one another, a PMIx that does not fit"}
 
 
@@ -61,7 +61,7 @@ def _page(code: str, context: Context) -> str:
     try:
         return _read("errors", code, context)
     except FileNotFoundError:
-        # an installation without its pages still knows this much
+        # an installation without its pages still has the catalogue
         fault = FAULTS[code]
         return f"{code}\n\n{fault.what}\n\nWhat to do: {fault.remedy}\n"
 
@@ -82,7 +82,7 @@ def _read(kind: str, name: str, context: Context) -> str:
 
 
 def plain(text: str) -> str:
-    """A page without the marks of its form that only a browser needs."""
+    """Return a page without the markup that only a browser needs."""
     lines = [line for line in text.splitlines() if not line.startswith(("<!--", "```"))]
     words = [line.lstrip("#").strip() if line.startswith("#") else line for line in lines]
     return "\n".join(words).strip().replace("**", "") + "\n"

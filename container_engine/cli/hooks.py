@@ -1,4 +1,4 @@
-"""`ce hooks list|show|check|test|explain`: the hook catalog, as a launch reads it."""
+"""`ce hooks list|show|check|test|explain`: inspect the hook catalog as a launch reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ce hooks check`: every fault of a catalog, also those that only show when two hooks meet."""
+"""`ce hooks check`: report every fault of a catalog, including conflicts between hooks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ FORMAT_VERSION = 1
 
 
 def check(directories: Sequence[str], context: Context, *, as_json: bool) -> int:
-    """0 if a launch would take the catalog and no two hooks of it disagree, else 1."""
+    """Print all faults and return 1 if there are any, else 0.
+
+    A fault is whatever makes a launch refuse the catalog, or a conflict between two hooks.
+    """
     settings = site_config(context)
     chosen = [os.path.join(context.cwd, path) for path in directories] or settings.hook_catalog
     found = catalog((builtin(context.prefix), *chosen))

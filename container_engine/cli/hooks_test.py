@@ -1,4 +1,4 @@
-"""`ce hooks test NAME`: whether this node has what a hook puts into containers."""
+"""`ce hooks test NAME`: check that this node has what a hook puts into containers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LEGEND = {
 
 
 class _Row(NamedTuple):
-    """One thing of the node; `more` is what was found, or why it will not do."""
+    """The verdict on an item of the node; `more` is what was found, or why it is not usable."""
 
     verdict: str
     what: str
@@ -41,9 +41,9 @@ class _Row(NamedTuple):
 
 
 def test(hook: Hook, offered: Offer, context: Context) -> int:
-    """One line for each thing of the node that the hook asks for; 1 if a needed one is missing.
+    """Print a line for each item that the hook needs on the node; return 1 if one is missing.
 
-    What only another value of a parameter needs may be missing.
+    Items that only other values of a parameter need may be missing.
     """
     look = _Look(context, offered.site.cdi_dirs)
     (_defaults, use), *others = choices(offered.hooks, hook, offered.machine, offered.entries)
@@ -58,7 +58,7 @@ def test(hook: Hook, offered: Offer, context: Context) -> int:
 def _chosen(
     look: _Look, rows: Sequence[_Row], others: Sequence[tuple[str, HookUse]]
 ) -> Iterator[_Row]:
-    """What is asked for beyond `rows` where a user chooses another value."""
+    """Yield rows for the further items needed if a user chooses another value."""
     named = {row[1:3] for row in rows}
     for label, use in others:
         for row in look.rows(use):
@@ -82,7 +82,7 @@ def _print(hook: Hook, rows: Sequence[_Row]) -> None:
 
 
 class _Look:
-    """Looks with the eyes of whoever asks."""
+    """Checks of the node with the permissions of the calling user."""
 
     def __init__(self, context: Context, cdi_dirs: Sequence[str]) -> None:
         self._context = context
@@ -116,7 +116,10 @@ class _Look:
         return _Row(verdict, what, pattern, ", ".join(found) if found != [pattern] else "")
 
     def _libraries(self, patterns: Sequence[str], *, optional: bool) -> Iterator[_Row]:
-        """What may be missing often is one of several places: those are told if none has it."""
+        """Yield a row for each library that is not absent, or for all if all are absent.
+
+        Optional patterns are often alternative locations of one library.
+        """
         rows = [self._files("library", pattern, optional=optional) for pattern in patterns]
         found = [row for row in rows if row.verdict != ABSENT]
         for row in found or rows:
@@ -125,7 +128,7 @@ class _Look:
             yield row._replace(verdict=LACKS, more=problem) if problem else row
 
     def _problem(self, path: str) -> str:
-        """Why a library could not be used, as far as the node can tell."""
+        """Return why a library is not usable, as far as the node shows, or ""."""
         library = self._host.read(path)
         if library is None:
             return f"{path}: {self._host.problem(path)}"
@@ -161,7 +164,7 @@ class _Look:
         )
 
     def _programs(self, use: HookUse) -> Iterator[_Row]:
-        """What the code of a hook needs besides its data."""
+        """Yield rows for what the code of a hook needs besides its data."""
         if use.code == "ssh":
             yield self._files(
                 "program", f"{self._context.libexec}/ssh/bin/dropbear", optional=False

@@ -1,4 +1,4 @@
-"""`ce images`: what the stores have."""
+"""`ce images`: list the images in the stores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _HEAD = ("NAME", "DIGEST", "ARCH", "SIZE", "CREATED", "USED")
 _RIGHT = _HEAD.index("SIZE")
 _SHORTEST = 12
-# as everybody writes them
+# prefixes that users commonly omit
 _UNSAID = ("docker.io/library/", "docker.io/")
 
 
@@ -69,7 +69,7 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _rows(item: Item) -> list[Sequence[str]]:
-    """One per name; the further names of an image stand below the first."""
+    """Return a row for each name; further names of an image follow the first."""
     first, *others = (message_text.one_line(_familiar(name)) for name in item.names or ("-",))
     digest = item.digest.removeprefix("sha256:")[:12]
     arch = message_text.one_line(item.arch)

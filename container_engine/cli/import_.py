@@ -1,4 +1,4 @@
-"""`ce import SOURCE [NAME]`: an image from a registry or of this host, into the store or a file."""
+"""`ce import SOURCE [NAME]`: import a registry or local image into the store or a file."""
 
 from __future__ import annotations
 
@@ -91,7 +91,10 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def _check_there(image: LocalImage) -> None:
-    """Or skopeo would be asked again and again, as if a registry were out of reach."""
+    """Raise UserError if there is no such file.
+
+    Otherwise skopeo would be retried, as if a registry were unreachable.
+    """
     if not any(map(os.path.lexists, (image.place, without_tag(image.place)))):
         raise UserError(f"'{image.name}': no such file or directory")
 
@@ -133,7 +136,10 @@ def _to_file(
 
 @contextlib.contextmanager
 def _saved(image: Imported, context: Context, settings: SiteConfig) -> Iterator[Imported]:
-    """What Podman has, as an archive; Podman itself knows the user namespace of its storage."""
+    """Yield the image, after saving one from Podman's storage to a temporary archive.
+
+    Podman saves it, because Podman knows the user namespace of its storage.
+    """
     if not isinstance(image, LocalImage) or image.transport != PODMAN:
         yield image
         return

@@ -1,4 +1,4 @@
-"""`ce init [NAME]`: a commented environment to begin with."""
+"""`ce init [NAME]`: write a commented environment to start from."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    """Never overwrites; makes nothing at all where the environment would not be valid."""
+    """Write the environment. Never overwrites a file; writes nothing if it would not be valid."""
     path = _path(arguments.name, context)
     text = TEMPLATE.format(name=arguments.name, image=toml_string(arguments.image))
     problems = _problems(path, text, context)
@@ -92,7 +92,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def _problems(path: str, text: str, context: Context) -> list[Problem]:
-    """What a file with this text would be told, were it at `path`."""
+    """Return the problems of a file with this text, as if it were at `path`."""
     with TemporaryDirectory(prefix="ce-init-") as directory:
         trial = os.path.join(directory, "trial.toml")
         _create(trial, text)

@@ -1,4 +1,4 @@
-"""`ce inspect NAME`: what an image says of itself, its layers, and what takes the room in it."""
+"""`ce inspect NAME`: show the configuration of an image, its layers and what takes up space."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LISTS = ("Env", "Entrypoint", "Cmd")
 
 
 class _Subject(NamedTuple):
-    """`path` is None for an image that is in no store."""
+    """An image to show; `path` is None if it is in no store."""
 
     name: str
     digest: str
@@ -63,7 +63,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def _subject(text: str, context: Context, settings: SiteConfig) -> _Subject:
-    """Nothing is imported for it: a registry is asked for what no store has."""
+    """Return the image to show without importing it: query the registry if no store has it."""
     edf = environment_of(text, context, settings)
     name = text if edf is None else edf.image or ""
     image = parse(name, context.cwd)

@@ -1,4 +1,4 @@
-"""Which images of a store running jobs use; Slurm is only asked where the store names a job."""
+"""Images of a store that running jobs use. Slurm is queried only if the store names a job."""
 
 from __future__ import annotations
 
@@ -15,25 +15,28 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 60
 _CLUSTER = re.compile(r"^ClusterName\s*=\s*(\S+)", re.MULTILINE)
-# with SLURM_CLUSTERS a line with the cluster's name stands before them
+# with SLURM_CLUSTERS set, a line with the cluster's name precedes them
 _JOB = re.compile(r"^\s*(\d+)\s+(\d+)\s*$", re.MULTILINE)
 _HIDDEN = re.compile(r"^PrivateData\s*=.*\bjobs\b", re.MULTILINE)
 
 
 def used_by_jobs(root: str, context: Context) -> InUse:
-    """For the store `root`. Where Slurm does not answer, every job that is named counts."""
-    found = in_use.links(root)  # before Slurm is asked, or new jobs would be taken for old ones
+    """Return which images of the store `root` jobs use.
+
+    If Slurm does not answer, every job that the store names counts as running.
+    """
+    found = in_use.links(root)  # before the query, or new jobs would be taken for ended ones
     running = _running(context) if found else in_use.Running("", None, context.uid)
     return in_use.in_use(root, found, running)
 
 
 def plain_environment(context: Context) -> dict[str, str]:
-    """Without variables that make squeue show less, or in another form."""
+    """Return the environment without variables that change what squeue lists or its format."""
     return {name: text for name, text in context.env.items() if not name.startswith("SQUEUE_")}
 
 
 def _running(context: Context) -> Running:
-    """Of all users: a store may be shared, and its links are of whoever ran the job."""
+    """Return the jobs of all users: a store may be shared, and a link belongs to the job's user."""
     env = plain_environment(context)
     try:
         listed = output(["squeue", "--noheader", "--format=%A %U"], env, _TIMEOUT_S)

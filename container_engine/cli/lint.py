@@ -1,4 +1,4 @@
-"""`ce lint NAME…`: advice on environments that are valid."""
+"""`ce lint NAME…`: give advice on valid environments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    """Warnings of `ce validate` go to stderr, advice to stdout."""
+    """Print advice to stdout, and the warnings of `ce validate` to stderr."""
     count = 0
     for name in arguments.names:
         traced = trace_effective(name, context)
@@ -45,7 +45,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             traced.hooks,
             traced.profiles,
         )
-        # the loader already warned of some lines, and once is enough
+        # no advice on lines that the loader has already warned about
         warned = {(problem.file, problem.line, problem.key) for problem in problems}
         found = [p for p in advise(subject) if (p.file, p.line, p.key) not in warned]
         count += len(found)

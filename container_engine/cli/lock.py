@@ -1,4 +1,4 @@
-"""`ce lock NAME…`: writes down exactly which image an environment stands for."""
+"""`ce lock NAME…`: record exactly which image an environment stands for."""
 
 from __future__ import annotations
 
@@ -101,7 +101,10 @@ def _lock(edf: Edf, context: Context, settings: SiteConfig) -> None:
 
 
 def _pinned(image: RegistryImage, context: Context, settings: SiteConfig) -> dict[str, lock.Pinned]:
-    """Asked of the registry now, whatever the store has; of the store for what is from here."""
+    """Return the image's digest and size for each architecture.
+
+    They come from the registry now, whatever the store has, or from the store for a local import.
+    """
     wanted = settings.image_architecture or architecture()
     known = stores(context, settings).find(image)
     if known is not None and known.ref.origin:

@@ -1,4 +1,4 @@
-"""`ce login REGISTRY` and `ce logout REGISTRY`: Podman or skopeo does it, we see no password."""
+"""`ce login` and `ce logout`: leave both to Podman or skopeo, so that we see no password."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    """This process becomes the program that asks for the password."""
+    """Replace this process with the program that asks for the password."""
     path = state_file(context.env)
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
@@ -45,7 +45,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def state_file(env: Mapping[str, str]) -> str:
-    """Where the login lies: on a file system that the nodes see, unlike Podman's own default."""
+    """Return the path of the login, on a file system that nodes see, unlike Podman's default."""
     named = env.get("REGISTRY_AUTH_FILE")
     if named:
         return named
@@ -56,14 +56,14 @@ def state_file(env: Mapping[str, str]) -> str:
 
 
 def all_state_files(env: Mapping[str, str]) -> tuple[str, ...]:
-    """The file of `ce login` and the one of Podman, which counts before it."""
+    """Return the file of `ce login` and the one of Podman, which takes precedence over it."""
     runtime = env.get("XDG_RUNTIME_DIR")
     others = (f"{runtime}/containers/auth.json",) if runtime else ()
     return (state_file(env), *others)
 
 
 def log_out(registry: str, env: Mapping[str, str]) -> bool:
-    """Whether there was a login."""
+    """Log out of the registry; return whether there was a login."""
     found = False
     for path in all_state_files(env):
         if not os.path.exists(path):

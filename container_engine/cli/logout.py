@@ -1,4 +1,4 @@
-"""`ce logout REGISTRY`: forgets what `ce login` or `podman login` remembered."""
+"""`ce logout REGISTRY`: remove the login stored by `ce login` or `podman login`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `ce`: finds the verb, runs it, turns every failure into one line and an exit code."""
+"""The command `ce`: find and run the verb, turn each failure into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code. No exception leaves it, except for SystemExit."""
+    """Run a command line and return its exit code. Raises no exception except SystemExit."""
     failure = PROBLEM
     try:
         words = sys.argv[1:] if arguments is None else list(arguments)
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _die_of(signal.SIGINT)
     except BrokenPipeError:
         _die_of(signal.SIGPIPE)
-    except Exception as error:  # noqa: BLE001 - nobody shall have to read a traceback
+    except Exception as error:  # noqa: BLE001 - users must not have to read a traceback
         _report_mistake(error)
     return failure
 
@@ -61,7 +61,7 @@ def _listener() -> Listener:
 
 
 class _SignalledError(KeyboardInterrupt):
-    """What ends programs is handled as Ctrl-C is: whatever was begun is tidied up."""
+    """A signal that ends programs, handled like Ctrl-C so that unfinished work is cleaned up."""
 
     def __init__(self, number: signal.Signals) -> None:
         super().__init__()
@@ -87,6 +87,6 @@ def _report_mistake(error: Exception) -> None:
 
 
 def _die_of(number: signal.Signals) -> None:
-    """Ends as a program without Python would, so that shells and scripts see the signal."""
+    """End as a program without Python would, so that shells and scripts see the signal."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

@@ -1,4 +1,4 @@
-"""How `ce` speaks on stderr: one line each, "ce: error: …", "ce: warning: …", "ce: hint: …"."""
+"""Messages on stderr, one line each: "ce: error: …", "ce: warning: …", "ce: hint: …"."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COLOURS = {"error": "1;31", "internal error": "1;31", "warning": "1;33", "hint"
 
 
 def of_error(error: CeError) -> str:
-    """The whole block. What others have printed goes to a log, whose path is in it."""
+    """Return the whole block. The error's details go to a log, whose path is in the block."""
     from container_engine.faults.block import remedy
 
     log = _kept(error.details)
@@ -41,7 +41,7 @@ def _last(log: str, codes: Sequence[str]) -> str:
 
 
 def _kept(text: str) -> str:
-    """The path of a log with this text; "" for none."""
+    """Write the text to a log and return its path, or "" if there is no text."""
     if not text:
         return ""
     import time
@@ -55,7 +55,7 @@ def _kept(text: str) -> str:
 
 
 def log_directory(environment: Mapping[str, str]) -> str:
-    """Where the logs of errors lie, those of nodes excepted, which are beside the traces."""
+    """Return the directory of error logs; those of nodes are elsewhere, beside the traces."""
     state = environment.get("XDG_STATE_HOME", "")
     if not state.startswith("/"):
         home = environment.get("HOME", "")
@@ -77,14 +77,14 @@ def _refusal(refused: RefusedError, log: str) -> str:
 
 
 def say(text: str) -> None:
-    """Prints what the functions above made. A stderr that nobody reads is no error."""
+    """Print text made by the functions above. A closed stderr is not an error."""
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(_coloured(text) if wants_colour(sys.stderr, os.environ) else text)
         sys.stderr.flush()
 
 
 def wants_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """Whether somebody looks at the stream who has not asked for plain text (no-color.org)."""
+    """Check whether the stream is a terminal and no plain text is requested (no-color.org)."""
     plain = environment.get("NO_COLOR") or environment.get("TERM", "dumb") == "dumb"
     return not plain and stream.isatty()
 

@@ -1,4 +1,4 @@
-"""What `ce scan` and `ce inspect` are asked about: an image, or the one of an environment."""
+"""Arguments of `ce scan`, `ce inspect` and `ce lock`: an image, or an environment with one."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def environment_of(text: str, context: Context, settings: SiteConfig) -> Edf | None:
-    """The environment `text`; None where there is none of that name and it must be an image.
+    """Return the environment `text`, or None if no environment has that name: it must be an image.
 
-    Raises UserError for one that is not valid or has no image.
+    Raises UserError if the environment is not valid or has no image.
     """
     if is_path(text) and not text.endswith(".toml"):
         return None
@@ -36,7 +36,7 @@ def environment_of(text: str, context: Context, settings: SiteConfig) -> Edf | N
 
 
 def resolved(text: str, context: Context, settings: SiteConfig) -> Resolved:
-    """The image `text`, or the one of the environment `text`, imported if need be."""
+    """Return the image `text` or that of the environment `text`, importing it if necessary."""
     edf = environment_of(text, context, settings)
     if edf is None:
         return found_image(text, context, context.env, settings)

@@ -1,5 +1,8 @@
-"""How `ce` speaks on stdout: images, registries and other users' files must not move the cursor,
-change colours or make up lines of their own. All of `ce` prints through this module."""
+"""All output of `ce` on stdout.
+
+Text from images, registries and other users' files must not move the cursor, change colours or
+add lines of its own.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from container_engine.message_text import one_line
 
 
 def line(content: object = "", colour: str = "", before: str = "") -> None:
-    """Print one line, whatever the content has in it; `before` alone has the colour, if given."""
+    """Print one line, escaping control characters; only `before` is coloured if it is given."""
     shown, before = one_line(str(content)), one_line(before)
     if colour and before:
         before = f"\033[{colour}m{before}\033[0m"
@@ -20,18 +23,18 @@ def line(content: object = "", colour: str = "", before: str = "") -> None:
 
 
 def text(content: str) -> None:
-    """Print text of several lines, of which each is escaped by itself."""
+    """Print text of several lines, escaping each of them separately."""
     for each in content.removesuffix("\n").split("\n") if content else ():
         line(each.expandtabs())
 
 
 def document(value: object) -> None:
-    """Print JSON. It is ASCII: no terminal takes a part of it for a command."""
+    """Print JSON. It is ASCII, so no terminal takes a part of it for a command."""
     sys.stdout.write(json.dumps(value, indent=2) + "\n")
 
 
 def exact(content: bytes) -> None:
-    """Print bytes for programs, or what we have written ourselves."""
+    """Print bytes unescaped, for programs or for text of our own."""
     sys.stdout.flush()
     sys.stdout.buffer.write(content)
     sys.stdout.buffer.flush()

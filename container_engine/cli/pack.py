@@ -1,4 +1,4 @@
-"""`ce pack DIRECTORY FILE.sqsh`: a SquashFS file for a mount, of data or anything else."""
+"""`ce pack DIRECTORY FILE.sqsh`: make a SquashFS file to mount, of data or anything else."""
 
 from __future__ import annotations
 

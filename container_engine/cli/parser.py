@@ -18,10 +18,10 @@ PROBLEM, USAGE = 1, 2
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong as all of `ce` does: one line, and what to do about it.
+    """A parser that reports errors as all of `ce` does: one line and a hint.
 
-    Options may stand before, between and after the names of a verb; argparse by itself has done
-    with optional names when it meets an option behind the first word.
+    Options may stand before, between and after the names of a verb. By itself, argparse accepts no
+    further optional names once it meets an option after the first word.
     """
 
     _is_second_look = False
@@ -40,7 +40,10 @@ class Parser(argparse.ArgumentParser):
             self._is_second_look = False
 
     def _may_mix(self, words: Sequence[str]) -> bool:
-        """argparse cannot where a command follows, and forgets a `--`."""
+        """Check whether options may stand between names.
+
+        argparse does not support this if a command follows, and it drops a `--`.
+        """
         takes_command = any(a.nargs in (argparse.PARSER, argparse.REMAINDER) for a in self._actions)
         return "--" not in words and not takes_command
 
@@ -71,14 +74,14 @@ class _Whole(Parser):
 
 
 def help_of(verb: str) -> str:
-    """What `ce VERB --help` prints."""
+    """Return what `ce VERB --help` prints."""
     verbs = next(a for a in build([verb])._actions if a.dest == "verb")  # noqa: SLF001
     parser: argparse.ArgumentParser = dict(verbs.choices or {})[verb]
     return parser.format_help()
 
 
 def build(chosen: Iterable[str] = VERBS) -> argparse.ArgumentParser:
-    """A parser of the `chosen` verbs; only their modules are imported."""
+    """Return a parser of the `chosen` verbs, importing only their modules."""
     parser = _Whole(prog="ce")
     parser.add_argument("--version", action="version", version=f"ce {__version__}")
     parser.add_argument("--site", metavar="FILE", help=argparse.SUPPRESS)

@@ -1,4 +1,4 @@
-"""`ce plan NAME`: what a launch would do."""
+"""`ce plan NAME`: print what a launch would do."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def _print_for_step(arguments: argparse.Namespace, context: Context) -> None:
-    """The plan of a step whose image nobody keeps: it goes with srun, which has started us."""
+    """Print the plan of a step whose image lasts as long as srun, which started this process."""
     from container_engine.submit.prepare import site_config
     from container_engine.submit.stores import passing
 
@@ -57,7 +57,7 @@ def _print_for_step(arguments: argparse.Namespace, context: Context) -> None:
 
 
 def _refuse_inside(text: str) -> None:
-    """Raises UserError where a batch script would need what is imported for steps of srun only."""
+    """Raise UserError if a batch script would need an image imported only for steps of srun."""
     from container_engine.plan.model import from_json
 
     plan = from_json(text) if text else None
@@ -76,7 +76,7 @@ def _print(arguments: argparse.Namespace, context: Context) -> None:
         _refuse_inside(text)
     messages.say(notices)
     if arguments.json:
-        # who asks for a command of Slurm's is told in a word; an empty output says nothing
+        # a Slurm command gets a word before the plan, because empty output would be ambiguous
         shown = said if arguments.caller else text
         output.exact(shown.encode("utf-8", "surrogateescape"))
     elif text:

@@ -1,4 +1,4 @@
-"""How far an import is: a bar on a terminal, a line from time to time in a log, or nothing."""
+"""Progress of an import: a bar on a terminal, a line from time to time in a log, or nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHORTEST = 8
 
 
 class Log(Quiet):
-    """For files, and people who read them later."""
+    """Progress lines for files that are read later."""
 
     def __init__(self) -> None:
         self._next = time.monotonic() + _LINE_S
@@ -34,7 +34,7 @@ class Log(Quiet):
 
 
 class Terminal(Quiet):
-    """One line that is drawn again and again, and gone when something else is said."""
+    """A line that is redrawn, and cleared before something else is printed."""
 
     def __init__(self) -> None:
         self._drawn = 0.0

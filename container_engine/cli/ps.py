@@ -1,4 +1,4 @@
-"""`ce ps`: which of the user's steps run in containers."""
+"""`ce ps`: list the user's steps that run in containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ce pull IMAGE`: the newest image of that name in the store, ahead of time."""
+"""`ce pull IMAGE`: get the newest image of that name into the store ahead of time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ce render NAME`: the effective environment, as JSON or as an EDF of its own."""
+"""`ce render NAME`: print the effective environment as JSON or as an EDF of its own."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def _anywhere(edf: Edf, cwd: str) -> Edf:
-    """The same environment with its image by absolute path, so that the directory is free."""
+    """Return the environment with an absolute image path, so that it works in any directory."""
     image = parse(edf.image, cwd) if edf.image else None
     return replace(edf, image=image.path) if isinstance(image, FileImage) else edf

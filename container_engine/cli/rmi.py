@@ -1,4 +1,4 @@
-"""`ce rmi IMAGE`: an image of the user's store is removed."""
+"""`ce rmi IMAGE`: remove an image from the user's store."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 
 class _Removal(NamedTuple):
-    """From the store `root`, except for what jobs use."""
+    """The removal of images from the store `root`, except for those that jobs use."""
 
     root: str
     used: InUse
 
     def remove(self, name: str, context: Context) -> None:
-        """A name that an image shares with others is only forgotten. Raises UserError, OSError."""
+        """Remove an image, or only its name if it has others. Raises UserError, OSError."""
         found = inventory.items(self.root)
         matching = _by_digest(name, found)
         if matching:
@@ -74,7 +74,7 @@ class _Removal(NamedTuple):
             inventory.forget(self.root, image.canonical, item.arch)
 
     def _remove_items(self, name: str, items: Sequence[inventory.Item]) -> None:
-        """All or none of them."""
+        """Remove all items, or none if a job uses one of them."""
         for item in items:
             why = self.used.why_not(item.path)
             if why is not None:
@@ -87,10 +87,13 @@ class _Removal(NamedTuple):
 
 
 def _by_digest(name: str, found: Sequence[inventory.Item]) -> list[inventory.Item]:
-    """The image of this digest, on each architecture. Raises UserError for several digests."""
+    """Return the image of this digest for each architecture.
+
+    Raises UserError if several digests match.
+    """
     digits = name.removeprefix(_PREFIX)
     if len(digits) < (1 if name.startswith(_PREFIX) else _SHORTEST):
-        return []  # 'decade' is a name
+        return []  # too short for a digest: 'decade' is a name
     matching = [one for one in found if one.digest.removeprefix(_PREFIX).startswith(digits)]
     digests = sorted({one.digest for one in matching})
     if len(digests) > 1:

@@ -1,4 +1,4 @@
-"""`ce run NAME [--] COMMAND…`: one command in the container, without Slurm."""
+"""`ce run NAME [--] COMMAND…`: run one command in the container, without Slurm."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             return _run_on_host(command)
         from container_engine.node.start.session import run_in_container
 
-        # what is mounted stays there without its name
+        # a mounted image stays usable after its file has been removed
         return run_in_container(plan, command, context.libexec, started=stack.close)
 
 
 def _words(arguments: argparse.Namespace) -> tuple[str, list[str]]:
-    """The name of the environment, and the command line."""
+    """Return the name of the environment and the command line."""
     rest: list[str] = arguments.command
     if arguments.environment is not None:
         return arguments.environment, [arguments.name, *rest]
@@ -62,7 +62,7 @@ def _words(arguments: argparse.Namespace) -> tuple[str, list[str]]:
 
 
 def _with_passing(context: Context, stack: contextlib.ExitStack) -> Context:
-    """Where nothing shall be kept, a store that is gone once the container runs."""
+    """Return the context; with EDF_IMAGESTORE=void it has a store that `stack` removes."""
     if context.env.get("EDF_IMAGESTORE") != "void":
         return context
     import tempfile
@@ -75,7 +75,7 @@ def _with_passing(context: Context, stack: contextlib.ExitStack) -> Context:
 
 
 def _plan(name: str, context: Context, pull: str | None) -> dict[str, Any] | None:
-    """The plan as the node launcher reads it, or None for no container."""
+    """Return the plan as the node launcher reads it, or None for no container."""
     notices, said = recall.plan_of(name, context, pull)
     messages.say(notices)
     if said == quick.HOST:
@@ -85,7 +85,7 @@ def _plan(name: str, context: Context, pull: str | None) -> dict[str, Any] | Non
 
 
 def _run_on_host(command: list[str]) -> int:
-    # Python ignores it for itself, and that would survive execve
+    # Python ignores SIGPIPE, which would survive execve
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         os.execvp(command[0], command)

@@ -1,4 +1,4 @@
-"""`ce scan NAME`: what the site's scanner says of an image."""
+"""`ce scan NAME`: print the verdict of the site's scanner on an image."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    """0 for a good image, else 1. The scanner's report goes to stdout."""
+    """Print the scanner's report to stdout. Return 0 for a good image, else 1."""
     settings = site_config(context)
     wanted = rules(context, settings)
     if not wanted.policy.scanner:
@@ -53,7 +53,10 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def _of_any_place(settings: SiteConfig) -> SiteConfig:
-    """Who fills a site's stores has images judged before they are there."""
+    """Return settings that admit images from anywhere.
+
+    An administrator has images scanned before adding them to the site's stores.
+    """
     policy = settings.policy.model_copy(update={"site_images_only": False})
     return settings.model_copy(update={"policy": policy})
 

@@ -1,4 +1,4 @@
-"""`ce schema FORMAT`: the JSON Schema of one of our formats, made from the model that reads it."""
+"""`ce schema FORMAT`: print the JSON Schema of a format, made from the model that reads it."""
 
 from __future__ import annotations
 

@@ -11,14 +11,14 @@ _ASK = "ce completion --environments 2>/dev/null"
 
 
 class Value(NamedTuple):
-    """What may stand somewhere: one of `words`, an environment, a file, or nobody knows."""
+    """The possible values of an argument: `words`, environments, files, or anything."""
 
     kind: Literal["words", "environment", "file", "any"]
     words: tuple[str, ...] = ()
 
 
 class Option(NamedTuple):
-    """`value` is None for a switch."""
+    """An option of a verb; `value` is None for a switch."""
 
     names: tuple[str, ...]
     about: str
@@ -26,7 +26,7 @@ class Option(NamedTuple):
 
 
 class Command(NamedTuple):
-    """`words` stand behind the verb, the last of them any number of times if `repeats`."""
+    """A verb and its arguments, `words`, the last of which may occur many times if `repeats`."""
 
     name: str
     about: str
@@ -84,7 +84,7 @@ complete -o bashdefault -o default -F _ce ce
 
 
 def bash(commands: Sequence[Command]) -> str:
-    """For `source <(ce completion bash)`, or a file below share/bash-completion/completions."""
+    """Return a script for `source <(ce completion bash)` or share/bash-completion/completions."""
     valued = [(c, o) for c in commands for o in c.options if o.value is not None]
     all_valued = "|".join(f"'{c.name} {name}'" for c, o in valued for name in o.names)
     options = (
@@ -166,7 +166,7 @@ if [[ $funcstack[1] == _ce ]]; then _ce "$@"; else compdef _ce ce; fi
 
 
 def zsh(commands: Sequence[Command]) -> str:
-    """For a file _ce in a directory of fpath, or `source <(ce completion zsh)` after compinit."""
+    """Return a script for `source <(ce completion zsh)` after compinit, or a file _ce in fpath."""
     verbs = "\n".join(f"            {_quoted(f'{c.name}:{c.about}')}" for c in commands)
     cases = "\n".join(
         f"        {c.name}) _arguments {' '.join(_zsh_words(c))} ;;" for c in commands
@@ -216,7 +216,7 @@ complete -c ce -n __fish_use_subcommand -l version -d 'print the version'
 
 
 def fish(commands: Sequence[Command]) -> str:
-    """For a file below share/fish/vendor_completions.d, or `ce completion fish | source`."""
+    """Return a script for `ce completion fish | source` or share/fish/vendor_completions.d."""
     return _FISH % _ASK + "".join(line for c in commands for line in _fish_lines(c))
 
 

@@ -1,4 +1,4 @@
-"""What every verb that prints values of variables shares: secrets are left out unless asked for."""
+"""The option --show-secrets of all verbs that print variables; secrets are hidden by default."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def add_show_secrets(parser: argparse.ArgumentParser) -> None:
 
 
 def secrecy(arguments: argparse.Namespace, context: Context, words: Sequence[str]) -> Secrecy:
-    """`words` are the site's."""
+    """Return what to hide; `words` are the site's patterns for secret names."""
     usual = Secrecy(tuple(words), shows=arguments.show_secrets)
     return usual.knowing(context.env.items())

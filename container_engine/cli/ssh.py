@@ -1,4 +1,4 @@
-"""`ce ssh JOB [-- COMMAND]`: this process becomes ssh, with what the job's server has recorded."""
+"""`ce ssh JOB [-- COMMAND]`: become ssh, with the options that the job's server has recorded."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     server = _chosen(recorded(arguments.job, context), arguments.job, arguments.node)
     words = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
-    # one word is a line for the shell there, as with ssh; several are a command and its arguments
+    # as with ssh, one word is a line for the remote shell; several are a command and its arguments
     argv = [*_argv(server), *([shlex.join(words)] if len(words) > 1 else words)]
     if arguments.print:
         output.line(shlex.join(argv))
@@ -46,7 +46,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def recorded(job: str, context: Context) -> list[Server]:
-    """The servers of a job. Raises UserError when none is known."""
+    """Return the servers of a job. Raises UserError if none is known, or none has a key file."""
     records = record.root(context.env, pwd.getpwuid(context.uid).pw_dir)
     found = record.servers(records, job)
     if not found:

@@ -1,4 +1,4 @@
-"""`ce ssh-config JOB`: lines for the ssh_config of a computer that is not part of the cluster."""
+"""`ce ssh-config JOB`: print lines for the ssh_config of a computer outside the cluster."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def this_host() -> str:
-    """By a name that other computers may know: many hosts call themselves localhost first."""
+    """Return a host name that other computers may know: many hosts list localhost first."""
     name = socket.getfqdn()
     return socket.gethostname() if name.startswith("localhost") else name
 
 
 def named(job: str, servers: list[Server]) -> dict[str, Server]:
-    """The servers by the names to log in with: those of the job mean its first step on a node."""
+    """Return the servers by Host names; names with the job's ID mean its first step on a node."""
     found: dict[str, Server] = {}
     nodes: set[str] = set()
     for server in servers:
@@ -52,7 +52,10 @@ def named(job: str, servers: list[Server]) -> dict[str, Server]:
 
 
 def block(names: str, server: Server, jump: str) -> str:
-    """The host key comes along: a question that everybody answers with yes protects nobody."""
+    """Return the Host block of a server.
+
+    It includes the host key, because a prompt that every user confirms protects nobody.
+    """
     alias = f"ce-{server.step}"
     jump_line = f"    ProxyJump {server.user}@{jump}\n" if jump else ""
     return (

@@ -1,4 +1,4 @@
-"""The user's steps that run in containers: Slurm knows what runs, traces what is in it."""
+"""The user's steps that run in containers: Slurm lists them, traces describe their content."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STEP = re.compile(r"\d+\.\d+")
 
 
 class Step(NamedTuple):
-    """A step that runs. `environment`, `image` and `tasks` are of its trace, if it has one."""
+    """A running step. `environment` and `image` are from its trace, if it has one."""
 
     id: str
     name: str
@@ -33,7 +33,7 @@ class Step(NamedTuple):
 
 
 def running(context: Context) -> list[Step]:
-    """The user's steps that run now, in the order of Slurm; those of batch scripts are left out."""
+    """Return the user's running steps in Slurm's order, without those of batch scripts."""
     argv = ["squeue", "--noheader", "--steps", f"--user={context.uid}", "--format=%i|%N|%M|%j"]
     directory = trace_directory(context)
     known = record.steps(directory, context.uid) if directory else []
@@ -41,7 +41,7 @@ def running(context: Context) -> list[Step]:
     said = output(argv, plain_environment(context), _TIMEOUT_S).decode(errors="replace")
     for line in said.split("\n"):
         identity, *facts = line.split("|", 3)
-        # a line without them is the rest of a step's name that has line ends
+        # a line without these fields continues a step's name that contains line ends
         if _STEP.fullmatch(identity) and len(facts) == 3:
             nodes, elapsed, name = facts
             trace = record.first(directory or "", identity) if identity in known else None
@@ -56,14 +56,17 @@ def _traced(trace: record.Trace | None) -> tuple[str, str, bool]:
 
 
 def trace_directory(context: Context) -> str | None:
-    """Where launches of this user leave their traces; None for nowhere."""
+    """Return the directory of the traces of this user's launches, or None if there is none."""
     directory = site_config(context).trace_dir
     home = context.env.get("HOME", "/")
     return (home + directory[1:] if directory.startswith("~/") else directory) or None
 
 
 def choose(steps: Sequence[Step], wanted: str) -> Step:
-    """The step that JOB or JOB.STEP names; of a job the newest in a container. Raises UserError."""
+    """Return the step that JOB.STEP names, or the newest one of JOB, if possible in a container.
+
+    Raises UserError if no such step runs.
+    """
     if not wanted[:1].isdigit():
         raise UserError(f"'{wanted}': is not JOB or JOB.STEP", "ce ps lists the steps that run")
     exact = [step for step in steps if step.id == wanted]

@@ -1,4 +1,4 @@
-"""`ce store check|repair`: is the user's store as it should be?"""
+"""`ce store check|repair`: find or repair damage in the user's store."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    """1 where a check finds something, or a repair leaves it because jobs use it."""
+    """Return 1 if a check finds damage, or a repair leaves some because jobs use it; else 0."""
     root = own_store(context, site_config(context)).root
     if not os.path.isdir(root):
         raise UserError(f"'{root}': there is no store yet", "ce pull IMAGE makes one")
@@ -57,7 +57,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             found += 1
             told.clear()
             if is_repair:
-                # asked for each: a check takes hours, and jobs begin meanwhile
+                # queried for each: a check takes hours, and jobs begin meanwhile
                 used = (
                     NOTHING if arguments.force or not damage.stamp else used_by_jobs(root, context)
                 )

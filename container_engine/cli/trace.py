@@ -1,4 +1,4 @@
-"""`ce trace`: where a launch spent its time, on every node of the step."""
+"""`ce trace`: show where a launch spent its time on every node of the step."""
 
 from __future__ import annotations
 

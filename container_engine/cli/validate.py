@@ -1,4 +1,4 @@
-"""`ce validate NAME…`: every problem of every file, in one run."""
+"""`ce validate NAME…`: report every problem of every file in one run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    """0 if all are valid, else 1. What was found goes to stderr, the verdicts to stdout."""
+    """Print problems to stderr and verdicts to stdout. Return 0 if all are valid, else 1."""
     verdicts = [_judge(name, arguments, context) for name in arguments.names]
     if arguments.json:
         document = {
@@ -65,7 +65,7 @@ class _Verdict:
         return not any(problem.severity == "error" for problem in self.problems)
 
     def __str__(self) -> str:
-        # a name with a line end in it must not look like the verdict on another one
+        # a name that contains a line end must not look like the verdict on another one
         name = message_text.one_line(self.name)
         if not self.valid:
             return f"{name}: not valid"

@@ -1,4 +1,4 @@
-"""The verbs of `ce`: what there is, in which order people are told of it."""
+"""The verbs of `ce`, and the order in which they are listed."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ NAME is looked for in EDF_PATH (else ~/.edf), then among the site's; a path begi
 
 
 def overview() -> str:
-    """What `ce` alone prints: every verb with a line of its own."""
+    """Return what `ce` alone prints, with a line for every verb."""
     named = {verb for verbs in _GROUPS.values() for verb in verbs} | {"run"}
     others = tuple(verb for verb in VERBS if verb not in named)
     groups = _GROUPS | ({"More": others} if others else {})

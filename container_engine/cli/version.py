@@ -1,4 +1,4 @@
-"""`ce version`."""
+"""`ce version`: print the version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def configure(_parser: argparse.ArgumentParser) -> None:
-    """Takes no arguments."""
+    """Add no arguments."""
 
 
 def execute(_arguments: argparse.Namespace, _context: Context) -> int:
