@@ -1,4 +1,4 @@
-"""The known name that somebody probably meant."""
+"""Suggest a known name for a misspelt one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ if TYPE_CHECKING:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like `name`, whatever its case; None if none is near."""
-    import difflib  # only a person who made a mistake waits for this import
+    """Return the known name most similar to `name`, ignoring case, or None if none is close."""
+    import difflib  # a slow import, needed only after a mistake
 
     names = list(known)
     folded = {other.lower(): other for other in reversed(names)}

@@ -1,17 +1,17 @@
-"""The errors that reach a person, split by who can put them right.
+"""The errors that are shown to the user, split by the party that can fix them.
 
-Library code raises them, only the command line prints them and chooses an exit code. This module is
-imported by every program that must start quickly, so it imports nothing.
+Library code raises them; only the command line prints them and chooses an exit code. Every program
+that must start quickly imports this module, so it imports nothing.
 """
 
 
 class CeError(Exception):
-    """A failure with one line for the person who reads it.
+    """A failure with a one-line message for the user.
 
     `message` says where, what and why ("file:line: key: what, why"), in lower case and without a
-    full stop; `hint` says what to do about it. Nobody may match on either text. `see` is its code
-    in the catalogue (`container_engine.faults`), `details` is all that was printed by who failed.
-    `also` are lines of the same kind as the message, for what else stands in the way.
+    full stop; `hint` says what to do about it. No code may match on either text. `see` is its code
+    in the catalogue (`container_engine.faults`); `details` is all that the failed program printed.
+    `also` holds lines of the same kind as the message, for further obstacles.
     """
 
     def __init__(
@@ -35,12 +35,12 @@ class CeError(Exception):
 
 
 class UserError(CeError):
-    """What the user wrote or asked for is at fault."""
+    """A mistake in what the user wrote or requested."""
 
 
 class SiteError(CeError):
-    """The site's installation or configuration is at fault: an administrator must act."""
+    """A fault of the site's installation or configuration: an administrator must act."""
 
 
 class InternalError(CeError):
-    """The Container Engine is at fault."""
+    """A fault of the Container Engine itself."""

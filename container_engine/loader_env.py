@@ -1,7 +1,7 @@
-"""The loader's variables (`LD_*`), which ce-start put aside so that they do not reach Python.
+"""The loader's variables (`LD_*`), which ce-start sets aside so that they do not reach Python.
 
-They are the job's: environments may expand them and tasks may want them. They are not for the
-programs that the engine itself runs.
+They belong to the job: environments may expand them and tasks may need them. The programs that the
+engine itself runs must not get them.
 """
 
 import os
@@ -14,11 +14,11 @@ _LOADER, _HELD = "LD_", "CE_HELD_"
 
 
 def take_back() -> None:
-    """Give this process the variables under their own names; the loader has read its own by now."""
+    """Restore the names of the variables in this process, whose loader has already run."""
     for name in [name for name in os.environ if name.startswith(_HELD + _LOADER)]:
         os.environ[name.removeprefix(_HELD)] = os.environ.pop(name)
 
 
 def without_loader(env: "Mapping[str, str]") -> dict[str, str]:
-    """For programs of the system, which a library of the user's could break."""
+    """Return `env` without them, for system programs, which a user's library could break."""
     return {name: value for name, value in env.items() if not name.startswith(_LOADER)}

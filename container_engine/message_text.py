@@ -1,4 +1,4 @@
-"""Messages as text: a line each, "ce: error: …", "ce: warning: …", "ce: hint: …". Pure."""
+"""Messages as text, one line each: "ce: error: …", "ce: warning: …", "ce: hint: …". Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def of_problem(problem: Problem) -> str:
 
 
 def of_advice(problem: Problem) -> str:
-    """For stdout: the line itself, and what to do about it below."""
+    """Return advice for stdout: the line itself, and the hint below it."""
     hint = f"    {one_line(problem.hint)}\n" if problem.hint else ""
     return f"{one_line(str(problem))}\n{hint}"
 
@@ -28,7 +28,10 @@ def of_warning(message: str) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """In so many columns, without its middle: the end of a name is its tag, of a path its file."""
+    """Shorten the text to `width` columns by cutting its middle.
+
+    The end is kept, because a name ends with its tag and a path with its file.
+    """
     if len(text) <= width:
         return text
     head = (width - 1) // 2
@@ -45,7 +48,7 @@ def block(kind: str, message: str, hint: str | None, excerpt: str | None = None)
 
 
 def one_line(text: str) -> str:
-    """Line ends and other control characters from a user's file must not fake another message."""
+    """Escape line ends and other control characters: a user's file must not fake a message."""
     return "".join(c if c.isprintable() or c == " " else _escape(c) for c in text)
 
 

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-# subprocess's own numbers and ours, so that a start that runs nothing does without the import
+# subprocess.PIPE and DEVNULL, so that a start that runs no program does without the import
 _PIPE, _NOTHING = -1, -3
 _LOOK_S = 0.25
 
 
 class CommandError(CeError):
-    """A program failed. Its last line is the message, the command, ready to paste, the hint.
+    """A failed program. Its last line is the message, and its command, ready to paste, is the hint.
 
-    `stdout` is what it had printed until then, where the caller reads that.
+    `stdout` is what it had printed until then, if the caller reads that.
     """
 
     stdout = b""
@@ -29,7 +29,7 @@ class CommandError(CeError):
     def __init__(self, argv: Sequence[str], status: int, stderr: str) -> None:
         ended = f"ended by signal {-status}" if status < 0 else f"exit code {status}"
         said = [line.strip() for line in stderr.splitlines() if line.strip()]
-        own = f"{argv[0].rpartition('/')[2]}: "  # which most programs begin with
+        own = f"{argv[0].rpartition('/')[2]}: "  # most programs begin their messages with it
         super().__init__(
             f"{argv[0]}: {said[-1].removeprefix(own) if said else ended}",
             f"the command was: {shlex.join(argv)}",
@@ -41,21 +41,21 @@ class CommandError(CeError):
 
 
 class TooMuchError(CeError):
-    """A program printed more than it may; it has been ended."""
+    """A program that was killed because it printed more than it may."""
 
 
 def on_the_host(env: Mapping[str, str]) -> dict[str, str]:
-    """The environment of an srun that inherits nothing from the job it is started in."""
+    """Return the environment for an srun that inherits nothing from the job it is started in."""
     return {**env, "CE_INHERIT": "no"}
 
 
 def output(
     argv: Sequence[str], env: Mapping[str, str], timeout_s: float, most: int | None = None
 ) -> bytes:
-    """What a program prints on stdout. It gets no stdin and is killed after `timeout_s` seconds.
+    """Run a program without stdin and return its stdout; kill it after `timeout_s` seconds.
 
-    Raises CommandError when it fails, SiteError when it is not installed or too slow, TooMuchError
-    when it prints more than `most` bytes.
+    Raises CommandError if it fails, SiteError if it is not installed or too slow, TooMuchError if
+    it prints more than `most` bytes.
     """
     said = b""
     try:
@@ -78,7 +78,7 @@ def _not_started(argv: Sequence[str], error: OSError) -> SiteError:
 
 
 def reason(error: OSError) -> str:
-    """The kernel's reason in lower case."""
+    """Return the kernel's reason, beginning in lower case."""
     text = error.strerror or str(error)
     return text[:1].lower() + text[1:]
 
@@ -94,9 +94,9 @@ def _too_slow(argv: Sequence[str], timeout_s: float) -> SiteError:
 def watched(
     argv: Sequence[str], env: Mapping[str, str], timeout_s: float, look: Callable[[], None]
 ) -> None:
-    """Runs a program and calls `look` a few times a second; what that raises ends the program.
+    """Run a program and call `look` a few times a second; an exception from it kills the program.
 
-    Raises as `output`.
+    Raises the same errors as `output`.
     """
     with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=_NOTHING) as child:
         _wait_looking(child, look)
@@ -106,9 +106,9 @@ def watched(
 def measured(
     argv: Sequence[str], env: Mapping[str, str], timeout_s: float, on_read: Callable[[int], None]
 ) -> None:
-    """Runs a program; `on_read` hears a few times a second how many bytes it has read so far.
+    """Run a program and pass `on_read` a few times a second the number of bytes read so far.
 
-    Raises as `output`.
+    Raises the same errors as `output`.
     """
     with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=_NOTHING) as child:
         _wait_looking(child, lambda: on_read(_bytes_read(child.pid)))
@@ -127,7 +127,7 @@ def _wait_looking(child: subprocess.Popen[bytes], look: Callable[[], None]) -> N
 
 
 def _bytes_read(pid: int) -> int:
-    """0 where the kernel does not count, or the program has just ended."""
+    """Return the bytes read, or 0 if the kernel does not count or the program has just ended."""
     try:
         with open(f"/proc/{pid}/io", "rb") as file:
             return int(file.readline().split()[1])  # rchar: also what came from the page cache
@@ -136,7 +136,7 @@ def _bytes_read(pid: int) -> int:
 
 
 def become(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
-    """This process becomes a program, which has the terminal. Raises SiteError."""
+    """Replace this process with a program, which gets the terminal. Raises SiteError."""
     import os
 
     try:
@@ -146,16 +146,17 @@ def become(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
 
 
 def shown(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> None:
-    """Runs a program whose output is meant for people: all of it goes to stderr at once.
+    """Run a program whose output is meant for the user: all of it goes to stderr at once.
 
-    Raises as `output`; the message is only that it failed, since it has said why.
+    Raises the same errors as `output`. The message says only that the program failed, because it
+    has printed the reason.
     """
     with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=2, stderr=2):
         pass
 
 
 def into_file(argv: Sequence[str], env: Mapping[str, str], timeout_s: float, path: str) -> None:
-    """Runs a program whose output, of both kinds, goes to the file `path`. Raises as `output`."""
+    """Run a program with stdout and stderr in the file `path`. Raises the errors of `output`."""
     with open(path, "wb") as file:
         number = file.fileno()
         with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=number, stderr=number):
@@ -168,13 +169,13 @@ def feed(
     timeout_s: float,
     write: Callable[[IO[bytes]], None],
 ) -> None:
-    """Runs a program that reads what `write` writes.
+    """Run a program that reads on stdin what `write` writes.
 
-    It has ended when this returns or raises: as `output`, or what `write` raises.
+    It has ended when this returns or raises. Raises the errors of `output` and of `write`.
     """
     with _child(argv, env, timeout_s, stdin=_PIPE, stdout=_NOTHING) as child:
         assert child.stdin is not None
-        # where it ends before it has read all, its exit code says why
+        # if it ends before it has read everything, its exit code says why
         with contextlib.suppress(BrokenPipeError), child.stdin as stdin:
             write(stdin)
 
@@ -183,9 +184,9 @@ def feed(
 def reading(
     argv: Sequence[str], env: Mapping[str, str], timeout_s: float, source: IO[bytes]
 ) -> Iterator[IO[bytes]]:
-    """What a program makes of `source`, as a stream that must be read to its end.
+    """Yield what a program makes of `source`, as a stream that must be read to its end.
 
-    Raises as `output` once it has been; ends the program when the body raises.
+    Raises the errors of `output` after that. Kills the program if the body raises.
     """
     with _child(argv, env, timeout_s, stdin=source, stdout=_PIPE) as child:
         assert child.stdout is not None
@@ -194,7 +195,7 @@ def reading(
 
 @contextlib.contextmanager
 def kept(argv: Sequence[str], env: Mapping[str, str], timeout_s: float, fd: int) -> Iterator[None]:
-    """Runs a program that inherits the descriptor `fd`; it is ended with the body."""
+    """Run a program that inherits the descriptor `fd`, and kill it when the body ends."""
     with (
         contextlib.suppress(CommandError),
         _child(argv, env, timeout_s, stdin=_NOTHING, stdout=_NOTHING, inherited=(fd,)) as child,
@@ -213,9 +214,9 @@ def _child(
     stderr: int | None = None,
     inherited: Sequence[int] = (),
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A running program, killed after `timeout_s` seconds or when the body raises.
+    """Yield a running program, killed after `timeout_s` seconds or if the body raises.
 
-    Of `env` it gets all but the loader's variables.
+    It gets `env` without the loader's variables.
     """
     import subprocess
     import tempfile

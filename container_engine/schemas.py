@@ -16,21 +16,21 @@ FIRST_VERSION = "0.1"
 
 
 def render(model: type[BaseModel]) -> str:
-    """The schema as it is checked in: the same text for the same model.
+    """Return the schema as it is checked in: the same text for the same model.
 
-    Every key says since which version there is one; a key of the first need not be told so.
+    Every key has a `since` version; models may omit it for keys of the first version.
     """
     schema = {"$schema": DIALECT, **model.model_json_schema(by_alias=True)}
     for part in (schema, *schema.get("$defs", {}).values()):
         for key in part.get("properties", {}).values():
             key.setdefault("since", FIRST_VERSION)
             if "type" in key and key.get("default", "") is None:
-                del key["default"]  # None for a key that is not there, which no file can say
+                del key["default"]  # None stands for an absent key; no file can contain it
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 def write(models: Mapping[str, type[BaseModel]], arguments: Sequence[str]) -> None:
-    """Writes a file per model into the directory that is the only argument, or `edf_schemas`."""
+    """Write a file per model into the directory that is the only argument, or `edf_schemas`."""
     directory = Path(*(arguments or ["edf_schemas"]))
     for name, model in models.items():
         (directory / name).write_text(render(model), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a person should read about a file that does not fit the model of its format."""
+"""Describe to the user why a file does not fit the model of its format."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Place = tuple[int | str, ...]
 
 
 class Misfit(NamedTuple):
-    """`key` is dotted; it is "" where the message is about the whole or names the key itself."""
+    """A fault; the dotted `key` is "" if the message is about the file or names the key itself."""
 
     key: str
     message: str
@@ -41,7 +41,7 @@ class Misfit(NamedTuple):
 
 
 def misfits(model: type[BaseModel], error: ValidationError) -> Iterator[Misfit]:
-    """All that `model` found, in the order of its fields."""
+    """Yield every fault that `model` found, in the order of its fields."""
     for problem in error.errors(include_url=False):
         place = problem["loc"]
         if problem["type"] == "extra_forbidden":
@@ -51,13 +51,13 @@ def misfits(model: type[BaseModel], error: ValidationError) -> Iterator[Misfit]:
 
 
 def first_misfit(model: type[BaseModel], error: ValidationError) -> Misfit:
-    """What to say of a file that programs write, in which one fault is enough."""
+    """Return the first fault only, which is enough for a file that programs write."""
     return next(misfits(model, error))
 
 
 def _said(problem: ErrorDetails) -> str:
     if problem["type"] == "string_pattern_mismatch":
-        return f"{problem['input']!r} has another form"  # nobody has to read the pattern
+        return f"{problem['input']!r} has another form"  # the pattern would not help the user
     if problem["type"] == "missing":
         return "is missing"
     message = problem["msg"].replace("Input should", "must", 1)
@@ -83,8 +83,8 @@ def _unknown(model: type[BaseModel], place: Place) -> str:
 
 
 def _example(model: type[BaseModel], place: Place) -> str | None:
-    """What the key may look like."""
-    import json  # only for somebody who made a mistake
+    """Return an example of the key, or None if its model has none."""
+    import json  # needed only after a mistake
 
     owner = _owner(model, place)
     field = _field(owner, place[-1]) if owner and place else None
@@ -95,7 +95,7 @@ def _example(model: type[BaseModel], place: Place) -> str | None:
 
 
 def _owner(model: type[BaseModel], place: Place) -> type[BaseModel] | None:
-    """The model of which the last part of `place` is a key; None if that is no model's."""
+    """Return the model that has the last part of `place` as a key, or None if there is none."""
     parts = iter(place[:-1])
     for part in parts:
         field = _field(model, part)
@@ -103,7 +103,7 @@ def _owner(model: type[BaseModel], place: Place) -> type[BaseModel] | None:
         if field is None or inner is None:
             return None
         if get_origin(field.annotation) in (dict, tuple):
-            next(parts, None)  # a name of somebody's own, or a number
+            next(parts, None)  # a name that the user chose, or an index
         model = inner
     return model
 
