@@ -1,7 +1,7 @@
 """The keys (ed25519, RFC 8032) of one job's ssh servers and clients, from the job's secret.
 
-Every node of a job derives the same two pairs, so no key is ever sent or stored anywhere. Signing
-is done by the ssh programs; here only the public half of a pair is computed, once per start.
+Every node of a job derives the same two pairs, so no key is ever sent or stored. The ssh programs
+sign; this module only computes the public half of a pair, once per start.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ class Pair:
 
 
 def derive(secret: str, purpose: str) -> Pair:
-    """The pair for one purpose; pairs of other purposes say nothing about it."""
+    """Return the key pair for one purpose; it cannot be computed from those for other purposes."""
     return Pair(sha256(f"container-engine ssh {purpose} {secret}".encode()).digest())
 
 
 def public_line(pair: Pair) -> str:
-    """As in authorized_keys and, after the names of hosts, in known_hosts."""
+    """Return the line for authorized_keys and, after the host names, for known_hosts."""
     return f"{_KIND.decode()} {_base64(_public_blob(pair))}"
 
 
 def dropbear_file(pair: Pair) -> bytes:
-    """The private key as Dropbear's server reads it."""
+    """Return the private key in the format of Dropbear's server."""
     return _string(_KIND) + _string(pair.seed + pair.public)
 
 
 def openssh_file(pair: Pair, comment: str) -> bytes:
-    """The private key as OpenSSH's client reads it, without a passphrase (PROTOCOL.key)."""
+    """Return the private key for OpenSSH's client, without a passphrase (PROTOCOL.key)."""
     check = pair.public[:4] * 2
     private = check + _string(_KIND) + _string(pair.public) + _string(pair.seed + pair.public)
     private += _string(comment.encode())
@@ -82,7 +82,7 @@ def _public(seed: bytes) -> bytes:
 
 
 def _times(scalar: int) -> Point:
-    """The base point that many times, in extended coordinates."""
+    """Return the base point times `scalar`, in extended coordinates."""
     total: Point = (0, 1, 1, 0)
     step: Point = (_BASE_X, _BASE_Y, 1, _BASE_X * _BASE_Y % _PRIME)
     while scalar:

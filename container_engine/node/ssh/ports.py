@@ -1,4 +1,4 @@
-"""Which ports are free, who listens on one, and at which address to listen."""
+"""Find free ports, the process that listens on a port, and the address to listen on."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _NAME_BYTES, _REQUEST_BYTES, _ADDRESS = 15, 40, slice(20, 24)
 
 
 def address_of(where: str) -> str:
-    """Return the address that is meant on this node: an address itself, or an interface's of IPv4.
+    """Return the IP address that `where` names: an address itself, or an interface's IPv4 address.
 
-    Raises OSError for an interface that is not there or has none.
+    Raise OSError if the interface does not exist or has no address.
     """
     for family in (AF_INET, AF_INET6):
         try:
@@ -46,11 +46,11 @@ def address_of(where: str) -> str:
 
 
 def claim(port: int) -> socket | None:
-    """Says to the node's other launches that this one is about to listen there, until it is closed;
-    None where another one has said so.
+    """Reserve a port among this node's launches until the socket is closed.
 
-    A server listens once for each version of IP, one after the other. Of two that start at the same
-    moment each could get one half of a port, and even a look at the port can take it from a server.
+    Return None if another launch has reserved it. A server listens once for each version of IP,
+    one after the other. Of two that start at the same moment each could get one half of a port,
+    and even a check of the port can take it from a server.
     """
     held = socket(AF_UNIX, SOCK_STREAM)
     try:
@@ -62,7 +62,7 @@ def claim(port: int) -> socket | None:
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens there, for both versions of IP that this node has."""
+    """Check that no process listens on the port, for each version of IP that this node has."""
     return all(_can_listen(family, port) for family in (AF_INET, AF_INET6))
 
 
@@ -70,7 +70,7 @@ def _can_listen(family: int, port: int) -> bool:
     try:
         probe = socket(family, SOCK_STREAM)
     except OSError:
-        return True  # a node without this version
+        return True  # this node lacks this version of IP
     try:
         probe.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
         if family == AF_INET6:
@@ -85,7 +85,7 @@ def _can_listen(family: int, port: int) -> bool:
 
 
 def listeners(pid: int, port: int) -> tuple[bool, bool]:
-    """Whether `pid` listens on the port, and whether anybody else of this node does."""
+    """Return whether `pid` listens on the port, and whether another process of this node does."""
     inodes = {inode for table in _TABLES for inode in _listening(table, port)}
     own = inodes & _sockets(pid) if inodes else inodes
     return bool(own), inodes > own
@@ -106,7 +106,7 @@ def _sockets(pid: int) -> set[str]:
     try:
         names = os.listdir(directory)
     except OSError:
-        return set()  # it has ended
+        return set()  # the process has ended
     links = [_link(f"{directory}/{name}") for name in names]
     return {link[8:-1] for link in links if link.startswith("socket:[")}
 
@@ -115,4 +115,4 @@ def _link(path: str) -> str:
     try:
         return os.readlink(path)
     except OSError:
-        return ""  # closed meanwhile
+        return ""  # closed in the meantime

@@ -1,7 +1,7 @@
-"""Where the ssh servers of a user's steps say how they are reached.
+"""Records of how the ssh servers of a user's steps are reached.
 
-A directory per job, one per step in it, in the user's cache directory, which login and compute
-nodes share, readable by the user alone. It has names, ports and public keys: nothing that opens.
+A directory per job, with one per step in it, lies in the user's cache directory, which login and
+compute nodes share. Only the user can read it. It has names, ports and public keys, but no secret.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TRIES = 10
 
 
 def root(environment: Mapping[str, str], home: str) -> str:
-    """The directory of all steps' records."""
+    """Return the directory of all steps' records."""
     cache = environment.get("XDG_CACHE_HOME", "")
     if not cache.startswith("/"):
         cache = f"{home}/.cache"
@@ -29,7 +29,7 @@ def root(environment: Mapping[str, str], home: str) -> str:
 
 
 def of_step(environment: Mapping[str, str]) -> str:
-    """The name of a step's directory: JOB/STEP; without Slurm, the number of this process."""
+    """Return the name of a step's directory: JOB/STEP; without Slurm with this process's ID."""
     job = environment.get("SLURM_JOB_ID", "")
     step = environment.get("SLURM_STEP_ID", "")
     if not job.isdigit():
@@ -38,10 +38,10 @@ def of_step(environment: Mapping[str, str]) -> str:
 
 
 def prepare(directory: str, node: str) -> bool:
-    """Makes the step's directory; False where there is no place for it, or it is somebody else's.
+    """Make the step's directory; return False if that fails or another user owns it.
 
-    Whoever may write there could have the user's own logins go elsewhere. A file of this node's
-    keeps the directory: the end of another node's container removes an empty one.
+    A user who may write there could redirect the owner's logins. A file of this node keeps the
+    directory: the end of another node's container removes an empty one.
     """
     for _ in range(_TRIES):
         try:
@@ -50,7 +50,7 @@ def prepare(directory: str, node: str) -> bool:
                 os.close(open_own(path))
             _create(f"{directory}/{node}{PORT_ENDING}{_DRAFT}", b"")
         except FileNotFoundError:
-            continue  # it ended in between
+            continue  # another node removed the directory in between
         except OSError:
             return False
         return True
@@ -66,24 +66,24 @@ def _is_own(directory: str) -> bool:
 
 
 def leftovers(directory: str, node: str) -> list[str]:
-    """What goes with this node's container; the directories with that of the last one in them."""
+    """Return the files to remove with this node's container, and the directories if empty then."""
     names = (PORT_ENDING, PORT_ENDING + _DRAFT, KEY_ENDING, KEY_ENDING + _DRAFT)
     return [*(f"{directory}/{node}{name}" for name in names), directory, os.path.dirname(directory)]
 
 
 def write(directory: str, node: str, line: str, host_key: str) -> None:
-    """Says how this node's server is reached: `PORT ADDRESS USER KEYFILE`. Raises OSError."""
+    """Write how this node's server is reached: `PORT ADDRESS USER KEYFILE`. Raise OSError."""
     _write(f"{directory}/{node}{KEY_ENDING}", f"{HOST_KEY_ALIAS} {host_key}\n")
     _write(f"{directory}/{node}{PORT_ENDING}", line + "\n")
 
 
 class Server:
-    """What a node left: how its server is reached, and its key as a line of known_hosts."""
+    """One node's record: how its server is reached, and its key as a line of known_hosts."""
 
     __slots__ = ("address", "host_key", "key_file", "known_hosts", "node", "port", "step", "user")
 
     def __init__(self, directory: str, node: str) -> None:
-        """Raises OSError or ValueError for a record that is not there or cut short."""
+        """Read the record. Raise OSError or ValueError if it is missing or cut short."""
         self.step, self.node = ".".join(directory.rsplit("/", 2)[1:]), node
         self.known_hosts = f"{directory}/{node}{KEY_ENDING}"
         with open(f"{directory}/{node}{PORT_ENDING}", encoding="utf-8") as file:
@@ -94,7 +94,7 @@ class Server:
 
 
 def servers(records: str, job: str) -> list[Server]:
-    """Those of a job, or of one of its steps (JOB.STEP), by step and node."""
+    """Return the servers of a job, or of one of its steps (JOB.STEP), ordered by step and node."""
     job, _dot, wanted = job.partition(".")
     found = []
     steps = _entries(f"{records}/{job}") if _is_own(f"{records}/{job}") else []
@@ -109,7 +109,7 @@ def servers(records: str, job: str) -> list[Server]:
             try:
                 found.append(Server(directory, name.removesuffix(PORT_ENDING)))
             except (OSError, ValueError):
-                continue  # one that ends just now
+                continue  # the server is just ending
     return found
 
 
@@ -134,6 +134,6 @@ def _create(path: str, content: bytes) -> None:
 
 
 def _write(path: str, text: str) -> None:
-    """Whoever reads it sees all of it or nothing."""
+    """Write atomically: a reader sees all of the text or nothing."""
     _create(path + _DRAFT, text.encode("utf-8", "surrogateescape"))
     os.rename(path + _DRAFT, path)

@@ -1,8 +1,8 @@
-"""The secret that the keys of a job's ssh servers and clients are made from.
+"""The secret from which the keys of a job's ssh servers and clients are derived.
 
-All steps of a job have the same keys, on all nodes: whoever trusted a job's host key is not asked
-again. Steps have no secret place in common but the user's home directory. So there is one secret of
-the user's, and a job's is computed from it and the job's number; that one is never stored.
+All steps of a job have the same keys, on all nodes: a user who has accepted a job's host key is
+not asked again. The only private place that steps share is the user's home directory. So there is
+one secret per user; a job's secret is computed from it and the job's number, and is never stored.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# not below $XDG_STATE_HOME, which one step may have and the next one not
+# not below $XDG_STATE_HOME, which may be set in one step and not in the next
 PLACE = ".local/state/container-engine/ssh-secret"
 _BYTES = 32
 
 
 def of_job(node: Mapping[str, str], home: str, otherwise: str) -> str:
-    """The secret of this job; `otherwise`, which is this launch's, without Slurm or where there is
-    no home directory to write to. Raises LaunchError for a file that is no secret.
+    """Return the secret of this job, or `otherwise`, the secret of this launch only.
+
+    The latter is for launches without Slurm and for a home directory that cannot be written. Raise
+    LaunchError if the file is not a valid secret.
     """
-    # the parts of a heterogeneous job have numbers of their own
+    # the components of a heterogeneous job have job IDs of their own
     job = node.get("SLURM_HET_JOB_ID") or node.get("SLURM_JOB_ID") or ""
     if not job.isdigit():
         return otherwise
@@ -37,7 +39,7 @@ def of_job(node: Mapping[str, str], home: str, otherwise: str) -> str:
 
 
 def _of_user(path: str) -> bytes:
-    """Raises OSError where it is not there and cannot be made."""
+    """Return the user's secret. Raise OSError if it does not exist and cannot be created."""
     try:
         return _read(path)
     except FileNotFoundError:
@@ -47,7 +49,7 @@ def _of_user(path: str) -> bytes:
 
 
 def _make(path: str) -> None:
-    """All nodes of a job may do so at once: the first one counts, and it is never seen half."""
+    """Create the secret atomically. All nodes of a job may do so at once: the first one wins."""
     draft = f"{path}.{os.uname().nodename}.{os.getpid()}"
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

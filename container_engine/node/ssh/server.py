@@ -1,4 +1,4 @@
-"""The ssh server of one container: its keys, its files, its port, and the record of it."""
+"""The ssh server of one container: its keys, its files, its port, and its record."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ NODES = "/opt/oci-hooks/ssh/nodes"
 _LOGIN = f"{BUNDLE}/libexec/ce-login"
 _PORTS_TRIED = 500
 _STEP_S = 0.01
-# a line of ssh_config may have 4096 characters
+# a line of ssh_config is limited to 4096 characters
 _NAMES_PER_LINE = 40
-# bytes on the way to a client before it must say that it got them; small ones make scp slow
+# bytes sent to a client before it must acknowledge them; a small window makes scp slow
 _WINDOW = "1048576"
 _IDENTITY = f"""\
     IdentityFile {JOB}/id_ed25519
@@ -40,8 +40,9 @@ _IDENTITY = f"""\
 
 
 class SshServer:
-    """A service (see services.Server). `records` is where the job's nodes leave what they say,
-    empty where there is no such place.
+    """A service (see services.Server).
+
+    `records` is the directory of the records of the job's nodes, empty if there is none.
     """
 
     def __init__(self, hook: Mapping[str, Any], node: Mapping[str, str], edits: HookEdits) -> None:
@@ -68,7 +69,7 @@ class SshServer:
 
     def start(self, place: exec_inside.Place) -> None:
         self._make_files(place)
-        # a shell that the image does not have is of no use to anybody, and ssh runs commands by it
+        # ssh runs commands with this shell, so it must be one that the image has
         shell = exec_inside.run(place, "hook ssh: the choice of a shell", [_LOGIN, "--shell"])
         if shell != place.environment.get("SHELL"):
             self.variables["SHELL"] = shell
@@ -106,16 +107,16 @@ class SshServer:
             exec_inside.run(place, "hook ssh: the files of the server", words, memory.fileno())
 
     def _config(self) -> str:
-        """For the ssh clients in the container: the nodes of this job, without a password."""
+        """Return the ssh_config of the container: it reaches the job's nodes without a password."""
         named = [self._nodes(f"SLURM_{name}NODELIST") for name in ("STEP_", "JOB_", "")]
         here = named[0] or named[1] or [self._node_name()]
-        # for a step that was added from outside the job, one of the two names its own nodes only
+        # a step added from outside the job has only its own nodes in one of the two variables
         elsewhere = {name: "" for name in (*named[1], *named[2]) if name not in set(here)}
         step = os.path.basename(self._directory)
         return f"{self._block(here, step)}{self._block(elsewhere, '')}Host *\n"
 
     def _block(self, hosts: Iterable[str], step: str) -> str:
-        """Where to find these nodes: at a server of `step`, or of any step of the job."""
+        """Return the lines that find these nodes: a server of `step`, or of any step if empty."""
         names, lines = list(hosts), []
         for i in range(0, len(names), _NAMES_PER_LINE):
             line = " ".join(names[i : i + _NAMES_PER_LINE])
@@ -128,7 +129,7 @@ class SshServer:
         return list(expand(text)) if text else []
 
     def _listen(self, place: exec_inside.Place) -> int:
-        """The port of a server that listens."""
+        """Start the server and return its port. Raise LaunchError if no port is free."""
         last = min(self._wanted + _PORTS_TRIED, 65536)
         for port in range(self._wanted, last):
             claimed = claim(port)
@@ -143,7 +144,7 @@ class SshServer:
         raise LaunchError(message, "hook-service")
 
     def _serve(self, place: exec_inside.Place, port: int) -> bool:
-        """False when somebody else was quicker to get the port."""
+        """Start the server on this port; return False if another process has taken the port."""
         terminals = os.open("/dev/ptmx", os.O_PATH)
         os.set_inheritable(terminals, True)
         words = [f"{BUNDLE}/bin/dropbear", "-F", "-E", "-s", "-W", _WINDOW]
@@ -167,16 +168,17 @@ class SshServer:
         return ready
 
     def _place(self, port: int) -> str:
-        """What Dropbear calls it."""
+        """Return the address and port in Dropbear's notation."""
         if not self._address:
             return str(port)
         address = f"[{self._address}]" if ":" in self._address else self._address
         return f"{address}:{port}"
 
     def _environment(self, terminals: int) -> dict[str, str]:
-        """Of the server itself; nothing of the image's, whose LD_PRELOAD may be for another libc.
+        """Return the environment of the server itself, without the image's variables.
 
-        SLURM_JOB_ID is for the epilog, which ends what has lost its slurmstepd.
+        The image's LD_PRELOAD may be for another libc. SLURM_JOB_ID is for the epilog, which ends
+        processes that have lost their slurmstepd.
         """
         kept = ("SLURM_JOB_ID", "SLURM_STEP_ID")
         environment = {name: self._node[name] for name in kept if name in self._node}
@@ -191,7 +193,7 @@ class SshServer:
             )
             return
         key_file = self._parameters.get("authorize_ssh_key", "")
-        # by the node's name the address that does not listen might be found
+        # the node's name could resolve to an address on which the server does not listen
         address = self._address or os.uname().nodename
         line = f"{port} {address} {self._name} {key_file}"
         try:
@@ -204,7 +206,7 @@ class SshServer:
 
 
 def _address(where: str) -> str:
-    """Where the site wants the server to listen; "" for everywhere. Raises LaunchError."""
+    """Return the site's address to listen on; "" for all addresses. Raise LaunchError."""
     if not where:
         return ""
     try:
