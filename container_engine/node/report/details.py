@@ -1,7 +1,7 @@
-"""The log of an error: all that others printed, for who wants more than the line.
+"""The log of an error: all that the failed programs printed, for users who need the details.
 
-Readable by its owner only, of bounded size, without what looks like a secret. That there is no
-place for a log is never an error of its own.
+It is readable by its owner only, of bounded size, and without secrets as far as they can be
+recognized. A log that cannot be written is never an error of its own.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from container_engine.node.report.trace import open_own
 from container_engine.secrecy import HIDDEN, Secrecy
 
 MOST = 64 * 1024
-# what programs print of what they send to a registry
+# what programs print of the headers that they send to a registry
 _HEADERS = re.compile(r"(?i)(authorization: *|bearer +|--creds[ =])[^\s\"']+( [^\s\"']+)?")
-# a registry may redirect to a URL whose query is all that one needs
+# a registry may redirect to a URL whose query alone grants access
 _QUERY = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://[^\s?\"'<>]+\?)[^\s\"'<>]+")
 
 
 def redacted(text: str) -> str:
-    """The text without what looks like a secret, also where nobody knows that it is one."""
+    """Return the text without what looks like a secret, even if it is not known to be one."""
     text = _HEADERS.sub(rf"\1{HIDDEN}", Secrecy().text(text))
     return _QUERY.sub(rf"\1{HIDDEN}", text)
 
 
 def keep(directory: str, name: str, text: str) -> str:
-    """Writes the end of `text` to a file of this name and returns its path; "" where it cannot.
+    """Write the end of `text` to a file and return its path, or "" if it cannot be written.
 
-    The directory is made if need be and must be the user's alone: it may lie in /tmp.
+    The directory is created if needed and must be the user's alone: it may lie in /tmp.
     """
     if not text.strip():
         return ""
@@ -50,7 +50,7 @@ def keep(directory: str, name: str, text: str) -> str:
 
 
 def forget_old(directory: str, kept: int) -> None:
-    """Removes all but the newest files, by their names."""
+    """Remove all but the newest files; their names give the order."""
     try:
         for name in sorted(os.listdir(directory))[:-kept]:
             os.unlink(f"{directory}/{name}")

@@ -1,4 +1,4 @@
-"""Why a container did not start, in one line that a user or an administrator can act on."""
+"""The reason why a container did not start, in one line that a user or administrator can act on."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ if TYPE_CHECKING:
 
 
 class LaunchError(Exception):
-    """A start that failed; the text is one line, `code` what the task exits with.
+    """A failed start. The text is one line, `code` the exit code of the task.
 
-    `see` is its code in the catalogue (`container_engine.faults`), `hint` a remedy where that of
-    the catalogue is not the best one. `details` is what was printed by those who failed, `also`
-    are lines of the same kind as the text, for what else is in the way of the start.
+    `see` is its code in the catalogue (`container_engine.faults`), `hint` a remedy if the
+    catalogue's is not the best one. `details` is the output of the programs that failed. `also` are
+    lines of the same kind as the text, for further obstacles to the start.
     """
 
     def __init__(
@@ -34,9 +34,9 @@ _MOST_LINES = 40
 
 
 def refuse(lacks: Sequence[tuple[str, LaunchError]]) -> None:
-    """Raises LaunchError where something is lacking: one for all that stands in the way of a start.
+    """Raise one LaunchError for all that stands in the way of a start, if anything does.
 
-    Each comes with the name of the hook that needs it, "" for what the environment itself names.
+    Each error comes with the name of the hook that needs what is missing, "" for the environment.
     """
     errors = [error for _hook, error in lacks]
     if len(errors) == 1:
@@ -49,7 +49,7 @@ def refuse(lacks: Sequence[tuple[str, LaunchError]]) -> None:
 
 
 def _with_remedy(error: LaunchError) -> str:
-    """One of several; what is missing has the same remedy, a check may have its own."""
+    """Add the remedy of a failed check. The other errors share one remedy."""
     return f"{error} ({error.hint})" if error.see == "hook-check" and error.hint else str(error)
 
 
@@ -64,7 +64,7 @@ def _remedies(lacks: Sequence[tuple[str, LaunchError]]) -> str:
 
 _EPERM, _EACCES, _ENOENT, _ENOSPC, _ENODEV = 1, 13, 2, 28, 19
 
-# (operation of the guard, errno) -> what the kernel's word really means here, and the remedy
+# (operation of the guard, errno) -> the meaning of the kernel's error here, and its remedy
 _KERNEL_WORDS = {
     ("namespaces", _EPERM): (
         "user namespaces are not permitted on this node "
@@ -91,15 +91,15 @@ _CGROUP_WORDS = (
 _BELOW_WORDS = " (a mount's destination would lie below a file of the image)"
 _KIND_WORDS = " (only a file can lie on a file of the image, a directory on a directory)"
 _KIND_HINT = "name a destination of the same kind, or one that the image does not have"
-# what a Go program that ends by itself says first; a stack follows
+# how a Go program that crashes begins its output; a stack trace follows
 _CRASHES = ("fatal error: ", "panic: ", "runtime: ")
-# Podman 5 keeps its state in SQLite, which has words of its own
+# Podman 5 keeps its state in SQLite, which words its errors differently
 _DATABASE_FULL = "database or disk is full"
 _SPACE_WORDS = " (the container's space in memory, tmpfs_size, is too small or the memory is full)"
 
 
 def explain(report: str) -> LaunchError:
-    """The guard's report: operation, errno, what, then the output of its children."""
+    """Return the error for a report of the guard: operation, errno, subject, children's output."""
     stage, number, what, log = [*report.split("\n", 3), "", "", ""][:4]
     errno = int(number) if number.isdigit() else 0
     if stage == "podman":
@@ -115,7 +115,7 @@ def explain(report: str) -> LaunchError:
 
 
 _OTHER = "container-setup"
-# what fails at an operation of the guard, where that is always of one kind
+# operations of the guard whose failures are always of one kind
 _SEE = {
     "fuse": "fuse-unavailable",
     "overlay": "image-damaged",
@@ -128,7 +128,7 @@ def _podman(what: str, log: str, errno: int) -> LaunchError:
     errors = [line for line in log.split("\n") if line.startswith("Error: ")]
     said = errors[-1][len("Error: ") :] if errors else _crash(log) or _last_line(log)
     if said.startswith("exit status"):
-        # of the program below it, which has said more
+        # the error is that of the program Podman ran, which printed more before
         said = _last_line(log.rpartition("\nError: ")[0]) or said
     words, see, hint = "", "podman-failed", ""
     said = said.replace(_DATABASE_FULL, "no space left on device")
@@ -147,7 +147,7 @@ def _podman(what: str, log: str, errno: int) -> LaunchError:
 
 
 def _is_of_another_kind(said: str) -> bool:
-    """A file on a directory or the reverse; Podman itself reads what lies on /etc/passwd."""
+    """Detect a file mounted on a directory or the reverse; Podman itself reads /etc/passwd."""
     return ("crun: mount `" in said and "Not a directory" in said) or (
         "unable to find user" in said and "is a directory" in said
     )
@@ -164,7 +164,7 @@ def _crash(log: str) -> str:
 
 
 def without_id(printed: str) -> str:
-    """Drop Podman's own line, the number of the container, among what an entrypoint printed."""
+    """Drop the container's ID, Podman's own line, from what an entrypoint printed."""
     lines = printed.split("\n")
     return "\n".join(line for line in lines if not (len(line) == 64 and line.isalnum()))
 

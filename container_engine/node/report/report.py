@@ -1,6 +1,6 @@
-"""What a node says of a failed start: once per step, with the remedy, the details and a page.
+"""Report a failed start: once per step, with the remedy, the details and a page.
 
-Imported only where a start has failed.
+Imported only after a start has failed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def of_mistake(error: Exception) -> LaunchError:
-    """A mistake of ours, as one line; where it arose is for the log only."""
+    """Return an internal error as one line; the traceback goes only to the log."""
     if isinstance(error, LaunchError):
         return error
     import traceback
@@ -32,9 +32,9 @@ def of_mistake(error: Exception) -> LaunchError:
 def told(
     failure: LaunchError, recorded: int, node: Mapping[str, str], plan: Mapping[str, Any]
 ) -> LaunchError:
-    """The failure as the plugin prints it, without words where another node has said the same.
+    """Return the failure as the plugin prints it, without text if another node has printed it.
 
-    `recorded` is the trace of this node, -1 for none.
+    `recorded` is the descriptor of this node's trace, -1 for none.
     """
     message, *also = (trace.concealed(t, plan, node) for t in (str(failure), *failure.also))
     log = ""
@@ -60,5 +60,5 @@ def _keep(text: str, recorded: int, node: Mapping[str, str]) -> str:
 
 
 def _one_line(text: str) -> str:
-    """What others have printed must not look like further lines of ours."""
+    """Replace control characters: others' output must not look like further lines of ours."""
     return "".join(letter if letter >= " " and letter != "\x7f" else " " for letter in text)

@@ -1,8 +1,9 @@
-"""The trace of a launch on one node: when what began, and what the container was made of.
+"""The trace of a launch on one node: its phases with their times, and the container's parts.
 
-A file of the user's with a line of JSON from the launcher and, when the session has ended, one from
-the plugin (spank_plugin/plugin/step_shared.h). A launch never fails for its trace's sake. Times are
-nanoseconds since 1970. No value of a variable is written, only names: values may be secrets.
+A file owned by the user, with a line of JSON from the launcher and, when the session has ended,
+one from the plugin (spank_plugin/plugin/step_shared.h). A launch never fails because of its trace.
+Times are nanoseconds since 1970. Only the names of variables are written: their values may be
+secrets.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 PLANNED = "SLURM_CE_PLANNED"
-# the operations of the guard with which a phase begins; those before them mount the image
+# the operations of the guard that begin a phase; those before them mount the image
 _BEGINS = {
     "session": "mount",
     "podman": "create",
@@ -30,30 +31,30 @@ _BEGINS = {
 }
 _LONGEST_ERROR = 2000
 _OTHERS_MAY_WRITE = 0o022
-# what only a closer look can tell from a secret (container_engine/secrecy.py): a setting, a login,
-# and how tokens begin
+# signs of a possible secret, to be examined by container_engine/secrecy.py: a setting, a login,
+# and the prefixes of tokens
 _SIGNS = (
     *("=", "://", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "sk-"),
     *("AKIA", "xoxa-", "xoxb-", "xoxp-", "xoxr-", "nvapi-", "dckr_", "eyJ", "-----BEGIN "),
 )
-_KEPT = 200  # steps; the first node of a step removes what is older
+_KEPT = 200  # steps; the first node of a step removes older ones
 
 
 class Marks:
-    """Moments of a start, by the monotonic clock. `begun` is when slurmstepd forked, since 1970."""
+    """Times of a start, on the monotonic clock. `begun` is when slurmstepd forked, since 1970."""
 
     def __init__(self, begun: int) -> None:
         self.begun = begun
-        self.guard = ""  # the guard's own moments: "OPERATION NANOSECONDS" lines
-        self.names: dict[str, Sequence[str]] = {}  # of variables, by who has set them
+        self.guard = ""  # the guard's own times: "OPERATION NANOSECONDS" lines
+        self.names: dict[str, Sequence[str]] = {}  # of variables, by origin
         self._marks: list[tuple[str, int]] = []
 
     def mark(self, name: str) -> None:
-        """The phase `name` begins now, and the one before has ended."""
+        """Begin the phase `name` and end the one before."""
         self._marks.append((name, time.monotonic_ns()))
 
     def phases(self) -> list[dict[str, Any]]:
-        """What took how long, in order, each to the beginning of the next."""
+        """Return the phases in order, each ending where the next begins."""
         since_1970 = time.time_ns() - time.monotonic_ns()
         pairs = [(name, int(when)) for name, when in map(str.split, self.guard.splitlines())]
         moments = [("launch", self.begun - since_1970), *_named(pairs), *self._marks]
@@ -66,7 +67,7 @@ class Marks:
 
 
 def _named(pairs: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Behind a gate, what hooks do comes first and Podman starts beside it."""
+    """Name the phases. Behind a gate, hooks come first and Podman starts beside them."""
     gated = any(name == "pass" for name, _when in pairs)
     begins = {name: phase for name, phase in _BEGINS.items() if not gated or name != "podman"}
     return [(begins[name], when) for name, when in pairs if name in begins]
@@ -77,7 +78,7 @@ def _phase(name: str, begin: int, end: int) -> dict[str, Any]:
 
 
 def open_file(directory: str, node: Mapping[str, str]) -> int:
-    """A new trace's file below DIRECTORY/JOB.STEP, -1 if there is none. `~` is the user's home."""
+    """Open a new trace file below DIRECTORY/JOB.STEP; -1 if there is none. `~` is the home."""
     if not directory:
         return -1
     from container_engine.node import node_name
@@ -102,10 +103,10 @@ def open_file(directory: str, node: Mapping[str, str]) -> int:
 
 
 def open_own(path: str) -> int:
-    """A directory that is this user's and that nobody else may write, by its descriptor.
+    """Open a directory that belongs to this user and that no other user may write.
 
-    Others may have made the one that is there, or a link to one of ours, where a site keeps the
-    traces of all users in one place. Raises OSError.
+    Where a site keeps the traces of all users in one place, another user may have made the existing
+    directory, or a symlink to one of ours. Raise OSError.
     """
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     found = os.fstat(fd)
@@ -116,8 +117,8 @@ def open_own(path: str) -> int:
 
 
 def concealed(text: str, plan: Mapping[str, Any], node: Mapping[str, str]) -> str:
-    """What may be said to everybody who reads a job's output: nothing of secret variables."""
-    # to look for secrets costs 20 ms of imports, and there hardly ever are any
+    """Return the text without the values of secret variables: anyone may read a job's output."""
+    # looking for secrets costs 20 ms of imports, and there are hardly ever any
     if not _may_be_secret(text, plan, node):
         return text
     from container_engine.secrecy import Secrecy
@@ -131,7 +132,7 @@ def concealed(text: str, plan: Mapping[str, Any], node: Mapping[str, str]) -> st
 def write(
     fd: int, plan: Mapping[str, Any], node: Mapping[str, str], marks: Marks, error: str = ""
 ) -> None:
-    """Appends the launcher's line; nothing where there is no trace."""
+    """Append the launcher's line; no-op without a trace."""
     if fd < 0:
         return
     marks.mark("end")
@@ -168,18 +169,21 @@ def write(
 
 
 def may_apply(hook: Mapping[str, Any], node: Mapping[str, str]) -> bool:
-    """Automatic hooks are in every plan; without their variables they shall cost nothing."""
+    """Check cheaply whether a hook may apply.
+
+    Automatic hooks are in every plan; without their variables they must cost nothing.
+    """
     conditions = hook.get("automatic_when")
     return not conditions or any(word.partition("=")[0] in node for word in conditions)
 
 
 def _hooks(plan: Mapping[str, Any], node: Mapping[str, str]) -> list[dict[str, str]]:
-    """Those that had something to do in this step."""
+    """Return the hooks that applied in this step."""
     hooks = [hook for hook in plan.get("hooks", ()) if may_apply(hook, node)]
     if not hooks:
         return []
     from container_engine.node.hooks.node_fields import (
-        applies,  # which the start has imported for them
+        applies,  # already imported by the start
     )
 
     return [
@@ -190,7 +194,7 @@ def _hooks(plan: Mapping[str, Any], node: Mapping[str, str]) -> list[dict[str, s
 
 
 def _forget_old(directory: str) -> None:
-    """The user's steps beyond those that are kept, by their numbers, which grow."""
+    """Remove the user's oldest steps beyond those kept; step numbers grow with time."""
     own, uid = [], os.geteuid()
     with os.scandir(directory) as entries:
         for entry in entries:
@@ -211,14 +215,14 @@ def _forget_old(directory: str) -> None:
 
 
 def is_news(fd: int, node: Mapping[str, str], message: str) -> bool:
-    """Whether this node is the first of its step to say this; of a thousand nodes one is heard.
+    """Check whether this node is the first of its step to print a message, and mark it as printed.
 
-    Nodes that share no place for traces all are. srun itself names every node that failed.
-    spank_plugin/common/say.h does the same for what tasks say.
+    Of a thousand nodes only one prints it, but nodes that share no trace directory all do. srun
+    itself names every node that failed. spank_plugin/common/say.h does the same for tasks.
     """
     if fd < 0:
         return True
-    # when it was planned tells one srun from a later one with the same numbers
+    # the time of planning distinguishes one srun from a later one with the same numbers
     said = f"{node.get(PLANNED, '')} {message}".encode("utf-8", "surrogateescape")
     try:
         directory = directory_of(fd)
@@ -232,7 +236,7 @@ def is_news(fd: int, node: Mapping[str, str], message: str) -> bool:
 
 
 def _fingerprint(said: bytes) -> str:
-    """FNV-1a, as say.c (hashlib takes 5 ms); one mark for two messages costs the second one."""
+    """Return the FNV-1a hash, as say.c does; hashlib takes 5 ms. A collision hides a message."""
     value = 0xCBF29CE484222325
     for byte in said:
         value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
@@ -251,14 +255,14 @@ def _mounts(plan: Mapping[str, Any], node: Mapping[str, str]) -> list[dict[str, 
 
 
 def _may_be_secret(text: str, plan: Mapping[str, Any], node: Mapping[str, str]) -> bool:
-    """Whether the text has a sign of a secret, or the value of a variable that may be one."""
+    """Check for a sign of a secret, or for the value of a variable that may be secret."""
     return any(sign in text for sign in _SIGNS) or any(
         value in text for value in _suspects(plan, node)
     )
 
 
 def _suspects(plan: Mapping[str, Any], node: Mapping[str, str]) -> Iterator[str]:
-    """Values of all variables whose names may fit a pattern for secret ones, and of some more."""
+    """Yield the values of all variables that may match a pattern for secrets, and a few others."""
     words = plan.get("settings", {}).get("secret_variables", ())
     stems = [_literal_part(word.upper()) for word in words]
     entries = [(e["name"], e["value"]) for e in plan.get("env", ()) if isinstance(e["value"], str)]
@@ -268,7 +272,7 @@ def _suspects(plan: Mapping[str, Any], node: Mapping[str, str]) -> Iterator[str]
 
 
 def _literal_part(pattern: str) -> str:
-    """Of what every name that fits has something: the text before the first wildcard."""
+    """Return text that each matching name contains: the literal part before the first wildcard."""
     text = pattern.lstrip("*")
     for wildcard in "*?[":
         text = text.partition(wildcard)[0]
@@ -276,22 +280,22 @@ def _literal_part(pattern: str) -> str:
 
 
 def alike(message: str, node: Mapping[str, str]) -> str:
-    """The message without what differs from node to node: the node's name and all numbers."""
+    """Return the message without what differs between nodes: the node's name and all numbers."""
     import re
 
     own = re.escape(node.get("SLURMD_NODENAME") or os.uname().nodename)
-    # as a word: in the middle of another one it is not the node's name, and the same on all nodes
+    # only as a whole word: inside another word it is not the node's name, and equal on all nodes
     text = re.sub(rf"(?<![A-Za-z0-9]){own}(?![A-Za-z0-9])", "@", message)
     return re.sub(r"\d+", "0", text)
 
 
 def directory_of(fd: int) -> str:
-    """Where the traces of this step lie; "" if there are none."""
+    """Return the directory of this step's traces, or "" if there is none."""
     return os.path.dirname(os.readlink(f"/proc/self/fd/{fd}")) if fd >= 0 else ""
 
 
 def open_directory(fd: int) -> int:
-    """The same for the plugin, which makes marks there also from inside of the container."""
+    """Open that directory for the plugin, which also makes marks there from inside a container."""
     if fd < 0:
         return -1
     try:
@@ -301,7 +305,7 @@ def open_directory(fd: int) -> int:
 
 
 def _words(text: Any) -> str:  # noqa: ANN401  # a Text of the plan
-    """A deferred string as it was written."""
+    """Return a deferred string as it was written, without its operators."""
     if isinstance(text, str):
         return text
     return "".join(p if isinstance(p, str) else f"${{{p['var']}}}" for p in text)
