@@ -28,7 +28,7 @@ def prepare(
 
 
 def _share(name: str, directory: str, edits: HookEdits) -> None:
-    """Lets a daemon of the user's, or of another step, serve that directory: it is not ended."""
+    """Let a daemon of the user's or of another step serve that directory; it is not stopped."""
     for service in edits.services:
         if service.get("hook") == name:
             service.update(ready=f"{directory}/control", stop=[])

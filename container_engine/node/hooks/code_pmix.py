@@ -1,8 +1,7 @@
 """PMIx: the directory in which Slurm lets the clients of a step keep their own files.
 
-Slurm's server tells its clients to use TmpFS/spmix_appdir_UID_JOB.STEP, which it has made. In a
-container that cannot be written they could not make one, and Open MPI ends in MPI_Init. No variable
-says where it is.
+Slurm's server makes TmpFS/spmix_appdir_UID_JOB.STEP and has its clients use it. In a read-only
+container they could not create it, and Open MPI would end in MPI_Init. No variable has its path.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from container_engine.node.hooks.edits import HookEdits
 
-_DEFAULT = "/tmp"  # Slurm's own
+_DEFAULT = "/tmp"  # Slurm's own default
 
 
 def prepare(

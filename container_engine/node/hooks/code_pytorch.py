@@ -1,4 +1,4 @@
-"""What torch.distributed wants to know of a step, from what Slurm says of it."""
+"""Set the variables of torch.distributed from Slurm's description of a step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from container_engine.node.hooks.edits import HookEdits
 
-# Below the range from which Linux takes ports for connections, so that one is rarely in use.
+# Below Linux's range of ephemeral ports, so that a port is rarely in use.
 _FIRST_PORT, _PORTS = 20000, 10000
 _STEPS_APART = 16
 
@@ -31,12 +31,12 @@ def prepare(
 
 
 def first_host(nodes: str) -> str:
-    """The first name of Slurm's list of nodes."""
+    """Return the first name of Slurm's node list."""
     return next(expand(nodes), "")
 
 
 def port(node: Mapping[str, str]) -> str:
-    """The same on all nodes of a step, and mostly another one for another step or job."""
+    """Return a port: the same on all nodes of a step, mostly another for other steps and jobs."""
     job, step = (node.get(f"SLURM_{what}_ID", "0") for what in ("JOB", "STEP"))
     numbers = [int(number) if number.isdecimal() else 0 for number in (job, step)]
     return str(_FIRST_PORT + (numbers[0] * _STEPS_APART + numbers[1]) % _PORTS)

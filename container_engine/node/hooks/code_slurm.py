@@ -1,7 +1,7 @@
-"""Slurm's programs in the container: what of the host they need besides its system directories.
+"""Slurm's programs in the container: the host's files they need besides the system directories.
 
-Everything goes below HOST, at its own path; spank_plugin/programs/host.c puts it there for these
-programs.
+Each is mounted below HOST, at its own path; spank_plugin/programs/host.c puts it into
+place for these programs.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 HOST = "/.container-engine/host"
 PROGRAMS = "/.container-engine/slurm"
-# Brought whole by the hook's data.
+# The hook's data mounts these whole.
 _SYSTEM = ("/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64")
-# Of these the programs see the container's: its own, the same as outside, or parts of images.
+# Here the programs see the container's directory: its own, the host's, or part of an image.
 _CONTAINERS = frozenset(
     (
         *("boot", "dev", "home", "lost+found", "media", "mnt", "opt"),
@@ -50,8 +50,8 @@ def prepare(
         if _is_new(path, target, taken):
             taken.append(target)
             edits.binds.append(Bind("bind", path, target, (access,)))
-            # the place it will have for the programs, which they could not make in a container
-            # that cannot be written
+            # the mount point for the programs, which they could not create in a read-only
+            # container
             edits.operations.append(("root-dir", [f"{edits.libexec}/session/root", path]))
 
 
@@ -64,7 +64,7 @@ def _is_new(path: str, target: str, taken: Iterable[str]) -> bool:
 
 
 def _of_slurm(configuration: str) -> list[str]:
-    """Directories of Slurm's own files: configuration, list of plugins, munge's socket."""
+    """Return the directories of Slurm's own files: configuration, plugin list, munge's socket."""
     if not configuration:
         return []
     stack = slurm_conf.value(configuration, "PlugStackConfig")
@@ -73,12 +73,12 @@ def _of_slurm(configuration: str) -> list[str]:
 
 
 def _of_user(plan: Mapping[str, Any], node: Mapping[str, str]) -> list[str]:
-    """Where `srun --environment` looks for environment files and images."""
+    """Return the directories where `srun --environment` looks for environment files and images."""
     files = [os.path.dirname(path) for path in (*plan["files"], plan["image"]["path"])]
     named = [node.get(name, "") for name in ("HOME", "SCRATCH", "EDF_IMAGESTORE")]
     return [*named, *node.get("EDF_PATH", "").split(":"), *files]
 
 
 def _file_systems() -> list[str]:
-    """The directories at the host's top that no image has: those of the site's file systems."""
+    """Return the host's top-level directories that no image has: the site's file systems."""
     return [f"/{name}" for name in sorted(os.listdir("/")) if name not in _CONTAINERS]

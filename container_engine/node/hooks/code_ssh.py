@@ -1,8 +1,7 @@
-"""The ssh hook on a node: a server in the container, and what lets containers of a job log in to
-one another.
+"""The ssh hook on a node: a server in the container, and logins between the job's containers.
 
-Host and user keys are derived from the job's secret (node/ssh/secret.py), on each node alike, and
-exist only in a tmpfs of the container and in the server's memory.
+Host and user keys are derived from the job's secret (node/ssh/secret.py), the same on each node.
+They exist only in a tmpfs of the container and in the server's memory.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from container_engine.node.hooks.edits import HookEdits
 
 _CONFIG = "/etc/ssh/ssh_config"
-# an ssh client before 7.3 would end at the word Include
+# an ssh client before 7.3 would fail at the keyword Include
 _FIRST_LINES = f"IgnoreUnknown Include\nInclude {JOB}/ssh_config"
 _CLIENTS = ("ssh", "scp", "sftp")
 
@@ -29,7 +28,7 @@ _CLIENTS = ("ssh", "scp", "sftp")
 def prepare(
     hook: Mapping[str, Any], plan: Mapping[str, Any], node: Mapping[str, str], edits: HookEdits
 ) -> None:
-    """Raises LaunchError where this node does not have the programs."""
+    """Add the server and its clients. Raise LaunchError if the programs are not on this node."""
     del plan
     programs = f"{edits.libexec}/ssh"
     if not os.path.exists(f"{programs}/bin/dropbear"):

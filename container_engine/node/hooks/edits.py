@@ -1,4 +1,4 @@
-"""What hooks ask of one container, gathered before it exists. Pure."""
+"""The changes that hooks request for one container, collected before it exists. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 class HookEdits:
-    """The sum of all hooks.
+    """The combined changes of all hooks.
 
     `tree` are the hooks that need to see the image's files, `operations` what the guard does
-    between the image's overlay and Podman. `per_task` names for a variable the task's own one that
-    it is copied from. `cdi` has for each CDI device the hook that asks for it. `warnings` are
-    lines for the user. `lacks` is why there can be no container, each with the name of the hook,
-    "" for a CDI device of the environment.
+    between the image's overlay and Podman. `per_task` maps a variable to the task's own variable
+    from which it is copied. `cdi` maps each CDI device to the hook that requests it. `warnings`
+    are lines for the user. `lacks` are the reasons why the container cannot start, each with the
+    name of the hook, or "" for a CDI device of the environment.
     """
 
     def __init__(self, libexec: str) -> None:
@@ -49,10 +49,10 @@ class HookEdits:
         image: Mapping[str, str],
         node: Mapping[str, str],
     ) -> dict[str, str | None]:
-        """The EDF's variables over those of the hooks; None removes.
+        """Return the variables of the hooks, overridden by the EDF's; None removes a variable.
 
-        What is prepended goes in front of the value that would count otherwise, but a variable
-        that the EDF removes stays away.
+        Prepended directories go before the value that would otherwise apply, but a variable that
+        the EDF removes stays removed.
         """
         merged = {**self.env, **edf}
         for name, directories in self.prepend.items():
@@ -64,9 +64,9 @@ class HookEdits:
 
 
 def join_path(directories: Sequence[str], rest: str) -> str:
-    """Directories before a list with colons, each once.
+    """Put directories before a colon-separated list, each once.
 
-    An empty list stays empty: to a loader, an empty element would be the working directory.
+    An empty list gets no empty element, which a loader would take for the working directory.
     """
     words = [*directories, *(word for word in rest.split(":") if word not in directories)]
     return ":".join(words if rest else directories)

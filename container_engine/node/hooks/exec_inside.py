@@ -1,4 +1,4 @@
-"""Programs in a container, started from outside it: they join it as tasks do."""
+"""Run programs in a container from outside; they join it as tasks do."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _KEPT_OUTPUT, _KEPT_LINES = 2000, 6
-# signals that are for the tasks, and what Python ignores for itself
+# signals that are meant for the tasks, and those that Python ignores for itself
 DEFAULTS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 
 
 class Place:
-    """Where services run: the container, and the environment of its tasks.
+    """The container in which services run, and the environment of its tasks.
 
     The descriptors belong to the caller.
     """
@@ -39,11 +39,11 @@ class Place:
         self.environment = environment
         self.libexec = libexec
         self.timeout_s = timeout_s
-        # the whole environment is given when a program is started: nothing is to be changed in it
+        # no changes: a program gets its whole environment when it is started
         self._records = os.memfd_create("ce-env")
 
     def inside(self, words: Sequence[str]) -> list[str]:
-        """The command line that runs `words` in the container."""
+        """Return the command line that runs `words` in the container."""
         fds = (self.user_ns, self.mount_ns, self._records)
         for fd in fds:
             os.set_inheritable(fd, True)
@@ -56,8 +56,9 @@ class Place:
 
 
 class Process:
-    """A program that was started in the container, nobody's child but for a process that waits for
-    it: after `let_go`, it belongs to the node's process 1, as a daemon does.
+    """A program started in the container; its parent is a process that only waits for it.
+
+    After `let_go` it belongs to the node's process 1, as a daemon does.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Process:
     def _wait_for(
         self, report: int, argv: Sequence[str], environment: Mapping[str, str], stdin: int | None
     ) -> None:
-        """The life of the waiting process: it ends as the program does. Never returns."""
+        """Run the waiting process: it ends with the program's exit code. Never returns."""
         code = 125
         try:
             os.setsid()
@@ -93,7 +94,7 @@ class Process:
             os.write(report, str(pid).encode())
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         finally:
-            # negative: a signal, as a shell would say it
+            # negative: a signal, reported as a shell does
             os._exit(code if code >= 0 else 128 - code)
 
     def _spawn(self, argv: Sequence[str], environment: Mapping[str, str], stdin: int | None) -> int:
@@ -117,7 +118,7 @@ class Process:
         )
 
     def exit_code(self, timeout_s: float) -> int | None:
-        """None when it still runs after that time."""
+        """Return the exit code, or None if the program still runs after `timeout_s`."""
         if self._waiter and not _readable(self._waiter_fd, timeout_s):
             return None
         if self._waiter:
@@ -134,12 +135,12 @@ class Process:
             os.close(fd)
 
     def kill(self) -> None:
-        """While the waiting process has not waited for it, the number is its own."""
+        """Kill the program. Its PID is not reused until the waiting process has waited for it."""
         if self._waiter and self.pid:
             os.kill(self.pid, signal.SIGKILL)
 
     def said(self) -> str:
-        """The end of what it printed, on one line."""
+        """Return the end of the program's output, on one line."""
         os.lseek(self._log, 0, os.SEEK_SET)
         text = os.read(self._log, 1 << 20).decode("utf-8", "replace").strip()
         lines = text[-_KEPT_OUTPUT:].splitlines()[-_KEPT_LINES:]
@@ -147,7 +148,7 @@ class Process:
 
 
 def run(place: Place, what: str, words: Sequence[str], stdin: int | None = None) -> str:
-    """Runs a short command in the container, at `/`; what it said. Raises LaunchError with that."""
+    """Run a short command in the container at `/`; return its output. Raise LaunchError with it."""
     process = Process(place, words, workdir="/", stdin=stdin)
     code = process.exit_code(place.timeout_s)
     said = process.said()

@@ -1,4 +1,4 @@
-"""The devices and mounts of a hook: which of them this node has."""
+"""Select the devices and mounts of a hook that exist on this node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def add_devices(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str]) -> None:
-    """One that is missing and not optional is a lack."""
+    """Add the devices; one that is missing and not optional becomes a lack."""
     for device in hook.get("devices", ()):
         if device.get("optional") and not known(device["path"], node):
             continue
@@ -33,7 +33,7 @@ def add_devices(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, st
 
 
 def add_mounts(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str]) -> None:
-    """A source that is missing and not optional is a lack."""
+    """Add the mounts; one whose source is missing and that is not optional becomes a lack."""
     for mount in hook.get("mounts", ()):
         if mount.get("optional") and not known(mount["source"], node):
             continue
@@ -49,7 +49,7 @@ def add_mounts(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str
 
 
 def check_node(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str]) -> None:
-    """The pre-flight checks that need no container."""
+    """Run the pre-flight checks that need no container."""
     for check in hook.get("checks", ()):
         look = ON_NODE.get(check["kind"])
         problem = look(fill(check["subject"], hook, node), node) if look else ""
@@ -91,7 +91,7 @@ ON_NODE: dict[str, Callable[[str, Mapping[str, str]], str]] = {
 def _target(path: str, target: str, source: str) -> str:
     if not target:
         return path
-    # what a pattern finds are several: they go into the target, and a single file becomes it
+    # a pattern can match several paths: they go into the target; a single file is mounted on it
     return f"{target.rstrip('/')}/{os.path.basename(path)}" if has_wildcard(source) else target
 
 

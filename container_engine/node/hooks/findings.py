@@ -1,4 +1,4 @@
-"""What hooks would do to an image on this node, found out as a launch does, without a container."""
+"""Find what hooks would do to an image on this node, as a launch does but without a container."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _END = "end"
 
 
 class Findings:
-    """`decisions` as decide.Decision.described; `warnings` are what a launch would say."""
+    """The result: `decisions` as from choose.Decision.described, and `warnings` of a launch."""
 
     def __init__(self, decisions: Sequence[Mapping[str, Any]], warnings: Sequence[str]) -> None:
         self.decisions = decisions
@@ -31,7 +31,10 @@ class Findings:
 
 
 def find(plan: Mapping[str, Any], node: Mapping[str, str], libexec: str) -> Findings:
-    """Mounts the image in a session that ends with this call. Raises LaunchError."""
+    """Return what hooks would do. Raise LaunchError.
+
+    The image is mounted in a session that ends with this call.
+    """
     paths = Paths(session=f"{libexec}/session", libexec=libexec)
     edf = env.edf_settings(plan, node)
     lacks: list[LaunchError] = []

@@ -1,4 +1,4 @@
-"""`{node.NAME}` in the strings of a hook: what only the node knows."""
+"""Replace `{node.NAME}` in the strings of a hook with values that only the node knows."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _VARIABLES = {
     "home": "HOME",
     "job": "SLURM_JOB_ID",
     "step": "SLURM_STEP_ID",
-    # given to the launcher by the plugin; absent without Slurm
+    # the plugin passes it to the launcher; absent without Slurm
     "spool": "CE_SPOOL_DIR",
 }
 
 
 def fill(text: str, hook: Mapping[str, Any], node: Mapping[str, str]) -> str:
-    """The text with each `{node.NAME}` replaced.
+    """Return the text with each `{node.NAME}` replaced.
 
-    Raises LaunchError for one that this step does not have.
+    Raise LaunchError for a field that this step does not have.
     """
     if _BEGIN not in text:
         return text
@@ -45,14 +45,14 @@ def fill(text: str, hook: Mapping[str, Any], node: Mapping[str, str]) -> str:
 
 
 def leave_out(*names: str) -> str:
-    """What to do where the node lacks something of these hooks."""
+    """Return the remedy for a node that lacks something these hooks need."""
     keys = ", ".join(f'com.hooks.{name}.enabled = "false"' for name in names)
     what, hooks = ("it", "hook") if len(names) == 1 else ("all of it", "hooks")
     return f"choose nodes that have {what}, ask the administrator, or leave the {hooks} out: {keys}"
 
 
 def known(text: str, node: Mapping[str, str]) -> bool:
-    """Whether this step has all that `fill` would look up."""
+    """Check whether this step has every field that `fill` would look up."""
     names = (part.partition(_END)[0] for part in text.split(_BEGIN)[1:])
     return all(_value(name, node) is not None for name in names)
 
@@ -72,12 +72,12 @@ def _value(name: str, node: Mapping[str, str]) -> str | None:
 
 
 def applies(hook: Mapping[str, Any], node: Mapping[str, str]) -> bool:
-    """Whether an automatic hook finds what it is for; others always apply."""
+    """Check whether an automatic hook finds what it is for; other hooks always apply."""
     conditions: Sequence[str] | None = hook.get("automatic_when")
     return not conditions or any(holds(condition, node) for condition in conditions)
 
 
 def holds(condition: str, node: Mapping[str, str]) -> bool:
-    """Tell whether the step has a variable NAME, or one that matches NAME=pattern."""
+    """Check whether the step has the variable NAME, or one whose value matches NAME=pattern."""
     name, equals, pattern = condition.partition("=")
     return name in node and (not equals or matches(node[name], pattern))

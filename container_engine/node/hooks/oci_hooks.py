@@ -1,8 +1,8 @@
-"""OCI hooks (oci-hooks(5)) of the site on this node: whether they may run, and which one failed.
+"""The site's OCI hooks (oci-hooks(5)) on this node: check them, and report which one failed.
 
 Podman decides by `when` which of them apply, and runs them with crun at their stages, but from
-copies that are wrapped. crun fails when a hook ends before it has read the state ("writing to pipe:
-Broken pipe", crun 1.8), and says neither which hook failed nor what it had printed.
+wrapped copies. crun fails when a hook ends before it has read the state ("writing to pipe: Broken
+pipe", crun 1.8), and reports neither which hook failed nor its output.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ if TYPE_CHECKING:
 _DIRECTORY, _STATE_FILE = "hooks.d", "oci-state.json"
 _LAST_LINES = 3
 _PRECREATE = "setting up OCI Hooks"
-# what a wrapper prints of a failure: the mark, the number of the hook, its exit code
+# what a wrapper prints on failure: this mark, the number of the hook, its exit code
 _MARK = "container engine: failed: "
-# Reads the whole state before the hook runs. The status of a pipeline is that of its last command.
+# Reads the whole state before the hook runs. A pipeline has the exit code of its last command.
 _WRAPPER = (
     'state=$(/bin/cat); number=$1; shift; printf %s "$state" 2>/dev/null | "$@"; code=$?; '
     f'[ $code = 0 ] || echo "{_MARK}$number $code" >&2; exit $code'
 )
-# Podman runs those of precreate itself and drops what they print on stderr.
+# Podman runs the precreate hooks itself and drops their stderr.
 _TO_FILE = 'exec 2>>"$1"; shift; '
 _KEYS = ("path", "args", "env", "timeout")
 _ALWAYS = {"always": True}
-# Podman never gets to these: a session ends by the kernel, all at once
+# Podman never reaches this stage: the kernel ends a session all at once
 _AFTER = "poststop"
-# Hooks of all stages are told the same of a container: one of ours keeps what crun says.
+# Hooks of all stages get the same state of a container: a hook of ours keeps what crun passes.
 _KEEP_STATE = '/bin/cat > "$1"'
 _TELL_STATE = "printf 'note\\0001\\000'; /bin/cat \"$1\"; printf '\\000'"
 _POSTSTOP = 'state=$1; shift; printf %s "$state" 2>/dev/null | "$@"'
-# a program of the image, which may have no shell
+# a program of the image, which may lack a shell
 _UNWRAPPED = "startContainer"
 
 
 class Hook:
-    """One program at one stage; `name` is the file or the hook that asks for it."""
+    """One program at one stage; `name` is the file or the hook that requests it."""
 
     __slots__ = ("content", "name", "path", "stage")
 
@@ -63,9 +63,9 @@ class Hook:
         return f"OCI hook '{self.path}' ({self.name}, {self.stage})"
 
     def definition(self, number: int, stderr: str) -> dict[str, Any]:
-        """For Podman. The name by which a hook calls itself, args[0], is its path.
+        """Return Podman's definition of the hook. The hook's args[0] becomes its path.
 
-        `stderr` is the file into which crun puts what hooks print.
+        `stderr` is the file into which crun writes the stderr of hooks.
         """
         hook = dict(self.content["hook"])
         if self.stage != _UNWRAPPED:
@@ -81,13 +81,13 @@ class OciHooks:
     """All hooks that Podman may run for a container.
 
     Raises LaunchError for a file or program that is missing, not an administrator's, or unreadable:
-    with crun, a program that does not exist ends the container after Podman said all was well.
+    with crun, a missing program would end the container after Podman reported success.
     """
 
     def __init__(self, directories: Sequence[str], others: Sequence[Mapping[str, Any]]) -> None:
         files: dict[str, list[Hook]] = {}
         for directory in directories:
-            # a file of a later directory takes the place of one with its name
+            # a file of a later directory replaces one of the same name
             files.update(_read(directory))
         self.hooks = [hook for name in sorted(files) for hook in files[name]]
         for other in others:
@@ -100,11 +100,11 @@ class OciHooks:
         self._state: dict[str, Any] = {}
 
     def join(self, container: Container, paths: Paths) -> None:
-        """Says where Podman finds the hooks in the session."""
+        """Set the directory in which Podman finds the hooks in the session."""
         container.hooks_dirs = [paths.at(_DIRECTORY)] if self.hooks else []
 
     def operations(self, paths: Paths) -> list[Operation]:
-        """What puts the hooks there, in the order in which they run."""
+        """Return the operations that write the hooks there, in the order in which the hooks run."""
         definitions = [
             hook.definition(number, paths.at(HOOKS_STDERR))
             for number, hook in enumerate(self.hooks)
@@ -124,12 +124,12 @@ class OciHooks:
         return steps
 
     def last_operations(self, paths: Paths) -> list[Operation]:
-        """What tells the launcher the state that the hooks were told."""
+        """Return the operations that send the launcher the state that the hooks got."""
         words = ["/bin/sh", "-c", _TELL_STATE, "sh", paths.at(_STATE_FILE)]
         return [("more", words)] if self._after else []
 
     def hear(self, note: str) -> bool:
-        """Whether a note is for this."""
+        """Take a note if it is the state of the container; return whether it was."""
         if '"ociVersion"' not in note:
             return False
         self._state = parse_json(note)
@@ -138,7 +138,7 @@ class OciHooks:
     def attend(
         self, plan: Mapping[str, Any], guard: int, mount_ns: int, done: int, libexec: str
     ) -> None:
-        """Starts the process that runs the hooks of the stage poststop, if any apply.
+        """Start the process that runs the hooks of the stage poststop, if any apply.
 
         It holds the descriptor `done` until they have run.
         """
@@ -161,7 +161,7 @@ class OciHooks:
             attend(steps, guard, mount_ns, done, libexec)
 
     def explain(self, report: str) -> LaunchError:
-        """What the guard's report means, as failure.explain, with more about hooks."""
+        """Return the error for the guard's report, as failure.explain, with more about hooks."""
         told, _mark, said = report.partition("\f")
         lines = [line.strip() for line in said.split("\n") if line.strip()]
         failed = [line for line in lines if line.startswith(_MARK)]
@@ -189,7 +189,7 @@ def _failed(message: str, report: str) -> LaunchError:
 
 
 def _read(directory: str) -> Iterator[tuple[str, list[Hook]]]:
-    """What stands in the files of a directory; one that does not exist has none."""
+    """Yield each file of a directory with its hooks; a missing directory has none."""
     try:
         names = sorted(os.listdir(directory))
     except FileNotFoundError:

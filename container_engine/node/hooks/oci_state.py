@@ -1,4 +1,4 @@
-"""When an OCI hook applies, for the stage that Podman does not get to. Pure."""
+"""Decide whether an OCI hook applies, for the stage that Podman does not reach. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def applies(when: Mapping[str, Any], annotations: Mapping[str, str], command: str) -> bool:
-    """As Podman judges: all conditions hold, and there is one. Mounts there always are."""
+    """Decide as Podman does: there is a condition, and all hold. A container always has mounts."""
     said = []
     if "always" in when:
         said.append(bool(when["always"]))

@@ -1,4 +1,4 @@
-"""File name patterns (`*`, `?`, `[a-z]`) without the import of glob and re, 6 ms of a start."""
+"""Match file name patterns (`*`, `?`, `[a-z]`) without importing glob and re (6 ms per start)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    # what is there, and what is in a directory; the latter raises OSError
+    # checks whether a path exists, and lists a directory; the latter raises OSError
     Look = tuple[Callable[[str], bool], Callable[[str], list[str]]]
 
 _NODE: Look = (os.path.lexists, os.listdir)
@@ -19,7 +19,10 @@ def has_wildcard(path: str) -> bool:
 
 
 def expand(path: str, look: Look = _NODE) -> list[str]:
-    """The existing paths that match, cxi2 before cxi10. A path without wildcards is itself."""
+    """Return the existing paths that match, cxi2 before cxi10.
+
+    A path without wildcards matches itself.
+    """
     exists, _names = look
     if not has_wildcard(path):
         return [path] if exists(path) else []
@@ -43,15 +46,15 @@ def _step(start: str, part: str, look: Look) -> list[str]:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Whether the whole of `name` matches; every part of it matches `*`."""
+    """Check whether the whole of `name` matches the pattern; `*` also matches the empty string."""
     head, star_sign, tail = pattern.partition("*")
-    # most names do not begin as the pattern does
+    # fast path: most names do not begin as the pattern does
     if not has_wildcard(head) and not name.startswith(head):
         return False
     if star_sign and not has_wildcard(head + tail):
         return len(name) >= len(head) + len(tail) and name.endswith(tail)
     name_at = pattern_at = 0
-    # where to go on when what stands behind the last star does not fit
+    # where to resume if the text after the last star does not match
     star, retry = -1, 0
     while name_at < len(name):
         fits, after = _one(name[name_at], pattern, pattern_at)
@@ -69,7 +72,7 @@ def matches(name: str, pattern: str) -> bool:
 
 
 def _one(character: str, pattern: str, at: int) -> tuple[bool, int]:
-    """Whether the pattern's element at this place is this character, and where the next begins."""
+    """Return whether the pattern's element at `at` matches, and where the next one begins."""
     head = pattern[at : at + 1]
     close = pattern.find("]", at + 2) if head == "[" else -1
     if close > 0:
@@ -94,9 +97,9 @@ def _in_set(character: str, body: str) -> bool:
 
 
 def natural(text: str) -> list[tuple[int, str]]:
-    """A sort key under which numbers in the text count as numbers.
+    """Return a sort key under which numbers in the text compare as numbers.
 
-    A number is its length and its digits: Python refuses to make one of more than 4300 of them.
+    A number is represented by its length and digits: int() refuses more than 4300 digits.
     """
     key: list[tuple[int, str]] = []
     digits = ""

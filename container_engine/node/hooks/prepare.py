@@ -1,4 +1,4 @@
-"""What a plan's hooks change on this node, gathered from their data and their code."""
+"""Collect the changes of a plan's hooks on this node from their data and their code."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     Code = Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, str], HookEdits], None]
 
-# that the user said --mpi= (spank_plugin/plugin/carry.h)
+# set if the user gave --mpi= (spank_plugin/plugin/carry.h)
 _CHOSEN = "SLURM_CE_MPI_CHOSEN"
 
 
 def prepare(plan: Mapping[str, Any], node: Mapping[str, str], libexec: str) -> HookEdits:
-    """Everything that the plan's hooks change, in the order of the plan.
+    """Return the changes of all of the plan's hooks, in the order of the plan.
 
-    What this node does not have are `lacks` of the edits.
+    What this node lacks is in `lacks` of the result.
     """
     edits = HookEdits(libexec)
     for hook in plan.get("hooks", ()):
@@ -45,7 +45,7 @@ def _add(
         edits.env[name] = None if value is None else fill(value, hook, node)
     for name, directories in hook.get("prepend", {}).items():
         words = [fill(directory, hook, node) for directory in directories]
-        # the later hook stands before the earlier one, as with assignments
+        # a later hook's directories stand before an earlier one's, as with assignments
         edits.prepend[name] = [*words, *edits.prepend.get(name, [])]
     edits.services += [_service(service, hook, node) for service in hook.get("services", ())]
     edits.oci_hooks += hook.get("hooks", ())
@@ -57,7 +57,7 @@ def _add(
 
 
 def _in_tree(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str]) -> dict[str, Any]:
-    """What can only be looked at where the image's files are seen."""
+    """Return the parts of a hook that need to see the image's files."""
     return {
         "libraries": [
             {**libraries, "files": _libraries(edits, hook, libraries, node)}
@@ -74,9 +74,9 @@ def _in_tree(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str])
 
 
 def _chose_mpi(node: Mapping[str, str]) -> bool:
-    """Whether there are ranks that could miss one another.
+    """Check whether there are ranks that could miss one another.
 
-    What a site starts by PMIx when nobody says anything need not be an MPI program.
+    A program that a site starts with PMIx by default need not be an MPI program.
     """
     tasks = node.get("SLURM_STEP_NUM_TASKS", node.get("SLURM_NTASKS", "1"))
     return _CHOSEN in node and tasks != "1"
@@ -88,7 +88,7 @@ def _libraries(
     libraries: Mapping[str, Any],
     node: Mapping[str, str],
 ) -> list[str]:
-    """The node's files; a pattern without any that is not optional is a lack."""
+    """Return the node's files; a pattern that matches none and is not optional becomes a lack."""
     found = []
     for file in libraries["files"]:
         pattern = fill(file, hook, node)

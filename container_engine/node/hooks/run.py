@@ -22,12 +22,15 @@ if TYPE_CHECKING:
     from container_engine.node.start.podman import Bind, Container, Paths
     from container_engine.node.start.specification import Operation
 
-# what slurmstepd and the plugin take out of a task's environment
+# slurmstepd and the plugin remove these from a task's environment
 _FOR_SLURMSTEPD = ("SLURM_RLIMIT_", "SLURM_CE_")
 
 
 class HooksOnNode:
-    """Asked by the launcher in the order of the methods. `warnings` are lines for the user."""
+    """The hooks of one launch. The launcher calls the methods in the order of this class.
+
+    `warnings` are lines for the user.
+    """
 
     def __init__(
         self,
@@ -38,7 +41,7 @@ class HooksOnNode:
         lacks: Sequence[LaunchError] = (),
         explain: bool = False,
     ) -> None:
-        """`lacks` are what else the node does not have. Raises LaunchError for all of it."""
+        """Prepare the hooks. Raise LaunchError for `lacks` and all else that the node lacks."""
         self._explain = explain
         self._binds: list[tuple[str, str]] = []
         self.decisions: list[dict[str, Any]] = []
@@ -57,7 +60,7 @@ class HooksOnNode:
         self._node = node
         self._place: Place | None = None
         self._end: socket | None = None
-        # readable once all that is done behind the guard's end is done
+        # becomes readable once everything after the guard's end is done
         self.attended = -1
 
     @property
@@ -65,9 +68,9 @@ class HooksOnNode:
         return self._edits.warnings
 
     def join(self, container: Container, paths: Paths) -> dict[str, str | None]:
-        """Adds devices, mounts and OCI hooks. Returns the variables of EDF and hooks.
+        """Add devices, mounts and OCI hooks. Return the variables of EDF and hooks.
 
-        Where an EDF and a hook mount on the same place, the EDF counts.
+        If an EDF and a hook mount on the same target, the EDF's mount wins.
         """
         edits = self._edits
         container.devices = [*container.devices, *_new(edits.devices, container.devices)]
@@ -96,7 +99,7 @@ class HooksOnNode:
         self._binds = [(b.source, b.target) for b in container.mounts if b.kind == "bind"]
 
     def work(self, paths: Paths) -> HooksWork:
-        """What the guard does for hooks between the image's overlay and the container."""
+        """Return what the guard does for hooks between the image's overlay and the container."""
         edits, request = self._edits, paths.at("hooks.json")
         steps = list(edits.operations)
         beside: list[Operation] = []
@@ -107,15 +110,15 @@ class HooksOnNode:
         return HooksWork(steps, beside, f"{edits.libexec}/ce-gate")
 
     def last_operations(self, paths: Paths) -> list[Operation]:
-        """What the guard does between Podman and its report."""
+        """Return what the guard does between Podman and its report."""
         return self._oci.last_operations(paths)
 
     def explain(self, report: str) -> LaunchError:
-        """What the guard's report of a failure means."""
+        """Return the error for the guard's report of a failure."""
         return self._oci.explain(report)
 
     def _request(self, paths: Paths) -> dict[str, Any]:
-        """What the program that looks into the image must know (see inject.py)."""
+        """Return the input of the program that looks into the image (see inject.py)."""
         search = self._settings.get("LD_LIBRARY_PATH")
         if search is None and "LD_LIBRARY_PATH" not in self._settings:
             image = self._plan["image"]["env"]
@@ -132,7 +135,7 @@ class HooksOnNode:
         }
 
     def hear(self, note: str) -> None:
-        """A line of the program that looks into the image. Raises LaunchError for an error."""
+        """Process a line of the program that looks into the image. Raise LaunchError for errors."""
         if self._oci.hear(note):
             return
         said = parse_json(note)
@@ -145,9 +148,9 @@ class HooksOnNode:
         self._heard.update(said.get("env", {}))
 
     def for_tasks(self) -> dict[str, str | None]:
-        """What the image's files made necessary, and variables of Slurm's that hooks change.
+        """Return variables that the image's files require, and Slurm's variables that hooks change.
 
-        Images and EDFs may not touch those; hooks are the site's.
+        Images and EDFs must not change Slurm's variables; hooks may, because they are the site's.
         """
         hooks = self._edits.env.items()
         slurms = {name: v for name, v in hooks if is_slurms(name) and name not in self._edf}
@@ -155,16 +158,16 @@ class HooksOnNode:
 
     @property
     def per_task(self) -> dict[str, str]:
-        """Variables that differ between the tasks of this node; the EDF's count more."""
+        """Variables that differ between the tasks of this node; the EDF's take precedence."""
         per_task = self._edits.per_task.items()
         return {name: other for name, other in per_task if name not in self._edf}
 
     def start_services(
         self, container: tuple[int, int, int], workdir: str, environment: Mapping[str, str | None]
     ) -> dict[str, str | None]:
-        """Starts what hooks want to run beside the tasks and after them; variables for the tasks.
+        """Start what hooks run beside and after the tasks. Return variables for the tasks.
 
-        Raises LaunchError.
+        Raise LaunchError.
         """
         self.attended, done = os.pipe()
         try:
@@ -197,15 +200,17 @@ class HooksOnNode:
         return services.variables(self._edits.services)
 
     def abandon(self) -> None:
-        """The start has failed, maybe before anything was there to clean up after it."""
+        """Remove leftovers of a failed start, which may have ended before anything else could."""
         if self._edits.services:
             from container_engine.node.hooks import services
 
             services.remove_leftovers(self._edits.services)
 
     def finish(self, environment: Mapping[str, str | None]) -> socket | None:
-        """The environment is that of the tasks now. Returns what the guard gets with the word to go
-        on: a socket that it closes at the end, where services must be stopped in good order.
+        """Publish the tasks' environment, which is final now, to the services.
+
+        Return a socket for the guard if services must be stopped in good order. The guard gets it
+        with the message to continue, and closes it at the end.
         """
         if self._place is None:
             return None
@@ -217,7 +222,7 @@ class HooksOnNode:
         return self._end
 
     def _of_tasks(self, changes: Mapping[str, str | None]) -> dict[str, str]:
-        """The environment of tasks, without what each of them has for itself."""
+        """Return the environment of tasks, without what each of them has for itself."""
         whole = apply(self._node, changes)
         return {name: v for name, v in whole.items() if not name.startswith(_FOR_SLURMSTEPD)}
 

@@ -1,7 +1,7 @@
-"""Programs that hooks run in the container for as long as it lives, beside its tasks.
+"""Run hooks' programs in the container for as long as it lives, beside its tasks.
 
 They join the container as tasks do and live in the host's PID namespace. A process of ours
-(spank_plugin/programs/service_reaper.c) is there before the first of them and ends them with the
+(spank_plugin/programs/service_reaper.c) starts before the first of them and ends them with the
 container, however that ends.
 """
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from container_engine.node.start.specification import Operation
 
     class Server(Protocol):
-        """A service that data cannot describe: the entry `server` of one made by a hook's code."""
+        """A service that needs code. A hook's code puts it into the entry `server`."""
 
         variables: Mapping[str, str | None]
 
         def start(self, place: Place) -> None: ...
 
         def leftovers(self) -> Sequence[str]:
-            """Files of the node, and directories when empty, that go with the container."""
+            """Return the files, and directories to remove if empty, that go with the container."""
             ...
 
         def publish(self, place: Place) -> None:
-            """The start-up steps are done: the environment is that of the tasks now."""
+            """Publish the tasks' environment: the start-up steps are done, so it is final."""
             ...
 
 
@@ -43,11 +43,11 @@ _EXIT_STEP_MS = 10
 
 
 def start(services: Sequence[Mapping[str, Any]], place: Place, done: int) -> socket | None:
-    """Starts them in their order and waits until each is ready.
+    """Start the services in their order and wait until each is ready.
 
-    The process that ends them holds the descriptor `done` until it has finished. Returns the
-    guard's end of a socket to it, None where no service needs to be stopped in good order. Raises
-    LaunchError; what has been started ends with the session then.
+    The process that ends them holds the descriptor `done` until it has finished. Return the
+    guard's end of a socket to it, or None if no service needs to be stopped in good order. Raise
+    LaunchError; services that have been started end with the session then.
     """
     end = _attend(services, place, done)
     for service in services:
@@ -60,7 +60,7 @@ def start(services: Sequence[Mapping[str, Any]], place: Place, done: int) -> soc
 
 
 def publish(services: Sequence[Mapping[str, Any]], place: Place) -> None:
-    """Says that `place` has the environment that the tasks will have."""
+    """Notify the services that `place` now has the environment of the tasks."""
     for service in services:
         server: Server | None = service.get("server")
         if server is not None:
@@ -68,7 +68,7 @@ def publish(services: Sequence[Mapping[str, Any]], place: Place) -> None:
 
 
 def variables(services: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
-    """What the services that have been started change in the environment of the tasks."""
+    """Return the changes of the started services to the environment of the tasks."""
     found: dict[str, str | None] = {}
     for service in services:
         server: Server | None = service.get("server")
@@ -78,13 +78,13 @@ def variables(services: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
 
 
 def leftovers(services: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Files of the node, and directories when empty, that go with the container."""
+    """Return the files, and directories to remove if empty, that go with the container."""
     servers = [service["server"] for service in services if service.get("server") is not None]
     return [path for server in servers for path in server.leftovers()]
 
 
 def remove_leftovers(services: Sequence[Mapping[str, Any]]) -> None:
-    """As ce-attend does it at the end, for a container that did not come to be."""
+    """Remove leftovers of a container that was not started, as ce-attend does at the end."""
     for path in leftovers(services):
         try:
             os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
@@ -93,8 +93,9 @@ def remove_leftovers(services: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _start(service: Mapping[str, Any], place: Place) -> None:
-    """One that data describe. It puts itself into the background, unless `ready` names a path that
-    says when it can be used.
+    """Start a service that is described by data and wait until it is ready.
+
+    It puts itself into the background, unless `ready` names a path that exists once it is ready.
     """
     what = f"hook {service['hook']}: service '{service['name']}'"
     process = Process(place, service["command"])
@@ -111,7 +112,7 @@ def _start(service: Mapping[str, Any], place: Place) -> None:
 
 
 def _ready(process: Process, path: str, place: Place) -> int | None:
-    """0 when the path exists in the container, the exit code of a program that failed before."""
+    """Return 0 when the path exists in the container, or the program's exit code if it failed."""
     looking = Process(place, [INIT_PATH, "--await", path], workdir="/")
     left_ms = place.timeout_s * 1000
     found: int | None = None
@@ -128,7 +129,7 @@ def _ready(process: Process, path: str, place: Place) -> int | None:
 
 
 def attend(steps: Sequence[Operation], guard: int, mount_ns: int, done: int, libexec: str) -> None:
-    """Starts a process that does these operations of ce-attend when the container is gone.
+    """Start a process that runs these operations of ce-attend when the container has ended.
 
     It holds the descriptor `done` until then.
     """
@@ -140,7 +141,7 @@ def attend(steps: Sequence[Operation], guard: int, mount_ns: int, done: int, lib
 
 
 def _attend(services: Sequence[Mapping[str, Any]], place: Place, done: int) -> socket | None:
-    """Starts the process that ends the services with the container."""
+    """Start the process that ends the services with the container."""
     steps: list[Operation] = [
         ("stop", place.inside(service["stop"])) for service in services if service.get("stop")
     ]
@@ -177,6 +178,6 @@ def _run_attendant(program: str, passed: Sequence[int], environment: Mapping[str
     finally:
         for fd in opened:
             os.set_inheritable(fd, False)
-    # it ends as soon as there is a process of its own that attends
+    # the program exits once its own child process attends
     if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0:
         raise LaunchError(f"cannot start {program}", "program-missing")

@@ -1,4 +1,4 @@
-"""What a node's slurm.conf says, for hooks; without asking slurmctld."""
+"""Read values from a node's slurm.conf for hooks, without asking slurmctld."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_INCLUDES = 32
 
 
 def find(node: Mapping[str, str], more: Sequence[str] = ()) -> str:
-    """The slurm.conf of the step's environment, else the usual ones, else `more`; empty: none."""
+    """Return the slurm.conf of the step's environment, else a usual one, else of `more`; or ""."""
     for path in (node.get("SLURM_CONF", ""), *_USUAL, *more):
         if path and os.path.isfile(path):
             return path
@@ -23,12 +23,12 @@ def find(node: Mapping[str, str], more: Sequence[str] = ()) -> str:
 
 
 def value(path: str, key: str) -> str:
-    """The last value of `key` in the file and those it includes; empty where there is none."""
+    """Return the last value of `key` in the file and its included files, or "" if it is not set."""
     found = ""
     for line in _lines(path, [path]):
         name, equals, text = line.partition("=")
         if equals and name.strip().lower() == key.lower():
-            # some lines hold several settings; these keys have values without spaces
+            # some lines hold several settings; the values of these keys have no spaces
             words = text.strip().strip('"').split()
             found = words[0].strip('"') if words else ""
     return found
@@ -54,7 +54,7 @@ def _lines(path: str, seen: list[str]) -> list[str]:
 
 
 def on_node(text: str, node: Mapping[str, str]) -> str:
-    """A path of slurm.conf with the names of this node filled in."""
+    """Fill in this node's names in a path of slurm.conf."""
     host = os.uname().nodename.partition(".")[0]
     name = node_name.complete(node).get("SLURMD_NODENAME", host)
     return text.replace("%n", name).replace("%h", host)
