@@ -1,4 +1,4 @@
-"""Joining a container that runs: into the namespaces and the environment of one of its tasks."""
+"""Join a running container: the namespaces and the environment of one of its tasks."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class Task(NamedTuple):
     """A process of a step. `directory` is an open descriptor of its /proc/PID.
 
-    The number of a process may become another's; what is reached through the descriptor is gone
-    then, and an open says so.
+    A PID may be reused for another process; files below the descriptor are gone then, and opening
+    one fails.
     """
 
     directory: int
@@ -27,9 +27,9 @@ class Task(NamedTuple):
 
 
 def find(job: str, step: str, node: str) -> Task:
-    """The first task of the step on this node, of those that run in a container.
+    """Return the first task of the step on this node, of those that run in a container.
 
-    Raises UserError where there is none.
+    Raise UserError if there is none.
     """
     wanted = {"SLURM_JOB_ID": job, "SLURM_STEP_ID": step, "SLURMD_NODENAME": node}
     found: list[Task] = []
@@ -57,7 +57,7 @@ def _local_id(task: Task) -> int:
 
 
 def _processes() -> Iterator[Task]:
-    """Of this user, with the environment that each was started with."""
+    """Yield this user's processes, each with the environment it was started with."""
     for name in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
         try:
             directory = os.open(f"/proc/{name}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -66,7 +66,7 @@ def _processes() -> Iterator[Task]:
         try:
             block = _read(directory, "environ")
         except OSError:
-            os.close(directory)  # somebody else's, or gone
+            os.close(directory)  # another user's process, or one that has ended
             continue
         yield Task(directory, parse_block(block))
 
@@ -85,14 +85,14 @@ def _mount_namespace(task: Task) -> str:
 
 
 def become(task: Task, argv: Sequence[str], libexec: str) -> NoReturn:
-    """This process becomes the command beside the task. Raises UserError, CeError."""
+    """Replace this process with the command, beside the task. Raise UserError or CeError."""
     try:
         namespaces = [
             os.open(f"ns/{name}", os.O_RDONLY, dir_fd=task.directory) for name in ("user", "mnt")
         ]
     except OSError as error:
         raise UserError(f"the task has ended: {reason(error)}") from None
-    # nothing to change: what the task was started with is given as a whole
+    # no changes: the command gets the whole environment with which the task was started
     fds = [*namespaces, memory_file("ce-env", b"")]
     for fd in fds:
         os.set_inheritable(fd, True)

@@ -1,4 +1,4 @@
-"""What only this node can tell about a plan: its files, its devices, its own variables."""
+"""Check what only this node can check of a plan: its files, its devices, its own variables."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 _SQUASHFS_MAGIC = b"hsqs"
 _SUPERBLOCK_SIZE = 96
 _RESERVED = frozenset(["/", "/proc", "/sys", "/dev"])
-# where hooks put what the image has no place for
+# where hooks mount files for which the image has no place
 _OURS = "/.container-engine/"
 _DENIED = "Permission denied"
 _FORBIDDEN = "only what you may read yourself can be mounted: ask its owner"
-# how the origin of a mount begins that the site's configuration has
+# the beginning of the origin of mounts from the site's configuration
 _OF_SITE = "site: "
 
 
 def check_image(path: str) -> None:
-    """Refuses what is not a whole SquashFS file; later it would only show as ENOTCONN in a task."""
+    """Refuse a file that is not a whole SquashFS; a task would only get ENOTCONN later."""
     try:
         with open(path, "rb", buffering=0) as file:
             superblock = file.read(_SUPERBLOCK_SIZE) or b""
@@ -46,7 +46,7 @@ def check_image(path: str) -> None:
 def resolve_mounts(
     plan: Mapping[str, Any], environment: Mapping[str, str], lacks: list[LaunchError]
 ) -> list[Bind]:
-    """The plan's mounts with literal strings; what cannot be mounted is added to `lacks`."""
+    """Return the plan's mounts with literal strings; add those that are impossible to `lacks`."""
     mounts = [_literal(mount, environment) for mount in plan["mounts"]]
     for mount, origin in zip(mounts, plan["mounts"], strict=True):
         if problem := _source_problem(mount):
@@ -65,7 +65,7 @@ def _literal(mount: Mapping[str, Any], environment: Mapping[str, str]) -> Bind:
     return Bind(
         mount["kind"],
         resolve(mount["source"], environment, mount["from"]),
-        # a deferred destination has not been looked at yet; one that is absolute stays below /
+        # a deferred destination has not been checked yet; an absolute one stays below /
         os.path.normpath("/" + resolve(mount["target"], environment, mount["from"]).lstrip("/")),
         mount["options"],
     )
@@ -90,9 +90,9 @@ def _source_problem(mount: Bind) -> str:
 def resolve_devices(
     plan: Mapping[str, Any], environment: Mapping[str, str], lacks: list[LaunchError]
 ) -> list[str]:
-    """The paths of devices, checked on this node; CDI names are resolved by launch.cdi.
+    """Return the paths of devices, checked on this node; devices.cdi resolves CDI names.
 
-    What the site does not allow is refused here, not only at submit: a name may depend on the node.
+    Devices that the site does not allow are refused here, too: a name may depend on the node.
     """
     found = []
     allowed = plan["settings"]["allowed_devices"]
@@ -136,5 +136,5 @@ def _is_offered(path: str, allowed: Sequence[str]) -> bool:
 
 
 def _reason(error: OSError) -> str:
-    # "No such file or directory" is true of a link's target too; users look for the name they wrote
+    # strerror would also be true of a symlink's target, but users look for the name they wrote
     return "does not exist" if isinstance(error, FileNotFoundError) else str(error.strerror)

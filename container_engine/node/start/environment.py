@@ -10,21 +10,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-# MAX_ARG_STRLEN of the kernel less the NUL: the longest NAME=value that execve takes.
+# The kernel's MAX_ARG_STRLEN less the NUL: the longest NAME=value that execve accepts.
 MAX_VARIABLE = 131071
 # A quarter of the usual stack limit of 8 MiB, less room for arguments and what Podman adds.
 MAX_ENVIRONMENT = 2 * 1024 * 1024 - 128 * 1024
-# Podman's own additions to every container; they say nothing about this one.
+# Podman adds these to every container; they say nothing about this one.
 _PODMANS_OWN = frozenset(["TERM", "HOSTNAME", "HOME", "container"])
-# What the shell of an entrypoint sets for itself.
+# The shell of an entrypoint sets these for itself.
 _SHELLS_OWN = frozenset(["PWD", "OLDPWD", "SHLVL", "_"])
 # The host's locale names mean nothing in another image's /usr/share/locale (ASKS: perl, R).
 _HOST_LOCALE = ("LANG", "LANGUAGE", "LC_ALL")
-# What Slurm says is true in the container too, whatever an image was built with.
+# Slurm's values hold in the container, too, whatever an image was built with.
 _SLURMS = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "PALS_")
 
 
-# How a process finds Slurm's server of its step, by the annotation that turns it off.
+# The variables by which a process finds the step's server, by the annotation that turns it off.
 _SERVERS = {
     "com.hooks.pmix.enabled": (
         *("PMIX_NAMESPACE", "PMIX_RANK", "PMIX_HOSTNAME", "PMIX_VERSION", "PMIX_SECURITY_MODE"),
@@ -38,7 +38,7 @@ _SERVERS = {
 
 
 def edf_settings(plan: Mapping[str, Any], node: Mapping[str, str]) -> dict[str, str | None]:
-    """The EDF's [env] with literal values; None removes the variable whatever its source."""
+    """Return the EDF's [env] with literal values; None removes a variable whatever its source."""
     return {
         entry["name"]: None
         if entry["value"] is None
@@ -48,7 +48,10 @@ def edf_settings(plan: Mapping[str, Any], node: Mapping[str, str]) -> dict[str, 
 
 
 def for_container(plan: Mapping[str, Any], edf: Mapping[str, str | None]) -> dict[str, str]:
-    """What the container itself is started with, for hooks and entrypoint to see."""
+    """Return the environment of the container itself, as hooks and entrypoint see it.
+
+    Raise LaunchError if it is too large.
+    """
     merged: dict[str, str | None] = {**plan["image"]["env"], **edf}
     given = {name: value for name, value in merged.items() if value is not None}
     total = sum(check_size(name, value) for name, value in given.items())
@@ -62,7 +65,7 @@ def for_container(plan: Mapping[str, Any], edf: Mapping[str, str | None]) -> dic
 
 
 def check_size(name: str, value: str) -> int:
-    """The bytes of NAME=value; refuses what execve would refuse without naming it."""
+    """Return the bytes of NAME=value; refuse what execve would refuse without naming it."""
     size = len(f"{name}={value}".encode("utf-8", "surrogateescape"))
     if size > MAX_VARIABLE:
         raise LaunchError(
@@ -78,10 +81,10 @@ def for_tasks(
     given: Mapping[str, str],
     found: Mapping[str, str],
 ) -> dict[str, str | None]:
-    """What a task changes in the environment Slurm gave it; None removes.
+    """Return a task's changes to the environment that Slurm gave it; None removes a variable.
 
-    `given` is what the container was started with, `found` what its first process has: the
-    difference was made by CDI, hooks or the entrypoint, which may also remove variables.
+    `given` is the environment with which the container was started, `found` that of its first
+    process. CDI, hooks or the entrypoint, which may also remove variables, made the difference.
     """
     made = {
         name: value
@@ -101,12 +104,12 @@ def for_tasks(
 
 
 def image_digest(plan: Mapping[str, Any]) -> str:
-    """What identifies the image later: its registry's digest, else that of its file's content."""
+    """Return the digest that identifies the image: its registry's, else that of its content."""
     return plan["image"].get("digest") or plan["image"].get("content") or ""
 
 
 def _about(plan: Mapping[str, Any]) -> dict[str, str | None]:
-    """What a task's own records can say of where it ran; never what an outer container said."""
+    """Return variables that identify this container; an outer container's values never remain."""
     return {
         "CE_ENVIRONMENT_NAME": plan.get("name") or None,
         "CE_IMAGE": plan["image"].get("name") or None,
@@ -115,13 +118,16 @@ def _about(plan: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 def _removed(given: Mapping[str, str], found: Mapping[str, str]) -> dict[str, None]:
-    """What the entrypoint has unset. Shells also drop names that they cannot have: those stay."""
+    """Return the variables that the entrypoint unset; not names that shells drop as invalid."""
     gone = (name for name in given if name not in found and name not in _PODMANS_OWN | _SHELLS_OWN)
     return dict.fromkeys(name for name in gone if name.isascii() and name.isidentifier())
 
 
 def _turned_off(annotations: Mapping[str, str]) -> dict[str, None]:
-    """Without its server each process is alone, as it would be without srun's --mpi."""
+    """Return the removal of the variables of servers that annotations turn off.
+
+    Without its server each process is alone, as it would be without srun's --mpi.
+    """
     names = [_SERVERS[key] for key in _SERVERS if annotations.get(key) == "false"]
     return dict.fromkeys(name for some in names for name in some)
 
@@ -135,13 +141,13 @@ def is_slurms(name: str) -> bool:
 
 
 def apply(base: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
-    """The environment that `base` becomes."""
+    """Return the environment `base` with the changes; None removes a variable."""
     merged: dict[str, str | None] = {**base, **changes}
     return {name: value for name, value in merged.items() if value is not None}
 
 
 def parse_block(block: bytes) -> dict[str, str]:
-    """NUL-separated NAME=value, as in /proc/PID/environ; what has no name is left out."""
+    """Parse NUL-separated NAME=value, as in /proc/PID/environ; skip entries without a name."""
     pairs = (
         entry.decode("utf-8", "surrogateescape").partition("=") for entry in block.split(b"\0")
     )
@@ -151,10 +157,11 @@ def parse_block(block: bytes) -> dict[str, str]:
 def encode_records(
     changes: Mapping[str, str | None], per_task: Mapping[str, str] | None = None
 ) -> bytes:
-    """The record format of spank_plugin/common/join.h.
+    """Encode changes in the record format of spank_plugin/common/join.h.
 
     `per_task` are variables that differ between the tasks of a node: each gets the value that
-    another variable has in its task. Raises LaunchError for what would be read as another record.
+    another variable has in its task. Raise LaunchError for a name or value that would be read as
+    another record.
     """
     for name, value in (*changes.items(), *(per_task or {}).items()):
         if not name or "=" in name or "\0" in name or "\0" in (value or ""):

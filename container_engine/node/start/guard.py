@@ -1,4 +1,4 @@
-"""Starting ce-guard, which owns everything of a session, and hearing from it."""
+"""Start ce-guard, which owns everything of a session, and receive its reports."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 MAX_PACKET = 64 * 1024
 FD_SIZE = 4
-# what Python ignores for itself; ignored signals survive execve, and no program expects it
+# Python ignores these for itself; ignored signals survive execve, which no program expects
 PYTHONS_SIGNALS = (SIGPIPE, SIGXFSZ)
 # EAGAIN
 _TOO_MANY = "you may have no more processes (ulimit -u): end some, or start fewer at once"
 
 
 class Watch:
-    """What a session lives for: a pidfd whose end is its own; a socket (or -1) to the plugin."""
+    """The pidfd of the process with which a session ends, and a socket (or -1) to the plugin."""
 
     def __init__(self, process: int, life: int = -1) -> None:
         self.process, self.life = process, life
 
 
 def start_guard(libexec: str, watch: Watch, specification: bytes) -> socket:
-    """The socket to a guard that begins to do what stands in the specification."""
+    """Start a guard that executes the specification; return the socket to it."""
     ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
     spec = memory_file("ce-specification", specification)
     passed = [theirs.fileno(), watch.process, watch.life, spec]
@@ -42,7 +42,7 @@ def start_guard(libexec: str, watch: Watch, specification: bytes) -> socket:
             program,
             [program, *map(str, passed)],
             {},
-            # slurmstepd and pipes wait for everybody who holds their ends: the guard holds none
+            # slurmstepd and pipes wait for all processes that hold their ends: the guard holds none
             file_actions=[(os.POSIX_SPAWN_OPEN, fd, "/dev/null", os.O_RDWR, 0) for fd in range(3)],
             setsigdef=PYTHONS_SIGNALS,
         )
@@ -55,9 +55,9 @@ def start_guard(libexec: str, watch: Watch, specification: bytes) -> socket:
         os.close(spec)
         os.set_inheritable(watch.process, False)
         if watch.life >= 0:
-            # the guard's alone: its end must show at once, also while the launcher still runs
+            # the guard's alone: its end must show at once, even while the launcher still runs
             os.close(watch.life)
-    os.waitpid(pid, 0)  # it ends as soon as it has made process 1 of the session
+    os.waitpid(pid, 0)  # it exits as soon as it has made process 1 of the session
     return ours
 
 
@@ -67,9 +67,9 @@ def await_report(
     hear: Callable[[str], None] | None = None,
     describe: Callable[[str], LaunchError] = explain,
 ) -> tuple[tuple[str, str], Sequence[int]]:
-    """The guard's moments, what its children printed, and the descriptors of a ready container.
+    """Return the guard's times, its children's output, and the descriptors of a ready container.
 
-    `hear` gets what hooks noted before, `describe` judges the report of a failure.
+    `hear` gets the notes that hooks send before; `describe` turns a failure report into an error.
     """
     control.settimeout(timeout_s)
     try:
@@ -89,7 +89,7 @@ def await_report(
 
 
 def go_on(control: socket, fds: Sequence[int]) -> None:
-    """The session shall not end with this process; the guard gets `fds`. Raises LaunchError."""
+    """Let the session outlive this process, and send `fds` to the guard. Raise LaunchError."""
     try:
         control.sendmsg([b"K"], rights(fds))
     except ConnectionError:
@@ -104,7 +104,7 @@ def _ended() -> LaunchError:
 
 
 def rights(fds: Sequence[int]) -> list[tuple[int, int, bytes]]:
-    """What sendmsg takes to send descriptors along."""
+    """Return the ancillary data with which sendmsg sends descriptors."""
     data = b"".join(fd.to_bytes(FD_SIZE, sys.byteorder) for fd in fds)
     return [(SOL_SOCKET, SCM_RIGHTS, data)] if fds else []
 

@@ -1,9 +1,9 @@
-"""Says in the image's store that a job uses it: nobody shall take the file away under its tasks.
+"""Record in the image's store that a job uses an image, so that no user deletes it meanwhile.
 
-A symbolic link STORE/uses/JOB-DIGEST.UID@CLUSTER to the name of the image's file, made by the first
-node of a step: one operation on the shared file system and no open. The job's further steps with
-this image find it there. `ce gc` removes it once the job has ended (images/store/in_use.py).
-Everybody may write there: where another user has taken the name, it gets something behind it.
+The record is a symlink STORE/uses/JOB-DIGEST.UID@CLUSTER to the name of the image's file. The first
+node of a step makes it: one operation on the shared file system and no open. The job's further
+steps with this image find it. `ce gc` removes it once the job has ended (images/store/in_use.py).
+Every user may write there: if another one has taken the name, it gets a random suffix.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DIGITS = 12
 
 
 def note(path: str, node: Mapping[str, str]) -> None:
-    """`path` is the image's, `node` the step's environment. Nothing where it cannot be said."""
+    """Record that the step with the environment `node` uses the image `path`, if possible."""
     job, cluster = node.get("SLURM_JOB_ID", ""), node.get("SLURM_CLUSTER_NAME", "")
     directory, name = os.path.split(path)
     store, images = os.path.split(directory)
@@ -36,11 +36,11 @@ def note(path: str, node: Mapping[str, str]) -> None:
     except FileExistsError:
         _unless_said(name, link, f"{own}.{os.urandom(4).hex()}@{cluster}")
     except OSError:
-        pass  # the store is somebody else's
+        pass  # the store is another user's
 
 
 def _unless_said(name: str, link: str, another: str) -> None:
-    """An earlier step has said so, or somebody wanted it not to be said."""
+    """Use another name, unless the record is from an earlier step of this user."""
     try:
         if os.lstat(link).st_uid != os.geteuid() or os.readlink(link) != name:
             os.symlink(name, another)

@@ -1,7 +1,7 @@
 """The node launcher: starts the container that a plan describes. Runs as the user.
 
-Standard library only, and of it only what is cheap to import: this is run once per node and step,
-with ``python -I -S -E``. The plugin hands over descriptors and gets one packet as the answer.
+It imports only the cheap part of the standard library: it runs once per node and step, with
+``python -I -S -E``. The plugin passes descriptors and gets one packet as the reply.
 """
 
 from __future__ import annotations
@@ -43,15 +43,14 @@ _MAX_NOTICES = 4 * 1024
 
 
 class Session:
-    """A container that runs. The descriptors belong to the caller.
+    """A running container. The descriptors belong to the caller.
 
     `fds` are the user namespace, the mount namespace, the records of the tasks' environment
     (spank_plugin/common/join.h) and a pidfd of the guard, readable when nothing of the session is
-    left.
-    `attended` is readable once what is done after that is done, -1 where there is nothing.
-    Unless `go_on` is called, the session ends with this process; it raises LaunchError where the
-    session has ended already. `warnings` are for the user, `said` is what the entrypoint printed,
-    if that shall be heard.
+    left. `attended` is readable once the work after that is done, -1 if there is none. Unless
+    `go_on` is called, the session ends with this process; it raises LaunchError if the session has
+    already ended. `warnings` are for the user, `said` is the entrypoint's output if it is to be
+    shown.
     """
 
     def __init__(
@@ -76,9 +75,9 @@ def start(
     libexec: str,
     marks: trace.Marks | None = None,
 ) -> Session:
-    """Starts the container and waits until its first process runs.
+    """Start the container and wait until its first process runs.
 
-    `node` is the step's environment for the plan's deferred strings. Raises LaunchError.
+    `node` is the step's environment for the plan's deferred strings. Raise LaunchError.
     """
     marks = marks or trace.Marks(0)
     marks.mark("prepare")
@@ -97,7 +96,7 @@ def start(
 
 
 class _Start:
-    """One start: what it knows from the plan and this node, and what it learns on the way."""
+    """One start: the plan's and this node's data, and results of the steps so far."""
 
     def __init__(
         self, plan: Mapping[str, Any], node: Mapping[str, str], libexec: str, marks: trace.Marks
@@ -144,7 +143,7 @@ class _Start:
         return Session(fds, self._workdir, last, warnings, self._said, attended)
 
     def abandon(self) -> None:
-        """Removes what says that a container will be there."""
+        """Remove what announces a container that will not be there."""
         if self._hooks is not None:
             self._hooks.abandon()
 
@@ -163,7 +162,7 @@ class _Start:
         return [*steps[:-1], *last, steps[-1]]
 
     def _await(self, control: socket) -> Sequence[int]:
-        """The descriptors of the guard's report."""
+        """Wait for the guard's report and return its descriptors."""
         hooks = self._hooks
         ears = (None, explain) if hooks is None else (hooks.hear, hooks.explain)
         timeout_s = self._plan["settings"]["start_timeout_s"]
@@ -175,14 +174,14 @@ class _Start:
     def _changes(
         self, found: Mapping[str, str], fds: tuple[int, int, int]
     ) -> dict[str, str | None]:
-        """What tasks change in Slurm's environment; services and start-up steps have run then.
+        """Run services and start-up steps; return the tasks' changes to Slurm's environment.
 
         `found` is the environment of the container's first process.
         """
         plan, hooks, marks = self._plan, self._hooks, self._marks
         marks.names = {"image": list(plan["image"]["env"]), "edf": list(self._edf)}
         made = env.for_tasks(plan, self._settings, self._given, found)
-        # programs believe a PWD that leads to where they are, also by a path of the host
+        # programs trust a PWD that leads to their directory, even by a path of the host
         changes = {"PWD": self._workdir, "OLDPWD": None, **made}
         if hooks is not None:
             changes |= hooks.for_tasks()
@@ -203,7 +202,7 @@ def _hooks(
     libexec: str,
     lacks: Sequence[LaunchError],
 ) -> HooksOnNode | None:
-    """Raises LaunchError for `lacks` and all that hooks lack besides."""
+    """Return the hooks, or None without any. Raise LaunchError for `lacks` and what hooks lack."""
     settings = plan["settings"]
     others = settings["hooks_dirs"] or settings.get("devices_if_there")
     others = others or any(device["cdi"] for device in plan["devices"])
@@ -222,7 +221,7 @@ def _run_startup(
     container: tuple[int, int, str],
     libexec: str,
 ) -> dict[str, str | None]:
-    """The start-up steps, in the container and in the environment the tasks will have."""
+    """Run the start-up steps in the container, in the environment that the tasks will have."""
     from container_engine.node.start import startup
 
     user_ns, mount_ns, workdir = container
@@ -242,9 +241,9 @@ def _run_startup(
 def container_of(
     plan: Mapping[str, Any], node: Mapping[str, str], lacks: list[LaunchError]
 ) -> Container:
-    """What the node does not have of it is added to `lacks`."""
+    """Return the plan's container; what the node lacks for it is added to `lacks`."""
     return Container(
-        # root inside is an option of the site; outside it is the same user
+        # being root inside is an option of the site; outside it is the same user
         ids=(0, 0) if plan["settings"]["root_remap"] else (os.getuid(), os.getgid()),
         writable=plan["writable"],
         entrypoint=plan["entrypoint"],
@@ -261,7 +260,7 @@ def person_of(edf: Mapping[str, str | None]) -> Person:
         entry = pwd.getpwuid(uid)
         name, gecos, home, shell = entry.pw_name, entry.pw_gecos, entry.pw_dir, entry.pw_shell
     except KeyError:
-        # a node may run jobs of users it has no name for
+        # a node may run jobs of users who are not in its password database
         name, gecos, home, shell = f"user{uid}", "", "/", "/bin/sh"
     line = f"{name}:x:{uid}:{gid}:{gecos}:{home}:{shell or '/bin/sh'}"
     group = f"{_group_name(gid, name)}:x:{gid}:"
@@ -284,11 +283,11 @@ def _answer(reply: socket, text: str, fds: Sequence[int] = ()) -> None:
     try:
         reply.sendmsg([text.encode("utf-8", "surrogateescape")[: MAX_PACKET - 1]], rights(fds))
     except (BrokenPipeError, ConnectionError):
-        sys.exit(125)  # slurmstepd is gone: nobody is left to tell
+        sys.exit(125)  # slurmstepd is gone: no process reads the reply
 
 
 def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, begun: int) -> None:
-    """Starts the container and answers. Raises LaunchError, with the trace written."""
+    """Start the container and reply. Raise LaunchError, with the trace written."""
     plan_fd, environment_fd = inputs
     text = read_all(plan_fd).decode("utf-8", "surrogateescape")
     node = env.parse_block(read_all(environment_fd))
@@ -302,7 +301,7 @@ def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, 
         plan = parse_plan(text)
         recorded = trace.open_file(plan.get("settings", {}).get("trace_dir", ""), node)
         session = start(plan, node, watch, libexec, marks)
-    except Exception as error:  # noqa: BLE001  # our own mistakes are told in the same way
+    except Exception as error:  # noqa: BLE001  # internal errors are reported in the same way
         from container_engine.node.report import report
 
         failure = report.of_mistake(error)
@@ -312,16 +311,16 @@ def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, 
     news = [line for line in session.warnings if trace.is_news(recorded, node, line)]
     notices = trace.concealed("\n".join(news), plan, node)[:_MAX_NOTICES] if news else ""
     place = trace.open_directory(recorded)
-    # this process has work left after its answer, which the end of the session waits for
+    # this process has work left after its reply, for which the end of the session waits
     launcher = os.pidfd_open(os.getpid())
     ends = (launcher, launcher if session.attended < 0 else session.attended)
     others = () if recorded < 0 else (recorded,) if place < 0 else (recorded, place)
     fds = (*session.fds, *ends, *others)
     _answer(reply, f"R{session.workdir}\0{notices}\0{session.said}", fds)
-    try:  # noqa: SIM105  # contextlib would cost every start its import
+    try:  # noqa: SIM105  # importing contextlib would cost every start
         session.go_on()
     except LaunchError:
-        pass  # the plugin has the answer, watches the guard and tells of its end
+        pass  # the plugin has the reply, watches the guard and reports its end
     trace.write(recorded, plan, node, marks)
 
 
@@ -339,7 +338,7 @@ def main(argv: Sequence[str], libexec: str) -> int:
     except LaunchError as failure:
         _answer(reply, f"F{failure.code}\n{failure}")
         return failure.code
-    except Exception as error:  # noqa: BLE001  # the plugin must hear of our own mistakes too
+    except Exception as error:  # noqa: BLE001  # the plugin must get internal errors too
         from container_engine.node.report import report
 
         _answer(reply, f"F125\n{report.told(report.of_mistake(error), -1, {}, {})}")

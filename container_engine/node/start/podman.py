@@ -1,9 +1,9 @@
-"""A plan as Podman's command line: the only module that knows Podman. Pure.
+"""Turn a plan into Podman's command line: the only module that knows Podman. Pure.
 
 No value of the environment appears on the command line, which every user of the node can read: the
-environment goes through a containers.conf of the session's own. That file also keeps the user's and
-the machine's container configuration out, and has lists whose values may hold a comma: as an
-option, Podman 4 takes such a value for a line of a CSV file, Podman 5 takes it as it is.
+environment is in a containers.conf of the session. That file also keeps out the user's and the
+machine's container configuration, and has lists whose values may hold a comma: as an option,
+Podman 4 takes such a value for a line of a CSV file, Podman 5 takes it literally.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 INIT_NAME = ".ce-init"
-# pyxis' annotation: what an entrypoint prints is shown
+# pyxis' annotation: show the output of an entrypoint
 ENTRYPOINT_LOG = "com.pyxis.entrypoint_log"
-# spank_plugin/guard/guard_report.c knows it too
+# must match spank_plugin/guard/guard_report.c
 HOOKS_STDERR = "hooks.err"
 INIT_PATH = "/dev/" + INIT_NAME
 # The session's directory for Podman, which refuses a runroot of more than 50 characters and puts
-# sockets there: the guard is process 1 of the session and stands in that directory.
+# sockets there: the guard is process 1 of the session and has that working directory.
 _SHORT_SESSION = "/proc/1/cwd"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PROPAGATIONS = frozenset(
@@ -29,7 +29,7 @@ _PASSED_OPTIONS = frozenset(["ro", "rw", "nosuid", "nodev", "noexec", "suid", "d
 
 
 class Paths:
-    """Where things are in the session's private mount namespace."""
+    """The paths of files and directories in the session's private mount namespace."""
 
     __slots__ = ("init", "server", "session")
 
@@ -40,7 +40,7 @@ class Paths:
 
     @property
     def gate(self) -> str:
-        """What spank_plugin/programs/crun_gate.c waits for."""
+        """The fifo for which spank_plugin/programs/crun_gate.c waits."""
         return self.at("gate")
 
     def at(self, name: str) -> str:
@@ -60,7 +60,7 @@ class Bind:
 
 
 class Container:
-    """What one container is made of, after everything the node alone knows has been filled in."""
+    """The parts of one container, with everything filled in that only the node knows."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Container:
 
 
 def arguments(paths: Paths, container: Container) -> list[str]:
-    """The whole command line, `podman` first."""
+    """Return the whole command line, `podman` first."""
     return [
         "podman",
         *_engine(),
@@ -106,7 +106,7 @@ def arguments(paths: Paths, container: Container) -> list[str]:
 
 
 def _engine() -> list[str]:
-    """Options of Podman itself: a store of its own, below the session, with nothing in it."""
+    """Return the options of Podman itself: a store of its own, empty, below the session."""
     return [
         f"--root={_SHORT_SESSION}/store",
         f"--runroot={_SHORT_SESSION}/run",
@@ -123,7 +123,7 @@ def _isolation(container: Container) -> list[str]:
     uid, gid = container.uid, container.gid
     return [
         "--detach",
-        # no cgroups: the processes are Slurm's; a PID namespace is what Podman asks for in exchange
+        # no cgroups: the processes are Slurm's; in exchange Podman requires a PID namespace
         "--cgroups=disabled",
         "--cgroupns=host",
         "--network=host",
@@ -134,10 +134,10 @@ def _isolation(container: Container) -> list[str]:
         f"--user={uid}:{gid}",
         "--no-hosts",
         "--passwd=false",
-        # passthrough: to the guard, which hands it to the launcher; where an entrypoint fails, what
-        # it printed is the reason
+        # passthrough: to the guard, which passes it to the launcher; if an entrypoint fails, its
+        # output is the reason
         f"--log-driver={'passthrough' if container.entrypoint else 'none'}",
-        # a filter on the idle init protects nothing: the tasks that join don't have it
+        # a filter on the idle init would protect nothing: the tasks that join don't have it
         "--security-opt=seccomp=unconfined",
         "--security-opt=label=disable",
         "--security-opt=apparmor=unconfined",
@@ -148,14 +148,17 @@ def _isolation(container: Container) -> list[str]:
 
 
 def _device(device: str) -> list[str]:
-    """Without privileges a device is a bind mount, and all Podmans read --mount alike."""
+    """Return the options for a device, with --mount for a path that needs quoting.
+
+    Rootless, a device is a bind mount, and all versions of Podman read --mount alike.
+    """
     if _csv(device) == device:
         return ["--device", device]
     return ["--mount", _mount(Bind("bind", device, device, ("dev",)))]
 
 
 def _system_mounts(paths: Paths) -> list[Bind]:
-    """The host's /proc instead of one with the session's process numbers; terminals; the init."""
+    """Return mounts for terminals, the init, and the host's /proc instead of the session's."""
     return [
         Bind("bind", paths.at("proc"), "/proc", ("rslave",)),
         Bind("bind", "/dev/pts", "/dev/pts", ("rslave",)),
@@ -164,11 +167,11 @@ def _system_mounts(paths: Paths) -> list[Bind]:
 
 
 def _names(paths: Paths, container: Container) -> list[Bind]:
-    """The files that name hosts, where neither the user nor a hook mounts others on them."""
+    """Return mounts of the files that name hosts, unless the user or a hook mounts others there."""
     sources = {
         "/etc/hosts": "/etc/hosts",
         "/etc/resolv.conf": "/etc/resolv.conf",
-        # Podman's own has the number of the container, which is nobody's name
+        # Podman's own would have the ID of the container, which is not the name of any host
         "/etc/hostname": paths.at("hostname"),
     }
     # Podman refuses two mounts on one path
@@ -188,7 +191,7 @@ def _mount(bind: Bind) -> str:
 def _bind_options(bind: Bind) -> list[str]:
     options = [option for option in bind.options if option in _PASSED_OPTIONS]
     propagation = [option for option in bind.options if option in _PROPAGATIONS]
-    # rslave: what the host mounts below the source later (autofs, a file system) appears inside
+    # rslave: later mounts of the host below the source (autofs, a file system) appear inside
     options.append(f"bind-propagation={propagation[-1] if propagation else 'rslave'}")
     if "bind" in bind.options and "rbind" not in bind.options:
         options.append("bind-nonrecursive=true")
@@ -210,24 +213,24 @@ def _tmpfs_options(options: Sequence[str]) -> list[str]:
 
 
 def _csv(field: str) -> str:
-    """A field of the comma-separated list that --mount takes."""
+    """Quote a field of the comma-separated list that --mount takes."""
     if '"' in field or "," in field or "\n" in field:
         return '"' + field.replace('"', '""') + '"'
     return field
 
 
 def _with_hooks_stderr(container: Container, paths: Paths) -> Mapping[str, str]:
-    """crun puts into that file what OCI hooks print on stderr; the guard reports it."""
+    """Add the annotation for crun's file of the OCI hooks' stderr, which the guard reports."""
     if not container.hooks_dirs:
         return container.annotations
     return {**container.annotations, "run.oci.hooks.stderr": paths.at(HOOKS_STDERR)}
 
 
 def environment(paths: Paths, uid: int, gid: int) -> dict[str, str]:
-    """The environment of the Podman process.
+    """Return the environment of the Podman process.
 
-    The `_CONTAINERS_*` variables tell it that it already is in its user namespace; they are
-    internal to Podman and pinned by a test with each version.
+    The `_CONTAINERS_*` variables tell Podman that it already is in its user namespace; they are
+    internal to Podman, and a test pins them for each version.
     """
     return {
         "PATH": _PATH,
@@ -239,7 +242,7 @@ def environment(paths: Paths, uid: int, gid: int) -> dict[str, str]:
         "_CONTAINERS_USERNS_CONFIGURED": "done",
         "_CONTAINERS_ROOTLESS_UID": str(uid),
         "_CONTAINERS_ROOTLESS_GID": str(gid),
-        # it lives for a tenth of a second: collecting garbage costs more than the memory is worth
+        # Podman lives for a tenth of a second: collecting garbage costs more than it saves
         "GOGC": "off",
         "GOMEMLIMIT": "256MiB",
     }
@@ -251,7 +254,7 @@ def configuration(
     container_environment: Mapping[str, str],
     runtime: str = "",
 ) -> str:
-    """The session's containers.conf. `runtime` is a program in place of crun."""
+    """Return the session's containers.conf. `runtime` is a program to run in place of crun."""
     annotations = _with_hooks_stderr(container, paths)
     return (
         "[containers]\n"
@@ -262,7 +265,7 @@ def configuration(
         # Locks in shared memory would outlive the session.
         '[engine]\nlock_type = "file"\nservice_timeout = 0\n'
         f"hooks_dir = {_toml_list(container.hooks_dirs)}\n"
-        # crun makes a copy of itself in that directory, else in /tmp, where it would stay if killed
+        # crun copies itself into that directory, else into /tmp, where a kill would leave the copy
         f'conmon_env_vars = ["PATH={_PATH}", "_LIBCONTAINER_STATEDIR={_SHORT_SESSION}/home"]\n'
     ) + (f"[engine.runtimes]\ncrun = [{_toml_string(runtime)}]\n" if runtime else "")
 

@@ -13,7 +13,7 @@ from container_engine.node.start.launcher import start
 
 
 def for_user(failure: LaunchError, before: str = "") -> UserError:
-    """The same for who is told it by a command of the engine; `before` stands before its line."""
+    """Return the failure as an error of a command of the engine; `before` precedes its text."""
     hint, also = failure.hint or None, tuple(failure.also)
     return UserError(f"{before}{failure}", hint, failure.see, details=failure.details, also=also)
 
@@ -24,11 +24,11 @@ def run_in_container(
     libexec: str,
     started: Callable[[], None] = lambda: None,
 ) -> NoReturn:
-    """Starts the container and becomes the command in it: its terminal, signals and exit code.
+    """Start the container and become the command in it, with its terminal, signals and exit code.
 
-    Calls `started` when the image is mounted and everything is set up. The session ends with this
-    process, and what the command leaves running with the session. Raises UserError when the
-    container cannot be had; nothing has run then.
+    Call `started` when the image is mounted and everything is set up. The session ends with this
+    process, and with the session whatever the command leaves running. Raise UserError if the
+    container cannot be started; nothing has run then.
     """
     this = os.pidfd_open(os.getpid())
     try:
@@ -56,7 +56,7 @@ def run_in_container(
 
 
 def _start_sweeper(program: str, fds: Sequence[int]) -> None:
-    """The sweeper outlives this process; what is started here only makes it and ends at once."""
+    """Start the sweeper, which outlives this process; the child started here exits at once."""
     for fd in fds:
         os.set_inheritable(fd, True)
     try:

@@ -1,9 +1,9 @@
-"""What this node's configuration says of images and mounts, whatever the plan says.
+"""Apply the rules of this node's configuration to images and mounts, whatever the plan contains.
 
-The submit host has asked already, but what it made of that is a file or a variable of the user's
-by the time it arrives. So the launcher reads the rules again where it is, in the files of
-container_engine/site/load.py and by their rules. A site without such a rule pays for reading the
-files and for nothing else. Planning asks the same functions (submit/prepare.py), to refuse earlier.
+The submit host has applied them already, but the plan it made is a file or a variable of the user's
+by the time it arrives. So the launcher reads the rules again on the node, in the same files and in
+the same way as container_engine/site/load.py. A site without such a rule only pays for reading the
+files. Planning calls the same functions (submit/prepare.py), to refuse earlier.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 IMAGES_ONLY, DIGESTS, SOURCES = "site_images_only", "image_digests", "mount_sources"
 _RULES = (IMAGES_ONLY, DIGESTS, SOURCES)
 _SYSTEM = "/etc/container-engine"
-# with other content here an image is another one in all but its name
+# other content in one of these would turn an image into another one in all but its name
 _OF_IMAGE = ("/bin", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/sbin", "/usr")
 _DIGEST_LENGTH = len("sha256-") + 64
 
 
 class Rules:
-    """The rules that bind on a node; `where` has the file of each that a file has."""
+    """The rules that apply on a node; `where` has the file of each rule that a file sets."""
 
     __slots__ = ("_digests", "_is_images_only", "_sources", "_stores", "_where")
 
     def __init__(
         self, policy: Mapping[str, Any], stores: Sequence[str], where: Mapping[str, str]
     ) -> None:
-        # what is neither on nor off is on
+        # any value that is not false turns the rule on
         self._is_images_only = policy.get(IMAGES_ONLY, False) is not False
         self._digests = _strings(policy, DIGESTS, where)
         self._sources = _strings(policy, SOURCES, where)
@@ -45,11 +45,11 @@ class Rules:
 
     @property
     def binds_images(self) -> bool:
-        """Whether images come from the site's stores only: what is listed is a name there."""
+        """True if images must come from the site's stores, in which a listed digest is a name."""
         return self._is_images_only or bool(self._digests)
 
     def image_refusal(self, path: str) -> str:
-        """Return why the site of this node does not want an image file; "" if it does."""
+        """Return why the site of this node refuses an image file; "" if it does not."""
         if not self.binds_images:
             return ""
         rule = IMAGES_ONLY if self._is_images_only else DIGESTS
@@ -64,9 +64,9 @@ class Rules:
         return ""
 
     def mount_refusal(self, mount: Bind, *, of_hook: bool = False) -> str:
-        """Return why the site does not want a mount; "" if it does. Its strings are literal.
+        """Return why the site refuses a mount with literal strings; "" if it does not.
 
-        What hooks mount may come from anywhere that only root can change.
+        Hooks may mount any source that only root can change.
         """
         if mount.kind == "squashfs" and (refusal := self.image_refusal(mount.source)):
             return refusal
@@ -84,11 +84,11 @@ class Rules:
         return self._refusal(SOURCES, f"'{mount.source}' is none of {patterns}")
 
     def _is_source(self, path: str) -> bool:
-        """Whether what `path` leads to fits a pattern, by itself or as what lies below it."""
+        """Check whether the real path matches a pattern, itself or as a path below a match."""
         from fnmatch import fnmatchcase
 
         real = os.path.realpath(path)
-        # a site's /scratch may be a link
+        # a site's /scratch may be a symlink
         places = [place for p in self._sources for place in (p, os.path.realpath(p))]
         return any(
             fnmatchcase(real, place.rstrip("/")) or fnmatchcase(real, f"{place.rstrip('/')}/*")
@@ -100,7 +100,7 @@ class Rules:
 
 
 def of_node(libexec: str) -> Rules | None:
-    """Return the rules of this node's configuration; None where it has none."""
+    """Return the rules of this node's configuration; None if it has none."""
     prefix = os.path.dirname(os.path.dirname(libexec))
     texts = _texts((f"{prefix}/etc/container-engine", _SYSTEM))
     if not any(rule.encode() in text for _file, text in texts for rule in _RULES):
@@ -109,15 +109,15 @@ def of_node(libexec: str) -> Rules | None:
 
 
 def check(path: str, rules: Rules | None) -> None:
-    """Raises LaunchError for an image that the site of this node does not want."""
+    """Raise LaunchError for an image that the site of this node refuses."""
     if rules is not None and (refusal := rules.image_refusal(path)):
         raise LaunchError(refusal, "image-policy")
 
 
 def check_mounts(planned: Sequence[Bind], all_of_them: Sequence[Bind], rules: Rules | None) -> None:
-    """Raises LaunchError for the first mount that the site does not want.
+    """Raise LaunchError for the first mount that the site refuses.
 
-    `planned` are the environment's and the site's; hooks have added to `all_of_them`.
+    `planned` are the mounts of the environment and the site; `all_of_them` adds those of hooks.
     """
     if rules is None:
         return
@@ -127,7 +127,7 @@ def check_mounts(planned: Sequence[Bind], all_of_them: Sequence[Bind], rules: Ru
 
 
 def _texts(directories: Sequence[str]) -> list[tuple[str, bytes]]:
-    """The files of the first directory that has any, with their content."""
+    """Return the files of the first directory that has any, with their content."""
     for directory in directories:
         found = [(file, _read(file)) for file in _files(directory)]
         if found:
@@ -155,14 +155,14 @@ def _read(file: str) -> bytes | None:
         with open(file, "rb", buffering=0) as opened:
             return opened.readall()
     except FileNotFoundError:
-        return None  # removed just now
+        return None  # removed in the meantime
     except OSError as error:
         raise LaunchError(f"{file}: {error.strerror}", "site-configuration") from None
 
 
 def _wanted(texts: Sequence[tuple[str, bytes]]) -> Rules:
-    """The rules that the files add up to; of each key the last file's value counts."""
-    import tomllib  # 10 ms, for sites with such a rule
+    """Merge the files into rules; for each key the last file's value wins."""
+    import tomllib  # 10 ms, only for sites with such a rule
 
     policy: dict[str, Any] = {}
     where: dict[str, str] = {}
@@ -189,14 +189,14 @@ def _strings(policy: Mapping[str, Any], rule: str, where: Mapping[str, str]) -> 
 
 
 def _digest_of(path: str) -> str:
-    """The digest by which a store names a file (images/store/store.py); "" for another name."""
+    """Return the digest in a store's name of a file (images/store/store.py); "" for other names."""
     name = os.path.basename(path)
     is_digest = name.startswith("sha256-") and name[_DIGEST_LENGTH : _DIGEST_LENGTH + 1] == "-"
     return f"sha256:{name[7:_DIGEST_LENGTH]}" if is_digest else ""
 
 
 def _is_of_image(target: str) -> bool:
-    """Whether the destination is one of the image's own directories, or below one."""
+    """Check whether the destination is one of the image's own directories, or below one."""
     return any(target == place or target.startswith(f"{place}/") for place in _OF_IMAGE)
 
 
@@ -210,7 +210,7 @@ def _distrust(path: str) -> str:
 
 
 def _is_in(path: str, store: str) -> bool:
-    """Whether `path` lies below `store`, with no link and nothing of the user's on the way."""
+    """Check that `path` lies below `store`, without a symlink or file of the user on the way."""
     rest = path.removeprefix(f"{store.rstrip('/')}/")
     if rest == path or os.path.normpath(path) != path:
         return False

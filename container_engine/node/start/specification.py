@@ -1,7 +1,7 @@
-"""The guard's specification: which operations, in which order, make one container. Pure.
+"""The guard's specification: the operations that make one container, in order. Pure.
 
-ce-guard executes what stands here and knows nothing else. The format is its own: NUL-terminated
-strings, for each operation the name, the number of arguments in decimal, the arguments.
+ce-guard executes these operations and knows nothing else. The format is its own: NUL-terminated
+strings; for each operation the name, the number of arguments in decimal, and the arguments.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FORGOTTEN = frozenset(["nosuid", "nodev", "noexec"])
 
 
 class Person:
-    """The user as /etc/passwd and /etc/group of the container shall have them, on this host."""
+    """The user's entries in the container's /etc/passwd and /etc/group, on this host."""
 
     def __init__(
         self, uid: int, gid: int, passwd: str, group: str, home: str, host: str = ""
@@ -36,9 +36,9 @@ class Person:
 
 
 class HooksWork:
-    """What hooks do `before` Podman starts, and `beside` it, while it does.
+    """The operations of hooks: `before` Podman starts, and `beside` it while it starts.
 
-    The program `gate` holds the container's runtime back until the latter is done.
+    The program `gate` holds the container's runtime back until the latter are done.
     """
 
     __slots__ = ("before", "beside", "gate")
@@ -67,7 +67,7 @@ def operations(
     engine_environment = podman.environment(paths, person.uid, person.gid)
     return [
         ("session", [tmpfs_size, paths.session]),
-        # the servers of all files start before the first one is waited for
+        # the servers of all files start before the first of them is waited for
         ("fuse", [paths.server, image, paths.at("image")]),
         *(("fuse", [paths.server, source, directory]) for source, directory in served),
         *(("environment", pair) for pair in engine_environment.items()),
@@ -91,7 +91,7 @@ def operations(
 def _served_mounts(
     paths: Paths, mounts: Sequence[Bind]
 ) -> tuple[list[tuple[str, str]], list[Bind]]:
-    """SquashFS mounts become a server's directory and a bind mount of it."""
+    """Replace each SquashFS mount by a server's directory and a bind mount of it."""
     served: list[tuple[str, str]] = []
     binds = []
     for mount in mounts:
@@ -104,7 +104,7 @@ def _served_mounts(
 
 
 def _flagged_mounts(paths: Paths, mounts: Sequence[Bind]) -> tuple[list[Operation], list[Bind]]:
-    """Mounts whose flags the runtime forgets are bound by the guard first, with them."""
+    """Let the guard bind the mounts whose flags the runtime would drop, with these flags."""
     steps: list[Operation] = []
     binds = []
     for mount in mounts:
@@ -129,7 +129,7 @@ def _person(paths: Paths, person: Person) -> list[Operation]:
 
 
 def encode(steps: Sequence[Operation]) -> bytes:
-    """Raises LaunchError for a NUL: what stands behind it would be read as another operation."""
+    """Encode the operations. Raise LaunchError for a NUL: it would begin another operation."""
     strings = []
     for name, arguments in steps:
         if any("\0" in argument for argument in arguments):

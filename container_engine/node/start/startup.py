@@ -1,6 +1,6 @@
-"""The start-up steps of an EDF: shell lines, once per node, in the container, before any task.
+"""The start-up steps of an EDF: shell lines, run once per node in the container before any task.
 
-What they change in the environment is applied to every task of the node.
+Their changes to the environment are applied to every task of the node.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 _MARK = "ce-startup-failed"
-# what a shell sets for itself; not what the steps did
+# a shell sets these for itself; they are not changes by the steps
 _SHELLS_OWN = frozenset(["_", "OLDPWD", "PWD", "SHLVL", "BASHOPTS", "SHELLOPTS"])
 _TRAP = f"""trap 'ce_code=$?; [ $ce_code = 0 ] || echo "{_MARK} $ce_step $ce_code" >&2' EXIT"""
-# bash when the image has it: activation scripts are often written for it
+# bash if the image has it: activation scripts are often written for it
 _CHOOSE_SHELL = (
     'if command -v bash >/dev/null 2>&1; then exec bash -e -c "$1"; fi; exec sh -e -c "$1"'
 )
@@ -30,7 +30,7 @@ _KEPT_OUTPUT, _KEPT_LINES = 2000, 8
 
 
 def script(lines: Sequence[str], output: int) -> str:
-    """The lines as one program that notes which of them it is at and hands over its environment."""
+    """Return the lines as one program that keeps its step number and passes on its environment."""
     numbered = [f"ce_step={i}\n{line}" for i, line in enumerate(lines)]
     return "\n".join([_TRAP, *numbered, "trap - EXIT", f"exec {INIT_PATH} {output}"])
 
@@ -42,10 +42,10 @@ def run(
     before: Mapping[str, str],
     timeout_s: float,
 ) -> dict[str, str | None]:
-    """Runs the plan's steps with the command line `join` in front of the shell's.
+    """Run the plan's steps with the command line `join` in front of the shell's.
 
-    `before` is the environment of the steps. Returns what they changed, None for what they removed.
-    Raises LaunchError with the failing line and the end of what was printed.
+    `before` is the environment of the steps. Return their changes, None for removed variables.
+    Raise LaunchError with the failing line and the end of the output.
     """
     steps = plan["startup"]
     lines = [resolve(step["line"], node, step["from"]) for step in steps]
@@ -63,8 +63,8 @@ def run(
         dict(before),
         file_actions=actions,
         setpgroup=0,
-        # what Python ignores for itself, and what the launcher ignores because Slurm's signals are
-        # for the tasks
+        # the signals that Python ignores for itself, and those that the launcher ignores because
+        # they are meant for the tasks
         setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
     )
     code = _wait(pid, timeout_s)
@@ -77,7 +77,7 @@ def run(
 
 
 def _wait(pid: int, timeout_s: float) -> int | None:
-    """The exit code; None after the deadline, when the steps have been killed."""
+    """Return the exit code, or None if the deadline passed and the steps have been killed."""
     pidfd = os.pidfd_open(pid)
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
@@ -90,11 +90,11 @@ def _wait(pid: int, timeout_s: float) -> int | None:
 
 
 def _end_group(pid: int) -> None:
-    """What the steps left in the background goes with them; the group has their number."""
+    """Kill the steps and their background processes, which are in the process group `pid`."""
     try:
         os.killpg(pid, signal.SIGKILL)
     except ProcessLookupError:
-        return  # nobody is left in it
+        return  # the group is empty
 
 
 def _contents(fd: int) -> str:
