@@ -1,7 +1,7 @@
-"""CDI devices of this node: from the specification files to what a container is given.
+"""CDI devices of this node: from the specification files to changes of a container.
 
-Resolved by ourselves rather than by Podman, whose reader knows two directories only, refuses files
-of newer versions than itself, and passes on group numbers that no rootless container can have.
+We resolve them ourselves because Podman's reader knows only two directories, refuses files of newer
+versions than itself, and passes on group numbers that a rootless container cannot have.
 `container_engine.node.devices.cdi_file` reads the files.
 """
 
@@ -27,7 +27,7 @@ _SHOWN = 12
 
 
 def resolve_all(plan: Mapping[str, Any], node: Mapping[str, str], edits: HookEdits) -> None:
-    """Adds to `edits` what the CDI devices of the plan and of its hooks say."""
+    """Add the changes of the plan's and its hooks' CDI devices to `edits`."""
     names = {name: f"hook {hook}" for name, hook in edits.cdi.items()}
     for device in plan["devices"]:
         if device["cdi"]:
@@ -37,7 +37,7 @@ def resolve_all(plan: Mapping[str, Any], node: Mapping[str, str], edits: HookEdi
 
 
 def directories(settings: Mapping[str, Any], home: str) -> list[Directory]:
-    """Where devices are looked for, the last one first; a user's own where the site allows it."""
+    """Return the directories of devices, the last one wins; a user's own if the site allows it."""
     found = [Directory(path, is_users=False) for path in settings["cdi_dirs"]]
     if settings["user_cdi_dir"] and home.startswith("/"):
         found.append(Directory(f"{home}/{settings['user_cdi_dir']}", is_users=True))
@@ -45,10 +45,10 @@ def directories(settings: Mapping[str, Any], home: str) -> list[Directory]:
 
 
 def add(names: Mapping[str, str], places: Sequence[Directory], edits: HookEdits) -> None:
-    """Adds what the CDI devices `names` (each with who asks for it) say to `edits`.
+    """Add the changes of the CDI devices `names` (each with its origin) to `edits`.
 
-    What a hook has already said of a variable stays. An unknown device, a file that cannot be
-    trusted or understood, and an edit that no rootless container can have are `lacks` of the edits.
+    A variable that a hook has set stays. An unknown device, a file that is not trusted or valid,
+    and an edit that a rootless container cannot have become `lacks` of the edits.
     """
     try:
         registry = Registry(places)
@@ -71,14 +71,14 @@ def _add(
     if device is None:
         raise LaunchError(f"{origin}: {unknown(name, registry)}", "cdi-device-unknown")
     if device.file not in used:
-        # what a file says for all of its devices counts once
+        # the edits that a file has for all of its devices apply once
         used[device.file] = None
         apply(device.shared, device, origin, edits)
     apply(device.edits, device, origin, edits)
 
 
 def unknown(name: str, registry: Registry) -> str:
-    """What is wrong with the name of a device that no file has."""
+    """Return the message for the name of a device that no file has."""
     kind = name.partition("=")[0]
     same = [other for other in registry.names() if other.partition("=")[0] == kind]
     known = same or registry.names()
@@ -89,7 +89,7 @@ def unknown(name: str, registry: Registry) -> str:
 
 
 def apply(part: Mapping[str, Any], device: Device, origin: str, edits: HookEdits) -> None:
-    """Adds a part of what a device says to `edits`. Raises LaunchError."""
+    """Add a part of a device's changes to `edits`. Raise LaunchError."""
     for key in ("intelRdt", "netDevices"):
         if part.get(key):
             raise _refused(device, origin, f"asks for {key}, which only root can have")
@@ -101,7 +101,7 @@ def apply(part: Mapping[str, Any], device: Device, origin: str, edits: HookEdits
     for mount in part.get("mounts", ()):
         _add_mount(mount, device, origin, edits)
     edits.oci_hooks += part.get("hooks", ())
-    # a container has the groups of its user, of which the device's may be one
+    # a container has the groups of its user, which may include the device's
     missing = sorted(set(part.get("additionalGids", ())) - {0} - {os.getgid(), *os.getgroups()})
     if missing:
         groups = ", ".join(map(_group, missing))

@@ -1,7 +1,7 @@
-"""CDI specification files (JSON or YAML, versions 0.1 to 1.1): what devices a node has.
+"""Read CDI specification files (JSON or YAML, versions 0.1 to 1.1): the devices of a node.
 
-Trusted are only files of root's that nobody else can write, and of users' own ones nothing that
-would run a program.
+Only root's files that no other user can write are trusted. A user's own files must not name any
+program to run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STAGES = frozenset(
     ["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"]
 )
 _MAX_SIZE = 4 * 1024 * 1024
-# what each table may have: the type of every key, and those that must be there
+# the keys that each table may have, with their types; _PARTS also has the required keys
 _SPEC: dict[str, type] = {
     "cdiVersion": str,
     "kind": str,
@@ -74,11 +74,11 @@ _PARTS: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {
 
 
 class FaultError(ValueError):
-    """What is wrong with a file's content."""
+    """A fault in a file's content."""
 
 
 class Directory:
-    """A directory of CDI files; a user's own may not choose programs."""
+    """A directory of CDI files; a user's own must not name programs."""
 
     __slots__ = ("is_users", "path")
 
@@ -88,7 +88,7 @@ class Directory:
 
 
 class Device:
-    """One device: its own edits, and those that its file says for all its devices."""
+    """One device: its own edits, and those that its file has for all of its devices."""
 
     __slots__ = ("edits", "file", "name", "shared")
 
@@ -102,10 +102,10 @@ class Device:
 
 
 class Registry:
-    """All devices of some directories; a later directory counts more than an earlier one.
+    """All devices of some directories; a later directory takes precedence over an earlier one.
 
-    Raises LaunchError, on every call, for a file that cannot be trusted or understood: whether it
-    has the device that is asked for, nobody can tell.
+    Raises LaunchError, whatever device is wanted, for a file that is not trusted or valid: it may
+    or may not have that device.
     """
 
     def __init__(self, places: Sequence[Directory]) -> None:
@@ -145,7 +145,7 @@ def _read_directory(place: Directory) -> dict[str, Device]:
 
 
 def read_file(path: str, place: Directory) -> list[Device]:
-    """The devices of one file. Raises LaunchError that names the file and what is wrong."""
+    """Return the devices of one file. Raise LaunchError that names the file and the fault."""
     _check_owner(path, place)
     try:
         with open(path, "rb") as file:
@@ -162,7 +162,7 @@ def read_file(path: str, place: Directory) -> list[Device]:
 
 
 def _check_owner(path: str, place: Directory) -> None:
-    """Raises LaunchError; the file's directory is looked at by the same rule."""
+    """Raise LaunchError if the owner is not trusted; the same rule holds for the directory."""
     try:
         found = _of_user(path) if place.is_users else distrust(path)
     except OSError as error:
@@ -180,7 +180,7 @@ def _of_user(path: str) -> str:
     return ""
 
 
-def _parse(path: str, text: str) -> Any:  # noqa: ANN401  # that is what such a file is
+def _parse(path: str, text: str) -> Any:  # noqa: ANN401  # such a file has any type
     if path.endswith(".json"):
         return parse_json(text)
     from container_engine.node.devices import yaml_text
@@ -227,7 +227,7 @@ def _edits(content: object, key: str, place: Directory) -> dict[str, Any]:
 def _table(
     content: object, key: str, keys: Mapping[str, type], required: Sequence[str]
 ) -> dict[str, Any]:
-    """Checks names and types; null stands for a key that is not there."""
+    """Check names and types; null counts as a missing key."""
     where = f"{key}." if key else ""
     if not isinstance(content, dict):
         raise FaultError(f"{key or 'the file'}: expected a table")

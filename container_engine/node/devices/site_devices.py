@@ -1,7 +1,7 @@
 """Devices that the site gives to every container, on the nodes that have them.
 
-Of NVIDIA's GPUs two variables say how much of them a container gets, as with NVIDIA's own tools:
-NVIDIA_VISIBLE_DEVICES which, and NVIDIA_DRIVER_CAPABILITIES what of the driver.
+For NVIDIA's GPUs two variables select what a container gets, as with NVIDIA's own tools:
+NVIDIA_VISIBLE_DEVICES the devices, and NVIDIA_DRIVER_CAPABILITIES the parts of the driver.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _GRAPHICS = (
     *("libglxserver_nvidia.so*", "nvidia_drv.so", "nvidia_icd*.json", "nvidia_layers.json"),
     *("10_nvidia*.json", "15_nvidia*.json", "20_nvidia*.json", "nvoptix.bin"),
 )
-# What of the driver is for which capability; all else is for all of them.
+# Files of the driver by capability; all other files are for every capability.
 _PARTS: dict[str, Sequence[str]] = {
     "compute": (
         *("libcuda.so*", "libcudadebugger.so*", "libnvidia-opencl.so*", "libnvidia-nvvm*.so*"),
@@ -58,9 +58,9 @@ def add(
     edf: Mapping[str, str | None],
     edits: HookEdits,
 ) -> None:
-    """Adds them to `edits`; what this node does not have is left out without a word.
+    """Add them to `edits`; silently leave out what this node does not have.
 
-    A kind of CDI device of which the environment or a hook names some is left to them.
+    A kind of CDI device of which the environment or a hook names a device is left to them.
     """
     wanted = plan["settings"].get("devices_if_there", ())
     paths = [path for pattern in wanted if pattern.startswith("/") for path in expand(pattern)]
@@ -114,7 +114,7 @@ def _add(
 
 
 def _visible(name: str, variables: Mapping[str, str | None]) -> list[str]:
-    """The devices in place of `name`, which may stand for all."""
+    """Return the devices in place of `name`, which may stand for all."""
     said = variables.get(_VISIBLE) or ""
     if said in ("", "all", "void", "none") or not name.endswith("=all"):
         return [name]
@@ -122,7 +122,7 @@ def _visible(name: str, variables: Mapping[str, str | None]) -> list[str]:
 
 
 def _of_nvidia(part: Mapping[str, Any], variables: Mapping[str, str | None]) -> Mapping[str, Any]:
-    """The device files whatever the variable says, the driver only if it says something."""
+    """Select device files unless the variable is "none", driver files unless "void" or unset."""
     said = variables.get(_VISIBLE) or "void"
     if said == "void":
         return {"deviceNodes": part.get("deviceNodes", ())}

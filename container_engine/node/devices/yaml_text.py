@@ -1,9 +1,9 @@
-"""The part of YAML in which CDI specifications are written, with the standard library alone.
+"""Parse the part of YAML used in CDI specifications, with the standard library alone.
 
 The tools that write such files (nvidia-ctk and others, in Go) use block mappings and sequences,
 plain and quoted scalars, and flow collections within a line. Everything else (anchors, tags, block
-text, several documents) is refused by line rather than misread. Submit host and node share this
-reader, so that both see the same.
+text, several documents) is refused with its line rather than misread. Submit host and node share
+this reader, so that both read the same.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _MAX_DEPTH = 50
 
 
 class YamlError(ValueError):
-    """What is not understood, with its line, counted from 1."""
+    """Text that is not understood, with its line, counted from 1."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(f"line {line}: {message}")
 
 
 def parse(text: str) -> Value:
-    """The document; raises YamlError."""
+    """Return the document. Raise YamlError."""
     return _Parser(text).document()
 
 
 class _Parser:
-    """`lines` are (number, indentation, text) of what is not empty."""
+    """A parser of one document. `lines` are (number, indentation, text) of the non-empty lines."""
 
     def __init__(self, text: str) -> None:
         self.lines: list[tuple[int, int, str]] = []
@@ -57,7 +57,7 @@ class _Parser:
         return value
 
     def block(self, indent: int, depth: int) -> Value:
-        """What begins at the current line, whose indentation is `indent`."""
+        """Parse the block that begins at the current line, whose indentation is `indent`."""
         number, _indent, text = self.lines[self.at]
         if depth > _MAX_DEPTH:
             raise YamlError(number, "nested too deeply")
@@ -76,7 +76,7 @@ class _Parser:
                 break
             rest = text[1:].lstrip(" ")
             if rest:
-                # what stands behind the dash is a block of its own, as if on a line of its own
+                # the text after the dash is a block of its own, as if on a line of its own
                 self.lines[self.at] = (number, indent + len(text) - len(rest), rest)
                 items.append(self.block(self.lines[self.at][1], depth + 1))
             else:
@@ -104,7 +104,7 @@ class _Parser:
         return table
 
     def nested(self, indent: int, depth: int, *, key: bool = False) -> Value:
-        """The block below a key or dash; a sequence may stand at the indentation of its key."""
+        """Parse the block below a key or dash; a sequence may have the indentation of its key."""
         if self.at < len(self.lines):
             _number, here, text = self.lines[self.at]
             if here > indent or (key and here == indent and _is_item(text)):
@@ -112,7 +112,7 @@ class _Parser:
         return None
 
     def scalar(self, text: str, number: int, indent: int) -> Value:
-        """A value on this line, and on further ones if they stand deeper than `indent`."""
+        """Parse a value on this line, and on further ones indented deeper than `indent`."""
         while self.at < len(self.lines) and self.lines[self.at][1] > indent:
             quoted = text[:1] in "\"'"
             if quoted and _quoted_end(text, 0) >= 0:
@@ -151,7 +151,7 @@ def _without_comment(line: str, number: int) -> str:
 
 
 def _quoted_end(text: str, at: int) -> int:
-    """The place of the quote that ends the string that begins at `at`; -1 for none."""
+    """Return the index of the quote that ends the string beginning at `at`, or -1."""
     quote = text[at]
     place = at + 1
     while place < len(text):
@@ -167,7 +167,7 @@ def _quoted_end(text: str, at: int) -> int:
 
 
 def _key_end(text: str, number: int) -> int:
-    """The place of the colon behind a key at the beginning of `text`; -1 for none."""
+    """Return the index of the colon after a key at the beginning of `text`, or -1."""
     if text[:1] in "\"'":
         end = _quoted_end(text, 0)
         if end < 0:
@@ -198,7 +198,7 @@ def _simple(text: str, number: int) -> Value:
 
 
 def _flow(text: str, at: int, number: int, depth: int = 0) -> tuple[Value, int]:
-    """A collection or scalar within a line, and the place behind it."""
+    """Parse a collection or scalar within a line; return it and the index after it."""
     opening = text[at : at + 1]
     if opening not in ("[", "{"):
         return _flow_scalar(text, at, number)
