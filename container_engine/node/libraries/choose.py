@@ -1,8 +1,8 @@
-"""Which of the node's libraries go into the container, and where.
+"""Choose which of the node's libraries go into the container, and where.
 
-What a hook names comes from the node. Of what that needs, the newer of node's and image's counts,
-and the image's if they are equal: each library that is replaced matters to the image's programs.
-Newer is what offers more symbol versions, else what has the higher number in its file's name.
+A library that a hook names comes from the node. Of its dependencies, the newer of the node's and
+the image's is taken, the image's if they are equal: each replacement affects the image's programs.
+The newer one has more symbol versions, or else the higher number in its file's name.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
     from container_engine.node.libraries.image import Image
 
 OWN_DIRECTORY = "/.container-engine/lib"
-# from the node: over files of the image, or in a directory of our own; the image's; nobody's
+# from the node, over the image's files or in a directory of our own; the image's; in neither
 REPLACE, BESIDE, KEEP, ABSENT = "replace", "beside", "keep", "absent"
 _NEWER, _EQUAL, _OLDER, _UNLIKE = "newer than", "as new as", "older than", "different from"
 
 
 class Decision:
-    """What happens to one library. `names` are those by which it is found beside; `places` are
-    files of the image that it replaces. `stays` is its path in the container where a mount shows
-    it there, empty if it is put into place.
+    """The decision on one library. `names` are those under which it is found beside the image's.
+
+    `places` are files of the image that it replaces. `stays` is its path in the container if a
+    mount shows it there, empty if it is put into place.
     """
 
     __slots__ = ("action", "hook", "library", "lost", "name", "names", "places", "reason", "stays")
@@ -41,7 +42,7 @@ class Decision:
         self.action, self.reason = action, reason
         self.names: Sequence[str] = (name,)
         self.places: Sequence[str] = ()
-        # symbol versions that programs of the image may want and no longer find
+        # symbol versions that programs of the image may need and no longer find
         self.lost: Sequence[str] = ()
         self.stays = ""
 
@@ -62,11 +63,11 @@ class Decision:
 
 
 class RefusedError(Exception):
-    """A library that cannot be used in this image; the text says why and what to do."""
+    """A library that cannot be used in this image; the text has the reason and the remedy."""
 
 
 class Decider:
-    """Decides for one library after the other; later ones see what was decided before."""
+    """The decisions on libraries, made one after the other; earlier ones affect later ones."""
 
     def __init__(self, host: Host, image: Image) -> None:
         self._host = host
@@ -74,9 +75,9 @@ class Decider:
         self.decisions: dict[str, Decision] = {}
 
     def inject(self, hook: str, path: str, edit: Mapping[str, Any]) -> None:
-        """Adds the decisions for one library of the node, which `edit` names.
+        """Add the decisions on one library of the node and its dependencies, as `edit` wants them.
 
-        Raises RefusedError, and adds none.
+        Raise RefusedError, without adding any.
         """
         library = self._host.read(path)
         if library is None:
@@ -85,7 +86,7 @@ class Decider:
         root.stays = path if edit.get("stay") and root.is_from_node else ""
         before = self.decisions.get(root.name)
         if before and before.is_from_node and before.library is library:
-            # another name of the same file: patterns find its links, too
+            # another name of the same file: patterns match its symlinks, too
             before.names = tuple(dict.fromkeys((*before.names, *root.names)))
             return
         found = {root.name: root}
@@ -97,7 +98,7 @@ class Decider:
         self.decisions.update(found)
 
     def _root(self, hook: str, path: str, library: Library, place: str) -> Decision:
-        """The library that the hook names; where the image has it, it is replaced everywhere."""
+        """Decide on the library that the hook names; it replaces the image's in all places."""
         file = os.path.basename(path)
         name = library.soname or file
         places = self._image.everywhere(name) if place == REPLACE else []
@@ -118,14 +119,16 @@ class Decider:
         return decision
 
     def _may_replace(self, library: Library) -> bool:
-        """Libraries made for musl are not replaced by those made for glibc."""
+        """Check that a library made for glibc would not replace one made for musl."""
         return self._image.kind == "glibc" or "libc.so.6" not in library.needed
 
-    # ---- what it needs -----------------------------------------------------------------------
+    # ---- dependencies -----------------------------------------------------------------------
 
     def _close(self, root: Decision, found: dict[str, Decision]) -> None:
-        """Decides for the dependencies. A decision only ever turns from the image's to the node's,
-        because demands only grow, so this ends.
+        """Decide on the dependencies.
+
+        A decision only ever changes from the image's to the node's, because demands only grow, so
+        this ends.
         """
         demands: dict[str, dict[str, None]] = {}
         queue = [root]
@@ -185,7 +188,7 @@ class Decider:
             )
 
     def _libc_problem(self, library: Library) -> str:
-        """Why this library cannot be loaded with the image's libc; empty: it can."""
+        """Return why this library cannot be loaded with the image's libc, or "" if it can."""
         libc = self._image.libc
         if self._image.kind != "glibc" or libc is None:
             return ""
@@ -211,7 +214,7 @@ def real_name(library: Library) -> str:
 
 
 def compare(ours: Library, other: Library) -> str:
-    """How our library relates to another of the same name."""
+    """Return how our library relates to another of the same name."""
     mine, others = set(ours.defines), set(other.defines)
     if mine != others:
         if mine > others:

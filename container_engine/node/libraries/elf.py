@@ -1,8 +1,8 @@
-"""What the dynamic loader reads of a shared library: names, dependencies, symbol versions.
+"""Read a shared library as the dynamic loader does: names, dependencies, symbol versions.
 
-64-bit ELF of both byte orders, from the program headers alone, as the loader does: section headers
-may have been stripped. Positions and sizes come from the file and are not believed: everything is
-read within bounds, and chains end.
+It reads 64-bit ELF of both byte orders from the program headers alone, like the loader: section
+headers may have been stripped. Positions and sizes in the file are not trusted: everything is read
+within bounds, and chains end.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-_LOADED = (2, 3)  # programs, and libraries and programs that can lie anywhere
+_LOADED = (2, 3)  # ET_EXEC: programs; ET_DYN: libraries, and programs for any address
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
 _NEEDED, _STRTAB, _SYMTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 5, 6, 10, 14, 15, 29
 _GNU_HASH, _HASH = 0x6FFFFEF5, 4
 _VERDEF, _VERDEFNUM, _VERNEED, _VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
-_BASE = 1  # flag of the definition that stands for the file itself
-_MOST = 16 << 20  # no table that is read here is larger in any library
+_BASE = 1  # flag of the definition of the file itself
+_MOST = 16 << 20  # no table read here is larger in any library
 _FARTHEST = 1 << 62
 _MOST_ENTRIES = 1 << 16
-# names of symbols can be long; all of a library together are not
+# names of symbols can be long, but not all of a library's together
 _LONGEST_PATH = 4096
 _LONGEST_NAME = 1 << 16
 _MOST_OF_NAMES = 64 << 20
@@ -42,11 +42,10 @@ class NotALibraryError(Exception):
 
 
 class Library:
-    """One shared library or program. `path` is where it was read: of the image, or if `on_node` of
-    the node.
+    """One shared library or program. `path` is in the image, or on the node if `on_node`.
 
-    `needs` are the symbol versions wanted, by the file name of the library they are wanted of;
-    `defines` those it offers itself, without the one that stands for the file.
+    `needs` are the required symbol versions, by the file name of the library that must have them;
+    `defines` are the library's own, without the one of the file itself.
     """
 
     __slots__ = (
@@ -76,14 +75,14 @@ class Library:
 
 
 def read(path: str, tree: Tree) -> Library:
-    """Raises OSError, or NotALibraryError with what is wrong about the file."""
+    """Read a library. Raise OSError, or NotALibraryError with the fault of the file."""
     return _read(path, tree, lambda file: file.library)
 
 
 def symbols(path: str, tree: Tree) -> tuple[set[str], set[str]]:
-    """The names of the symbols that must come from elsewhere, and of those that are here.
+    """Return the names of the symbols that the library needs, and of those that it offers.
 
-    Raises as `read`.
+    Raise the same errors as `read`.
     """
     return _read(path, tree, _File.symbols)
 
@@ -116,7 +115,7 @@ class _File:
         self._tags: dict[int, int] = {}
         needed = self._dynamic(dynamic)
         self._strings = self._at(self._tags.get(_STRTAB, 0), self._tags.get(_STRSZ, 0))
-        # what all names that are read may take, where many of them may share a place
+        # the total size of all names read, as many of them may share the same bytes
         self._room = _MOST_OF_NAMES
         self._name(needed)
         self._versions()
@@ -125,7 +124,7 @@ class _File:
         return Struct(self._order + fields)
 
     def _program_headers(self, head: bytes) -> bytes:
-        """The dynamic section; notes where in the file the loaded segments lie."""
+        """Return the dynamic section; record where the loaded segments lie in the file."""
         start, size, count = (
             self._struct(fields).unpack_from(head, at)[0]
             for fields, at in (("Q", 32), ("H", 54), ("H", 56))
@@ -156,14 +155,14 @@ class _File:
         return os.pread(self._fd, size, offset)
 
     def _at(self, address: int, size: int) -> bytes:
-        """The bytes that are loaded at this address; fewer where the segment ends."""
+        """Return the bytes loaded at this address; fewer if the segment ends before."""
         for start, offset, length in self._segments:
             if start <= address < start + length:
                 return self._read(offset + address - start, min(size, start + length - address))
         return b""
 
     def _dynamic(self, section: bytes) -> list[int]:
-        """Fills the tags; those that come more than once are returned."""
+        """Fill the tags; return the values of DT_NEEDED, which may occur more than once."""
         needed = []
         for tag, value in self._struct("QQ").iter_unpack(section[: len(section) // 16 * 16]):
             if tag == 0:
@@ -191,7 +190,7 @@ class _File:
         if _RUNPATH in self._tags:
             library.runpath = self._string(self._tags[_RUNPATH])
         elif _RPATH in self._tags:
-            # the loader looks at the older one only where the newer one is missing
+            # the loader uses the older tag only if the newer one is missing
             library.rpath = self._string(self._tags[_RPATH])
 
     def _versions(self) -> None:
@@ -203,7 +202,7 @@ class _File:
             parts += count
             if parts > _MOST_ENTRIES:
                 raise ValueError("too many symbol versions")
-            at += first  # noqa: PLW2901  # the parts lie from here on
+            at += first  # noqa: PLW2901  # the parts begin here
             for _ in range(count):
                 _hash, _flags, _other, name, following = part.unpack_from(table, at)
                 wanted.append(self._string(name))
@@ -216,7 +215,7 @@ class _File:
                 self.library.defines.append(self._string(name))
 
     def _chain(self, where: int, how_many: int, next_at: int) -> Iterator[tuple[bytes, int]]:
-        """The places of the entries of a linked table, whose size the file does not tell."""
+        """Yield the places of the entries of a linked table, whose size is not in the file."""
         count = self._tags.get(how_many, 0)
         if where not in self._tags or not count:
             return
@@ -245,7 +244,7 @@ class _File:
         return wanted, offered
 
     def _symbol_count(self) -> int:
-        """From the older hash table, else up to the string table, which linkers put behind."""
+        """Count by the older hash table, else up to the string table, which linkers put next."""
         if _HASH in self._tags:
             count: int = self._struct("II").unpack(self._at(self._tags[_HASH], 8))[1]
             return min(count, _MOST // 24)

@@ -1,4 +1,4 @@
-"""Libraries of the node, and what they need, as the node's own loader finds them."""
+"""Libraries of the node and their dependencies, as the node's own loader finds them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ TRIPLES = {
 }
 
 CACHE = "/etc/ld.so.cache"
-# one of 100,000 libraries is smaller
+# a cache of 100,000 libraries is smaller
 MOST_OF_CACHE = 8 << 20
 MOST_OF_LIBRARY = 64 << 20
 
 
 def default_directories(machine: int) -> list[str]:
-    """Where loaders of one distribution or another look without being told."""
+    """Return the default search directories of the loaders of all distributions."""
     triple = TRIPLES.get(machine, "none")
     return [
         *(f"/lib/{triple}", f"/usr/lib/{triple}", "/lib64", "/usr/lib64", "/lib", "/usr/lib"),
@@ -37,9 +37,9 @@ def default_directories(machine: int) -> list[str]:
 
 
 def own_paths(library: elf.Library, origin: str = "") -> list[str]:
-    """The directories that a library names for what it needs.
+    """Return the directories that a library names for its dependencies.
 
-    `origin` is its own, where that is another in the container.
+    `origin` is its own directory if that differs in the container.
     """
     text = library.runpath or library.rpath
     origin = origin or os.path.dirname(library.path)
@@ -55,7 +55,7 @@ def own_paths(library: elf.Library, origin: str = "") -> list[str]:
 
 
 class Host:
-    """Reads each file once. What cannot be read is as good as absent."""
+    """The node's libraries. Each file is read once; an unreadable file counts as absent."""
 
     def __init__(self, machine: int) -> None:
         self.machine = machine
@@ -70,7 +70,7 @@ class Host:
         return self._known[path]
 
     def _read(self, path: str) -> elf.Library | None:
-        # a bind mount shows what a link leads to, and $ORIGIN is where that is
+        # a bind mount shows the target of a symlink, and $ORIGIN is the target's directory
         real = self.tree.real(path)
         if real != path:
             return self.read(real)
@@ -82,7 +82,7 @@ class Host:
         return library if library.machine == self.machine else None
 
     def problem(self, path: str) -> str:
-        """Why `read` has nothing."""
+        """Return why `read` returned None."""
         try:
             elf.read(path, self.tree)
         except OSError as error:
@@ -98,7 +98,7 @@ class Host:
         return self.tree.content(library.path, MOST_OF_LIBRARY)
 
     def find(self, name: str, wanted_by: elf.Library) -> elf.Library | None:
-        """What the node's loader takes for a dependency of a library."""
+        """Return the library that the node's loader takes for a dependency, or None."""
         found = (self.read(path) for path in self._places(name, wanted_by))
         return next(filter(None, found), None)
 
@@ -113,5 +113,5 @@ class Host:
         yield from (f"{directory}/{name}" for directory in self._directories)
 
     def dependencies(self, library: elf.Library) -> dict[str, elf.Library | None]:
-        """What a library needs itself, without the C library; None for what the node lacks."""
+        """Return a library's own needs, without the C library; None for those the node lacks."""
         return {name: self.find(name, library) for name in library.needed if not is_c_library(name)}

@@ -1,6 +1,6 @@
 """The image's C library and libraries, as its own loader finds them.
 
-With what is mounted over it later: a path below a mount is looked up on the node.
+Later mounts over the image are included: a path below a mount is looked up on the node.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _MOST_OF_MUSL_PATH = 64 << 10
 _MUSL_DEFAULT = ("/lib", "/usr/local/lib", "/usr/lib")
-# where software that finds its libraries by itself is installed, in published images
+# install directories, in published images, of software that finds its libraries by itself
 _ODD_PLACES = (
     *("/usr/local/lib", "/usr/local/lib64", "/usr/local/*/lib", "/usr/local/*/lib64"),
     *("/opt/*/lib", "/opt/*/lib64", "/opt/*/*/lib", "/opt/*/*/lib64"),
@@ -32,7 +32,10 @@ _ODD_PLACES = (
 
 
 class Image:
-    """`kind` is the C library: glibc, musl, or none where no loader of this machine is found."""
+    """The libraries of the image.
+
+    `kind` is the C library: glibc, musl, or none if no loader for this machine is found.
+    """
 
     def __init__(
         self, host: Host, tree: ImageTree, library_path: str, binds: Sequence[tuple[str, str]]
@@ -71,11 +74,11 @@ class Image:
         return next((libc for path in listed if (libc := self.read(path))), None)
 
     def _different(self, directories: Sequence[str]) -> list[str]:
-        """Without those that a link makes the same: each look into an image takes its time."""
+        """Drop directories that a symlink makes the same: each look into an image takes time."""
         return list({self.tree.real(path): path for path in reversed(directories)}.values())[::-1]
 
     def _look_for_musl(self) -> None:
-        """musl's loader is its libc; what it searches can be said in a file named after it."""
+        """Find musl, whose loader is its libc; a file named after it may set the search path."""
         for loader in _expand("/lib/ld-musl-*.so.1", self.tree):
             libc = self.read(loader)
             if libc:
@@ -104,7 +107,7 @@ class Image:
             library = elf.read(path, self.tree)
         except (OSError, elf.NotALibraryError):
             return None
-        # its real name has the version
+        # the real file name has the version
         library.path = self.tree.real(path)
         return library if library.machine == self.machine else None
 
@@ -115,7 +118,7 @@ class Image:
         return self.tree.content(library.path, MOST_OF_LIBRARY)
 
     def entries(self, pattern: str) -> list[str]:
-        """The files of the container that match."""
+        """Return the files of the container that match."""
         directory, _slash, name = pattern.rpartition("/")
         on_node, where = self.mounts.directory(directory)
         found = _expand(f"{where}/{name}", self._host.tree if on_node else self.tree)
@@ -125,13 +128,13 @@ class Image:
         return bool(self.entries(path))
 
     def find(self, name: str) -> list[str]:
-        """The files of the image of this name, in the order in which the loader would take them."""
+        """Return the image's files of this name, in the order in which the loader tries them."""
         return self._distinct(list(self._found(name, ())))
 
     def first(self, name: str, own: Sequence[str] = ()) -> str | None:
-        """What the loader takes for this name or path.
+        """Return the path that the loader takes for this name or path.
 
-        `own` are directories that the library which needs it names.
+        `own` are directories named by the library that needs it.
         """
         return next(self._found(name, own), None)
 
@@ -148,14 +151,14 @@ class Image:
         ]
 
     def everywhere(self, name: str) -> list[str]:
-        """Also where only programs find it that name the directory themselves."""
+        """Return all files of this name, also those that only some programs find by themselves."""
         if self._odd is None:
             self._odd = [path for pattern in _ODD_PLACES for path in _expand(pattern, self.tree)]
         odd = (f"{directory}/{name}" for directory in self._odd)
         return self._distinct([*self.find(name), *(path for path in odd if self.read(path))])
 
     def _distinct(self, paths: Sequence[str]) -> list[str]:
-        """The different files of the image; what is mounted over it cannot be replaced in it."""
+        """Return the image's distinct files, without mounts, which cannot be replaced in it."""
         own = [path for path in paths if not self.mounts.locate(path)[0]]
         by_file: dict[str, str] = {}
         for path in own:
@@ -163,12 +166,12 @@ class Image:
         return list(by_file)
 
     def before_cache(self, name: str) -> list[str]:
-        """The files of this name that count before what the loader's cache says."""
+        """Return the files of this name that take precedence over the loader's cache."""
         paths = [f"{directory}/{name}" for directory in self._path]
         return self._distinct([path for path in paths if self.read(path)])
 
     def versions_of(self, stem: str) -> list[str]:
-        """The names `STEM.so.N…` that the image has, also without a loader's cache."""
+        """Return the names `STEM.so.N…` that the image has, even without a loader's cache."""
         listed = self.cache.names(f"{stem}.so.")
         directories = dict.fromkeys([*self._path, *self._defaults])
         files = [path for d in directories for path in self.entries(f"{d}/{stem}.so.*")]

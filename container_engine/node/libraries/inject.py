@@ -1,7 +1,7 @@
-"""Looks into the image for a launch's hooks; what it prints, the guard does (guard_more.c).
+"""Look into the image for a launch's hooks; print operations for the guard (guard_more.c).
 
 Runs as the user in the session's namespaces, after the overlay is mounted and before Podman. Files
-of the image are changed in the overlay's upper layer only, which ends with the session.
+of the image are changed only in the overlay's upper layer, which ends with the session.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         work = _Work(request)
         work.run()
-    except Exception as error:  # noqa: BLE001  # what a file of an image can bring about is one line
+    except Exception as error:  # noqa: BLE001  # any error caused by an image's file is one line
         sys.stderr.write(f"cannot look into the image for hooks: {_one_line(error)}\n")
         return 1
     parts: list[str] = []
@@ -49,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 class _Work:
-    """One request. `operations` are the guard's, in order."""
+    """One request. `operations` are for the guard, in order."""
 
     def __init__(self, request: Mapping[str, Any]) -> None:
         self._request = request
@@ -125,9 +125,9 @@ class _Work:
                 self._search[name] = place
 
     def _hide(self, decision: Decision) -> None:
-        """Takes the image's own files away, for one that must be loaded from where it lies.
+        """Remove the image's own files of a library that must be loaded from its own directory.
 
-        Put over them it would look for its dependencies beside them, by $ORIGIN.
+        If it replaced them, $ORIGIN would make it look for its dependencies beside them.
         """
         for place in decision.places:
             try:
@@ -137,7 +137,7 @@ class _Work:
                 self._tell({"name": decision.hook}, "warn", text)
 
     def _make_known(self, hook: Mapping[str, Any]) -> None:
-        """Libraries that lie in directories or mounts of a hook."""
+        """Add the libraries in directories or mounts of a hook to the loader's search."""
         searched = (f"{directory}/{_LIBRARY_FILE}" for directory in hook["search"])
         mounted = self._request["mounted"] if hook["refresh"] else ()
         for path in (*(path for some in searched for path in self._image.entries(some)), *mounted):
@@ -148,14 +148,14 @@ class _Work:
     # ---- the loader --------------------------------------------------------------------------
 
     def _tell_loader(self) -> None:
-        """What is new: in its cache, or for musl in its search path, else by a variable."""
+        """Make new libraries known: by the loader's cache, musl's search path, or a variable."""
         if not self._search:
             return
         directories = list(dict.fromkeys(map(os.path.dirname, self._search.values())))
         try:
             self._write_for_loader(directories)
         except OSError as error:
-            # an image may have anything there; tasks can do without, what they start likely too
+            # the image may have anything there; tasks, and likely their children, work without
             before = self._request["library_path"]
             path = ":".join([*directories, before] if before else directories)
             self._note(env={"LD_LIBRARY_PATH": path})
@@ -164,14 +164,14 @@ class _Work:
 
     def _write_for_loader(self, directories: Sequence[str]) -> None:
         if self._image.kind == "musl":
-            # behind the image's own: what is made for glibc must not get in their way
+            # after the image's own directories: libraries for glibc must not hide them
             known = [d for d in self._image.default_directories if d not in directories]
             text = "".join(f"{directory}\n" for directory in [*known, *directories])
             self._tree.replace(self._image.musl_path, text.encode("utf-8", "surrogateescape"))
             return
         self._tree.replace(CACHE, self._image.cache.with_entries(self._search))
         if self._tree.exists(_CONFIGURATIONS):
-            # for whoever runs ldconfig in the container
+            # for a user who runs ldconfig in the container
             text = "".join(f"{directory}\n" for directory in directories)
             self._tree.replace(f"{_CONFIGURATIONS}/000-container-engine.conf", text.encode())
 

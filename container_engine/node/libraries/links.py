@@ -1,4 +1,4 @@
-"""Where paths lead, asked once for each directory: the libraries of a hook lie in very few."""
+"""Resolve symlinks, once for each directory: the libraries of a hook lie in very few."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ _LONGEST_CHAIN = 20
 
 
 class Links:
-    """Of one file system, whose links do not change meanwhile; who asks has entered it."""
+    """Symlinks of the caller's file system, which must not change meanwhile."""
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
 
     def real(self, path: str) -> str:
-        """As os.path.realpath, of an absolute path."""
+        """Return the path without symlinks, as os.path.realpath; it must be absolute."""
         if path not in self._known:
             self._known[path] = self._look(path)
         return self._known[path]
@@ -31,7 +31,7 @@ class Links:
                 name = os.readlink(f"{start}/{name}")
             except OSError:
                 return f"{start}/{name}"
-            # most links lead to a neighbour, libx.so.1 to libx.so.1.2
+            # most symlinks lead to a file beside them, libx.so.1 to libx.so.1.2
             if "/" in name or name in (".", ".."):
                 break
         return os.path.realpath(path)

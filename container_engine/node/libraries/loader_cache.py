@@ -1,10 +1,10 @@
-"""The cache of glibc's loader, /etc/ld.so.cache: looking names up, and adding some. Pure.
+"""The cache of glibc's loader, /etc/ld.so.cache: look names up and add some. Pure.
 
-The format of glibc since 2.2 ("glibc-ld.so.cache1.1"), which may stand behind the older one
-("ld.so-1.7.0"); a file that has only the older one is read as well, and written anew. Offsets count
-from the head of the newer part. Entries are sorted downwards in an order in which numbers inside a
-name count as numbers, and the loader searches by halves: what stands out of order is not found.
-Among entries of one name the first that fits the machine counts.
+The format is that of glibc since 2.2 ("glibc-ld.so.cache1.1"), which may follow the older one
+("ld.so-1.7.0"); a file with only the older one is read as well, and written in the newer one.
+Offsets count from the head of the newer part. Entries are sorted downwards, with numbers inside a
+name compared as numbers. The loader uses binary search: entries out of order are not found. Among
+entries of one name the first that fits the machine is taken.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _OLD_HEAD, _OLD_ENTRY = Struct("=12sI"), Struct("=iII")
 _HEAD, _ENTRY = Struct("=20sIIB3xI12x"), Struct("=iIIIQ")
 _EXTENSION_MAGIC, _HWCAPS_TAG = 0xEAA42174, 1
 _EXTENSION_HEAD, _SECTION = Struct("=II"), Struct("=IIII")
-# more entries, or a longer name or path, is a cache that somebody made up
+# a cache with more entries, or a longer name or path, is not a real one
 _MOST_ENTRIES = 1 << 16
 _LONGEST = 8192
 _ORDERS = {"little": 2, "big": 3}
 _LIBC6 = 3
-# what ldconfig writes for libraries of a machine (e_machine), as far as it runs 64-bit ELF
+# ldconfig's flags for libraries of a machine (e_machine) that runs 64-bit ELF
 _FLAGS = {62: 0x0300, 183: 0x0A00, 21: 0x0500, 22: 0x0400, 243: 0x1000, 258: 0x1100}
 
 Entry = tuple[int, int, int, int, int]
@@ -38,7 +38,7 @@ def flags(machine: int) -> int:
 
 
 class Cache:
-    """One cache file's content. Anything that is no cache reads as an empty one."""
+    """One cache file's content. Any other file reads as an empty cache."""
 
     def __init__(self, content: bytes, machine: int) -> None:
         self._flags = flags(machine)
@@ -76,7 +76,7 @@ class Cache:
         )
 
     def _within(self, entries: Iterable[Entry]) -> list[Entry]:
-        """Leave out what leads out of the file: moved on, it might not even fit into a number."""
+        """Leave out entries beyond the end of the file: moved, they might not even fit a number."""
         size = len(self._data)
         return [entry for entry in entries if entry[1] < size and entry[2] < size]
 
@@ -88,18 +88,18 @@ class Cache:
         return len(self._entries)
 
     def find(self, name: str) -> list[str]:
-        """The paths of a library, in the order in which the loader would take them."""
+        """Return the paths of a library, in the order in which the loader tries them."""
         places = self._places_by_name().get(name.encode("utf-8", "surrogateescape"), ())
         return [self._string(place).decode("utf-8", "surrogateescape") for place in places]
 
     def names(self, prefix: str) -> list[str]:
-        """The names that begin like this."""
+        """Return the names with this prefix."""
         start = prefix.encode("utf-8", "surrogateescape")
         found = (name for name in self._places_by_name() if name.startswith(start))
         return [name.decode("utf-8", "surrogateescape") for name in found]
 
     def _places_by_name(self) -> dict[bytes, list[int]]:
-        """Where the path stands for each name that this machine's loader would take."""
+        """Return the offsets of the paths for each name that this machine's loader would take."""
         if not self._by_name:
             for flag, key, value, _version, _hwcap in self._entries:
                 if flag == self._flags:
@@ -107,7 +107,7 @@ class Cache:
         return self._by_name
 
     def with_entries(self, added: Mapping[str, str]) -> bytes:
-        """A cache file in which these names lead to these paths, and all others where they did."""
+        """Return a cache file in which these names lead to these paths, all others as before."""
         ours = {
             name.encode("utf-8", "surrogateescape"): path.encode("utf-8", "surrogateescape")
             for name, path in added.items()
@@ -117,7 +117,7 @@ class Cache:
             for entry in self._entries
             if entry[0] != self._flags or self._string(entry[1]) not in ours
         ]
-        # the old file's bytes stay as strings behind the entries: only the offsets move
+        # the old file's bytes stay as strings after the entries: only the offsets move
         base = _HEAD.size + (len(kept) + len(ours)) * _ENTRY.size
         strings = bytearray(self._data)
         merged: list[Entry] = []
@@ -133,7 +133,7 @@ class Cache:
         return _file(merged, bytes(strings), [base + where for where in self._hwcaps()])
 
     def _place(self, kept: Sequence[Entry], name: bytes) -> int:
-        """Where in the downward order of `kept` this name belongs, before its equals."""
+        """Return the index in the downward order of `kept` for this name, before its equals."""
         wanted = order(name)
         low, high = 0, len(kept)
         while low < high:
@@ -145,7 +145,7 @@ class Cache:
         return low
 
     def _hwcaps(self) -> list[int]:
-        """Where the names of processor levels stand, to which entries refer by number (2.33)."""
+        """Return the offsets of the processor levels' names; entries have their index (2.33)."""
         if not self._extension or len(self._data) < self._extension + _EXTENSION_HEAD.size:
             return []
         magic, count = _EXTENSION_HEAD.unpack_from(self._data, self._extension)
@@ -167,15 +167,15 @@ def _new_part(content: bytes) -> int | None:
     if not content.startswith(_OLD) or len(content) < _OLD_HEAD.size:
         return None
     _magic, count = _OLD_HEAD.unpack_from(content)
-    # aligned as the newer head wants it
+    # aligned as the newer head requires
     start: int = (_OLD_HEAD.size + count * _OLD_ENTRY.size + 7) & ~7
     return start if content[start : start + len(_NEW)] == _NEW else None
 
 
 def order(name: bytes) -> list[tuple[int, int, bytes]]:
-    """A sort key with the order of the loader: digits behind all else, numbers by their value.
+    """Return a sort key with the order of the loader: digits after all else, numbers by value.
 
-    A number is its length and its digits: an image may have made up one with any number of them.
+    A number is represented by its length and digits: an image may have one with any number of them.
     """
     key: list[tuple[int, int, bytes]] = []
     digits = b""
@@ -187,7 +187,7 @@ def order(name: bytes) -> list[tuple[int, int, bytes]]:
             value = digits.lstrip(b"0")
             key.append((1, len(value), value))
             digits = b""
-        # the loader compares characters that are signed on some machines; names are ASCII
+        # the loader compares chars, which are signed on some machines; names are ASCII
         key.append((0, byte, b""))
     return key
 

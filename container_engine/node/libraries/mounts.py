@@ -1,4 +1,4 @@
-"""Where a path of the container is before there is a container: in the image, or on the node."""
+"""Locate a path of the container before the container exists: in the image, or on the node."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class Mounts:
     """The bind mounts over the image, as targets in the container and sources on the node."""
 
     def __init__(self, binds: Sequence[tuple[str, str]], image: Tree, node: Tree) -> None:
-        # the innermost counts
+        # the innermost mount wins
         self._binds = sorted(binds, key=lambda bind: len(bind[0]), reverse=True)
         self._image, self._node = image, node
         self._directories: dict[str, str] = {}
 
     def locate(self, path: str) -> tuple[bool, str]:
-        """Whether the file is on the node, and its path there or in the image.
+        """Return whether the file is on the node, and its path there or in the image.
 
-        Links are followed as the container will: one below a mount may lead out of it into the
-        image, and the other way round. Of directories that lie below a mount they are not.
+        Symlinks are followed as in the container: one below a mount may lead out of it into the
+        image, and the other way round. Directories below a mount are not resolved.
         """
         for _ in range(_MOST_LINKS if self._binds else 0):
             directory, name = os.path.split(path)
@@ -41,13 +41,13 @@ class Mounts:
         return False, path
 
     def directory(self, path: str) -> tuple[bool, str]:
-        """The same for a directory that is not a link itself."""
+        """Locate a directory that is not a symlink itself; returns the same as `locate`."""
         real = self._real(path)
         source = self._source(real)
         return source is not None, source or real
 
     def in_container(self, path: str) -> str:
-        """Where a path of the node is in the container; itself if no mount has it."""
+        """Return a node's path as it is in the container, unchanged if no mount has it."""
         for target, source in self._binds:
             if path == source or path.startswith(source.rstrip("/") + "/"):
                 return target.rstrip("/") + path[len(source.rstrip("/")) :]

@@ -1,6 +1,6 @@
-"""How an MPI library learns of its ranks, seen in its file: whether `srun --mpi=` can start it.
+"""Find out from an MPI library's file how it learns its ranks, and if `srun --mpi=` can start it.
 
-Only what is sure counts: a library that is not known here is taken to speak everything.
+Only certain results are reported: a library that is not known here is assumed to speak everything.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# MPICH and its kin, whose own client speaks PMI 1 and 2; Open MPI 4 and 5
+# MPICH and its derivatives, whose own client speaks PMI 1 and 2; Open MPI 4 and 5
 _MPICH, _OPEN_MPI = ("libmpi.so.12", "libmpich.so.12"), ("libmpi.so.40",)
 LIBRARIES = (*_MPICH, *_OPEN_MPI)
 # Open MPI's parts for PMI 1 and 2 are files of their own, or built into this library below it
 BELOW = "libopen-pal."
 COMPONENTS = ("openmpi*/mca_pmix_s[12].so", "openmpi/lib/openmpi*/mca_pmix_s[12].so")
-# what an MPI names that loads PMIx or another library for it, or has PMIx built in; that it knows
-# the word PMIx_Init says nothing, newer MPICH have it in a message
+# strings in an MPI that loads PMIx or another library for it, or has PMIx built in; the name
+# PMIx_Init proves nothing, because newer MPICH versions have it in a message
 _PMIX = (b"libpmi", b"PMIX_MCA")
 _NAMES = {"pmix": "PMIx", "pmi2": "PMI2"}
 
 
 def silence(name: str, speech: str, holds: Callable[[bytes], bool], *, has_components: bool) -> str:
-    """What to say of a library that does not speak `speech` (pmix or pmi2); nothing if it does.
+    """Return a message for a library that does not speak `speech` (pmix or pmi2), or "".
 
-    `holds` looks for a word in the library's file and in those BELOW it.
+    `holds` searches for bytes in the library's file and in those BELOW it.
     """
     if speech == "pmix":
         mute = name in _MPICH and holds(b"\0PMI_FD\0") and not any(map(holds, _PMIX))

@@ -1,4 +1,4 @@
-"""What the names of libraries say: which belong to the C library, and versions. Pure."""
+"""Parse the names of libraries: parts of the C library, and versions. Pure."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ if TYPE_CHECKING:
 
 Version = tuple[int, ...]
 
-# Parts of glibc. They fit their own loader and no other: one of another version in a process ends
-# it, so they never come from the node.
+# Parts of glibc. They fit only their own loader: a part of another version ends the process, so
+# they never come from the node.
 _C_LIBRARY = frozenset(
     [
         *("libc", "libm", "libpthread", "libdl", "librt", "libresolv", "libutil", "libanl"),
         *("libmvec", "libthread_db", "libBrokenLocale", "libpcprofile", "libmemusage", "libcidn"),
     ]
 )
-# Every image brings its own, and its programs fit that one.
+# Every image has its own, which its programs fit.
 _RUNTIME = frozenset(["libgcc_s", "libstdc++", "libz"])
 _LOADERS = ("ld-linux", "ld64.so", "ld.so", "ld-musl-", "libc.musl-", "linux-vdso", "libnss_")
 _ABI = "GLIBC_"
@@ -24,7 +24,7 @@ _MOST_DIGITS = 18
 
 
 def is_c_library(name: str) -> bool:
-    """Whether a dependency of this name is part of the C library or its loader."""
+    """Check whether a dependency of this name is part of the C library or its loader."""
     stem, dot_so, _version = name.partition(".so")
     return (
         (bool(dot_so) and stem in _C_LIBRARY)
@@ -35,12 +35,12 @@ def is_c_library(name: str) -> bool:
 
 
 def is_runtime(name: str) -> bool:
-    """Whether a library of this name, in a directory of the node, must not hide the image's."""
+    """Check whether a library of this name in a node's directory must not hide the image's."""
     return is_c_library(name) or name.partition(".so")[0] in _RUNTIME
 
 
 def c_version(versions: Iterable[str]) -> Version:
-    """The newest GLIBC_x.y among symbol versions; () where there is none."""
+    """Return the newest GLIBC_x.y among symbol versions, or () if there is none."""
     found = [
         numbers(version[len(_ABI) :])
         for version in versions
@@ -50,7 +50,7 @@ def c_version(versions: Iterable[str]) -> Version:
 
 
 def numbers(text: str) -> Version:
-    """`2.3.4` as a tuple; what is no number ends it."""
+    """Parse `2.3.4` into a tuple; the first part that is not a number ends it."""
     found = []
     for part in text.split("."):
         if not _is_number(part):
@@ -60,12 +60,12 @@ def numbers(text: str) -> Version:
 
 
 def _is_number(text: str) -> bool:
-    """Tell whether int() takes this: str.isdigit is true of a superscript two as well."""
+    """Check that int() accepts the text: str.isdigit also accepts a superscript two."""
     return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
 def file_version(file_name: str) -> Version:
-    """The numbers behind `.so`: (200, 26, 0) for libnl-3.so.200.26.0."""
+    """Return the numbers after `.so`: (200, 26, 0) for libnl-3.so.200.26.0."""
     return numbers(file_name.partition(".so.")[2])
 
 

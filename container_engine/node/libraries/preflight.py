@@ -1,6 +1,6 @@
-"""Pre-flight: says before the tasks start what would otherwise only show as slowness or a crash.
+"""Pre-flight checks: report before the tasks start what would only show as slowness or a crash.
 
-Each check answers with a sentence, or with nothing if all is well.
+Each check returns a sentence, or "" if nothing is wrong.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class Container:
-    """The image with what hooks put into it, as the loader of a task will see it.
+    """The image with the libraries that hooks add, as the loader of a task will see it.
 
-    `search` are libraries that hooks make known to the loader: where each name leads. `path` is
-    where the tasks look for programs.
+    `search` maps the names of libraries that hooks make known to the loader to their paths. `path`
+    is the tasks' search path for programs.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class Container:
         }
 
     def find(self, name: str, wanted_by: Library | None = None) -> Library | None:
-        """What the loader takes for this name or path."""
+        """Return the library that the loader takes for this name or path."""
         first = own_paths(wanted_by, self._origin(wanted_by)) if wanted_by else ()
         found = self.image.first(name, first)
-        # what the library names itself comes before all else; musl looks at our places last
+        # the library's own directories come first; musl searches our directories last
         if found and ("/" in name or os.path.dirname(found) in first or self._ours_last):
             return self._at(found)
         if name in self._injected:
@@ -76,7 +76,7 @@ class Container:
         return self._at(found) if found else None
 
     def _origin(self, library: Library) -> str:
-        """The directory of a library in the container."""
+        """Return the directory of a library in the container."""
         if id(library) in self._moved:
             return OWN_DIRECTORY
         return os.path.dirname(self.image.mounts.in_container(library.path))
@@ -87,11 +87,11 @@ class Container:
     # ---- checks ------------------------------------------------------------------------------
 
     def loadable(self, subject: str) -> str:
-        """Whether this library, or the one of hooks that matches, loads with all that it needs."""
+        """Check that this library, or the hooks' one that matches, loads with all dependencies."""
         if has_wildcard(subject):
             given = [name for name in self._injected if matches(name, subject)]
             return self.loadable(given[0]) if given else f"no hook brings {subject}"
-        # that of the node is meant, also where an image with musl keeps its own
+        # check the node's library, even if an image with musl keeps its own
         library = self._injected.get(subject) or self.find(subject)
         if library is None:
             return f"{subject} is not in this container"
@@ -123,7 +123,7 @@ class Container:
     def _version_problems(
         self, by: str, parent: Library, name: str, found: Library
     ) -> Iterator[str]:
-        """In a library without symbol versions the loader looks for none."""
+        """Yield missing symbol versions; in a library without any the loader looks for none."""
         if not found.defines or self.image.kind != "glibc":
             return
         for version in parent.needs.get(name, ()):
@@ -142,7 +142,7 @@ class Container:
             yield f"{_file(parent)} needs GLIBC_{dotted(wanted)}, and the image's ends at {has}"
 
     def _symbol_problems(self, library: Library, loaded: list[Library]) -> Iterator[str]:
-        """musl knows no symbol versions, but has not all of glibc's functions."""
+        """Yield missing functions: musl has no symbol versions, but lacks some of glibc's."""
         offered: set[str] = set()
         wanted: set[str] = set()
         for member in [*loaded, *filter(None, [self.image.libc])]:
@@ -150,7 +150,7 @@ class Container:
             try:
                 mine, theirs = room.symbols(member)
             except (OSError, NotALibraryError):
-                return  # nothing sure can be said
+                return  # without all symbols the result is not certain
             offered |= theirs
             if member is not self.image.libc:
                 wanted |= mine
@@ -162,7 +162,7 @@ class Container:
             )
 
     def unversioned(self, subject: str) -> str:
-        """Whether a library is found without its version, as programs load it at run time."""
+        """Check that a library is found without its version, as programs load it at run time."""
         if self.find(subject):
             return ""
         stem = subject.partition(".so")[0]
@@ -175,7 +175,7 @@ class Container:
         )
 
     def major(self, subject: str) -> str:
-        """Whether the image's library has the major version that stands behind `.so.`."""
+        """Check that the image's library has the major version after `.so.`."""
         stem, _so, version = subject.partition(".so.")
         majors = {numbers(name.partition(".so.")[2])[:1] for name in self.image.versions_of(stem)}
         majors.discard(())
@@ -186,7 +186,7 @@ class Container:
         return f"made for {stem} {dotted(wanted)}, and the image has {stem} {has}"
 
     def mpi(self, subject: str) -> str:
-        """Whether an MPI of the container, if it has any, can be started by PMIx or by PMI2."""
+        """Check that `subject`, PMIx or PMI2, can start one of the container's MPIs, if any."""
         found = {name: library for name in mpi.LIBRARIES if (library := self.find(name))}
         problems = [self._silence(name, library, subject) for name, library in found.items()]
         return problems[0] if problems and all(problems) else ""
@@ -220,7 +220,7 @@ class Container:
         return "" if there else f"the program {subject} is not in this container"
 
     def checks(self) -> dict[str, Callable[[str], str]]:
-        """What can be asked here, by the kind in a hook's file."""
+        """Return the checks by their kind in a hook's file."""
         return {
             "loadable": self.loadable,
             "unversioned": self.unversioned,

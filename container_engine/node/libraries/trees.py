@@ -1,8 +1,8 @@
-"""Two file systems: the node's, and the image's, which is only looked at from outside.
+"""Two file systems: the node's, and the image's, which is only read from outside.
 
-A process that enters an image (chroot) runs what lies there as soon as anything is looked up by a
-path that it did not think of: a module, a codec, the source line of a traceback. So nobody enters
-it: files of the image are opened one name after the other, from the descriptor of the directory.
+A process that enters an image (chroot) runs the image's code as soon as it looks anything up by an
+unforeseen path: a module, a codec, the source line of a traceback. So no process enters it: files
+of the image are opened one path component after the other, from the directory's descriptor.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ class Tree:
         self._links = Links()
 
     def open(self, path: str) -> int:
-        """Open for reading; never waits for a FIFO. Raises OSError."""
+        """Open for reading; never wait for a FIFO. Raise OSError."""
         return os.open(path, _READ)
 
     def real(self, path: str) -> str:
-        """Return the path without links, as os.path.realpath."""
+        """Return the path without symlinks, as os.path.realpath."""
         return self._links.real(path)
 
     def readlink(self, path: str) -> str:
-        """Raise OSError for what is no link."""
+        """Return a symlink's target. Raise OSError if the path is not a symlink."""
         return os.readlink(path)
 
     def exists(self, path: str) -> bool:
-        """Tell whether there is anything, also a link that leads nowhere."""
+        """Check whether the path exists; a dangling symlink does."""
         return os.path.lexists(path)
 
     def names(self, path: str) -> list[str]:
-        """List a directory. Raises OSError."""
+        """List a directory. Raise OSError."""
         return os.listdir(path)
 
     def content(self, path: str, most: int) -> bytes:
-        """Read a regular file of at most so many bytes; b"" for anything else."""
+        """Read a regular file of at most `most` bytes; return b"" for anything else."""
         try:
             fd = self.open(path)
         except OSError:
@@ -62,18 +62,18 @@ class Tree:
 
 
 class ImageTree(Tree):
-    """The files below a directory, with links that mean what they mean in the container.
+    """The files below a directory, with symlinks resolved as in the container.
 
-    No path leads out, whatever the links are: each name is opened by itself, from a directory that
-    was opened like that, and a link is only ever read.
+    No path leads out, whatever the symlinks are: each component is opened by itself, from a
+    directory that was opened in the same way, and a symlink is only ever read.
     """
 
     def __init__(self, root: str) -> None:
         super().__init__()
         self._root = os.open(root, _DIRECTORY & ~os.O_NOFOLLOW)
-        # by their path, which has no links; "" is the root
+        # descriptors by path, which has no symlinks; "" is the root
         self._open: dict[str, int] = {}
-        # what has been looked at: where it leads, or None for what is no link
+        # targets of all paths looked at; None if not a symlink
         self._targets: dict[str, str | None] = {}
 
     def open(self, path: str) -> int:
@@ -110,7 +110,7 @@ class ImageTree(Tree):
             os.close(fd)
 
     def replace(self, path: str, content: bytes) -> None:
-        """Put a new file in place of the image's, which is not copied first. Raises OSError."""
+        """Put a new file in place of the image's, which is not copied first. Raise OSError."""
         directory, _slash, name = self._end(path).rpartition("/")
         self._make(directory)
         new = f"{directory}/{name}.ce-new"
@@ -124,7 +124,7 @@ class ImageTree(Tree):
             raise _named(error, f"{directory}/{name}") from None
 
     def remove(self, path: str) -> None:
-        """Remove the file that a path leads to, behind all links. Raises OSError."""
+        """Remove the file to which a path leads, through all symlinks. Raise OSError."""
         directory, _slash, name = self._resolve(path).rpartition("/")
         try:
             os.unlink(name, dir_fd=self._directory(directory))
@@ -132,7 +132,7 @@ class ImageTree(Tree):
             raise _named(error, f"{directory}/{name}") from None
 
     def _end(self, path: str) -> str:
-        """Return where a path ends: at its last link, where that leads in a circle."""
+        """Return the end of a path, or its own last symlink if the symlinks form a loop."""
         try:
             return self._resolve(path)
         except OSError:
@@ -140,7 +140,7 @@ class ImageTree(Tree):
             return f"{self._resolve(directory)}/{name}"
 
     def _make(self, directory: str) -> None:
-        """Make a directory, and those above it, where they are missing."""
+        """Create a directory, and those above it, if missing."""
         if not directory or self._is_directory(directory):
             return
         above, _slash, name = directory.rpartition("/")
@@ -158,7 +158,7 @@ class ImageTree(Tree):
         return True
 
     def _resolve(self, path: str) -> str:
-        """Return the path without links, "" for the root, as far as there is anything."""
+        """Return the path without symlinks, "" for the root, as far as it exists."""
         here = ""
         links = 0
         pending = path.split("/")[::-1]
@@ -182,7 +182,7 @@ class ImageTree(Tree):
         return here
 
     def _target(self, directory: str, name: str) -> str | None:
-        """Return where a link leads; None for what is no link, or not there."""
+        """Return a symlink's target, or None if it is not a symlink or does not exist."""
         path = f"{directory}/{name}"
         if path not in self._targets:
             try:
@@ -193,7 +193,7 @@ class ImageTree(Tree):
         return self._targets[path]
 
     def _directory(self, path: str) -> int:
-        """Return a descriptor of a directory whose path has no links. Raises OSError."""
+        """Return a descriptor of a directory whose path has no symlinks. Raise OSError."""
         if not path:
             return self._root
         if path not in self._open:
@@ -211,7 +211,7 @@ class ImageTree(Tree):
         self._open.clear()
 
     def _at(self, path: str, flags: int) -> int:
-        """Open what has no links in its path."""
+        """Open a path without symlinks."""
         directory, _slash, name = path.rpartition("/")
         return self._from(self._directory(directory), name or ".", flags | os.O_NOFOLLOW, path)
 
