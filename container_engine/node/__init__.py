@@ -1,1 +1,1 @@
-"""What happens on a node. Everything that `node` imports is the standard library's cheap part."""
+"""Start containers on a node. Imports only the cheap part of the standard library."""

@@ -1,13 +1,13 @@
-"""Which node this is, from what Slurm tells a step before its tasks exist.
+"""Find this node's name from the variables that Slurm gives a step before its tasks exist.
 
-SLURMD_NODENAME comes only later, for each task; the list of the nodes and this node's place in it
-are known from the start. A SLURMD_NODENAME that is there already may be that of the batch script in
-which srun ran. Only for plans with deferred strings.
+SLURMD_NODENAME is set later, for each task; the list of nodes and this node's index in it are
+known from the start. A SLURMD_NODENAME that is already set may be that of the batch script in
+which srun ran. Used only for plans with deferred strings.
 """
 
 from __future__ import annotations
 
-# Set for each task by slurmstepd; before that they are those of the batch script in which srun ran.
+# slurmstepd sets them for each task; before that they are those of the batch script that ran srun.
 OF_TASKS = ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_GTIDS", "SLURM_TASK_PID")
 
 TYPE_CHECKING = False
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def complete(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment with SLURMD_NODENAME as it will be, if it can be told."""
+    """Return the environment with SLURMD_NODENAME as it will be, if it is known."""
     name = node_name(environment)
     return {**environment, "SLURMD_NODENAME": name} if name else dict(environment)
 
 
 def of_step(environment: Mapping[str, str]) -> dict[str, str]:
-    """The same, without what is only known once there are tasks."""
+    """Return the same, without the variables that are known only once there are tasks."""
     known = complete(environment)
     for name in OF_TASKS:
         known.pop(name, None)
@@ -30,7 +30,7 @@ def of_step(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def node_name(environment: Mapping[str, str]) -> str:
-    """What SLURMD_NODENAME will be; "" if that cannot be told."""
+    """Return the value that SLURMD_NODENAME will have, or "" if it is unknown."""
     known = environment.get("SLURMD_NODENAME", "")
     place = environment.get("SLURM_NODEID", "")
     nodes = environment.get("SLURM_STEP_NODELIST", "")
@@ -40,13 +40,13 @@ def node_name(environment: Mapping[str, str]) -> str:
 
 
 def expand(nodes: str) -> Iterator[str]:
-    """The names of a Slurm host list such as ``n[1-3,08],login1,r[1-2]c[0-1]``, in its order."""
+    """Yield the names of a Slurm host list such as ``n[1-3,08],login1,r[1-2]c[0-1]``, in order."""
     for pattern in _split(nodes):
         yield from _expand_one(pattern)
 
 
 def _split(nodes: str) -> Iterator[str]:
-    """The patterns between the commas that are not inside brackets."""
+    """Yield the patterns between the commas outside brackets."""
     begin = depth = 0
     for index, character in enumerate(nodes):
         depth += (character == "[") - (character == "]")

@@ -1,14 +1,14 @@
-"""Reading a plan's JSON and its deferred strings, without the import of `json` (8 ms of a start).
+"""Read a plan's JSON and resolve its deferred strings without importing `json` (8 ms per start).
 
-Deferred strings are lists whose items are strings or ``{"var", "op", "word"}`` (see
-``container_engine.plan.model``); here they meet the node's own environment.
+A deferred string is a list whose items are strings or ``{"var", "op", "word"}`` (see
+``container_engine.plan.model``); it is resolved here with the node's own environment.
 """
 
 from __future__ import annotations
 
 from container_engine.node.report.failure import LaunchError
 
-TYPE_CHECKING = False  # the import of typing would cost more than all the rest of a launcher
+TYPE_CHECKING = False  # importing typing would cost more than the rest of a launcher
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _ScannerSettings:
-    """What CPython's C scanner asks of a ``json.JSONDecoder``."""
+    """The attributes that CPython's C scanner reads from a ``json.JSONDecoder``."""
 
     strict = True
     object_hook = None
@@ -28,8 +28,8 @@ class _ScannerSettings:
     parse_constant = float
 
 
-def parse_json(text: str) -> Any:  # noqa: ANN401  # that is what JSON is
-    """The same as ``json.loads``; a test holds the two against each other."""
+def parse_json(text: str) -> Any:  # noqa: ANN401  # JSON has any type
+    """Parse JSON as ``json.loads`` does; a test compares the two."""
     try:
         from _json import make_scanner
     except ImportError:
@@ -40,7 +40,7 @@ def parse_json(text: str) -> Any:  # noqa: ANN401  # that is what JSON is
     document = text.strip(" \t\n\r")
     try:
         value, end = make_scanner(settings)(document, 0)
-    except (StopIteration, SystemError):  # the latter by a lone brace
+    except (StopIteration, SystemError):  # SystemError: a lone brace
         raise ValueError("not a JSON document") from None
     if end != len(document):
         raise ValueError("something stands behind the JSON document")
@@ -48,19 +48,19 @@ def parse_json(text: str) -> Any:  # noqa: ANN401  # that is what JSON is
 
 
 def parse_plan(text: str) -> dict[str, Any]:
-    """The plan that a node was handed. Raises LaunchError when it is none."""
+    """Return the plan that this node received. Raise LaunchError if it is not a JSON object."""
     damaged = "the plan that arrived on this node is damaged"
     try:
         plan = parse_json(text)
-    except (ValueError, RecursionError, SystemError) as error:  # the last by a lone brace
+    except (ValueError, RecursionError, SystemError) as error:  # SystemError: a lone brace
         raise LaunchError(f"{damaged}: {error}", "plan-damaged") from None
     if not isinstance(plan, dict):
         raise LaunchError(f"{damaged}: it is no JSON object", "plan-damaged")
     return plan
 
 
-def to_json(value: Any) -> str:  # noqa: ANN401  # the inverse of the above
-    """JSON in ASCII of what `parse_json` returns, on one line."""
+def to_json(value: Any) -> str:  # noqa: ANN401  # the inverse of `parse_json`
+    """Return a value of `parse_json` as ASCII JSON on one line."""
     if isinstance(value, str):
         from _json import encode_basestring_ascii
 
@@ -76,7 +76,10 @@ def to_json(value: Any) -> str:  # noqa: ANN401  # the inverse of the above
 
 
 def resolve(text: Text, environment: Mapping[str, str], where: str) -> str:
-    """The literal text of a plan's string on this node; `where` names its origin in an error."""
+    """Return the literal text of a plan's string on this node; errors name its origin, `where`.
+
+    Raise LaunchError if a required variable is not set.
+    """
     if isinstance(text, str):
         return text
     return "".join(
@@ -87,7 +90,7 @@ def resolve(text: Text, environment: Mapping[str, str], where: str) -> str:
 def _variable(part: Mapping[str, Any], environment: Mapping[str, str], where: str) -> str:
     name, operator = part["var"], part["op"]
     value = environment.get(name)
-    # the colon of an operator makes an empty value count as none
+    # the colon of an operator makes an empty value count as unset
     present = value is not None and not (operator.startswith(":") and value == "")
     kind = operator[-1:]
     if kind == "+":
@@ -101,7 +104,7 @@ def _variable(part: Mapping[str, Any], environment: Mapping[str, str], where: st
     raise LaunchError(message, "variable-on-node")
 
 
-# Set for each task by slurmstepd or one of its plugins; the container starts before that.
+# slurmstepd or one of its plugins sets these for each task, after the container has started.
 _OF_TASKS = ("CUDA_", "ROCR_", "GPU_", "ZE_")
 
 

@@ -1,4 +1,4 @@
-"""Whether a file that chooses what is run is an administrator's, with all directories above it."""
+"""Check that only an administrator can change a file that decides what is run."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def distrust(path: str) -> str:
-    """Why a file or directory is not only root's (or the engine's owner's); "" if it is.
+    """Return why others than root or the engine's owner may change a path, "" if they may not.
 
-    A sticky directory of root's above it (/tmp) is good enough: nobody can replace what root has
-    in it. Raises OSError.
+    The directories above it are checked, too. A sticky one of root's (/tmp) is safe: no other user
+    can replace root's files there. Raise OSError if a path cannot be read.
     """
     owners = (0, os.stat(__file__).st_uid)
     real = os.path.realpath(path)
