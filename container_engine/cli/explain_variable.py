@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from container_engine.edf.model import EnvEntry
+    from container_engine.node.plan_types import LaunchPlan
     from container_engine.plan.model import Image
     from container_engine.secrecy import Secrecy
     from container_engine.submit.context import Context
@@ -68,7 +69,7 @@ def _result(
         edits.env |= hook.env
         for variable, paths in hook.prepend.items():
             edits.prepend[variable] = [*paths, *edits.prepend.get(variable, [])]
-    plan = {"image": {"env": inside}, "entrypoint": ()}
+    plan: LaunchPlan = {"image": {"env": inside}, "entrypoint": ()}
     return apply(outside, for_tasks(plan, edits.settings(edf, inside, outside), {}, {})).get(name)
 
 

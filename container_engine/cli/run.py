@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from container_engine.cli import messages
 from container_engine.cli.pull_option import add_pull
@@ -17,6 +17,7 @@ from container_engine.submit import quick, recall
 if TYPE_CHECKING:
     import argparse
 
+    from container_engine.node.plan_types import LaunchPlan
     from container_engine.submit.context import Context
 
 NOT_STARTED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
@@ -74,13 +75,13 @@ def _with_passing(context: Context, stack: contextlib.ExitStack) -> Context:
     return context._replace(passing=passing)
 
 
-def _plan(name: str, context: Context, pull: str | None) -> dict[str, Any] | None:
+def _plan(name: str, context: Context, pull: str | None) -> LaunchPlan | None:
     """Return the plan as the node launcher reads it, or None for no container."""
     notices, said = recall.plan_of(name, context, pull)
     messages.say(notices)
     if said == quick.HOST:
         return None
-    plan: dict[str, Any] = json.loads(quick.plan_in(said))
+    plan: LaunchPlan = json.loads(quick.plan_in(said))
     return plan
 
 

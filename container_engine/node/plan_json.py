@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    # a string, or the parts of a deferred one
-    Text = str | list[str | dict[str, Any]]
+    from container_engine.node.plan_types import LaunchPlan, Text, Variable
 
 
 class _ScannerSettings:
@@ -47,7 +46,7 @@ def parse_json(text: str) -> Any:  # noqa: ANN401  # JSON has any type
     return value
 
 
-def parse_plan(text: str) -> dict[str, Any]:
+def parse_plan(text: str) -> LaunchPlan:
     """Return the plan that this node received. Raise LaunchError if it is not a JSON object."""
     damaged = "the plan that arrived on this node is damaged"
     try:
@@ -56,7 +55,8 @@ def parse_plan(text: str) -> dict[str, Any]:
         raise LaunchError(f"{damaged}: {error}", "plan-damaged") from None
     if not isinstance(plan, dict):
         raise LaunchError(f"{damaged}: it is no JSON object", "plan-damaged")
-    return plan
+    read: LaunchPlan = plan  # type: ignore[assignment]  # every reader copes with what it lacks
+    return read
 
 
 def to_json(value: Any) -> str:  # noqa: ANN401  # the inverse of `parse_json`
@@ -87,7 +87,7 @@ def resolve(text: Text, environment: Mapping[str, str], where: str) -> str:
     )
 
 
-def _variable(part: Mapping[str, Any], environment: Mapping[str, str], where: str) -> str:
+def _variable(part: Variable, environment: Mapping[str, str], where: str) -> str:
     name, operator = part["var"], part["op"]
     value = environment.get(name)
     # the colon of an operator makes an empty value count as unset

@@ -68,6 +68,18 @@ def test_a_module_that_says_it_is_pure_imports_nothing_else(path: Path) -> None:
     assert not touched & IMPURE
 
 
+def test_no_program_imports_the_types_of_the_plan() -> None:
+    """They cost a launch several milliseconds; only the type checker reads them."""
+    for path in MODULES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        at_run_time = [
+            node
+            for node in tree.body
+            if isinstance(node, ast.ImportFrom) and str(node.module).endswith("plan_types")
+        ]
+        assert not at_run_time, path
+
+
 def test_planning_is_pure() -> None:
     for name in ("plan/build.py", "plan/image_vars.py", "plan/show.py", "images/reference.py"):
         assert "Pure." in docstring(PACKAGE / name), name

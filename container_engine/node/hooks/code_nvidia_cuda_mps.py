@@ -8,17 +8,15 @@ from container_engine.node.start.podman import Bind
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
     from container_engine.node.hooks.edits import HookEdits
+    from container_engine.node.plan_types import HookUse, LaunchPlan
 
 # as in the variables of hooks/nvidia_cuda_mps/hook.toml
 _DIRECTORY = "/opt/oci-hooks/nvidia_cuda_mps"
 
 
-def prepare(
-    hook: Mapping[str, Any], plan: Mapping[str, Any], node: Mapping[str, str], edits: HookEdits
-) -> None:
+def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: HookEdits) -> None:
     own = edf_settings(plan, node).get("CUDA_MPS_PIPE_DIRECTORY")
     if own:
         _share(hook["name"], own, edits)

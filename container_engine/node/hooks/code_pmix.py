@@ -14,16 +14,14 @@ from container_engine.node.start.podman import Bind
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
     from container_engine.node.hooks.edits import HookEdits
+    from container_engine.node.plan_types import HookUse, LaunchPlan
 
 _DEFAULT = "/tmp"  # Slurm's own default
 
 
-def prepare(
-    hook: Mapping[str, Any], plan: Mapping[str, Any], node: Mapping[str, str], edits: HookEdits
-) -> None:
+def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: HookEdits) -> None:
     del hook, plan
     server = node["CE_PMIX_DIR"]
     spool, step = os.path.split(server.rstrip("/"))

@@ -7,18 +7,16 @@ from container_engine.node.node_name import expand
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
     from container_engine.node.hooks.edits import HookEdits
+    from container_engine.node.plan_types import HookUse, LaunchPlan
 
 # Below Linux's range of ephemeral ports, so that a port is rarely in use.
 _FIRST_PORT, _PORTS = 20000, 10000
 _STEPS_APART = 16
 
 
-def prepare(
-    hook: Mapping[str, Any], plan: Mapping[str, Any], node: Mapping[str, str], edits: HookEdits
-) -> None:
+def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: HookEdits) -> None:
     del plan
     edits.per_task |= {"RANK": "SLURM_PROCID", "LOCAL_RANK": "SLURM_LOCALID"}
     if hook["name"] != "pytorch" or "SLURM_JOB_ID" not in node:

@@ -14,9 +14,9 @@ from container_engine.node.start.podman import Bind
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import Any
 
     from container_engine.node.hooks.edits import HookEdits
+    from container_engine.node.plan_types import HookUse, LaunchPlan
 
 HOST = "/.container-engine/host"
 PROGRAMS = "/.container-engine/slurm"
@@ -31,9 +31,7 @@ _CONTAINERS = frozenset(
 )
 
 
-def prepare(
-    hook: Mapping[str, Any], plan: Mapping[str, Any], node: Mapping[str, str], edits: HookEdits
-) -> None:
+def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: HookEdits) -> None:
     edits.binds.append(Bind("bind", f"{edits.libexec}/slurm", PROGRAMS, ("ro",)))
     configuration = slurm_conf.find(node)
     if not configuration:
@@ -72,7 +70,7 @@ def _of_slurm(configuration: str) -> list[str]:
     return [os.path.dirname(path) for path in (configuration, stack, munge) if path]
 
 
-def _of_user(plan: Mapping[str, Any], node: Mapping[str, str]) -> list[str]:
+def _of_user(plan: LaunchPlan, node: Mapping[str, str]) -> list[str]:
     """Return the directories where `srun --environment` looks for environment files and images."""
     files = [os.path.dirname(path) for path in (*plan["files"], plan["image"]["path"])]
     named = [node.get(name, "") for name in ("HOME", "SCRATCH", "EDF_IMAGESTORE")]

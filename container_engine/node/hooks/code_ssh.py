@@ -15,9 +15,9 @@ from container_engine.node.start.podman import Bind
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
     from container_engine.node.hooks.edits import HookEdits
+    from container_engine.node.plan_types import HookUse, LaunchPlan
 
 _CONFIG = "/etc/ssh/ssh_config"
 # an ssh client before 7.3 would fail at the keyword Include
@@ -25,9 +25,7 @@ _FIRST_LINES = f"IgnoreUnknown Include\nInclude {JOB}/ssh_config"
 _CLIENTS = ("ssh", "scp", "sftp")
 
 
-def prepare(
-    hook: Mapping[str, Any], plan: Mapping[str, Any], node: Mapping[str, str], edits: HookEdits
-) -> None:
+def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: HookEdits) -> None:
     """Add the server and its clients. Raise LaunchError if the programs are not on this node."""
     del plan
     programs = f"{edits.libexec}/ssh"

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from container_engine.node.plan_types import HookUse
     from container_engine.node.report.failure import LaunchError
     from container_engine.node.start.podman import Bind
     from container_engine.node.start.specification import Operation
@@ -37,10 +38,10 @@ class HookEdits:
         self.warnings: list[str] = []
         self.lacks: list[tuple[str, LaunchError]] = []
 
-    def warn(self, hook: Mapping[str, Any], text: str) -> None:
+    def warn(self, hook: HookUse, text: str) -> None:
         self.warnings.append(f"hook {hook['name']}: {text}".replace("\n", " "))
 
-    def lack(self, hook: Mapping[str, Any], error: LaunchError) -> None:
+    def lack(self, hook: HookUse, error: LaunchError) -> None:
         self.lacks.append((hook["name"], error))
 
     def settings(

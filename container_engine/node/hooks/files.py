@@ -13,12 +13,12 @@ from container_engine.node.start.podman import Bind
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any
 
     from container_engine.node.hooks.edits import HookEdits
+    from container_engine.node.plan_types import HookUse
 
 
-def add_devices(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str]) -> None:
+def add_devices(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None:
     """Add the devices; one that is missing and not optional becomes a lack."""
     for device in hook.get("devices", ()):
         if device.get("optional") and not known(device["path"], node):
@@ -32,7 +32,7 @@ def add_devices(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, st
         edits.cdi.setdefault(name, hook["name"])
 
 
-def add_mounts(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str]) -> None:
+def add_mounts(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None:
     """Add the mounts; one whose source is missing and that is not optional becomes a lack."""
     for mount in hook.get("mounts", ()):
         if mount.get("optional") and not known(mount["source"], node):
@@ -48,7 +48,7 @@ def add_mounts(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str
         ]
 
 
-def check_node(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str]) -> None:
+def check_node(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None:
     """Run the pre-flight checks that need no container."""
     for check in hook.get("checks", ()):
         look = ON_NODE.get(check["kind"])
@@ -103,7 +103,7 @@ def is_device(path: str) -> bool:
     return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
 
 
-def missing(hook: Mapping[str, Any], what: str, path: str) -> LaunchError:
+def missing(hook: HookUse, what: str, path: str) -> LaunchError:
     name = hook["name"]
     return LaunchError(
         f"hook {name}: {what} '{path}' does not exist on this node",

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from container_engine.node.plan_types import LaunchPlan
+
 _END = "end"
 
 
@@ -30,7 +32,7 @@ class Findings:
         self.warnings = warnings
 
 
-def find(plan: Mapping[str, Any], node: Mapping[str, str], libexec: str) -> Findings:
+def find(plan: LaunchPlan, node: Mapping[str, str], libexec: str) -> Findings:
     """Return what hooks would do. Raise LaunchError.
 
     The image is mounted in a session that ends with this call.

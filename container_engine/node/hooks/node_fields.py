@@ -10,7 +10,8 @@ from container_engine.node.report.failure import LaunchError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
+
+    from container_engine.node.plan_types import HookUse
 
 _BEGIN, _END = "{node.", "}"
 _VARIABLES = {
@@ -23,7 +24,7 @@ _VARIABLES = {
 }
 
 
-def fill(text: str, hook: Mapping[str, Any], node: Mapping[str, str]) -> str:
+def fill(text: str, hook: HookUse, node: Mapping[str, str]) -> str:
     """Return the text with each `{node.NAME}` replaced.
 
     Raise LaunchError for a field that this step does not have.
@@ -71,7 +72,7 @@ def _value(name: str, node: Mapping[str, str]) -> str | None:
     return node.get(name)
 
 
-def applies(hook: Mapping[str, Any], node: Mapping[str, str]) -> bool:
+def applies(hook: HookUse, node: Mapping[str, str]) -> bool:
     """Check whether an automatic hook finds what it is for; other hooks always apply."""
     conditions: Sequence[str] | None = hook.get("automatic_when")
     return not conditions or any(holds(condition, node) for condition in conditions)

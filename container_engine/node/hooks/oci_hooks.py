@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
+    from container_engine.node.plan_types import LaunchPlan
     from container_engine.node.start.podman import Container, Paths
     from container_engine.node.start.specification import Operation
 
@@ -135,9 +136,7 @@ class OciHooks:
         self._state = parse_json(note)
         return True
 
-    def attend(
-        self, plan: Mapping[str, Any], guard: int, mount_ns: int, done: int, libexec: str
-    ) -> None:
+    def attend(self, plan: LaunchPlan, guard: int, mount_ns: int, done: int, libexec: str) -> None:
         """Start the process that runs the hooks of the stage poststop, if any apply.
 
         It holds the descriptor `done` until they have run.

@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    Code = Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, str], HookEdits], None]
+    from container_engine.node.plan_types import HookUse, LaunchPlan
+
+    Code = Callable[[HookUse, LaunchPlan, Mapping[str, str], HookEdits], None]
 
 # set if the user gave --mpi= (spank_plugin/plugin/carry.h)
 _CHOSEN = "SLURM_CE_MPI_CHOSEN"
 
 
-def prepare(plan: Mapping[str, Any], node: Mapping[str, str], libexec: str) -> HookEdits:
+def prepare(plan: LaunchPlan, node: Mapping[str, str], libexec: str) -> HookEdits:
     """Return the changes of all of the plan's hooks, in the order of the plan.
 
     What this node lacks is in `lacks` of the result.
@@ -35,9 +37,7 @@ def prepare(plan: Mapping[str, Any], node: Mapping[str, str], libexec: str) -> H
     return edits
 
 
-def _add(
-    edits: HookEdits, hook: Mapping[str, Any], plan: Mapping[str, Any], node: Mapping[str, str]
-) -> None:
+def _add(edits: HookEdits, hook: HookUse, plan: LaunchPlan, node: Mapping[str, str]) -> None:
     add_devices(edits, hook, node)
     add_mounts(edits, hook, node)
     check_node(edits, hook, node)
@@ -56,7 +56,7 @@ def _add(
         _code(hook["code"])(hook, plan, node, edits)
 
 
-def _in_tree(edits: HookEdits, hook: Mapping[str, Any], node: Mapping[str, str]) -> dict[str, Any]:
+def _in_tree(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> dict[str, Any]:
     """Return the parts of a hook that need to see the image's files."""
     return {
         "libraries": [
@@ -84,7 +84,7 @@ def _chose_mpi(node: Mapping[str, str]) -> bool:
 
 def _libraries(
     edits: HookEdits,
-    hook: Mapping[str, Any],
+    hook: HookUse,
     libraries: Mapping[str, Any],
     node: Mapping[str, str],
 ) -> list[str]:
@@ -99,9 +99,7 @@ def _libraries(
     return found
 
 
-def _service(
-    service: Mapping[str, Any], hook: Mapping[str, Any], node: Mapping[str, str]
-) -> dict[str, Any]:
+def _service(service: Mapping[str, Any], hook: HookUse, node: Mapping[str, str]) -> dict[str, Any]:
     return {
         "hook": hook["name"],
         "name": service["name"],

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from container_engine.node.hooks.exec_inside import Place
+    from container_engine.node.plan_types import LaunchPlan
     from container_engine.node.start.podman import Bind, Container, Paths
     from container_engine.node.start.specification import Operation
 
@@ -34,7 +35,7 @@ class HooksOnNode:
 
     def __init__(
         self,
-        plan: Mapping[str, Any],
+        plan: LaunchPlan,
         node: Mapping[str, str],
         edf: Mapping[str, str | None],
         libexec: str,

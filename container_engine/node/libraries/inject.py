@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from container_engine.node.libraries.choose import Decision
-
 _LIBRARY_FILE = "lib*.so*"
 _CONFIGURATIONS = "/etc/ld.so.conf.d"
 

@@ -15,7 +15,8 @@ from container_engine.node.report.failure import LaunchError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+
+    from container_engine.node.plan_types import LaunchPlan
 
 
 def of_mistake(error: Exception) -> LaunchError:
@@ -30,7 +31,7 @@ def of_mistake(error: Exception) -> LaunchError:
 
 
 def told(
-    failure: LaunchError, recorded: int, node: Mapping[str, str], plan: Mapping[str, Any]
+    failure: LaunchError, recorded: int, node: Mapping[str, str], plan: LaunchPlan
 ) -> LaunchError:
     """Return the failure as the plugin prints it, without text if another node has printed it.
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
+    from container_engine.node.plan_types import HookUse, LaunchPlan
+
 VERSION = 1
 PLANNED = "SLURM_CE_PLANNED"
 # the operations of the guard that begin a phase; those before them mount the image
@@ -116,7 +118,7 @@ def open_own(path: str) -> int:
     return fd
 
 
-def concealed(text: str, plan: Mapping[str, Any], node: Mapping[str, str]) -> str:
+def concealed(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> str:
     """Return the text without the values of secret variables: anyone may read a job's output."""
     # looking for secrets costs 20 ms of imports, and there are hardly ever any
     if not _may_be_secret(text, plan, node):
@@ -130,7 +132,7 @@ def concealed(text: str, plan: Mapping[str, Any], node: Mapping[str, str]) -> st
 
 
 def write(
-    fd: int, plan: Mapping[str, Any], node: Mapping[str, str], marks: Marks, error: str = ""
+    fd: int, plan: LaunchPlan, node: Mapping[str, str], marks: Marks, error: str = ""
 ) -> None:
     """Append the launcher's line; no-op without a trace."""
     if fd < 0:
@@ -168,7 +170,7 @@ def write(
         return  # a full disk loses the trace, not the step
 
 
-def may_apply(hook: Mapping[str, Any], node: Mapping[str, str]) -> bool:
+def may_apply(hook: HookUse, node: Mapping[str, str]) -> bool:
     """Check cheaply whether a hook may apply.
 
     Automatic hooks are in every plan; without their variables they must cost nothing.
@@ -177,7 +179,7 @@ def may_apply(hook: Mapping[str, Any], node: Mapping[str, str]) -> bool:
     return not conditions or any(word.partition("=")[0] in node for word in conditions)
 
 
-def _hooks(plan: Mapping[str, Any], node: Mapping[str, str]) -> list[dict[str, str]]:
+def _hooks(plan: LaunchPlan, node: Mapping[str, str]) -> list[dict[str, str]]:
     """Return the hooks that applied in this step."""
     hooks = [hook for hook in plan.get("hooks", ()) if may_apply(hook, node)]
     if not hooks:
@@ -243,7 +245,7 @@ def _fingerprint(said: bytes) -> str:
     return f"{value:016x}"
 
 
-def _mounts(plan: Mapping[str, Any], node: Mapping[str, str]) -> list[dict[str, str]]:
+def _mounts(plan: LaunchPlan, node: Mapping[str, str]) -> list[dict[str, str]]:
     found = [
         {"target": _words(mount["target"]), "source": _words(mount["source"]), "from": origin}
         for mount in plan["mounts"]
@@ -254,14 +256,14 @@ def _mounts(plan: Mapping[str, Any], node: Mapping[str, str]) -> list[dict[str, 
     return [{key: concealed(text, plan, node) for key, text in m.items()} for m in found]
 
 
-def _may_be_secret(text: str, plan: Mapping[str, Any], node: Mapping[str, str]) -> bool:
+def _may_be_secret(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> bool:
     """Check for a sign of a secret, or for the value of a variable that may be secret."""
     return any(sign in text for sign in _SIGNS) or any(
         value in text for value in _suspects(plan, node)
     )
 
 
-def _suspects(plan: Mapping[str, Any], node: Mapping[str, str]) -> Iterator[str]:
+def _suspects(plan: LaunchPlan, node: Mapping[str, str]) -> Iterator[str]:
     """Yield the values of all variables that may match a pattern for secrets, and a few others."""
     words = plan.get("settings", {}).get("secret_variables", ())
     stems = [_literal_part(word.upper()) for word in words]

@@ -14,9 +14,9 @@ from container_engine.node.ssh.ports import address_of, claim, is_free, listener
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from typing import Any
 
     from container_engine.node.hooks.edits import HookEdits
+    from container_engine.node.plan_types import HookUse
 
 BUNDLE = "/opt/oci-hooks/ssh/dropbear"
 JOB = "/opt/oci-hooks/ssh/job"
@@ -45,7 +45,7 @@ class SshServer:
     `records` is the directory of the records of the job's nodes, empty if there is none.
     """
 
-    def __init__(self, hook: Mapping[str, Any], node: Mapping[str, str], edits: HookEdits) -> None:
+    def __init__(self, hook: HookUse, node: Mapping[str, str], edits: HookEdits) -> None:
         self._hook = hook
         self._parameters: Mapping[str, str] = hook["parameters"]
         self._edits = edits

@@ -8,7 +8,8 @@ from container_engine.node.report.failure import LaunchError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
+
+    from container_engine.node.plan_types import LaunchPlan
 
 # The kernel's MAX_ARG_STRLEN less the NUL: the longest NAME=value that execve accepts.
 MAX_VARIABLE = 131071
@@ -37,7 +38,7 @@ _SERVERS = {
 }
 
 
-def edf_settings(plan: Mapping[str, Any], node: Mapping[str, str]) -> dict[str, str | None]:
+def edf_settings(plan: LaunchPlan, node: Mapping[str, str]) -> dict[str, str | None]:
     """Return the EDF's [env] with literal values; None removes a variable whatever its source."""
     return {
         entry["name"]: None
@@ -47,7 +48,7 @@ def edf_settings(plan: Mapping[str, Any], node: Mapping[str, str]) -> dict[str, 
     }
 
 
-def for_container(plan: Mapping[str, Any], edf: Mapping[str, str | None]) -> dict[str, str]:
+def for_container(plan: LaunchPlan, edf: Mapping[str, str | None]) -> dict[str, str]:
     """Return the environment of the container itself, as hooks and entrypoint see it.
 
     Raise LaunchError if it is too large.
@@ -76,7 +77,7 @@ def check_size(name: str, value: str) -> int:
 
 
 def for_tasks(
-    plan: Mapping[str, Any],
+    plan: LaunchPlan,
     edf: Mapping[str, str | None],
     given: Mapping[str, str],
     found: Mapping[str, str],
@@ -103,12 +104,12 @@ def for_tasks(
     return without_slurms(changes) | _turned_off(plan.get("annotations", {}))
 
 
-def image_digest(plan: Mapping[str, Any]) -> str:
+def image_digest(plan: LaunchPlan) -> str:
     """Return the digest that identifies the image: its registry's, else that of its content."""
     return plan["image"].get("digest") or plan["image"].get("content") or ""
 
 
-def _about(plan: Mapping[str, Any]) -> dict[str, str | None]:
+def _about(plan: LaunchPlan) -> dict[str, str | None]:
     """Return variables that identify this container; an outer container's values never remain."""
     return {
         "CE_ENVIRONMENT_NAME": plan.get("name") or None,

@@ -33,9 +33,9 @@ from container_engine.node.start.specification import Person, encode, operations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
 
     from container_engine.node.hooks.run import HooksOnNode
+    from container_engine.node.plan_types import LaunchPlan
     from container_engine.node.start.specification import Operation
 
 PLAN_VERSION = 1
@@ -69,7 +69,7 @@ class Session:
 
 
 def start(
-    plan: Mapping[str, Any],
+    plan: LaunchPlan,
     node: Mapping[str, str],
     watch: Watch,
     libexec: str,
@@ -99,7 +99,7 @@ class _Start:
     """One start: the plan's and this node's data, and results of the steps so far."""
 
     def __init__(
-        self, plan: Mapping[str, Any], node: Mapping[str, str], libexec: str, marks: trace.Marks
+        self, plan: LaunchPlan, node: Mapping[str, str], libexec: str, marks: trace.Marks
     ) -> None:
         self._plan, self._node, self._libexec, self._marks = plan, node, libexec, marks
         self._paths = Paths(session=f"{libexec}/session", libexec=libexec)
@@ -196,7 +196,7 @@ class _Start:
 
 
 def _hooks(
-    plan: Mapping[str, Any],
+    plan: LaunchPlan,
     node: Mapping[str, str],
     edf: Mapping[str, str | None],
     libexec: str,
@@ -204,8 +204,9 @@ def _hooks(
 ) -> HooksOnNode | None:
     """Return the hooks, or None without any. Raise LaunchError for `lacks` and what hooks lack."""
     settings = plan["settings"]
-    others = settings["hooks_dirs"] or settings.get("devices_if_there")
-    others = others or any(device["cdi"] for device in plan["devices"])
+    others = bool(settings["hooks_dirs"] or settings.get("devices_if_there")) or any(
+        device["cdi"] for device in plan["devices"]
+    )
     if not others and not any(trace.may_apply(hook, node) for hook in plan.get("hooks", ())):
         refuse([("", error) for error in lacks])
         return None
@@ -215,7 +216,7 @@ def _hooks(
 
 
 def _run_startup(
-    plan: Mapping[str, Any],
+    plan: LaunchPlan,
     node: Mapping[str, str],
     changes: Mapping[str, str | None],
     container: tuple[int, int, str],
@@ -238,9 +239,7 @@ def _run_startup(
     return env.without_slurms(made)
 
 
-def container_of(
-    plan: Mapping[str, Any], node: Mapping[str, str], lacks: list[LaunchError]
-) -> Container:
+def container_of(plan: LaunchPlan, node: Mapping[str, str], lacks: list[LaunchError]) -> Container:
     """Return the plan's container; what the node lacks for it is added to `lacks`."""
     return Container(
         # being root inside is an option of the site; outside it is the same user
@@ -295,7 +294,7 @@ def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, 
         from container_engine.node import node_name
 
         node = node_name.of_step(node)
-    plan: Mapping[str, Any] = {}
+    plan: LaunchPlan = {}
     marks, recorded = trace.Marks(begun), -1
     try:
         plan = parse_plan(text)

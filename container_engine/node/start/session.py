@@ -1,15 +1,21 @@
 """`ce run`: the same launch without Slurm. This process becomes the command."""
 
+from __future__ import annotations
+
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from container_engine.errors import CeError, UserError
 from container_engine.node.report.failure import LaunchError
 from container_engine.node.start.guard import PYTHONS_SIGNALS, Watch
 from container_engine.node.start.launcher import start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from container_engine.node.plan_types import LaunchPlan
 
 
 def for_user(failure: LaunchError, before: str = "") -> UserError:
@@ -19,7 +25,7 @@ def for_user(failure: LaunchError, before: str = "") -> UserError:
 
 
 def run_in_container(
-    plan: Mapping[str, Any],
+    plan: LaunchPlan,
     argv: Sequence[str],
     libexec: str,
     started: Callable[[], None] = lambda: None,

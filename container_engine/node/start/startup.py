@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from container_engine.node.plan_types import LaunchPlan
+
 _MARK = "ce-startup-failed"
 # a shell sets these for itself; they are not changes by the steps
 _SHELLS_OWN = frozenset(["_", "OLDPWD", "PWD", "SHLVL", "BASHOPTS", "SHELLOPTS"])
@@ -36,7 +38,7 @@ def script(lines: Sequence[str], output: int) -> str:
 
 
 def run(
-    plan: Mapping[str, Any],
+    plan: LaunchPlan,
     node: Mapping[str, str],
     join: Sequence[str],
     before: Mapping[str, str],

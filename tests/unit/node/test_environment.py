@@ -67,7 +67,8 @@ def test_what_an_entrypoint_unsets_is_gone_in_the_tasks() -> None:
     assert apply({"PLUGIN": "host"}, changes) == {"KEPT": "image"}
     assert "not.a-shells" not in changes
     # without one, what is missing was never there
-    without = for_tasks({**the_plan, "entrypoint": []}, settings, given_env, {"KEPT": "image"})
+    the_plan["entrypoint"] = []
+    without = for_tasks(the_plan, settings, given_env, {"KEPT": "image"})
     assert without["PLUGIN"] == "image"
 
 

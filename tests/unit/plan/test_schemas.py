@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from container_engine.plan import typed
 from container_engine.plan.schema import MODELS
 from container_engine.schemas import render, write
 
@@ -14,6 +15,11 @@ CHECKED_IN = Path(__file__).parents[3] / "edf_schemas"
 def test_the_schema_is_not_stale(name: str) -> None:
     stale = "run: python -m container_engine.plan.schema"
     assert (CHECKED_IN / name).read_text(encoding="utf-8") == render(MODELS[name]), stale
+
+
+def test_the_types_of_the_plan_on_nodes_are_not_stale() -> None:
+    stale = "run: python -m container_engine.plan.typed"
+    assert typed.TARGET.read_text(encoding="utf-8") == typed.render(), stale
 
 
 def test_the_schemas_are_written_into_the_directory_that_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,187 @@
+"""The launch plan's types, for the type checker alone: never imported by a launch.
+
+Generated from plan/model.py by `python -m container_engine.plan.typed`. No key is certain: a launch
+reports what is wrong with a damaged plan, too.
+"""
+
+# ruff: noqa: E501
+# fmt: off
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypedDict
+
+
+class Variable(TypedDict, total=False):
+    var: str
+    op: Literal['', ':-', '-', ':+', '+', ':?', '?']
+    word: Text
+
+
+Text = str | Sequence[str | Variable]
+
+Image = TypedDict(
+    "Image",
+    {
+        "path": str,
+        "name": str,
+        "env": Mapping[str, str],
+        "entrypoint": Sequence[str],
+        "workdir": str | None,
+        "digest": str | None,
+        "content": str,
+        "source": str,
+        "passing": str,
+        "from": str,
+    },
+    total=False,
+)
+
+Mount = TypedDict(
+    "Mount",
+    {
+        "kind": Literal['bind', 'squashfs', 'tmpfs'],
+        "source": Text,
+        "target": Text,
+        "options": Sequence[str],
+        "from": str,
+    },
+    total=False,
+)
+
+Device = TypedDict(
+    "Device",
+    {
+        "name": Text,
+        "cdi": bool,
+        "from": str,
+    },
+    total=False,
+)
+
+EnvEntry = TypedDict(
+    "EnvEntry",
+    {
+        "name": str,
+        "value": str | Sequence[str | Variable] | None,
+        "from": str,
+    },
+    total=False,
+)
+
+StartupLine = TypedDict(
+    "StartupLine",
+    {
+        "line": Text,
+        "from": str,
+    },
+    total=False,
+)
+
+class DeviceEdit(TypedDict, total=False):
+    path: str
+    optional: bool
+    permissions: str
+
+
+class MountEdit(TypedDict, total=False):
+    source: str
+    target: str
+    options: Sequence[str]
+    optional: bool
+
+
+class LibraryEdit(TypedDict, total=False):
+    files: Sequence[str]
+    place: Literal['replace', 'beside']
+    closure: bool
+    stay: bool
+    optional: bool
+
+
+class Service(TypedDict, total=False):
+    name: str
+    command: Sequence[str]
+    ready: str
+    running: str
+    stop: Sequence[str]
+
+
+class Check(TypedDict, total=False):
+    kind: Literal['device', 'file', 'group', 'libc', 'loadable', 'unversioned', 'major', 'glibc', 'mpi', 'program', 'variable']
+    severity: Literal['warn', 'fail']
+    subject: str
+    hint: str
+
+
+class OciHook(TypedDict, total=False):
+    hookName: Literal['precreate', 'prestart', 'createRuntime', 'createContainer', 'startContainer', 'poststart', 'poststop']
+    path: str
+    args: Sequence[str]
+    env: Sequence[str]
+    timeout: int | None
+
+
+HookUse = TypedDict(
+    "HookUse",
+    {
+        "name": str,
+        "release": str,
+        "file": str,
+        "reason": str,
+        "from": str,
+        "parameters": Mapping[str, str],
+        "settings": Mapping[str, str],
+        "automatic_when": Sequence[str] | None,
+        "profile": str,
+        "devices": Sequence[DeviceEdit],
+        "cdi": Sequence[str],
+        "mounts": Sequence[MountEdit],
+        "env": Mapping[str, str | None],
+        "prepend": Mapping[str, Sequence[str]],
+        "libraries": Sequence[LibraryEdit],
+        "search": Sequence[str],
+        "refresh": bool,
+        "services": Sequence[Service],
+        "code": str,
+        "checks": Sequence[Check],
+        "hooks": Sequence[OciHook],
+    },
+    total=False,
+)
+
+class Settings(TypedDict, total=False):
+    devices_if_there: Sequence[str]
+    start_timeout_s: float
+    tmpfs_size: str
+    hooks_dirs: Sequence[str]
+    trace_dir: str
+    cdi_dirs: Sequence[str]
+    user_cdi_dir: str
+    allowed_devices: Sequence[str]
+    root_remap: bool
+    secret_variables: Sequence[str]
+    batch_script: Literal['host', 'inside']
+
+
+class LaunchPlan(TypedDict, total=False):
+    version: Literal[1]
+    engine: str
+    name: str
+    files: Sequence[str]
+    image: Image
+    workdir: Text
+    workdir_from: str
+    writable: bool
+    writable_from: str
+    entrypoint: Sequence[str]
+    entrypoint_from: str
+    mounts: Sequence[Mount]
+    devices: Sequence[Device]
+    env: Sequence[EnvEntry]
+    annotations: Mapping[str, str]
+    annotations_from: Mapping[str, str]
+    startup: Sequence[StartupLine]
+    hooks: Sequence[HookUse]
+    settings: Settings
+    settings_from: Mapping[str, str]

@@ -1,0 +1,83 @@
+"""`python -m container_engine.plan.typed` writes node/plan_types.py, the plan as nodes read it."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel
+
+from container_engine.plan import model
+from container_engine.plan.model import LaunchPlan, Variable
+
+TARGET = Path(__file__).parents[1] / "node" / "plan_types.py"
+_HEAD = '''"""The launch plan's types, for the type checker alone: never imported by a launch.
+
+Generated from plan/model.py by `python -m container_engine.plan.typed`. No key is certain: a launch
+reports what is wrong with a damaged plan, too.
+"""
+
+# ruff: noqa: E501
+# fmt: off
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypedDict
+
+'''
+
+
+def render() -> str:
+    """Return the module's text: a TypedDict for each model of the plan, parts first."""
+    done: dict[str, str] = {}
+    _add(Variable, done)
+    done["Text"] = "Text = str | Sequence[str | Variable]\n"
+    _add(LaunchPlan, done)
+    return _HEAD + "\n" + "\n".join(done.values()).rstrip("\n") + "\n"
+
+
+def _add(kind: type[BaseModel], done: dict[str, str]) -> None:
+    if kind.__name__ in done:
+        return
+    hints = get_type_hints(kind, None, vars(model))
+    keys = {
+        field.alias or name: _text(hints[name], done) for name, field in kind.model_fields.items()
+    }
+    # `from` is a word of Python
+    if all(key.isidentifier() and key != "from" for key in keys):
+        lines = "".join(f"    {key}: {text}\n" for key, text in keys.items())
+        done[kind.__name__] = f"class {kind.__name__}(TypedDict, total=False):\n{lines}\n"
+        return
+    lines = "".join(f'        "{key}": {text},\n' for key, text in keys.items())
+    arguments = f'    "{kind.__name__}",\n    {{\n{lines}    }},\n    total=False,\n'
+    done[kind.__name__] = f"{kind.__name__} = TypedDict(\n{arguments})\n"
+
+
+def _text(hint: object, done: dict[str, str]) -> str:  # noqa: PLR0911  # a case for each form
+    """Return a type as the generated module writes it."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint == model.Text:
+        return "Text"
+    if origin is Annotated:
+        return _text(arguments[0], done)
+    if origin is Literal:
+        return f"Literal{list(arguments)!r}"
+    if origin in {Union, types.UnionType}:
+        return " | ".join(_text(part, done) for part in arguments)
+    if origin is tuple:
+        return f"Sequence[{_text(arguments[0], done)}]"
+    if origin in {dict, Mapping}:
+        return f"Mapping[{', '.join(_text(part, done) for part in arguments)}]"
+    if hint is types.NoneType:
+        return "None"
+    assert isinstance(hint, type), hint
+    if issubclass(hint, BaseModel):
+        _add(hint, done)
+    return hint.__name__
+
+
+if __name__ == "__main__":
+    sys.exit(TARGET.write_text(render(), encoding="utf-8") == 0)
