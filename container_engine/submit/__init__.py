@@ -1,1 +1,1 @@
-"""From the name of an environment to a plan, on the host where a user submits. Prints nothing."""
+"""Turns the name of an environment into a plan on the submit host. Prints nothing."""

@@ -1,4 +1,4 @@
-"""What a verb knows of the world around it: handed down instead of looked up."""
+"""The process context of a verb: passed down as an argument, never looked up below `cli`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class Context(NamedTuple):
     """The environment, directory and user of the caller, and where this program is installed.
 
-    `started_ns` is a time before anything was read, by the clock of file systems. `site_file` is
-    what the hidden option --site names, else None. Of images that shall not be kept
-    (EDF_IMAGESTORE=void), `passing` takes those of a launch; `only_asks` is for who wants no file.
+    `started_ns` is a time before anything was read, by the clock of time.time_ns. `site_file` is
+    the argument of the hidden option --site, else None. With EDF_IMAGESTORE=void no image is kept:
+    `passing` then stores the images of one launch, and `only_asks` is set if no file is needed.
     """
 
     env: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""One environment, loaded as a launch would load it: what all verbs that look at EDFs share."""
+"""Loads one environment as a launch would, for all verbs that read EDFs."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 
 class Traced(NamedTuple):
-    """A valid environment, what each of its files says, and what a launch would warn of.
+    """A valid environment, the content of each of its files, and the warnings of a launch.
 
-    `hooks` are those that apply to it, `profiles` all that the catalog has, by hook and name.
+    `hooks` are the hooks that apply to it; `profiles` are all of the catalog, by hook and name.
     """
 
     edf: Edf
@@ -52,18 +52,18 @@ class Traced(NamedTuple):
 
 
 def load_effective(name: str, context: Context) -> Loaded:
-    """The environment `name`; an image that nothing could refer to is a problem of it too."""
+    """Load the environment `name`; an invalid image reference is one of its problems."""
     return _load(name, context, offered(context))[0]
 
 
 def load_to_launch(name: str, context: Context, whole: Offer) -> Loaded:
-    """Like `load_effective`; that no file names an image is an error here, beside all others."""
+    """Load as `load_effective` does, and add an error if no file names an image."""
     loaded, files = _load(name, context, whole)
     return _with(loaded, [missing_image(files[-1].path)]) if _lacks_image(loaded, files) else loaded
 
 
 def trace_effective(name: str, context: Context) -> Traced:
-    """The environment `name` with its history; raises RefusedError if it is not valid."""
+    """Return the environment `name` with its history. Raises RefusedError if it is not valid."""
     whole = offered(context)
     loaded, files = _load(name, context, whole)
     if loaded.edf is None:
@@ -74,9 +74,9 @@ def trace_effective(name: str, context: Context) -> Traced:
 
 
 def judged(edf: Edf, context: Context, whole: Offer) -> list[Problem]:
-    """What else a launch of `edf` would find, with what is known of its image on this host.
+    """Return the further problems of a launch of `edf`, as far as this host knows its image.
 
-    A base, which names no image, is not whole, and one for the host has no container.
+    The list is empty for an EDF without an image: it is a base of others, or it runs on the host.
     """
     if not edf.image:
         return []
@@ -87,7 +87,7 @@ def judged(edf: Edf, context: Context, whole: Offer) -> list[Problem]:
 
 
 def scope_at(origin: Origin, context: Context, site: SiteConfig) -> Scope:
-    """What variables mean in the file in which `origin` lies."""
+    """Return the scope in which the file of `origin` expands its variables."""
     return Scope(context.env, {"EDF_DIR": os.path.dirname(origin.file)}, site.is_deferred)
 
 
@@ -96,7 +96,7 @@ def site_of(context: Context) -> SiteConfig:
 
 
 def offered(context: Context) -> Offer:
-    """What the site offers; raises SiteError."""
+    """Return what the site offers. Raises SiteError."""
     return offer(context, configuration(context), [])
 
 
@@ -121,7 +121,7 @@ def _with(loaded: Loaded, others: Sequence[Problem]) -> Loaded:
 
 
 def _lacks_image(loaded: Loaded, files: Sequence[EdfFile]) -> bool:
-    """Whether certainly no file names one: what could not be read might have."""
+    """Check that no file names an image. False in doubt: a file in error may name one."""
     doubtful = ("image", "base_environment")
     if any(not error.key or error.key.startswith(doubtful) for error in loaded.errors):
         return False
@@ -129,7 +129,7 @@ def _lacks_image(loaded: Loaded, files: Sequence[EdfFile]) -> bool:
 
 
 def _image_problems(files: Sequence[EdfFile], cwd: str) -> list[Problem]:
-    """What is wrong with the image that counts, whatever else is wrong."""
+    """Return the problems of the effective image, even if the environment has other errors."""
     image = next((file.layer.image for file in reversed(files) if file.layer.image), None)
     if image is None or not image.value:
         return []

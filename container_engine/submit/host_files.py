@@ -1,4 +1,4 @@
-"""The files of this host that an EDF names: which of them are not there."""
+"""Finds the files that an EDF names and that do not exist on this host."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def missing_files(edf: Edf, context: Context) -> list[Problem]:
-    """An error for each file that a launch on this host would not find, in its words.
+    """Return an error, worded as in a launch, for each file that this host does not have.
 
-    What depends on variables of the node is left out, as is a mount that hides behind another.
+    Paths with variables of the node are left out, as are mounts hidden by another mount.
     """
     problems = _of_image(edf, context)
     for key, what, path, origin in _files(edf):

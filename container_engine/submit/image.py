@@ -1,4 +1,4 @@
-"""The image of a launch: found or imported, and what the site says of it."""
+"""Finds or imports the image of a launch, and applies the site's image policy to it."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ if TYPE_CHECKING:
     from container_engine.site import SiteConfig
     from container_engine.submit.context import Context
 
-NOT_KEPT = "imported for each step"  # in place of a path: EDF_IMAGESTORE=void, and nobody launches
+NOT_KEPT = "imported for each step"  # in place of a path: EDF_IMAGESTORE=void without a launch
 _DAY_S = 86400
 
 
 def launch_image(
     edf: Edf, context: Context, tools_env: Mapping[str, str], offered: Offer
 ) -> Resolved:
-    """The image of a launch of `edf`, imported if need be, if the site wants it to be used.
+    """Return the image for a launch of `edf`, importing and scanning it where necessary.
 
-    `tools_env` is for the programs that import and judge; of the context's environment only single
-    names are asked for. Raises CeError.
+    `tools_env` is for the programs that import and scan; of the context's environment only single
+    names are looked up. Raises CeError, also if the site's policy refuses the image.
     """
     resolved = image_of(edf, context, tools_env, offered)
     if resolved.image.path == NOT_KEPT:
-        return resolved  # there is no file that could be scanned
+        return resolved  # there is no file to scan
     now = time.time()
     inventory.mark_used(resolved.image.path, now)
-    # a launch that is remembered does not come by here
+    # a remembered launch skips this function, so its memo must expire for the mark to be renewed
     limit = min(filter(None, (resolved.not_after, now + _DAY_S)))
     resolved = resolved._replace(not_after=limit) if resolved.image.digest else resolved
     return _scanned(resolved, rules(context, offered.site), tools_env, context)
 
 
 def image_of(edf: Edf, context: Context, tools_env: Mapping[str, str], offered: Offer) -> Resolved:
-    """As `launch_image`, without asking the scanner: the locked image, or the one that is named."""
+    """Return the locked image, else the one the EDF names, imported if need be but not scanned."""
     named = edf.image or ""
     path = lock.beside(edf.files[-1])
     locked = lock.read(edf.files[-1])
@@ -64,7 +64,8 @@ def image_of(edf: Edf, context: Context, tools_env: Mapping[str, str], offered: 
         return resolved._replace(consulted=(path, *resolved.consulted))
     now = declared(edf.name, context, offered)
     if locked.name:
-        # as it is written, an image may have variables; what it was before cannot be expanded
+        # The text may contain variables. If it has changed since the lock was made, only the
+        # locked text is left, and that cannot be expanded.
         said = named if locked.image == now.image else locked.image
         lock.check_name(locked, path, said, _meanings(said, context))
     text = lock.locked_image(locked, path, named, _architecture(offered.site), context.cwd)
@@ -90,7 +91,7 @@ def _meanings(text: str, context: Context) -> tuple[RegistryImage, ...]:
 def found_image(
     text: str, context: Context, tools_env: Mapping[str, str], settings: SiteConfig
 ) -> Resolved:
-    """The image `text`, if the site does not refuse its name or size."""
+    """Return the image `text`. Raises UserError if the site refuses its name, place or size."""
     wanted = rules(context, settings)
     reference = parse(text, context.cwd)
     if isinstance(reference, FileImage):
@@ -111,7 +112,10 @@ def found_image(
 def _stored(
     image: RegistryImage, context: Context, tools_env: Mapping[str, str], settings: SiteConfig
 ) -> Resolved:
-    """Imported if need be, or looked up only where nobody launches and nothing shall be kept."""
+    """Return an image from a store, importing it where necessary.
+
+    It is only looked up in its registry if no store would keep it and the caller only asks.
+    """
     wanted, asking = rules(context, settings), context._replace(env=tools_env)
     pull = pull_policy(context, Pull(settings.pull))
     found = _usable(stores(context, settings), wanted)
@@ -142,14 +146,14 @@ def _usable(found: Stores, wanted: Rules) -> Stores:
 
 
 def _is_left_out(found: Stores, image: RegistryImage, pull: Pull) -> bool:
-    """Whether this image would have to be imported, and there is no store to keep it."""
+    """Check whether this image would have to be imported while no store could keep it."""
     if found.own is not None or pull == Pull.NEVER:
         return False
     return pull == Pull.ALWAYS or found.find(image) is None
 
 
 def _looked_up(image: RegistryImage, context: Context, settings: SiteConfig) -> Resolved:
-    """What a launch would import for itself; nothing is fetched but the configuration."""
+    """Return the image that a launch would import; only its configuration is fetched."""
     with asking(image, context, settings) as registry:
         remote = registry.look_up(image, _architecture(settings))
         document = registry.configuration(image, remote)
@@ -184,7 +188,10 @@ def subject(text: str, resolved: Resolved) -> Subject:
 def _scanned(
     resolved: Resolved, wanted: Rules, tools_env: Mapping[str, str], context: Context
 ) -> Resolved:
-    """Asks the scanner what it has not been asked, or not for long; a bad image ends the launch."""
+    """Scan the image unless a recent verdict exists, and add a warning to the notices if it is bad.
+
+    Raises UserError for a bad image if `scanner_verdict` is "block".
+    """
     if not wanted.policy.scanner:
         return resolved
     scanner = Scanner(wanted, cache_directory(tools_env), tools_env, context.libexec)

@@ -1,4 +1,4 @@
-"""What is known of an environment's image without fetching anything."""
+"""Finds out about an environment's image without fetching anything."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 
 def known_image(edf: Edf, context: Context, site: SiteConfig) -> Image | None:
-    """The image if its file can be read here, be it named or imported before; else None."""
+    """Return the image if its file, named or already imported, is readable here; else None."""
     if not edf.image:
         return None
     try:
         path = _path(parse(edf.image, context.cwd), context, site)
         return None if path is None else from_file(edf.image, path, context.env).image
     except CeError:
-        return None  # a launch says what is wrong; here nothing depends on it
+        return None  # a launch reports the error
 
 
 def refused_image(edf: Edf, context: Context, site: SiteConfig) -> list[Problem]:
-    """The site's refusal of an image of that name, in the words of a launch."""
+    """Return the site's refusal of the image's name, worded as in a launch."""
     if not edf.image:
         return []
     wanted, reference = rules(context, site), parse(edf.image, context.cwd)
@@ -45,13 +45,13 @@ def refused_image(edf: Edf, context: Context, site: SiteConfig) -> list[Problem]
             is_local = found is not None and found.ref.origin
             wanted.admit_local(image) if is_local else wanted.admit(image)
     except UserError as error:
-        # without a store a launch says what is wrong
+        # a launch reports all other errors, such as a missing store
         return [image_problem(edf, error)] if error.see == "image-policy" else []
     return []
 
 
 def image_problem(edf: Edf, error: UserError) -> Problem:
-    """The error with the line that asks for the image."""
+    """Return the error as a problem at the line that names the image."""
     origin = edf.image_origin or Origin(edf.files[-1], 0)
     return Problem(
         *("error", origin.file, origin.line, "image", error.message, error.hint), see=error.see
@@ -59,7 +59,7 @@ def image_problem(edf: Edf, error: UserError) -> Problem:
 
 
 def undecided_entrypoint(edf: Edf, image: Image | None) -> list[Problem]:
-    """A warning where the image wants a program run first and no file says whether it shall."""
+    """Return a warning if the image has an entrypoint and no file sets `entrypoint`."""
     if image is None or not image.entrypoint or edf.entrypoint is not None:
         return []
     origin = edf.image_origin or Origin(edf.name, 0)

@@ -1,4 +1,4 @@
-"""What an environment says now, in the form in which a lock compares it."""
+"""The present state of an environment, in the form that a lock file is compared with."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def declared(name: str, context: Context, offered: Offer) -> Declared:
-    """Of the environment `name`. Variables are not expanded, so it is the same for all users.
+    """Return the state of the environment `name`. Raises RefusedError if it is not valid.
 
-    Raises RefusedError for an environment that is not valid.
+    Variables are not expanded, so the state is the same for all users.
     """
     traced = trace_effective(name, context)
     said = {entry.key: _written(entry.said) for entry in histories(traced.edf, traced.files)}
     used = use(traced.edf, offered.hooks, offered.machine, offered.entries)
-    # what comes by itself depends on the host
+    # automatic hooks depend on the host
     asked = [hook for hook in used.hooks if hook.reason != AUTOMATIC]
     releases = {hook.name: hook.release for hook in asked}
     return Declared(digest_of(sorted(said.items())), said.get("image", ""), releases)

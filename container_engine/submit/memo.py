@@ -1,7 +1,7 @@
-"""Remembering a plan, together with everything that it was made from, for `quick.py`.
+"""Remembers a plan, together with everything that it was made from, for `quick.py`.
 
 The file holds expanded values, so it is private. A memo must never outlive what it was made from:
-where that cannot be told for certain, nothing is remembered.
+if that cannot be guaranteed, no memo is written.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SETTLED_NS = 2_000_000_000
 
 
 class Recorder(Mapping[str, str]):
-    """An environment that remembers which variables were asked for, and what the answer was."""
+    """An environment that records each variable looked up and its value."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
@@ -46,9 +46,9 @@ class Recorder(Mapping[str, str]):
 class Memo(NamedTuple):
     """A plan as it is printed, and what it was made from.
 
-    `files` are all paths that were looked at, `environment` all variables. `started_ns` is the time
-    before the first of them was read, by the clock of time.time_ns. The memo holds until
-    `not_after`, in seconds since 1970; 0 is for good.
+    `files` are all paths that were examined, `environment` all variables. `started_ns` is a time
+    before the first of them was read, by the clock of time.time_ns. The memo is valid until
+    `not_after`, in seconds since 1970; 0 means without limit.
     """
 
     key: tuple[bytes, bytes, bytes]
@@ -65,7 +65,7 @@ def key(name: str, cwd: str, prefix: str) -> tuple[bytes, bytes, bytes]:
 
 
 def remember(memo: Memo, environment: Mapping[str, str], uid: int) -> bool:
-    """Whether the plan is remembered. Not being able to is no error."""
+    """Write the memo and return whether that succeeded; failure is not an error."""
     names = [name for name in ("XDG_CACHE_HOME", "HOME") if name in environment]
     place = quick.directory({name.encode(): os.fsencode(environment[name]) for name in names})
     text = _encode(memo, uid)
@@ -83,7 +83,10 @@ def remember(memo: Memo, environment: Mapping[str, str], uid: int) -> bool:
 
 
 def _encode(memo: Memo, uid: int) -> bytes | None:
-    """The memo's text; None if a file is too new for its next change to be noticed for certain."""
+    """Return the text of the memo, or None if a further change of a file might go unnoticed.
+
+    That is so for files changed too recently. A field that contains NUL also gives None.
+    """
     paths = dict.fromkeys(map(os.fsencode, (container_engine.__file__, *memo.files)))
     signatures = {path: quick.signature(path) for path in paths}
     if any(_is_young(path, memo.started_ns) for path in paths):
@@ -97,7 +100,7 @@ def _encode(memo: Memo, uid: int) -> bytes | None:
     for table in (signatures, variables):
         fields.append(b"%d" % len(table))
         fields.extend(field for pair in table.items() for field in pair)
-    # what was printed is UTF-8, whatever the encoding of file names
+    # printed text is UTF-8, whatever the encoding of file names
     printed = (memo.notices, memo.plan)
     fields += [*(text.encode("utf-8", "surrogateescape") for text in printed), quick.END]
     if any(b"\0" in field for field in fields):
@@ -114,7 +117,7 @@ def _is_young(path: bytes, started_ns: int) -> bool:
 
 
 def _publish(place: bytes, name: bytes, text: bytes) -> None:
-    """Writes beside, then renames: nobody reads half a memo."""
+    """Write a draft beside the memo, then rename it atomically: no process reads half a memo."""
     draft = os.path.join(place, b".%s.%d" % (name, os.getpid()))
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(draft, flags, 0o600)

@@ -1,4 +1,4 @@
-"""Which annotations the site's OCI hooks ask for, as far as this host sees their files."""
+"""Checks which annotations trigger the site's OCI hooks, as far as this host sees their files."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def asked(key: str, directories: Sequence[str], probed: list[str]) -> bool:
-    """Whether a hook of these directories runs for the annotation `key`.
+    """Check whether a hook of these directories runs for the annotation `key`.
 
-    True, too, where that cannot be known here. Adds to `probed` what it depends on.
+    Also returns True if that cannot be determined here. Adds the paths it depends on to `probed`.
     """
     for directory in directories:
         probed.append(directory)

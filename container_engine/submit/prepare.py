@@ -1,4 +1,4 @@
-"""From the name of an environment to a plan: what `ce plan` and `ce run` share."""
+"""Makes a plan from the name of an environment, for `ce plan` and `ce run`."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 class Prepared(NamedTuple):
-    """`plan` is None where the EDF asks for no container. `notices` are lines for stderr.
+    """A plan, or None if the EDF asks for no container. `notices` are lines for stderr.
 
-    It may be used until `not_after`, in seconds since 1970; 0 is for good.
+    It may be used until `not_after`, in seconds since 1970; 0 means without limit.
     """
 
     plan: LaunchPlan | None
@@ -42,7 +42,7 @@ class Prepared(NamedTuple):
 
     @property
     def printed(self) -> str:
-        """The planner's output: facts, a word, and the plan behind it (quick.plan_in)."""
+        """The output of a planner: facts, a keyword, and the plan if any (see quick.plan_in)."""
         if self.plan is None:
             return quick.HOST
         facts = quick.INSIDE if self.plan.settings.batch_script == "inside" else ""
@@ -53,16 +53,16 @@ class Prepared(NamedTuple):
 
 
 class _Inputs(NamedTuple):
-    """What a plan is made from, recorded while it is made."""
+    """The inputs of a plan, recorded while it is made."""
 
     environment: memo.Recorder
     files: list[str]
 
 
 def prepare(name: str, context: Context) -> Prepared:
-    """The plan for the environment `name`; it is remembered for the next launch.
+    """Plan the environment `name`, and remember the plan for the next launch.
 
-    Raises RefusedError with every problem of the EDF, CeError for all else. May import an image.
+    May import an image. Raises RefusedError with every problem of the EDF, CeError for all else.
     """
     inputs = _Inputs(memo.Recorder(context.env), [])
     prepared = _plan(name, context, inputs)
@@ -115,12 +115,16 @@ def _plan(name: str, context: Context, inputs: _Inputs) -> Prepared:
 
 
 def site_config(context: Context) -> SiteConfig:
-    """Raises SiteError."""
+    """Return the site's settings. Raises SiteError."""
     return configuration(context).settings
 
 
 def _unwanted_mounts(mounts: Iterable[Mount], config: Configuration) -> Iterator[Problem]:
-    """What the site does not let anybody mount; what only the node can tell, it tells."""
+    """Yield the mounts that the site's policy refuses.
+
+    Mounts whose source this host does not have, or whose paths have variables of the node, are
+    left to the check on the node.
+    """
     policy = config.settings.policy
     if not (policy.site_images_only or policy.image_digests or policy.mount_sources):
         return

@@ -1,4 +1,4 @@
-"""The files of public keys that environments name."""
+"""Reads the public key files that environments name."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from container_engine.process import reason
 
 
 def read_key(path: str) -> Judged:
-    """What the file is worth as the key of a login."""
+    """Read the file and judge it as a public key for a login."""
     try:
-        # a FIFO would be waited for
+        # opening a FIFO would block
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as f:
             if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
                 return Judged(None, f"'{path}' is not a regular file")

@@ -1,14 +1,13 @@
-"""The quick way to a plan: a remembered one, if nothing that it was made from has changed.
+"""The fast path to a plan: returns a remembered one if none of its inputs has changed.
 
-This is all that runs on the submit host for most launches, so it imports `os` and its
-like only (not even `json`, 8 ms; the models are 100 ms). `memo.py` writes what is read
-here; both sides use the functions below for where a memo lies, what its fields are and what counts
-as the same file.
+For most launches, nothing else runs on the submit host. So it imports only `os` and the like: even
+`json` would take 8 ms, and the models 100 ms. `memo.py` writes the memos that are read here; both
+sides use the functions below for the path of a memo, its fields and the signature of a file.
 
 A memo is a line that names the format, then fields that end with NUL: version of the engine, uid,
-key (name, directory, prefix), the second since 1970 in which the memo ends (0: it does not),
-number of files, path and signature of each, number of variables, name and value of each, notices,
-plan, and a mark that nothing is missing.
+key (name, directory, prefix), expiry in seconds since 1970 (0: never), number of files, path and
+signature of each, number of variables, name and value of each, notices, plan, and an end mark,
+which shows that nothing is missing.
 """
 
 import os
@@ -24,11 +23,10 @@ if TYPE_CHECKING:
 
 MAGIC = b"container-engine plan memo 4\n"
 END = b"end"
-# what a planner says first (spank_plugin/plugin/carry.h): a plan follows, or there is to be no
-# container
+# keywords in a planner's output: a plan follows, or no container (spank_plugin/plugin/carry.h)
 PLAN, HOST = "plan\n", "host\n"
-# Lines before that word, for the plugin, which reads no plan: the site runs batch scripts inside;
-# the image store of this step alone. spank_plugin/plugin/planner.c has the same.
+# Lines before the keyword, for the plugin, which does not parse the plan: the site runs batch
+# scripts inside; the image store of this step alone. spank_plugin/plugin/planner.c has the same.
 INSIDE, VOID_STORE = "batch_script=inside\n", "void_store="
 UNSET = b"-"
 _OTHERS = 0o077
@@ -37,7 +35,7 @@ _FNV_OFFSET, _FNV_PRIME, _64_BITS = 0xCBF29CE484222325, 0x100000001B3, (1 << 64)
 
 
 def directory(environment: "Mapping[bytes, bytes]") -> bytes | None:
-    """Where this user's memos lie; None if the environment names no place."""
+    """Return the directory of this user's memos, or None if the environment names no place."""
     cache = environment.get(b"XDG_CACHE_HOME", b"")
     if not cache.startswith(b"/"):
         home = environment.get(b"HOME", b"")
@@ -48,7 +46,7 @@ def directory(environment: "Mapping[bytes, bytes]") -> bytes | None:
 
 
 def file_name(key: "Sequence[bytes]") -> str:
-    """The memo of a key. Two keys with one name only cost time: the memo holds the whole key."""
+    """Return the file name for a key. A collision only costs time: the memo holds the whole key."""
     value = _FNV_OFFSET
     for byte in b"\0".join(key):
         value = ((value ^ byte) * _FNV_PRIME) & _64_BITS
@@ -56,9 +54,9 @@ def file_name(key: "Sequence[bytes]") -> str:
 
 
 def signature(path: bytes) -> bytes:
-    """What tells one state of a file from another; also of one that is absent or out of reach.
+    """Return bytes that change with the state of a file, even if it is absent or inaccessible.
 
-    No device number: the same network file system has another one on each host.
+    They leave out the device number: a network file system has a different one on each host.
     """
     try:
         found = os.stat(path)
@@ -74,7 +72,7 @@ def variable(value: bytes | None) -> bytes:
 
 
 def is_private_directory(path: bytes, uid: int) -> bool:
-    """Whether nobody but `uid` can put files there."""
+    """Check whether `path` is a directory of `uid` that no other user can write to."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -86,7 +84,7 @@ def is_private_directory(path: bytes, uid: int) -> bool:
 def recall(
     key: "Sequence[bytes]", environment: "Mapping[bytes, bytes]", uid: int
 ) -> tuple[bytes, bytes] | None:
-    """Notices and plan as they were printed the last time, or None if that no longer holds."""
+    """Return the notices and plan of the last time, or None if they are no longer valid."""
     place = directory(environment)
     if place is None or not is_private_directory(place, uid):
         return None
@@ -139,9 +137,9 @@ def _same(pairs: "Sequence[bytes]", now: "Callable[[bytes], bytes]") -> bool:
 
 
 def plan_in(said: str) -> str:
-    """Return the plan in a planner's output, and "" for the word that there is no container.
+    """Return the plan in a planner's output, or "" if the output is the keyword for no container.
 
-    Raises ValueError for anything else: an empty output is not that word.
+    Raises ValueError for anything else: empty output does not mean that no container is wanted.
     """
     while said.startswith((INSIDE, VOID_STORE)):
         said = said.partition("\n")[2]
@@ -153,9 +151,10 @@ def plan_in(said: str) -> str:
 
 
 def with_secret(plan: str) -> str:
-    """The plan of one launch: one that has a place for a secret gets a new one each time.
+    """Return the plan of one launch, with a new secret if the plan has a place for one.
 
-    All nodes of a step know it by its plan, and nobody else does. It is never remembered.
+    All nodes of a step know the secret from the plan, and no other process does. It is never
+    written to a memo.
     """
     place = f'"secret":"{SECRET}"'
     return plan.replace(place, f'"secret":"{os.urandom(32).hex()}"') if place in plan else plan
@@ -168,9 +167,9 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 def main(arguments: "Sequence[str]", prefix: str) -> int:
-    """`plan [--for CALLER] [--] NAME`: the plan on stdout, notices and errors on stderr.
+    """Run `plan [--for CALLER] [--] NAME`: print the plan to stdout, notices and errors to stderr.
 
-    A caller is told in a word before the plan whether there is one.
+    With --for, facts and a keyword that states whether there is a plan are printed before it.
     """
     caller: list[str] = []
     rest = list(arguments)
@@ -185,7 +184,7 @@ def main(arguments: "Sequence[str]", prefix: str) -> int:
         key = (os.fsencode(rest[0]), os.getcwdb(), os.fsencode(prefix))
         found = recall(key, os.environb, os.geteuid())
     except OSError:
-        found = None  # no current directory: the long way has the words for it
+        found = None  # without a current directory, the slow path reports the error
     if found is not None:
         write_all(2, found[0])
         said = with_secret(found[1].decode("utf-8", "surrogateescape"))

@@ -1,4 +1,4 @@
-"""The plan of an earlier launch, where nothing that it was made from has changed."""
+"""Returns the plan of an earlier launch if none of its inputs has changed, else a new one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def plan_of(name: str, context: Context, pull: str | None) -> tuple[str, str]:
-    """Return the notices for stderr, and what a planner says (quick.plan_in).
+    """Return the notices for stderr, and the output of a planner (see quick.plan_in).
 
-    Without a memo it is planned anew, which costs the import of the models. Raises CeError.
+    Without a memo a new plan is made, which costs the import of the models. Raises CeError.
     """
     key = tuple(map(os.fsencode, (name, context.cwd, context.prefix)))
-    # the memo is of a launch with the site's own configuration and the usual look at the registry
+    # memos only hold plans made with the site's own configuration and pull policy
     usual = pull is None and not context.site_file
     found = quick.recall(key, os.environb, context.uid) if usual else None
     if found is not None:

@@ -1,4 +1,4 @@
-"""The error of an environment that no launch accepts."""
+"""The error for an environment that no launch accepts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class RefusedError(UserError):
-    """An environment with at least one error; `problems` are all that was found, warnings too."""
+    """An environment with at least one error; `problems` are all problems, including warnings."""
 
     def __init__(self, problems: Sequence[Problem], details: str = "") -> None:
         first = next(problem for problem in problems if problem.severity == "error")

@@ -1,4 +1,4 @@
-"""Which image a name without a registry means: what verbs that take images share."""
+"""Resolves image names without a registry, for all verbs that take images."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NOT_THERE = ("image-unknown", "registry-login")
 
 
 class Meant(NamedTuple):
-    """`consulted` are all paths that the outcome depends on, existing or not."""
+    """A resolved name. `consulted` are all paths that it depends on, existing or not."""
 
     image: RegistryImage
     consulted: tuple[str, ...] = ()
@@ -34,10 +34,11 @@ def meant(
     settings: SiteConfig,
     tools_env: Mapping[str, str] | None = None,
 ) -> Meant:
-    """As Podman, but nobody is asked: what is called so on this host, else the alias, else what a
-    store or the first of the search registries has. Raises CeError.
+    """Resolve a short name as Podman does, but without a prompt. Raises CeError.
 
-    `tools_env` is for the program that asks registries; if left out, it is the context's.
+    The order is: an image of this name on this host, an alias, an image in a store, the first of
+    the search registries that has it. `tools_env` is for the program that queries registries; the
+    default is the context's environment.
     """
     if not image.short:
         return Meant(image)
@@ -65,14 +66,17 @@ def meant(
 
 
 def candidates(image: RegistryImage, context: Context) -> tuple[RegistryImage, ...]:
-    """All that the name may stand for, what is called so on this host first."""
+    """Return all images the name may stand for, beginning with the one on this host."""
     if not image.short:
         return (image,)
     return tuple(dict.fromkeys((image, *_meanings(image, context))))
 
 
 def stored(image: RegistryImage, context: Context, settings: SiteConfig) -> RegistryImage:
-    """The one that a store has, else the likeliest; no registry is asked. Raises UserError."""
+    """Return the meaning that a store has, else the first; no registry is queried.
+
+    Raises UserError.
+    """
     found = stores(context, settings)
     local = found.find(image)
     if not image.short or (local is not None and local.ref.origin):
@@ -92,9 +96,10 @@ def _stored(meanings: tuple[RegistryImage, ...], found: Stores) -> RegistryImage
 def _offered(
     meanings: tuple[RegistryImage, ...], context: Context, settings: SiteConfig
 ) -> RegistryImage:
-    """The first one that its registry has, of those that the site wants to be used.
+    """Return the first meaning that the site's policy admits and its registry has.
 
-    A registry that cannot be asked is an error: another one's image would be a surprise.
+    A registry that cannot be queried is an error: the image of the next one may not be the one
+    that the user means.
     """
     wanted, arch = rules(context, settings), settings.image_architecture or architecture()
     refused: list[UserError] = []

@@ -1,4 +1,4 @@
-"""The site's configuration as this process has it."""
+"""The site's configuration for this process."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def configuration(context: Context) -> Configuration:
-    """Raises SiteError with all that is wrong."""
+    """Load the site's configuration. Raises SiteError with all its faults."""
     return load(context.prefix, context.uid, context.site_file)
 
 
 def with_faults(context: Context) -> Configuration:
-    """For those who look into what is wrong."""
+    """Load the site's configuration and return its faults with it."""
     return read(context.prefix, context.uid, context.site_file)

@@ -1,4 +1,4 @@
-"""What the site offers to every environment: its settings and its hooks."""
+"""The site's offer to every environment: its settings and its hooks."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ if TYPE_CHECKING:
     from container_engine.site.load import Configuration
     from container_engine.submit.context import Context
 
-# the names of image architectures, in the words of uname -m
+# image architectures, and the names that uname -m has for them
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def offer(context: Context, config: Configuration, probed: list[str]) -> Offer:
-    """Adds to `probed` what the catalog was read from, and later the files and directories read.
+    """Return what the site offers.
 
-    Raises SiteError where the catalog or what the site gives to every environment has a fault: no
-    launch goes on with half of it.
+    Adds the paths of the catalog to `probed`, and later each file and directory that the offer
+    reads. Raises SiteError if the catalog or the site's own mounts, devices or variables have a
+    fault: no launch continues with half of them.
     """
     settings = config.settings
     found = catalog((builtin(context.prefix), *settings.hook_catalog))
@@ -63,28 +64,28 @@ def offer(context: Context, config: Configuration, probed: list[str]) -> Offer:
 
 
 def machine(settings: SiteConfig) -> str:
-    """What uname -m says on the compute nodes."""
+    """Return the output of uname -m on the compute nodes."""
     architecture = settings.image_architecture
     return _MACHINES.get(architecture, architecture) or os.uname().machine
 
 
 def catalog(directories: Sequence[str]) -> Catalog:
-    """The hooks of these directories, later ones over earlier ones, with every fault."""
+    """Load the hooks of these directories, later ones over earlier ones, with every fault."""
     found = load(directories, owners())
     return found if found.faults else found._replace(faults=coherence.faults(found.hooks))
 
 
 def builtin(prefix: str) -> str:
-    """Where the built-in hooks lie: beside the package in a checkout, else below the prefix."""
+    """Return the built-in hooks' directory: beside a checkout's package, else below the prefix."""
     package = os.path.dirname(os.path.abspath(container_engine.__file__))
     checkout = os.path.join(os.path.dirname(package), "hooks")
     return checkout if os.path.isdir(checkout) else f"{prefix}/share/container-engine/hooks"
 
 
 def owners() -> frozenset[int]:
-    """Whose hooks are trusted: root's, and those of whoever owns the engine's own code."""
+    """Return the uids whose hooks are trusted: root and the owner of the engine's own code."""
     trusted = frozenset([0, os.stat(container_engine.__file__).st_uid])
-    # In a container, where Slurm's programs may run, root's files appear as nobody's, and the
-    # directories above what the host lends are the container's, which are the user's own.
+    # Slurm's programs may run in a container. There, root's files appear as nobody's, and the
+    # directories above the host's bind mounts belong to the container, and so to the user.
     is_in_container = os.stat("/proc").st_uid != 0
     return trusted | {os.geteuid()} if is_in_container else trusted

@@ -1,4 +1,4 @@
-"""The user's image store and the site's, and who imports into it: what several verbs share."""
+"""The image stores of the user and the site, and the importers into them, for several verbs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ROOTS_LOGINS = "/run/containers"
 
 
 def stores(context: Context, settings: SiteConfig, arch: str | None = None) -> Stores:
-    """For images of the compute nodes' architecture, or of `arch`."""
+    """Return the stores for images of the compute nodes' architecture, or of `arch`."""
     wanted = arch or settings.image_architecture or architecture()
     void = context.env.get("EDF_IMAGESTORE") == VOID
     own = None if void else Store(locate(context.env, context.cwd, settings.image_store), wanted)
@@ -41,13 +41,13 @@ def stores(context: Context, settings: SiteConfig, arch: str | None = None) -> S
 
 
 def own_store(context: Context, settings: SiteConfig, arch: str | None = None) -> Store:
-    """Raises UserError where the user has none."""
+    """Return the user's store. Raises UserError if the user has none."""
     root = locate(context.env, context.cwd, settings.image_store)
     return Store(root, arch or settings.image_architecture or architecture())
 
 
 def importer(context: Context, settings: SiteConfig, *, quiet: bool = False) -> Importer:
-    """Return an importer that reports to the context's listener, unless it is to be quiet."""
+    """Return an importer that reports to the context's listener, unless `quiet` is set."""
     limits = Limits(settings.import_timeout_s, settings.registry_timeout_s, settings.tag_max_age_s)
     told, wanted = _listener(context, quiet=quiet), rules(context, settings)
     return Importer(_reachable_logins(context), owner(context.uid), limits, told, wanted)
@@ -58,10 +58,10 @@ def _listener(context: Context, *, quiet: bool) -> Listener:
 
 
 def _reachable_logins(context: Context) -> Mapping[str, str]:
-    """The user's environment, in which skopeo does not stumble over logins of root's.
+    """Return the user's environment, changed so that skopeo does not try to read root's logins.
 
-    Without XDG_RUNTIME_DIR, which jobs often lack, it looks into /run/containers; where root has
-    used Podman nobody else may, and skopeo takes that for an error.
+    Without XDG_RUNTIME_DIR, which jobs often lack, skopeo reads /run/containers. If root has used
+    Podman, no other user may read that directory, and skopeo treats this as an error.
     """
     env = context.env
     if env.get("XDG_RUNTIME_DIR") or not os.path.exists(_ROOTS_LOGINS):
@@ -72,34 +72,37 @@ def _reachable_logins(context: Context) -> Mapping[str, str]:
 
 
 def adopter(context: Context, settings: SiteConfig, *, quiet: bool = False) -> Adopter:
-    """For SquashFS files and directories."""
+    """Return an adopter of SquashFS files and directories."""
     told = _listener(context, quiet=quiet)
     return Adopter(context.env, owner(context.uid), settings.import_timeout_s, told)
 
 
 @contextlib.contextmanager
 def asking(image: Imported, context: Context, settings: SiteConfig) -> Iterator[Skopeo]:
-    """For questions only, with the login for the image's registry."""
+    """Yield a registry client with the login for the image's registry, for queries only."""
     limit = settings.registry_timeout_s
     with logged_in(image, _reachable_logins(context)) as env:
         yield Skopeo(env, limit, limit, settings.policy.signature_policy)
 
 
 def passing(context: Context, settings: SiteConfig, pid: int) -> Passing:
-    """For images that a Slurm step uses and nobody keeps, as long as the process `pid` lives."""
+    """Return a store for images that are kept only while the process `pid` lives."""
     env = context.env
     place = settings.passing_dir or env.get("SCRATCH")
     return Passing(env, place or os.path.dirname(cache_directory(env)), pid)
 
 
 def rules(context: Context, settings: SiteConfig) -> Rules:
-    """Which images the site wants to be used."""
+    """Return the site's rules for images."""
     config = configuration(context)
     return Rules(settings.policy, config.files[0] if config.files else "", config.origins)
 
 
 def pull_policy(context: Context, usual: Pull) -> Pull:
-    """From the variable CE_PULL, which the option --pull sets; else `usual`. Raises UserError."""
+    """Return the policy in the variable CE_PULL, which the option --pull sets, else `usual`.
+
+    Raises UserError for an unknown policy.
+    """
     text = context.env.get(PULL)
     if not text:
         return usual
