@@ -1,7 +1,7 @@
-"""What a launch will do: from an effective EDF to one frozen, versioned document. Pure.
+"""Plans a launch: turns an effective EDF into one frozen, versioned document. Pure.
 
-This file imports nothing: the quick way to a remembered plan (`submit/quick.py`) reads it.
+This file imports nothing, because the fast path to a remembered plan (`submit/quick.py`) loads it.
 """
 
-# stands in a plan where each launch puts a secret of its own
+# placeholder in a plan, which each launch replaces with a secret of its own
 SECRET = "@new@"

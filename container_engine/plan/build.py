@@ -1,4 +1,4 @@
-"""From an effective EDF, a resolved image and the site's settings to the launch plan. Pure."""
+"""Builds the launch plan from an effective EDF, a resolved image and the site's settings. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Built(NamedTuple):
-    """A plan unless some problem is an error."""
+    """A plan, or None if a problem is an error."""
 
     plan: LaunchPlan | None
     problems: tuple[Problem, ...]
@@ -45,7 +45,7 @@ def _nothing_asked(_key: str) -> bool:
 
 
 def missing_image(file: str) -> Problem:
-    """The refusal of an EDF in which nothing names an image. `image = ""` is not that."""
+    """Return the error for an EDF if none of its files has `image`. `image = ""` is no error."""
     return Problem(
         "error",
         file,
@@ -58,11 +58,11 @@ def missing_image(file: str) -> Problem:
 
 
 class Offer(NamedTuple):
-    """What the site offers: its settings, its hooks, and the nodes' machine (uname -m).
+    """The site's offer: its settings, its hooks, and the nodes' machine (uname -m).
 
     `entries` lists a directory of the submit host, `key` judges a file there as a public key, and
-    `asked` says whether an OCI hook of the site runs for an annotation. `wide` is for every
-    environment; `origins` has the files of the settings.
+    `asked` checks whether an OCI hook of the site runs for an annotation. `wide` applies to every
+    environment; `origins` maps settings to the files that set them.
     """
 
     site: SiteConfig
@@ -75,21 +75,21 @@ class Offer(NamedTuple):
     asked: Callable[[str], bool] = _nothing_asked
 
     def origin(self, key: str) -> str:
-        """Where the site says `key`, in the words of plans."""
+        """Return where the site sets `key`, as plans show it."""
         return f"site: {self.origins[key]}:{key}" if key in self.origins else "default"
 
     def lets(self, key: str) -> bool:
-        """Whether an EDF may decide `key` in another way."""
+        """Check whether an EDF may override `key`."""
         return key in self.site.edf_may_override
 
 
 def build(
     edf: Edf, image: Image | None, offer: Offer, engine: str
 ) -> tuple[LaunchPlan, tuple[Problem, ...]]:
-    """Everything a launch of `edf` would do, and what was found on the way (see plan/judge.py).
+    """Return the plan of a launch of `edf` and the problems found on the way (see plan/judge.py).
 
-    The EDF has an image, which `image` is; None where nothing is known of it. Where a problem is an
-    error, the plan is not to be used.
+    `image` is the image of the EDF, which must name one, or None if nothing is known of it. If a
+    problem is an error, the plan must not be used.
     """
     edf = add(edf, offer.wide)
     known = image is not None
@@ -189,7 +189,7 @@ def _startup(edf: Edf, texts: Resolver) -> tuple[StartupLine, ...]:
 
 def _settings(offer: Offer, chosen: Mapping[str, Chosen]) -> Settings:
     site = offer.site
-    # what the site gives to all needs no other permission
+    # devices that the site adds to every container need no further permission
     given = [device.name for device in offer.wide.devices if isinstance(device.name, str)]
     return Settings(
         start_timeout_s=chosen["start_timeout_s"].value,

@@ -1,4 +1,4 @@
-"""Whether the hooks of a catalog fit together, for `ce hooks check` and for every launch. Pure."""
+"""Checks that the hooks of a catalog fit together, for `ce hooks check` and each launch. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ORDERS = ("implies", "after")
 
 
 def faults(hooks: Mapping[str, Hook]) -> tuple[Fault, ...]:
-    """What no single hook.toml shows, and what the format alone does not forbid."""
+    """Return the faults that no single hook.toml shows, or that the format does not forbid."""
     found: list[Fault] = []
     values = Values(hooks, {}, "")
     for hook in hooks.values():
@@ -80,7 +80,7 @@ def _strings(value: object) -> Iterator[str]:
 
 
 def _names(hook: Hook, values: Values) -> Iterator[Fault]:
-    """Names in strings, and in conditions, that stand for nothing."""
+    """Yield a fault for each undefined name in strings and conditions."""
     dumped = hook.data.model_dump(include={"edits", "services", "checks", "settings"})
     texts = [*_strings(dumped), *(one.values_in for one in hook.data.parameters.values())]
     names = {name: f"{{{name}}}" for text in texts for name in PLACE.findall(text)}
@@ -98,7 +98,7 @@ def _names(hook: Hook, values: Values) -> Iterator[Fault]:
 
 
 def _programs(hook: Hook, hooks: Mapping[str, Hook]) -> Iterator[Fault]:
-    """Programs that an annotation of a user could choose."""
+    """Yield a fault for each program that a user's annotation could choose."""
     programs = [("services", one.command[0]) for one in hook.data.services.values()]
     programs += [("services", one.stop[0]) for one in hook.data.services.values() if one.stop]
     programs += [("hooks", one.path) for edit in hook.data.edits.values() for one in edit.hooks]
@@ -111,7 +111,7 @@ def _programs(hook: Hook, hooks: Mapping[str, Hook]) -> Iterator[Fault]:
 
 
 def _users_names(hook: Hook, hooks: Mapping[str, Hook], text: str, depth: int = 4) -> set[str]:
-    """The names in `text`, and in the settings that it uses, whose values a user can set."""
+    """Return the names in `text`, and in the settings it uses, whose values a user can set."""
     found: set[str] = set()
     for name in PLACE.findall(text):
         owner, own = hook, name
@@ -134,7 +134,7 @@ def _shared_annotations(hooks: Mapping[str, Hook]) -> Iterator[Fault]:
 
 
 def _cycles(hooks: Mapping[str, Hook], key: str) -> Iterator[Fault]:
-    """Each cycle once, named by its hooks."""
+    """Yield a fault for each cycle once, naming its hooks."""
     done: set[str] = set()
     for start in sorted(hooks):
         above: list[str] = []

@@ -1,4 +1,4 @@
-"""From annotations and the hook catalog to the hooks of a plan. Pure."""
+"""Turns annotations and the hook catalog into the hooks of a plan. Pure."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ T = TypeVar("T")
 
 
 class Used(NamedTuple):
-    """The plan's hooks unless some problem is an error."""
+    """The plan's hooks, not to be used if a problem is an error."""
 
     hooks: tuple[HookUse, ...]
     problems: tuple[Problem, ...]
 
 
 def use(edf: Edf, hooks: Mapping[str, Hook], machine: str, entries: Entries) -> Used:
-    """What the annotations of `edf` make of the catalog's `hooks` on a `machine` (uname -m).
+    """Return the catalog's `hooks` as the annotations of `edf` use them on `machine` (uname -m).
 
     `entries` lists a directory of the submit host.
     """
@@ -63,7 +63,7 @@ def _overlaps(uses: Sequence[HookUse], active: Sequence[Active]) -> Iterator[Ref
 
 
 def rules(hooks: Mapping[str, Hook]) -> HookRules:
-    """What the catalog's hooks take as annotations, for the loader of EDFs."""
+    """Return the rules for the hooks' annotations, for the EDF loader."""
     return tuple(_rule(hook) for hook in hooks.values())
 
 
@@ -84,7 +84,7 @@ def _rule(hook: Hook) -> HookRule:
 
 
 def whole(hooks: Mapping[str, Hook], machine: str) -> tuple[HookUse, ...]:
-    """All hooks, each with all that its data could come to, for those who look at the catalog."""
+    """Return all hooks with every part of their data, whatever its condition, for inspection."""
     values = Values(hooks, {}, machine)
     return tuple(
         _use(Active(hook, "", ""), values, hook.file, every=True) for hook in hooks.values()
@@ -94,8 +94,9 @@ def whole(hooks: Mapping[str, Hook], machine: str) -> tuple[HookUse, ...]:
 def choices(
     hooks: Mapping[str, Hook], hook: Hook, machine: str, entries: Entries
 ) -> Iterator[tuple[str, HookUse]]:
-    """What a hook comes to with its defaults, and then with each other value that users may choose,
-    one at a time; with what is chosen, empty for the defaults.
+    """Yield a hook with its defaults, then with each other value that a parameter lists, singly.
+
+    Each comes with the choice as "NAME = VALUE", which is empty for the defaults.
     """
     parameters = hook.data.parameters.items()
     others = [
@@ -107,13 +108,13 @@ def choices(
     for name, value in [("", ""), *others]:
         said = {f"{hook.annotation}.{name}": value} if name else {}
         values, active = Values(hooks, said, machine), Active(hook, "", "")
-        # its refusals show as what is missing
+        # refusals are dropped: the caller sees them as missing parts
         list(settle(active, values, said, entries))
         yield f"{name} = {value}" if name else "", _use(active, values, hook.file)
 
 
 def _use(active: Active, values: Values, origin: str, *, every: bool = False) -> HookUse:
-    """With what applies for these values, or with `every` part of the data."""
+    """Return the hook with the parts whose conditions hold, or with `every` part."""
     hook, data = active.hook, active.hook.data
 
     def applies(when: When) -> bool:
@@ -153,12 +154,12 @@ def _use(active: Active, values: Values, origin: str, *, every: bool = False) ->
 
 
 def _libc_check(libc: str) -> list[dict[str, object]]:
-    """What only the node can see of the image, as a check."""
+    """Return a check of the image's C library, which only the node can see."""
     return [{"kind": "libc", "severity": "fail", "subject": libc}] if libc else []
 
 
 def _merged(edits: Sequence[Edit], profile: Mapping[str, str]) -> dict[str, object]:
-    """The edits as one; a variable of a later one counts, and of a profile less than any."""
+    """Merge the edits into one; later edits override variables of earlier ones and the profile."""
     env = dict(profile)
     prepend: dict[str, tuple[str, ...]] = {}
     for edit in edits:
@@ -176,7 +177,7 @@ def _merged(edits: Sequence[Edit], profile: Mapping[str, str]) -> dict[str, obje
 
 
 def _filled(value: T, text: Callable[[str], str]) -> T:
-    """A copy with all strings replaced, but not the names of tables."""
+    """Return a copy with all strings replaced, except the keys of tables."""
     result: object = value
     if isinstance(value, str):
         result = text(value)

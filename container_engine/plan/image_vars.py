@@ -1,4 +1,4 @@
-"""`${image:NAME}`: variables that an image brings along, put into the plan's strings. Pure."""
+"""Replaces `${image:NAME}` in the plan's strings with variables of the image. Pure."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ PREFIX = "image:"
 
 
 class Resolver:
-    """Turns the EDF's strings into the plan's and collects what is wrong with them on the way."""
+    """A translator of the EDF's strings into the plan's, which collects their problems."""
 
     def __init__(self, image: Image | None) -> None:
-        """None for an image of which nothing is known: its variables may have any value."""
+        """Pass None if nothing is known of the image: its variables may then have any value."""
         self._image = image
         self.problems: list[Problem] = []
 
     def text(self, text: EdfText, origin: Origin, key: str) -> Text:
-        """`text` with the image's variables filled in; the node's stay."""
+        """Return `text` with the image's variables filled in; those of the node stay."""
         if isinstance(text, str):
             return text
         parts: list[str | Variable] = []
@@ -41,7 +41,7 @@ class Resolver:
         return [Variable(var=part.name, op=cast("Operator", part.op), word=word)]
 
     def _chosen(self, variable: DeferredVar, origin: Origin, key: str) -> EdfText:
-        """What an image variable stands for: its value, or the word of its operator."""
+        """Return the value of an image variable, or the word of its operator."""
         if self._image is None:
             return ""
         name = variable.name.removeprefix(PREFIX)
@@ -81,7 +81,7 @@ def _parts(text: Text) -> list[str | Variable]:
 
 
 def _joined(parts: list[str | Variable]) -> Text:
-    """Neighbouring strings merged; a plain string if no variable is left."""
+    """Merge neighbouring strings; return a plain string if no variable is left."""
     merged: list[str | Variable] = []
     for part in parts:
         if isinstance(part, str) and merged and isinstance(merged[-1], str):

@@ -1,7 +1,7 @@
-"""What is wrong with an environment: one answer for all who ask. Pure.
+"""Finds all problems of an environment, in one place for all commands. Pure.
 
-`ce validate`, `lint`, `plan` and `run`, and the plugin, which asks `ce plan`, agree because none of
-them looks for problems itself.
+`ce validate`, `lint`, `plan` and `run`, and the plugin, which calls `ce plan`, agree because none
+of them looks for problems itself.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _SITES = "remove the line; 'ce config show' says what the site has set"
 
 
 def judge(edf: Edf, image: Image | None, offer: Offer, engine: str) -> Built:
-    """The plan of a launch, unless there is none, with every problem of the whole environment.
+    """Return the plan of a launch, or None, with every problem of the whole environment.
 
-    None for the image of which nothing is known here: there is no plan, and what depends on the
-    image is left out. `engine` is the version of the container engine.
+    If `image` is None, nothing is known of it: there is no plan, and problems that depend on the
+    image are left out. `engine` is the version of the container engine.
     """
     plan, problems = build(edf, image, offer, engine)
     plan, of_keys = with_keys(plan, edf, offer.key)
@@ -59,7 +59,10 @@ def _entrypoint(edf: Edf, image: Image | None) -> Iterator[Problem]:
 
 
 def _sizes(edf: Edf, offer: Offer, plan: LaunchPlan) -> Iterator[Problem]:
-    """Variables that the image's made too large; deferred ones are the node's to check."""
+    """Yield variables that are too large now that the image's are filled in.
+
+    The node checks deferred ones.
+    """
     for entry, planned in zip(add(edf, offer.wide).env, plan.env, strict=True):
         if not isinstance(planned.value, str):
             continue
@@ -72,7 +75,7 @@ def _sizes(edf: Edf, offer: Offer, plan: LaunchPlan) -> Iterator[Problem]:
 
 
 def _devices(edf: Edf, offer: Offer) -> Iterator[Problem]:
-    """Devices that the site does not offer; those with deferred names are the node's to check."""
+    """Yield devices that the site does not offer; the node checks those with deferred names."""
     given = {device.name for device in offer.wide.devices}
     for device in edf.devices:
         name = device.name
@@ -89,7 +92,7 @@ def _devices(edf: Edf, offer: Offer) -> Iterator[Problem]:
 
 
 def _without_effect(edf: Edf, offer: Offer) -> Iterator[Problem]:
-    """Annotations that mean something elsewhere, and that nothing here looks at."""
+    """Yield annotations of other engines, and of hooks that this installation does not have."""
     hooks: dict[str, Annotation] = {}
     for entry in edf.annotations:
         if entry.key.startswith(_SARUS) and not offer.asked(entry.key):
@@ -101,7 +104,7 @@ def _without_effect(edf: Edf, offer: Offer) -> Iterator[Problem]:
                 hooks[name] = entry
     for name, entry in hooks.items():
         is_off = entry.key.endswith(".enabled") and entry.value != "true"
-        # of one that is spelled nearly right the loader has said so
+        # the loader has already warned of a name that is nearly right
         if not is_off and not nearest(name, offer.hooks) and not offer.asked(entry.key):
             yield _idle(entry, "has no effect: this installation has no such hook")
 

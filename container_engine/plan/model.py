@@ -1,7 +1,7 @@
 """The launch plan: everything a launch does, decided once on the submit host, frozen, as JSON.
 
-The node launcher reads the JSON with the standard library alone. Every part says where it came from
-(`from`: "file:line", or words where no file asked for it).
+The node launcher reads the JSON with the standard library alone. Every part records its origin
+(`from`: "file:line", or words if no file asked for it).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Operator: TypeAlias = Literal["", ":-", "-", ":+", "+", ":?", "?"]
 
 
 class _Frozen(BaseModel):
-    # those that no plan of this launch needs are never built
+    # validators of models that this launch does not use are never built
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
 
@@ -180,12 +180,15 @@ class LaunchPlan(_Frozen):
     settings_from: dict[str, str] = Field(default_factory=dict, description=_FROM)
 
     def to_json(self) -> str:
-        """One line. Bytes that are not UTF-8 (PEP 383) survive: JSON writes them as "\\udcff"."""
+        """Return the plan as one line of JSON.
+
+        Bytes that are not UTF-8 (PEP 383) are kept, as escapes such as "\\udcff".
+        """
         document = self.model_dump(by_alias=True)
         text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
         return text.encode("utf-8", "backslashreplace").decode()
 
 
 def from_json(text: str) -> LaunchPlan:
-    """The plan that `to_json` wrote. Raises ValueError for anything else."""
+    """Return the plan that `to_json` wrote. Raises ValueError for anything else."""
     return LaunchPlan.model_validate(json.loads(text))

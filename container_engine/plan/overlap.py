@@ -1,4 +1,4 @@
-"""Two hooks that edit one thing: neither may win by chance. Pure."""
+"""Finds hooks that edit the same thing, since neither of two may win by chance. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ class Overlap(NamedTuple):
 
 
 def overlaps(uses: Sequence[HookUse]) -> Iterator[Overlap]:
-    """Pairs that make different things of one path, variable or service; equal edits are one."""
+    """Yield pairs of hooks that edit one path, variable or service differently.
+
+    Equal edits are no overlap.
+    """
     seen: dict[str, tuple[str, object]] = {}
     for use in uses:
         for what, edit in _edits(use):

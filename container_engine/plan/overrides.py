@@ -1,4 +1,4 @@
-"""What an EDF decides in another way than the site, and whether the site lets it. Pure."""
+"""Settings of the site that an EDF overrides, and whether the site allows it. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PREFIX = "com.ce."
 
 
 class _Setting(NamedTuple):
-    """How an annotation says a setting of the site; `read` gives None for what it cannot be."""
+    """The text form of a setting in an annotation; `read` returns None for an invalid value."""
 
     read: Callable[[str], Any]
     wanted: str
@@ -50,14 +50,14 @@ SETTINGS = {
 
 
 class Chosen(NamedTuple):
-    """A setting as it counts, and where it was written."""
+    """The effective value of a setting, and where it was written."""
 
     value: Any
     origin: str
 
 
 def choose(name: str, edf: Edf, offer: Offer) -> Chosen:
-    """The setting `name`: what the EDF's annotation says, else what the site does."""
+    """Return the value of the setting `name` from the EDF's annotation, else from the site."""
     for entry in edf.annotations:
         if entry.key == PREFIX + name:
             return Chosen(SETTINGS[name].read(entry.value), str(entry.origin))
@@ -65,7 +65,7 @@ def choose(name: str, edf: Edf, offer: Offer) -> Chosen:
 
 
 def problems(edf: Edf, offer: Offer) -> list[Problem]:
-    """Values that mean nothing, names that nobody knows, and what the site keeps for itself."""
+    """Return invalid values, unknown names, and overrides that the site refuses, by line."""
     found = [problem for entry in edf.annotations for problem in _annotation(entry, offer)]
     return sorted([*found, *_refused(edf, offer)], key=lambda problem: problem.line)
 

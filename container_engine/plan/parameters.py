@@ -1,4 +1,4 @@
-"""What a hook's parameters come to, as far as it depends on others or on directories. Pure."""
+"""Settles those parameters of a hook that depend on others or on directories. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from container_engine.catalog.model import Parameter
     from container_engine.catalog.values import Values
 
-    # the names in a directory; None if it cannot be read here, and so may be there on the nodes
+    # the names in a directory, or None if it cannot be read here; it may still exist on the nodes
     Entries: TypeAlias = Callable[[str], Sequence[str] | None]
 
 LATEST = "latest"
@@ -27,7 +27,7 @@ _SHOWN = 20
 def settle(
     active: Active, values: Values, annotations: Mapping[str, str], entries: Entries
 ) -> Iterator[Refusal]:
-    """Puts real names in the place of `latest`, and yields what is wrong with the parameters."""
+    """Replace `latest` with a real name, and yield the problems of the parameters."""
     hook = active.hook
     for name, parameter in hook.data.parameters.items():
         key = f"{hook.annotation}.{name}"
@@ -42,7 +42,7 @@ def settle(
 
 
 def idle(hook: Hook, annotations: Mapping[str, str]) -> Iterator[Refusal]:
-    """Warns of parameters of a hook that is not applied, unless the user has turned it off."""
+    """Yield warnings of parameters of a hook that is not applied, unless its switch is set."""
     if hook.switch in annotations:
         return
     for name in (*hook.data.parameters, *hook.data.allow):
@@ -61,7 +61,7 @@ def _only(parameter: Parameter) -> str:
 
 
 def _listed(active: Active, name: str, values: Values, entries: Entries) -> Iterator[Refusal]:
-    """A value must be an entry of a directory, if that can be seen here."""
+    """Require the value to be an entry of a directory, if that can be read here."""
     hook = active.hook
     directory = values.text(hook, hook.data.parameters[name].values_in)
     known = entries(directory)
@@ -80,5 +80,5 @@ def _listed(active: Active, name: str, values: Values, entries: Entries) -> Iter
 
 
 def _version(name: str) -> list[tuple[int, str]]:
-    """26.10 is later than 26.9."""
+    """Return a sort key by which 26.10 is later than 26.9."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

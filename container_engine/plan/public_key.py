@@ -1,4 +1,4 @@
-"""The text of a file that is meant to hold one public ssh key, judged at submit. Pure."""
+"""Judges at submit the text of a file that must hold one public ssh key. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import binascii
 from typing import NamedTuple
 
 MAX_SIZE = 64 * 1024
-# what the server can verify
+# the types of key that the ssh server can verify
 _KINDS = (
     "ssh-ed25519",
     "ecdsa-sha2-nistp256",
@@ -19,7 +19,7 @@ _KINDS = (
 
 
 class Judged(NamedTuple):
-    """`line` is the key without its comment, None where `message` says what is wrong."""
+    """A public key without its comment in `line`, or None and the problem in `message`."""
 
     line: str | None
     message: str = ""
@@ -27,12 +27,12 @@ class Judged(NamedTuple):
 
 
 def no_key(path: str) -> Judged:
-    """For those who cannot look at files."""
+    """Return an empty key for any path, for callers that cannot read files."""
     return Judged("", path)
 
 
 def judge(path: str, content: bytes) -> Judged:
-    """What the file `path` with this content is worth as the key of a login."""
+    """Judge the content of the file `path` as a public key for a login."""
     if b"PRIVATE KEY" in content or content.startswith(b"PuTTY-User-Key-File"):
         hint = f"name the public one, perhaps {path}.pub; a private key is shown to nobody"
         return Judged(None, f"'{path}' contains a private key", hint)
@@ -56,7 +56,7 @@ def _judge_line(path: str, line: str) -> Judged:
 
 
 def _is_blob(text: str, kind: str) -> bool:
-    """Whether the base64 begins with the name of the same kind, as all of them do."""
+    """Check that the base64 text begins with the name of its kind, as in every public key."""
     try:
         blob = binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
     except (binascii.Error, UnicodeEncodeError):

@@ -1,4 +1,4 @@
-"""A plan for people: what will happen, and on the right who asked for it. Pure."""
+"""Formats a plan for users: what happens on the left, the origin on the right. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_ALIGNED = 60
 
 
 def show(plan: LaunchPlan, secrecy: Secrecy = _USUAL) -> str:
-    """Several lines, each "label  what  # from where"."""
+    """Return several lines, each "label  what  # from where"."""
     rows = [
         ("environment", plan.name, ", ".join(plan.files)),
         ("image", plan.image.path, plan.image.origin),
@@ -43,7 +43,7 @@ def show(plan: LaunchPlan, secrecy: Secrecy = _USUAL) -> str:
 
 
 def _name(plan: LaunchPlan) -> list[tuple[str, str, str]]:
-    """Of an image from a store, whose file is called by its digest."""
+    """Return a row with the image's name if its file in a store is named after the digest."""
     image = plan.image
     return [("image name", image.name, image.origin)] if image.digest else []
 
@@ -65,7 +65,7 @@ def _setting(value: object) -> str:
 
 
 def text(value: Text) -> str:
-    """The text as its author wrote it, as far as it is not known yet."""
+    """Return the text, with variables that are not known yet as the author wrote them."""
     if isinstance(value, str):
         return value
     return "".join(part if isinstance(part, str) else _variable(part) for part in value)
@@ -94,7 +94,7 @@ def _mount(mount: Mount) -> str:
 
 
 def _hook(hook: HookUse) -> str:
-    # a launch's secret is another one each time, and for nobody to see
+    # the secret is new for each launch, and must not be shown
     told = {name: value for name, value in hook.parameters.items() if value and name != "secret"}
     said = [f"{name} = {value}" for name, value in told.items()]
     said += [f"profile {hook.profile}"] if hook.profile else []
@@ -113,5 +113,5 @@ def _layout(rows: list[tuple[str, str, str]]) -> Iterable[str]:
 
 
 def _printable(what: str) -> str:
-    """One line, whatever a value holds."""
+    """Escape characters that are not printable, so that a value stays on one line."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in what)

@@ -1,4 +1,4 @@
-"""A hook for people: what its data say, and what they come to in one plan. Pure."""
+"""Formats a hook for users: its data, and its effect in one plan. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ACTIONS = {
 
 
 def show_hook(hook: Hook) -> str:
-    """What an administrator or user wants to know before using it."""
+    """Return a description of a hook for users and administrators."""
     data = hook.data
     rows = [("enabled by", f'{hook.switch} = "true"'), ("default", _default(hook))]
     rows += [("parameter", line) for name in data.parameters for line in _parameter(hook, name)]
@@ -46,13 +46,13 @@ def show_hook(hook: Hook) -> str:
 
 
 def show_use(use: HookUse) -> str:
-    """What one hook of a plan does."""
+    """Return a description of the effect of one hook of a plan."""
     title = f"{use.name} {use.release}  # {use.reason}, {use.origin}\n"
     return title + "".join(f"    {line}" for line in _layout(list(_edits(use))))
 
 
 def show_libraries(decisions: Sequence[Mapping[str, Any]]) -> str:
-    """Which libraries of the node this node would put into the image, and why."""
+    """Return which libraries this node would put into the image, and why."""
     if not decisions:
         return ""
     lines = ["\nlibraries on this node\n"]

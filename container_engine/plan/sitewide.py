@@ -1,4 +1,4 @@
-"""What the site gives to every environment: mounts, devices and variables. Pure."""
+"""Mounts, devices and variables that the site adds to every environment. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SiteOrigin(Origin):
-    """A key of a file of the site's; such files are short, and their lines are not known."""
+    """A key in a configuration file of the site; its line is not known, but the file is short."""
 
     key: str = ""
 
@@ -29,7 +29,7 @@ class SiteOrigin(Origin):
 
 
 class Sitewide(NamedTuple):
-    """Expanded as the strings of an EDF are, in the order of writing."""
+    """The site's entries, expanded like the strings of an EDF, in the order of writing."""
 
     mounts: tuple[Mount, ...] = ()
     devices: tuple[Device, ...] = ()
@@ -37,9 +37,9 @@ class Sitewide(NamedTuple):
 
 
 def sitewide(config: Configuration, env: Mapping[str, str]) -> Sitewide:
-    """What `config` gives to somebody with the environment `env`, asked for single names only.
+    """Return the entries of `config`, expanded with `env`, which is only asked for single names.
 
-    Raises SiteError with everything that cannot be used.
+    Raises SiteError with every entry that cannot be used.
     """
     reader = _Reader(config, env)
     found = Sitewide(
@@ -53,7 +53,7 @@ def sitewide(config: Configuration, env: Mapping[str, str]) -> Sitewide:
 
 
 def add(edf: Edf, wide: Sitewide) -> Edf:
-    """The environment and below it what the site gives: for one thing that both name, the EDF's."""
+    """Return the EDF with the site's entries added; if both name a thing, the EDF's entry wins."""
     mounts = {mount.target: mount for mount in (*wide.mounts, *edf.mounts)}
     devices = {device.name: device for device in (*edf.devices, *wide.devices)}
     env = {entry.name: entry for entry in (*wide.env, *edf.env)}
@@ -66,7 +66,7 @@ def add(edf: Edf, wide: Sitewide) -> Edf:
 
 
 class _Reader:
-    """Reads the entries of one key after the other and collects what is wrong with them."""
+    """A reader of the entries, key by key, which collects their faults."""
 
     def __init__(self, config: Configuration, env: Mapping[str, str]) -> None:
         self._config = config

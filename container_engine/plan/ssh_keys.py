@@ -1,4 +1,4 @@
-"""What a plan with the ssh hook needs from the submit host: the key of whoever may log in. Pure."""
+"""Adds to a plan with the ssh hook the public key of the user who may log in. Pure."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ CODE, PARAMETER = "ssh", "authorize_ssh_key"
 def with_keys(
     plan: LaunchPlan, edf: Edf, read: Callable[[str], Judged]
 ) -> tuple[LaunchPlan, tuple[Problem, ...]]:
-    """The plan with the key itself, and with a place for the launch's secret (see submit/quick.py).
+    """Add the public key to the plan, and a place for the launch's secret (see submit/quick.py).
 
-    Nodes need not see the user's files, which `read` judges. Without the hook, the plan as it is.
+    `read` judges the user's key file here, so that nodes need not see it. A plan without the ssh
+    hook is returned unchanged.
     """
     if not any(use.code == CODE for use in plan.hooks):
         return plan, ()
