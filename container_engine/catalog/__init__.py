@@ -1,1 +1,1 @@
-"""What hooks are known and what belongs to them, as data."""
+"""The hook catalog: the known hooks, described as data."""

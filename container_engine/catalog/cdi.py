@@ -1,4 +1,4 @@
-"""CDI specifications made from what a node has: HPE's network devices, AMD's GPUs."""
+"""Makes CDI specifications for devices of a node: HPE's network devices, AMD's GPUs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _AMD = "0x1002"
 
 
 def cxi(root: str) -> dict[str, Any]:
-    """`hpe.com/cxi`: each device by its number, and `all`. `root` is / or a stand-in for it."""
+    """Return the specification of `hpe.com/cxi`: each device by its number, and `all`.
+
+    `root` is / or a substitute for it. Raises UserError if there is no such device.
+    """
     nodes = _numbered(f"{root}/dev", r"cxi([0-9]+)")
     if not nodes:
         raise UserError(f"cdi: there is no {root.rstrip('/')}/dev/cxi* on this node")
@@ -25,10 +28,11 @@ def cxi(root: str) -> dict[str, Any]:
 
 
 def amd(root: str) -> dict[str, Any]:
-    """`amd.com/gpu`: each GPU by its place among the node's, and `all`; /dev/kfd with any of them.
+    """Return the specification of `amd.com/gpu`: each GPU by its index on the node, and `all`.
 
-    The groups of the device nodes are named too (additionalGids): a rootless container cannot give
-    them, but a launch then says which one the user lacks.
+    /dev/kfd comes with any of them. The groups of the device nodes are listed (additionalGids):
+    a rootless container cannot grant them, but a launch can report which one the user lacks.
+    Raises UserError if there is no AMD GPU.
     """
     renders = [
         number
@@ -74,7 +78,7 @@ def _node(root: str, path: str) -> dict[str, Any]:
 
 
 def _numbered(directory: str, pattern: str) -> list[int]:
-    """The numbers in those names of a directory that match; none for a directory that is absent."""
+    """Return the numbers in matching names of a directory, sorted; [] if it cannot be read."""
     try:
         names = os.listdir(directory)
     except OSError:

@@ -1,7 +1,7 @@
-"""The hook catalog: what the built-in directory says, and a site's directories over it.
+"""Loads the hook catalog: the built-in directory, and a site's directories over it.
 
-A catalog is loaded whole or not at all: a file that cannot be read or trusted could have turned a
-hook off, so a launch goes on with none of it.
+A catalog is loaded whole or not at all. A file that cannot be read or trusted could have turned a
+hook off, so a launch must not continue with the rest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FILE = "hook.toml"
 
 
 class Fault(NamedTuple):
-    """Something wrong with a catalog, for an administrator."""
+    """A fault of a catalog, for an administrator."""
 
     path: str
     message: str
@@ -36,7 +36,7 @@ class Fault(NamedTuple):
 
 
 class Hook(NamedTuple):
-    """One hook of the catalog. `files` are those it was made of, the site's own last."""
+    """One hook of the catalog. `files` are the files merged into it, the site's own last."""
 
     name: str
     files: tuple[str, ...]
@@ -56,7 +56,7 @@ class Hook(NamedTuple):
 
 
 class Catalog(NamedTuple):
-    """`probed` are all paths that were looked at. With a fault, `hooks` must not be used."""
+    """All hooks, not to be used if there is a fault. `probed` are all paths examined."""
 
     hooks: Mapping[str, Hook]
     faults: tuple[Fault, ...]
@@ -79,7 +79,7 @@ class _Loader:
         self.drafts: dict[str, _Draft] = {}
 
     def directory(self, path: str) -> None:
-        """Merges the hooks of a directory; one that does not exist has none."""
+        """Merge the hooks of a directory, which need not exist."""
         self.probed.append(path)
         if not os.path.lexists(path):
             return
@@ -149,7 +149,7 @@ class _Loader:
 
 
 def load(directories: Sequence[str], owners: Iterable[int]) -> Catalog:
-    """The hooks below `directories`, later ones over earlier ones key by key.
+    """Load the hooks below `directories`, merging later ones over earlier ones key by key.
 
     All files and directories must belong to one of `owners` and be writable by nobody else.
     """
@@ -161,7 +161,7 @@ def load(directories: Sequence[str], owners: Iterable[int]) -> Catalog:
 
 
 def merged(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables key by key, everything else replaced."""
+    """Merge tables key by key; replace all other values."""
     result = dict(lower)
     for key, value in upper.items():
         below = result.get(key)

@@ -1,4 +1,4 @@
-"""Which hooks a set of annotations asks for, and with which values. Pure."""
+"""Finds the hooks that a set of annotations enables. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AUTOMATIC = "automatic"
 
 
 class Active(NamedTuple):
-    """A hook that will be applied. `asked` is the annotation that asks for it, "" for none."""
+    """A hook that will be applied. `asked` is the annotation that enables it, or ""."""
 
     hook: Hook
     reason: str
@@ -22,8 +22,10 @@ class Active(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why these hooks cannot be had; `key` is the annotation at fault, or `asked` where it would
-    have to stand.
+    """A reason to refuse the hooks, or a warning.
+
+    `key` is the annotation at fault. If it is not written in a file, `asked` is the annotation
+    that enables the hook, whose line is reported instead.
     """
 
     key: str
@@ -34,14 +36,14 @@ class Refusal(NamedTuple):
 
 
 class Matched(NamedTuple):
-    """Active hooks in the order in which they are applied."""
+    """Active hooks in order of application, and all refusals."""
 
     active: tuple[Active, ...]
     refusals: tuple[Refusal, ...]
 
 
 def match(hooks: Mapping[str, Hook], annotations: Mapping[str, str]) -> Matched:
-    """What is enabled by annotation or by default, what that implies, and what does not go."""
+    """Return the hooks enabled by annotation, default or implication, and the refusals."""
     refusals: list[Refusal] = []
     active: dict[str, Active] = {}
     for hook in hooks.values():
@@ -76,7 +78,7 @@ def _imply(
     active: dict[str, Active],
     refusals: list[Refusal],
 ) -> None:
-    """Adds what active hooks imply, and what that implies; `implies` has no cycle to fear here."""
+    """Add implied hooks to `active`, transitively. A cycle of `implies` does no harm here."""
     waiting = list(active.values())
     while waiting:
         one = waiting.pop(0)
@@ -89,7 +91,7 @@ def _imply(
                 refusals.append(Refusal(one.asked, message, f"{other.file} says so"))
                 continue
             if other.switch in annotations:
-                # the user said no: what implies it will not work as it should, but may be wanted
+                # the user has disabled it: the hook that implies it may not work, but may be wanted
                 said = annotations[other.switch]
                 message = f"'{said}', so the hook '{name}' is left out, which {one.hook.name} needs"
                 refusals.append(Refusal(other.switch, message, "remove the line", is_error=False))
@@ -119,7 +121,10 @@ def _switch(name: str) -> str:
 
 
 def _ordered(active: Mapping[str, Active]) -> list[Active]:
-    """By `after` and `implies`, otherwise by name. A cycle is a fault of the catalog."""
+    """Order hooks by `after`, `implies` and `requires.hooks`, otherwise by name.
+
+    A cycle is a fault of the catalog, reported elsewhere.
+    """
     ordered: dict[str, Active] = {}
 
     def visit(name: str, above: tuple[str, ...]) -> None:

@@ -1,8 +1,8 @@
-"""What a hook.toml says: the format of the hook catalog.
+"""The format of hook.toml files.
 
-Strings of the edits may contain `{name}`: a parameter or setting of the hook, `{hook.name}` one of
-another hook, `{arch}` the machine (uname -m), `{here}` the directory of the hook.toml, and
-`{node.…}`, which only the node fills in.
+Strings of the edits may contain `{name}` for a parameter or setting of the hook, `{hook.name}` for
+one of another hook, `{arch}` for the machine (uname -m), `{here}` for the directory of the
+hook.toml, and `{node.…}`, which only the node fills in.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _WHEN = "only if each parameter named here has this value, or one of these"
 
 
 class _Frozen(BaseModel):
-    # a part is built with the whole that it belongs to, not once more by itself
+    # the validator of a part is built with that of the whole model, not separately
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
 
 def _partial(schema: JsonDict) -> None:
-    """A site's file needs to have only what it changes, so editors must not ask for the rest."""
+    """Drop `required`: a site's file may hold only what it changes."""
     schema.pop("required", None)
 
 

@@ -1,4 +1,4 @@
-"""Whether files of an administrator are an administrator's: a hook may choose what root runs."""
+"""Checks that only trusted users can change hook files: a hook may choose what root runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class Distrust(NamedTuple):
-    """Why a path is refused, and the command that puts it right."""
+    """A path, the reason for refusing it, and the command that repairs it."""
 
     path: str
     message: str
@@ -20,10 +20,10 @@ class Distrust(NamedTuple):
 
 
 def of_ancestors(directory: str, owners: frozenset[int]) -> Distrust | None:
-    """What is wrong with the directories above `directory`, which is a real path.
+    """Return the first fault in the directories above `directory`, which is a real path.
 
-    A sticky directory of root's (/tmp) is good enough here: nobody else can replace what root has
-    in it.
+    A sticky directory of a trusted owner (/tmp) is accepted: other users cannot replace its
+    owner's files in it.
     """
     path = directory
     while path != "/":
@@ -35,7 +35,7 @@ def of_ancestors(directory: str, owners: frozenset[int]) -> Distrust | None:
 
 
 def of_entry(path: str, root: str, owners: frozenset[int]) -> Distrust | None:
-    """What is wrong with a file or directory below `root`, a real path; links are followed."""
+    """Return the fault of a file or directory below `root`, a real path. Symlinks are followed."""
     try:
         real = os.path.realpath(path, strict=True)
         status = os.lstat(real)

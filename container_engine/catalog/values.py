@@ -1,7 +1,7 @@
-"""What the names in a hook's strings stand for. Pure.
+"""Looks up the names in a hook's strings. Pure.
 
 `{name}` is a parameter or setting of the hook, `{hook.name}` one of another hook, `{arch}` the
-machine, `{here}` the directory of the hook.toml; `{node.name}` stays for the node.
+machine, `{here}` the directory of the hook.toml; `{node.name}` is left to the node.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 PLACE = re.compile(r"\{([a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)?)\}")
 NODE = "node."
-# settings may use each other, and a site that makes a circle of them shall not hang a launch
+# settings may refer to each other; the limit keeps a cycle of them from hanging a launch
 _DEPTH = 4
 
 
 class Values:
-    """What the names in a hook's strings stand for."""
+    """The values of the names in hooks' strings, for given annotations and a machine."""
 
     def __init__(
         self, hooks: Mapping[str, Hook], annotations: Mapping[str, str], machine: str
@@ -34,14 +34,14 @@ class Values:
         self._chosen: dict[str, str] = {}
 
     def choose(self, hook: Hook, name: str, value: str) -> None:
-        """Puts a value in the place of one that only stands for another, such as `latest`."""
+        """Replace a symbolic value, such as `latest`, with a real one."""
         self._chosen[f"{hook.annotation}.{name}"] = value
 
     def parameters(self, hook: Hook) -> dict[str, str]:
         return {name: self._parameter(hook, name) for name in sorted(hook.data.parameters)}
 
     def look_up(self, hook: Hook, name: str) -> str | None:
-        """The value of `name` or `hook.name` as `hook` sees it; None if there is no such name."""
+        """Return the value of `name` or `hook.name` as seen by `hook`, or None if it is unknown."""
         other, dot, own = name.partition(".")
         if dot:
             owner = self._hooks.get(other)
@@ -55,7 +55,7 @@ class Values:
         return self._machine if name == "arch" else None
 
     def text(self, hook: Hook, text: str, depth: int = _DEPTH) -> str:
-        """`text` with its names replaced; what a user said is never looked into again."""
+        """Return `text` with its names replaced; a user's value is never expanded again."""
 
         def replaced(found: re.Match[str]) -> str:
             name = found[1]
