@@ -1,4 +1,4 @@
-"""What an administrator decides for all users: the model, and the files that it is read from."""
+"""The administrator's configuration for all users: its model and its files."""
 
 from container_engine.site.model import Policy as Policy
 from container_engine.site.model import SiteConfig as SiteConfig

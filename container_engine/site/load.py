@@ -1,4 +1,4 @@
-"""The files of the site's configuration: config.toml, then conf.d/*.toml, the later winning."""
+"""Reads the site's configuration: config.toml, then conf.d/*.toml; later files win."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 SYSTEM_DIRECTORY = "/etc/container-engine"
 MAIN, DROP_INS = "config.toml", "conf.d"
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
-# what several files add up to, as do tables, key by key; of all else the last file's value counts
+# Arrays of these keys are joined across files, and tables merged key by key. For all other keys
+# the value of the last file counts.
 _APPENDED = ("devices", "devices_if_there", "mounts")
 
 
 class Fault(NamedTuple):
-    """What is wrong with a file. `key` is "" where that is not about one."""
+    """A fault of a configuration file. `key` is "" if it does not concern a single key."""
 
     file: str
     key: str
@@ -38,12 +39,11 @@ class Fault(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """The settings that count, and where they were written.
+    """The effective settings, and where they were written.
 
-    `origins` has the file of each key that a file has; of an array that several files add to, of
-    each item ("mounts[1]"), and of each variable ("env.NAME"). `files` were read, in this order;
-    `probed` are all paths that were looked at, existing or not. Of keys with a fault the settings
-    have the default.
+    `origins` maps each key set in a file to that file, with one entry per item of a joined array
+    ("mounts[1]") and per key of a table ("env.NAME"). `files` were read in this order; `probed`
+    are all paths examined, existing or not. A value with a fault is left out of the settings.
     """
 
     settings: SiteConfig
@@ -53,21 +53,24 @@ class Configuration(NamedTuple):
     faults: tuple[Fault, ...] = ()
 
     def origin(self, key: str) -> str:
-        """As plans and messages name it."""
+        """Return the origin of a key, as plans and messages show it."""
         file = self.origins.get(key)
         return f"site: {file}:{key}" if file else "default"
 
 
 def directories(prefix: str) -> tuple[str, ...]:
-    """Where the files may lie for an installation below `prefix`; the first with any counts."""
+    """Return the possible directories for an installation below `prefix`.
+
+    Only the first that contains any file counts.
+    """
     return (f"{prefix}/etc/container-engine", SYSTEM_DIRECTORY)
 
 
 def load(prefix: str, uid: int, file: str | None = None) -> Configuration:
-    """The site's configuration, or what `file` alone says.
+    """Return the site's configuration, or that of `file` alone.
 
-    Root or `uid` must own every file, and nobody else may write it. Raises SiteError with every
-    fault, in one line.
+    Root, `uid` or the owner of the engine's code must own every file, and nobody else may write
+    it. Raises SiteError with every fault, in one line.
     """
     found = read(prefix, uid, file)
     if found.faults:
@@ -77,7 +80,7 @@ def load(prefix: str, uid: int, file: str | None = None) -> Configuration:
 
 
 def read(prefix: str, uid: int, file: str | None = None) -> Configuration:
-    """Like `load`, but faults are part of what is returned."""
+    """Read as `load` does, but return the faults instead of raising SiteError."""
     probed: list[str] = []
     faults: list[Fault] = []
     files = [file] if file else _files(prefix, uid, probed, faults)
@@ -114,7 +117,10 @@ def _files(prefix: str, uid: int, probed: list[str], faults: list[Fault]) -> lis
 
 
 def _is_there(path: str, faults: list[Fault]) -> bool:
-    """A file system that is away must not look like a site without rules."""
+    """Check whether a file exists; any error but its absence is a fault.
+
+    An unreachable file system must not look like a site without rules.
+    """
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -139,8 +145,8 @@ def _content(path: str, uid: int, faults: list[Fault]) -> dict[str, Any] | None:
 
 
 def _check_owner(path: str, status: os.stat_result, uid: int, faults: list[Fault]) -> bool:
-    # who owns the engine's code decides as much; in a container's user namespace, where root's
-    # files appear as nobody's, that is how the installation is known
+    # The owner of the engine's code has as much power anyway. In a container's user namespace,
+    # where root's files appear as nobody's, this check is what accepts the installation.
     if status.st_uid not in (0, uid, os.stat(__file__).st_uid):
         hint = f"chown root {path}"
         faults.append(Fault(path, "", f"owned by user {status.st_uid}, not by root", hint))
@@ -152,14 +158,14 @@ def _check_owner(path: str, status: os.stat_result, uid: int, faults: list[Fault
 
 
 class _Merged:
-    """What the files so far say together."""
+    """The content of the files so far, merged."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
         self.origins: dict[str, str] = {}
 
     def add(self, path: str, content: dict[str, Any], faults: list[Fault]) -> None:
-        """Adds one file; what is wrong in it goes to `faults` and is left out."""
+        """Merge one file; keys with a fault are left out and added to `faults`."""
         for key, value in content.items():
             problems = _problems(path, key, value)
             faults.extend(problems)

@@ -225,12 +225,12 @@ class SiteConfig(BaseModel):
     )
 
     def offers(self, device: str) -> bool:
-        """Whether users may ask for a device, a path or CDI name."""
+        """Check whether users may request a device, given as a path or CDI name."""
         real = normpath(device) if device.startswith("/") else device
         return any(fnmatchcase(real, pattern) for pattern in self.allowed_devices)
 
     def is_deferred(self, name: str) -> bool:
-        """Whether a variable that is undefined at submit exists on the node."""
+        """Check whether a variable that is undefined at submit exists on the node."""
         return any(
             name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
             for pattern in self.deferred_variables
