@@ -1,1 +1,1 @@
-"""The Environment Definition File: what a user writes, from text to one effective, typed value."""
+"""The Environment Definition File: turns a user's text into one effective, typed value."""

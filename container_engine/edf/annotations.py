@@ -1,4 +1,4 @@
-"""Annotations in all spellings, flattened to dotted names, and the slips in them."""
+"""Flattens annotations in all spellings to dotted names, and reports mistakes in them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOOKS_TRUE = ("true", "yes", "on", "1", "enabled")
 
 
 def flatten(table: Mapping[str, object], report: Report) -> dict[str, tuple[str, Path]]:
-    """Each dotted key with its text, not yet expanded, and the path where it was written."""
+    """Return each dotted key with its text, not yet expanded, and the path where it was written."""
     flat: dict[str, tuple[str, Path]] = {}
     for path, value in _leaves(("annotations",), table):
         key = ".".join(str(part) for part in path[1:])
@@ -57,7 +57,7 @@ def _leaves(path: Path, table: Mapping[str, object]) -> Iterator[tuple[Path, obj
 
 
 def check_names(flat: Mapping[str, tuple[str, Path]], rules: HookRules, report: Report) -> None:
-    """Warns of names and values that no hook will react to."""
+    """Warn of names and values that no hook will react to."""
     for key, (text, path) in flat.items():
         rule = rule_of(key, rules)
         if key.startswith("hooks."):
@@ -71,7 +71,7 @@ def check_names(flat: Mapping[str, tuple[str, Path]], rules: HookRules, report: 
 
 
 def check_value(key: str, value: str, path: Path, rules: HookRules, report: Report) -> None:
-    """Reports a value, its variables expanded, that the hook would not take."""
+    """Report an expanded value that the hook would not accept."""
     doubt = judge(key, value, rules)
     if doubt is not None:
         say = report.error if doubt.severity == "error" else report.warning

@@ -1,4 +1,4 @@
-"""The types of one file's values: what is wrong is reported, the rest goes on."""
+"""Checks the types of one file's values: reports wrong ones and returns the rest."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ _LOOKS_LIKE_SWITCH = {"true": "true", "yes": "true", "on": "true", "1": "true"} 
 
 
 class Checked:
-    """The part of a file whose types are right; `indexes` are the places of array items in it."""
+    """The part of a file with the right types; `indexes` are the items' places in the file."""
 
     def __init__(self, document: Document, indexes: dict[str, list[int]]) -> None:
         self.document = document
         self._indexes = indexes
 
     def paths(self, key: str, count: int) -> list[Path]:
-        """Where the `count` items that are left of an array stand in the file."""
+        """Return the paths in the file of the `count` items that are left of an array."""
         return [(key, index) for index in self._indexes.get(key, range(count))]
 
 
 def check(data: dict[str, Any], report: Report) -> Checked:
-    """The values of a file that have the right types; every other one is reported."""
+    """Return the values of a file that have the right types; report all others."""
     _check_places(data, report)
     known = {key: value for key, value in data.items() if key in KEYS}
-    # not left to pydantic: a file of nothing but unknown keys would cost it seconds
+    # not left to pydantic, which needs seconds for a file of nothing but unknown keys
     for key in data:
         if key not in known:
             _unknown_key(key, report)
@@ -80,7 +80,7 @@ def _unknown_key(key: str, report: Report) -> None:
 
 
 def _check_places(data: dict[str, Any], report: Report) -> None:
-    """A key that was written below a table belongs to the table, which TOML finds right."""
+    """Warn of keys below a table, to which they belong by the rules of TOML."""
     for table in _TABLES:
         inner = data.get(table)
         if not isinstance(inner, dict):
@@ -91,7 +91,7 @@ def _check_places(data: dict[str, Any], report: Report) -> None:
 
 
 def misplaced(name: str, table: str) -> tuple[str, str]:
-    """What to say of a key that stands below a table, and what to do about it."""
+    """Return the message and the hint for a key that stands below a table."""
     return (
         f"'{name}' stands below [{table}] and so belongs to it",
         f"move the line above the first [table] if you mean the key '{name}'",
@@ -160,7 +160,7 @@ def _quote_hint(name: str, value: object) -> str | None:
 
 
 class TomlFloat(float):
-    """A float that remembers how it was written: 26.10 must not become 26.1 in an annotation."""
+    """A float that keeps its spelling: 26.10 must not become 26.1 in an annotation."""
 
     text: str
 
@@ -171,19 +171,19 @@ class TomlFloat(float):
 
 
 def scalar_text(value: object) -> str | None:
-    """A boolean, an integer or a float as TOML writes it; None for everything else."""
+    """Return a boolean, an integer or a float as TOML writes it, None for everything else."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, TomlFloat):
         return value.text
-    # Python refuses to print integers of thousands of digits, TOML has 64 bits
+    # Python refuses to print integers of thousands of digits; TOML has 64 bits
     if isinstance(value, int) and value.bit_length() <= 64:
         return str(value)
     return None
 
 
 def describe(value: object) -> str:
-    """The value as a reader knows it: `the integer 5`, `an array`."""
+    """Describe the value for a message: `the integer 5`, `an array`."""
     if isinstance(value, str):
         return f'the string "{_short(value)}"'
     if isinstance(value, list):

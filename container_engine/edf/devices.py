@@ -1,4 +1,4 @@
-"""One entry of `devices`: the path of a device or a CDI name."""
+"""Parses one entry of `devices`: the path of a device or a CDI name."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class DeviceError(UserError):
 
 
 def parse_device(text: Text, origin: Origin) -> Device:
-    """The device that an expanded entry names; raises DeviceError."""
+    """Return the device that an expanded entry names. Raises DeviceError."""
     first = text if isinstance(text, str) else text.parts[0]
     if isinstance(first, DeferredVar):
-        # A CDI name has a literal "=" in any sensible spelling, the path of a device has none.
+        # A CDI name normally has a literal "=", the path of a device has none.
         return Device(text, is_cdi="=" in _literal(text), origin=origin)
     if first.startswith("/"):
         if ":" in _literal(text):

@@ -1,4 +1,4 @@
-"""The difference of two effective EDFs: values that only one of them has. Pure."""
+"""Compares two effective EDFs: lists values that only one of them has. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _OPEN = Secrecy(shows=True)
 
 
 class _Value(NamedTuple):
-    """A value under its key and who says it; items of arrays share their array's key.
+    """A value with its key and origin; items of arrays share their array's key.
 
-    `told` is what may be said of it.
+    `shown` is compared; `told` is printed, with secrets hidden.
     """
 
     key: str
@@ -31,9 +31,10 @@ class _Value(NamedTuple):
 
 
 def differences(one: Edf, other: Edf, secrecy: Secrecy = _OPEN) -> list[str]:
-    """Lines by key: `- …` for what only `one` has, `+ …` for `other`; none if they are the same.
+    """Return lines sorted by key: `- …` for values only in `one`, `+ …` for those only in `other`.
 
-    An array whose items only change places gets a line of its own, for their order counts.
+    An array whose items differ only in order gets one line `~ …`, because the order is
+    significant. Equal EDFs give no lines.
     """
     before, after = list(_values(one, secrecy)), list(_values(other, secrecy))
     lines: list[str] = []

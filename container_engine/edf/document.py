@@ -1,7 +1,7 @@
 """The keys of an EDF and their types: the source of every check and of the JSON Schema.
 
-pydantic serves here because the same class judges what users write and describes it to editors.
-A key that is new says `json_schema_extra={"since": "VERSION"}`.
+This is a pydantic model because the same class checks what users write and describes it to
+editors. A new key needs `json_schema_extra={"since": "VERSION"}`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def _one_or_more(value: object) -> object:
 
 
 def _leave_inside(value: object, validate: ValidatorFunctionWrapHandler) -> object:
-    """Only the flattening can tell which nested values are good, and it has better messages."""
+    """Skip tables: `flatten` checks nested values, with better messages."""
     return value if isinstance(value, dict) else validate(value)
 
 
-# TOML has no null: None is a key that is not there
+# TOML has no null: None stands for an absent key
 Word = Annotated[str | None, WithJsonSchema({"type": "string"})]
 Switch = Annotated[bool | None, WithJsonSchema({"type": "boolean"})]
 Strings = list[str]

@@ -1,8 +1,8 @@
-"""Variables in the strings of an EDF. No shell is ever involved, nothing is ever executed.
+"""Expands variables in the strings of an EDF. No shell is involved, and nothing is ever executed.
 
-Two steps: a scanner turns the string into nodes and refuses what is not supported, wherever it
-stands; then the nodes are evaluated, so that the word of a `${NAME:-word}` that is not needed may
-name variables that don't exist. What came out of a variable is *protected*: it is never scanned
+There are two steps. First, a scanner turns the string into nodes and refuses unsupported forms,
+wherever they stand. Then the nodes are evaluated, so that an unused word of a `${NAME:-word}` may
+name variables that do not exist. The value of a variable is *protected*: it is never scanned
 again, and a mount is not split at a colon in it.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from container_engine.edf.text import DeferredVar, Text, join
 from container_engine.edf.tokens import ExpandError, Fault, Variable, scan
 
-TYPE_CHECKING = False  # spares the import of typing; type checkers take the name at its word
+TYPE_CHECKING = False  # avoids the import of typing; type checkers know the name
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -20,17 +20,17 @@ Piece = tuple["str | DeferredVar", bool]
 
 MAX_EXPANDED = 1 << 20
 
-# What these say where srun is called, in a batch script or in a step, is said of that script's
-# node or of that step. node/node_name.py knows which of them a task alone has.
+# If srun is called in a batch script or in a step, its values of these describe that script's node
+# or that step, not the new one. node/node_name.py lists those that only a task has.
 _OF_NODES = ("SLURMD_NODENAME", "SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_GTIDS")
 _OF_STEPS = ("SLURM_STEP", "SLURM_TASK_PID")
 
 
 class Scope:
-    """What the names in a string mean: `env` of the caller, `own` on top of it (EDF_DIR).
+    """The variables known to a string: `env` of the caller, overridden by `own` (EDF_DIR).
 
-    `deferred` tells whether a name that is defined in neither exists on the compute node. Of
-    those, the ones that mean something else on each node are not defined, whatever `env` says.
+    `deferred` checks whether a name that is defined in neither exists on the compute node. If the
+    value of such a name differs between nodes or steps, it is never looked up in `env`.
     """
 
     __slots__ = ("deferred", "env", "own")
@@ -50,19 +50,19 @@ class Scope:
 
 
 def is_of_nodes(name: str) -> bool:
-    """Whether only a node of the step can say what the variable is."""
+    """Check whether only a node of the step knows the value of the variable."""
     return name in _OF_NODES or name.startswith(_OF_STEPS)
 
 
 def expand(text: str, scope: Scope) -> Text:
-    """The text with every variable replaced; raises ExpandError with all faults."""
+    """Return the text with every variable replaced. Raises ExpandError with all faults."""
     if "$" not in text and "`" not in text:
         return text
     return join([part for part, _ in pieces(text, scope)])
 
 
 def pieces(text: str, scope: Scope) -> list[Piece]:
-    """Like `expand`, but tells the text as written from the values of variables."""
+    """Expand as `expand` does, but keep literal text apart from the values of variables."""
     evaluation = _Evaluation(scope)
     result = evaluation.evaluate(scan(text))
     if evaluation.faults:
@@ -71,12 +71,12 @@ def pieces(text: str, scope: Scope) -> list[Piece]:
 
 
 def escape(text: Text) -> str:
-    """The string that expands to `text` again, its deferred variables still deferred."""
+    """Return a string that expands to `text` again, its deferred variables still deferred."""
     return spell(text, _escape_literal)
 
 
 def spell(text: Text, literal: Callable[[str], str]) -> str:
-    """The text with its deferred variables as `${NAME}`; `literal` spells what is between them."""
+    """Return the text with its deferred variables as `${NAME}`; `literal` spells the rest."""
     if isinstance(text, str):
         return literal(text)
     return "".join(
@@ -94,7 +94,7 @@ def _escape_literal(text: str) -> str:
 
 
 def deferred_names(text: Text) -> list[str]:
-    """The names of all deferred variables in the text, those in words included."""
+    """Return the names of all deferred variables in the text, including those in words."""
     if isinstance(text, str):
         return []
     names: list[str] = []
@@ -106,7 +106,7 @@ def deferred_names(text: Text) -> list[str]:
 
 
 class _Evaluation:
-    """From nodes to pieces; faults are collected so that one run names them all."""
+    """The evaluation of nodes to pieces; it collects faults so that one run reports them all."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
@@ -146,7 +146,7 @@ class _Evaluation:
         if not value.isascii():
             try:
                 value.encode()
-            except UnicodeEncodeError:  # the interpreter's stand-ins for undecodable bytes
+            except UnicodeEncodeError:  # surrogates, with which Python decodes invalid bytes
                 self.faults.append((f"the value of variable '{name}' is not valid UTF-8", None))
         return value
 

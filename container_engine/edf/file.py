@@ -1,4 +1,4 @@
-"""One file: from its path to a layer and its bases, with every problem in it."""
+"""Reads one file into a layer and the names of its bases, with every problem in it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a file is read against: environment and directory of the calling process; hooks."""
+    """The context for reading a file: environment and directory of the caller, and the hooks."""
 
     env: Mapping[str, str]
     cwd: str
@@ -37,7 +37,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class EdfFile:
-    """What one file says by itself; `written` has its values before their expansion."""
+    """The content of one file without its bases; `written` has its values before expansion."""
 
     path: str
     layer: Layer
@@ -47,7 +47,7 @@ class EdfFile:
 
 
 def read_file(path: str, setting: Setting) -> EdfFile:
-    """Reads, checks and expands one file; never raises for what is in it."""
+    """Read, check and expand one file. Never raises for its content."""
     try:
         text = read_source(path)
         positions = find_positions(text)

@@ -1,11 +1,11 @@
-"""Names that users misspell, misplace or bring along from other tools."""
+"""Names that users misspell, misplace or know from other tools."""
 
 from __future__ import annotations
 
-# Annotations below `com.pyxis.` that do here what they do there.
+# Annotations below `com.pyxis.` that have the same effect here as in Pyxis.
 PYXIS = ("entrypoint_log", "pytorch_remap_vars")
 
-# Keys of container tools and job launchers that mean one of ours but don't look like it.
+# Keys of container tools and job launchers that mean one of ours but are not similar to it.
 FOREIGN_KEYS: dict[str, str] = {
     "base": "base_environment",
     "bind": "mounts",

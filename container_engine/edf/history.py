@@ -1,4 +1,4 @@
-"""For each value of an effective EDF: which line says it, as what, and which lines lost. Pure."""
+"""Finds, for each value of an effective EDF, the line that sets it and those it overrides. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OPEN = Secrecy(shows=True)
 
 @dataclass(frozen=True, slots=True)
 class Saying:
-    """One place that says something: the value there, and the string as it was written.
+    """One place that sets a value: the value there, and the string as it was written.
 
     The value of a mount is its shortest spelling. `written` is None for true and false.
     """
@@ -40,10 +40,10 @@ class Saying:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """One effective value under the name that people use for it (`mounts[1]`, `env.PATH`).
+    """One effective value under its name for users (`mounts[1]`, `env.PATH`).
 
-    `said` is the place that counts. `others` are the places that speak of the same thing, the one
-    that would count next last; for devices and start-up lines they only repeat it.
+    `said` is the place that counts. `others` are the overridden places, the next in precedence
+    last; for devices and start-up lines they only repeat the value.
     """
 
     key: str
@@ -52,9 +52,9 @@ class History:
 
 
 def histories(edf: Edf, files: Sequence[EdfFile]) -> tuple[History, ...]:
-    """Of every value that some file says, in the order of the rendered EDF's keys.
+    """Return the history of every value set in a file, in the order of the rendered EDF's keys.
 
-    `files` are those of `edf`, in the order in which they count, as `trace` returns them.
+    `files` are those of `edf`, in order of rising precedence, as `trace` returns them.
     """
     places: dict[Item, list[Saying]] = {}
     for file in files:
@@ -67,9 +67,9 @@ def histories(edf: Edf, files: Sequence[EdfFile]) -> tuple[History, ...]:
 
 
 def variables(written: str, scope: Scope, secrecy: Secrecy = _OPEN) -> Iterator[tuple[str, str]]:
-    """Each variable that a string's expansion looks up, and in words what came of it.
+    """Yield each variable that the expansion of a string looks up, and a text on its value.
 
-    In the order of writing, each finding once; words that do not count are not looked into.
+    They come in the order of writing, without repetitions; words that are not used are skipped.
     """
     yield from dict.fromkeys(_found(scan(written), scope, secrecy))
 
@@ -112,7 +112,7 @@ def _meaning(
 
 
 def quoted(value: Value) -> str:
-    """The value as TOML writes it, on one line; deferred variables as `${NAME}`."""
+    """Return the value as TOML writes it, on one line, with deferred variables as `${NAME}`."""
     import json
 
     if isinstance(value, bool):
@@ -121,7 +121,7 @@ def quoted(value: Value) -> str:
 
 
 def told(name: str, value: Value, secrecy: Secrecy) -> str:
-    """The value of the variable `name`, or of something else (""), quoted, if it may be told."""
+    """Return the value of the variable `name`, or of anything else (""), quoted; hide secrets."""
     return HIDDEN if secrecy.hides(name) else secrecy.text(quoted(value))
 
 

@@ -1,6 +1,6 @@
-"""What hooks accept as annotations, judged when a job is submitted. Pure.
+"""Checks the annotations for hooks when a job is submitted. Pure.
 
-The rules are data: the hook catalog knows them, and whoever loads an EDF hands them over.
+The rules are data of the hook catalog; the caller that loads an EDF passes them in.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_VALUE = 1000
 
 @dataclass(frozen=True, slots=True)
 class ValueRule:
-    """What a parameter takes. `kind` is one of KINDS; without `values` anything of the kind."""
+    """A rule for values: of `kind`, one of KINDS, and in `values` unless that is empty."""
 
     kind: str = "string"
     values: tuple[str, ...] = ()
@@ -32,9 +32,9 @@ class ValueRule:
 
 @dataclass(frozen=True, slots=True)
 class HookRule:
-    """What may be said below the annotation `prefix`; `switch` is the annotation that enables.
+    """The annotations of a hook, below `prefix`; the annotation `switch` enables it.
 
-    `sites` are names that the site keeps for itself.
+    `sites` are the names of settings that only the site may set.
     """
 
     name: str
@@ -58,14 +58,14 @@ class Doubt(NamedTuple):
 
 
 def rule_of(key: str, rules: HookRules) -> HookRule | None:
-    """The hook that an annotation belongs to."""
+    """Return the rule of the hook that an annotation belongs to."""
     return next(
         (rule for rule in rules if key == rule.switch or key.startswith(f"{rule.prefix}.")), None
     )
 
 
 def judge(key: str, value: str, rules: HookRules) -> Doubt | None:
-    """What is wrong with an expanded value, None if nothing is."""
+    """Return the problem of an expanded value, or None if it is valid."""
     rule = rule_of(key, rules)
     if rule is None or key == rule.switch:
         return None
@@ -81,7 +81,7 @@ def judge(key: str, value: str, rules: HookRules) -> Doubt | None:
 
 
 def judge_value(value: str, rule: ValueRule) -> Doubt | None:
-    """What is wrong with a value of one parameter."""
+    """Return the problem of a value of one parameter, or None if it is valid."""
     if rule.values and value not in rule.values:
         return _choice(value, rule.values)
     return KINDS[rule.kind](value, rule)
@@ -94,7 +94,7 @@ def _choice(value: str, known: tuple[str, ...]) -> Doubt:
 
 
 def _string(value: str, _rule: ValueRule) -> Doubt | None:
-    """A word: it may become part of a path, which no value may lead elsewhere."""
+    """Accept a single word: it may become part of a path, and must not lead elsewhere."""
     if len(value) > _MAX_VALUE:
         return Doubt("error", f"has {len(value)} characters, {_MAX_VALUE} are possible")
     bad = next((c for c in value if c in "/{}" or not c.isprintable()), None)

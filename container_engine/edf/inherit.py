@@ -1,4 +1,4 @@
-"""`base_environment`: the chain of files behind one EDF, merged into one layer."""
+"""Follows `base_environment`: merges all files of one EDF into one layer."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ MAX_FILES = 100
 
 
 class InheritError(UserError):
-    """A base that would make the family endless or too large."""
+    """A base that would make the inheritance endless or too large."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Merged:
-    """A file with all its bases; `chain` is the longest line of files that begins with it."""
+    """A file with all its bases; `chain` is the longest chain of files that begins with it."""
 
     layer: Layer
     chain: tuple[str, ...]
@@ -47,15 +47,18 @@ class Family:
         self._bases: dict[str, tuple[str, ...]] = {}
 
     def merged(self, path: str) -> Layer:
-        """The layer of a file and all its bases; what is wrong is added to `problems`."""
+        """Return the layer of a file and all its bases; add their problems to `problems`."""
         return self._visit(path, ()).layer
 
     def sequence(self, path: str) -> tuple[EdfFile, ...]:
-        """The file and all its bases, in the order in which they count, each at its last place."""
+        """Return the file and all its bases, in order of rising precedence, each at its last place.
+
+        `path` must have been merged before.
+        """
         return tuple(self._read[file] for file in self._sequence(path, {}))
 
     def find(self, name: str) -> str:
-        """The path for a name; raises NotFoundError."""
+        """Return the path for a name. Raises NotFoundError."""
         return locate(name, self._setting.cwd, self._search, self.probed)
 
     def _visit(self, path: str, above: tuple[str, ...]) -> _Merged:
@@ -122,10 +125,10 @@ class Family:
 
 
 def _beside(base: Base, error: UserError) -> str | None:
-    """The usual mistake: the path of a base as seen from the file that names it."""
+    """Return a hint for the usual mistake: a path relative to the file that names the base."""
     if not isinstance(error, NotFoundError) or not is_path(base.name):
         return None
-    # for an absolute path this is the path itself, which is not there
+    # for an absolute path this is the path itself, which does not exist
     if not os.path.exists(os.path.join(os.path.dirname(base.origin.file), base.name)):
         return None
     name = base.name.removeprefix("./")

@@ -1,4 +1,4 @@
-"""One file of an EDF: checked, expanded, every value with its origin. And how two of them merge."""
+"""The values of one EDF file, checked and expanded, each with its origin, and their merge."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# A key and what tells its items apart: the target of a mount, the name of a variable, else "".
+# A key and what identifies an item in it: the target of a mount, the name of a variable, or "".
 Item = tuple["str", "Text"]
 
 
@@ -34,7 +34,7 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """The values of one file, or of several after a merge; None and empty mean: not said.
+    """The values of one file, or of several after a merge; None and empty mean not set.
 
     The mappings keep the order of writing. `mounts` has one entry per destination.
     """
@@ -51,7 +51,7 @@ class Layer:
 
 
 def merge(lower: Layer, upper: Layer, problems: list[Problem]) -> Layer:
-    """Both layers as one, `upper` winning; a mount that hides another one adds a warning."""
+    """Merge two layers, `upper` winning; a mount that hides another one adds a warning."""
     mounts = dict(lower.mounts)
     for mount in upper.mounts.values():
         add_mount(mounts, mount, problems)
@@ -69,12 +69,12 @@ def merge(lower: Layer, upper: Layer, problems: list[Problem]) -> Layer:
 
 
 def _appended(lower: dict[Text, T], upper: dict[Text, T]) -> dict[Text, T]:
-    """The items of both; one that both have stays where and what it was first."""
+    """Return the items of both; an item in both keeps the place and value it has in `lower`."""
     return lower | {item: value for item, value in upper.items() if item not in lower}
 
 
 def add_mount(mounts: dict[Text, Mount], mount: Mount, problems: list[Problem]) -> None:
-    """Puts a mount in the place of another one with its destination; drops an exact repetition."""
+    """Add a mount, replacing any with the same destination; ignore an exact repetition."""
     other = mounts.get(mount.target)
     if other is not None:
         if _same(other, mount):

@@ -1,4 +1,4 @@
-"""One EDF by name: found, read, checked, merged and expanded."""
+"""Loads one EDF by name: finds, reads, checks, merges and expands its files."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def load(
     deferred: Callable[[str], bool],
     hooks: HookRules = (),
 ) -> Loaded:
-    """The effective EDF `name`, and every problem of every file that it is made of.
+    """Return the effective EDF `name`, and every problem of every file that it is made of.
 
-    `env` is only asked for single names, never walked through, so that the caller can record which
-    variables mattered; `cwd` is absolute. `deferred` tells whether a variable that is undefined
-    here exists on the node; `hooks` are what hooks take. Never raises for a bad EDF, whatever its
-    bytes.
+    `env` is only asked for single names, never iterated, so that the caller can record which
+    variables were used. `cwd` is absolute. `deferred` checks whether a variable that is undefined
+    here exists on the node; `hooks` are the rules for annotations. Never raises for a bad EDF,
+    whatever its bytes.
     """
     family = Family(Setting(env, cwd, deferred, hooks), search)
     return _load(name, family, Scope(env, {}, deferred))[0]
@@ -50,7 +50,7 @@ def trace(
     deferred: Callable[[str], bool],
     hooks: HookRules = (),
 ) -> tuple[Loaded, tuple[EdfFile, ...]]:
-    """Like `load`; with it what each file says by itself, in the order in which they count."""
+    """Load as `load` does, and return the content of each file, in order of rising precedence."""
     family = Family(Setting(env, cwd, deferred, hooks), search)
     loaded, path = _load(name, family, Scope(env, {}, deferred))
     return loaded, () if path is None else family.sequence(path)
@@ -65,7 +65,7 @@ def _load(name: str, family: Family, scope: Scope) -> tuple[Loaded, str | None]:
         )
         return Loaded(None, (problem,), tuple(family.probed)), None
     layer = family.merged(path)
-    # a mount can be hidden in the same way on two paths through the bases
+    # the same mount can be hidden on two paths through the bases
     problems = tuple(dict.fromkeys(family.problems))
     if any(problem.severity == "error" for problem in problems):
         return Loaded(None, problems, tuple(family.probed)), path

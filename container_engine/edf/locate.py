@@ -1,4 +1,4 @@
-"""From the name of an environment to the path of its file."""
+"""Finds the path of an environment's file by name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_LISTED = 2000
 
 
 class NotFoundError(UserError):
-    """No file for a name; the message lists where it was looked for."""
+    """The error if no file is found for a name; the message lists the places searched."""
 
     def __init__(self, message: str, hint: str | None = None, *, denied: bool = False) -> None:
         see = "environment-unreadable" if denied else "environment-not-found"
@@ -26,7 +26,7 @@ class NotFoundError(UserError):
 
 
 def search_path(env: Mapping[str, str], site_dir: str = SITE_DIRECTORY) -> tuple[str, ...]:
-    """The directories in which a plain name is looked for: the user's, then the site's."""
+    """Return the directories in which a plain name is searched: the user's, then the site's."""
     own = env.get("EDF_PATH")
     if own:
         return (*filter(None, own.split(":")), site_dir)
@@ -35,19 +35,19 @@ def search_path(env: Mapping[str, str], site_dir: str = SITE_DIRECTORY) -> tuple
 
 
 def is_path(name: str) -> bool:
-    """Whether a name is a path by itself and not looked for in the search path."""
+    """Check whether a name is itself a path and is not searched in the search path."""
     return name.startswith(("/", "./", "../")) or name.endswith(".toml")
 
 
 def locate(name: str, cwd: str, search: tuple[str, ...], probed: dict[str, None]) -> str:
-    """The absolute path for a name that is already expanded; raises NotFoundError.
+    """Return the absolute path for an expanded name. Raises NotFoundError.
 
-    Every path that is looked at is added to `probed`.
+    Adds every path examined to `probed`.
     """
     if not name:
         raise NotFoundError("the name of the environment is empty")
     if is_path(name):
-        # as written too: a symbolic link in it may come to lead elsewhere
+        # also as written: a symlink in it may later lead elsewhere
         probed.setdefault(os.path.join(cwd, name))
         path = _absolute(name, cwd)
         if (failure := _failure(path, probed)) is None:
@@ -89,7 +89,7 @@ def _is_absence(error: OSError | ValueError) -> bool:
 def _absolute(path: str, cwd: str) -> str:
     joined = os.path.join(cwd, path)
     if "/../" in f"{joined}/" and "\0" not in joined:
-        return os.path.realpath(joined)  # a/.. is not . where a is a symbolic link
+        return os.path.realpath(joined)  # a/.. is not . if a is a symlink
     return os.path.normpath(joined)
 
 
@@ -103,7 +103,7 @@ def _path_hint(name: str, path: str, cwd: str, search: tuple[str, ...]) -> str |
         return f"write '{plain}', without '.toml', to search for it"
     if name.startswith("~") or "/~" in name:
         return "'~' is not expanded, write ${HOME}"
-    # without what all of them end in: it makes any two short names alike
+    # compare without the common suffix, which makes any two short names similar
     stems = [entry.removesuffix(".toml") for entry in _entries(os.path.dirname(path))]
     close = nearest(os.path.basename(path).removesuffix(".toml"), stems)
     meant = os.path.join(os.path.dirname(name), f"{close}.toml")

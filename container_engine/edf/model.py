@@ -33,7 +33,7 @@ Severity: TypeAlias = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value was written: an absolute path and a line, counted from 1."""
+    """The place where a value was written: an absolute path and a line, counted from 1."""
 
     file: str
     line: int
@@ -86,11 +86,11 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True)
 class Edf:
-    """What a launch needs to know of the user's files.
+    """The content of the user's files that a launch needs.
 
-    `name` is what the user asked for; `files` are absolute, in the order of evaluation, the user's
-    own last. `image` is None when no file has the key and "" where a file asks for no container at
-    all. `env` and `annotations` are sorted, the others are in the order of evaluation.
+    `name` is the name that the user gave; `files` are absolute, in the order of evaluation, the
+    user's own last. `image` is None if no file has the key, and "" if a file asks for no container
+    at all. `env` and `annotations` are sorted, the others are in the order of evaluation.
     """
 
     name: str
@@ -112,10 +112,10 @@ class Edf:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong in an EDF, on one line. `line` is 0 and `key` "" where there is none.
+    """An error or warning about an EDF, in one line. `line` is 0 and `key` "" if there is none.
 
-    `excerpt` is the text of the line and a caret below it, for syntax errors. `see` is the code of
-    the catalogue (`container_engine.faults`) where the key does not tell it.
+    `excerpt` is the text of the line with a caret below it, for syntax errors. `see` is a code of
+    the catalogue (`container_engine.faults`), or "" if the code follows from the key.
     """
 
     severity: Severity
@@ -134,9 +134,9 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The outcome of a load: an EDF unless some problem is an error.
+    """The result of a load: an EDF unless a problem is an error.
 
-    `probed` are all paths that were looked at, existing or not, in the order of the first look.
+    `probed` are all paths examined, existing or not, in the order of first access.
     """
 
     edf: Edf | None

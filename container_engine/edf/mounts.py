@@ -1,4 +1,4 @@
-"""One entry of `mounts`: from its pieces to a checked mount, and back to the shortest string."""
+"""Parses one entry of `mounts` to a checked mount, and renders a mount as its shortest string."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _COLON_HINT = r"a colon inside a path is written '\:'"
 
 
 class MountError(UserError):
-    """An entry of `mounts` that means nothing, or nothing that is allowed."""
+    """An entry of `mounts` that is invalid or not allowed."""
 
 
 def parse_mount(pieces: Sequence[Piece], cwd: str, origin: Origin) -> Mount:
-    """The mount that an expanded entry describes; raises MountError. Touches no file."""
+    """Return the mount that an expanded entry describes. Raises MountError. Accesses no file."""
     fields = _split(pieces)
     _check_one(fields)
     if len(fields) > 3:
@@ -59,14 +59,14 @@ def parse_mount(pieces: Sequence[Piece], cwd: str, origin: Origin) -> Mount:
 
 
 def _check_one(fields: Sequence[Text]) -> None:
-    """Refuses the list of mounts in one string that other tools take on their command line."""
+    """Refuse a list of mounts in one string, which other tools accept on their command line."""
     texts = [field for field in fields if isinstance(field, str)]
     if any(text.startswith("/") for text in texts[2:]) and any(",/" in text for text in texts):
         raise MountError("several mounts in one string", 'each is a string of its own: ["…", "…"]')
 
 
 def mount_text(mount: Mount, literal: Callable[[str], str]) -> str:
-    """The entry that `parse_mount` turns into this mount again; `literal` spells known text."""
+    """Return an entry that `parse_mount` turns into this mount; `literal` spells known text."""
     fields = [_spelled(text, literal) for text in (mount.source, mount.target)]
     flags = [*mount.options, *(["sqsh"] if mount.kind == "squashfs" else [])]
     if flags:
@@ -75,7 +75,7 @@ def mount_text(mount: Mount, literal: Callable[[str], str]) -> str:
 
 
 def _split(pieces: Sequence[Piece]) -> list[Text]:
-    """The fields between the colons of the text as written; a variable is never split."""
+    """Split at the colons in the text as written; the value of a variable is never split."""
     fields: list[list[str | DeferredVar]] = [[]]
     for part, protected in pieces:
         if protected or isinstance(part, DeferredVar):
@@ -111,14 +111,14 @@ def _source(text: Text, cwd: str) -> Text:
 def _target(text: Text, cwd: str) -> Text:
     target = _each_path(text, cwd, "destination", posixpath.normpath)
     if isinstance(target, str):
-        target = "/" + target.lstrip("/")  # POSIX lets two leading slashes stand
+        target = "/" + target.lstrip("/")  # normpath keeps two leading slashes, as in POSIX
         if target in REFUSED_TARGETS:
             raise MountError(f"'{target}' cannot be the destination of a mount")
     return target
 
 
 def _each_path(text: Text, cwd: str, what: str, clean: Callable[[str], str]) -> Text:
-    """An absolute, clean path; of a deferred text only what is known is judged."""
+    """Return an absolute, clean path; of a deferred text only the known start is checked."""
     if isinstance(text, str):
         return clean(_absolute(text, cwd, what))
     first, *others = text.parts
@@ -143,7 +143,7 @@ def _absolute(path: str, cwd: str, what: str) -> str:
 
 
 def _tidy(path: str) -> str:
-    """Without doubled and trailing slashes and "."; a ".." stays, it may follow a link."""
+    """Remove doubled and trailing slashes and "."; keep "..", which may follow a symlink."""
     return "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
 
 
@@ -156,7 +156,10 @@ def _flags(text: Text) -> list[str]:
 
 
 def _options(flags: list[str], allowed: Sequence[str]) -> tuple[str, ...]:
-    """The flags once each, in the order of writing; a creation flag says what happens anyway."""
+    """Return the flags once each, in the order of writing.
+
+    `x-create` is accepted and dropped: destinations are created in any case.
+    """
     chosen: dict[str, None] = {}
     for flag in flags:
         if flag in allowed:

@@ -1,4 +1,4 @@
-"""Placeholders that the author of an example left for the user to replace."""
+"""Finds placeholders that the author of an example left for the user to replace."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ _PATHS = ("/path/to/", "/your/path/", "/PATH/TO/")
 
 
 def find_placeholder(text: str) -> str | None:
-    """The first part of the text as written that looks like `<USER>`, `{{user}}` or `/path/to/`."""
+    """Return the first part of a text that looks like `<USER>`, `{{user}}` or `/path/to/`."""
     return _find(text, _PAIRS)
 
 
 def find_path_placeholder(text: str) -> str | None:
-    """The same in a text of any meaning: only in a path, and single braces may be a format."""
+    """Return the first placeholder in a text with a "/", except in `{}` and `[]`.
+
+    In a text of any meaning, these may be a format.
+    """
     return _find(text, _PAIRS[:2]) if "/" in text else None
 
 
@@ -36,7 +39,7 @@ def _find(text: str, pairs: tuple[tuple[str, str], ...]) -> str | None:
 
 
 def advice(placeholder: str) -> str:
-    """What to put in its place."""
+    """Return a hint on the value to write in its place."""
     if "user" in placeholder.lower():
         return "write ${USER} for your own user name"
     return "put your own value in its place"
@@ -44,6 +47,6 @@ def advice(placeholder: str) -> str:
 
 def _is_word(inner: str) -> bool:
     name = inner.strip().replace("_", "").replace("-", "").replace(" ", "").replace(".", "")
-    # {node.home} is a hook's own word, and no value of a user's: that is another error
+    # {node.home} is a field of hooks; a user who writes it gets another error
     is_of_hook = inner.startswith("node.")
     return len(name) > 1 and name.isalnum() and not name.isdigit() and not is_of_hook

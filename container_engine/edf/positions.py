@@ -1,8 +1,8 @@
-"""Where each key and each array item of a TOML text stands.
+"""Finds the line of each key and each array item of a TOML text.
 
-The standard library's parser tells values but not lines. This scanner runs beside it (and before
-it, to bound what it must take on): it understands just enough of TOML to walk from key to key,
-never judges, and stops quietly where the text is not TOML, because the real parser reports that.
+The standard library's parser returns values but no lines. This scanner runs before it, and so also
+limits what the parser must handle. It understands just enough of TOML to walk from key to key. It
+never judges, and stops silently where the text is not TOML, because the real parser reports that.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ Path = tuple["str | int", ...]
 # The full path of a key or table, its line, and whether it is a [table].
 Statement = tuple[Path, int, bool]
 
-# More than anybody writes, few enough for the parser's stack and for linear time.
+# More than any user writes, few enough for the parser's stack and for linear time.
 MAX_DEPTH = 32
 _BARE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 _BLANK = " \t\r\n"
 
 
 class TooDeepError(UserError):
-    """Keys or values nested deeper than any EDF needs; `line` tells where."""
+    """An error for keys or values nested deeper than any EDF needs, at `line`."""
 
     def __init__(self, line: int) -> None:
         super().__init__(f"nested more than {MAX_DEPTH} levels deep", see="edf-too-large")
@@ -39,28 +39,28 @@ class Positions:
         self._open = walker.open
 
     def line(self, path: Path) -> int:
-        """The line of the path, else that of the nearest thing around it, else 1."""
+        """Return the line of the path, else that of its nearest known parent, else 1."""
         while path and path not in self._lines:
             path = path[:-1]
         return self._lines.get(path, 1)
 
     def last_statement(self, line: int) -> Statement | None:
-        """The last statement that begins on this line or above it."""
+        """Return the last statement that begins on this line or above it."""
         return next((s for s in reversed(self._statements) if s[1] <= line), None)
 
     def is_open_array(self, path: Path) -> bool:
-        """Whether the scan ended inside of the array that is the value of this key."""
+        """Check whether the scan ended inside the array that is the value of this key."""
         return self._open is not None and self._open[: len(path)] == path
 
     def begun_by_dots(self, path: Path) -> bool:
-        """Whether the first mention of a table was a dotted key, `a.b = …`, and not `[a]`."""
+        """Check whether a table was first mentioned in a dotted key, `a.b = …`, not as `[a]`."""
         return path in self._dotted
 
 
 def find_positions(text: str) -> Positions:
-    """The positions in a text with "\\n" line ends; raises TooDeepError."""
+    """Return the positions in a text with "\\n" line ends. Raises TooDeepError."""
     walker = _Walker(text)
-    with suppress(_NotTomlError):  # what was found so far is right, the parser says the rest
+    with suppress(_NotTomlError):  # the positions so far are right; the parser reports the error
         walker.document()
     return Positions(walker)
 
@@ -223,7 +223,7 @@ class _Walker:
             self.pos += 1
 
     def _skip(self) -> bool:
-        """Over blanks, line ends and comments; False at the end of the text."""
+        """Skip blanks, line ends and comments; return False at the end of the text."""
         while self.pos < len(self.text):
             char = self.text[self.pos]
             if char == "#":

@@ -1,4 +1,4 @@
-"""The values of one checked document, key by key: expanded and turned into what they mean."""
+"""Expands the values of one checked document, key by key, and parses them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from container_engine.edf.positions import Path
     from container_engine.edf.report import Report
 
-# In these, the value of the host is hardly ever what the container needs.
+# For these, the value of the host is hardly ever what the container needs.
 _HOST_PATHS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
 _IMAGE = "image:"
 _FOR_THE_SHELL = "write '$$' where the container's shell shall see a '$'"
@@ -36,9 +36,9 @@ MAX_VARIABLE = 131071
 
 
 class Reader:
-    """Each method reads one key; what is wrong goes to the report and leaves the value out.
+    """A reader with a method per key, which reports invalid values and leaves them out.
 
-    `written` fills with the strings as they stand in the file.
+    `written` collects the strings as they stand in the file.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Reader:
         value = None if self._is_placeholder(path, text) else self._known(path, text)
         self.written["image", ""] = text
         if value == "" != text:
-            # a variable that is empty by mistake must not run the command on the host
+            # a variable that is empty by mistake must not make the command run on the host
             self._report.error(path, f"'{text}' expands to nothing", see="image-empty")
             return None
         return None if value is None else Sourced(value, self._report.origin(path))
@@ -175,7 +175,7 @@ class Reader:
         return list(zip(self._checked.paths(key, len(values)), values, strict=True))
 
     def _known(self, path: Path, written: str) -> str | None:
-        """The expanded value of a key that must be complete before the launch."""
+        """Return the expanded value of a key that must be complete before the launch."""
         text = self._expand(path, written)
         if not isinstance(text, DeferredText):
             return text
@@ -205,7 +205,7 @@ class Reader:
 
     def _report_faults(self, path: Path, error: ExpandError) -> None:
         for message, hint in error.faults:
-            # these lines are a shell's, and most likely it was meant to see the dollar sign
+            # these are shell lines, and most likely the dollar sign is meant for the shell
             own = _FOR_THE_SHELL if path[0] == "startup" else hint
             self._report.error(path, message, own, error.see)
 
@@ -215,7 +215,10 @@ class Reader:
                 self._report.error(path, f"'${{{name}}}' cannot be used in this key")
 
     def _is_placeholder(self, path: Path, written: str) -> bool:
-        """Whether nothing but a placeholder stands there; one inside of a value is a warning."""
+        """Report a placeholder, and return whether it is the whole value.
+
+        If it is, it is an error; inside a longer value it is a warning.
+        """
         found = find_placeholder(written)
         if found is None:
             return False
@@ -229,7 +232,7 @@ class Reader:
         self._report.warning(path, f"'{found}' looks like a placeholder", advice(found))
 
     def _refuse_huge(self, path: Path, name: str, text: Text) -> None:
-        """What only the node or the image knows is measured later."""
+        """Report a variable that is too large; a deferred text is measured later."""
         size = len(f"{name}={text}".encode()) if isinstance(text, str) else 0
         if size > MAX_VARIABLE:
             message = f"has {size} bytes with its name; Linux allows {MAX_VARIABLE}"

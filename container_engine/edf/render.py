@@ -1,4 +1,4 @@
-"""The effective EDF as text: merged, expanded, sorted, its bases gone."""
+"""Renders the effective EDF as text: merged, expanded and sorted, without its bases."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Value = bool | str | list[str] | dict[str, str]
 
 
 def to_json(edf: Edf) -> str:
-    """Values as the container sees them; what only the node knows stays `${NAME}`."""
+    """Return the values as the container sees them; those only the node knows stay `${NAME}`."""
     values = _values(edf, lambda text: text)
     return json.dumps(values, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 
 def to_toml(edf: Edf) -> str:
-    """A valid EDF with the same meaning; rendering it gives the same text again."""
+    """Return a valid EDF with the same meaning; rendering that again gives the same text."""
     values = _values(edf, escape)
     lines = [
         f"{key} = {_toml_value(value)}"
@@ -74,5 +74,5 @@ def _toml_key(key: str) -> str:
 
 
 def toml_string(text: str) -> str:
-    # JSON escapes all that TOML wants escaped, except for DEL
+    # JSON escapes everything that TOML requires, except DEL
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,4 +1,4 @@
-"""Problems of one file, collected so that a single run names them all."""
+"""Collects the problems of one file, so that a single run reports them all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_TEXT = 1000
 
 
 class Report:
-    """Takes problems for paths such as ("mounts", 1) and gives them a line and a readable key."""
+    """The problems at paths such as ("mounts", 1), each with its line and a readable key."""
 
     def __init__(self, file: str, positions: Positions) -> None:
         self.file = file
@@ -26,7 +26,7 @@ class Report:
 
     @property
     def is_full(self) -> bool:
-        """Whether further problems will only be counted."""
+        """Whether further problems are only counted."""
         return len(self.problems) >= MAX_PROBLEMS
 
     def origin(self, path: Path) -> Origin:
@@ -39,7 +39,7 @@ class Report:
         self._add("warning", path, message, hint)
 
     def unknown(self, path: Path, message: str, hint: str | None = None) -> None:
-        """A warning whose message names the key by itself."""
+        """Add a warning whose message already names the key."""
         line = self._positions.line(path)
         self.problems.append(
             Problem("warning", self.file, line, "", clip(message), hint, see="edf-unknown-key")
@@ -55,7 +55,7 @@ class Report:
         self.problems.append(Problem(severity, self.file, line, key, clip(message), hint, see=see))
 
     def sorted(self) -> tuple[Problem, ...]:
-        """The problems by line. A file with too many has the first ones and one that counts."""
+        """Return the problems by line; the last one counts those beyond MAX_PROBLEMS."""
         problems = sorted(self.problems, key=lambda problem: problem.line)
         kept, others = problems[:MAX_PROBLEMS], problems[MAX_PROBLEMS:]
         if others:
@@ -67,12 +67,12 @@ class Report:
 
 
 def clip(text: str) -> str:
-    """The text, or the beginning of one that nobody would read to its end."""
+    """Return the text, cut off if it is too long to be read."""
     return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 3]}..."
 
 
 def key_text(path: Path) -> str:
-    """The path as a person writes it: `mounts[1]`, `env.HOME`, `annotations."a b"`."""
+    """Return the path as a user writes it: `mounts[1]`, `env.HOME`, `annotations."a b"`."""
     text = ""
     for part in path:
         if isinstance(part, int):

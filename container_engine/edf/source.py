@@ -1,4 +1,4 @@
-"""The bytes of an EDF: read with limits, and told apart from everything that is not a text file."""
+"""Reads the bytes of an EDF, within limits, and refuses everything that is not a text file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SQUASHFS = b"hsqs"
 
 
 class SourceError(UserError):
-    """A file that cannot be used as an EDF; `line` is 0 where no line is at fault."""
+    """A file that cannot be used as an EDF; `line` is 0 if no line is at fault."""
 
     def __init__(
         self,
@@ -27,10 +27,10 @@ class SourceError(UserError):
 
 
 def read_source(path: str) -> str:
-    """The text of a file, its line ends "\\n"; raises SourceError.
+    """Return the text of a file with "\\n" line ends. Raises SourceError.
 
-    The only place where an EDF is read. Never waits (a FIFO is refused) and never reads more than
-    the limit. A byte order mark, which some editors write, is dropped.
+    This is the only place where an EDF is read. It never blocks (a FIFO is refused), and it stops
+    reading at the limit. A byte order mark, which some editors write, is dropped.
     """
     data = _read_bytes(path)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -85,14 +85,14 @@ def _read_all(descriptor: int) -> bytes:
 
 
 def reason(error: OSError | ValueError) -> str:
-    """The kernel's reason in lower case."""
+    """Return the kernel's reason, beginning in lower case."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror[0].lower() + error.strerror[1:]
     return str(error)
 
 
 def remedy(error: OSError | ValueError) -> str | None:
-    """What helps where it is not the right to read that is missing."""
+    """Return a hint for errors other than a missing permission, or None."""
     return _REMEDIES.get(error.errno or 0) if isinstance(error, OSError) else None
 
 

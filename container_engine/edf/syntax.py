@@ -1,4 +1,4 @@
-"""Why a text is not TOML: the line, a caret below it and the reason."""
+"""Explains why a text is not TOML: the line, a caret below it and the reason."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _WIDTH = 100
 
 
 def syntax_problem(path: str, text: str, error: tomllib.TOMLDecodeError) -> Problem:
-    """The problem with an excerpt; the parser's own words only where no usual slip is seen."""
+    """Return the problem with an excerpt.
+
+    The parser's own message is used only if no common mistake is recognised.
+    """
     words, number, column = _words_and_place(error, text)
     place = _place(text, number, column)
     message, hint = recognise(place) or (words, None)
@@ -26,7 +29,10 @@ def syntax_problem(path: str, text: str, error: tomllib.TOMLDecodeError) -> Prob
 
 
 def _words_and_place(error: tomllib.TOMLDecodeError, text: str) -> tuple[str, int, int]:
-    """Python before 3.14 tells the place only in the message, always as its last part."""
+    """Return the message, line and column of an error.
+
+    Python before 3.14 gives the place only in the message, always as its last part.
+    """
     words, _, where = str(error).rpartition(_MARK)
     numbers = [int(word) for word in where.strip(")").replace(",", "").split() if word.isdigit()]
     if len(numbers) != 2:
@@ -44,7 +50,7 @@ def _place(text: str, number: int, column: int) -> Place:
 
 
 def _last_code(lines: list[str]) -> str:
-    """The last character that is neither blank nor, as far as one line can tell, a comment."""
+    """Return the last character that is neither blank nor, judged by its line, in a comment."""
     for line in reversed(lines):
         code = line.strip()
         if code and not code.startswith("#"):
@@ -53,7 +59,7 @@ def _last_code(lines: list[str]) -> str:
 
 
 def _excerpt(place: Place) -> str:
-    """The line and a caret below it; of a long line the part around the caret."""
+    """Return the line with a caret below it; of a long line the part around the caret."""
     start = max(0, place.column - 1 - _WIDTH * 3 // 4) if len(place.line) > _WIDTH else 0
     line = _without_secret(place.line)
     shown = "".join(c if c.isprintable() else " " for c in line[start : start + _WIDTH])
@@ -63,7 +69,7 @@ def _excerpt(place: Place) -> str:
 
 
 def _without_secret(line: str) -> str:
-    """With stars in its place, so that the caret stands where it should."""
+    """Replace a secret with as many stars, so that the caret stays in place."""
     name, equals, value = line.partition("=")
     if equals and is_secret_name(name.strip().strip("\"'").rpartition(".")[2]):
         stars = "".join(c if c in "\"' #\t" else "*" for c in value)

@@ -1,7 +1,7 @@
-"""Text that may contain variables which only the compute node knows.
+"""Text that may contain variables that only the compute node knows.
 
-Plain classes instead of dataclasses or NamedTuple, because programs that start on every node import
-this module and `typing` alone costs them several milliseconds.
+The classes are plain, not dataclasses or NamedTuples, because programs that start on every node
+import this module, and `typing` alone costs them several milliseconds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class DeferredVar:
 
 
 class DeferredText:
-    """A string of which some parts are known and at least one is a variable of the node."""
+    """A string with at least one part that is a deferred variable; the others are known."""
 
     __slots__ = ("parts",)
 
@@ -52,12 +52,12 @@ class DeferredText:
         return f"DeferredText({self.parts!r})"
 
 
-# A plain string is expanded and literal: nothing may look for variables in it again.
+# A plain string is expanded and literal: it must never be scanned for variables again.
 Text = str | DeferredText
 
 
 def join(parts: list[str | DeferredVar]) -> Text:
-    """The parts as one text: neighbouring strings merged, a plain string if nothing is deferred."""
+    """Join the parts, merging neighbouring strings; a plain string if nothing is deferred."""
     merged: list[str | DeferredVar] = []
     run: list[str] = []
     for part in parts:

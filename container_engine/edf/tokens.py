@@ -1,13 +1,13 @@
-"""From a string of an EDF to its nodes: literal text and variables, as written.
+"""Splits a string of an EDF into nodes: literal text and variables, as written.
 
-What is not supported is refused here, wherever it stands, so that nothing of it can ever be run.
+Unsupported forms are refused here, wherever they stand, so that they can never be executed.
 """
 
 from __future__ import annotations
 
 from container_engine.errors import UserError
 
-TYPE_CHECKING = False  # spares the import of typing; type checkers take the name at its word
+TYPE_CHECKING = False  # avoids the import of typing; type checkers know the name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -45,12 +45,12 @@ class Variable:
 
 
 def scan(text: str) -> list[str | Variable]:
-    """The nodes of the text; raises ExpandError for what is not supported."""
+    """Return the nodes of the text. Raises ExpandError for unsupported forms."""
     return _Scanner(text).scan()
 
 
 def names(nodes: list[str | Variable]) -> set[str]:
-    """Every variable that the nodes mention, words included."""
+    """Return every variable that the nodes mention, including those in words."""
     found: set[str] = set()
     for node in nodes:
         if isinstance(node, Variable):
@@ -59,7 +59,7 @@ def names(nodes: list[str | Variable]) -> set[str]:
 
 
 class _Scanner:
-    """From a string to nodes; each method leaves `pos` behind what it has read."""
+    """A scanner of one string; each method leaves `pos` just after what it has read."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -129,7 +129,7 @@ class _Scanner:
         return Variable(name, "", [])
 
     def _image_name(self) -> str:
-        """The rest of `image:NAME`; "" if this is the variable `image` with an operator."""
+        """Read the rest of `image:NAME`; return "" for the variable `image` with an operator."""
         if self.text[self.pos : self.pos + 1] != ":" or (
             self.text[self.pos + 1 : self.pos + 2] not in _NAME_START
         ):
@@ -145,7 +145,7 @@ class _Scanner:
         return ""
 
     def _word(self, start: int, depth: int) -> list[str | Variable]:
-        """Everything up to the brace that closes; `\\}` and `\\\\` stand for `}` and `\\`."""
+        """Read up to the closing brace; `\\}` and `\\\\` stand for `}` and `\\`."""
         nodes: list[str | Variable] = []
         run: list[str] = []
         while self.pos < len(self.text):

@@ -1,6 +1,6 @@
-"""The usual slips in TOML, recognised by the line on which the parser stopped.
+"""Recognises common mistakes in TOML by the line on which the parser stopped.
 
-The parser's own words name what it expected next, seldom what the author did.
+The parser's own message names what it expected next, seldom the author's mistake.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Advice = tuple[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the parser stopped: `number` and `column` count from 1.
+    """The place where the parser stopped: `number` and `column` count from 1.
 
-    `previous` is the last character of code before it; `before_it` are the positions of the text
-    before, `positions` those of all of it.
+    `previous` is the last character of code before it; `before_it` are the positions in the text
+    before it, `positions` those in the whole text.
     """
 
     number: int
@@ -58,13 +58,13 @@ class Place:
 
     @property
     def value(self) -> str:
-        """What stands behind the first `=`, without a comment as far as one line can tell."""
+        """The text after the first `=`, without what looks like a comment on this line."""
         value = self.line.partition("=")[2].strip()
         return value if value.startswith(('"', "'")) else value.partition(" #")[0].strip()
 
 
 def recognise(place: Place) -> Advice | None:
-    """The first slip that the place looks like."""
+    """Return the message and hint for the first mistake that the place looks like, or None."""
     return next((advice for rule in _RULES if (advice := rule(place))), None)
 
 
@@ -101,7 +101,7 @@ def _quotes(place: Place) -> Advice | None:
 
 
 def _backslash(place: Place) -> Advice | None:
-    # the parser stops up to two characters behind the backslash
+    # the parser stops up to two characters after the backslash
     around = place.line[max(0, place.column - 3) : place.column]
     if "\\" in around and place.line.count('"', 0, place.column) % 2:
         return "a backslash begins an escape that TOML does not know", _SINGLE_BACKSLASH
