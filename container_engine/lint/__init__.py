@@ -1,1 +1,1 @@
-"""Advice on environments that are valid: one module per matter, each a function of a Subject."""
+"""Gives advice on valid environments: one module per topic, each with a function of a Subject."""

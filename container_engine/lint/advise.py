@@ -1,4 +1,4 @@
-"""All advice on one environment. Pure."""
+"""Collects all advice on one environment. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MATTERS = (pinning, paths, secrets, tuning, network, exposure, startup)
 
 
 def advise(subject: Subject) -> list[Problem]:
-    """What an expert would mention, by file in the order of evaluation and by line."""
+    """Return all advice, sorted by file in the order of evaluation and by line."""
     order = {file: index for index, file in enumerate(subject.edf.files)}
     found = [problem for matter in MATTERS for problem in matter(subject)]
     return sorted(found, key=lambda problem: (order.get(problem.file, 0), problem.line))

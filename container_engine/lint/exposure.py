@@ -1,4 +1,4 @@
-"""Mounts that let a container change more than its author may have meant. Pure."""
+"""Advises on mounts that let a container change more than its author may intend. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def exposure(subject: Subject) -> Iterator[Problem]:
-    """The whole host in any case; a home directory where a server answers logins beside it."""
+    """Warn of a mount of `/`, and of a writable mount of the home directory with the ssh hook."""
     has_server = subject.is_enabled("ssh")
     for mount in subject.edf.mounts:
         if mount.kind != "bind" or not isinstance(mount.source, str):
             continue
-        # no index: that of the whole environment would not be the one in the file
+        # no index: the one in the merged environment is not the one in the file
         key = "mounts"
         if mount.source == "/":
             message = "mounts all of the host's file systems"

@@ -1,4 +1,4 @@
-"""Network software by hand: tuned without the hook that brings it, or beside the hook. Pure."""
+"""Advises on network software set up by hand without the hook for it, or beside it. Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 _PLUGINS_HOOK, _FABRICS_HOOK = "aws_ofi_nccl", "cxi"
 _ENABLE = f'write com.hooks.{_PLUGINS_HOOK}.enabled = "true", unless the image brings its own'
 _TUNING = ("FI_CXI_", "FI_MR_CACHE_", "FI_PROVIDER", "OFI_NCCL_")
-# what of a host people mount to have its network, by a part of the path
+# parts of paths on a host that users mount for its network software
 _HOST_PARTS = ("aws-ofi-nccl", "aws-ofi-ccl", "libnccl-net", "librccl-net", "libfabric", "libcxi")
 _OWN_STACK = ("alps-extended", "alps-images", "alps_extended")
 
 
 def network(subject: Subject) -> Iterator[Problem]:
-    """What an environment does for the network beside or without the hooks."""
+    """Warn of network settings without the network hooks, and of parts that they duplicate."""
     active = {hook.name for hook in subject.hooks}
     if _PLUGINS_HOOK not in active:
         yield from _tuned_in_vain(subject, has_fabric=_FABRICS_HOOK in active)

@@ -1,4 +1,4 @@
-"""Search paths that lose what the image has, or look where nobody meant to. Pure."""
+"""Advises on search paths that drop the image's entries or have unintended ones. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SYSTEM = ("/usr/bin", "/bin")
 
 
 def paths(subject: Subject) -> Iterator[Problem]:
-    """Of PATH, LD_LIBRARY_PATH and PYTHONPATH below [env]."""
+    """Check PATH, LD_LIBRARY_PATH and PYTHONPATH below [env]."""
     for name, history in subject.below("env"):
         if name in _LISTS and history.said.value != "":
             yield from _list(name, history)

@@ -1,4 +1,4 @@
-"""Images whose name may stand for something else tomorrow. Pure."""
+"""Advises on images with a moving tag. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from container_engine.edf.model import Problem
     from container_engine.lint.subject import Subject
 
-# Tags that are moved to every new image, alone or with something behind: latest-arm64.
+# Tags that move to every new image, alone or with a suffix: latest-arm64.
 _MOVING = ("latest", "nightly")
 
 
 def pinning(subject: Subject) -> Iterator[Problem]:
-    """A tag like `latest`, written or implied, without a digest."""
+    """Warn of a tag like `latest`, written or implied, without a digest."""
     origin = subject.edf.image_origin
     if not subject.edf.image or origin is None:
         return

@@ -1,6 +1,6 @@
-"""Secrets that stand in the file for everybody who may read it. Pure.
+"""Advises on secrets in the file, where every user who may read it can see them. Pure.
 
-A value is never repeated in the advice: what `ce` prints ends up in logs and tickets.
+The advice never repeats a value: the output of `ce` ends up in logs and tickets.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SHORTEST = 8
 
 
 def secrets(subject: Subject) -> Iterator[Problem]:
-    """In variables, and in start-up lines that set one."""
+    """Warn of secrets in variables, and of tokens in start-up lines."""
     for name, history in subject.below("env"):
         text = written(history)
         named = is_secret_name(name) and not variables_in(history) and _could_be_secret(text)

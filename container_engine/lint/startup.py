@@ -1,4 +1,4 @@
-"""Variables of start-up lines that are not those of the container's shell. Pure."""
+"""Advises on variables in start-up lines that the container's shell never sees. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def startup(subject: Subject) -> Iterator[Problem]:
-    """Each `$NAME` that the submitting process filled in before any shell of the container ran."""
+    """Warn of each `$NAME` that is replaced at submit, before a shell in the container runs."""
     for _, history in subject.below("startup"):
         for name in sorted(variables_in(history)):
             if name == "EDF_DIR" or name.startswith("image:") or subject.deferred(name):

@@ -1,4 +1,4 @@
-"""What all advice is given on: a valid environment, and how its author wrote it. Pure."""
+"""The subject of all advice: a valid environment, and how its author wrote it. Pure."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 class Subject(NamedTuple):
-    """`histories` are those of `edf`. `home` and `cwd` are the caller's; "" for no home.
+    """A valid environment with its `histories`.
 
-    `hooks` apply to it; `profiles` are all there are, by hook and name.
+    `home` and `cwd` are the caller's; `home` is "" if there is none. `hooks` apply to the
+    environment; `profiles` are all in the catalog, by hook and name.
     """
 
     edf: Edf
@@ -37,7 +38,7 @@ class Subject(NamedTuple):
         return self.annotation(f"com.hooks.{hook}.enabled") == "true"
 
     def below(self, key: str) -> list[tuple[str, History]]:
-        """The values of a table or array, each with its name in it (`PATH` of `env.PATH`)."""
+        """Return the values of a table or array with their names in it (`PATH` of `env.PATH`)."""
         return [
             (history.key[len(key) + 1 :], history)
             for history in self.histories
@@ -50,10 +51,10 @@ def advice(origin: Origin, key: str, message: str, hint: str | None = None) -> P
 
 
 def written(history: History) -> str:
-    """The string as it stands in the file."""
+    """Return the string as it stands in the file, "" for a boolean."""
     return history.said.written or ""
 
 
 def variables_in(history: History) -> set[str]:
-    """The names of all variables in the string as it was written."""
+    """Return the names of all variables in the string as written."""
     return names(scan(written(history)))

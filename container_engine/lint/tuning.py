@@ -1,4 +1,4 @@
-"""Tuning variables copied by hand although a hook sets them. Pure."""
+"""Advises on tuning variables set by hand although a hook sets them. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PLUGINS_HOOK = "aws_ofi_nccl"
 
 
 def tuning(subject: Subject) -> Iterator[Problem]:
-    """Lines that repeat or contradict the active profile, and what breaks the hook's plugin."""
+    """Warn of variables that repeat or contradict a hook's, or keep its plugin from loading."""
     for hook in subject.hooks:
         for entry in subject.edf.env:
             if hook.name == _PLUGINS_HOOK and entry.name == _PLUGIN and entry.value != "":
