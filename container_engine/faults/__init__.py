@@ -1,1 +1,1 @@
-"""What can go wrong, as data: a code, a remedy and a page for each error of a launch."""
+"""The errors of a launch, as data: a code, a remedy and a page for each."""

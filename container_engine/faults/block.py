@@ -1,13 +1,13 @@
-"""What stands below the line of an error: the remedy, where the details are, which page to read.
+"""Formats the lines below an error: the remedy, the path of the details, the page to read.
 
-Imported only where something has failed. Pure.
+Imported only after a failure. Pure.
 """
 
 from __future__ import annotations
 
 from container_engine.faults.catalogue import FAULTS
 
-# what is usually wrong with a key of an environment file
+# the usual error for a key of an environment file
 _KEYS = {
     "": "edf-syntax",
     "image": "image-reference",
@@ -19,19 +19,22 @@ _KEYS = {
 
 
 def code_for(see: str, key: str) -> str:
-    """The code of what is wrong with a key, such as `mounts[1]` or `env.HOME`."""
+    """Return `see`, or if empty the code for a key such as `mounts[1]` or `env.HOME`."""
     return see or _KEYS.get(key.partition(".")[0].partition("[")[0], "edf-value")
 
 
 def remedy(see: str, hint: str | None) -> str:
-    """What to do: the words of who has found the error, else those of the catalogue."""
+    """Return the hint given with the error, else the remedy in the catalogue, else ""."""
     if hint:
         return hint
     return FAULTS[see].remedy if see in FAULTS else ""
 
 
 def below(see: str, hint: str | None, details: str = "") -> str:
-    """Lines that begin with "ce: ", without a last line end; `details` is the path of a log."""
+    """Return lines that begin with "ce: ", without a final line end.
+
+    `details` is the path of a log.
+    """
     lines = [
         ("hint", remedy(see, hint)),
         ("details", details),

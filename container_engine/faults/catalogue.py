@@ -1,6 +1,6 @@
 """The catalogue of errors. Each code is a page of the documentation (docs/guide/errors/CODE.md).
 
-Imported only where something has failed: a start that works never pays for it. Pure.
+Imported only after a failure: a successful start never pays for it. Pure.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 
 class Fault(NamedTuple):
-    """`what` is the kind of cause in one sentence, `who` can put it right, `remedy` is how.
+    """A kind of error: `what` is its cause in one sentence, `who` can fix it, `remedy` is how.
 
-    `code` is the exit code of srun and `ce run`; of a command that starts nothing it is 1.
+    `code` is the exit code of srun and `ce run`; commands that start nothing exit with 1.
     """
 
     what: str
