@@ -1,1 +1,1 @@
-"""What a host needs to start containers, looked at one thing at a time."""
+"""Checks, one by one, that a host has everything it needs to start containers."""

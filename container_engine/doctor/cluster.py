@@ -1,4 +1,4 @@
-"""The same questions on all nodes, asked through srun, and their answers folded together."""
+"""Runs the checks on all nodes through srun, and folds equal findings together."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _LIMIT_S = 600
-_ROOM_S = 30  # for which a step waits for a place on its nodes
-_NO_ROOM = 75  # srun's exit code then
-# what an upgrade changes; nodes of one cluster usually have the same
+_ROOM_S = 30  # the longest wait of a step for resources on its nodes
+_NO_ROOM = 75  # srun's exit code after that
+# checks whose result an upgrade changes, and which is usually the same on all nodes of a cluster
 _ALIKE = ("kernel", "podman", "crun", "conmon", "installation", "slurm")
-_CLOCK_S = 30  # apart; munge refuses messages that are minutes old
+_CLOCK_S = 30  # largest difference; munge refuses messages that are minutes old
 _USABLE = ("idle", "mix", "alloc", "comp")
 
 
 class Group(NamedTuple):
-    """Nodes that one step asks, in a job in `partition`; that is empty within an allocation."""
+    """The nodes of one step, in a job in `partition`, which is empty within an allocation."""
 
     names: tuple[str, ...]
     partition: str = ""
 
 
 class Answer(NamedTuple):
-    """What one node found, its clock among it."""
+    """The findings of one node, including one on its clock if that is wrong."""
 
     node: str
     findings: tuple[Finding, ...]
@@ -47,16 +47,16 @@ class Folded(NamedTuple):
 
 
 def groups(env: Mapping[str, str]) -> tuple[list[Group], list[Folded]]:
-    """The nodes to ask, by partition and state: the allocation's, else all that are up.
+    """Return the nodes to check, by partition and state, and findings on those that are not up.
 
-    And findings on those that are not up.
+    They are the nodes of the allocation, else all that are up. Raises UserError if none is up.
     """
     if env.get("SLURM_JOB_NODELIST"):
         return [Group(tuple(hosts(env["SLURM_JOB_NODELIST"], env)))], []
     found: dict[str, tuple[str, str]] = {}
     for line in _lines(["sinfo", "--noheader", "--Node", "--format=%N %t %P"], env):
         name, state, partition = line.split()[:3]
-        if name not in found or partition.endswith("*"):  # the one that jobs go to by default
+        if name not in found or partition.endswith("*"):  # "*" marks the default partition
             found[name] = (partition.rstrip("*"), state)
     members: dict[tuple[str, str], list[str]] = {}
     for name, place in found.items():
@@ -81,7 +81,7 @@ def hosts(text: str, env: Mapping[str, str]) -> list[str]:
 
 
 def hostlist(names: Sequence[str], env: Mapping[str, str]) -> str:
-    """n1,n2,n3 as n[1-3]."""
+    """Return n[1-3] for n1,n2,n3."""
     return _lines(["scontrol", "show", "hostlist", ",".join(names)], env)[0]
 
 
@@ -92,10 +92,10 @@ def _lines(argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
 def ask(
     asked: Sequence[Group], ce: str, options: Sequence[str], env: Mapping[str, str]
 ) -> tuple[list[Answer], list[Folded]]:
-    """Runs `ce doctor --node --lines` once on each node; no group waits for another.
+    """Run `ce doctor --node --lines` once on each node, all groups in parallel.
 
-    A node without an answer is a finding. Beside the answers: what is to be said of groups that had
-    no room. `options` are srun's, behind ours.
+    Returns the answers, and findings on groups whose nodes had no free resources. A node without
+    an answer gets a finding. `options` are for srun, and follow ours.
     """
     with ThreadPoolExecutor() as pool:
         heard = list(pool.map(lambda group: _ask(group, ce, options, env), asked))
@@ -112,11 +112,11 @@ def ask(
 def _ask(
     group: Group, ce: str, options: Sequence[str], env: Mapping[str, str]
 ) -> list[Answer] | None:
-    """None where the nodes had no room."""
+    """Return the answers of a group, or None if its nodes had no free resources."""
     names = group.names
     argv = ["srun", "--quiet", f"--nodes={len(names)}", "--ntasks-per-node=1", "--overlap"]
     argv += [f"--nodelist={','.join(names)}", "--kill-on-bad-exit=0"]
-    # a step shall need nothing of its job's memory, a job of our own little beside others
+    # a step must not need any of its job's memory, and a job of our own only little beside others
     own = (f"--partition={group.partition}", f"--immediate={_ROOM_S}", "--mem=500M")
     argv += own if group.partition else ("--mem=0",)
     own_env = {**on_the_host(env), "SLURM_EXIT_IMMEDIATE": str(_NO_ROOM)}
@@ -127,7 +127,7 @@ def _ask(
     except CommandError as error:
         if error.status == _NO_ROOM:
             return None
-        # exit code 1 is an answer, too: something was found
+        # exit code 1 is also an answer: the checks have found something
         said, complaint = error.stdout, f"no answer: {error}"
     answers = understood(said.decode(errors="replace").splitlines(), asked, time.time())
     silent = sorted(set(names) - {answer.node for answer in answers})
@@ -136,17 +136,20 @@ def _ask(
 
 
 def to_lines(findings: Iterable[Finding]) -> str:
-    """What a node answers: a line for each finding, short enough for Slurm to keep it whole."""
+    """Return a node's answer: a line per finding, short enough for Slurm not to split it."""
     node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
     return "\n".join(json.dumps([node, time.time(), *finding]) for finding in findings)
 
 
 def understood(lines: Iterable[str], asked: float, heard: float) -> list[Answer]:
-    """What nodes answered between `asked` and `heard`, in seconds since 1970 by our clock."""
+    """Parse nodes' answers, received between `asked` and `heard`.
+
+    Both are in seconds since 1970 by the clock of this host.
+    """
     found: dict[str, list[Finding]] = {}
     for line in lines:
         if not line.startswith("["):
-            continue  # what a login script or another plugin prints
+            continue  # output of a login script or another plugin
         node, when, check, state, message, remedy = json.loads(line)
         if node not in found:
             found[node] = _clock(max(asked - when, when - heard))
@@ -155,7 +158,10 @@ def understood(lines: Iterable[str], asked: float, heard: float) -> list[Answer]
 
 
 def _clock(apart: float) -> list[Finding]:
-    """`apart` is at least that: all answers come when the slowest node has given its own."""
+    """Return a finding for a clock that is at least `apart` seconds off, if that is too much.
+
+    It is a lower bound, because all answers arrive together after that of the slowest node.
+    """
     if apart <= _CLOCK_S:
         return []
     text = f"at least {apart:.0f} s apart from this host's"
@@ -163,7 +169,7 @@ def _clock(apart: float) -> list[Finding]:
 
 
 def fold(answers: Iterable[Answer]) -> list[Folded]:
-    """Equal findings become one. The worst come last, where people look."""
+    """Merge equal findings into one each. The worst come last, where users look."""
     where: dict[Finding, list[str]] = {}
     for answer in answers:
         for finding in answer.findings:
@@ -174,7 +180,7 @@ def fold(answers: Iterable[Answer]) -> list[Folded]:
 
 
 def differing(folded: Sequence[Folded]) -> list[Folded]:
-    """What is fine on each node, but not the same on all of them."""
+    """Return findings that are fine on each node, but differ between nodes."""
     fine = [entry for entry in folded if entry.finding.state is State.OK]
     kinds = Counter(entry.finding.check for entry in fine if entry.finding.check in _ALIKE)
     return [entry for entry in fine if kinds[entry.finding.check] > 1]

@@ -1,4 +1,4 @@
-"""What a check says: one line, and a remedy where something is to be done."""
+"""The result of a check: one line, and a remedy if there is something to do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class State(enum.StrEnum):
-    """How bad it is. `failed`: containers do not start, or not for everybody."""
+    """The severity of a finding. `failed`: containers do not start, or not for every user."""
 
     OK = "ok"
     WARNING = "warning"
@@ -15,7 +15,7 @@ class State(enum.StrEnum):
 
 
 class Finding(NamedTuple):
-    """The answer of one check about one host."""
+    """The result of one check on one host."""
 
     check: str
     state: State

@@ -1,4 +1,4 @@
-"""What `make install` put on this host: complete, root's, and known to Slurm."""
+"""Checks that the installation on this host is complete, owned by root, and known to Slurm."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROGRAMS = (
 _PLUGIN = "lib/slurm/container_engine.so"
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _TIMEOUT_S = 20
-_INCLUDES = 8  # of plugstack.conf, one in another
+_INCLUDES = 8  # largest depth of nested includes in plugstack.conf
 
 
 def look(prefix: Path, env: Mapping[str, str]) -> Iterator[Finding]:
@@ -44,7 +44,7 @@ def _complete(prefix: Path) -> Finding:
 
 
 def _image_server(prefix: Path, env: Mapping[str, str]) -> Finding:
-    """The one program of the engine that needs more libraries than those of C."""
+    """Check ce-image, the only program of the engine that needs more than the C library."""
     program = str(prefix / "libexec/container-engine/ce-image")
     try:
         said = output([program, "--version"], env, _TIMEOUT_S).decode(errors="replace").strip()
@@ -55,13 +55,13 @@ def _image_server(prefix: Path, env: Mapping[str, str]) -> Finding:
 
 
 def _owner(prefix: Path) -> Finding:
-    """Programs that run near root must be root's, and so must the way to them."""
+    """Check that root owns the programs, some of which run near root, and their parents."""
     libexec = prefix / "libexec/container-engine"
     for path in (*reversed(libexec.parents), *_files(libexec), prefix / _PLUGIN):
         try:
             status = path.stat()
         except OSError:
-            continue  # what is missing has been said
+            continue  # missing files have already been reported
         sticky = status.st_mode & stat.S_ISVTX
         if status.st_uid != 0:
             text = f"{path} belongs to user {status.st_uid}, not to root"
@@ -92,7 +92,7 @@ def _session(prefix: Path) -> Finding:
 
 
 def look_at_slurm(prefix: Path, env: Mapping[str, str]) -> Iterator[Finding]:
-    """Whether Slurm answers, loads the plugin and can sign messages."""
+    """Check that Slurm answers, loads the plugin and can sign messages."""
     remedy = "is slurmctld up (scontrol ping), munged here, and SLURM_CONF right?"
     try:
         if down := _down(env):
@@ -109,7 +109,10 @@ def look_at_slurm(prefix: Path, env: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _down(env: Mapping[str, str]) -> str:
-    """What scontrol says at once where no controller is up; for an answer it would wait long."""
+    """Return the output of `scontrol ping` if no controller is up, else "".
+
+    Other scontrol commands would then wait a long time before they fail.
+    """
     try:
         output(["scontrol", "ping"], env, _TIMEOUT_S)
     except CommandError as error:
@@ -119,7 +122,7 @@ def _down(env: Mapping[str, str]) -> str:
 
 
 def _release(prefix: Path, version: str) -> Finding:
-    """Slurm loads no plugin that was built for another release of it."""
+    """Check Slurm's release: it refuses a plugin that was built for another one."""
     try:
         release = (prefix / "share/container-engine/slurm-release").read_text().strip()
     except OSError as error:
@@ -151,7 +154,7 @@ def _plugstack(prefix: Path, settings: Mapping[str, str]) -> Finding:
 
 
 def _names(line: str, plugin: str) -> bool:
-    """Whether a line loads this plugin, under whatever name."""
+    """Check whether a line loads this plugin, under any path."""
     return any(os.path.realpath(word) == os.path.realpath(plugin) for word in line.split()[1:2])
 
 
@@ -171,7 +174,7 @@ def _plugstack_lines(path: Path, depth: int) -> Iterator[str]:
 
 
 def _tracking(kind: str) -> Finding:
-    """Judge how Slurm finds the processes of a step, which all of a container's are."""
+    """Check how Slurm finds the processes of a step, which include all of a container's."""
     name = "process tracking"
     if kind == "proctrack/cgroup":
         return ok(name, kind)

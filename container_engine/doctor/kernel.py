@@ -1,4 +1,4 @@
-"""What the kernel and its settings must allow, read below `root`, which is `/` but in tests."""
+"""Checks the kernel and its settings, read below `root`, which is `/` except in tests."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 _NEEDED = (5, 11)  # overlay with userxattr in a user namespace
 _ALL_MAY = 0o666
 _APPARMOR = "apparmor_restrict_unprivileged_userns"
-# where the profile is that is installed with the engine, if the site has taken it
+# the path of the AppArmor profile that comes with the engine, if the site has installed it
 _PROFILE = "etc/apparmor.d/ce-guard"
 
 
 def look(root: Path) -> Iterator[Finding]:
-    """All findings of this module, in the order in which a start needs things."""
+    """Yield all findings of this module, in the order in which a start needs their subjects."""
     yield _version(root)
     yield _user_namespaces(root)
     yield _cgroups(root)
@@ -32,7 +32,7 @@ def look(root: Path) -> Iterator[Finding]:
 
 
 def _read(path: Path) -> str:
-    """The text of a small file of the kernel's; empty where there is none."""
+    """Return the text of a small kernel file, or "" if it cannot be read."""
     try:
         return path.read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""What the user who asks has, and whether containers need it."""
+"""Checks the calling user's account, and whether containers need what it has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs that start a container, as the launcher finds them, and their versions."""
+"""Checks the programs that start a container, as the launcher finds them, and their versions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TIMEOUT_S = 20
 class _Program(NamedTuple):
     name: str
     package: str
-    oldest: tuple[int, ...]  # that the tests have been run with
+    oldest: tuple[int, ...]  # the oldest version that the tests were run with
     version: tuple[str, ...] = ("--version",)
 
 
@@ -43,15 +43,15 @@ _SUBMIT = (
 
 
 def look(env: Mapping[str, str], path: str = PATH) -> Iterator[Finding]:
-    """What a compute node must have."""
+    """Check the programs that a compute node must have."""
     with tempfile.TemporaryDirectory(prefix="ce-doctor-") as runtime:
-        # a session has one of its own; without any, crun does not even tell its version
+        # crun needs XDG_RUNTIME_DIR even to print its version; a session has its own
         own = {**env, "PATH": path, "XDG_RUNTIME_DIR": runtime}
         yield from (_check(program, own, failed) for program in _NODE)
 
 
 def look_for_imports(env: Mapping[str, str], path: str = PATH) -> Iterator[Finding]:
-    """What only imports need, so that its absence is no failure."""
+    """Check the programs that only imports need; a missing one is only a warning."""
     yield from (_check(program, {**env, "PATH": path}, warning) for program in _SUBMIT)
 
 
@@ -64,7 +64,7 @@ def _check(program: _Program, env: Mapping[str, str], absent: Verdict) -> Findin
     try:
         said = output([where, *program.version], env, _TIMEOUT_S).decode(errors="replace")
     except CommandError as error:
-        # unsquashfs -version ends with 1
+        # unsquashfs -version exits with 1
         if not error.stdout:
             return failed(program.name, str(error), f"reinstall {program.package}")
         said = error.stdout.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""The site's OCI hooks and CDI files on this host, read as a launch reads them."""
+"""Checks the site's OCI hooks and CDI files on this host, reading them as a launch does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SiteFiles(NamedTuple):
-    """`number` of `kind` are there; or the fault for which a launch would refuse all of them."""
+    """The number of hooks or devices found, or the fault for which a launch would refuse all."""
 
     kind: str
     number: int
@@ -24,7 +24,7 @@ class SiteFiles(NamedTuple):
 
 
 def site_files(settings: SiteConfig) -> Iterator[SiteFiles]:
-    """The OCI hooks, then the CDI devices. A directory that does not exist has none."""
+    """Yield the OCI hooks, then the CDI devices. A missing directory counts as empty."""
     yield _read(
         "OCI hooks",
         lambda: len(OciHooks(settings.hooks_dirs, ()).hooks),

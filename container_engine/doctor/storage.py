@@ -1,4 +1,4 @@
-"""Whether the user's image store can be used, and what may happen to it."""
+"""Checks that the image stores can be used, and whether old files may be purged there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GIB = 1 << 30
 
 
 def look(root: str, others: Mapping[str, bool], env: Mapping[str, str]) -> Iterator[Finding]:
-    """`root` is the user's own store, `others` are the site's and whether they exist."""
+    """Check the user's own store `root`; `others` maps the site's stores to whether they exist."""
     yield _usable(root)
     yield _purges(root, env)
     for path, exists in others.items():
@@ -50,7 +50,7 @@ def _usable(root: str) -> Finding:
 
 
 def _lock_problem(root: str) -> str | None:
-    """What goes wrong when a lock is taken as an import does it."""
+    """Take a lock as an import does; return the problem, or None."""
     name = os.path.join(root, "locks", f"doctor-{os.getpid()}")
     try:
         with lease.held(name, "ce doctor", _LOCK_LIMIT_S, lambda _holder, _s: None):

@@ -1,4 +1,4 @@
-"""The proof: a container is started on this host, from an image made for it."""
+"""Starts a container on this host, from an image made for the purpose."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 _CHECK = "a container"
 _TIMEOUT_S = 60
 _MARK = "CE_DOCTOR"
-# the container's own init prints its environment to the descriptor that it is given
+# the container's init prints its environment to the descriptor in its argument
 _COMMAND = ("/dev/.ce-init", "1")
 _DIRECTORIES = ("dev", "etc", "proc", "sys", "tmp")
 
 
 def start(ce: str, env: Mapping[str, str]) -> Finding:
-    """Makes an image without any program, and has `ce run` start it."""
+    """Make an image without any program, and start it with `ce run`."""
     with tempfile.TemporaryDirectory(prefix="ce-doctor-") as directory:
         image = f"{directory}/empty.sqsh"
         try:
