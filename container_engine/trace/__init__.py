@@ -1,1 +1,1 @@
-"""Reading the traces that launches write (container_engine.node.report.trace), and showing them."""
+"""Reads and shows the traces that launches write (container_engine.node.report.trace)."""

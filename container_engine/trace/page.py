@@ -1,6 +1,6 @@
-"""A step's traces as one page: a timeline with a row for each node, and what was launched.
+"""Renders a step's traces as one HTML page: a timeline with a row per node, and the launch.
 
-The page needs nothing else: no script, no font, no connection.
+The page is self-contained: it needs no script, font or network connection.
 """
 
 from __future__ import annotations
@@ -67,7 +67,10 @@ def _key(traces: Sequence[Trace]) -> Iterator[str]:
 
 
 def _timeline(traces: Sequence[Trace]) -> Iterator[str]:
-    """What nodes did, from the first that began. Clocks differ: times are as each host saw them."""
+    """Draw the phases of all nodes, from the first that began.
+
+    Times are by each host's own clock, and clocks differ.
+    """
     phases = [phase for trace in traces for phase in trace.on_node]
     first = min(phase.begin for phase in phases)
     scale = _WIDTH / max(max(phase.end for phase in phases) - first, 1e-6)
@@ -86,7 +89,7 @@ def _timeline(traces: Sequence[Trace]) -> Iterator[str]:
 
 
 def _axis(seconds: float, scale: float, height: int) -> Iterator[str]:
-    """About eight marks at round numbers of milliseconds."""
+    """Draw about eight marks at round numbers of milliseconds."""
     step = next(
         (n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000) if seconds * 125 <= n),
         round(seconds * 125),

@@ -1,4 +1,4 @@
-"""A step's traces in Chrome's trace event format, which Perfetto and chrome://tracing show."""
+"""Converts a step's traces to Chrome's trace event format, for Perfetto and chrome://tracing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MICRO = 1_000_000
 
 
 def document(step: str, traces: Sequence[Trace]) -> str:
-    """Each node is a process; the submit host is process 0."""
+    """Return the JSON text. Each node is a process; the submit host is process 0."""
     events: list[dict[str, Any]] = [_name(0, f"step {step}: submit host")]
     for number, trace in enumerate(traces, 1):
         events.append(_name(number, trace.node))

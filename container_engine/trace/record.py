@@ -1,4 +1,4 @@
-"""The traces of a step: one file for each node, written there as the user."""
+"""Reads the traces of a step: one file for each node, written there as the user."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _VERSION = 1
 _STEP = re.compile(r"\d+\.\d+")
 _SECOND = 1_000_000_000
 _MAX_NODES = 1 << 16
-_MOST = 1 << 20  # bytes of a node's trace; it has some thousand
+_MOST = 1 << 20  # largest size of a node's trace in bytes; the usual size is a few thousand
 
 
 class Phase(NamedTuple):
-    """Begin and end in seconds since 1970, by the clock of the host where it was."""
+    """A phase of a launch. Times are in seconds since 1970, by the clock of its host."""
 
     name: str
     begin: float
@@ -37,7 +37,7 @@ class Phase(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """The launch on one node. `end` is None while the step runs, or if nobody could note it."""
+    """The launch on one node. `end` is None while the step runs, or if it was not recorded."""
 
     node: str
     facts: Mapping[str, Any]
@@ -47,22 +47,22 @@ class Trace(NamedTuple):
 
     @property
     def on_node(self) -> tuple[Phase, ...]:
-        """Without what the submit host did."""
+        """The phases without those of the submit host."""
         return tuple(phase for phase in self.phases if phase.name != "plan")
 
     @property
     def began(self) -> float:
-        """In seconds since 1970; 0 where nothing is known of it."""
+        """The beginning of the launch in seconds since 1970; 0 if unknown."""
         return self.phases[0].begin if self.phases else 0.0
 
     @property
     def start_took(self) -> float:
-        """From slurmstepd's fork to the last task that joined, in seconds."""
+        """The time from slurmstepd's fork to the last task that joined, in seconds."""
         return self.on_node[-1].end - self.on_node[0].begin if self.on_node else 0.0
 
 
 def steps(directory: str, uid: int) -> list[str]:
-    """JOB.STEP of the traces that `uid` may believe, the newest first. Raises UserError."""
+    """Return JOB.STEP of the traces that `uid` can trust, the newest first. Raises UserError."""
     found = []
     try:
         for entry in os.scandir(directory):
@@ -77,12 +77,15 @@ def steps(directory: str, uid: int) -> list[str]:
 
 
 def _is_credible(status: os.stat_result, uid: int) -> bool:
-    """Where all users' traces lie in one place, anybody can put something there; root sees all."""
+    """Accept directories of `uid` only, or all for root.
+
+    If the traces of all users lie in one place, any user can put a directory there.
+    """
     return stat.S_ISDIR(status.st_mode) and uid in (0, status.st_uid)
 
 
 def choose(directory: str, wanted: str, uid: int) -> str:
-    """JOB.STEP for JOB, JOB.STEP or `last`; a job's newest step. Raises UserError."""
+    """Return JOB.STEP for JOB (its newest step), JOB.STEP or `last`. Raises UserError."""
     known = steps(directory, uid)
     if wanted in known:
         return wanted
@@ -97,12 +100,12 @@ def choose(directory: str, wanted: str, uid: int) -> str:
 
 
 def read(directory: str, step: str) -> list[Trace]:
-    """The traces of all nodes of a step, by the order of their names."""
+    """Return the traces of all nodes of a step, sorted by name."""
     return list(_traces(directory, step))
 
 
 def missing(traces: Sequence[Trace]) -> list[str]:
-    """Nodes of the step of which there is no trace, or not yet, in Slurm's order."""
+    """Return the nodes of the step that have no trace, or none yet, in Slurm's order."""
     there = {trace.node for trace in traces}
     lists = dict.fromkeys(str(trace.facts.get("nodes", "")) for trace in traces)
     try:
@@ -113,7 +116,7 @@ def missing(traces: Sequence[Trace]) -> list[str]:
 
 
 def first(directory: str, step: str) -> Trace | None:
-    """The first of them; what all nodes of a step have in common stands there, too."""
+    """Return the first node's trace, or None, for facts that all nodes of the step share."""
     return next(_traces(directory, step), None)
 
 
@@ -128,14 +131,14 @@ def _traces(directory: str, step: str) -> Iterator[Trace]:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """n2 before n10."""
+    """Return a sort key by which n2 comes before n10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _read(path: str) -> Trace | None:
-    """None for a file that is not whole yet, or of another version.
+    """Return the trace in a file, or None if it is not complete yet or of another version.
 
-    A container that ended before its launcher has its end in the file first.
+    If a container ended before its launcher, its end comes first in the file.
     """
     documents = list(_documents(path))
     facts = next((document for document in documents if "version" in document), {})
@@ -161,9 +164,9 @@ def _understood(path: str, facts: dict[str, Any], documents: Sequence[dict[str, 
 
 
 def _content(path: str) -> str:
-    """Return the text of a node's trace; "" for what no node has written. Raises UserError.
+    """Return the text of a node's trace, or "" for a file no node wrote. Raises UserError.
 
-    Root reads the traces of all users, who may put there a link, a pipe or a file without end.
+    Root reads the traces of all users, who may put a symlink, a pipe or an endless file there.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
@@ -181,7 +184,10 @@ def _content(path: str) -> str:
 
 
 def _joins(phases: Sequence[Phase], end: Mapping[str, int]) -> list[Phase]:
-    """Tasks join from the answer on; the first may be in before the launcher has ended."""
+    """Return the phases in which tasks join.
+
+    Tasks join once the launcher answers; the first may have joined before the launcher ends.
+    """
     first, last = end["first_join"] / _SECOND, end["last_join"] / _SECOND
     answered = phases[-1].begin if phases else first
     return [Phase("first join", min(answered, first), first), Phase("last join", first, last)]

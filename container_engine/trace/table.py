@@ -1,4 +1,4 @@
-"""A step's traces as text: where the time went, and on which node most of it."""
+"""Renders a step's traces as text: the time of each phase, and the slowest node."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
     from container_engine.trace.record import Trace
 
-# how much slower than the median a node must be, and by how many seconds, to stand out
+# factor above the median, and least difference in seconds, that make a node a straggler
 _SLOWER, _SLOWER_S = 1.5, 0.05
 _NAMED = 8
 
 
 def stragglers(traces: Sequence[Trace]) -> list[Trace]:
-    """Nodes whose start took much longer than the median node's, the slowest first."""
+    """Return nodes whose start took much longer than the median, the slowest first."""
     if len(traces) < 3:
         return []
     usual = statistics.median(trace.start_took for trace in traces)
@@ -30,7 +30,7 @@ def stragglers(traces: Sequence[Trace]) -> list[Trace]:
 def lines(step: str, traces: Sequence[Trace]) -> Iterator[str]:
     facts = traces[0].facts
     tasks = sum(trace.joined for trace in traces)
-    # how many tasks joined is noted at a node's end
+    # the number of joined tasks is recorded when a node ends
     ended = all(trace.end is not None for trace in traces)
     joined = f", {count(tasks, 'task')}" if tasks or ended else ""
     yield f"step {step}: {nodes(traces)}{joined}"
@@ -59,7 +59,7 @@ def lines(step: str, traces: Sequence[Trace]) -> Iterator[str]:
 
 
 def share(traces: Sequence[Trace]) -> str:
-    """Of how many nodes there is a trace, and of how many in all if those are more."""
+    """Return the number of nodes with a trace, as "N of TOTAL" if some have none."""
     number, others = len(traces), len(missing(traces))
     return f"{number} of {number + others}" if others else str(number)
 
@@ -88,7 +88,7 @@ def _phases(traces: Sequence[Trace]) -> Iterator[str]:
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Iterator[str]:
-    """The rows with columns that line up; those named in `right`, from 0, at their right."""
+    """Yield the rows with aligned columns; those in `right`, counted from 0, to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = enumerate(zip(row, widths, strict=True))
