@@ -1,1 +1,1 @@
-"""Images: what a user may write, what a SquashFS file says of itself, imports from registries."""
+"""Images: references, the contents of SquashFS files, imports from registries."""

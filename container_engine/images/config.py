@@ -1,10 +1,10 @@
-"""What the maker of a SquashFS image said of it: environment, entrypoint, working directory.
+"""Read a SquashFS image's configuration: environment, entrypoint, working directory.
 
-Looked for in this order:
+The sources, in order:
 
 1. IMAGE.json, an OCI image configuration beside the file; imports write it.
 2. `etc/environment` and `etc/rc` in the image, where enroot's import leaves the same facts.
-3. Nothing: the default PATH of container engines.
+3. Neither: the default PATH of container engines.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _READ_TIMEOUT_S = 60
 _MOST_BYTES = 1 << 20
 _ENV_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)=(.*)")
-# the lines of the script that enroot's import makes of WorkingDir, Entrypoint and Cmd
+# the script's lines that enroot's import makes from WorkingDir, Entrypoint and Cmd
 _RC_WORKDIR = re.compile(r'^cd "([^"]*)" && unset OLDPWD', re.MULTILINE)
 _RC_ENTRYPOINT = re.compile(r'^\s*exec\s+\S.*\S\s+"\$@"', re.MULTILINE)
 
 
 class ImageConfig(NamedTuple):
-    """`env` has a PATH. `source` says where this was read, "" if nowhere."""
+    """The configuration of an image. `env` has a PATH. `source` names its files, "" if none."""
 
     env: Mapping[str, str]
     entrypoint: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class _Run(BaseModel):
 
 
 class _Document(BaseModel):
-    """The part that matters of an OCI image configuration (image-spec, config.md)."""
+    """The part of an OCI image configuration that is used here (image-spec, config.md)."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
@@ -56,12 +56,12 @@ class _Document(BaseModel):
 
 
 def beside(image_path: str) -> str:
-    """Where the configuration of an image file lies."""
+    """Return the path of an image file's configuration."""
     return f"{image_path}.json"
 
 
 def from_document(text: bytes, source: str) -> ImageConfig:
-    """The facts in an OCI image configuration. Raises UserError that names `source`."""
+    """Parse an OCI image configuration. Raises UserError that names `source`."""
     try:
         run = _Document.model_validate_json(text).config or _Run()
     except ValidationError as error:
@@ -77,10 +77,10 @@ def from_document(text: bytes, source: str) -> ImageConfig:
 
 
 def from_files(image_path: str, env: Mapping[str, str]) -> ImageConfig:
-    """The facts that enroot's import leaves inside an image, as far as it did.
+    """Read the configuration that enroot's import may have left inside an image.
 
-    `env` is the environment for unsquashfs. Raises SiteError where that is missing, killed or does
-    not end, UserError for files that cannot be meant.
+    `env` is the environment for unsquashfs. Raises SiteError if that program is missing, is killed
+    or does not end, and UserError for files that are too large or hold a NUL character.
     """
     environment = _cat(image_path, "etc/environment", env)
     script = _cat(image_path, "etc/rc", env)
@@ -93,15 +93,15 @@ def from_files(image_path: str, env: Mapping[str, str]) -> ImageConfig:
 
 
 def parse_environment(text: str) -> dict[str, str]:
-    """KEY=VALUE lines; values may stand in quotes, as distributions write them."""
+    """Parse KEY=VALUE lines. Values may be quoted, as distributions write them."""
     matches = (_ENV_LINE.fullmatch(line.strip()) for line in text.splitlines())
     return {match[1]: _unquoted(match[2]) for match in matches if match}
 
 
 def parse_rc(text: str) -> tuple[str | None, tuple[str, ...]]:
-    """Working directory and entrypoint of an image with enroot's start script.
+    """Return the working directory and entrypoint of an image with enroot's start script.
 
-    The script is the entrypoint: it changes the directory and then executes what it is given.
+    The script is the entrypoint: it changes the directory and then executes its arguments.
     """
     workdir = _RC_WORKDIR.search(text)
     entrypoint = ("/bin/sh", "/etc/rc") if _RC_ENTRYPOINT.search(text) else ()
@@ -109,7 +109,10 @@ def parse_rc(text: str) -> tuple[str | None, tuple[str, ...]]:
 
 
 def _refuse_nul(source: str, *texts: str) -> None:
-    """Nothing that the kernel takes can hold one, and formats are built on that."""
+    """Raise UserError if a text has a NUL, which the kernel's strings cannot hold.
+
+    Formats rely on its absence.
+    """
     if any("\0" in text for text in texts):
         raise UserError(
             f"{source}: a NUL character in a variable, the entrypoint or the working directory",
@@ -121,7 +124,7 @@ def _refuse_nul(source: str, *texts: str) -> None:
 def _cat(image_path: str, member: str, env: Mapping[str, str]) -> str | None:
     argv = ["unsquashfs", "-cat", image_path, member]
     try:
-        # a file of a few bytes may stand for any number of zeros
+        # a file of a few compressed bytes may expand to any number of zeros
         said = process.output(argv, env, _READ_TIMEOUT_S, _MOST_BYTES)
         return said.decode("utf-8", "replace")
     except process.TooMuchError:
@@ -133,7 +136,7 @@ def _cat(image_path: str, member: str, env: Mapping[str, str]) -> str | None:
     except process.CommandError as error:
         if error.status < 0:
             raise SiteError(error.message, error.hint, error.see) from None
-        return None  # its exit code does not tell a missing member from anything else
+        return None  # the exit code does not distinguish a missing member from other errors
 
 
 def _unquoted(value: str) -> str:
@@ -142,5 +145,5 @@ def _unquoted(value: str) -> str:
 
 
 def _with_path(env: dict[str, str]) -> dict[str, str]:
-    """What Docker and Podman do: an image without a PATH gets one."""
+    """Add the default PATH if the image has none, as Docker and Podman do."""
     return env if env.get("PATH") else {**env, "PATH": DEFAULT_PATH}

@@ -1,4 +1,4 @@
-"""What can be told of an image: its configuration, its layers, what takes the room in it."""
+"""Details of an image: its configuration, its layers, the sizes of its directories."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class Layer(NamedTuple):
-    """`size` is compressed; `made_by` is the step of the build."""
+    """A layer of an image. `size` is compressed; `made_by` is the build step that made it."""
 
     digest: str
     size: int
@@ -34,14 +34,14 @@ class Layer(NamedTuple):
 
 
 class Content(NamedTuple):
-    """Bytes before compression and files below a directory of the image."""
+    """The bytes before compression, and the number of files, below a directory of an image."""
 
     size: int
     files: int
 
 
 class Details(NamedTuple):
-    """`config` is the whole OCI configuration. What is not known of a file is empty."""
+    """Details of an image. `config` is the whole OCI configuration. Unknown facts are empty."""
 
     config: dict[str, Any]
     layers: tuple[Layer, ...]
@@ -74,7 +74,10 @@ class _History(BaseModel):
 
 
 def of_file(path: str) -> Details:
-    """Of the SquashFS file `path` and the files beside it. Raises UserError."""
+    """Return the details of the SquashFS file `path`, from the files beside it.
+
+    Raises UserError.
+    """
     squashfs.check(path)
     texts = (
         beside.read(name, path) or b"{}" for name in (config.beside(path), path + MANIFEST_SUFFIX)
@@ -83,7 +86,7 @@ def of_file(path: str) -> Details:
 
 
 def of_documents(configuration: bytes, manifest: bytes) -> Details:
-    """Of an image's configuration and manifest. Raises UserError."""
+    """Return the details in an image's configuration and manifest. Raises UserError."""
     steps = _parsed(_History, configuration, "configuration").history or ()
     blobs = _parsed(_Manifest, manifest, "manifest").layers
     document: dict[str, Any] = json.loads(configuration)
@@ -102,7 +105,7 @@ def _parsed(model: type[_Model], text: bytes, what: str) -> _Model:
 
 
 def tree(path: str, depth: int, env: Mapping[str, str]) -> dict[str, Content]:
-    """What lies below the directories of an image, down to `depth`, the largest first.
+    """Return the content of each directory of an image down to `depth`, the largest first.
 
     A file with several names counts under each. Raises CeError.
     """
@@ -111,7 +114,7 @@ def tree(path: str, depth: int, env: Mapping[str, str]) -> dict[str, Content]:
     for line in listed.decode("utf-8", "replace").splitlines():
         fields = line.split(None, _FIELDS - 1)
         if len(fields) < _FIELDS or not line.startswith("-"):
-            continue  # not a file; what a name with a line end makes of the listing
+            continue  # not a file, or the rest of a name that contains a line break
         parts = fields[-1].split("/")[1:-1]
         size = int(fields[2])
         for length in range(min(depth, len(parts)) + 1):

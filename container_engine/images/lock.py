@@ -1,8 +1,8 @@
-"""NAME.lock beside an environment NAME.toml: exactly which image it stands for.
+"""The lock file NAME.lock beside an environment NAME.toml, which pins the exact image.
 
-A JSON file, made by `ce lock` and meant to be kept together with the environment. For each
-architecture it has the digest that the image's name stood for; of the environment it has a hash,
-the same for all users, and of the hooks it uses their releases.
+`ce lock` writes this JSON file, which is meant to be kept together with the environment. It records
+the digest that the image's name resolved to on each architecture, a hash of the environment that is
+the same for all users, and the releases of the hooks that the environment uses.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from container_engine.images.reference import RegistryImage
 
 SUFFIX = ".lock"
-_HEAD = 96  # of the superblock: it changes whenever a file is made anew
-_SAMPLES, _SAMPLE = 16, 4096  # how many, and of how many bytes
+_HEAD = 96  # bytes of the superblock, which changes whenever a file is made anew
+_SAMPLES, _SAMPLE = 16, 4096  # number of samples, and bytes in each
 _DIGEST = r"^sha256:[0-9a-f]{64}$"
 
 
@@ -63,7 +63,7 @@ class Lock(BaseModel):
 
 
 class Declared(NamedTuple):
-    """What an environment says now, as a lock compares it."""
+    """The present state of an environment, in the form that is compared with a lock."""
 
     environment: str
     image: str
@@ -71,14 +71,14 @@ class Declared(NamedTuple):
 
 
 def beside(edf_path: str) -> str:
-    """Where the lock of an environment's file lies."""
+    """Return the path of the lock of an environment's file."""
     return edf_path.removesuffix(".toml") + SUFFIX
 
 
 def read(edf_path: str) -> Lock | None:
-    """Return the lock of an environment's file, None where there is none.
+    """Return the lock of an environment's file, or None if there is no lock.
 
-    Raises UserError for one that cannot be read or understood, or is another user's.
+    Raises UserError if the lock cannot be read or parsed, or belongs to another user.
     """
     path = beside(edf_path)
     text = beside_file.read(path, edf_path, "image-lock")
@@ -91,7 +91,7 @@ def read(edf_path: str) -> Lock | None:
 
 
 def write(path: str, lock: Lock) -> None:
-    """Raises UserError."""
+    """Write the lock to `path`. Raises UserError."""
     try:
         publish(path, lock.to_json().encode("utf-8", "surrogateescape"))
     except OSError as error:
@@ -99,13 +99,13 @@ def write(path: str, lock: Lock) -> None:
 
 
 def digest_of(said: Iterable[tuple[str, str]]) -> str:
-    """Of keys and values as an environment's files have them."""
+    """Return the hash of keys and values as an environment's files have them."""
     text = json.dumps([list(pair) for pair in said]).encode("utf-8", "surrogateescape")
     return f"sha256:{hashlib.sha256(text).hexdigest()}"
 
 
 def pin_file(path: str) -> Pinned:
-    """A SquashFS file as it is now; reads all of it. Raises UserError."""
+    """Return the pin of a SquashFS file as it is now. Reads the whole file. Raises UserError."""
     squashfs.check(path)
     try:
         size, digest = os.path.getsize(path), identity.computed(path)
@@ -115,7 +115,7 @@ def pin_file(path: str) -> Pinned:
 
 
 def differences(lock: Lock, now: Declared) -> list[str]:
-    """In what an environment has moved on since it was locked, in words."""
+    """Return, in words, how an environment has changed since it was locked."""
     found = []
     if lock.image != now.image:
         found.append(f"its image was '{lock.image}' and is '{now.image}'")
@@ -129,9 +129,10 @@ def differences(lock: Lock, now: Declared) -> list[str]:
 
 
 def locked_image(lock: Lock, path: str, declared: str, arch: str, cwd: str) -> str:
-    """The image for a launch, in place of `declared`: by its digest. Raises UserError.
+    """Return the locked image, which a launch uses in place of `declared`. Raises UserError.
 
-    `declared` is what the environment names, with its variables expanded.
+    `declared` is what the environment names, with its variables expanded. An image in a registry
+    is returned by its digest, a file as declared if it still is the locked one.
     """
     if not lock.name:
         image = parse(declared, cwd)
@@ -151,9 +152,9 @@ def locked_image(lock: Lock, path: str, declared: str, arch: str, cwd: str) -> s
 
 
 def check_name(lock: Lock, path: str, said: str, meanings: Sequence[RegistryImage]) -> None:
-    """Refuse a lock that leads to another repository than the image `said`. Raises UserError.
+    """Raise UserError if the lock leads to a repository other than that of the image `said`.
 
-    `meanings` are all that `said` may stand for.
+    `meanings` are all the images that `said` may stand for.
     """
     locked = parse(lock.name, "/")
     known = [f"{one.registry}/{one.repository}" for one in meanings]
@@ -186,7 +187,7 @@ def _check_file(path: str, pinned: Pinned, lock_path: str) -> None:
 
 
 def _is_pinned(path: str, pinned: Pinned) -> bool:
-    """Without reading all of the file: a launch must not wait for that."""
+    """Check the file without reading all of it, which a launch must not wait for."""
     if os.path.getsize(path) != pinned.size:
         return False
     known = identity.known_digest(path)

@@ -1,4 +1,4 @@
-"""Which images the site wants to be used: what it says of names and sizes. Pure."""
+"""The site's rules on the names and sizes of images. Pure."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _HINT = "the site decides which images may be used; ask its support"
 
 
 class Rules(NamedTuple):
-    """What the site says in the file `source`, or in that of `origins` for one key."""
+    """The site's policy from the file `source`, or for single keys from the files in `origins`."""
 
     policy: Policy
     source: str
     origins: Mapping[str, str] = MappingProxyType({})
 
     def admit(self, image: Reference | LocalImage) -> None:
-        """Raises UserError for a name that the site does not want, with the rule."""
+        """Raise UserError, with the rule, for a name that the site does not allow."""
         shown = image.name
         names = _names(image)
         denied = _first(self.policy.denied_images, names)
@@ -41,11 +41,11 @@ class Rules(NamedTuple):
             raise self.refusal("allowed_images", f"'{shown}' is none of {patterns}")
 
     def admit_local(self, image: Imported) -> None:
-        """As `admit`, for what came from this host, whatever it is called there."""
+        """Raise as `admit` for an image from this host, whatever its name there."""
         self.admit(LocalImage(image.name, "local", image.canonical))
 
     def admit_place(self, name: str, path: str | None, stores: Sequence[str]) -> None:
-        """Raises UserError for what is not in the site's stores or lists, where it must be."""
+        """Raise UserError if the image must be in the site's stores or lists, but is not."""
         digests = self.policy.image_digests
         if not self.binds_images:
             return
@@ -60,18 +60,18 @@ class Rules(NamedTuple):
 
     @property
     def binds_images(self) -> bool:
-        """Whether images come from the site's stores only."""
+        """Whether images must come from the site's stores."""
         return self.policy.site_images_only or bool(self.policy.image_digests)
 
     def admit_size(self, name: str, size: int) -> None:
-        """Raises UserError for more bytes than the site wants an image to have."""
+        """Raise UserError if an image has more bytes than the site allows."""
         limit = bytes_of(self.policy.max_image_size)
         if limit is not None and size > limit:
             shown = f"'{name}' has {size / (1 << 20):.0f} MiB"
             raise self.refusal("max_image_size", f"{self.policy.max_image_size}: {shown}")
 
     def budget(self) -> Budget:
-        """How much an image may unpack to."""
+        """Return the limit on what an image may unpack to."""
         text = self.policy.max_image_size
         return Budget(bytes_of(text), lambda why: self.refusal("max_image_size", f"{text}: {why}"))
 
@@ -85,7 +85,7 @@ NO_RULES = Rules(Policy(), "")
 
 
 def bytes_of(text: str) -> int | None:
-    """The number in "500M" or "50G"; None for what is no size."""
+    """Return the number of bytes in "500M" or "50G", or None if `text` is not a size."""
     match = _SIZE.fullmatch(text)
     if match is None:
         return None
@@ -93,7 +93,7 @@ def bytes_of(text: str) -> int | None:
 
 
 def _names(image: Reference | LocalImage) -> tuple[str, ...]:
-    """What a pattern may be about: a file, a repository, an image in it."""
+    """Return the names that a pattern may match: a file, or a repository and an image in it."""
     if isinstance(image, FileImage):
         return (image.path,)
     if isinstance(image, LocalImage):
@@ -103,7 +103,7 @@ def _names(image: Reference | LocalImage) -> tuple[str, ...]:
 
 
 def _first(patterns: Sequence[str], names: Sequence[str]) -> str | None:
-    """The first pattern that one of the names fits, by itself or as what lies below it."""
+    """Return the first pattern that matches one of the names or a directory above it."""
     for pattern in patterns:
         for form in {pattern, _with_plain_host(pattern)}:
             below = f"{form.rstrip('/')}/*"
@@ -113,7 +113,7 @@ def _first(patterns: Sequence[str], names: Sequence[str]) -> str | None:
 
 
 def _with_plain_host(pattern: str) -> str:
-    """As references are compared: a host in lower case and without the usual port."""
+    """Return the pattern with its host as in references: in lower case, without port 443."""
     host, slash, rest = pattern.partition("/")
     port = host.rpartition(":")[2]
     if not slash and port != host and not port.isdigit():

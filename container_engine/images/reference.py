@@ -1,4 +1,4 @@
-"""What `image = "…"` may say: a SquashFS file or a reference into a registry. Pure."""
+"""Parse image names: paths of SquashFS files and references into a registry. Pure."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _HOST = re.compile(
 
 
 class FileImage(NamedTuple):
-    """A SquashFS file, by absolute path. `name` is what the user wrote."""
+    """A SquashFS file, by absolute path. `name` is the text that the user wrote."""
 
     name: str
     path: str
 
 
 class RegistryImage(NamedTuple):
-    """An image in a registry: `digest` where there is one, else `tag`, decides which.
+    """An image in a registry, identified by `digest` if there is one, else by `tag`.
 
-    `short` is the name without tag and digest where no registry was written with it.
+    `short` is the name without tag and digest if it was written without a registry.
     """
 
     name: str
@@ -51,7 +51,7 @@ class RegistryImage(NamedTuple):
 
     @property
     def origin(self) -> str:
-        """Where it is from, "" for its registry."""
+        """The source of the image, "" for its registry."""
         return ""
 
     @property
@@ -60,7 +60,7 @@ class RegistryImage(NamedTuple):
 
     @property
     def canonical(self) -> str:
-        """The same for every way to write it: docker.io/library/ubuntu:24.04."""
+        """The name that all spellings share: docker.io/library/ubuntu:24.04."""
         version = f"@{self.digest}" if self.digest else f":{self.tag}"
         return f"{self.registry}/{self.repository}{version}"
 
@@ -71,27 +71,27 @@ class RegistryImage(NamedTuple):
 
     @property
     def source(self) -> str:
-        """As skopeo names it."""
+        """The name of the image for skopeo."""
         return f"{_SCHEME}{self.canonical}"
 
     def at(self, digest: str) -> str:
-        """One manifest of the same repository, as skopeo names it."""
+        """Return the name for skopeo of a manifest in the same repository."""
         return f"{_SCHEME}{self.registry}/{self.repository}@{digest}"
 
 
 class LocalImage(NamedTuple):
-    """An image on this host that is no SquashFS file yet: an archive, a directory, Podman's.
+    """An image on this host that is not a SquashFS file yet: an archive, a directory, Podman's.
 
-    `place` is an absolute path, with what stands behind it, or a name in Podman's storage. `called`
-    is the name that it gets in a store, in the form of RegistryImage.canonical; `made_of` tells
-    where it is from, if `place` is passing.
+    `place` is an absolute path with any tag or name behind it, or a name in Podman's storage.
+    `called` is the name in a store, in the form of RegistryImage.canonical. `made_of` is the
+    source of the image if `place` is temporary.
     """
 
     name: str
     transport: str
     place: str
     digest: str | None = None
-    archive: str | None = None  # where Podman's image has been saved
+    archive: str | None = None  # path to which Podman's image has been saved
     called: str = ""
     made_of: str = ""
 
@@ -101,7 +101,7 @@ class LocalImage(NamedTuple):
 
     @property
     def is_ours(self) -> bool:
-        """Whether we have just made it."""
+        """Whether the container engine has just made this image."""
         return self.made_of != ""
 
     @property
@@ -114,7 +114,7 @@ class LocalImage(NamedTuple):
 
     @property
     def source(self) -> str:
-        """As skopeo names it."""
+        """The name of the image for skopeo."""
         return f"docker-archive:{self.archive}" if self.archive else self._place
 
 
@@ -123,9 +123,10 @@ Reference: TypeAlias = FileImage | RegistryImage
 
 
 def parse_source(text: str, cwd: str) -> FileImage | Imported:
-    """What `ce import` is asked for: as `parse`, and images that other tools made.
+    """Parse an argument of `ce import`: as `parse`, and also images that other tools made.
 
-    oci:DIR[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:NAME], dir:DIR, podman://NAME.
+    These are oci:DIR[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:NAME], dir:DIR and
+    podman://NAME.
     """
     if text.startswith(_PODMAN):
         return LocalImage(text, PODMAN, text.removeprefix(_PODMAN))
@@ -136,7 +137,10 @@ def parse_source(text: str, cwd: str) -> FileImage | Imported:
 
 
 def canonical_name(text: str) -> str:
-    """The name `text` for an image that does not come from a registry. Raises UserError."""
+    """Return the canonical form of a name for an image that does not come from a registry.
+
+    Raises UserError, also for a path or a name with a digest.
+    """
     image = parse(text, "/")
     if isinstance(image, FileImage):
         raise _bad(text, "a path, not the name of an image")
@@ -146,9 +150,9 @@ def canonical_name(text: str) -> str:
 
 
 def local_name(image: FileImage | LocalImage) -> str:
-    """What an image from this host is called if nobody says: localhost/ and its file's name.
+    """Return the default name of an image from this host: localhost/ and its file's name.
 
-    What Podman has keeps its name. Raises UserError where no name can be made of it.
+    An image in Podman's storage keeps its name. Raises UserError if no name can be derived.
     """
     if isinstance(image, LocalImage) and image.transport == PODMAN:
         is_full = "." in image.place.partition("/")[0] or image.place.startswith(LOCAL_REGISTRY)
@@ -167,13 +171,13 @@ def local_name(image: FileImage | LocalImage) -> str:
 
 
 def without_tag(place: str) -> str:
-    """The file or directory of a LocalImage, of which it may have several images."""
+    """Return the file or directory of a LocalImage, which may hold several images."""
     path, colon, tag = place.rpartition(":")
     return path if colon and "/" not in tag else place
 
 
 def parse(text: str, cwd: str) -> Reference:
-    """What `text`, with its variables expanded, refers to. Relative paths begin at `cwd`.
+    """Parse `text`, with its variables expanded. Relative paths start at `cwd`.
 
     Raises UserError for text that is neither a path nor a reference. Nothing is looked up.
     """
@@ -183,7 +187,7 @@ def parse(text: str, cwd: str) -> Reference:
 
 
 def looks_like_file(text: str) -> bool:
-    """Whether somebody who wrote `text` may have meant a file beside them."""
+    """Check whether `text` may be meant as a file in the working directory."""
     return text.endswith(SQUASHFS_SUFFIXES) and not text.startswith((_SCHEME, "/", "."))
 
 
@@ -229,7 +233,10 @@ def _split_user(text: str, rest: str) -> tuple[str | None, str]:
 
 
 def _split_registry(text: str, rest: str) -> tuple[str, str]:
-    """Registry and the remainder: before a '#', else a first component that can only be a host."""
+    """Return the registry and the remainder of a reference.
+
+    The registry precedes a '#', or is a first component that can only be a host.
+    """
     if "#" in rest:
         registry, _hash, path = rest.partition("#")
         if not registry:
@@ -240,9 +247,9 @@ def _split_registry(text: str, rest: str) -> tuple[str, str]:
         registry, path = (first, others) if is_host else (DEFAULT_REGISTRY, rest)
     if not _HOST.fullmatch(registry):
         raise _bad(text, f"'{registry}' is not the name of a registry")
-    # one host has one name: upper case means nothing, and 443 is the port of those that have none
+    # normalize the host: case is insignificant, and 443 is the default port
     registry = registry.lower().removesuffix(":443")
-    # the name by which people know it is not the host that serves it
+    # Docker Hub's common name is not the host that serves it
     same = {"index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"}
     return ("docker.io" if registry in same else registry), path
 

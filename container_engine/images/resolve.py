@@ -1,4 +1,4 @@
-"""From what a user wrote to an image that a launch can use."""
+"""Resolve the image that a user named to one that a launch can use."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from container_engine.images.reference import RegistryImage
 
-_LONG_PAST = 1.0  # what could not be found out now is asked again by the next launch
+_LONG_PAST = 1.0  # the next launch retries what could not be found out now
 
 
 class Stored(NamedTuple):
-    """An image that was imported; `ref` is the file that says which one its name stands for.
+    """An imported image. `ref` is the file that records which image the name stands for.
 
-    That may be asked again after `not_after`, in seconds since 1970; 0 is never. `origin` says what
-    on this host it was made of, "" for a registry.
+    The name may be looked up again after `not_after`, in seconds since 1970; 0 means never.
+    `origin` is the source on this host that the image was made from, "" for a registry.
     """
 
     path: str
@@ -37,7 +37,7 @@ class Stored(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """`consulted` are all paths that the outcome depends on, existing or not."""
+    """A resolved image. `consulted` are all paths that the outcome depends on, existing or not."""
 
     image: Image
     notices: tuple[str, ...]
@@ -48,7 +48,7 @@ class Resolved(NamedTuple):
 def from_store(
     image: RegistryImage, tools_env: Mapping[str, str], obtain: Callable[[], Stored]
 ) -> Resolved:
-    """The image, complete and readable; `obtain` imports what is not there yet.
+    """Return the image, complete and readable. `obtain` imports it if it is not in a store yet.
 
     `tools_env` is the environment for the programs that read images. Raises CeError.
     """
@@ -67,7 +67,7 @@ def from_store(
 
 
 def refuse_bare_file(text: str, cwd: str) -> None:
-    """Raises UserError where `text` is a reference but a file of that name lies in `cwd`."""
+    """Raise UserError if `text` is a reference but a file of that name exists in `cwd`."""
     if looks_like_file(text) and os.path.exists(os.path.join(cwd, text)):
         raise UserError(
             f"'{text}': a reference into a registry, for a path begins with '/' or '.'",
@@ -79,7 +79,7 @@ def refuse_bare_file(text: str, cwd: str) -> None:
 def from_file(
     name: str, path: str, tools_env: Mapping[str, str], digest: str | None = None
 ) -> Resolved:
-    """The image in the SquashFS file `path`, which the user calls `name`."""
+    """Return the image in the SquashFS file `path`, which the user calls `name`."""
     squashfs.check(path)
     beside = config.beside(path)
     notices: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What the site's scanner says of an image: asked once, remembered for a while."""
+"""Run the site's scanner on images and cache its verdicts."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 
 _MAX_REPORT = 1 << 20
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
-# ce-image goes to the background once the image is there; the namespaces end it with the scanner
+# ce-image goes to the background once the image is mounted; it ends when the scanner's namespaces
+# end
 _MOUNTED = '"$1" "$2" "$3" && shift 3 && exec "$@"'
 
 
 class Subject(NamedTuple):
-    """An image to be scanned: what the user wrote, what that stands for, and its file."""
+    """An image to be scanned: the name that the user wrote, its digest, and its file."""
 
     name: str
     digest: str
@@ -39,9 +40,10 @@ class Subject(NamedTuple):
 
 
 class Verdict(BaseModel):
-    """`status` is the scanner's exit code, 0 for a good image; None where it did not end.
+    """The result of a scan.
 
-    `program` is what was run, before names were filled in.
+    `status` is the scanner's exit code, 0 for a good image, or None if it did not finish. `program`
+    is the command before its placeholders were filled in.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
@@ -57,14 +59,17 @@ class Verdict(BaseModel):
 
     @property
     def summary(self) -> str:
-        """The last line of the report that has words in it."""
+        """The last line of the report that has a letter or digit, else how the scan ended."""
         lines = [line.strip() for line in self.report.splitlines()]
         ended = "not finished" if self.status is None else f"exit code {self.status}"
         return next((line for line in reversed(lines) if any(map(str.isalnum, line))), ended)
 
 
 class Scanner(NamedTuple):
-    """`directory` keeps verdicts. The scanner runs as the user, with the environment `env`."""
+    """The site's scanner, which runs as the user with the environment `env`.
+
+    Verdicts are kept in `directory`.
+    """
 
     rules: Rules
     directory: str
@@ -72,10 +77,10 @@ class Scanner(NamedTuple):
     libexec: str
 
     def recall(self, subject: Subject, now: float) -> Verdict | None:
-        """What this scanner said of the image, if that is not too old."""
+        """Return this scanner's earlier verdict on the image, or None if it is missing or old."""
         try:
             with open(self._place(subject), "rb", buffering=0) as file:
-                # in a cache that others may write, somebody else's word counts for nothing
+                # another user's verdict in a cache that others may write is not trusted
                 is_own = os.fstat(file.fileno()).st_uid == os.geteuid()
                 found = Verdict.model_validate_json(content(file))
         except (OSError, ValidationError):
@@ -85,13 +90,13 @@ class Scanner(NamedTuple):
         return found if is_own and is_young and found.program == policy.scanner else None
 
     def scan(self, subject: Subject) -> Verdict:
-        """Runs the scanner and remembers what it said. Raises SiteError where it cannot be run."""
+        """Run the scanner and cache its verdict. Raises SiteError if its program is not usable."""
         policy = self.rules.policy
         _check_program(policy.scanner[0], self.rules.source)
         status, report = self._run(subject)
         verdict = Verdict(program=policy.scanner, when=time.time(), status=status, report=report)
         if status is not None:
-            with contextlib.suppress(OSError):  # it is asked again the next time
+            with contextlib.suppress(OSError):  # without the cache the next launch scans again
                 publish(self._place(subject), verdict.model_dump_json().encode())
         return verdict
 
@@ -116,16 +121,16 @@ class Scanner(NamedTuple):
 
     def _place(self, subject: Subject) -> str:
         key = hashlib.sha256(f"{subject.digest}\0{subject.path}".encode("utf-8", "surrogateescape"))
-        with contextlib.suppress(OSError):  # the scan says what is wrong with it
+        with contextlib.suppress(OSError):  # the scan reports the error
             found = os.stat(subject.path)
-            # what a store has under a digest does not change, but gets a new time now and then
+            # an image stored under a digest does not change, but its time is sometimes renewed
             when = 0 if subject.digest else found.st_mtime_ns
             key.update(f"{found.st_size} {when}".encode())
         return f"{self.directory}/{key.hexdigest()}.json"
 
 
 def cache_directory(env: Mapping[str, str]) -> str:
-    """Where a user's verdicts lie."""
+    """Return the directory of a user's cached verdicts."""
     cache = env.get("XDG_CACHE_HOME", "")
     if not cache.startswith("/"):
         cache = os.path.join(env.get("HOME") or tempfile.gettempdir(), ".cache")
@@ -136,7 +141,7 @@ _SEE = "site-configuration"
 
 
 def _check_program(path: str, source: str) -> None:
-    """Only root decides what runs in place of a scanner."""
+    """Raise SiteError unless only root, or the owner of `source`, decides what the scanner is."""
     where = f"{source}: policy.scanner: '{path}'"
     if not path.startswith("/"):
         raise SiteError(f"{where}: not an absolute path", see=_SEE)
