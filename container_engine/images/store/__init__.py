@@ -1,1 +1,1 @@
-"""Keep images: the store's files, locks, uses, and its care."""
+"""Keep images: the store's files and locks, images in use, checks and cleanup."""

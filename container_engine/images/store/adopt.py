@@ -1,4 +1,4 @@
-"""A SquashFS file or a directory of this host as an image of a store."""
+"""Add a SquashFS file or a directory of this host to a store as an image."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SQUASHFS_TYPE = "application/vnd.container-engine.image.v1.squashfs"
 
 
 class Adopter(NamedTuple):
-    """`env` is the environment of the tools, `user` is for those who wait for us."""
+    """An importer of files and directories. `env` is for its tools, `user` is shown to waiters."""
 
     env: Mapping[str, str]
     user: str
@@ -44,7 +44,7 @@ class Adopter(NamedTuple):
     listener: Listener
 
     def adopt(self, path: str, called: str, store: Store) -> str:
-        """The file or directory `path` as the image `called`; returns its file in the store.
+        """Add the file or directory `path` as the image `called`; return its file in the store.
 
         Raises CeError; then nothing has changed.
         """
@@ -70,7 +70,7 @@ class Adopter(NamedTuple):
         return store.image(digest)
 
     def make(self, path: str, made: str, arch: str) -> bytes:
-        """Leaves the image in `made`; returns its configuration."""
+        """Write the image to `made` and return its configuration."""
         if os.path.isdir(path):
             pack(path, made, Packer(self.env, self.timeout_s), self.listener)
             return _document(config.from_files(made, self.env), arch)
@@ -82,7 +82,7 @@ class Adopter(NamedTuple):
         if text is None:
             return _document(config.from_files(made, self.env), arch)
         config.from_document(text, beside)
-        if "architecture" in json.loads(text):  # what is written by hand may not say it
+        if "architecture" in json.loads(text):  # a configuration written by hand may lack it
             check_platform(LocalImage(path, "file", path), text, arch)
         return text
 
@@ -96,7 +96,7 @@ class Adopter(NamedTuple):
 
 
 def to_file(source: str, path: str, arch: str, adopter: Adopter) -> None:
-    """Makes `path` and the configuration beside it of a directory. Raises CeError."""
+    """Write `path`, and the configuration beside it, from a directory. Raises CeError."""
     if not os.path.isdir(source):
         squashfs.check(source)
         raise UserError(
@@ -116,7 +116,7 @@ def to_file(source: str, path: str, arch: str, adopter: Adopter) -> None:
 def pack(
     directory: str, target: str, packer: Packer, listener: Listener, *more: str
 ) -> squashfs.Superblock:
-    """Makes `target` of a directory; tells how far that is. Raises CeError or OSError."""
+    """Pack a directory into `target` and report the progress. Raises CeError or OSError."""
     total = sum(_sizes(directory))
 
     def on_read(done: int) -> None:
@@ -125,7 +125,7 @@ def pack(
     try:
         return packer.pack_directory(directory, target, on_read, *more)
     except process.CommandError as error:
-        # the reason stands before the line that says that it ends
+        # the reason precedes the line that reports the exit
         said = [line.strip() for line in error.stderr.splitlines() if line.strip()]
         message = "; ".join(said[-2:]) or error.message
         text = f"'{directory}': mksquashfs: {message}"
@@ -148,7 +148,7 @@ def _sizes(directory: str) -> Iterator[int]:
 
 
 def _check_tables(path: str, env: Mapping[str, str]) -> None:
-    """Whether all names and attributes in the file can be read; the contents are not."""
+    """Raise UserError unless all names and attributes can be read. Contents are not read."""
     try:
         process.output(["unsquashfs", "-ll", path], env, _LIST_TIMEOUT_S)
     except process.CommandError as error:
@@ -167,7 +167,7 @@ def _document(facts: config.ImageConfig, arch: str) -> bytes:
 
 
 def _manifest(made: str, configuration: bytes) -> bytes:
-    """In the form of an OCI manifest, so that its digest vouches for both files."""
+    """Return a manifest in OCI's form, so that its digest vouches for both files."""
     layer = {
         "mediaType": _SQUASHFS_TYPE,
         "digest": f"sha256:{blobs.sha256(made)}",

@@ -1,7 +1,7 @@
-"""Files that lie beside a file and say what it means: believed only where its owner wrote them.
+"""Read files that belong to a main file beside them, and refuse those that others wrote.
 
-In a directory that others may write, /tmp or a project's scratch, anybody can add such a file to
-an image or an environment of somebody else's, and would decide what runs.
+In a directory that others may write, such as /tmp or a project's scratch, any user could add such
+a file to another user's image or environment, and would decide what runs.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _SEE = "untrusted-file"
 
 
 def read(path: str, main: str, see: str = "image-file-unreadable") -> bytes | None:
-    """Return the content of `path`, None if there is no such file.
+    """Return the content of `path`, or None if there is no such file.
 
     Raises UserError if it is not a regular file of at most 4 MiB, or if its owner is neither the
-    one of `main` nor this user nor root; `see` is the code where the kernel refuses.
+    owner of `main` nor this user nor root. `see` is the error's code if the kernel refuses.
     """
     try:
         link = os.lstat(path)
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
         if stat.S_ISLNK(link.st_mode):
-            _check(path, link, main)  # nobody else can replace it: its target is its owner's wish
+            _check(path, link, main)  # only its owner can replace a symlink, and chose its target
         else:
             flags |= os.O_NOFOLLOW
         with open(os.open(path, flags), "rb", buffering=0) as file:
@@ -45,14 +45,17 @@ def read(path: str, main: str, see: str = "image-file-unreadable") -> bytes | No
 
 
 def small(path: str) -> bytes:
-    """Return what is in the file `path`, whoever wrote it, as `content` does. Raises OSError."""
+    """Return the content of the file `path` regardless of its owner, as `content` does.
+
+    Raises OSError.
+    """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
     with open(os.open(path, flags), "rb", buffering=0) as file:
         return content(file)
 
 
 def content(file: RawIOBase) -> bytes:
-    """Return what is in a regular file of at most 4 MiB. Raises OSError."""
+    """Return the content of a regular file of at most 4 MiB. Raises OSError."""
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
     text = b""
@@ -64,9 +67,9 @@ def content(file: RawIOBase) -> bytes:
 
 
 def check_stored(path: str, status: os.stat_result) -> None:
-    """Refuse what another user has put into a store that everybody may write. Raises UserError.
+    """Raise UserError if another user put the file into a store that all users may write.
 
-    A group that shares a store trusts its members: whoever may write there may write all of it.
+    A group that shares a store trusts its members: each of them may write all of it.
     """
     directory = os.stat(os.path.dirname(path))
     trusted = {directory.st_uid, os.geteuid(), 0}
@@ -100,7 +103,7 @@ def _is_stored(main: str) -> bool:
 
 
 def owner(uid: int) -> str:
-    """Return the name of a user, or their number where they have none."""
+    """Return the name of a user, or "user UID" for one without a name."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

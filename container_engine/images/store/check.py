@@ -1,4 +1,4 @@
-"""What is wrong with a store, and the way to put it right: what is damaged is imported again."""
+"""Check a store and repair it: what cannot be mended is removed, to be imported again."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from container_engine.images.store.in_use import InUse
     from container_engine.images.store.inventory import Item
 
-_OLD_S = 3600  # a file that an import may be working on is younger
+_OLD_S = 3600  # a running import's files are younger
 
 
 class Damage(NamedTuple):
-    """`also` are paths that must go together with `path`; `mend` is what `path` should contain.
+    """A path in a store with a problem.
 
-    `stamp` tells the file that was looked at, "" where that does not matter, from a later one.
+    `also` are paths that must be removed with `path`; `mend` is the content that `path` should
+    have, if known. `stamp` distinguishes the checked file from a later one, "" if not needed.
     """
 
     path: str
@@ -43,23 +44,23 @@ class Damage(NamedTuple):
 
 
 class Checker:
-    """Looks at the store below `root`; `on_read` hears of the size of each file that was read."""
+    """A check of the store below `root`; `on_read` is called with the size of each file read."""
 
     def __init__(self, root: str, on_read: Callable[[int], None] = lambda _size: None) -> None:
         self._root = root
         self._on_read = on_read
 
     def size(self) -> int:
-        """Bytes that a check reads, about."""
+        """Return the approximate number of bytes that a check reads."""
         paths = [item.path for item in inventory.items(self._root)] + self._blobs()
         return sum(os.path.getsize(path) for path in paths if os.path.exists(path))
 
     def check(self) -> Iterator[Damage]:
-        """Everything that is wrong with the store. Reads all of it."""
+        """Yield each problem of the store. Reads all of its files."""
         for item in inventory.items(self._root):
             before = os.stat(item.path)
             damage = self._of_image(item)
-            with contextlib.suppress(OSError):  # to look at it is not to use it
+            with contextlib.suppress(OSError):  # a check does not count as a use
                 os.utime(item.path, ns=(before.st_atime_ns, before.st_mtime_ns))
             if damage:
                 yield damage._replace(stamp=_stamp(before)) if damage.mend is None else damage
@@ -115,7 +116,7 @@ class Checker:
         return None
 
     def _kept_config(self, image: str) -> bytes | None:
-        """The configuration, if it lies among the blobs."""
+        """Return the configuration if it is kept among the blobs, else None."""
         expected = identity.sums(image)
         if expected is None or not expected.config:
             return None
@@ -126,7 +127,7 @@ class Checker:
         return None
 
     def _strangers(self) -> Iterator[Damage]:
-        """Files that belong to no image, and drafts of imports that were ended."""
+        """Yield files that belong to no image, and drafts of imports that were ended."""
         now = now_at(f"{self._root}/images")
         for path in files_of(f"{self._root}/images"):
             image = next((path.removesuffix(s) for s in SUFFIXES if path.endswith(s)), "")
@@ -150,7 +151,7 @@ class Checker:
                 yield Damage(named.path, f"{named.ref.name} leads to no image")
 
     def _left_behind(self) -> Iterator[Damage]:
-        # before the locks: what begins now is not in the list
+        # listed before the locks, so that an import that begins now is not in the list
         work = f"{self._root}/work"
         names = sorted(os.listdir(work)) if os.path.isdir(work) else []
         live = set()
@@ -173,7 +174,10 @@ class Checker:
 
 
 def repair(damage: Damage, used: InUse = NOTHING) -> str | None:
-    """Mends what can be mended, else removes it; returns why it was left. Raises OSError."""
+    """Mend or remove a damaged path. Return why it was left, None if it was not.
+
+    Raises OSError.
+    """
     if damage.mend is not None:
         publish(damage.path, damage.mend)
         return None

@@ -1,4 +1,4 @@
-"""Files that appear whole, and directories that do not stay."""
+"""Write files atomically, make temporary directories, and read sizes and ages."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def publish(path: str, content: bytes) -> None:
-    """`path` has its old content or the new one, never a part. Raises OSError."""
+    """Replace the file `path` atomically; its directory is created. Raises OSError."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    # a name that nobody knows before: others may write where a group shares its images
+    # an unpredictable name, because others may write where a group shares its images
     draft = f"{path}.{secrets.token_hex(8)}"
     try:
         with created(draft) as file:
@@ -33,14 +33,17 @@ def publish(path: str, content: bytes) -> None:
 
 
 def created(path: str) -> BinaryIO:
-    """A file that was not there, also not as a link to another one. Raises OSError."""
+    """Create and open the file `path`. Raises OSError if anything is there, even a symlink."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     return open(os.open(path, flags, 0o666), "wb")
 
 
 @contextlib.contextmanager
 def fresh_directory(path: str) -> Iterator[str]:
-    """An empty directory, gone afterwards. What a killed process left there is removed."""
+    """Create an empty directory and remove it afterwards.
+
+    Anything that a killed process left there is removed first.
+    """
     shutil.rmtree(path, ignore_errors=True)
     os.makedirs(path, mode=0o700)
     try:
@@ -59,7 +62,7 @@ def size_text(size: float) -> str:
 
 
 def files_of(directory: str) -> list[str]:
-    """The files in a directory, which may be missing."""
+    """Return the sorted paths of the regular files in a directory, which may be missing."""
     try:
         with os.scandir(directory) as entries:
             return sorted(entry.path for entry in entries if entry.is_file(follow_symlinks=False))
@@ -68,7 +71,7 @@ def files_of(directory: str) -> list[str]:
 
 
 def now_at(directory: str) -> float:
-    """Return the time by the clock of the file server of `directory`, else by ours."""
+    """Return the time by the clock of the file server of `directory`, else by the local clock."""
     try:
         with tempfile.TemporaryFile(dir=directory) as file:
             os.write(file.fileno(), b"\n")
@@ -79,7 +82,10 @@ def now_at(directory: str) -> float:
 
 
 def is_older(path: str, seconds: float, now: float) -> bool:
-    """Since it was last written, `now` from `now_at`; False where it is gone."""
+    """Check whether a file was last written more than `seconds` ago; False if it is gone.
+
+    `now` comes from `now_at`.
+    """
     try:
         return now - os.stat(path).st_mtime > seconds
     except OSError:

@@ -1,7 +1,7 @@
 """The identity of a SquashFS file: the SHA-256 of its content, computed once and kept beside it.
 
 IMAGE.sha256 has three lines: the digest of the image, that of its configuration or "-", and the
-size and time of modification (ns) that the image had then. A launch only reads this file.
+image's size and modification time (ns) at that time. A launch reads only this file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NONE = "-"
 
 
 class Sums(NamedTuple):
-    """SHA-256 in hexadecimal; `config` is "" where none is known.
+    """The SHA-256 sums of an image and its configuration in hexadecimal; `config` may be "".
 
     `stamp` is the size and time that the image had, "" in files of earlier versions.
     """
@@ -35,7 +35,7 @@ class Sums(NamedTuple):
 
 
 def known_digest(path: str) -> str:
-    """Return what is recorded of the content of `path`, sha256:…; "" if it no longer fits."""
+    """Return the recorded digest of `path`, sha256:…; "" if there is none or the file changed."""
     try:
         found = sums(path)
         fits = found is not None and found.stamp == _stamp(path)
@@ -45,12 +45,12 @@ def known_digest(path: str) -> str:
 
 
 def computed(path: str) -> str:
-    """Return the digest of the content of `path`, sha256:…; reads all of it. Raises OSError."""
+    """Return the digest of `path`, sha256:…, computed by reading the file. Raises OSError."""
     return f"sha256:{sha256(path)}"
 
 
 def record(path: str, digest: str, config: bytes | None = None, made: str = "") -> None:
-    """Keep `digest` as that of `path`, or of `made`, which will have that name. Raises OSError."""
+    """Record `digest` for `path`, or for `made`, which will get that name. Raises OSError."""
     if config is None:
         before = sums(path)
         of_config = before.config if before is not None else ""
@@ -61,14 +61,14 @@ def record(path: str, digest: str, config: bytes | None = None, made: str = "") 
 
 
 def note(path: str, digest: str) -> None:
-    """Record `digest` if this user owns `path` and may: it only spares others the reading."""
+    """Record `digest` if this user owns `path`. Errors are ignored: it only saves reading."""
     with contextlib.suppress(OSError):
         if os.stat(path).st_uid == os.geteuid():
             record(path, digest)
 
 
 def sums(path: str) -> Sums | None:
-    """Return what is recorded of the image `path`; None where that cannot be read or trusted."""
+    """Return the sums recorded for the image `path`, None if they cannot be read or trusted."""
     try:
         text = beside.read(path + SUFFIX, path)
         lines = text.decode("ascii").splitlines() if text else []

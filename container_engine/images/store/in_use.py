@@ -1,7 +1,7 @@
-"""Which images of a store jobs use: links in STORE/uses, made by node/start/image_in_use.py.
+"""Find the images that jobs use, by links in STORE/uses from node/start/image_in_use.py.
 
-The links are listed before Slurm is asked for its jobs: a job that begins in between is not taken
-for one that has ended.
+The links must be listed before Slurm is asked for its jobs, or a job that begins in between would
+be taken for one that has ended.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _NAME = re.compile(r"(\d+)-[0-9a-f]+(?:\.\d+(?:\.[0-9a-f]+)?)?@([^/]*)")
-_DIGITS = 12  # of the digest, in the name of a link
-_YOUNG_S = 3600  # Slurm may not list its job yet
-_FORGOTTEN_S = 90 * 86400  # of a cluster that cannot be asked; no job is so long
+_DIGITS = 12  # digits of the digest in the name of a link
+_YOUNG_S = 3600  # Slurm may not list the job of a younger link yet
+_FORGOTTEN_S = 90 * 86400  # for links of a cluster that cannot be asked; no job runs that long
 
 
 class Running(NamedTuple):
-    """The jobs of a cluster that have not ended, each with its user, as `uid` sees them; those of
-    others may be hidden.
+    """The unfinished jobs of a cluster with their users, as visible to `uid`.
 
-    `jobs` is None where nobody could be asked.
+    The jobs of others may be hidden unless `sees_all`. `jobs` is None if Slurm could not be asked.
     """
 
     cluster: str
@@ -37,8 +36,10 @@ class Running(NamedTuple):
 
 
 class Link(NamedTuple):
-    """`age_s` by the clock of the file server. `store_uid` owns the directory: where a server makes
-    all files of all users somebody's, that is whose they are."""
+    """A link that a job made to an image in use. `age_s` is by the clock of the file server.
+
+    `store_uid` owns the directory. If a file server maps all users to one, that one owns all files.
+    """
 
     path: str
     job: str
@@ -49,7 +50,7 @@ class Link(NamedTuple):
     age_s: float
 
     def is_over(self, running: Running) -> bool:
-        """Whether the job has certainly ended, or is not the one of who made the link."""
+        """Check whether the job has certainly ended, or does not belong to the link's owner."""
         if running.jobs is None:
             return False
         if self._is_elsewhere(running):
@@ -72,9 +73,10 @@ class Link(NamedTuple):
 
 
 class InUse(NamedTuple):
-    """`jobs` by the path of the image that they use; `over` are links that jobs have left.
+    """The images of a store that jobs use.
 
-    `root` is the store, "" for one that is not looked at again; `seen` are the links there were.
+    `jobs` maps the path of an image to the jobs that use it; `over` are links of ended jobs. `root`
+    is the store, "" for one that is not checked again; `seen` are the links at the first check.
     """
 
     jobs: Mapping[str, tuple[str, ...]]
@@ -83,12 +85,12 @@ class InUse(NamedTuple):
     seen: frozenset[str] = frozenset()
 
     def why_not(self, path: str) -> str | None:
-        """In words, why the image `path` must stay; None if it need not."""
+        """Return, in words, why the image `path` must stay, or None if it need not."""
         known = self.jobs.get(path)
         return _said(known) if known else None
 
     def why_not_now(self, path: str) -> str | None:
-        """As `why_not`, also for jobs that have begun since."""
+        """Return the same as `why_not`, also for jobs that have begun since."""
         if not self.root:
             return self.why_not(path)
         name = os.path.basename(path)
@@ -105,12 +107,12 @@ NOTHING = InUse(MappingProxyType({}), ())
 
 
 def links(root: str) -> tuple[Link, ...]:
-    """Return what the store `root` says now. To be called before Slurm is asked."""
+    """Return the links of the store `root`. Must be called before Slurm is asked for its jobs."""
     return tuple(sorted(_links(root)))
 
 
 def in_use(root: str, found: Sequence[Link], running: Running) -> InUse:
-    """Of `found`, the links of the store `root`, `running` knows which still hold."""
+    """Return which of `found`, the links of the store `root`, still hold, given `running`."""
     jobs: dict[str, list[str]] = {}
     over = []
     for link in found:

@@ -1,4 +1,4 @@
-"""What a store has, and how to make room in it."""
+"""List the images of a store, and remove images to make room."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 _IMAGE = re.compile(r"(sha256)-([0-9a-f]{64})-(\w+)\.sqsh")
 _FRACTION = re.compile(r"\.[0-9]+")
-_STAMP_S = 6 * 3600  # a launch says no more often that it uses an image
+_STAMP_S = 6 * 3600  # launches record the use of an image no more often
 
 
 class Item(NamedTuple):
     """An image of a store. Times are seconds since 1970.
 
-    `created` is what its maker says, else when it was imported. `used` is the time of the last
-    launch, to some hours, or a later time of access where the file system keeps those.
+    `created` is the time in its configuration, else that of the import. `used` is the time of the
+    last launch, to some hours, or a later access time where the file system keeps those.
     """
 
     path: str
@@ -47,7 +47,7 @@ class Item(NamedTuple):
 
 
 class Named(NamedTuple):
-    """A ref with its file, and the architecture it is for."""
+    """A ref, its file and its architecture; `ref` is None if it is invalid or not trusted."""
 
     path: str
     arch: str
@@ -61,7 +61,7 @@ def refs(root: str) -> Iterator[Named]:
 
 
 def _ref(path: str) -> Ref | None:
-    """One that another user has put there is none."""
+    """Return a ref; None if it is invalid or another user put it there."""
     try:
         return read_ref(path)
     except UserError:
@@ -69,7 +69,7 @@ def _ref(path: str) -> Ref | None:
 
 
 def items(root: str) -> list[Item]:
-    """The images of the store `root`, the one used last first."""
+    """Return the images of the store `root`, the most recently used first."""
     names: dict[tuple[str, str], list[str]] = {}
     for named in refs(root):
         if named.ref is not None:
@@ -89,7 +89,7 @@ def items(root: str) -> list[Item]:
 def _item(path: str, digest: str, arch: str, names: tuple[str, ...]) -> Item:
     status = os.stat(path)
     noted = publish.use(path) or Use(status.st_mtime, status.st_mtime)
-    # both are the same after `keep_alive`, which is no use
+    # `keep_alive`, which is not a use, sets both to the same time
     is_read = status.st_atime_ns != status.st_mtime_ns
     read = status.st_atime if is_read else 0
     imported = _credible(noted.imported, status.st_mtime)
@@ -99,13 +99,16 @@ def _item(path: str, digest: str, arch: str, names: tuple[str, ...]) -> Item:
 
 
 def _credible(*times: float) -> float:
-    """The first one that no clock has made that was ahead, else now."""
+    """Return the first time that is not from a clock that was ahead, else now."""
     now = time.time()
     return next((when for when in times if when < now + CLOCKS_S), now)
 
 
 def _created(path: str) -> float | None:
-    """What an OCI configuration says; times of the first years are those of reproducible builds."""
+    """Return the creation time in an OCI configuration, or None if there is none.
+
+    Times close to 1970 come from reproducible builds.
+    """
     try:
         text = str(json.loads(small(path))["created"])
         return datetime.fromisoformat(_FRACTION.sub("", text)).timestamp()
@@ -114,21 +117,21 @@ def _created(path: str) -> float | None:
 
 
 def remove(root: str, item: Item, used: InUse) -> str | None:
-    """Remove an image with its names; return why not where a job has begun to use it."""
+    """Remove an image with its names; if a job has begun to use it, return why it stays."""
     why = take_away(item.path, used)
     if why is None:
         for name in item.names:
             forget(root, name, item.arch, item.digest)
-        if not os.path.lexists(item.path):  # or it has been imported again
+        if not os.path.lexists(item.path):  # it may have been imported again
             remove_files(belongings(item.path))
     return why
 
 
 def take_away(path: str, used: InUse) -> str | None:
-    """Remove an image's file; return why not where a job has begun to use it.
+    """Remove an image's file; if a job has begun to use it, return why it stays.
 
-    It is put aside first: a job that begins after that finds no image, and what one says that has
-    begun before is seen.
+    The file is renamed first: a job that begins later finds no image, and the link of a job that
+    began earlier is seen.
     """
     aside = f"{path}.{secrets.token_hex(8)}.going"
     try:
@@ -143,7 +146,7 @@ def take_away(path: str, used: InUse) -> str | None:
 
 
 def forget(root: str, name: str, arch: str, digest: str = "") -> None:
-    """Remove the name; one that stands for another image than `digest` stays."""
+    """Remove a name, unless `digest` is given and the name stands for another image."""
     path = f"{root}/refs/{ref_name(name, arch)}.json"
     ref = _ref(path)
     if ref is not None and digest in {"", ref.digest}:
@@ -151,7 +154,7 @@ def forget(root: str, name: str, arch: str, digest: str = "") -> None:
 
 
 class Limits(NamedTuple):
-    """What goes: images imported or last used so many seconds ago, the oldest beyond `size`."""
+    """Limits of a store: seconds since an image's import, since its last use, and total bytes."""
 
     age_s: float | None = None
     unused_s: float | None = None
@@ -159,9 +162,12 @@ class Limits(NamedTuple):
 
 
 def superfluous(found: Sequence[Item], limits: Limits, now: float) -> list[tuple[Item, str]]:
-    """What goes, with the reason; of what would be too much, that used last stays."""
+    """Return the images beyond the limits, each with the reason.
+
+    The most recently used images, which come first in `found`, are kept up to the limit in bytes.
+    """
     chosen, kept = [], 0
-    for item in found:  # the one used last first
+    for item in found:
         if limits.age_s is not None and now - item.imported > limits.age_s:
             chosen.append((item, f"imported {_duration(now - item.imported)} ago"))
         elif limits.unused_s is not None and now - item.used > limits.unused_s:
@@ -174,7 +180,7 @@ def superfluous(found: Sequence[Item], limits: Limits, now: float) -> list[tuple
 
 
 def _duration(seconds: float) -> str:
-    """In the largest unit of which there are two; what is later than now was just now."""
+    """Return a duration in the largest unit of which it has two; a negative one counts as 0."""
     for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
@@ -182,16 +188,16 @@ def _duration(seconds: float) -> str:
 
 
 def old_blobs(root: str, unused_s: float) -> list[str]:
-    """Layers that no import has used for so long."""
+    """Return the layers that no import has used for `unused_s` seconds."""
     found = files_of(f"{root}/blobs/sha256")
     now = now_at(f"{root}/blobs/sha256") if found else 0
     return [path for path in found if is_older(path, unused_s, now)]
 
 
 def mark_used(path: str, now: float) -> None:
-    """Of an image that a launch uses; nothing where the store belongs to somebody else.
+    """Record that a launch uses an image. Errors are ignored: the store may be another user's.
 
-    Its files get the time of now, too: where old files are purged, what is in use is none.
+    The times of the image's files are renewed, too, so that a purge of old files spares them.
     """
     noted = publish.use(path)
     if noted is not None and now - noted.used > _STAMP_S:
@@ -201,9 +207,9 @@ def mark_used(path: str, now: float) -> None:
 
 
 def keep_alive(root: str, now: float) -> int:
-    """Makes all images and what belongs to them look new, for file systems that purge old files.
+    """Renew the times of all images and their files, where a file system purges old files.
 
-    Returns how many images.
+    Returns the number of images.
     """
     found = items(root)
     for item in found:
@@ -216,7 +222,7 @@ def _touch_image(path: str, now: float) -> None:
     digest = identity.known_digest(path)
     _touch((path, *belongings(path)), now)
     if digest:
-        identity.note(path, digest)  # it still fits
+        identity.note(path, digest)  # the content has not changed, only its time
 
 
 def _touch(paths: Iterable[str], now: float) -> None:
@@ -226,14 +232,14 @@ def _touch(paths: Iterable[str], now: float) -> None:
 
 
 def remove_links(paths: Iterable[str]) -> None:
-    """Those of others stay where they may not be removed."""
+    """Remove links, except those that this user may not remove."""
     for path in paths:
         with contextlib.suppress(OSError):
             os.unlink(path)
 
 
 def remove_files(paths: Iterable[str]) -> None:
-    """Raises OSError; what is gone already is none."""
+    """Remove files, some of which may be gone already. Raises OSError."""
     for path in paths:
         _unlink(path)
 

@@ -1,11 +1,11 @@
 """A lock on a shared file system that needs no flock: a file that its holder keeps fresh.
 
-The file says who holds the lock, how far the work is, and counts up while the holder lives. A
-waiter that sees no change for `stale_s` seconds by its own clock takes the lock over: clocks of
-other hosts are not compared with ours. A dead holder on the same host is noticed at once.
+The file names the holder and its progress, and has a counter that rises while the holder lives. A
+waiter that sees no change for `stale_s` seconds by its own clock takes the lock over; the clocks of
+other hosts are not compared with it. A dead holder on the same host is noticed at once.
 
-A lease saves work, it does not make a store right. A holder that was suspended for long may come
-back after a takeover: what it publishes must do no harm.
+A lease saves work but does not keep a store consistent. A holder that was suspended for long may
+resume after a takeover, and what it publishes then must do no harm.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 _SIZE = 768  # bytes, so that the holder overwrites its file with one write
 _MAX_PROGRESS = 200
-_SILENT_S = 600  # for who looks at a lock only once, and by the file server's clock
+_SILENT_S = 600  # for a process that looks at a lock only once; by the file server's clock
 _FIRST_POLL_S, _LONGEST_POLL_S, _SLOWER = 0.05, 1.0, 1.5
 
 
 class Pace(NamedTuple):
-    """How often a holder shows that it lives, and after how long without that it counts as dead."""
+    """The interval of a holder's heartbeats, and the silence after which it counts as dead."""
 
     beat_s: float = 3
     stale_s: float = 45
@@ -43,7 +43,7 @@ PACE = Pace()
 
 
 class Holder(BaseModel):
-    """What a lock file says. `machine` tells hosts, their boots and their PID namespaces apart."""
+    """The content of a lock file. `machine` identifies a host, its boot and a PID namespace."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
@@ -61,7 +61,7 @@ class Holder(BaseModel):
         return f"{self.user} on {self.host} (process {self.pid})" if self.pid else "somebody"
 
     def is_dead(self, machine: str) -> bool:
-        """Whether the process is known to have ended; False for one that is out of sight."""
+        """Check whether the process is known to have ended; False if it cannot be seen."""
         if not self.pid or self.machine != machine:
             return False
         try:
@@ -93,7 +93,7 @@ def this_machine() -> str:
 
 
 def start_of(pid: int) -> str:
-    """When a process started, in ticks since the boot; "" if that cannot be read."""
+    """Return when a process started, in ticks since the boot; "" if that cannot be read."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             return file.read().rpartition(")")[2].split()[19]
@@ -102,7 +102,7 @@ def start_of(pid: int) -> str:
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether only its parent has not heard of it yet."""
+    """Check whether a process has ended but has not been reaped by its parent yet."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             return file.read().rpartition(")")[2].split()[0] in {"Z", "X"}
@@ -111,7 +111,7 @@ def _has_ended(pid: int) -> bool:
 
 
 def read(path: str) -> Holder | None:
-    """Who holds the lock; None for nobody. What cannot be understood has a holder, too."""
+    """Return the holder of the lock, or None if it is free. An invalid file has a holder, too."""
     try:
         with open(path, "rb") as file:
             text, status = file.read(2 * _SIZE), os.fstat(file.fileno())
@@ -124,7 +124,7 @@ def read(path: str) -> Holder | None:
 
 
 class Found(NamedTuple):
-    """A lock as somebody else sees it; `is_stale` where its holder died, or was silent for long."""
+    """A lock as another process sees it; `is_stale` if its holder died or was silent for long."""
 
     path: str
     holder: Holder
@@ -132,7 +132,7 @@ class Found(NamedTuple):
 
 
 def found_in(directory: str) -> Iterator[Found]:
-    """All locks there. A holder that is killed leaves its lock until somebody else wants it."""
+    """Yield all locks in a directory. A killed holder leaves its lock until another wants it."""
     machine, paths = this_machine(), files_of(directory)
     now = now_at(directory) if paths else 0
     for path in paths:
@@ -148,10 +148,10 @@ class Lease:
         self.path = path
         self.holder = holder
         self.progress = ""
-        self.replaced: list[str] = []  # tokens of dead holders, whose work nobody else tidies up
+        self.replaced: list[str] = []  # tokens of dead holders, whose work is to be cleaned up
         self._pace = pace
         self._ended = threading.Event()
-        # beside, so that the lock has its content from its first moment
+        # a draft beside it, so that the lock has its content from its first moment
         self._draft = f"{path}.{holder.token}"
         self._fd = os.open(self._draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         self._thread = threading.Thread(target=self._keep_fresh, daemon=True)
@@ -162,11 +162,11 @@ class Lease:
             raise
 
     def take(self) -> bool:
-        """Whether the lock was free and is ours now; then it is kept fresh."""
+        """Take the lock if it is free, and keep it fresh; return whether it was taken."""
         try:
             os.link(self._draft, self.path)
         except OSError as error:
-            # a file server may do its work and lose the answer
+            # the file server may have made the link although its reply was lost
             if os.stat(self._draft).st_nlink != 2:
                 return not isinstance(error, FileExistsError) and self._take_without_links()
         self._forget_draft()
@@ -192,7 +192,7 @@ class Lease:
             os.unlink(self._draft)
 
     def _forget_dead_drafts(self) -> None:
-        """Those of processes that were killed while they waited."""
+        """Remove the drafts of processes that were killed while they waited."""
         directory, name = os.path.split(self.path)
         with contextlib.suppress(OSError):
             for other in os.listdir(directory):
@@ -205,14 +205,14 @@ class Lease:
                         os.unlink(path)
 
     def is_held(self) -> bool:
-        """Whether nobody has taken the lock over, after a long pause of this process."""
+        """Check that no other process took the lock over during a long pause of this one."""
         with contextlib.suppress(OSError):
             found = read(self.path)
             return found is not None and found.token == self.holder.token
-        return True  # a server that is away takes nothing over
+        return True  # no process can take the lock over while the server is away
 
     def discard(self) -> None:
-        """Ends the lease, whether or not the lock was taken. Nobody else's is touched."""
+        """End the lease, whether or not the lock was taken. Locks of others are not touched."""
         self._ended.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -225,14 +225,14 @@ class Lease:
             os.close(self._fd)
 
     def take_over(self, dead: Holder) -> None:
-        """Removes the lock of `dead`, if it still is the one that is there."""
+        """Remove the lock if it still is that of `dead`."""
         aside = f"{self.path}.{self.holder.token}.dead"
         with contextlib.suppress(FileNotFoundError):
             os.rename(self.path, aside)
             found = read(aside)
             if found is not None and found.token != dead.token:
                 with contextlib.suppress(OSError):
-                    os.link(aside, self.path)  # somebody was quicker: it stays theirs
+                    os.link(aside, self.path)  # another process was quicker and keeps its lock
             else:
                 self.replaced.append(dead.token)
             os.unlink(aside)
@@ -241,7 +241,7 @@ class Lease:
         beat = 0
         while not self._ended.wait(self._pace.beat_s):
             beat += 1
-            # a full disk or a server that is away: waiters see that nothing changes
+            # if the disk is full or the server is away, waiters see no change
             with contextlib.suppress(OSError):
                 self._write(beat)
 
@@ -262,10 +262,11 @@ def held(
     pace: Pace = PACE,
     what: str = "",
 ) -> Iterator[Lease]:
-    """Holds the lock `path`. While somebody else does, `on_wait` is told who and for how long.
+    """Hold the lock `path`, which messages call `what`.
 
-    `what` is its name in messages. `on_wait` is called about once a second. Raises UserError after
-    `limit_s` seconds of waiting, and OSError where no lock can be made.
+    While another process holds it, `on_wait` is called about once a second with the holder and the
+    seconds waited so far. Raises UserError after `limit_s` seconds of waiting, and OSError if no
+    lock can be created.
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
     lease = Lease(path, this_process(user), pace)

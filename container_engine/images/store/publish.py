@@ -1,4 +1,4 @@
-"""What becomes an image, and the files that lie beside it in a store."""
+"""Install a finished file as an image, with the files that lie beside it in a store."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from container_engine.images.store import identity
 from container_engine.images.store.beside import small
 from container_engine.images.store.files import publish
 
-MANIFEST_SUFFIX = ".manifest"  # as the registry has it: the image's name is its digest
-USED_SUFFIX = ".used"  # when it was imported, and when a launch last used it
+MANIFEST_SUFFIX = ".manifest"  # as in the registry: the image's name is its digest
+USED_SUFFIX = ".used"  # the time of the import, and of the last launch that used the image
 SUFFIXES = (".json", identity.SUFFIX, MANIFEST_SUFFIX, USED_SUFFIX)
 
 
 class Use(NamedTuple):
-    """In seconds since 1970."""
+    """The times of an image's import and last use, in seconds since 1970."""
 
     imported: float
     used: float
 
 
 def install(made: str, configuration: bytes, path: str) -> None:
-    """The file `made` becomes the image `path`, in place of what was there.
+    """Rename the file `made` to the image `path`, which it replaces.
 
-    The configuration first: an image is never there without it. Raises OSError.
+    The configuration is written first, so that no image is ever without one. Raises OSError.
     """
     digest = _finished(made)
     publish(config.beside(path), configuration)
     os.replace(made, path)
-    with contextlib.suppress(OSError):  # it only spares others the reading
+    with contextlib.suppress(OSError):  # the record only saves reading the file again
         identity.record(path, digest, configuration)
 
 
 def install_stored(made: str, configuration: bytes, path: str, manifest: bytes) -> bool:
-    """Make the image `path` of a store of the file `made`; False if it is there already.
+    """Install the file `made` as the image `path` of a store; return False if that exists.
 
-    An image is never replaced: jobs may have it mounted. Nothing beside it changes then, so that
-    its checksum is its own. Raises OSError.
+    An image is never replaced, because jobs may have it mounted. The files beside it then stay,
+    too, so that the checksum is the image's own. Raises OSError.
     """
     if os.path.lexists(path):
         return False
@@ -52,13 +52,13 @@ def install_stored(made: str, configuration: bytes, path: str, manifest: bytes) 
     note_use(path, Use(time.time(), time.time()))
     if appear(made, path):
         return True
-    # somebody came between: the checksum beside is ours, the image is theirs
+    # another process was quicker: the checksum beside is ours, but the image is not
     identity.record(path, identity.computed(path), configuration)
     return False
 
 
 def _finished(made: str) -> str:
-    """Return the digest of what was made, once it is on the disk."""
+    """Flush the file to disk and return its digest."""
     from concurrent.futures import ThreadPoolExecutor  # 10 ms that a plan need not wait for
 
     with open(made, "rb") as file, ThreadPoolExecutor(1) as aside:
@@ -67,16 +67,19 @@ def _finished(made: str) -> str:
         return digest.result()
 
 
-# what file systems without hard links answer
+# errors of file systems without hard links
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 
 
 def appear(made: str, path: str) -> bool:
-    """Give the file `made` the name `path` if nothing has it: the file server decides."""
+    """Rename the file `made` to `path` and return True, or return False if `path` exists.
+
+    The file server decides. Without hard links, `path` is replaced.
+    """
     try:
         os.link(made, path)
     except FileExistsError:
-        # a file server may do its work and lose the answer
+        # the file server may have made the link although its reply was lost
         return os.path.samefile(made, path)
     except OSError as error:
         if error.errno not in _NO_LINKS:
@@ -89,12 +92,12 @@ def appear(made: str, path: str) -> bool:
 
 
 def note_use(path: str, use: Use) -> None:
-    """Raises OSError."""
+    """Record the times in `use` beside the image `path`. Raises OSError."""
     publish(path + USED_SUFFIX, f"{use.imported:.0f}\n{use.used:.0f}\n".encode())
 
 
 def use(path: str) -> Use | None:
-    """What was noted of the image `path`; None where that cannot be read."""
+    """Return the recorded times of the image `path`, or None if they cannot be read."""
     try:
         imported, used = map(float, small(path + USED_SUFFIX).split())
     except (OSError, ValueError):
@@ -103,5 +106,5 @@ def use(path: str) -> Use | None:
 
 
 def belongings(path: str) -> tuple[str, ...]:
-    """The files that lie beside an image of a store, if they are there."""
+    """Return the paths of the files beside an image of a store, existing or not."""
     return tuple(path + suffix for suffix in SUFFIXES)

@@ -1,14 +1,14 @@
-"""Where imported images lie: a directory on a file system that the nodes share.
+"""The store of imported images: a directory on a file system that the nodes share.
 
     images/<digest>-<arch>.sqsh       an image
     images/<digest>-<arch>.sqsh.json  its OCI configuration; beside it its manifest and checksum
     refs/<name>-<arch>.json           what a name stood for, and when that was last looked up
     blobs/sha256/<digest>             layers as registries have them, for other images
     uses/<job>-<digest>.<uid>@<cluster>  links to images in use (node/start/image_in_use.py)
-    locks/ work/                      imports that run
+    locks/ work/                      running imports
     README
 
-Whatever has its name is complete.
+A file that has its final name is complete.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from container_engine.images.reference import Imported
 
 VOID = "void"
-CLOCKS_S = 60  # those of hosts may differ so much; what is later was made by a wrong one
+CLOCKS_S = 60  # the clocks of hosts may differ by this much; a later time is from a wrong clock
 _MAX_NAME = 180  # bytes, of the 255 that file systems allow
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _README = """\
@@ -54,11 +54,12 @@ damage. All of it can be imported again.
 
 
 class Ref(BaseModel):
-    """What a name stood for when it was last looked up, in seconds since 1970 by our clock.
+    """The digest that a name resolved to at the time `checked`, in seconds since 1970.
 
-    `tried` is the time of a later look-up that failed. `origin` is what was imported under this
-    name; where there is one, no registry is asked for it. `judged` is the hash of the site's
-    signature policy that has let this name be imported, "" for none.
+    `tried` is the time of a later look-up that failed. Both are by the clock of the host that wrote
+    them. `origin` is the local source imported under this name, "" for a registry; if it is set, no
+    registry is asked. `judged` is the hash of the site's signature policy that has accepted this
+    name, "" for none.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
@@ -84,15 +85,18 @@ class Store(NamedTuple):
         return f"{self.root}/refs/{self._name(image)}.json"
 
     def lock(self, image: Imported) -> str:
-        """For a name: who looks it up."""
+        """Return the path of the lock for the look-up of a name."""
         return f"{self.root}/locks/{self._name(image)}"
 
     def build_lock(self, digest: str) -> str:
-        """For an image, which may have several names: who makes it. Taken after that of a name."""
+        """Return the path of the lock for making an image, which may have several names.
+
+        It is taken after the lock of a name.
+        """
         return f"{self.root}/locks/{digest.replace(':', '-')}-{self.arch}"
 
     def work(self, token: str) -> str:
-        """Of the holder of a lock: no two work in one place, whatever becomes of the lock."""
+        """Return the working directory of a lock's holder. It is never shared, even by takeover."""
         return f"{self.root}/work/{token}"
 
     @property
@@ -100,7 +104,7 @@ class Store(NamedTuple):
         return f"{self.root}/blobs"
 
     def has(self, digest: str) -> bool:
-        """Raises UserError for an image that another user has put there."""
+        """Check whether the image is there. Raises UserError if another user has put it there."""
         path = self.image(digest)
         try:
             status = os.stat(path)
@@ -110,7 +114,7 @@ class Store(NamedTuple):
         return stat.S_ISREG(status.st_mode)
 
     def find(self, image: Imported) -> Ref | None:
-        """What is known of the name, if the image's file is still there."""
+        """Return the ref of a name if the image's file is still there, else None."""
         ref = read_ref(self.ref(image))
         return ref if ref is not None and self.has(ref.digest) else None
 
@@ -126,7 +130,7 @@ class Store(NamedTuple):
         tried: float = 0,
         judged: str = "",
     ) -> None:
-        """Looked up now, if not `checked`. Raises OSError."""
+        """Record that a name resolved to `digest` at `checked`, by default now. Raises OSError."""
         ref = Ref(
             name=image.canonical,
             digest=digest,
@@ -138,7 +142,7 @@ class Store(NamedTuple):
         publish(self.ref(image), ref.model_dump_json().encode() + b"\n")
 
     def explain(self) -> None:
-        """Puts the README there for whoever finds the directory. Raises OSError."""
+        """Write the README for users who find the directory, unless it exists. Raises OSError."""
         path = f"{self.root}/README"
         if not os.path.exists(path):
             publish(path, _README.encode())
@@ -148,7 +152,7 @@ class Store(NamedTuple):
 
 
 def ref_name(canonical: str, arch: str) -> str:
-    """What the files of a name are called."""
+    """Return the stem of the file names for an image's name."""
     name = quote(canonical, safe=":@")
     if len(name) > _MAX_NAME:
         name = name[:100] + hashlib.sha256(name.encode()).hexdigest()
@@ -156,10 +160,10 @@ def ref_name(canonical: str, arch: str) -> str:
 
 
 def read_ref(path: str) -> Ref | None:
-    """None for a file that is missing or makes no sense: the name is looked up again.
+    """Read a ref; return None if it is missing or invalid, so that the name is looked up again.
 
-    A time that a wrong clock has made counts as 0. Raises UserError for a file that another user
-    has put there.
+    A time in the future, from a wrong clock, counts as 0. Raises UserError for a file that another
+    user has put there.
     """
     try:
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
@@ -175,7 +179,7 @@ def read_ref(path: str) -> Ref | None:
 
 
 class Known(NamedTuple):
-    """What `ref`, the file `ref_path`, says of a name; the image's file is in any of the stores."""
+    """A name's `ref`, from the file `ref_path`, and its image's `path` in any of the stores."""
 
     ref: Ref
     ref_path: str
@@ -184,13 +188,13 @@ class Known(NamedTuple):
 
 
 class Stores(NamedTuple):
-    """The user's own store, None where nothing shall be kept, and those of the site, only read."""
+    """The user's own store, None if nothing is to be kept, and the site's read-only stores."""
 
     own: Store | None
     site: tuple[Store, ...]
 
     def find(self, image: Imported) -> Known | None:
-        """The name as the user's store knows it, else as one of the site's does."""
+        """Find an image by its name, in the user's store before the site's, else by its digest."""
         for store in self.all():
             path = store.ref(image)
             ref = read_ref(path)
@@ -200,7 +204,7 @@ class Stores(NamedTuple):
         return self._by_digest(image)
 
     def _by_digest(self, image: Imported) -> Known | None:
-        """What is asked for by its digest may have been imported under another name."""
+        """Find an image by its digest, which may have been imported under another name."""
         place = None if image.digest is None else self.holding(image.digest)
         if image.digest is None or place is None:
             return None
@@ -215,7 +219,10 @@ class Stores(NamedTuple):
 
 
 def locate(env: Mapping[str, str], cwd: str, site_path: str | None) -> str:
-    """The user's store. `env` is only asked for single names. Raises UserError for no place."""
+    """Return the path of the user's store. Raises UserError if there is none.
+
+    Variables of `env` are only looked up by name.
+    """
     named = env.get("EDF_IMAGESTORE")
     if named == VOID:
         raise UserError(
@@ -240,6 +247,6 @@ def locate(env: Mapping[str, str], cwd: str, site_path: str | None) -> str:
 
 
 def architecture() -> str:
-    """Of this machine, as OCI images name it."""
+    """Return the architecture of this machine, as OCI images name it."""
     machine = os.uname().machine
     return _ARCHITECTURES.get(machine, machine)

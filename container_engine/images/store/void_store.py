@@ -1,8 +1,8 @@
-"""A store for one launch, where EDF_IMAGESTORE=void says that nothing shall be kept.
+"""The temporary store of a launch with EDF_IMAGESTORE=void, which keeps no images.
 
-It lies in a directory of its own, which goes when the process that it was made for has ended: that
-removes it itself, or else `ce-keep`, which waits for it. Where both were killed, the next launch of
-this kind, `ce gc` and Slurm's epilog find it by a link in the user's home, ~/.local/state/
+Each such store has a directory of its own, which is removed when its owner process ends, either by
+the owner itself or by `ce-keep`, which waits for it. If both were killed, the next launch of this
+kind, `ce gc` and Slurm's epilog find the store by a link in the user's home, ~/.local/state/
 container-engine/void/JOB-NAME, with job 0 for a launch outside of any job.
 """
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 _PREFIX = ".ce-void-"
 _OWNER = "owner"
-_STALE_S = 3600  # ce-keep gives the directory a new time every few minutes
+_STALE_S = 3600  # ce-keep renews the directory's time every few minutes
 _RECORDS = "container-engine/void"
 
 
 class Passing:
-    """Stores below `place` as long as the process `pid` lives; made when the first is needed."""
+    """Stores below `place` while the process `pid` lives; created when the first is needed."""
 
     def __init__(self, env: Mapping[str, str], place: str, pid: int) -> None:
         self._env, self._place, self._pid = env, place, pid
@@ -38,7 +38,7 @@ class Passing:
         self.record = ""
 
     def store(self, arch: str) -> Store:
-        """Raises UserError where it cannot be made."""
+        """Return the store, created if need be. Raises UserError if that fails."""
         if not self.root:
             try:
                 self._make()
@@ -63,25 +63,28 @@ class Passing:
         publish(os.path.join(self.root, _OWNER), owner.model_dump_json().encode())
         name = os.path.basename(self.root).removeprefix(_PREFIX)
         directory = records(self._env)
-        with contextlib.suppress(OSError):  # it only helps those who tidy up
+        with contextlib.suppress(OSError):  # the link only helps a later cleanup
             os.makedirs(directory, 0o700, exist_ok=True)
             record = f"{directory}/{self._env.get('SLURM_JOB_ID', '0')}-{name}"
             os.symlink(self.root, record)
             self.record = record
 
     def settle(self) -> None:
-        """Keeps only the image, once it has been imported."""
+        """Remove everything but the image once it has been imported."""
         for name in ("blobs", "work", "locks"):
             shutil.rmtree(os.path.join(self.root, name), ignore_errors=True)
 
     def remove(self) -> None:
-        """Of something that was never made nothing happens."""
+        """Remove the store. No-op if it was never created."""
         if self.root:
             _remove(self.root, self.record)
             self.root = ""
 
     def hand_over(self, keeper: str) -> None:
-        """From here on the program `keeper` waits for the end. Raises CeError."""
+        """Start the program `keeper`, which removes the store when its owner ends.
+
+        No-op if the store was never created. Raises CeError, after removing the store.
+        """
         if not self.root:
             return
         try:
@@ -117,7 +120,7 @@ class Left(NamedTuple):
 
 
 def remove_dead(env: Mapping[str, str]) -> list[Left]:
-    """Removes what killed launches of this user have left, on this host and on others."""
+    """Remove and return the stores left by this user's killed launches, on any host."""
     left = dead(env)
     for one in left:
         _remove(*one)
@@ -138,7 +141,10 @@ def dead(env: Mapping[str, str]) -> list[Left]:
 
 
 def _is_dead(root: str) -> bool:
-    """One that another host made shows by its time that somebody waits there."""
+    """Check whether the owner of a store has ended.
+
+    On another host the owner counts as alive while `ce-keep` renews the directory's time.
+    """
     if not os.path.basename(root).startswith(_PREFIX):
         return False
     try:
