@@ -1,4 +1,4 @@
-"""Layer files as streams of their uncompressed bytes, and whether they are what they should be."""
+"""Read layer files as streams of uncompressed bytes, and verify their digests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from container_engine.images.pack.chunks import Ahead, Stream
 
 _InflateError: type[Exception]
 try:
-    # twice as quick as zlib; not made for every kind of processor
+    # twice as fast as zlib, but not available for every architecture
     from isal.isal_zlib import IsalError, decompressobj
 
     _InflateError = IsalError  # type: ignore[assignment]  # its stub takes the class for an object
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _ANY_GZIP = 31  # zlib's number for a gzip header and the largest window
 _PIECE = 1 << 17
-_MOST = 1 << 20  # zeros become a thousand times as long
+_MOST = 1 << 20  # bytes made at once: zeros become a thousand times as long
 _BUFFER = 1 << 20
-_TIMEOUT_S = 24 * 3600  # the import as a whole has the true limit
+_TIMEOUT_S = 24 * 3600  # the actual limit is that of the import as a whole
 
 
 class Reading(Protocol):
-    """A layer file that is open. A read may wait for the bytes; `wake` ends that, with b""."""
+    """An open layer file. A read may wait for bytes; `wake` makes it return b""."""
 
     def read(self, size: int, /) -> bytes: ...
     def wake(self) -> None: ...
@@ -43,18 +43,18 @@ class Reading(Protocol):
 
 
 class Layer(Protocol):
-    """A layer file, which may still arrive. `path` is where it lies in the end."""
+    """A layer file, which may still be arriving. `path` is its final path."""
 
     @property
     def path(self) -> str: ...
     def open(self) -> Reading: ...
     def whole(self) -> str:
-        """The path, once all of the file is there."""
+        """Return the path once the file is complete."""
         ...
 
 
 class LayerFile:
-    """A layer that is there."""
+    """A layer whose file is complete."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -82,12 +82,11 @@ def plain(
     on_read: Callable[[int], None],
     on_made: Callable[[int], None] = lambda _size: None,
 ) -> Iterator[Stream]:
-    """The uncompressed content of the layer; `on_read` hears of each piece's size.
+    """Yield the uncompressed content of the layer.
 
-    `on_made` hears of each piece that was decompressed, and may raise.
-
-    `env` is the environment for zstd. When the body ends, the rest is read, so that damage behind
-    it is found as well. Raises UserError for damage.
+    `on_read` is called with the size of each piece that was read, `on_made` with that of each piece
+    that was decompressed; it may raise. `env` is the environment for zstd. When the body ends, the
+    rest is read, so that damage there is found as well. Raises UserError for damage.
     """
     with contextlib.closing(layer.open()) as reading:
         try:
@@ -131,7 +130,7 @@ def _decompressed(
 
 
 def _inflated(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """A gzip file may have several members, as parallel compressors write them."""
+    """Decompress gzip data, which may have several members, as parallel compressors write them."""
     inflater = decompressobj(_ANY_GZIP)
     for piece in pieces:
         data, has_more = piece, False
@@ -152,7 +151,7 @@ def _inflated(pieces: Iterator[bytes]) -> Iterator[bytes]:
 def _by_zstd(
     pieces: Iterator[bytes], env: Mapping[str, str], wake: Callable[[], None]
 ) -> Iterator[Iterator[bytes]]:
-    """zstd reads from a pipe that a thread fills."""
+    """Decompress data with zstd, which reads from a pipe that a thread fills."""
     end, start = os.pipe2(os.O_CLOEXEC)
     widen(end)
     failed: list[Exception] = []
@@ -162,8 +161,8 @@ def _by_zstd(
             with open(start, "wb", buffering=0) as out:
                 out.writelines(pieces)
         except BrokenPipeError:
-            pass  # zstd says why it ended
-        except Exception as error:  # noqa: BLE001 - raised again where somebody reads
+            pass  # zstd reports why it ended
+        except Exception as error:  # noqa: BLE001 - raised again by the reader
             failed.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
@@ -182,13 +181,13 @@ def _by_zstd(
 
 
 def widen(pipe: int) -> None:
-    """Lets a pipe hold more, which is only quicker: users have a limit for it."""
+    """Enlarge a pipe's buffer for speed. Errors are ignored: users have a limit for it."""
     with contextlib.suppress(OSError):
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _BUFFER)
 
 
 class Verification:
-    """Compares files with the SHA-256 digests that are their names, beside other work."""
+    """A thread that compares files with the SHA-256 digests that are their names."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._wrong: list[str] = []
@@ -197,7 +196,7 @@ class Verification:
         self._thread.start()
 
     def finish(self) -> None:
-        """Raises UserError for the files that are wrong; they are removed."""
+        """Wait for the end; remove files with a wrong digest and raise UserError for them."""
         self._thread.join()
         for path in self._wrong:
             with contextlib.suppress(OSError):
@@ -218,13 +217,13 @@ class Verification:
             try:
                 good = sha256(path, self._stop.is_set) in {None, os.path.basename(path)}
             except OSError:
-                good = True  # whoever reads it for its content says what is wrong
+                good = True  # the process that reads the content reports the error
             if not good:
                 self._wrong.append(path)
 
 
 def sha256(path: str, is_stopped: Callable[[], bool] = lambda: False) -> str | None:
-    """The digest of a file in hexadecimal; None if `is_stopped` said so on the way."""
+    """Return the digest of a file in hexadecimal, or None if `is_stopped` became true."""
     digest = hashlib.sha256()
     with open(path, "rb", buffering=0) as file:
         while data := file.read(_BUFFER):

@@ -1,4 +1,4 @@
-"""From the name of an image to a SquashFS file in a store; no layer is unpacked to disk."""
+"""Import images by name as SquashFS files into a store; no layer is unpacked to disk."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from container_engine.images.store.lease import Holder, Lease
     from container_engine.images.store.store import Known, Ref, Store, Stores
 
-_RETRY_S = 300  # after a registry could not be asked, launches leave it alone for so long
+_RETRY_S = 300  # after a failed look-up, launches do not ask the registry again for so long
 _ATTEMPTS = 2
 _SPARE = 1.15  # an image is about as large as its compressed layers
 
 
 class Pull(enum.StrEnum):
-    """When a name is looked up in its registry although an image of that name is there."""
+    """The rule for looking a name up in its registry although a store has its image."""
 
     AGE = "age"
     ALWAYS = "always"
@@ -51,7 +51,7 @@ class Pull(enum.StrEnum):
 
 
 class Limits(NamedTuple):
-    """In seconds: one import, one question to a registry, and how old an answer may be."""
+    """Limits in seconds: for an import, for a request to a registry, for the age of its answer."""
 
     import_s: float
     look_up_s: float
@@ -59,7 +59,7 @@ class Limits(NamedTuple):
 
 
 class Importer:
-    """`env` is the user's environment, for skopeo; `user` is for those who wait for us."""
+    """An importer of images. `env` is the user's, for skopeo; `user` is shown to waiters."""
 
     def __init__(
         self,
@@ -79,7 +79,10 @@ class Importer:
         self._listener.say(message)
 
     def obtain(self, image: Imported, stores: Stores, pull: Pull = Pull.AGE) -> Stored:
-        """The image of this name, imported if need be. Raises CeError; then nothing has changed."""
+        """Return the image of this name, imported if need be.
+
+        Raises CeError; then nothing has changed.
+        """
         found = stores.find(image)
         if found is not None and self._is_good(image, found, pull):
             return self._answer(image, found, pull)
@@ -103,7 +106,7 @@ class Importer:
             raise unusable(own.root, error) from None
 
     def to_file(self, image: Imported, path: str, arch: str) -> str:
-        """Makes `path` and the configuration beside it; returns the digest. Raises CeError."""
+        """Write `path` and the configuration beside it; return the digest. Raises CeError."""
         directory = os.path.dirname(path)
         try:
             with (
@@ -122,13 +125,13 @@ class Importer:
 
     @contextlib.contextmanager
     def _made_for(self, image: Imported) -> Iterator[Maker]:
-        """With the login for the image's registry."""
+        """Yield the maker with the login for the image's registry."""
         skopeo = self._maker.skopeo
         with logged_in(image, skopeo.env) as env:
             yield self._maker._replace(skopeo=skopeo._replace(env=env))
 
     def _judge(self) -> str:
-        """The hash of the site's signature policy, "" for none. Raises SiteError."""
+        """Return the hash of the site's signature policy, "" for none. Raises SiteError."""
         policy = self._maker.skopeo.policy
         try:
             return sha256(policy) or "" if policy else ""
@@ -136,9 +139,9 @@ class Importer:
             raise SiteError(f"{policy}: {reason(error)}", see="site-configuration") from None
 
     def _is_judged(self, found: Known) -> bool:
-        """Whether the site's signature policy, as it is now, has let this name be imported.
+        """Check whether the site's current signature policy has accepted this name.
 
-        It is not asked of what was made here, nor of what the site itself has in its stores.
+        Images from this host, and those in the site's own stores, need not be accepted.
         """
         judge = self._judge()
         return not judge or not found.is_own or found.ref.judged == judge or found.ref.origin != ""
@@ -150,7 +153,7 @@ class Importer:
             return True
         if found.ref.origin and not image.origin:
             return True  # no registry has it
-        # what names stand for in a site's store is the site's business
+        # in its own stores the site decides what names stand for
         is_young = not found.is_own or time.time() < self._not_after(found.ref)
         return pull == Pull.AGE and is_young
 
@@ -166,13 +169,16 @@ class Importer:
             notices = (_could_not_ask(image, ref, "its registry was out of reach just now"),)
         not_after = self._not_after(ref) if ends else 0
         if pull == Pull.ALWAYS and is_tag:
-            not_after = ref.checked  # nobody may skip the question
+            not_after = ref.checked  # in the past: each launch must look the name up
         return Stored(found.path, ref.digest, found.ref_path, not_after, notices, ref.origin)
 
     def _look_up(
         self, image: Imported, stores: Stores, own: Store, pull: Pull, before: Known | None
     ) -> Stored:
-        """`before` is what the stores knew of the name when it was asked for."""
+        """Look the name up under its lock, and import the image if need be.
+
+        `before` is what the stores knew of the name when it was requested.
+        """
         with (
             self._held(own.lock(image), image) as lease,
             self._made_for(image) as maker,
@@ -210,7 +216,7 @@ class Importer:
         own: Store,
         lease: Lease,
     ) -> Known | None:
-        """Imports what is not there, again if somebody removes it; and gives it its name."""
+        """Import the image if it is missing, again if it gets removed, and record its name."""
         judge, before = self._judge(), stores.find(image)
         is_judged = before is not None and (before.ref.digest, before.ref.judged) == (
             remote.digest,
@@ -228,7 +234,7 @@ class Importer:
         return None
 
     def _make_do(self, image: Imported, own: Store, found: Known, error: CeError) -> Stored:
-        """An old answer is better than none where a registry is away."""
+        """Use the result of an earlier look-up, because the registry cannot be asked."""
         ref = found.ref
         own.remember(image, ref.digest, ref.checked, tried=time.time(), judged=ref.judged)
         notice = _could_not_ask(image, ref, error.message)
@@ -238,9 +244,9 @@ class Importer:
     def _ask_policy(
         self, maker: Maker, image: Imported, remote: Remote, own: Store, lease: Lease
     ) -> None:
-        """Raises CeError where the site's signature policy refuses an image that is there.
+        """Raise CeError if the site's signature policy refuses an image that is in a store.
 
-        skopeo is only asked by copying: layers that are not kept any more come again.
+        skopeo checks the policy only when it copies: layers that were removed are fetched again.
         """
         with fresh_directory(own.work(lease.holder.token)) as work:
             maker.skopeo.copy(image, remote, work, own.blobs, lambda _done: None)
@@ -248,7 +254,7 @@ class Importer:
     def _import(
         self, maker: Maker, image: Imported, remote: Remote, own: Store, lease: Lease
     ) -> bool:
-        """Returns whether it had to be made, and so has been judged."""
+        """Make the image unless the store has it; return whether it was made and so judged."""
         own.explain()
         with self._held(own.build_lock(remote.digest), image) as building:
             if building.replaced and not lease.replaced:
@@ -256,11 +262,11 @@ class Importer:
             for token in building.replaced:
                 shutil.rmtree(own.work(os.path.basename(token)), ignore_errors=True)
             if own.has(remote.digest):
-                return False  # it has several names, and somebody has just imported another one
+                return False  # another process has just imported it, maybe under another name
             try:
                 self._make(maker, image, remote, own, (lease, building))
             except (CeError, OSError):
-                # after a long pause: somebody has taken over, and removed what we had done
+                # after a long pause another process may have taken over and removed our work
                 if building.is_held() or not own.has(remote.digest):
                     raise
                 return False
@@ -285,7 +291,7 @@ class Importer:
         leases: Sequence[Lease],
         place: Place,
     ) -> Fetched:
-        """Leaves `place.made`, complete and checked."""
+        """Write `place.made`, complete and checked."""
         began, name = time.monotonic(), image.name
 
         def far(doing: str, done: int) -> None:
@@ -311,7 +317,7 @@ class Importer:
 
 
 class Waiting:
-    """Tells who is waited for: at once, and then from time to time."""
+    """Messages about the holder that an import waits for: at once, then from time to time."""
 
     def __init__(self, name: str, listener: Listener) -> None:
         self._name, self._listener = name, listener
@@ -327,7 +333,10 @@ class Waiting:
 
 
 def _is_as_before(found: Known, before: Known | None) -> bool:
-    """Whether nobody has looked the name up while we waited. Clocks of hosts are not compared."""
+    """Check that no other process has looked the name up while this one waited.
+
+    Clocks of different hosts are not compared.
+    """
     if before is None:
         return False
     return (found.ref.digest, found.ref.checked) == (before.ref.digest, before.ref.checked)
@@ -340,7 +349,7 @@ def _could_not_ask(image: Imported, ref: Ref, why: str) -> str:
 
 
 def _check_room(directory: str, remote: Remote, place: Place) -> None:
-    """Before anything is downloaded, as far as the sizes are known."""
+    """Check the free space before anything is downloaded, as far as the sizes are known."""
     there = sum(blob.size for blob in remote.blobs if place.has(blob))
     free_space.check(directory, int(remote.size * (1 + _SPARE)) - there)
 

@@ -1,4 +1,4 @@
-"""What an import reports while it runs. Pure."""
+"""The interface by which an import reports its progress. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class Listener(Protocol):
     def say(self, message: str) -> None: ...
 
     def far(self, name: str, doing: str, done: int, total: int) -> None:
-        """`done` of `total` bytes."""
+        """Show that `done` of `total` bytes are done."""
 
 
 class Quiet:
-    """Shows nothing."""
+    """A listener that shows nothing."""
 
     def say(self, message: str) -> None:
         pass

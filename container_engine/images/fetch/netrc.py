@@ -1,8 +1,8 @@
-"""Logins that people keep for enroot: ~/.config/enroot/.credentials, a file in netrc's form.
+"""Read the logins that users keep for enroot in ~/.config/enroot/.credentials, a netrc file.
 
-They count where Podman knows no login, and where a reference names the user (user@registry#image).
-A password goes to skopeo in memory that only its user can read: never in an argument or variable,
-nor in a file, which would stay when this process is killed.
+They count where Podman has no login, and where a reference names the user (user@registry#image).
+A password is passed to skopeo in memory that only its user can read, never in an argument or
+variable, nor in a file, which would remain if this process is killed.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from container_engine.images.reference import Imported
 
 _AUTH_FILE = "REGISTRY_AUTH_FILE"
-# hosts that hand out tokens, under whose names enroot looks for logins
+# token servers, under whose names enroot looks for logins
 _ASKED_BY_ENROOT = {
     "docker.io": ("auth.docker.io", "registry-1.docker.io", "index.docker.io"),
     "nvcr.io": ("authn.nvidia.com",),
     "registry.gitlab.com": ("gitlab.com",),
 }
-# auth.json calls it by its first name
+# the original name of Docker Hub, which auth.json uses
 _DOCKER = "https://index.docker.io/v1/"
 
 
@@ -42,7 +42,7 @@ class Login(NamedTuple):
 
 @contextlib.contextmanager
 def logged_in(image: Imported, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
-    """The environment in which skopeo has the login for this image. Raises UserError."""
+    """Yield the environment in which skopeo has the login for this image. Raises UserError."""
     login = _login(image, env) if isinstance(image, RegistryImage) else None
     if login is None or not isinstance(image, RegistryImage):
         yield env
@@ -51,14 +51,14 @@ def logged_in(image: Imported, env: Mapping[str, str]) -> Iterator[Mapping[str, 
     with open(os.memfd_create("ce-auth"), "w", encoding="ascii") as file:
         json.dump({"auths": {image.registry: {"auth": secret}}}, file)
         file.flush()
-        # what we start runs as the same user, who may open it there as long as we live
+        # child processes of the same user may open it there while this process lives
         yield {**env, _AUTH_FILE: f"/proc/{os.getpid()}/fd/{file.fileno()}"}
 
 
 def _login(image: RegistryImage, env: Mapping[str, str]) -> Login | None:
     known = [*_podmans(image.registry, env)]
     if known and image.user in {None, *known}:
-        return None  # skopeo finds it
+        return None  # skopeo finds the login itself
     path = _file(env)
     others = _ASKED_BY_ENROOT.get(image.registry, ())
     machines = (image.registry, image.registry.partition(":")[0], *others)
@@ -73,7 +73,7 @@ def _login(image: RegistryImage, env: Mapping[str, str]) -> Login | None:
             f"podman login -u '{image.user}' {image.registry}, or a line in {path}",
             "registry-login",
         )
-    # the host's own name counts before those of others
+    # a login for the registry itself counts before those for other hosts
     return min(fitting, key=lambda login: machines.index(login.machine), default=None)
 
 
@@ -84,7 +84,7 @@ def _file(env: Mapping[str, str]) -> str:
 
 
 def _read(path: str) -> list[Login]:
-    """What the file says; nothing if there is none. Raises UserError."""
+    """Return the logins in the file, or none if there is no file. Raises UserError."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -120,14 +120,14 @@ def _parse(path: str, text: str) -> list[Login]:
 
 
 def _podmans(registry: str, env: Mapping[str, str]) -> Iterator[str | None]:
-    """The users that Podman, skopeo or docker know for a registry; None for one that is hidden."""
+    """Yield the users that Podman, skopeo or Docker know for a registry, None for a hidden one."""
     for path in _auth_files(env):
         try:
             with open(path, encoding="utf-8") as file:
                 said = json.load(file)
             entries, helpers = said.get("auths") or {}, said.get("credHelpers") or {}
         except (OSError, ValueError, AttributeError):
-            continue  # skopeo says what is wrong with it
+            continue  # skopeo reports what is wrong with it
         names = {registry, _DOCKER} if registry == "docker.io" else {registry}
         if said.get("credsStore") or names & helpers.keys():
             yield None
@@ -146,7 +146,7 @@ def _user_of(entry: object) -> str | None:
 
 
 def _auth_files(env: Mapping[str, str]) -> Iterator[str]:
-    """Where skopeo looks."""
+    """Yield the files in which skopeo looks for logins."""
     if env.get(_AUTH_FILE):
         yield env[_AUTH_FILE]
         return

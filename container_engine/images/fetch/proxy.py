@@ -2,7 +2,7 @@
 
 Requests and answers are JSON texts, one per packet; a blob comes through a pipe whose descriptor
 is in the answer. skopeo knows the logins, mirrors and certificates, and it verifies the digests.
-Version 1.9 does not look at policy.json then, so who publishes an image asks `skopeo copy`, too.
+In this mode version 1.9 ignores policy.json, so an import must run `skopeo copy` as well.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _MAX_ANSWER, _MAX_FDS = 1 << 16, 2
-_TIMEOUT_S = 24 * 3600  # who reads notices silence; the import as a whole has a limit
+_TIMEOUT_S = 24 * 3600  # the reader notices silence, and the import as a whole has a limit
 
 
 class ProxyError(Exception):
-    """What the proxy said, or that it said nothing. No message for people."""
+    """A failed or missing answer of the proxy. Has no message for users."""
 
 
 class _Answer(NamedTuple):
@@ -33,7 +33,7 @@ class _Answer(NamedTuple):
 
 
 class Proxy:
-    """The image `source`, as skopeo names it, while it is open."""
+    """An open image. `source` is its name for skopeo."""
 
     def __init__(self, source: str, env: Mapping[str, str], answer_s: float) -> None:
         self._source, self._env, self._answer_s = source, env, answer_s
@@ -56,9 +56,10 @@ class Proxy:
 
     @contextlib.contextmanager
     def blob(self, name: str, size: int) -> Iterator[int]:
-        """A descriptor to read the blob from up to its end. Raises ProxyError if it was not whole.
+        """Yield a descriptor from which to read the blob up to its end.
 
-        The proxy closes its end of the pipe once it is asked whether all was well.
+        Raises ProxyError if the blob was incomplete. `FinishPipe` is sent first, because only then
+        does the proxy close its end of the pipe.
         """
         answer = self._ask("GetBlob", self._image, f"sha256:{name}", size)
         try:

@@ -1,4 +1,4 @@
-"""What a registry has under a name, and its blobs: skopeo does the work and knows the logins."""
+"""Look up images in registries and fetch their blobs, with skopeo, which knows the logins."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from container_engine.images.reference import Imported
 
 _FATAL = re.compile(r'level=fatal msg="(.*)"')
-# skopeo's exit code is the same for everything, so its words decide; one that is missing here only
+# skopeo has one exit code for all errors, so its messages decide; a word that is missing here only
 # costs the pauses
 _FINAL = re.compile(
     r"unauthorized|authentication required|denied|forbidden|unknown|not found|\b40[0134]\b|x509"
@@ -41,24 +41,24 @@ _CODES = tuple(
         (r"unsupported", "image-format"),
     )
 )
-# the name is neither parsed then nor at fault
+# misleading: the name is not parsed at that point, and not at fault
 _PREAMBLE = re.compile(r'^Error (?:parsing image name|initializing source) "?[^" ]*"?: ')
 _PAUSES = (1.0, 4.0)
-_SPARE = 8 << 20  # configuration and manifest
+_SPARE = 8 << 20  # bytes for configuration and manifest
 _Result = TypeVar("_Result")
 
 
 class Wanted(NamedTuple):
-    """A blob, by its digest in hexadecimal."""
+    """A blob to fetch, named by its digest in hexadecimal."""
 
     name: str
     size: int
 
 
 class Remote(NamedTuple):
-    """One image as its registry has it. `source` names it for skopeo; `size` is of the layers.
+    """An image in its registry. `source` is its name for skopeo; `size` is that of the layers.
 
-    `manifest` is what `digest` is the digest of. `blobs` are the layers, the lowest first.
+    `digest` is the digest of `manifest`. `blobs` are the layers, the lowest first.
     """
 
     digest: str
@@ -70,7 +70,7 @@ class Remote(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """An image as blobs in files, the lowest layer first."""
+    """A fetched image: its configuration, and the paths of its layers, the lowest first."""
 
     config: bytes
     layers: tuple[str, ...]
@@ -97,7 +97,7 @@ class _Listed(_Blob):
 
 
 class _Document(BaseModel):
-    """What manifests and indexes of OCI and Docker (schema 2) have in common."""
+    """The fields of manifests and indexes, of OCI and Docker (schema 2), that are used here."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
@@ -107,9 +107,9 @@ class _Document(BaseModel):
 
 
 class Skopeo(NamedTuple):
-    """`env` is the user's: login state, registries.conf and policy.json all count.
+    """The program skopeo. `env` is the user's: logins, registries.conf and policy.json count.
 
-    `policy` is a file of the site's in place of the user's policy.json; "" for none.
+    `policy` is a file of the site that replaces the user's policy.json; "" for none.
     """
 
     env: Mapping[str, str]
@@ -118,7 +118,7 @@ class Skopeo(NamedTuple):
     policy: str = ""
 
     def look_up(self, image: Imported, arch: str) -> Remote:
-        """The image of this architecture that the name stands for now. Raises CeError."""
+        """Return the image of this architecture that the name stands for now. Raises CeError."""
         text = self._manifest(image, image.source)
         document = _parse(image, text)
         source = image.source
@@ -138,9 +138,9 @@ class Skopeo(NamedTuple):
         return Remote(digest, source, sum(one.size for one in layers), layers, text, config)
 
     def platforms(self, image: RegistryImage, archs: Sequence[str]) -> dict[str, Remote]:
-        """What the name stands for now on those of the architectures that it is made for.
+        """Return what the name stands for now on each of `archs` for which there is an image.
 
-        Raises CeError.
+        An image without an index is returned under its own architecture. Raises CeError.
         """
         document = _parse(image, self._manifest(image, image.source))
         if document.manifests is None:
@@ -151,7 +151,7 @@ class Skopeo(NamedTuple):
         return {arch: self.look_up(image, arch) for arch in archs if arch in made}
 
     def configuration(self, image: Imported, remote: Remote) -> bytes:
-        """The OCI configuration of what was looked up. Raises CeError."""
+        """Return the OCI configuration of an image that was looked up. Raises CeError."""
         return self._ask(
             image, [*self._skopeo(image), "inspect", "--raw", "--config", remote.source]
         )
@@ -164,16 +164,17 @@ class Skopeo(NamedTuple):
         blobs: str,
         on_bytes: Callable[[int], None],
     ) -> Fetched:
-        """The blobs of an image in `blobs`, without those that were there; the rest in `work`.
+        """Fetch an image: the blobs that are missing go to `blobs`, all else to `work`.
 
-        skopeo verifies their digests. `on_bytes` hears how much has arrived. Raises CeError.
+        skopeo verifies the digests of fetched blobs. `on_bytes` is called with the number of bytes
+        that have arrived. Raises CeError.
         """
         layout = os.path.join(work, "oci")
         os.makedirs(os.path.join(blobs, "sha256"), exist_ok=True)
         argv = [*self._skopeo(image), "copy", "--quiet", "--remove-signatures"]
         argv += ["--dest-shared-blob-dir", blobs, remote.source, f"oci:{layout}:image"]
         watch = _Arrival(layout, os.path.join(blobs, "sha256"), remote, on_bytes, self.look_up_s)
-        ends = time.monotonic() + self.copy_s  # of all tries together
+        ends = time.monotonic() + self.copy_s  # the limit of all tries together
 
         def attempt() -> None:
             process.watched(argv, self.env, max(ends - time.monotonic(), 1), watch.look)
@@ -183,11 +184,11 @@ class Skopeo(NamedTuple):
 
     def _skopeo(self, image: Imported) -> list[str]:
         if image.is_ours:
-            return ["skopeo", "--insecure-policy"]  # just built; its base has been judged
+            return ["skopeo", "--insecure-policy"]  # just built; its base has been checked
         chosen = self.env.get(short_names.CHOSEN)
         return [
             "skopeo",
-            # unlike Podman it does not know the variable
+            # unlike Podman, skopeo ignores the variable
             *(["--registries-conf", chosen] if chosen else []),
             *(["--policy", self.policy] if self.policy else []),
         ]
@@ -205,7 +206,7 @@ class Skopeo(NamedTuple):
             raise SiteError(message, see="registry-unreachable", details=error.hint or "") from None
 
     def _run(self, image: Imported, program: Callable[[], _Result]) -> _Result:
-        """Again, if that may help: skopeo 1.9 itself gives up at the first 500."""
+        """Run a program, again if that may help: skopeo 1.9 itself gives up at the first 500."""
         for pause in (*_PAUSES, None):
             try:
                 return program()
@@ -217,7 +218,7 @@ class Skopeo(NamedTuple):
 
 
 class _Arrival:
-    """Sees blobs grow; gives up on a registry that sends nothing any more."""
+    """A watch over growing blobs that gives up when the registry sends nothing any more."""
 
     def __init__(
         self,
@@ -229,7 +230,7 @@ class _Arrival:
     ) -> None:
         self._layout, self._on_bytes, self._silence_s = layout, on_bytes, silence_s
         self._paths = [os.path.join(blobs, blob.name) for blob in remote.blobs]
-        # as they were announced; from this host, skopeo compresses what was not, or not so well
+        # the sizes are as announced, unless skopeo compresses an image from this host anew
         self._most = remote.size + _SPARE if remote.source.startswith("docker://") else None
         self._last, self._since = -1, time.monotonic()
 
@@ -267,7 +268,7 @@ def _choose(image: RegistryImage, listed: tuple[_Listed, ...], arch: str) -> str
         known = sorted({one.platform.architecture for one in listed} - {"", "unknown"})
         message = f"'{image.name}': not made for {arch}, only for {', '.join(known)}"
         raise UserError(message, see="image-architecture")
-    # the plain one runs on every machine of the kind
+    # the base variant runs on every machine of the architecture
     return min(fitting, key=lambda one: one.platform.variant not in {"", "v8"}).digest
 
 
@@ -283,7 +284,7 @@ def _read(image: Imported, layout: str, blobs: str) -> Fetched:
 
 
 def check_platform(image: Imported, config: bytes, arch: str) -> None:
-    """Raises UserError for a configuration of another system or kind of processor."""
+    """Raise UserError if a configuration is for another operating system or architecture."""
     found = _platform(image, config)
     if (found.os, found.architecture) == ("linux", arch):
         return
@@ -306,7 +307,10 @@ def _blob(blobs: str, blob: _Blob) -> bytes:
 
 
 def small_blob(path: str) -> bytes:
-    """A manifest or configuration, whose name is its digest. Raises UserError or OSError."""
+    """Return the content of a manifest or configuration file, whose name is its digest.
+
+    Raises OSError, or UserError for a file with another digest, which is removed.
+    """
     text = small(path)
     if hashlib.sha256(text).hexdigest() != os.path.basename(path):
         os.unlink(path)
@@ -327,7 +331,7 @@ def _parse(image: Imported, text: bytes) -> _Document:
 
 
 def _hex(digest: str) -> str:
-    """The digest came from outside: it must be no path."""
+    """Return the digits of an untrusted digest. Raises UserError if they could form a path."""
     name = digest.partition(":")[2]
     if not name.isalnum():
         raise UserError(f"'{digest}' is not a digest", see="image-format")
@@ -335,7 +339,7 @@ def _hex(digest: str) -> str:
 
 
 def _refusal(image: Imported, error: process.CommandError, policy: str) -> CeError:
-    """skopeo's last message without the form of its log and what it has only to say first."""
+    """Return an error with skopeo's last message, without the log's format and the preamble."""
     found = _FATAL.findall(error.stderr)
     text = found[-1] if found else error.message
     text = _PREAMBLE.sub("", text.replace('\\"', '"').replace("\\n", "; "))

@@ -1,5 +1,7 @@
-"""What a name without a registry stands for on this host: the aliases and the search registries of
-registries.conf, read as Podman reads them."""
+"""Resolve names without a registry as Podman does: by aliases and search registries.
+
+Both come from this host's registries.conf.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 _SYSTEM = "/etc/containers"
 _HINT = "man containers-registries.conf; or write the registry with the image"
 _NAME, _ROOTS_CACHE = "registries.conf", "/var/cache"
-# the variable by which somebody chooses another main file
+# the variable that selects another main file
 CHOSEN = "CONTAINERS_REGISTRIES_CONF"
 
 
@@ -31,7 +33,7 @@ class _Hosts(BaseModel):
 
 
 class _First(BaseModel):
-    """Version 1 of the format, which knows no aliases; only a main file may be of it."""
+    """Version 1 of the format, which has no aliases; only a main file may use it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
@@ -39,7 +41,7 @@ class _First(BaseModel):
 
 
 class _File(BaseModel):
-    """What one file says of short names; None where it leaves that to others."""
+    """The settings for short names in one file; None where it leaves them to other files."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
@@ -55,10 +57,11 @@ class _File(BaseModel):
 
 
 class ShortNames(NamedTuple):
-    """`aliases` have beside their meaning the file that says so, as have the search registries.
+    """The settings for short names on this host.
 
-    `is_enforcing`: several search registries are a question to people. `consulted` are all paths
-    that were looked at, existing or not.
+    `aliases` map a name to its meaning and the file that defines it; `searched_by` is the file that
+    defines `search`. If `is_enforcing`, the user must choose among several search registries.
+    `consulted` are all paths that were looked at, existing or not.
     """
 
     aliases: Mapping[str, tuple[str, str]]
@@ -68,10 +71,10 @@ class ShortNames(NamedTuple):
     consulted: tuple[str, ...]
 
     def meanings(self, image: RegistryImage) -> tuple[RegistryImage, ...]:
-        """The images that the name may stand for, the first one that there is counts.
+        """Return the images that the name may stand for; the first that exists counts.
 
-        At least one; without a word in any file it is the one of the default registry. Raises
-        UserError for an alias or a registry that is none.
+        There is at least one: without any settings, the image in the default registry. Raises
+        UserError for an invalid alias or registry.
         """
         if not image.short:
             return (image,)
@@ -84,7 +87,10 @@ class ShortNames(NamedTuple):
 
 
 def read(env: Mapping[str, str], uid: int) -> ShortNames:
-    """`env` is only asked for single names. Raises UserError for a file that makes no sense."""
+    """Read the settings of this host. Raises UserError for an invalid file.
+
+    Variables of `env` are only looked up by name.
+    """
     aliases: dict[str, tuple[str, str]] = {}
     search: tuple[str, ...] = ()
     searched_by, mode = "", ""
@@ -96,18 +102,21 @@ def read(env: Mapping[str, str], uid: int) -> ShortNames:
         if said.searched is not None:
             search, searched_by = said.searched, path
         mode = said.mode or mode
-    known = {name: found for name, found in aliases.items() if found[0]}  # "" takes one back
+    known = {name: found for name, found in aliases.items() if found[0]}  # "" removes an alias
     return ShortNames(known, search, searched_by, mode == "enforcing", tuple(consulted))
 
 
 def _files(env: Mapping[str, str], uid: int, consulted: list[str]) -> Iterator[str]:
-    """Those that are there, in the order in which later ones overrule the others."""
+    """Yield the files to read; later ones override earlier ones.
+
+    All paths that were looked at are added to `consulted`.
+    """
     home = env.get("HOME") or "/"
     own = os.path.join(home, ".config/containers")
     chosen = env.get(CHOSEN)
     main = chosen or f"{own}/{_NAME}"
     consulted.append(main)
-    # somebody's own main file is in place of all of the system's; a chosen one, of the main files
+    # a user's own main file replaces all files of the system; a chosen one replaces the main files
     is_own = not chosen and os.path.lexists(main)
     if not chosen and not is_own:
         main = f"{_SYSTEM}/{_NAME}"
@@ -121,7 +130,7 @@ def _files(env: Mapping[str, str], uid: int, consulted: list[str]) -> Iterator[s
                 consulted.append(f"{drop_ins}/{name}")
                 yield consulted[-1]
     cache = _ROOTS_CACHE if uid == 0 else env.get("XDG_CACHE_HOME") or f"{home}/.cache"
-    # what Podman has asked people
+    # the answers of users to Podman's questions
     consulted.append(f"{cache}/containers/short-name-aliases.conf")
     yield consulted[-1]
 
@@ -150,7 +159,7 @@ def _read(path: str, *, is_chosen: bool) -> _File:
 
 
 def _meant(image: RegistryImage, repository: str, source: str) -> RegistryImage:
-    """`image` in another repository, under a name that says so."""
+    """Return `image` in another repository, which its name then includes."""
     try:
         found = parse(repository, "/")
     except UserError as error:

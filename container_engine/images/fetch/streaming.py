@@ -1,7 +1,7 @@
-"""Layers on their way from a registry: read while they arrive, the one needed first comes first.
+"""Download layers in the order of need, so that they can be read while they arrive.
 
-skopeo as a proxy hands the blobs out as streams and verifies their digests. It is only quicker:
-whatever goes wrong here, `registry.Skopeo.copy` fetches what is missing, retries and finds words.
+skopeo as a proxy provides the blobs as streams and verifies their digests. This is only faster: if
+anything fails here, `registry.Skopeo.copy` fetches what is missing, retries and reports errors.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ if TYPE_CHECKING:
 
     from container_engine.images.fetch.registry import Wanted
 
-_AT_ONCE = 3  # a registry far away gives more through several connections
+_AT_ONCE = 3  # a distant registry is faster over several connections
 _PIECE = 1 << 20
 _LOOK_S = 0.25
 
 
 class BrokenOffError(Exception):
-    """The layers do not come this way. No message for people."""
+    """A failure to stream the layers. Has no message for users."""
 
 
 class Arrival:
-    """Downloads blobs into `directory` while it is open; those that are whole stay there.
+    """A download of blobs into `directory`, in which complete blobs stay.
 
-    `wanted` in the order in which they are needed; drafts are made in `work`. After `silence_s`
-    seconds without a byte a registry counts as gone. Nothing here prints or raises but OSError.
+    `wanted` is in the order in which blobs are needed; drafts are made in `work`. A registry counts
+    as gone after `silence_s` seconds without a byte. Nothing here prints; an error in one of its
+    threads ends the whole download.
     """
 
     def __init__(
@@ -45,12 +46,12 @@ class Arrival:
         self._source, self._env, self._silence_s = source, env, silence_s
         self._directory, self._work = directory, work
         self._waiting: list[Wanted] = []
-        self._arrived: dict[str, int] = {}  # bytes so far
+        self._arrived: dict[str, int] = {}  # bytes received so far
         self._wanted: set[str] = set()
         self._whole: set[str] = set()
         self._changed = threading.Condition()
         self._is_over = False
-        self.full: OSError | None = None  # a disk or quota had no room for what came
+        self.full: OSError | None = None  # set if a disk or quota had no room for a blob
         self._threads: list[threading.Thread] = []
 
     def start(self, wanted: Sequence[Wanted]) -> None:
@@ -62,11 +63,11 @@ class Arrival:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all has come."""
+        """Whether all wanted blobs are complete."""
         return not self._waiting and not self._is_over and self._wanted <= self._whole
 
     def close(self) -> None:
-        """Ends what still runs."""
+        """End running downloads and wait for their threads."""
         self._end()
         for thread in self._threads:
             thread.join()
@@ -75,7 +76,10 @@ class Arrival:
         return ArrivingLayer(self, wanted)
 
     def wait(self, wanted: Wanted, have: int, is_closed: threading.Event) -> bool:
-        """Waits for more than `have` bytes; whether the blob is whole. Raises BrokenOffError."""
+        """Wait for more than `have` bytes; return whether the blob is complete.
+
+        Raises BrokenOffError.
+        """
         with self._changed:
             while True:
                 if wanted.name in self._whole:
@@ -139,14 +143,17 @@ class Arrival:
                 return
             done, heard = done + size, time.monotonic()
             if done > wanted.size:
-                raise BrokenOffError  # and skopeo has the words for it
+                raise BrokenOffError  # `skopeo copy` reports the error
             with self._changed:
                 self._arrived[wanted.name] = done
                 self._changed.notify_all()
 
 
 def _move(source: int, target: int) -> int:
-    """Some bytes from a pipe to a file: not every file system takes them from the kernel."""
+    """Move some bytes from a pipe to a file and return how many.
+
+    Not every file system supports splice(2).
+    """
     try:
         return os.splice(source, target, _PIECE)
     except OSError:
@@ -158,7 +165,7 @@ def _move(source: int, target: int) -> int:
 
 
 class ArrivingLayer:
-    """A layer that can be read from its first byte on, before the last one is there."""
+    """A layer that can be read while it arrives."""
 
     def __init__(self, arrival: Arrival, wanted: Wanted) -> None:
         self._arrival, self._wanted = arrival, wanted
@@ -197,8 +204,11 @@ class _Reading:
             self._file = None
 
     def _opened(self) -> int:
-        """Under either of its names: it may have become whole since we were told, or broken off,
-        which removes what had come. Raises BrokenOffError."""
+        """Return the open file. Raises BrokenOffError.
+
+        Both of its names are tried: since `wait` returned, the blob may have become complete, or
+        its download may have failed, which removes the draft.
+        """
         for name in (self._arrival.draft, self._arrival.path):
             if self._file is None:
                 with contextlib.suppress(FileNotFoundError):
