@@ -1,1 +1,1 @@
-"""Pack SquashFS files: merge layers, build Containerfiles, bound what archives unpack to."""
+"""Pack SquashFS files: merge layers, build Containerfiles, limit what archives unpack to."""

@@ -1,4 +1,4 @@
-"""How much an image may unpack to: a small archive can hold terabytes of zeros or endless names."""
+"""Limit what an image unpacks to: a small archive can hold terabytes of zeros or endless names."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from container_engine.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_TIMES = 20  # what text shrinks to; programs and data shrink less
+_TIMES = 20  # text is compressed by this factor; programs and data are compressed less
 _BYTES_PER_ENTRY, _ENTRIES = 4096, 1_000_000  # the names are in memory while an image is packed
 
 
 class Budget(NamedTuple):
-    """The size that the site allows an image to have, None for any; `refusal` makes the error."""
+    """The size that the site allows for an image, None for any; `refusal` makes the error."""
 
     most: int | None
     refusal: Callable[[str], UserError]
@@ -27,7 +27,7 @@ UNLIMITED = Budget(None, UserError)
 
 
 class Account:
-    """What has been unpacked of one image. Both methods raise UserError beyond the budget."""
+    """The amount unpacked of one image. Both methods raise UserError beyond the budget."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget

@@ -1,11 +1,11 @@
-"""An image from a Containerfile: Podman builds it, in namespaces and a storage of its own.
+"""Build an image from a Containerfile with Podman, in namespaces and a storage of its own.
 
-One user exists there, as in the containers of a launch, so nobody needs subordinate ids; see
+Only one user exists there, as in the containers of a launch, so no subordinate ids are needed; see
 `fakeroot.py` for what that would break. All processes end with the build. The storage stays, so
-that the next build can use the steps of this one.
+that the next build can reuse the steps of this one.
 
-The steps are an image's programs, in no more than a chroot: they get no right to leave it, and the
-host's tree has nothing of the user's there but what the build is made of; see `smallroot.sh`.
+The steps run programs of an image in a mere chroot: they have no privilege to leave it, and of the
+user's files the host's tree there holds only those that the build needs; see `smallroot.sh`.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 CONTAINERFILES = ("Containerfile", "Dockerfile")
-# Podman keeps here what must not outlive its processes, and wants a path that is short and the same
-# each time: it becomes process 1 of its namespace and stands in that directory.
+# Podman keeps files here that must not outlive its processes, and needs a path that is short and
+# always the same: it becomes process 1 of its namespace, with this as its working directory.
 _RUN = "/proc/1/cwd"
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _SMALLROOT, _FAKEROOT = (os.path.join(_HERE, name) for name in ("smallroot.sh", "fakeroot.py"))
 # chroot(2) is the way out of a chroot; the others are of no use with one user and no network
 _NO_CAPABILITIES = ("SYS_CHROOT", "MKNOD", "NET_RAW", "NET_BIND_SERVICE", "AUDIT_WRITE")
-# what Podman reads below the home, but for logins; and files that links in /etc may lead to
+# files that Podman reads below the home, except logins; and files to which links in /etc may lead
 _OWN_FILES = (
     *("registries.conf", "registries.conf.d", "policy.json", "certs.d", "storage.conf"),
     *("containers.conf", "containers.conf.d"),
@@ -53,7 +53,7 @@ _INFO_TIMEOUT_S = 60
 
 
 class Recipe(NamedTuple):
-    """What an image is built of. `arguments` are NAME=VALUE."""
+    """The inputs of a build. `arguments` are NAME=VALUE."""
 
     context: str
     containerfile: str
@@ -61,7 +61,10 @@ class Recipe(NamedTuple):
     target: str = ""
 
     def digest(self) -> str:
-        """Of everything that the build may use, except for what it downloads. Raises OSError."""
+        """Return the digest of everything that the build may use, except for downloads.
+
+        Raises OSError.
+        """
         whole = hashlib.sha256()
         for part in (sha256(self.containerfile) or "", self.target, *sorted(self.arguments)):
             whole.update(f"{part}\0".encode("utf-8", "surrogateescape"))
@@ -71,9 +74,9 @@ class Recipe(NamedTuple):
 
 
 class Builder(NamedTuple):
-    """`env` is the user's: registries.conf counts. `policy` as for skopeo.
+    """A builder of images. `env` is the user's: registries.conf counts. `policy` is as for skopeo.
 
-    `logins` is the file with the login state, "" for none.
+    `logins` is the file with the logins, "" for none.
     """
 
     env: Mapping[str, str]
@@ -84,10 +87,10 @@ class Builder(NamedTuple):
     logins: str = ""
 
     def build(self, recipe: Recipe, digest: str, layout: str, *, fresh: bool, quiet: bool) -> None:
-        """Leaves the image as an OCI layout in the directory `layout`, which must not exist.
+        """Write the image as an OCI layout to the directory `layout`, which must not exist.
 
-        By `digest`, the recipe's, two builds at once do not get each other's image. What Podman
-        says goes to stderr, if not `quiet`. Raises CeError.
+        `digest` is the recipe's: it keeps concurrent builds from using each other's image. Podman's
+        output goes to stderr unless `quiet`. Raises CeError.
         """
         podman = self._podman(recipe, os.path.dirname(layout))
         name = f"{_NAME}:{digest.partition(':')[2]}"
@@ -110,10 +113,10 @@ class Builder(NamedTuple):
             raise UserError(text, error.hint, "image-build") from None
 
     def _arguments(self, recipe: Recipe) -> tuple[list[str], dict[str, str]]:
-        """Podman's build arguments, and variables with the values of those that are secret.
+        """Return Podman's build arguments, and variables with the values of those that are secret.
 
-        Anybody may read a command line; Podman takes the value of a bare name from its environment.
-        What is a variable there already keeps its meaning for Podman.
+        Any user may read a command line; Podman takes the value of a bare name from its
+        environment. A variable that is set there already keeps its meaning for Podman.
         """
         arguments, secrets = [], {}
         for argument in recipe.arguments:
@@ -124,16 +127,16 @@ class Builder(NamedTuple):
         return arguments, secrets
 
     def _podman(self, recipe: Recipe, results: str) -> list[str]:
-        """The command, without what it shall do."""
+        """Return Podman's command line up to its subcommand."""
         base = self.env.get("TMPDIR") or "/var/tmp"
         place = _private(os.path.join(base, f"ce-build-{self.uid}"))
         directories = [*_programs(self.env), place, results, recipe.context]
-        # one lies in the other: the outer first
+        # outer directories first, because one may contain another
         seen = [*sorted(directories, key=len), "--", *self._files(recipe), "--"]
         return self._command(place, seen, self._driver(place, seen))
 
     def _files(self, recipe: Recipe) -> list[str]:
-        """The files beside the directories that Podman reads, if they are there."""
+        """Return the files outside these directories that Podman may read, existing or not."""
         home = self.env.get("HOME", "/")
         own = os.path.join(self.env.get("XDG_CONFIG_HOME") or f"{home}/.config", "containers")
         named = [self.env.get(variable, "") for variable in _FILE_VARIABLES]
@@ -163,7 +166,10 @@ class Builder(NamedTuple):
         ]
 
     def _users(self, place: str) -> str:
-        """An /etc/passwd for Podman, which looks the user up and ends where a host has no name."""
+        """Write an /etc/passwd for Podman and return its path.
+
+        Podman looks the user up, and fails if the host has no name for them.
+        """
         try:
             name = pwd.getpwuid(self.uid).pw_name
         except KeyError:
@@ -173,7 +179,10 @@ class Builder(NamedTuple):
         return f"{place}/passwd"
 
     def _driver(self, place: str, seen: Sequence[str]) -> str:
-        """vfs, which copies whole images, where the kernel or the file system has no overlay."""
+        """Return the storage driver: overlay, or vfs where kernel or file system do not support it.
+
+        vfs copies whole images.
+        """
         for driver in ("overlay", "vfs"):
             if os.path.isdir(f"{place}/{driver}"):
                 return driver
@@ -185,7 +194,10 @@ class Builder(NamedTuple):
         return "overlay"
 
     def _environment(self) -> dict[str, str]:
-        """The `_CONTAINERS_*` variables tell Podman that it is in its user namespace already."""
+        """Return Podman's environment.
+
+        The `_CONTAINERS_*` variables mean that Podman is in its user namespace already.
+        """
         logins = {"REGISTRY_AUTH_FILE": self.logins} if self.logins else {}
         return {
             **self.env,
@@ -199,14 +211,14 @@ class Builder(NamedTuple):
 
 
 def _programs(env: Mapping[str, str]) -> list[str]:
-    """The directories of the programs that run there, which may lie beside the system's."""
+    """Return the directories of programs that run there and lie outside the system's."""
     podman = shutil.which("podman", path=env.get("PATH")) or "/usr/bin/podman"
     own = [sys.prefix, sys.base_prefix, _HERE, os.path.dirname(os.path.realpath(podman))]
     return [path for path in own if not path.startswith("/usr")]
 
 
 def find_containerfile(context: str) -> str:
-    """In the directory of the context. Raises UserError."""
+    """Return the path of the Containerfile in the context's directory. Raises UserError."""
     for name in CONTAINERFILES:
         path = os.path.join(context, name)
         if os.path.isfile(path):
@@ -219,7 +231,10 @@ def find_containerfile(context: str) -> str:
 
 
 def _private(path: str) -> str:
-    """A directory that nobody else can put anything into, made if need be."""
+    """Return a directory that only this user can write, created if need be.
+
+    Raises UserError, or SiteError for a directory that others may write.
+    """
     try:
         with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o700)
@@ -236,7 +251,7 @@ def _private(path: str) -> str:
 
 
 def _listed(directory: str) -> Iterator[str]:
-    """A line for each entry below, in a fixed order."""
+    """Yield a line for each entry below a directory, in a fixed order. Raises OSError."""
     for where, names, files in os.walk(directory, onerror=_fail):
         names.sort()
         links = [name for name in names if os.path.islink(os.path.join(where, name))]

@@ -1,4 +1,4 @@
-"""Streams of bytes in pieces of any size, passed on without being put together or copied."""
+"""Streams of bytes in pieces of any size, passed on without being joined or copied."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NOTICE_S = 0.2
 
 
 class Stream:
-    """Reads what an iterator yields."""
+    """A stream of the bytes that an iterator yields."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = iter(pieces)
@@ -24,7 +24,7 @@ class Stream:
         self._at = 0
 
     def take(self, size: int) -> bytes:
-        """The next `size` bytes; fewer where the stream ends."""
+        """Return the next `size` bytes, or fewer at the end of the stream."""
         at = self._at
         if at + size <= len(self._piece):
             self._at = at + size
@@ -36,7 +36,7 @@ class Stream:
         return b"".join(found)
 
     def some(self, size: int) -> memoryview:
-        """Up to `size` bytes as they lie in memory; none at the end of the stream."""
+        """Return up to `size` bytes without copying them; none at the end of the stream."""
         while self._at >= len(self._piece):
             piece = next(self._pieces, None)
             if piece is None:
@@ -47,13 +47,13 @@ class Stream:
         return found
 
     def drain(self) -> None:
-        """Reads up to the end, so that what is wrong there is found."""
+        """Read to the end of the stream, so that damage there is found."""
         while self.some(1 << 30):
             pass
 
 
 class Gather:
-    """Writes pieces to a descriptor, many with one call. Call `flush` in the end."""
+    """A writer of pieces to a descriptor, many with one call. Call `flush` at the end."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -87,9 +87,9 @@ _END: Final = _End()
 
 
 class Ahead:
-    """What `pieces` yields, made in a thread. Call `close`, which ends the thread.
+    """The items of `pieces`, produced ahead in a thread, which `close` must end.
 
-    `wake` is called before, for a `pieces` that waits for something.
+    `close` calls `wake` first, because `pieces` may be waiting for something.
     """
 
     def __init__(self, pieces: Iterator[bytes], wake: Callable[[], None]) -> None:
@@ -119,7 +119,7 @@ class Ahead:
                 if not self._put(piece):
                     return
             self._put(_END)
-        except Exception as error:  # noqa: BLE001 - raised again where somebody reads
+        except Exception as error:  # noqa: BLE001 - raised again by the reader
             self._put(error)
 
     def _put(self, made: bytes | Exception | _End) -> bool:

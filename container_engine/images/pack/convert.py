@@ -1,4 +1,4 @@
-"""An image as a SquashFS file: packed while it is downloaded where that goes well."""
+"""Convert an image into a SquashFS file, packed during the download where possible."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """`work` is ours alone, below `layers` blobs stay, `made` is the file to be."""
+    """The paths of a conversion: `work` is private, `layers` keeps blobs, `made` is the result."""
 
     work: str
     layers: str
@@ -49,7 +49,7 @@ class Maker(NamedTuple):
     packer: Packer
 
     def make(self, image: Imported, remote: Remote, arch: str, place: Place, far: Far) -> Fetched:
-        """Leaves the image in `place.made`; `far` hears what is done and how many bytes of it.
+        """Write the image to `place.made`; `far` is called with the activity and the bytes done.
 
         Raises CeError or OSError.
         """
@@ -57,7 +57,7 @@ class Maker(NamedTuple):
         if isinstance(image, RegistryImage):
             with contextlib.suppress(BrokenOffError):
                 self._make_arriving(image, remote, arch, place, far)
-                # all blobs are there: it adds the configuration, and policy.json has its say
+                # all blobs are there: this adds the configuration and checks policy.json
                 fetched = self.skopeo.copy(
                     image, remote, place.work, place.layers, lambda _done: None
                 )
@@ -73,10 +73,10 @@ class Maker(NamedTuple):
     def _make_arriving(
         self, image: RegistryImage, remote: Remote, arch: str, place: Place, far: Far
     ) -> None:
-        """Raises BrokenOffError where the blobs do not come this way."""
+        """Pack the layers while they arrive. Raises BrokenOffError if streaming fails."""
         wanted = [blob for blob in _in_order(remote) if not place.has(blob)]
         skopeo = self.skopeo
-        # a registry that says nothing shall not keep anybody beyond the limit of the whole
+        # a silent registry must not delay the import beyond its overall limit
         silence_s = min(skopeo.look_up_s, skopeo.copy_s)
         arrival = Arrival(remote.source, skopeo.env, place.directory, place.work, silence_s)
         stack: list[blobs.Layer] = [
@@ -96,9 +96,9 @@ class Maker(NamedTuple):
                     raise arrival.full from None
                 if arrival.is_whole or not isinstance(error, UserError):
                     raise
-                raise BrokenOffError from None  # what came may not be what it should be
+                raise BrokenOffError from None  # the blobs that arrived may be damaged
             except FileNotFoundError:
-                raise BrokenOffError from None  # somebody has just tidied up
+                raise BrokenOffError from None  # another process has just removed a blob
             except BrokenOffError:
                 if arrival.full is not None:
                     raise arrival.full from None
@@ -115,13 +115,13 @@ class Maker(NamedTuple):
             far(doing, done)
 
         for layer in stack:
-            # for those who tidy up: it is in use. Where a group shares a store, only its owner can.
+            # a new time keeps the blob from cleanup; in a group's store only its owner can set it
             with contextlib.suppress(OSError):
                 os.utime(layer.path)
         self.packer.pack(stack, place.made, on_read)
 
 
 def _in_order(remote: Remote) -> list[Wanted]:
-    """As they are needed, each once."""
+    """Return the blobs in the order of need, each once."""
     config = () if remote.config is None else (remote.config,)
     return list(dict.fromkeys((*config, *reversed(remote.blobs))))

@@ -1,8 +1,8 @@
 """`python3 fakeroot.py PROGRAM ARGUMENT…`: runs a program for which some system calls do nothing.
 
-For builds in a user namespace with a single user: changing an owner, becoming another user and
-making a device fail there, and package managers end at that. Here they succeed without an effect,
-by a seccomp filter that all children inherit. In an image all files become root's anyway.
+It is for builds in a user namespace with a single user. Changing an owner, becoming another user
+and making a device fail there, which aborts package managers. A seccomp filter, which all children
+inherit, makes them succeed without an effect. In an image all files belong to root anyway.
 
 Standard library only; not imported by the rest of the package.
 """
@@ -31,7 +31,7 @@ _MACHINES = {
 
 
 def program(machine: str) -> bytes:
-    """The filter. Raises KeyError for a machine that is not known."""
+    """Return the filter. Raises KeyError for an unknown machine."""
     audit, nothing, devices = _MACHINES[machine]
     code = [(_LOAD, 0, 0, _ARCH_AT), (_EQUAL, 1, 0, audit), (_RETURN, 0, 0, _ALLOW)]
     code.append((_LOAD, 0, 0, _NUMBER_AT))
@@ -44,7 +44,10 @@ def program(machine: str) -> bytes:
 
 
 def _device(mode: int) -> list[tuple[int, int, int, int]]:
-    """Nine instructions. The device 0, 0 is how a layer hides a file: users may make that one."""
+    """Return nine instructions that pretend to make a device.
+
+    Users may make the device 0, 0, by which a layer hides a file.
+    """
     return [
         (_LOAD, 0, 0, _ARGUMENTS_AT + 8 * mode),
         (_AND, 0, 0, _TYPE),
@@ -59,7 +62,7 @@ def _device(mode: int) -> list[tuple[int, int, int, int]]:
 
 
 def install(code: bytes) -> None:
-    """For this process and all that come after it. Raises OSError."""
+    """Install the filter for this process and all its descendants. Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     instructions = ctypes.create_string_buffer(code, len(code))
     described = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(instructions))

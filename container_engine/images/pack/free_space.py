@@ -1,4 +1,4 @@
-"""Whether a file system has room for what is about to be made: asked before the work is done."""
+"""Check, before work is done, that a file system has room for its result."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _HINT = "ce gc --layers makes room, and ce gc --unused DAYS more; ce images show
 
 
 def free(directory: str) -> int | None:
-    """Bytes that who asks may still write there; None where the file system does not tell."""
+    """Return the bytes that the caller may still write, None if the file system reports none."""
     status = os.statvfs(directory)
     return status.f_bavail * status.f_frsize if status.f_blocks else None
 
 
 def check(directory: str, wanted: int) -> None:
-    """Raises UserError where `wanted` bytes are certainly too many for who asks."""
+    """Raise UserError if `wanted` bytes are certainly more than the caller may write."""
     left = free(directory)
     needs = f"the import needs about {size_text(wanted)}"
     if left is not None and wanted > left:
@@ -39,12 +39,12 @@ def check(directory: str, wanted: int) -> None:
 
 
 def _reserve(directory: str, size: int) -> None:
-    """For a moment: of quotas a file system tells only those who want too much.
+    """Reserve space for a moment, because file systems report a quota only when it is exceeded.
 
-    Only by the call of the kernel: where it is not supported, the C library would write to every
-    block. In memory every block would have to be cleared.
+    This uses only the kernel's call: where it is not supported, the C library would write to every
+    block. In memory nothing is reserved, because every block would have to be cleared.
     """
-    import ctypes  # 15 ms that only an import takes
+    import ctypes  # 15 ms that only imports of images need
 
     if size <= 0 or _is_in_memory(directory):
         return

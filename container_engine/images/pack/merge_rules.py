@@ -1,4 +1,4 @@
-"""Layers of an image laid on each other: which file of which layer is visible in the end. Pure.
+"""Find which files of which layers are visible in an image in the end. Pure.
 
 The rules are those of the OCI image specification (layer.md) as Podman applies them: a whiteout
 hides only what lower layers brought; a path leads through a symbolic link only if its own layer
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
-_MAX_LINKS = 40  # as the kernel
+_MAX_LINKS = 40  # as in the kernel
 
 
 class Content:
@@ -43,7 +43,7 @@ class Directory:
 
 
 class Slot:
-    """What lies under a name, and which layer put it there."""
+    """The node under a name, and the layer that put it there."""
 
     __slots__ = ("layer", "node")
 
@@ -56,14 +56,14 @@ Paths: TypeAlias = dict[int, list[str]]
 
 
 class Visible(NamedTuple):
-    """Directories, parents first; for each layer the paths of its members that are visible."""
+    """The directories, parents first, and for each layer the paths of its visible members."""
 
     directories: list[tuple[str, Directory]]
     contents: list[Paths]
 
 
 class Tree:
-    """Takes the members of all layers in order, lowest layer first."""
+    """The tree made by the members of all layers, which are added in order, lowest layer first."""
 
     def __init__(self) -> None:
         self.root = Directory()
@@ -85,7 +85,10 @@ class Tree:
             parent.children[parts[-1]] = Slot(self._layer, Directory(mode, mtime, xattrs))
 
     def add_content(self, path: str, index: int, target: str | None = None) -> None:
-        """Member `index` of this layer; `target` for a symbolic link. Whiteouts do their work."""
+        """Add member `index` of this layer, or apply it if it is a whiteout.
+
+        `target` is given for a symbolic link.
+        """
         parts = self._parts(path)
         if not parts:
             raise UserError(
@@ -132,7 +135,7 @@ class Tree:
         return self._directory(parts[:-1]).children.get(parts[-1]) if parts else None
 
     def _directory(self, parts: list[str]) -> Directory:
-        """The directory at these names; what is missing or in the way becomes one."""
+        """Return the directory at these names. Anything missing or in the way becomes one."""
         trail = [self.root]
         waiting, links = parts[::-1], 0
         while waiting:

@@ -1,8 +1,8 @@
-"""The layers of an image as one tar stream, without unpacking any of them to disk.
+"""Merge the layers of an image into one tar stream, without unpacking any of them to disk.
 
-Each layer is read twice: once to learn what is visible in the end, once for the contents. Owners
-become root, device nodes and extended attributes that only root may set are left out: neither means
-anything in a container whose only user is the one who started it.
+Each layer is read twice: once to find what is visible in the end, once for the contents. Owners
+become root; device nodes and extended attributes that only root may set are left out. None of these
+has a meaning in a container whose only user is its owner.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _MODE, _BLOCK, _PIECE = 0o7777, 512, 1 << 20
-_LAYER_TIMEOUT_S = 24 * 3600  # the import as a whole has the true limit
+_LAYER_TIMEOUT_S = 24 * 3600  # the actual limit is that of the import as a whole
 _DAMAGED = (tarfile.TarError, zlib.error, gzip.BadGzipFile, EOFError)
 
 
 def write_merged(
     layers: Sequence[str], out: IO[bytes], env: Mapping[str, str], account: Account
 ) -> None:
-    """Writes what the layer files, lowest first, make together as a tar archive to `out`.
+    """Merge the layer files, lowest first, and write them as a tar archive to `out`.
 
-    `env` is the environment for zstd. Raises UserError for a layer that is damaged, or for more
-    than `account` allows.
+    `env` is the environment for zstd. Raises UserError for a damaged layer, or for more than
+    `account` allows.
     """
     visible = _visible(layers, env, account)
     for path, directory in visible.directories:
@@ -76,7 +76,7 @@ def _add(tree: Tree, index: int, member: tarfile.TarInfo) -> None:
 
 
 def _copy(layer: str, contents: Paths, out: IO[bytes], env: Mapping[str, str]) -> None:
-    """Writes the visible members of one layer."""
+    """Write the visible members of one layer."""
     with _members(layer, env) as (archive, members):
         for index, member in enumerate(members):
             paths = contents.get(index)
@@ -123,9 +123,9 @@ def _xattrs(member: tarfile.TarInfo) -> tar_stream.Xattrs:
 def _members(
     layer: str, env: Mapping[str, str]
 ) -> Iterator[tuple[tarfile.TarFile, Iterator[tarfile.TarInfo]]]:
-    """The archive in a layer file, as a stream: use a member before you ask for the next."""
+    """Yield the archive in a layer file, as a stream: use a member before asking for the next."""
     with open(layer, "rb") as blob:
-        magic = os.pread(blob.fileno(), 4, 0)  # the position stays, a child may inherit it
+        magic = os.pread(blob.fileno(), 4, 0)  # keeps the position, which a child may inherit
         try:
             with _plain_stream(blob, magic, env) as stream:
                 archive = tarfile.open(  # noqa: SIM115
@@ -133,7 +133,7 @@ def _members(
                 )
                 yield archive, _each(archive)
                 while stream.read(1 << 20):
-                    pass  # so that a decompressor comes to its end and can say what it found
+                    pass  # so that a decompressor reaches the end and can report damage
         except _DAMAGED as error:
             raise UserError(f"layer {layer}: damaged: {error}", see="image-damaged") from None
 
@@ -152,5 +152,5 @@ def _plain_stream(blob: IO[bytes], magic: bytes, env: Mapping[str, str]) -> Iter
 
 def _each(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     while (member := archive.next()) is not None:
-        archive.members = []  # type: ignore[attr-defined]  # or it would keep all it has seen
+        archive.members = []  # type: ignore[attr-defined]  # or it would keep all members
         yield member

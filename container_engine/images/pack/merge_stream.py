@@ -1,8 +1,8 @@
-"""The layers of an image as one tar stream, each read once, the highest layer first.
+"""Merge the layers of an image into one tar stream, each read once, the highest layer first.
 
-What a higher layer has, hides or replaces is known when a lower one is read, so everything visible
-can be passed on as it comes by. The rules are those of `merge_rules.py`. Where an order of entries
-cannot be followed that way, UnusualError is raised: `merge_seek.py` takes two passes and any order.
+The paths that higher layers have, hide or replace are known when a lower one is read, so everything
+visible can be passed on at once. The rules are those of `merge_rules.py`. Some orders of entries
+raise UnusualError; `merge_seek.py`, which takes two passes, supports any order.
 """
 
 from __future__ import annotations
@@ -17,21 +17,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _WHITEOUT, _OPAQUE = b".wh.", b".wh..wh..opq"
-_MAX_LINKS = 40  # as the kernel
-_CONTENT, _MADE, _STATED = 1, 2, 3  # a file or link; a directory only meant, or with its own entry
+_MAX_LINKS = 40  # as in the kernel
+_CONTENT, _MADE, _STATED = 1, 2, 3  # a file or link; an implied directory; one with its own entry
 
 
 class Merger:
-    """Takes the layers, highest first, and writes what is visible to `out`."""
+    """A merger of layers, highest first, that writes what is visible to `out`."""
 
     def __init__(self, out: tar_stream.Out) -> None:
         self._out = out
-        self._kinds: dict[bytes, int] = {}  # what all layers so far have
-        self._hidden: set[bytes] = set()  # paths that no lower layer may bring
-        self._emptied: set[bytes] = set()  # directories below which no lower layer may bring any
+        self._kinds: dict[bytes, int] = {}  # the visible paths of all layers so far
+        self._hidden: set[bytes] = set()  # paths that no lower layer may add
+        self._emptied: set[bytes] = set()  # directories below which no lower layer may add any
 
     def add_layer(self, entries: tar_stream.Reader, number: int) -> None:
-        """`number` is for messages. Raises UserError, UnusualError or tarstream.DamagedError."""
+        """Add the next lower layer; messages name it by `number`.
+
+        Raises UserError, UnusualError or tar_stream.DamagedError.
+        """
         layer = _Layer(self._out, self._kinds, self._hidden, self._emptied, number)
         for entry in entries:
             layer.add(entry, entries)
@@ -40,7 +43,7 @@ class Merger:
         self._emptied |= layer.empties
 
     def finish(self) -> None:
-        """Directories that no layer describes, and the end of the archive."""
+        """Write the directories that no layer describes, and the end of the archive."""
         for path, kind in self._kinds.items():
             if kind == _MADE:
                 directory = Entry(path, tar_stream.DIRECTORY, 0o755, 0, 0, b"")
@@ -83,10 +86,13 @@ class _Layer:
             self._add_content(parent, path, entry, source)
 
     def finish(self) -> None:
-        """To be called when all entries were added, before `hides` and `empties` are used."""
+        """Raise UnusualError if the layer makes again what it hides, and the order would count.
+
+        Must be called when all entries were added, before `hides` and `empties` are used.
+        """
         for path in self._open.keys() - self._stated.keys() - {b""}:
             if self._hides_itself(path):
-                raise UnusualError  # hidden and made again without saying so: the order counts
+                raise UnusualError  # hidden, and made again by implication: the order counts
 
     def _hides_itself(self, path: bytes) -> bool:
         while path:
@@ -144,12 +150,12 @@ class _Layer:
     def _target(self, link: bytes) -> bytes:
         parts = self._parts(link)
         if not parts:
-            raise UnusualError  # the slower way has the words for it
+            raise UnusualError  # merge_seek reports the error
         parent = self._directory(parts[:-1])
         return parent + b"/" + parts[-1] if parent else parts[-1]
 
     def _is_open(self, path: bytes) -> bool:
-        """Whether the directory `path`, which this layer has, is visible. Makes it known."""
+        """Check whether the directory `path` of this layer is visible, and record it."""
         known = self._open.get(path)
         if known is not None:
             return known
@@ -168,7 +174,7 @@ class _Layer:
         return is_open
 
     def _directory(self, parts: list[bytes]) -> bytes:
-        """The path that these names lead to, through links that this layer made."""
+        """Return the path to which these names lead, through symlinks that this layer made."""
         path = b"/".join(parts)
         if not self._links or path in self._open:
             return path
@@ -204,7 +210,7 @@ class _Layer:
 
 
 def merge(layers: Iterable[tuple[int, tar_stream.Reader]], out: tar_stream.Out) -> None:
-    """Writes what the layers make together; each comes with its number, the highest first."""
+    """Merge the layers into `out`. Each comes with its number, the highest first."""
     merger = Merger(out)
     for number, reader in layers:
         merger.add_layer(reader, number)

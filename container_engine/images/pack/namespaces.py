@@ -1,8 +1,8 @@
-"""Namespaces for one program, in which the user is root and which end with who started it."""
+"""A command prefix for namespaces in which the user is root, and which end with their creator."""
 
 from __future__ import annotations
 
-# whoever kills us ends the program, too; --kill-child: and with it whatever it has left running
+# the program ends when this process is killed; --kill-child ends its remaining children, too
 OWN_NAMESPACES = (
     *("setpriv", "--pdeathsig", "KILL"),
     *("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child"),

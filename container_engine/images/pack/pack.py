@@ -1,4 +1,4 @@
-"""Layers, or a directory, to a SquashFS file."""
+"""Pack layers, or a directory, into a SquashFS file."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from container_engine.images.pack.budget import UNLIMITED, Budget
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-# Of a Debian system with 1.3 GB, level 2 made 415 MB in 4.9 s of processor time, level 3 406 MB in
-# 6.1 s, level 6 382 MB in 13 s. Blocks beyond 128 KiB cost whoever reads here and there.
+# For a Debian system of 1.3 GB, level 2 made 415 MB in 4.9 s of processor time, level 3 406 MB in
+# 6.1 s, level 6 382 MB in 13 s. Blocks of more than 128 KiB slow random reads down.
 _LEVEL = "2"
-# its queues take a quarter of the memory otherwise; this costs no time
+# by default its queues take a quarter of the memory; the limit costs no time
 _SETTINGS = ["-quiet", "-no-progress", "-comp", "zstd", "-Xcompression-level", _LEVEL]
 _SETTINGS += ["-mem", "160M"]
-# all files are root's, which in a container is the user
+# all files belong to root, which in a container is the user
 _OWNER = ["-all-root", "-root-mode", "0755"]
-# of a directory: a file that cannot be read is an error instead of an empty file, and what has not
-# changed gives the same image again
+# for a directory: a file that cannot be read is an error instead of an empty file, and unchanged
+# files give the same image again
 _OF_DIRECTORY = ["-exit-on-error", "-mkfs-time", "0", "-no-exports", "-no-xattrs"]
-# The archive has only root's files. tar2sqfs takes a quarter less time of the processors than
+# All files of the archive belong to root. tar2sqfs takes a quarter less processor time than
 # mksquashfs and a sixth of the memory, and gives the same image for the same archive.
 _TAR2SQFS = ["tar2sqfs", "--quiet", "--no-skip", "--compressor", "zstd", "--comp-extra"]
 _TAR2SQFS += [f"level={_LEVEL}"]
-# what the benchmark compares an import with
+# the benchmark compares an import with these commands
 OF_TREE = ("-noappend", *_SETTINGS, *_OWNER, "-no-xattrs")
 OF_ARCHIVE = (*_TAR2SQFS, "--num-jobs", str(len(os.sched_getaffinity(0))))
 # mksquashfs, because sqfstar 4.5 fails to parse a compression level
@@ -41,7 +41,10 @@ _MAX_JOBS, _BLOCKS_PER_JOB = 16, 8  # with 128 KiB each, waiting to be compresse
 
 
 class Packer:
-    """`env` is the environment of the programs. Both ways raise CeError and leave no part."""
+    """A maker of SquashFS files. `env` is the environment of its programs.
+
+    Both methods raise CeError, or OSError for a full disk or quota.
+    """
 
     def __init__(
         self, env: Mapping[str, str], timeout_s: float, budget: Budget = UNLIMITED
@@ -53,7 +56,10 @@ class Packer:
     def pack(
         self, stack: Sequence[blobs.Layer], target: str, on_read: Callable[[int], None]
     ) -> squashfs.Superblock:
-        """Makes `target` of layers, the lowest first. `on_read` hears of each piece read."""
+        """Pack layers, the lowest first, into `target`.
+
+        `on_read` is called with the size of each piece that was read.
+        """
         check = blobs.Verification([one.path for one in stack if isinstance(one, blobs.LayerFile)])
         try:
             try:
@@ -65,7 +71,7 @@ class Packer:
                     target, lambda out: merge_seek.write_merged(paths, out, self._env, account)
                 )
         except CeError:
-            check.finish()  # a layer that is not what it should be explains all else
+            check.finish()  # a layer with a wrong digest explains all other errors
             raise
         except BaseException:
             check.stop()
@@ -76,9 +82,9 @@ class Packer:
     def pack_directory(
         self, directory: str, target: str, on_read: Callable[[int], None], *more: str
     ) -> squashfs.Superblock:
-        """Makes `target` of a directory; `on_read` hears how much has been read so far.
+        """Pack a directory into `target`; `on_read` is called with the bytes read so far.
 
-        `more` are options of mksquashfs, which count before ours.
+        `more` are options of mksquashfs that take precedence over the usual ones.
         """
         argv = ["mksquashfs", directory, target, "-noappend", *_SETTINGS, *_OF_DIRECTORY]
         with open(target, "wb"):  # as in `_feed`
@@ -90,11 +96,11 @@ class Packer:
         return squashfs.check(target)
 
     def _feed(self, target: str, write: Callable[[IO[bytes]], None]) -> None:
-        with open(target, "wb"):  # open, so that what a full disk holds stays when it is removed
+        with open(target, "wb"):  # open, so that a full disk stays full when the file is removed
             try:
                 process.feed(self._of_archive(target), self._env, self._timeout_s, write)
             except process.CommandError:
-                _check_space(os.path.dirname(target))  # tar2sqfs knows only "I/O error"
+                _check_space(os.path.dirname(target))  # tar2sqfs reports only "I/O error"
                 raise
 
     def _of_archive(self, target: str) -> list[str]:
@@ -128,15 +134,15 @@ def _add(
     try:
         merger.add_layer(reader, number)
     except (tar_stream.DamagedError, ValueError) as error:
-        # what the decompressor has to say of a damaged layer is nearer to the cause
+        # the decompressor's error for a damaged layer is closer to the cause
         stream.drain()
         raise UserError(f"layer {path}: damaged: {error}", see="image-damaged") from None
 
 
 def _check_space(directory: str) -> None:
-    """Raises OSError where nothing can be written any more, be it for a full disk or a quota."""
+    """Raise OSError if nothing can be written any more because of a full disk or a quota."""
     try:
         with tempfile.TemporaryFile(dir=directory) as file:
             os.posix_fallocate(file.fileno(), 0, _NEEDED)
     except OSError as error:
-        raise OSError(error.errno, error.strerror) from None  # `directory` tells people nothing
+        raise OSError(error.errno, error.strerror) from None  # `directory` is of no use to users

@@ -1,4 +1,4 @@
-"""Whether a file is a SquashFS image and is all there, by its first bytes and its size."""
+"""Check that a file is a complete SquashFS image, by its first bytes and its size."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from container_engine.errors import UserError
 from container_engine.process import reason
 
 _SUPERBLOCK = struct.Struct("<4s IIII HHHH HH QQ")
-_SUPERBLOCK_SIZE = 96  # with the table positions behind what is read here
+_SUPERBLOCK_SIZE = 96  # including the positions of tables, which are not read here
 _MAGIC = b"hsqs"
 _VERSION = 4
 _COMPRESSORS = {1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}
 _HEAD = 512
-_MAX_LISTED = 10_000  # names that are looked through for one that may be meant
+_MAX_LISTED = 10_000  # names among which a similar one is searched
 
-# (offset, bytes) -> what somebody has there instead of an image, and what to do about it
+# (offset, bytes) -> the kind of a file that is not an image, and a hint
 _OTHERS: tuple[tuple[int, bytes, str, str | None], ...] = (
     (0, b"sqsh", "a big-endian SquashFS, made on another kind of machine", "make it again"),
     (0, b"version https://git-lfs", "a git-lfs pointer, not the file itself", "git lfs pull"),
@@ -39,7 +39,10 @@ _OTHERS: tuple[tuple[int, bytes, str, str | None], ...] = (
 
 
 class Superblock(NamedTuple):
-    """What matters of it. `bytes_used` counts from the start of the file, without padding."""
+    """The fields of a superblock that are used here.
+
+    `bytes_used` counts from the start of the file, without padding.
+    """
 
     bytes_used: int
     block_size: int
@@ -50,10 +53,10 @@ _NO_IMAGE = "image-not-squashfs"
 
 
 def check(path: str) -> Superblock:
-    """The superblock of the complete SquashFS file `path`.
+    """Return the superblock of the complete SquashFS file `path`.
 
-    Raises UserError with one line that says what is in the way: no such file, not permitted, a
-    directory, another kind of file, cut short.
+    Raises UserError with one line that names the problem: no such file, not permitted, a directory,
+    another kind of file, cut short.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -75,7 +78,7 @@ def check(path: str) -> Superblock:
 
 
 def parse(path: str, head: bytes, size: int) -> Superblock:
-    """The superblock in the first bytes of a file of `size` bytes. Raises as `check` does."""
+    """Parse the superblock in the first bytes of a file of `size` bytes. Raises as `check` does."""
     if not head:
         raise UserError(f"'{path}': the file is empty", see="image-damaged")
     if not head.startswith(_MAGIC):
@@ -95,7 +98,7 @@ def parse(path: str, head: bytes, size: int) -> Superblock:
 
 
 def _meant(path: str) -> str | None:
-    """A file beside it with nearly this name."""
+    """Return a hint that names a file beside `path` with a similar name, or None."""
     directory, name = os.path.split(path)
     try:
         found = os.listdir(directory)[:_MAX_LISTED]

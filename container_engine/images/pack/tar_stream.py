@@ -1,7 +1,7 @@
-"""Tar archives as streams of bytes, read and written quickly: one header after the other.
+"""Read and write tar archives quickly as streams of bytes, one header after the other.
 
-Python's own module takes ten times as long for an archive of many small files. What is rare (sparse
-files, headers of other vendors) raises UnusualError: `merge_seek.py` reads such archives, too.
+Python's own module takes ten times as long for an archive of many small files. Rare features
+(sparse files, headers of other vendors) raise UnusualError; `merge_seek.py` supports them, too.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _NAME_LENGTH = 100
 _OCTAL_SIZE, MAX_TIME = 1 << 33, (1 << 32) - 1
 _GNU, _USTAR = b"ustar  \0", b"ustar\0"
 _CHECKSUM = slice(148, 156)
-# adler32 has, in its lower half, one more than the sum of the bytes modulo this
+# the lower half of adler32 is one more than the sum of the bytes, modulo this
 _ADLER_BASE, _LOWER_HALF = 65521, 0xFFFF
 
 _XATTR = b"SCHILY.xattr."
 _KEPT = b"user."
-# overlay file systems made by users take these as their own orders
+# overlay file systems that users mount interpret these attributes themselves
 _NOT_KEPT = b"user.overlay."
 
 
@@ -39,23 +39,23 @@ _NONE: Xattrs = ()
 
 
 class UnusualError(Exception):
-    """An archive that only the slower way understands. No message for people."""
+    """An archive that only `merge_seek.py` can read. Has no message for users."""
 
 
 class DamagedError(Exception):
-    """Not a tar archive, or not all of it."""
+    """Data that is not a complete tar archive."""
 
 
 class Out(Protocol):
-    """Where an archive is written to."""
+    """An object to which an archive is written."""
 
     def write(self, piece: bytes | memoryview, /) -> object: ...
 
 
 class Entry(NamedTuple):
-    """`name` and `link` as the archive has them. Times in whole seconds.
+    """An entry of an archive. `name` and `link` are as in the archive; times are whole seconds.
 
-    Of extended attributes only those that users may set.
+    `xattrs` are only the extended attributes that users may set.
     """
 
     name: bytes
@@ -68,8 +68,11 @@ class Entry(NamedTuple):
 
 
 class Reader:
-    """The entries of an archive. The content of one must be read before the next is asked for,
-    with `copy`, or it is skipped. Devices are left out. `on_entry` hears of each and may raise."""
+    """An iterator over the entries of an archive, without devices.
+
+    Read the content of an entry with `copy` before the next entry, or it is skipped. `on_entry` is
+    called for each entry, devices included, and may raise.
+    """
 
     def __init__(self, stream: Stream, on_entry: Callable[[], None] = lambda: None) -> None:
         self._stream, self._on_entry = stream, on_entry
@@ -98,7 +101,7 @@ class Reader:
                 yield entry
 
     def copy(self, out: Out) -> None:
-        """Writes the content of the last entry, padded as a tar archive has it."""
+        """Write the content of the last entry, padded as in a tar archive."""
         while self._left:
             piece = self._stream.some(self._left)
             if not piece:
@@ -140,7 +143,7 @@ def _cut_short() -> DamagedError:
 
 def _parse(block: bytes, extended: dict[bytes, bytes]) -> tuple[bytes, Entry]:
     stated = block[_CHECKSUM]
-    # the sum counts its own field as blanks
+    # the checksum counts its own field as blanks
     right = _number(stated) - 8 * 0x20 + sum(stated)
     if (right + 1) % _ADLER_BASE != zlib.adler32(block) & _LOWER_HALF:
         raise DamagedError("a header's checksum is wrong")
@@ -167,12 +170,12 @@ def _parse(block: bytes, extended: dict[bytes, bytes]) -> tuple[bytes, Entry]:
 
 
 def kept_xattrs(records: dict[bytes, bytes]) -> Xattrs:
-    """The extended attributes in pax records that an image keeps."""
+    """Return the extended attributes in pax records that an image keeps."""
     named = ((key.removeprefix(_XATTR), key, value) for key, value in records.items())
     return tuple(
         (name, value)
         for name, key, value in named
-        # a record without a value takes one back
+        # a record without a value removes the attribute
         if value and name != key and name.startswith(_KEPT) and not name.startswith(_NOT_KEPT)
     )
 
@@ -186,7 +189,7 @@ def _kind(kind: bytes, name: bytes) -> bytes:
 
 
 def _number(field: bytes) -> int:
-    """Octal digits, or GNU's binary form for what they cannot say."""
+    """Parse octal digits, or GNU's binary form for numbers that do not fit."""
     if field[0] & 0x80:
         value = int.from_bytes(field, "big")
         bits = 8 * len(field)
@@ -209,7 +212,7 @@ def _pax_records(text: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def header(entry: Entry) -> bytes:
-    """What stands before the content of an entry that root owns, in GNU's format."""
+    """Return the header of an entry in GNU's format, with root as the owner."""
     extra = b""
     if entry.xattrs:
         extra += _extension(_PAX, b"".join(_pax_record(_XATTR + n, v) for n, v in entry.xattrs))
@@ -221,7 +224,7 @@ def header(entry: Entry) -> bytes:
 
 
 def _pax_record(key: bytes, value: bytes) -> bytes:
-    """Its length counts the digits of the length."""
+    """Return a pax record. Its length includes the digits of the length."""
     bare = len(key) + len(value) + 3
     size = bare + len(str(bare))
     size = bare + len(str(size))
@@ -234,7 +237,7 @@ def _extension(kind: bytes, text: bytes) -> bytes:
 
 
 def _block(entry: Entry) -> bytes:
-    """Uid, gid and all that follows the link's target are zero."""
+    """Return a header block. Uid, gid and all fields after the magic are zero."""
     name, kind, mode, mtime, size, link, _xattrs = entry
     length = b"%011o\0" % size if size < _OCTAL_SIZE else b"\x80" + size.to_bytes(11, "big")
     fields = b"%b%07o\x000000000\x000000000\x00%b%011o\x00        %b%b%b" % (
