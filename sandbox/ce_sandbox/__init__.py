@@ -1,4 +1,4 @@
-"""A real Slurm cluster of N nodes on one machine, to try the engine and to test it.
+"""Slurm cluster of N nodes on one machine, to try and to test the engine.
 
-Standard library only: it runs before anything is installed, with the system's own Python.
+Uses only the standard library: it runs before anything is installed, with the system's Python.
 """

@@ -1,4 +1,4 @@
-"""What every command of the sandbox does around its own work: find the directory, report errors."""
+"""Wrapper around every sandbox command: find the directory, report errors."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from ce_sandbox.layout import Layout, SandboxError, from_environment
 
 
 def execute(main: Callable[[list[str], Layout], int]) -> int:
-    """Run one command with this process's arguments and environment; returns its exit code."""
+    """Run one command with this process's arguments and environment; return its exit code."""
     os.umask(0o022)
     try:
         return main(sys.argv[1:], from_environment(os.environ))
@@ -20,6 +20,7 @@ def execute(main: Callable[[list[str], Layout], int]) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # `sandbox/status | head`; nothing of what is still buffered can be written at exit either
+        # `sandbox/status | head`: without this, the interpreter would flush its buffer again at
+        # exit and fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

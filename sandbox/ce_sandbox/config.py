@@ -8,13 +8,13 @@ CONTROLLER_PORT = 16817
 FIRST_NODE_PORT = 16901
 
 # More than the machine has, so that 64 tasks on a node and twenty steps at once need no
-# overcommitting; `config_overrides` makes slurmd believe it. A node is one socket and sockets are
-# what jobs get, so a job has whole nodes with its tasks spread evenly, as on a large cluster;
-# OverSubscribe lets jobs share them. As many tasks as CPUs would be bound to one each, which
-# fails where they do not exist, so the number is out of the way.
+# overcommitting; `config_overrides` makes slurmd accept the number. Each node is one socket and
+# jobs are allocated sockets, so a job gets whole nodes with its tasks spread evenly, as on a large
+# cluster; OverSubscribe lets jobs share nodes. A step with as many tasks as CPUs would have each
+# task bound to one CPU, which fails where the CPU does not exist: the number is too high for that.
 CPUS_PER_NODE = 256
 
-# How Slurm follows the processes of a step: as sites do, or by their parents alone.
+# How Slurm tracks the processes of a step: by cgroup, as sites do, or by parent process alone.
 CGROUP, LINUXPROC = "cgroup", "linuxproc"
 TRACKINGS = (CGROUP, LINUXPROC)
 _TASK_PLUGINS = {CGROUP: "task/cgroup,task/affinity", LINUXPROC: "task/affinity"}
@@ -23,14 +23,14 @@ _ACCOUNTING = {CGROUP: "cgroup", LINUXPROC: "none"}
 
 @dataclass(frozen=True)
 class Engine:
-    """What of the engine is installed: the parts that the configuration refers to."""
+    """The installed parts of the engine that the configuration refers to."""
 
     plugin_id: str | None
     has_epilog: bool
 
 
 def node_name(index: int) -> str:
-    """The name of the node with this index, counted from 1."""
+    """Return the name of the node with this index, counted from 1."""
     return f"n{index}"
 
 
@@ -41,9 +41,9 @@ def node_names(count: int) -> list[str]:
 def slurm_conf(
     layout: Layout, nodes: int, host: str, engine: Engine, tracking: str = LINUXPROC
 ) -> str:
-    """Slurm's configuration for `nodes` nodes that all live on `host` (its short name).
+    """Return Slurm's configuration for `nodes` nodes that all run on `host` (its short name).
 
-    `tracking` is how Slurm follows a step's processes: CGROUP or LINUXPROC.
+    `tracking` is how Slurm tracks a step's processes: CGROUP or LINUXPROC.
     """
     epilog = f"Epilog={layout.epilog}\n" if engine.has_epilog else ""
     return f"""\
@@ -95,7 +95,7 @@ PartitionName=sandbox Nodes=ALL Default=YES OverSubscribe=FORCE:64 DefaultTime=6
 
 
 def cgroup_conf() -> str:
-    """Slurm's use of cgroups, which counts where they track steps.
+    """Return Slurm's cgroup configuration, which matters where cgroups track steps.
 
     Cores are not constrained: the nodes have more of them than the machine.
     """
@@ -114,7 +114,7 @@ def _ports(nodes: int) -> str:
 
 
 def plugstack_conf(layout: Layout, engine: Engine) -> str:
-    """The plugin's line, with the plugin's identity, so that another build is another file."""
+    """Return the plugin's line with the plugin's identity, so that a new build changes the file."""
     if engine.plugin_id is None:
         return "# The engine's plugin is not installed.\n"
     return f"# {engine.plugin_id}\nrequired {layout.plugin} prefix={layout.prefix}\n"

@@ -1,4 +1,4 @@
-"""Starts the cluster's daemons, waits until they serve, and stops them."""
+"""Start and stop the cluster's daemons, and wait until they are ready."""
 
 import os
 import secrets
@@ -23,7 +23,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True)
 class Daemon:
-    """A daemon of the cluster; it runs in the foreground of a session of its own."""
+    """A daemon of the cluster that runs in the foreground, in a session of its own."""
 
     name: str
     argv: list[str]
@@ -33,7 +33,7 @@ class Daemon:
 
 
 def program(name: str) -> str:
-    """The absolute path of a system program, also where sbin is not on the caller's PATH."""
+    """Return the absolute path of a system program, even if sbin is not on the caller's PATH."""
     found = shutil.which(name, path=_PATH)
     if found is None:
         raise SandboxError(f"{name}: not installed", "make deps")
@@ -66,15 +66,15 @@ def node(layout: Layout, name: str) -> Daemon:
 
 
 def all_daemons(layout: Layout, nodes: int) -> list[Daemon]:
-    """Every daemon of a cluster of `nodes` nodes, in starting order."""
+    """Return every daemon of a cluster of `nodes` nodes, in starting order."""
     slurmds = [node(layout, name) for name in config.node_names(nodes)]
     return [munged(layout), controller(layout), *slurmds]
 
 
 def start(layout: Layout, daemon: Daemon, before: Sequence[str] = ()) -> None:
-    """Start it unless it runs. What it prints goes to its log file too.
+    """Start the daemon unless it is running; append its output to a log file.
 
-    `before` is a command line that becomes the daemon when its own is put behind it.
+    `before` is a command line that executes the daemon's own, which is appended to it.
     """
     if daemon.pids():
         return
@@ -90,14 +90,14 @@ def start(layout: Layout, daemon: Daemon, before: Sequence[str] = ()) -> None:
             start_new_session=True,
             umask=0o022,
         )
-    # Popen returns while the kernel still reads the program from the disk; until it has, a process
-    # shows no command line, by which it is known that a daemon runs.
+    # Popen returns while the kernel still reads the program from disk. Until that is done the
+    # process has no command line, by which a running daemon is recognised.
     while not daemon.pids() and process.poll() is None:
         time.sleep(0.001)
 
 
 def _environment(layout: Layout) -> dict[str, str]:
-    """Lines of the file are added where there is one: tests/sanitizers leaves it."""
+    """Return the daemons' environment, with the lines of a file that tests/sanitizers may leave."""
     more: dict[str, str] = {}
     if layout.daemons_environment.exists():
         lines = layout.daemons_environment.read_text().splitlines()
@@ -106,14 +106,14 @@ def _environment(layout: Layout) -> dict[str, str]:
 
 
 def restart(layout: Layout, slurmd: Daemon, nodes: int, before: Sequence[str] = ()) -> None:
-    """Start one node anew and wait until all can take jobs; steps that run on it go on."""
+    """Restart one node and wait until all can take jobs; its running steps continue."""
     _stop([slurmd], NODE_STOP_TIMEOUT_S)
     start(layout, slurmd, before)
     wait_for_nodes(layout, nodes)
 
 
 def make_munge_key(layout: Layout) -> None:
-    """A key of our own, once: only daemons of this sandbox trust each other with it."""
+    """Create the sandbox's own munge key once, so that only its daemons trust each other."""
     if layout.munge_key.exists():
         return
     fd = os.open(layout.munge_key, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600)
@@ -129,7 +129,7 @@ def wait_for_munged(layout: Layout) -> None:
 def wait_for_nodes(layout: Layout, count: int) -> None:
     """Wait until every node can take a job.
 
-    Of a slurmd that was started again the controller may still say what it knew before.
+    For a restarted slurmd the controller may still report the previous state.
     """
     wanted = set(config.node_names(count))
     log = layout.log / "slurmctld.log"
@@ -153,7 +153,10 @@ def wait_for_nodes(layout: Layout, count: int) -> None:
 
 
 def _usable_nodes(layout: Layout) -> set[str]:
-    """Those that can take a job, also those that were drained for a task that did not die."""
+    """Return the nodes that can take a job, and resume drained ones.
+
+    A node is drained when a task could not be killed.
+    """
     states = node_states(layout)
     drained = [name for name, state in states.items() if state.startswith("drain")]
     if drained:
@@ -162,13 +165,16 @@ def _usable_nodes(layout: Layout) -> set[str]:
 
 
 def is_usable(state: str) -> bool:
-    """States end in a mark when the node does not answer (`*`) or starts (`#`), and in one (`+`)
-    that is none of its health: another of its jobs is about to end."""
+    """Check whether a node in this state can take a job.
+
+    A state ends in a mark when the node does not respond (`*`) or is starting (`#`). The mark `+`
+    is not about the node's health: another of its jobs is about to end.
+    """
     return state.removesuffix("+") in {"idle", "mixed", "allocated", "completing"}
 
 
 def node_states(layout: Layout) -> dict[str, str]:
-    """Node name to state as Slurm prints it; empty when the controller does not answer."""
+    """Map node names to states as Slurm prints them; empty if the controller does not answer."""
     if not controller(layout).pids():
         return {}
     done = _client(layout, "sinfo", "--noheader", "--Node", "--format=%N %T")
@@ -176,7 +182,7 @@ def node_states(layout: Layout) -> dict[str, str]:
 
 
 def _serves(port: int) -> bool:
-    """Slurm's clients retry for long when nobody listens; this answers at once."""
+    """Check whether a port accepts connections; Slurm's clients would retry for a long time."""
     with socket.socket() as probe:
         probe.settimeout(5)
         return probe.connect_ex(("127.0.0.1", port)) == 0
@@ -188,7 +194,10 @@ def _succeeds(argv: list[str]) -> bool:
 
 
 def _until(ready: Callable[[], bool], what: str, daemon: Daemon, log: Path) -> None:
-    """Daemons tell nobody when they are ready, so ask until they are; not for ever."""
+    """Poll until the daemon is ready, as daemons do not announce it.
+
+    Raise SandboxError if the daemon ends or the time is up.
+    """
     deadline = time.monotonic() + START_TIMEOUT_S
     while not ready():
         if not daemon.pids():
@@ -209,10 +218,10 @@ def _last_line(log: Path) -> str:
 
 
 def stop_slurm(layout: Layout) -> None:
-    """Stop the controller and every slurmd; steps go on.
+    """Stop the controller and every slurmd; steps continue.
 
-    A slurmd that cannot reach the controller any more may take its time to end, and it has no
-    state worth waiting for: the nodes go first, and not always politely.
+    A slurmd that can no longer reach the controller may take long to end, and it has no state worth
+    waiting for. So the nodes are stopped first, and killed after a short wait.
     """
     nodes = [node(layout, name) for name in config.node_names(MAX_NODES)]
     _stop(nodes, NODE_STOP_TIMEOUT_S)
@@ -226,7 +235,7 @@ def _stop(daemons: list[Daemon], timeout_s: float) -> None:
 
 
 def cancel_jobs(layout: Layout) -> None:
-    """Ask the controller, when it runs, to end every job; their steps get Slurm's KillWait."""
+    """Cancel every job if the controller is running; steps get Slurm's KillWait to end."""
     if not controller(layout).pids():
         return
     jobs = _client(layout, "squeue", "--noheader", "--format=%A").stdout.split()

@@ -7,9 +7,9 @@ from ce_sandbox.layout import Layout
 
 
 def provide(layout: Layout) -> None:
-    """Make the image and the EDF `demo`, and point an installed engine to the site's EDFs.
+    """Create the image and the EDF `demo`, and point an installed engine to the site's EDFs.
 
-    Files that exist stay: whoever tries the sandbox may change them.
+    Existing files are kept: the user of the sandbox may have changed them.
     """
     image = images.provide(layout, "demo")
     _write(layout.site_edfs / "demo.toml", f'image = "{image}"\n')

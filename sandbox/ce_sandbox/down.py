@@ -24,7 +24,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
 def bring_down(layout: Layout) -> None:
     """Stop jobs and daemons; afterwards no process of the sandbox is left.
 
-    Works whatever the state: daemons that were killed, steps without a daemon.
+    Works in any state, including killed daemons and steps without a daemon.
     """
     if os.geteuid() != 0:
         raise SandboxError("sandbox/down: needs root")
@@ -42,7 +42,7 @@ def bring_down(layout: Layout) -> None:
 
 
 def _empty(directory: Path) -> None:
-    """Sockets and credentials of steps that are gone."""
+    """Remove the sockets and credentials that ended steps have left."""
     for entry in directory.iterdir() if directory.is_dir() else ():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)

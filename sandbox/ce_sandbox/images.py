@@ -36,7 +36,10 @@ _GROUP = "root:x:0:\nnogroup:x:65534:\n"
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one image is made: `fill` writes its tree; files keep their owners only if `owners`."""
+    """How one image is made.
+
+    `fill` writes its tree. Files keep their owners only if `owners` is set.
+    """
 
     what: str
     fill: Callable[[Layout, Path], None]
@@ -46,7 +49,7 @@ class Recipe:
 
 
 def provide(layout: Layout, name: str) -> Path:
-    """The image of this name, made now unless this recipe has made it already."""
+    """Return the image of this name; build it unless this recipe has already built it."""
     recipe = RECIPES[name]
     image = layout.images / f"{name}.sqsh"
     mark = layout.images / f".{name}.recipe"
@@ -65,7 +68,7 @@ def provide(layout: Layout, name: str) -> Path:
 
 
 def _identity(recipe: Recipe) -> str:
-    """Changes with everything that could change an image, but for newer packages."""
+    """Return a hash of everything that can change an image, except newer packages."""
     sources = [Path(__file__), Path(packages.__file__), _PROBE, *recipe.sources]
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest() + "\n"
 
@@ -91,7 +94,7 @@ def _demo(layout: Layout, root: Path) -> None:
 
 
 def _busybox(layout: Layout, root: Path) -> None:
-    """Only busybox, with a link for each of its commands."""
+    """Write busybox alone, with a link for each of its commands."""
     with tempfile.TemporaryDirectory(dir=layout.cache) as work:
         packages.unpack(["busybox-static"], layout.cache / "packages", Path(work))
         busybox = Path(work) / "usr/bin/busybox"
@@ -104,7 +107,7 @@ def _busybox(layout: Layout, root: Path) -> None:
 
 
 def _static(layout: Layout, root: Path) -> None:
-    """One static program and no shell."""
+    """Write one static program and no shell."""
     del layout
     _skeleton(root)
     _checked(["gcc", "-O1", "-static", "-o", str(root / "bin/probe"), str(_PROBE)])
@@ -112,7 +115,7 @@ def _static(layout: Layout, root: Path) -> None:
 
 
 def _glibc(layout: Layout, root: Path) -> None:
-    """A shell and the tools of the loader: what tests of hooks change into images of all kinds."""
+    """Write a shell and the loader's tools; tests of hooks turn this into images of all kinds."""
     names = ["bash", "coreutils", "libc-bin"]
     packages.unpack(names, layout.cache / "packages", root)
     _identify(root, "glibc", "Container Engine test (glibc)")
@@ -122,7 +125,7 @@ def _glibc(layout: Layout, root: Path) -> None:
 
 
 def _musl(layout: Layout, root: Path) -> None:
-    """busybox and musl's loader, as Alpine has them: no cache, no ldconfig, no search path file."""
+    """Write busybox and musl's loader as in Alpine: no cache, no ldconfig, no search path file."""
     _busybox(layout, root)
     (root / "lib").mkdir()
     with tempfile.TemporaryDirectory(dir=layout.cache) as work:
@@ -133,7 +136,7 @@ def _musl(layout: Layout, root: Path) -> None:
 
 
 def _setuid(layout: Layout, root: Path) -> None:
-    """Files that would give root or a group to whoever runs them, were it allowed."""
+    """Write files that would give root or a group to any user, if setuid were allowed."""
     _busybox(layout, root)
     for name, mode in (("id-setuid", 0o4755), ("id-setgid", 0o2755)):
         shutil.copy(root / "bin/busybox", root / "bin" / name)
@@ -141,7 +144,7 @@ def _setuid(layout: Layout, root: Path) -> None:
 
 
 def _foreign(layout: Layout, root: Path) -> None:
-    """Files of other owners, some of which only their owners may read."""
+    """Write files of other owners, some of them readable only by their owner."""
     _busybox(layout, root)
     for name, uid, mode in (("readable", 12345, 0o644), ("private", 12345, 0o640)):
         file = root / name
@@ -179,7 +182,7 @@ def _skeleton(root: Path) -> None:
 
 
 def _identify(root: Path, ident: str, pretty: str) -> None:
-    """Say which image this is, so that nobody takes it for the host."""
+    """Name the image in its os-release, so that nobody takes it for the host."""
     release = root / "etc/os-release"
     release.unlink(missing_ok=True)
     release.write_text(f'PRETTY_NAME="{pretty}"\nNAME="Container Engine"\nID=ce-{ident}\n')

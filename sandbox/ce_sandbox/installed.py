@@ -1,4 +1,7 @@
-"""Whether the sandbox has the engine of the working tree. Prints what identifies the tree's."""
+"""Identify the engine's sources, and check whether the sandbox has this engine installed.
+
+As a script it prints the identity of the working tree.
+"""
 
 import hashlib
 from collections.abc import Iterator
@@ -7,7 +10,7 @@ from pathlib import Path
 from ce_sandbox.layout import Layout
 
 ROOT = Path(__file__).resolve().parents[2]
-# All that `make install` reads; of a directory all but tests and what was built there.
+# Everything that `make install` reads; in directories, all but tests and build outputs.
 _SOURCES = (
     *("Makefile", "pyproject.toml", "LICENSE", "container_engine", "spank_plugin", "hooks"),
     *("docs/manual.py", "docs/guide/errors", "docs/guide/topics", "packaging/apparmor.in"),
@@ -17,7 +20,7 @@ _BUILT = {".o", ".so", ".pyc"}
 
 
 def sources(root: Path = ROOT) -> str:
-    """Identify what would be installed from `root`: by names, modes and content."""
+    """Return the identity of what would be installed from `root`: names, modes and content."""
     told = hashlib.sha256()
     for path in sorted(_files(root)):
         mode = "x" if path.stat().st_mode & 0o100 else "-"
@@ -27,7 +30,7 @@ def sources(root: Path = ROOT) -> str:
 
 
 def is_current(layout: Layout, root: Path = ROOT) -> bool:
-    """Whether `make sandbox-engine` has installed what `root` is now."""
+    """Check whether `make sandbox-engine` has installed the current state of `root`."""
     try:
         return (layout.prefix / ".sources").read_text().strip() == sources(root)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Where the sandbox keeps what: everything lies below one directory."""
+"""Paths of the sandbox: everything is below one directory."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ MAX_NODES = 64
 
 
 class SandboxError(Exception):
-    """What went wrong, in one line; the hint says what to do."""
+    """A failure of the sandbox: one line, and optionally a hint at what to do."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class Layout:
 
     @property
     def site_edfs(self) -> Path:
-        """EDFs that every user finds by name."""
+        """The EDFs that every user finds by name."""
         return self.etc / "edf"
 
     @property
@@ -84,7 +84,7 @@ class Layout:
 
     @property
     def prefix(self) -> Path:
-        """Where `make install` puts the engine for the cluster."""
+        """The directory into which `make install` puts the engine for the cluster."""
         return self.dir / "prefix"
 
     @property
@@ -97,7 +97,7 @@ class Layout:
 
     @property
     def daemons_environment(self) -> Path:
-        """More variables for the daemons."""
+        """A file with additional environment variables for the daemons."""
         return self.prefix / "lib" / "slurm" / "daemons.env"
 
     @property
@@ -109,5 +109,5 @@ class Layout:
 
 
 def from_environment(env: Mapping[str, str]) -> Layout:
-    """The sandbox that `CE_SANDBOX_DIR` names, else the default one."""
+    """Return the sandbox that `CE_SANDBOX_DIR` names, or else the default one."""
     return Layout(Path(env.get("CE_SANDBOX_DIR") or DEFAULT_DIR).resolve())

@@ -1,4 +1,4 @@
-"""What `up` changes on the machine outside its own directory: each change can describe itself."""
+"""Changes that `up` makes on the machine outside its own directory; each can describe itself."""
 
 import grp
 import os
@@ -19,14 +19,14 @@ KERNEL = Path("/proc/sys/kernel")
 
 @dataclass(frozen=True)
 class Change:
-    """One step that is needed on this machine: what a person reads, and what is run."""
+    """One change that this machine needs: a description for the user, and the function to run."""
 
     describe: str
     execute: Callable[[], None]
 
 
 def needed_changes(layout: Layout) -> list[Change]:
-    """What is missing on this machine, in the order in which to do it; empty when all is set."""
+    """Return the changes that this machine still needs, in the order to apply them."""
     return [
         *_fuse(),
         *_user_namespaces(),
@@ -49,7 +49,7 @@ def _command(*argv: str) -> Change:
 
 
 def _fuse() -> list[Change]:
-    """Ordinary users open /dev/fuse to mount their images."""
+    """Let ordinary users open /dev/fuse, to mount their images."""
     if not FUSE.exists():
         return [
             _command("mknod", str(FUSE), "c", "10", "229"),
@@ -61,7 +61,10 @@ def _fuse() -> list[Change]:
 
 
 def _user_namespaces() -> list[Change]:
-    """Some kernels let ordinary users have no user namespaces, or (Ubuntu) only listed programs."""
+    """Allow user namespaces to ordinary users.
+
+    Some kernels forbid them, or allow them only to listed programs (Ubuntu).
+    """
     wanted = {"unprivileged_userns_clone": "1", "apparmor_restrict_unprivileged_userns": "0"}
     changes = []
     for name, value in wanted.items():
@@ -72,7 +75,10 @@ def _user_namespaces() -> list[Change]:
 
 
 def cgroup_changes(root: Path) -> list[Change]:
-    """Where cgroups are hybrid, crun refuses to run while the unified tree has a controller."""
+    """Mount the unified tree's controllers as version 1 where cgroups are hybrid.
+
+    crun refuses to run while the unified tree has a controller.
+    """
     try:
         controllers = (root / "unified" / "cgroup.controllers").read_text().split()
     except OSError:
@@ -87,17 +93,17 @@ def cgroup_changes(root: Path) -> list[Change]:
 
 
 def has_controllers(root: Path = CGROUPS) -> bool:
-    """Return whether Slurm can track steps by cgroups of its own making here.
+    """Check whether Slurm can track steps by cgroups of its own making here.
 
     That takes hierarchies of version 1. On a machine with version 2 alone the tree belongs to
-    systemd, which a cluster that is started by hand has no service of.
+    systemd, and a cluster started by hand is not a systemd service.
     """
     needed = ("freezer", "memory", "devices", "cpuacct")
     return all((root / name).is_mount() and os.access(root / name, os.W_OK) for name in needed)
 
 
 def _shared_root() -> list[Change]:
-    """Podman wants `/` to be a shared mount, as systemd makes it."""
+    """Make `/` a shared mount, as systemd does and Podman requires."""
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         fields = line.split()
         if fields[4] == "/" and not any(field.startswith("shared:") for field in fields[6:9]):
@@ -106,7 +112,7 @@ def _shared_root() -> list[Change]:
 
 
 def _mqueue() -> list[Change]:
-    """A container in the host's ipc namespace gets the host's message queues."""
+    """Mount the message queues that a container in the host's IPC namespace gets."""
     if MQUEUE.is_mount():
         return []
     changes = [] if MQUEUE.is_dir() else [_command("mkdir", str(MQUEUE))]
@@ -142,7 +148,7 @@ def _users(layout: Layout) -> list[Change]:
 
 
 def _useradd(user: str, home: Path, groups: list[str]) -> Change:
-    """An ordinary user, without the subordinate ids that Debian would add."""
+    """Return the change that adds an ordinary user, without Debian's default subordinate ids."""
     no_subids = ("-K", "SUB_UID_COUNT=0", "-K", "SUB_GID_COUNT=0")
     more = ("-G", ",".join(groups)) if groups else ()
     home_options = ("-m", "-d", str(home), "-s", "/bin/bash")
@@ -150,7 +156,7 @@ def _useradd(user: str, home: Path, groups: list[str]) -> Change:
 
 
 def removals(layout: Layout) -> list[Change]:
-    """How to remove the users and their group again (the settings of the machine stay)."""
+    """Return the changes that remove the users and their group; machine settings stay."""
     changes = []
     for user in USERS:
         try:

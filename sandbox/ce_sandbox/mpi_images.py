@@ -9,9 +9,9 @@ from ce_sandbox import packages
 from ce_sandbox.layout import Layout, SandboxError
 
 PROBE = Path(__file__).resolve().parent.parent / "images" / "mpi.c"
-# The nodes of a sandbox are one machine, which may have no network but lo; Open MPI leaves that out
-# unless told otherwise. Its files of shared memory have no node in their names, so they must lie
-# where the nodes do not meet: not in the machine's /dev/shm. Its ranks may be more than the CPUs.
+# The nodes of a sandbox are one machine, which may have no network but lo; Open MPI excludes lo by
+# default. The names of its shared memory files do not include the node, so they must be where nodes
+# do not share a directory: not in the machine's /dev/shm. There may be more ranks than CPUs.
 _OPEN_MPI_SETTINGS = """\
 pml = ob1
 btl = self,vader,tcp
@@ -25,8 +25,12 @@ _EVERYWHERE = ["bash", "coreutils", "dash", "hostname"]
 
 @dataclass(frozen=True)
 class Mpi:
-    """Which packages have the MPI, which one its headers, where those and its library lie, the
-    program that is its mpirun, and a file of settings (path and content) for the sandbox."""
+    """The packages of an MPI, and paths within them.
+
+    `headers` is the package of the headers, `include` and `library` are where they and the library
+    lie, `mpirun` is the program behind mpirun, and `settings` is a settings file (path and content)
+    for the sandbox.
+    """
 
     packages: tuple[str, ...]
     headers: str
@@ -56,12 +60,12 @@ SOURCES = (Path(__file__), PROBE)
 
 
 def fill(mpi: Mpi, layout: Layout, root: Path) -> None:
-    """The packages' files and /usr/bin/mpi-probe below `root`."""
+    """Write the packages' files and /usr/bin/mpi-probe below `root`."""
     cache = layout.cache / "packages"
     packages.unpack([*_EVERYWHERE, *mpi.packages], cache, root)
     (root / "tmp").mkdir(exist_ok=True)
     (root / "tmp").chmod(0o1777)
-    # no script of the packages has run, which would have made this link
+    # The packages' scripts, which would have made this link, have not run.
     (root / "usr/bin/mpirun").symlink_to(mpi.mpirun)
     if mpi.settings is not None:
         (root / mpi.settings[0]).write_text(mpi.settings[1])
@@ -73,7 +77,7 @@ def fill(mpi: Mpi, layout: Layout, root: Path) -> None:
 def _compile(mpi: Mpi, headers: Path, root: Path) -> None:
     triplet = _checked(["gcc", "-print-multiarch"]).strip()
     library = root / "usr/lib" / triplet / mpi.library
-    # what the library itself needs is in the image, not here
+    # The library's own dependencies are in the image, not on this machine.
     link = [str(library), "-Wl,--allow-shlib-undefined", "-o", str(root / "usr/bin/mpi-probe")]
     include = f"-I{headers / mpi.include.format(triplet)}"
     _checked(["gcc", "-O2", include, str(PROBE), *link])

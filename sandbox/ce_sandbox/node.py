@@ -1,4 +1,4 @@
-"""`sandbox/node`: make one node differ from the others, as where something is broken."""
+"""`sandbox/node`: make one node differ from the others, for example to break something on it."""
 
 import argparse
 import os
@@ -8,8 +8,8 @@ from ce_sandbox import daemons
 from ce_sandbox.layout import Layout, SandboxError
 from ce_sandbox.up import configured_nodes
 
-# What the machine mounts later still arrives; what is mounted there stays there. Podman wants
-# mounts that are shared.
+# Later mounts of the machine still propagate into the node, mounts made in the node stay there.
+# Podman requires shared mounts.
 _APART = (
     *("unshare", "--mount", "--propagation", "slave", "sh", "-c"),
     *('mount --make-rshared / && exec "$@"', "sh"),
@@ -64,7 +64,7 @@ def _is_apart(pid: int) -> bool:
 
 
 def _run(pid: int, command: list[str]) -> int:
-    """This process becomes the command."""
+    """Replace this process with the command."""
     if not Path("/usr/bin/nsenter").exists():
         raise SandboxError("nsenter: not installed", "make deps")
     os.execv("/usr/bin/nsenter", ["nsenter", f"--target={pid}", "--mount", "--", *command])

@@ -1,11 +1,11 @@
-"""Unpacks distribution packages into a directory, without touching what is installed."""
+"""Unpack distribution packages into a directory; the installed system is not touched."""
 
 import subprocess
 from pathlib import Path
 
 from ce_sandbox.layout import SandboxError
 
-# What a small image does not need.
+# Not needed in a small image.
 _LEFT_OUT = (
     "./usr/share/doc",
     "./usr/share/info",
@@ -18,10 +18,10 @@ _LEFT_OUT = (
 
 
 def unpack(names: list[str], cache: Path, root: Path) -> None:
-    """Unpack the named packages and all they depend on below `root`; no script of theirs runs.
+    """Unpack packages and all their dependencies below `root`, without running their scripts.
 
-    `cache` keeps the downloaded packages. `/bin` and its like become links into `/usr` first, as
-    on every current system.
+    `cache` keeps the downloaded packages. `/bin` and similar directories are first made links into
+    `/usr`, as on every current system.
     """
     for name in ("bin", "sbin", "lib", "lib64"):
         (root / "usr" / name).mkdir(parents=True, exist_ok=True)
@@ -31,7 +31,7 @@ def unpack(names: list[str], cache: Path, root: Path) -> None:
 
 
 def unpack_alone(name: str, cache: Path, root: Path) -> None:
-    """Unpack one package below `root` and nothing that it depends on: headers, say."""
+    """Unpack one package below `root` without its dependencies, for example for headers."""
     alone = cache / "alone"
     alone.mkdir(parents=True, exist_ok=True)
     found = sorted(alone.glob(f"{name}_*.deb"))
@@ -50,20 +50,20 @@ def unpack_alone(name: str, cache: Path, root: Path) -> None:
 
 
 def _download(names: list[str], cache: Path) -> list[Path]:
-    """The package files of this closure, downloaded when not in the cache already."""
+    """Return the package files of this closure; download those that are not in the cache."""
     install = ["--download-only", "install", "-y", "usr-is-merged", *names]
     apt = _apt(cache, cache)
     if _run([*apt, *install]).returncode:
         print("sandbox: apt-get update", flush=True)
         _checked(["apt-get", "-qq", "update"])
         _checked([*apt, *install])
-    # Only what is not in the archive directory is listed, so look from an empty one.
+    # apt-get lists only what is missing from the archive directory, so use an empty one.
     listed = _checked([*_apt(cache, cache / "empty"), "--print-uris", *install])
     return [cache / line.split()[1] for line in listed.splitlines()]
 
 
 def _apt(cache: Path, archives: Path) -> list[str]:
-    """apt-get with an empty status file: it resolves as if nothing were installed."""
+    """Return an apt-get command with an empty status file, as if nothing were installed."""
     (archives / "partial").mkdir(parents=True, exist_ok=True)
     status = cache / "status"
     status.touch()

@@ -1,4 +1,4 @@
-"""Which processes belong to the sandbox, found in /proc: no pid file can be stale."""
+"""Find the sandbox's processes in /proc, where no pid file can be stale."""
 
 import os
 import pwd
@@ -23,16 +23,16 @@ def _argv(pid: int) -> list[str]:
 
 
 def running(command_lines: list[list[str]]) -> list[int]:
-    """The processes that run exactly one of these command lines."""
+    """Return the processes that run exactly one of these command lines."""
     return [pid for pid in _all_pids() if _argv(pid) in command_lines]
 
 
 def belonging_to(layout: Layout) -> set[int]:
-    """Every process of the sandbox but our own and the shells that lead to it.
+    """Return every process of the sandbox except our own and its ancestors.
 
-    A process belongs when it is a daemon of Slurm or munge with a file of the sandbox open (all
-    have their log), when it runs as one of the sandbox's users, when it was started with the
-    cluster's configuration in its environment, or when its parent belongs.
+    A process belongs to the sandbox if it is a daemon of Slurm or munge with a file of the sandbox
+    open (each has its log open), if it runs as one of the sandbox's users, if it was started with
+    the cluster's configuration in its environment, or if one of its ancestors belongs to it.
     """
     uids = _sandbox_uids(layout)
     marker = b"SLURM_CONF=" + os.fsencode(layout.slurm_conf)
@@ -59,7 +59,7 @@ def _sandbox_uids(layout: Layout) -> set[int]:
 
 
 def _ancestors(pid: int, parents: dict[int, int]) -> set[int]:
-    """`pid` and every process above it, but not init."""
+    """Return `pid` and all its ancestors except init."""
     line: set[int] = set()
     while pid > 1 and pid not in line:
         line.add(pid)
@@ -68,7 +68,7 @@ def _ancestors(pid: int, parents: dict[int, int]) -> set[int]:
 
 
 def _parent(pid: int) -> int | None:
-    """The parent of a process that lives; None for one that is gone or a zombie."""
+    """Return the parent of a living process; None if the process is gone or a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
@@ -110,10 +110,10 @@ def _link(path: str) -> str:
 
 
 def stop(pids: Iterable[int], signum: signal.Signals, timeout_s: float) -> None:
-    """Signal the processes and wait until they are gone, at most `timeout_s` seconds.
+    """Signal the processes and wait at most `timeout_s` seconds until they are gone.
 
-    Pids that are gone already are no error. A zombie whose parent does not wait for it counts
-    as gone.
+    Pids that no longer exist are ignored. A zombie whose parent does not wait for it counts as
+    gone.
     """
     waiting: dict[int, int] = {}
     for pid in pids:

@@ -1,4 +1,4 @@
-"""`sandbox/run`: run a command as an ordinary user of the cluster, or without one be that user."""
+"""`sandbox/run`: run a command, or without one a shell, as an ordinary user of the cluster."""
 
 import argparse
 import errno
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from ce_sandbox.layout import USERS, Layout, SandboxError
 
-# What a terminal and a caller's own settings of Slurm and the engine need; nothing else of the
-# caller reaches the user.
+# Variables that a terminal and the caller's settings of Slurm and the engine need; no other
+# variable of the caller reaches the user.
 _KEPT = {"TERM", "COLORTERM", "LANG", "LANGUAGE", "TZ", "SCRATCH", "EDF_PATH", "EDF_IMAGESTORE"}
 _KEPT_PREFIXES = ("LC_", "SLURM_", "SBATCH_", "SALLOC_", "SQUEUE_", "CE_")
 
@@ -31,7 +31,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
 
 
 def environment(layout: Layout, user: pwd.struct_passwd, env: Mapping[str, str]) -> dict[str, str]:
-    """A login's environment for `user`, with the cluster's configuration."""
+    """Return a login environment for `user`, with the cluster's configuration."""
     kept = {k: v for k, v in env.items() if k in _KEPT or k.startswith(_KEPT_PREFIXES)}
     return kept | {
         "HOME": user.pw_dir,
@@ -44,7 +44,7 @@ def environment(layout: Layout, user: pwd.struct_passwd, env: Mapping[str, str])
 
 
 def become(user: pwd.struct_passwd) -> None:
-    """Turn this process into one of `user`, for good."""
+    """Change this process to `user` permanently."""
     if os.geteuid() != 0:
         if os.geteuid() != user.pw_uid:
             raise SandboxError(f"user {user.pw_name}: only root can become another user")
@@ -55,7 +55,7 @@ def become(user: pwd.struct_passwd) -> None:
 
 
 def enter_directory(user: pwd.struct_passwd) -> None:
-    """Stay where the caller is if the user may; else go home."""
+    """Stay in the caller's directory if the user can read it; otherwise change to the home."""
     try:
         here = os.getcwd()
         os.chdir(here)
@@ -67,7 +67,10 @@ def enter_directory(user: pwd.struct_passwd) -> None:
 
 
 def main(argv: list[str], layout: Layout) -> int:
-    """Replaces this process; comes back only with an exit code as the shell's: 126 or 127."""
+    """Replace this process with the command.
+
+    Return only on failure, with an exit code as in a shell: 126 or 127.
+    """
     args = arguments(argv)
     if not layout.slurm_conf.exists():
         raise SandboxError(f"{layout.dir}: no sandbox here", "sandbox/up")
@@ -83,7 +86,7 @@ def main(argv: list[str], layout: Layout) -> int:
         enter_directory(user)
     else:
         os.chdir(user.pw_dir)
-    # no login shell: Debian's /etc/profile would take our programs out of the PATH
+    # Not a login shell: Debian's /etc/profile would remove our programs from the PATH.
     command = args.command or [env["SHELL"]]
     try:
         os.execvpe(command[0], command, env)

@@ -1,4 +1,4 @@
-"""`sandbox/status`: what runs, for a person, and as an exit code."""
+"""`sandbox/status`: print what is running, and return it as an exit code."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""`sandbox/up`: bring the cluster up, or make the running one what is asked for."""
+"""`sandbox/up`: start the cluster, or change the running one as requested."""
 
 import argparse
 import hashlib
@@ -10,7 +10,7 @@ from ce_sandbox.layout import MAX_NODES, USERS, Layout, SandboxError
 
 
 def node_count(text: str) -> int:
-    """A number of nodes from a command line."""
+    """Parse a number of nodes from a command line."""
     count = int(text)
     if not 1 <= count <= MAX_NODES:
         raise argparse.ArgumentTypeError(f"{count} is not from 1 to {MAX_NODES}")
@@ -39,9 +39,9 @@ def arguments(argv: list[str]) -> argparse.Namespace:
 
 
 def prepare(layout: Layout) -> None:
-    """Make what the cluster needs on this machine: directories, users, settings, the demo image.
+    """Create what the cluster needs: directories, users, machine settings, the demo image.
 
-    Needs root. What is there already is left alone, so that a second call costs little.
+    Needs root. Whatever exists is kept, so that a second call costs little.
     """
     if os.geteuid() != 0:
         raise SandboxError("sandbox/up: needs root: slurmd starts tasks as other users")
@@ -53,11 +53,11 @@ def prepare(layout: Layout) -> None:
 
 
 def bring_up(layout: Layout, nodes: int | None, tracking: str | None = None) -> int:
-    """Make the prepared cluster run with this many nodes; as many as now, or 2, when not said.
+    """Make the prepared cluster run with this many nodes; return their number.
 
-    `tracking` is how it follows processes; as now, or what the machine has, when not said.
-
-    Returns the number of nodes. Daemons that run as they should are left alone.
+    The default number is the present one, or else 2. `tracking` is how Slurm tracks processes; its
+    default is the present value, or else what the machine has. Daemons that run as they should are
+    left alone.
     """
     before = configured_nodes(layout)
     count = nodes or before or 2
@@ -70,7 +70,7 @@ def bring_up(layout: Layout, nodes: int | None, tracking: str | None = None) -> 
 
 
 def configured_nodes(layout: Layout) -> int:
-    """The number of nodes of the last `up`, 0 when there was none."""
+    """Return the number of nodes of the last `up`, or 0 if there was none."""
     try:
         text = layout.slurm_conf.read_text()
     except OSError:
@@ -80,7 +80,7 @@ def configured_nodes(layout: Layout) -> int:
 
 
 def chosen_tracking(layout: Layout) -> str:
-    """Return how the last `up` had processes followed, or what this machine can do best."""
+    """Return the process tracking of the last `up`, or else the best that this machine has."""
     best = config.CGROUP if machine.has_controllers() else config.LINUXPROC
     try:
         text = layout.slurm_conf.read_text()
@@ -106,7 +106,7 @@ def make_node_directories(layout: Layout, nodes: int) -> None:
 
 
 def write_configuration(layout: Layout, nodes: int, tracking: str) -> bool:
-    """Write the files; whether one of them is other than it was."""
+    """Write the configuration files; return True if any of them has changed."""
     engine = installed_engine(layout)
     host = socket.gethostname().partition(".")[0]
     files = {
@@ -130,7 +130,7 @@ def installed_engine(layout: Layout) -> config.Engine:
 
 
 def restart(layout: Layout) -> None:
-    """Stop what runs with another configuration; jobs end, for their nodes may be gone."""
+    """Stop a cluster with an old configuration; jobs end, as their nodes may no longer exist."""
     daemons.cancel_jobs(layout)
     daemons.stop_slurm(layout)
 
