@@ -1,7 +1,7 @@
-"""`make docs`: the documentation as a site in build/docs/site.
+"""`make docs`: build the documentation as a site in build/docs/site.
 
-The pages link to files all over the repository. They are copied, so that those links work in the
-site too, and what the models and the command line say is added to them.
+The pages link to files all over the repository. These are copied, so that the links work in the
+site too, and the pages generated from the models and the command line are added.
 """
 
 import os
@@ -29,7 +29,7 @@ COPIED = (
     "spank_plugin",
     "sandbox/README*",
 )
-# sections of the menu to which pages are added by themselves
+# Sections of the menu to which pages are added automatically.
 FOLDERS = {"Guide": "docs/guide", "Administration": "docs/admin", "Design": "docs/design"}
 
 
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def _quiet(command: Sequence[str | Path]) -> int:
-    """Runs mkdocs, whose words are only of interest when something is wrong."""
+    """Run mkdocs; print its output only if it fails."""
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
     if done.returncode:
@@ -75,7 +75,7 @@ def _quiet(command: Sequence[str | Path]) -> int:
 
 
 def _refuse_foreign(site: Path) -> int:
-    """A site behind a firewall must not wait for hosts that nobody there can reach."""
+    """Fail if a page loads something from another host, which may not be reachable on site."""
     pattern = re.compile(r"""<(?:script|link|img)[^>]*(?:src|href)=["']https?://[^"']*""")
     found = {match for page in site.rglob("*.html") for match in pattern.findall(page.read_text())}
     for match in sorted(found):
@@ -84,7 +84,7 @@ def _refuse_foreign(site: Path) -> int:
 
 
 def _configuration(source: Path) -> dict[str, object]:
-    """The one beside this file, with pages in its menu that nobody put there."""
+    """Return the configuration beside this file, and add pages missing from its menu."""
     written: dict[str, object] = yaml.safe_load((ROOT / "docs/mkdocs.yml").read_text())
     written |= {"docs_dir": str(source), "site_dir": str(BUILD / "site")}
     nav = written["nav"]

@@ -1,7 +1,7 @@
-"""`python docs/errors.py`: brings the pages of errors (docs/guide/errors) up to the catalogue.
+"""`python docs/errors.py`: update the pages of errors (docs/guide/errors) from the catalogue.
 
-The head of a page comes from container_engine/faults/catalogue.py, the rest is written by hand and
-stays. A code without a page gets one to be written.
+The head of a page comes from container_engine/faults/catalogue.py; the rest is written by hand and
+kept. A code without a page gets a page with a head only.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def index() -> str:
 
 
 def body(code: str) -> str:
-    """What is written by hand in the page of a code; empty without a page."""
+    """Return the handwritten part of the page of a code; empty if there is no page."""
     path = DIRECTORY / f"{code}.md"
     return path.read_text(encoding="utf-8").partition(END)[2] if path.exists() else ""
 

@@ -1,7 +1,7 @@
-"""`python docs/manual.py DIRECTORY`: a manual page for each command and each file format.
+"""`python docs/manual.py DIRECTORY`: write a manual page per command and file format.
 
-What the parser and the models know comes from them; what is said in sentences of a command stands
-in its section of docs/man/ce.1, and of a format in its page, where a comment marks their place.
+Facts come from the parser and the models. The prose about a command comes from its section of
+docs/man/ce.1, that about a format from its page, where a comment marks the place of the keys.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OVERVIEW = (ROOT / "docs/man/ce.1").read_text(encoding="utf-8")
 
 
 def pages() -> dict[str, str]:
-    """Text by file name."""
+    """Return the text of each page by file name."""
     known = parsers()
     found = {"ce.1": OVERVIEW}
     found |= {f"ce-{verb}.1": command(verb, known[verb]) for verb in VERBS}
@@ -87,14 +87,14 @@ def _see(first: str, section: int, *formats: str) -> str:
 
 
 def _synopsis(usage: str) -> str:
-    """Words of the program in bold, those of the user in italics."""
+    """Format words of the program in bold, values of the user in italics."""
     words = re.sub(r"(?<![\w-])(-{1,2}[a-z][a-z-]*|ce)(?![\w-])", r"\\fB\1\\fR", usage)
     words = re.sub(r"(?<![\w\\])([A-Z][A-Z.]*[A-Z]|[A-Z]{2,})(?![\w-])", r"\\fI\1\\fR", words)
     return words.replace("-", "\\-")
 
 
 def _description(verb: str, parser: argparse.ArgumentParser) -> str:
-    """The sentences of the verb's section in ce.1, before its options."""
+    """Return the prose of the verb's section in ce.1, up to its options."""
     found = re.search(
         rf"^\.SS (?:ce )?{verb}\b.*\n((?:(?!\.S[SH]|\.TP).*\n)*)", OVERVIEW, re.MULTILINE
     )
@@ -127,7 +127,7 @@ def _argument(action: argparse.Action) -> str:
 
 
 def keys(model: type[BaseModel]) -> str:
-    """A section with the keys of a file, and one for each kind of table in it."""
+    """Return a section with the keys of a file, and one for each kind of table in it."""
     schema = json.loads(render(model))
     return ".SH KEYS\n" + "".join(_keys(schema, "", schema["properties"]))
 
@@ -148,7 +148,7 @@ def _keys(schema: dict[str, Any], above: str, properties: dict[str, Any]) -> Ite
 
 
 def _table(key: dict[str, Any]) -> tuple[str, str]:
-    """The kind of table that a key holds, and what stands behind the key's name in its name."""
+    """Return the kind of table that a key holds, and the suffix of the key's name in titles."""
     places = [(key, ""), (key.get("items", {}), "[]"), (key.get("additionalProperties"), ".NAME")]
     places += [(place, ".NAME") for place in key.get("patternProperties", {}).values()]
     for place, suffix in places:
@@ -174,7 +174,7 @@ def _key(name: str, about: str, facts: str, example: str) -> str:
 
 
 def _text(text: str) -> str:
-    """As roff takes it literally."""
+    """Escape text so that roff prints it literally."""
     safe = text.replace("\\", "\\e").replace("-", "\\-")
     safe = safe.replace("…", "...").replace("'", "\\(aq")
     return f"\\&{safe}" if safe.startswith(".") else safe

@@ -1,6 +1,6 @@
-"""`make recording`: a session, typed into a real terminal, as docs/pictures/session.svg.
+"""`make recording`: record a session in a real terminal as docs/pictures/session.svg.
 
-What is typed is below; what is answered is whatever the engine answers.
+The input is below; the output is whatever the engine prints.
 """
 
 import json
@@ -17,10 +17,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs" / "pictures" / "session.svg"
 COLUMNS, LINES = 100, 38
-PROMPT = "\x1b[m$ "  # begins with something that no answer ends with
+PROMPT = "\x1b[m$ "  # begins with a sequence that ends no output
 KEY_SECONDS, READ_SECONDS, LAST_SECONDS = 0.035, 1.6, 4.0
 ANSWER_SECONDS = 30.0
-SETTLE_SECONDS = 2.0  # until Slurm has ended the job before, which nobody wants to see
+SETTLE_SECONDS = 2.0  # until Slurm has ended the previous job; not recorded
 EDF = """\
 base_environment = "demo"
 mount = ["${HOME}"]
@@ -39,7 +39,7 @@ SESSION = (
 
 
 class Terminal:
-    """A shell of the sandbox's user behind a pseudo-terminal, and what it printed, with times."""
+    """A shell of the sandbox's user behind a pseudo-terminal, and its output with times."""
 
     def __init__(self) -> None:
         self.pid, self._fd = pty.fork()
@@ -49,7 +49,7 @@ class Terminal:
                 ROOT / "sandbox" / "run", ["run", "bash", "--noprofile", "--norc", "--noediting"]
             )
         self.events: list[tuple[float, str]] = []
-        # silence between commands is not shown: the time of the film is counted, not taken
+        # Silence between commands is not shown, so the time of the film is computed, not measured.
         self.clock = 0.0
 
     def show(self, text: str, seconds: float) -> None:
@@ -57,7 +57,7 @@ class Terminal:
         self.clock += seconds
 
     def read(self, until: str) -> Iterator[tuple[float, str]]:
-        """What is printed up to `until` at the end, with the seconds since the piece before."""
+        """Yield the output up to and including `until`, each piece with the seconds it took."""
         seen, last, end = "", time.monotonic(), time.monotonic() + ANSWER_SECONDS
         while not seen.endswith(until):
             ready, _, _ = select.select([self._fd], [], [], max(0, end - time.monotonic()))
@@ -80,7 +80,7 @@ class Terminal:
         for key in command:
             self.show(key, KEY_SECONDS)
         self.send(command + "\n")
-        left = len(command) + 2  # the terminal repeats what was typed
+        left = len(command) + 2  # the terminal echoes the input
         for seconds, piece in self.read(PROMPT):
             self.clock += seconds
             if left == len(command) + 2:
@@ -96,7 +96,7 @@ class Terminal:
 
 
 def record() -> str:
-    """The session in asciicast's second format."""
+    """Return the session in version 2 of the asciicast format."""
     terminal = Terminal()
     terminal.send(f"stty cols {COLUMNS} rows {LINES}; cd; PS1=$'\\e[m$ '\n")
     for _piece in terminal.read(PROMPT):

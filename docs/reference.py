@@ -1,4 +1,4 @@
-"""Pages of the documentation that are made from the models and from the command line."""
+"""Pages of the documentation that are generated from the models and the command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def pages() -> dict[str, str]:
-    """Text by path."""
+    """Return the text of each page by path."""
     return {
         "docs/reference/edf.md": _EDF + keys(Document),
         "docs/reference/configuration.md": _CONFIGURATION + keys(SiteConfig),
@@ -42,7 +42,7 @@ Made from the model that reads `config.toml` and `conf.d/*.toml`; how the files 
 
 
 def keys(model: type[BaseModel]) -> str:
-    """A section per key."""
+    """Return a section for each key."""
     schema = json.loads(render(model))
     return "\n".join(_key(schema, name, key) for name, key in schema["properties"].items())
 
@@ -72,7 +72,7 @@ def _sentence(text: str) -> str:
 
 
 def type_of(key: dict[str, Any]) -> str:
-    """In the words of TOML."""
+    """Return the type of a key in TOML's terms."""
     if "anyOf" in key:
         return " or ".join(type_of(kind) for kind in key["anyOf"] if kind.get("type") != "null")
     if "enum" in key:
@@ -103,7 +103,7 @@ def _name(name: str) -> str:
 
 
 def commands() -> str:
-    """Each verb with its usage and options, as `--help` has them."""
+    """Return each verb with its usage and options, as `--help` prints them."""
     text = (
         "# Commands\n\nMade from the command line's own parser; `ce VERB --help` prints the same.\n"
     )
@@ -119,7 +119,7 @@ class _Wide(argparse.HelpFormatter):
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
-    """The parser of each verb, and of each action below one that has parsers of its own."""
+    """Return the parser of each verb, and of each action of a verb with parsers of its own."""
     whole = build(VERBS)
     action = next(a for a in whole._actions if isinstance(a, argparse._SubParsersAction))  # noqa: SLF001
     found: dict[str, argparse.ArgumentParser] = {}
