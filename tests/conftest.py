@@ -1,4 +1,4 @@
-"""What all tests share: in CI nothing may be skipped."""
+"""Fixtures and rules for all tests: in CI no test may be skipped."""
 
 import os
 import shutil
@@ -14,8 +14,11 @@ from tests.lock import alone_on
 
 
 def _take_signals() -> None:
-    """What nohup and `&` in a script ignore would be ignored by all that tests start; what has a
-    handler here has its usual meaning there."""
+    """Handle signals that nohup or `&` in a script ignores.
+
+    An ignored signal would also be ignored by all that tests start; a handled one gets its usual
+    meaning back there.
+    """
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda _number, _frame: None)
@@ -28,8 +31,8 @@ def _in_ci() -> bool:
     return os.environ.get("CI", "").lower() in {"1", "true"}
 
 
-# CI judges a change, so it tries the same examples each time; `make unit` and `make fuzz` look for
-# new ones. No example has a time limit: a busy machine is no fault of the code.
+# CI judges a change, so it tries the same examples each time; `make unit` and `make fuzz` try new
+# ones. No example has a time limit, as a busy machine is not a fault of the code.
 settings.register_profile("usual", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if _in_ci() else "usual")
@@ -86,7 +89,7 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 @pytest.fixture(scope="session")
 def need_tool() -> Callable[[str], str]:
-    """Look a program up; a test that lacks it is skipped, and fails in CI."""
+    """Return a function that looks up a program; without it the test is skipped, in CI it fails."""
 
     def look_up(name: str) -> str:
         found = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
@@ -99,7 +102,7 @@ def need_tool() -> Callable[[str], str]:
 
 @pytest.fixture(scope="session")
 def alone(pytestconfig: pytest.Config) -> Iterator[Path]:
-    """The sandbox's directory, which no other test run has until this one ends."""
+    """Yield the sandbox's directory, locked against other test runs until this one ends."""
     if os.geteuid() != 0:
         pytest.skip("the sandbox needs root")
     directory = Path(os.environ.get("CE_SANDBOX_DIR") or "/var/lib/ce-sandbox").resolve()

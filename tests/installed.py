@@ -1,4 +1,4 @@
-"""Tests with Podman and on a cluster judge the engine of the working tree, not one of yesterday."""
+"""Check that tests with Podman and on a cluster run the engine of the working tree."""
 
 from pathlib import Path
 

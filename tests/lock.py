@@ -1,4 +1,4 @@
-"""One test run at a time in a sandbox: the second waits, says so, and does not wait for ever."""
+"""Lock that allows one test run at a time in a sandbox; a second one waits for a limited time."""
 
 import fcntl
 import os
@@ -15,7 +15,7 @@ _PAUSE_S = 0.5
 def alone_on(
     directory: Path, say: Callable[[str], None], within_s: float = WAIT_S
 ) -> Iterator[None]:
-    """Hold the sandbox in `directory`. The lock goes with the process, however it ends."""
+    """Hold the sandbox in `directory`; the lock ends with the process in any case."""
     directory.mkdir(parents=True, exist_ok=True)
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
