@@ -1,1 +1,1 @@
-"""How fast the engine is, beside other ways to start a container: `make bench`."""
+"""Benchmarks of the engine beside other ways to start a container: `make bench`."""

@@ -1,6 +1,6 @@
-"""`make bench`: measures, prints a table, writes build/bench.json.
+"""`make bench`: measure, print a table, write build/bench.json.
 
-RUNS (default 25) is the number of rounds. A budget that is missed is said, and no failure.
+RUNS (default 25) is the number of rounds. A missed budget is shown, but is not a failure.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What a container keeps on a node, and what its start reads from the shared file system."""
+"""Memory that a container keeps on a node, and opens of its start on the shared file system."""
 
 import os
 import re
@@ -21,13 +21,14 @@ def measure(user: User, here: Place) -> list[Row]:
 
 
 def kept_while(options: Sequence[str]) -> list[tuple[str, int]]:
-    """Name and memory in KiB of what a step with these options keeps beside its tasks.
+    """Return name and memory in KiB of each process that a step keeps beside its tasks.
 
-    Looked at while it holds its containers: tasks that have started have said so.
+    The processes are listed while the step holds its containers, once all tasks have reported that
+    they have started.
     """
     others = {process for process, _name, _size in _of_sessions()}
     nodes = sum(int(option[2:]) for option in options if option.startswith("-N"))
-    script = "echo up; exec cat >/dev/null"  # stdin goes to all tasks, and so does its end
+    script = "echo up; exec cat >/dev/null"  # stdin, and its end, go to all tasks
     srun = ["srun", *options, f"--environment={ENVIRONMENT}", "bash", "-c", script]
     step = subprocess.Popen(
         [str(ROOT / "sandbox" / "run"), *srun],
@@ -57,7 +58,7 @@ def _processes() -> list[Row]:
 
 
 def _of_sessions() -> Iterator[tuple[str, str, int]]:
-    """Process, name and memory in KiB of the users' processes in PID namespaces not ours."""
+    """Yield pid, name and memory in KiB of users' processes in PID namespaces other than ours."""
     own = os.readlink("/proc/self/ns/pid")
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -68,11 +69,11 @@ def _of_sessions() -> Iterator[tuple[str, str, int]]:
                 name = (process / "comm").read_text().strip()
                 yield process.name, name, int(pss[1]) if pss else 0
         except OSError:
-            continue  # it ended
+            continue  # the process has ended
 
 
 def _opens(user: User, here: Place) -> list[Row]:
-    """Every open of the image, or of anything beside it, by the launcher and what it starts."""
+    """Count opens of the image, or of a file beside it, by the launcher and its children."""
     trace = here.dir / "opens"
     strace = ["strace", "-f", "-qq", "-o", str(trace), "-e", "trace=open,openat,openat2"]
     user.launch(here.node, user.output([str(here.plan), ENVIRONMENT]), strace)

@@ -1,7 +1,7 @@
-"""What hooks cost a node: the node's libfabric and a plugin put into the image, and looked at.
+"""Cost of hooks per node, with the node's libfabric and a plugin put into the image.
 
-Taken from the traces of real steps, with and without them in turn: how much later the launcher's
-answer comes. Podman starts while the image is looked at, so that no single phase says it. The
+Taken from the traces of real steps, alternately with and without hooks: how much later the launcher
+answers. Podman starts while the image is inspected, so no single phase shows the cost. The
 libraries are the node's own libfabric with its closure, and a plugin that needs it, as for NCCL.
 """
 
@@ -39,9 +39,9 @@ def measure(user: User, here: Place, rounds: int) -> list[Row]:
 
 
 def _start(user: User, here: Place, edf: Path) -> float:
-    """From the plugin's fork to the launcher's answer, on the one node of a step."""
+    """Return the seconds from the plugin's fork to the launcher's answer, on a single node."""
     srun = ["srun", "-N1", "-n1", f"--environment={edf}", "printenv", "SLURM_JOB_ID"]
-    # warnings stand before or behind it
+    # Warnings may be printed before or after the job id.
     [job] = [line for line in user.output(srun).splitlines() if line.isdecimal()]
     trace = user.output([str(here.prefix / "bin/ce"), "trace", job, "--json"])
     phases = {phase["name"]: phase for phase in json.loads(trace)[0]["phases"]}
@@ -50,7 +50,7 @@ def _start(user: User, here: Place, edf: Path) -> float:
 
 @contextmanager
 def _site(here: Place) -> Iterator[None]:
-    """A site whose nodes have libfabric and a plugin, and no check that fails."""
+    """Configure a site whose nodes have libfabric and a plugin, and no check that fails."""
     if not _FABRIC.exists():
         raise BenchError(f"{_FABRIC}: does not exist: apt-get install libfabric1")
     plugins = here.dir / "plugins"
@@ -61,7 +61,7 @@ def _site(here: Place) -> Iterator[None]:
     subprocess.run(argv, input=_PLUGIN, text=True, check=True)
     drop_in = here.prefix / "etc/container-engine/conf.d/bench.toml"
     drop_in.parent.mkdir(parents=True, exist_ok=True)
-    # beside the prefix: all above a hook must be root's
+    # Below the prefix, as all directories above a hook must be root's.
     catalog = here.prefix / "share/container-engine/bench-hooks"
     _write(catalog / "cxi/hook.toml", f'[settings]\nlibfabric = "{_FABRIC}"\n')
     _write(catalog / "aws_ofi_nccl/hook.toml", f'[settings]\ndirectory = "{plugins}"\n')

@@ -1,8 +1,8 @@
-"""`make bench-images`: how long an import takes, against other ways and the compressor alone.
+"""`make bench-images`: time an import against other ways and the compressor alone.
 
 The image is that of `tests.bench.tree`, in two layers; RUNS (default 3) is the number of rounds.
-Needs root, for Podman's mounts. Besides time, the processor time of all programs is measured: it
-says what is to be expected where the processors have other work, too.
+Needs root, for Podman's mounts. The processor time of all programs is measured too: it shows what
+to expect where the processors have other work.
 """
 
 import hashlib
@@ -30,11 +30,11 @@ RESULT = ROOT / "build" / "bench-images.json"
 _BUDGET, _MEMORY_MIB = 1.2, 300
 _NAME, _SECOND = "bench/debian:1", "bench/debian:2"
 _CE = [sys.executable, "-m", "container_engine"]
-_UPPER = "./usr/lib/python3"  # what the upper layer has
+_UPPER = "./usr/lib/python3"  # the content of the upper layer
 
 
 class Way(NamedTuple):
-    """Something to measure, with what must be done before and after it."""
+    """Work to measure, and what must be done before and after it."""
 
     work: Callable[[], object]
     before: Callable[[], object] = lambda: None
@@ -42,7 +42,7 @@ class Way(NamedTuple):
 
 
 class Clock:
-    """Measures ways in turn, and the processor time of the programs that they run."""
+    """A clock that measures ways in turn, and the processor time of the programs they run."""
 
     def __init__(self) -> None:
         self._processor: dict[str, list[float]] = {}
@@ -73,7 +73,10 @@ def _processor_time() -> float:
 
 
 class Bench:
-    """`tree` is the finished tree, `address` that of a registry that has it as an image."""
+    """The ways to import an image and their state on disk.
+
+    `tree` is the finished tree, `address` that of a registry that has it as an image.
+    """
 
     def __init__(self, where: Path, tree: Path, address: str, env: Mapping[str, str]) -> None:
         self.where, self.tree, self.name = where, tree, f"{address}/{_NAME}"
@@ -118,7 +121,7 @@ class Bench:
             shutil.rmtree(self.store / kind)
 
     def forget_second(self) -> None:
-        """The store has the first image and its layers, one of which the second shares."""
+        """Reset the store to the first image and its layers; the second shares one of them."""
         self.empty()
         self.pull()
 
@@ -149,7 +152,7 @@ class Bench:
 
 
 class Peaks:
-    """The most memory of all processes below this one, and disk below a directory, meanwhile."""
+    """Peak memory of all processes below this one, and peak disk usage below a directory."""
 
     def __init__(self, store: Path) -> None:
         self.memory_kib, self.disk = 0, 0
@@ -204,7 +207,7 @@ def _size(path: Path) -> int:
 
 
 def _layer(tree: Path, path: Path, *what: str) -> str:
-    """Writes a gzip layer; returns the digest of what it has."""
+    """Write a gzip layer; return the SHA-256 of its uncompressed content."""
     command = 'tar -C "$0" --sort=name -c "${@:2}" | tee >(sha256sum >"$1.sum") | gzip -6 >"$1"'
     subprocess.run(["bash", "-c", command, str(tree), str(path), *what], check=True)
     return Path(f"{path}.sum").read_text().split()[0]
@@ -213,7 +216,7 @@ def _layer(tree: Path, path: Path, *what: str) -> str:
 def _push(
     target: str, where: Path, layers: Sequence[tuple[Path, str]], env: Mapping[str, str]
 ) -> int:
-    """An image of these layers, each with the digest of its content; returns their size."""
+    """Push an image of these layers, each with the digest of its content; return their size."""
     blobs = where / "oci" / "blobs" / "sha256"
     blobs.mkdir(parents=True)
     media = "application/vnd.oci.image"
@@ -243,7 +246,10 @@ def _push(
 
 
 def _push_all(tree: Path, where: Path, address: str, env: Mapping[str, str]) -> int:
-    """The tree as an image, and another that shares its lower layer; returns the layers' size."""
+    """Push the tree as an image, and another that shares its lower layer.
+
+    Return the size of the first image's layers.
+    """
     lower, upper, other = (where / name for name in ("lower", "upper", "other"))
     base = (lower, _layer(tree, lower, f"--exclude={_UPPER}", "."))
     first = [base, (upper, _layer(tree, upper, _UPPER))]
@@ -282,7 +288,7 @@ def _rows(bench: Bench, layers: int, rounds: int) -> list[Row]:
 
 
 def _processor_rows(clock: Clock) -> list[Row]:
-    """What the registry does is nobody's child and does not count."""
+    """Return rows of processor time; the registry is nobody's child and is not counted."""
     alone = ("mksquashfs alone", clock.processor("mksquashfs"))
     return [
         duration(f"processor time: {what}", clock.processor(name), against=alone)

@@ -1,10 +1,11 @@
 """Messages between ranks in containers, against the same MPI outside.
 
-Outside runs the very same files: the image unpacked, with its own loader and libraries. Both run at
-once, their ranks bound to the same CPUs, and take turns of some milliseconds (mpi-probe bench):
-a ratio is that of two turns in a row, of which now the one, now the other comes first. A figure is
-the median of all turns of a start, and of the starts. Where a start's memory lies decides about a
-small message's time, by a tenth and more; so the same with both outside stands beside it.
+The run outside uses the very same files: the image unpacked, with its own loader and libraries.
+Both run at once, with their ranks bound to the same CPUs, and take turns of some milliseconds
+(mpi-probe bench). A ratio is that of two successive turns, with either of the two first
+alternately. A figure is the median over the turns of each start, and then over the starts. Where a
+start's memory lies changes the time of a small message by a tenth or more, so a control with both
+outside stands beside it.
 """
 
 import os
@@ -37,7 +38,7 @@ class Way:
     env: Mapping[str, str]
 
 
-# The image has settings of its own for the sandbox; here inside and outside have the same.
+# The image has settings of its own for the sandbox; here both sides get the same ones.
 _OPEN_MPI = {
     "OMPI_MCA_pml": "ob1",
     "OMPI_MCA_btl_vader_backing_directory": "/dev/shm",
@@ -70,9 +71,9 @@ _LABELS: dict[tuple[str, int], str] = {
     ("allreduce", 1 << 20): "allreduce, 1 MiB",
 }
 Kind = tuple[str, int]
-# of each kind, what each turn has found, in the order of the turns
+# The figures of each kind of message, in the order of the turns.
 Turns = dict[Kind, list[float]]
-# the one that is left when the other has failed would wait for it
+# If one side fails, the other is killed, as it would wait for it for ever.
 _BOTH = """
 turns=$1
 head -c 4096 /dev/zero >"$turns"
@@ -139,7 +140,10 @@ def _outside(here: Place, way: Way) -> list[str]:
 def _both(
     user: User, here: Place, way: Way, one: list[str], other: list[str], side: int
 ) -> tuple[Turns, Turns]:
-    """What the turns of the two have found, in one start of both; `side` is that of the one."""
+    """Start both once and return the figures of their turns.
+
+    `side` is that of `one`.
+    """
     turns = str(here.dir / "turns")
     first = shlex.join([*one, "bench", turns, str(side)])
     second = shlex.join([*other, "bench", turns, str(1 - side)])
@@ -149,7 +153,7 @@ def _both(
 
 
 def _prepare(here: Place, layout: Layout, image: str) -> None:
-    """The image's EDF, and its files for the runs outside."""
+    """Write the image's EDF, and unpack its files for the runs outside."""
     file = images.provide(layout, image)
     text = f'image = "{file}"\nmounts = ["{here.dir}"]\n'
     (here.dir / f"{image}.toml").write_text(text)
@@ -161,7 +165,7 @@ def _prepare(here: Place, layout: Layout, image: str) -> None:
 
 
 def _moved(libraries: Path) -> dict[str, str]:
-    """How MPI and PMIx find their plugins where they were not installed."""
+    """Return variables by which MPI and PMIx find their plugins in the unpacked image."""
     return {
         "OMPI_MCA_mca_base_component_path": str(libraries / "openmpi/lib/openmpi3"),
         "PMIX_MCA_mca_base_component_path": str(libraries / "pmix2/lib/pmix"),

@@ -1,4 +1,4 @@
-"""The other ways to start a container, as command lines."""
+"""Command lines of the other ways to start a container."""
 
 from collections.abc import Mapping
 
@@ -18,8 +18,11 @@ _UNCONFINED = ("--security-opt=seccomp=unconfined", "--log-driver=none")
 
 
 def podman_by_hand(here: Place) -> Way:
-    """Namespaces, squashfuse and overlay by hand, then Podman, which is told that it has a user
-    namespace already. Its store is thrown away with the namespaces."""
+    """Return namespaces, squashfuse and overlay by hand, then Podman.
+
+    Podman's variables declare that it has a user namespace already. Its store is discarded with the
+    namespaces.
+    """
     at = str(here.session)
     store = (f"--root={at}/store", f"--runroot={at}/run", f"--tmpdir={at}/tmp")
     run = ("run", "-d", *_SHARED, *_UNCONFINED, "--rootfs", f"{at}/root", "sleep", "infinity")
@@ -34,14 +37,14 @@ def podman_by_hand(here: Place) -> Way:
 
 
 def crun_by_hand(here: Place) -> Way:
-    """The same with the runtime alone."""
+    """Return the same with the runtime alone in place of Podman."""
     at = str(here.session)
     crun = ("crun", f"--root={at}/crun", "--cgroup-manager=disabled")
     return [*_by_hand(here), *crun, "run", "-d", "-b", str(here.bundle), "bench"], {}
 
 
 def nothing_by_hand(here: Place) -> Way:
-    """Namespaces, squashfuse and overlay, and no container."""
+    """Return namespaces, squashfuse and overlay without a container."""
     return [*_by_hand(here), "/bin/true"], {}
 
 
@@ -50,7 +53,10 @@ def _by_hand(here: Place) -> list[str]:
 
 
 def podman_detached(here: Place) -> tuple[list[str], list[str], Mapping[str, str]]:
-    """Usual rootless Podman on unpacked files, its store warm: start it, remove it."""
+    """Return how to start and to remove a container with usual rootless Podman.
+
+    The image is unpacked and Podman's store is warm.
+    """
     at = str(here.podman)
     podman = ["podman", *_ENGINE, f"--root={at}/store", f"--runroot={at}/run"]
     run = ["run", "-d", *_SHARED, "--rootfs", str(here.root), "sleep", "infinity"]
@@ -58,7 +64,10 @@ def podman_detached(here: Place) -> tuple[list[str], list[str], Mapping[str, str
 
 
 def podman_task(here: Place) -> Way:
-    """One task in usual rootless Podman; the nodes share a machine here, but not a store."""
+    """Return one task in usual rootless Podman, with a store for each node.
+
+    The nodes of the sandbox share a machine.
+    """
     at = str(here.podman)
     podman = f"podman {' '.join(_ENGINE)} --root={at}/$SLURMD_NODENAME/store"
     shell = f"exec {podman} --runroot={at}/$SLURMD_NODENAME/run run --rm {' '.join(_SHARED)}"
@@ -67,7 +76,7 @@ def podman_task(here: Place) -> Way:
 
 
 def stop_podman(here: Place) -> list[str]:
-    """Ends the process that keeps usual rootless Podman's user namespace."""
+    """Return a command that ends the process that keeps rootless Podman's user namespace."""
     pid = here.podman / "xdg" / "libpod" / "tmp" / "pause.pid"
     return ["sh", "-c", f"if [ -e {pid} ]; then kill $(cat {pid}); fi"]
 
@@ -77,5 +86,5 @@ def _podman_environment(at: str) -> Mapping[str, str]:
 
 
 def charliecloud_task(here: Place) -> Way:
-    """ch-run serves the SquashFS file itself; it wants to know the user's name."""
+    """Return a task with ch-run, which serves the SquashFS file and needs the user's name."""
     return ["ch-run", str(here.image), "--", "true"], {"USER": "bench"}

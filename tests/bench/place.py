@@ -1,4 +1,4 @@
-"""What the measurements need on disk: below one directory of the user's, in memory."""
+"""Files of the measurements: below one directory of the user, in memory."""
 
 import json
 import os
@@ -21,8 +21,11 @@ _SOURCES = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Place:
-    """`dir` is the user's; `image` is the SquashFS file that everything starts, `root` the same
-    files unpacked in memory."""
+    """Paths of the measurements.
+
+    `dir` is the user's; `image` is the SquashFS file that everything starts, `root` the same files
+    unpacked in memory.
+    """
 
     dir: Path
     image: Path
@@ -42,12 +45,12 @@ class Place:
 
     @property
     def session(self) -> Path:
-        """An empty directory for by-hand's mounts."""
+        """An empty directory for the mounts that are made by hand."""
         return self.dir / "session"
 
     @property
     def podman(self) -> Path:
-        """Where usual rootless Podman keeps its things."""
+        """The directory for the store and state of usual rootless Podman."""
         return self.dir / "podman"
 
     @property
@@ -56,7 +59,7 @@ class Place:
 
     @property
     def four_levels(self) -> Path:
-        """An EDF whose base has a base whose base is the environment that all else uses."""
+        """An EDF with three levels of bases; the last is the environment used elsewhere."""
         return self.dir / "levels" / "1.toml"
 
     @property
@@ -70,7 +73,7 @@ class Place:
 
 @contextmanager
 def place(layout: Layout) -> Iterator[Place]:
-    """Makes everything, and removes it in the end."""
+    """Create all files, and remove them at the end."""
     user = pwd.getpwnam(USERS[0])
     with tempfile.TemporaryDirectory(prefix="ce-bench-", dir="/dev/shm") as name:
         here = Place(Path(name), layout.images / f"{ENVIRONMENT}.sqsh", layout.prefix)
@@ -103,7 +106,7 @@ def _command(*argv: str) -> None:
 
 
 def _oci_configuration(here: Place) -> dict[str, object]:
-    """The least that crun takes for a container like ours."""
+    """Return the smallest configuration that crun accepts for a container like ours."""
     return {
         "ociVersion": "1.0.0",
         "process": {

@@ -1,4 +1,4 @@
-"""What the submit side does before Slurm is asked for anything."""
+"""Work of the submit side before Slurm is asked for anything."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ _BUDGET_MS = 60
 def measure(user: User, here: Place, rounds: int) -> list[Row]:
     plan = [str(here.plan), "--for", "srun", "--", ENVIRONMENT]
     levels = [*plan[:-1], str(here.four_levels)]
-    # with no place for memos every plan is made anew
+    # Without a place for memos every plan is made anew.
     forgetful = {"XDG_CACHE_HOME": "/proc/none"}
     python = [str(here.prefix / "bin" / "python3"), "-ISE", "-c", "pass"]
     ways: dict[str, Callable[[], float]] = {
@@ -41,7 +41,7 @@ def measure(user: User, here: Place, rounds: int) -> list[Row]:
 
 
 def _planners(nodes: int, user: User, here: Place) -> Row:
-    """How many planners an srun starts on the submit side: the same for every number of nodes."""
+    """Count the planners that srun starts, which must not depend on the number of nodes."""
     srun = ["srun", f"-N{nodes}", f"--environment={ENVIRONMENT}", "true"]
     trace = here.dir / f"planners-{nodes}"
     user.step(["strace", "-f", "-o", str(trace), "-e", "trace=execve", *srun])

@@ -1,9 +1,9 @@
-"""`make bench-reading`: how quickly programs read from an image, beside a directory.
+"""`make bench-reading`: time programs that read from an image, beside a directory.
 
 The image is that of `tests.bench.tree`, packed as an import packs it. As in a container, an overlay
-lies on the mount: of ce-image, as a step has it, and of squashfuse_ll and the kernel.
-Cold means that the mount is new; the image's file is in the page cache, since the disk below would
-be the same for all. Needs root, for mounts and chroot. RUNS (default 5) is the number of rounds.
+lies on the mount: that of ce-image, as in a step, of squashfuse_ll and of the kernel. Cold means a
+new mount; the image's file is in the page cache, since the disk would be the same for all. Needs
+root, for mounts and chroot. RUNS (default 5) is the number of rounds.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from tests.bench.results import Row, duration, table, write
 from tests.bench.samples import Samples, interleave
 
 RESULT = Path(__file__).parents[2] / "build" / "bench-reading.json"
-# name -> what runs below the tree as its root, and the budget of a warm run through FUSE
+# Name -> command that runs with the tree as its root.
 _WORK = {
     "import numpy, scipy.stats": "python3 -B -c 'import numpy, scipy.stats'",
     "find with a look at each file": "find /usr -xdev -size +1000000",
@@ -35,7 +35,7 @@ _OTHERS = ("squashfuse_ll", "kernel")
 
 
 class Mounts:
-    """Directories that have the tree; `fresh` ones replace those of before."""
+    """Mounts that have the tree; `fresh` replaces them by new ones."""
 
     def __init__(self, where: Path, tree: Path, image: Path, server: Path) -> None:
         self.tree = tree

@@ -1,7 +1,8 @@
-"""`python -m tests.bench.readme bench|bench-images|bench-reading …`: puts figures onto the pages.
+"""`python -m tests.bench.readme bench|bench-images|bench-reading …`: put figures onto pages.
 
-All of a bench go to docs/benchmarks.md; those that most readers ask for to the README. Only what is
-named: an older file of figures would undo what another machine has measured since.
+All figures of a bench go to docs/benchmarks.md, those that most readers ask for also to the README.
+Only the named benches are written: an older file of figures would overwrite newer ones from another
+machine.
 """
 
 import json
@@ -12,7 +13,7 @@ from tests.bench.results import Row
 
 ROOT = Path(__file__).parents[2]
 BEGIN, END = "<!-- {}:begin -->\n", "<!-- {}:end -->"
-# how the rows of the README begin
+# Beginnings of the metrics shown in the README.
 MAIN = (
     "srun -N1 -n1",
     "srun -N2 -n2, more with --environment",
@@ -27,7 +28,8 @@ MAIN = (
     "64 nodes",
     "256 tasks",
 )
-# the file of figures below build, which is also the name of the table, and where they are shown
+# A file of figures below build, which is also the name of the table; a page that shows it; and the
+# beginnings of the metrics shown there.
 TABLES = (
     ("bench", "README.md", MAIN),
     ("bench", "docs/benchmarks.md", ("",)),
@@ -42,7 +44,7 @@ def _number(value: float) -> str:
 
 
 def line(row: Row) -> str:
-    """One row of the table."""
+    """Return one row of the table."""
     value = f"{_number(row.value)} {row.unit}"
     if row.min is not None and row.max is not None:
         value += f" ({_number(row.min)} to {_number(row.max)})"
@@ -52,7 +54,10 @@ def line(row: Row) -> str:
 
 
 def filled(page: str, name: str, rows: list[Row]) -> str:
-    """The page with the table anew; the words after the table stay."""
+    """Return the page with a new table; the text after the table is kept.
+
+    Raise ValueError if the page has no such table.
+    """
     before, begin, rest = page.partition(BEGIN.format(name))
     table, blank, words = rest.partition("\n\n")
     if not begin or not blank or END.format(name) not in words or not table.startswith("|"):
@@ -70,7 +75,7 @@ def main(names: list[str]) -> int:
             continue
         figures, page = ROOT / f"build/{name}.json", ROOT / shown
         rows = [Row(**entry) for entry in json.loads(figures.read_text())]
-        # rows that say what a row above consists of have no place here
+        # Indented rows, which break down the row above, are left out.
         kept = [row for row in rows if row.metric.startswith(beginnings) and row.metric[0] != " "]
         page.write_text(filled(page.read_text(encoding="utf-8"), name, kept), encoding="utf-8")
     return 0

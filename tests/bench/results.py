@@ -1,4 +1,4 @@
-"""What was measured: rows for people and for `build/bench.json`."""
+"""Results of measurements: rows for a table and for `build/bench.json`."""
 
 import json
 from collections.abc import Sequence
@@ -10,9 +10,10 @@ from tests.bench.samples import Samples
 
 @dataclass(frozen=True)
 class Row:
-    """One figure. `ratio` is `value` divided by what `against` names, measured in the same run.
+    """One figure.
 
-    `budget` is the most that is allowed, of the ratio where there is one and else of the value.
+    `ratio` is `value` divided by what `against` names, measured in the same run. `budget` is the
+    maximum of the ratio if there is one, and else of the value.
     """
 
     metric: str
@@ -27,7 +28,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """In words; a budget of nothing is no budget."""
+        """How much of the budget is used; empty without a budget."""
         if self.budget is None:
             return ""
         share = (self.value if self.ratio is None else self.ratio) / self.budget
@@ -43,7 +44,7 @@ def duration(
     against: tuple[str, Samples] | None = None,
     budget: float | None = None,
 ) -> Row:
-    """A row in milliseconds."""
+    """Return a row in milliseconds."""
     return Row(
         metric,
         round(1000 * samples.median, 3),
@@ -69,7 +70,7 @@ def _number(value: float | None) -> str:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Columns that line up, one line for each row."""
+    """Format rows as aligned columns, one line for each row."""
     lines = [("", "median", "min", "max", "", "ratio", "to", "budget", "")]
     lines += [
         (

@@ -1,4 +1,4 @@
-"""Measuring things in turn: A B C A B C …, so that what disturbs one disturbs all."""
+"""Interleaved measurements: A B C A B C …, so that a disturbance affects all alike."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from statistics import median
 
 @dataclass(frozen=True)
 class Samples:
-    """One thing measured several times, in seconds."""
+    """Repeated measurements of one thing, in seconds."""
 
     values: tuple[float, ...]
 
@@ -16,13 +16,13 @@ class Samples:
         return median(self.values)
 
     def minus(self, other: "Samples", divided_by: float = 1) -> "Samples":
-        """The difference of each pair that was measured in the same round."""
+        """Return the difference of each pair that was measured in the same round."""
         pairs = zip(self.values, other.values, strict=True)
         return Samples(tuple((a - b) / divided_by for a, b in pairs))
 
 
 def interleave(ways: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, Samples]:
-    """Each way `rounds` times in turn, after one round that only warms caches."""
+    """Measure each way `rounds` times in turn, after one round that only warms caches."""
     for measure in ways.values():
         measure()
     measured: dict[str, list[float]] = {name: [] for name in ways}

@@ -10,12 +10,12 @@ from tests.bench.user import ROOT, BenchError, User
 
 _NODES, _TASKS = 64, 256
 _MAX_MIB = 10
-# one takes seconds, as all nodes share the processors of this machine
+# One round takes seconds, as all nodes share the processors of this machine.
 _MAX_ROUNDS = 5
 
 
 def measure(user: User, rounds: int) -> list[Row]:
-    """Leaves the cluster with two nodes."""
+    """Measure with many nodes and many tasks; leave the cluster with two nodes."""
     _nodes(_NODES)
     try:
         ways = {

@@ -11,7 +11,7 @@ from tests.bench.user import User
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# ARCHITECTURE: at most 100 ms more on a machine where a native srun takes 32
+# ARCHITECTURE: at most 100 ms more on a machine where a native srun takes 32.
 _BUDGET = 100 / 32
 
 

@@ -1,4 +1,4 @@
-"""What each further task on a node costs."""
+"""Cost of each further task on a node."""
 
 from collections.abc import Callable
 

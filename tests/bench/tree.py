@@ -1,7 +1,7 @@
-"""`python -m tests.bench.tree`: makes what `tests.bench.images` packs, once; needs the network.
+"""`python -m tests.bench.tree`: make the tree for `tests.bench.images` once, with network.
 
 A Debian system with compilers, Python and an MPI, below the sandbox's cache. mmdebstrap leaves the
-order of the installation to apt; debootstrap's own fails for the development files of Open MPI.
+order of the installation to apt; that of debootstrap fails for the development files of Open MPI.
 """
 
 import os
@@ -17,7 +17,7 @@ _LEAST = 500 << 20
 
 
 def made() -> Path:
-    """The tree."""
+    """Return the tree; build it first if it does not exist."""
     cache = Path(os.environ.get("CE_SANDBOX_DIR", "/var/lib/ce-sandbox")) / "cache"
     tree = cache / "bench-debian"
     if not tree.exists():
@@ -33,7 +33,7 @@ def made() -> Path:
 
 
 def _check(tree: Path) -> None:
-    """That it is what the figures are said to be of."""
+    """Raise SystemExit unless the tree has the programs and the size that the figures assume."""
     missing = [name for name in _PROGRAMS if not os.path.lexists(tree / "usr/bin" / name)]
     size = int(subprocess.check_output(["du", "-sxB1", str(tree)], text=True).split()[0])
     if missing or size < _LEAST:

@@ -1,4 +1,4 @@
-"""The sandbox's ordinary user, for whom everything is measured."""
+"""The sandbox's ordinary user, as whom everything is measured."""
 
 import json
 import subprocess
@@ -11,13 +11,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class BenchError(Exception):
-    """Something could not be measured, in one line."""
+    """A measurement that failed; the message is one line."""
 
 
 class User:
     """A process of the user that runs commands one at a time and times them, in seconds.
 
-    Every method raises BenchError when the command fails: a failure is quick and looks good.
+    Every method raises BenchError when the command fails, as a failure is quick and would look
+    good.
     """
 
     def __init__(self, worker: Path) -> None:
@@ -47,7 +48,7 @@ class User:
         env: Mapping[str, str] | None = None,
         after: Sequence[str] | None = None,
     ) -> float:
-        """The time a command takes; `after` cleans up, untimed."""
+        """Return the time a command takes; `after` cleans up, untimed."""
         more = {} if after is None else {"after": list(after)}
         return self._seconds("run", argv=list(argv), env=dict(env or {}), **more)
 
@@ -56,15 +57,15 @@ class User:
         return str(answer["output"])
 
     def ready(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> float:
-        """The time until a command prints its first line."""
+        """Return the time until a command prints its first line."""
         return self._seconds("ready", argv=list(argv), env=dict(env or {}))
 
     def launch(self, node: Path, plan: str, prefix: Sequence[str] = ()) -> float:
-        """The time our launcher takes from the plugin's fork to its answer."""
+        """Return the time our launcher takes from the plugin's fork to its answer."""
         return self._seconds("launch", node=str(node), plan=plan, prefix=list(prefix))
 
     def step(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> float:
-        """The time of an srun on an idle cluster."""
+        """Return the time of an srun on an idle cluster."""
         self._ask("settle")
         return self.run(argv, env)
 

@@ -1,7 +1,7 @@
-"""Runs and times commands as an ordinary user: the far end of `user.py`.
+"""Process that runs and times commands as an ordinary user: the far end of `user.py`.
 
-A program of its own, started once through sandbox/run, so that its start is in no figure. It reads
-one JSON object a line from stdin and answers with one. Times are in seconds.
+A separate program, started once through sandbox/run, so that no figure includes its start. It reads
+one JSON object per line from stdin and answers each with one. Times are in seconds.
 """
 
 import array
@@ -22,7 +22,7 @@ def _environment(request: dict[str, Any]) -> dict[str, str]:
 
 
 def run(request: dict[str, Any]) -> dict[str, Any]:
-    """From start to end of a command; `after` is a command that cleans up, untimed."""
+    """Time a command from start to end; `after` is a command that cleans up, untimed."""
     begin = time.perf_counter()
     done = subprocess.run(
         request["argv"],
@@ -47,7 +47,7 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def ready(request: dict[str, Any]) -> dict[str, Any]:
-    """From the start of a command to its first line; then its stdin is closed and it ends."""
+    """Time a command up to its first line; then close its stdin and wait for its end."""
     begin = time.perf_counter()
     process = subprocess.Popen(
         request["argv"],
@@ -65,9 +65,9 @@ def ready(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def launch(request: dict[str, Any]) -> dict[str, Any]:
-    """What the plugin does in user_init: from there to the launcher's answer to the first task.
+    """Do what the plugin does in user_init; time it up to the launcher's answer to the first task.
 
-    `prefix` is a command that runs the launcher: strace.
+    `prefix` is a command that runs the launcher, such as strace.
     """
     begin = time.perf_counter()
     reply, their_reply = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -84,7 +84,7 @@ def launch(request: dict[str, Any]) -> dict[str, Any]:
     their_life.close()
     answer, fds = _receive(reply)
     seconds = time.perf_counter() - begin
-    # a launcher is gone by itself; strace stays for as long as anything that it follows
+    # The launcher ends by itself; strace stays as long as any process that it follows.
     if not request.get("prefix"):
         process.wait(_ENOUGH_S)
     life.close()
@@ -122,7 +122,7 @@ def _wait_for_end(pidfd: int) -> None:
 
 
 def settle(_request: dict[str, Any]) -> dict[str, Any]:
-    """Until no job is left in the queue: one that completes keeps its nodes from the next."""
+    """Wait until the queue is empty, as a completing job keeps its nodes from the next."""
     deadline = time.monotonic() + _ENOUGH_S
     while time.monotonic() < deadline:
         if not subprocess.run(["squeue", "-h"], capture_output=True, timeout=_ENOUGH_S).stdout:
