@@ -1,4 +1,4 @@
-"""What the tests with real Podman share. They need root, to become ordinary users."""
+"""Fixtures of the tests with real Podman. They need root, to become ordinary users."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ from tests.integration.registry import Registry, serving
 
 @pytest.fixture(scope="session")
 def prepared(alone: Path) -> Path:
-    """The sandbox's directory, with users, machine settings and an installed engine; no cluster."""
+    """Return the sandbox's directory, with users, machine settings and an engine; no cluster."""
     require_current(alone)
     done = subprocess.run(
         [str(ROOT / "sandbox" / "up"), "--prepare"],
@@ -47,13 +47,16 @@ def _engine(directory: Path, user: Person) -> Iterator[Engine]:
 
 @pytest.fixture
 def engine(prepared: Path) -> Iterator[Engine]:
-    """The engine as the sandbox's first user has it. After each test nothing may be left."""
+    """Yield the engine as the sandbox's first user has it.
+
+    After each test nothing of it may be left.
+    """
     yield from _engine(prepared, who(ALICE))
 
 
 @pytest.fixture
 def stranger(prepared: Path) -> Iterator[Engine]:
-    """The engine as somebody has it whom this machine knows by number only."""
+    """Yield the engine as a user has it whom this machine knows by number only."""
     home = Path(tempfile.mkdtemp(prefix="home-", dir=prepared / "cache"))
     os.chown(home, 61234, 61235)
     try:

@@ -1,4 +1,4 @@
-"""The installed engine with real Podman, as an ordinary user without Slurm meets it."""
+"""The installed engine with real Podman, as an ordinary user without Slurm runs it."""
 
 import fcntl
 import json
@@ -21,7 +21,7 @@ Completed = subprocess.CompletedProcess[str]
 
 
 def without_remedy(stderr: str) -> str:
-    """The one line of an error, of which the lines below say what to do and where to read on."""
+    """Return the one line of an error without the lines of hint, page and details below it."""
     beside = ("ce: also: ", "ce: hint: ", "ce: see: ", "ce: details: ")
     lines = [line for line in stderr.splitlines() if not line.startswith(beside)]
     assert len(lines) == 1, stderr
@@ -30,7 +30,10 @@ def without_remedy(stderr: str) -> str:
 
 @dataclass(frozen=True)
 class Person:
-    """Who runs commands. A number without a name has no /etc/passwd entry and no /etc/subuid."""
+    """The user who runs commands.
+
+    A uid without a name has no entry in /etc/passwd and /etc/subuid.
+    """
 
     uid: int
     gid: int
@@ -50,7 +53,10 @@ def _take_terminal() -> None:
 
 @dataclass(frozen=True)
 class Engine:
-    """`scratch` is the test's own directory, which everybody can read and `user` can write."""
+    """An installed engine and its user.
+
+    `scratch` is the test's own directory, which everybody can read and `user` can write.
+    """
 
     dir: Path
     prefix: Path
@@ -59,25 +65,25 @@ class Engine:
     site: Path | None = None
 
     def image(self, name: str) -> Path:
-        """An image of the sandbox, made when it is not there."""
+        """Return an image of the sandbox; build it if it does not exist."""
         return images.provide(Layout(self.dir), name)
 
     def linked_image(self, config: Mapping[str, object], name: str = "busybox") -> Path:
-        """The image under another name, with this OCI configuration beside it."""
+        """Return the image under another name, with this OCI configuration beside it."""
         link = self.scratch / f"{uuid.uuid4().hex}.sqsh"
         link.symlink_to(self.image(name))
         link.with_name(f"{link.name}.json").write_text(json.dumps({"config": config}))
         return link
 
     def edf(self, text: str = "", image: Path | str = "busybox") -> Path:
-        """A new EDF. `image` is a path or the name of one of the sandbox's."""
+        """Write a new EDF; `image` is a path or the name of one of the sandbox's images."""
         path = self.scratch / f"{uuid.uuid4().hex}.toml"
         file = image if isinstance(image, Path) else self.image(image)
         path.write_text(f'image = "{file}"\n{text}\n')
         return path
 
     def with_site(self, text: str) -> "Engine":
-        """The engine with other settings of the site."""
+        """Return the engine with other settings of the site."""
         site = self.scratch / f"{uuid.uuid4().hex}.config.toml"
         site.write_text(text)
         site.chmod(0o644)
@@ -96,9 +102,9 @@ class Engine:
         env: Mapping[str, str] | None = None,
         terminal: int | None = None,
     ) -> subprocess.Popen[str]:
-        """A command of the user's, in the scratch directory, in a session of its own.
+        """Start a command as the user, in the scratch directory and in a session of its own.
 
-        Its three streams are pipes, or `terminal`, which then is its controlling terminal.
+        Its three streams are pipes or `terminal`, which then is its controlling terminal.
         """
         stream = subprocess.PIPE if terminal is None else terminal
         return subprocess.Popen(
@@ -123,7 +129,7 @@ class Engine:
         env: Mapping[str, str] | None = None,
         terminal: int | None = None,
     ) -> subprocess.Popen[str]:
-        """`ce run EDF -- COMMAND`, whose process becomes the command."""
+        """Start `ce run EDF -- COMMAND`, whose process becomes the command."""
         return self.popen(self.argv(edf, *command), env, terminal)
 
     def run(
@@ -134,7 +140,7 @@ class Engine:
         given: str = "",
         timeout: float = 60,
     ) -> Completed:
-        """`ce run EDF -- COMMAND` to its end, with `given` as its input."""
+        """Run `ce run EDF -- COMMAND` to its end, with `given` as its input."""
         with self.start(edf, *command, env=env) as process:
             try:
                 out, err = process.communicate(given, timeout)
@@ -151,14 +157,14 @@ class Engine:
         env: Mapping[str, str] | None = None,
         given: str = "",
     ) -> str:
-        """What a command that succeeds prints."""
+        """Return the output of a command, which must succeed and print nothing to stderr."""
         done = self.run(edf, *command, env=env, given=given)
         assert done.returncode == 0, done.stderr
         assert done.stderr == ""
         return done.stdout
 
     def refusal(self, edf: Path) -> str:
-        """The one line with which a container is refused; the command has not run."""
+        """Return the one line with which a container is refused; the command must not have run."""
         done = self.run(edf, "echo", "it ran")
         assert done.returncode == 125, (done.stdout, done.stderr)
         assert done.stdout == ""

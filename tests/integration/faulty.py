@@ -1,4 +1,4 @@
-"""An HTTP server between a registry and its users that does to their requests what real ones do."""
+"""HTTP server between a registry and its clients that injects faults as real ones do."""
 
 import contextlib
 import http.client
@@ -16,10 +16,10 @@ _PIECE = 1 << 16
 
 @dataclass
 class Fault:
-    """What happens to GET requests that match `where`, `times` times; -1 is for ever.
+    """A fault for GET requests that match `where`, `times` times; -1 is for ever.
 
-    `status` answers, `after` passes that many bytes on and then resets the connection, or stalls or
-    changes a byte.
+    `status` is sent as the answer. `after` passes that many bytes on, and then resets the
+    connection, stalls or changes a byte.
     """
 
     where: str
@@ -33,13 +33,13 @@ class Fault:
 
 @dataclass
 class Front:
-    """`asked` are the requests that came, in order."""
+    """The server's address and faults; `asked` are its requests in order."""
 
     address: str
     faults: list[Fault]
     asked: list[str]
     over: threading.Event
-    counting: threading.Lock = field(default_factory=threading.Lock)  # requests come at one time
+    counting: threading.Lock = field(default_factory=threading.Lock)  # requests are concurrent
 
     def fault(self, path: str) -> Fault | None:
         with self.counting:
@@ -52,7 +52,7 @@ class Front:
 
 @contextlib.contextmanager
 def front(backend: str) -> Iterator[Front]:
-    """A server before `backend`, HOST:PORT; put faults into its list."""
+    """Run a server in front of `backend` (HOST:PORT); the caller appends faults to its list."""
     over = threading.Event()
 
     class Handler(_Handler):
@@ -97,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _ask(self, connection: http.client.HTTPConnection, fault: Fault) -> None:
         connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-        for name, value in self.headers.items():  # a name may be there several times
+        for name, value in self.headers.items():  # a name may occur several times
             connection.putheader(name, value)
         connection.endheaders()
         answer = connection.getresponse()
@@ -122,7 +122,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(piece)
 
     def _reset(self) -> None:
-        """An end without a goodbye."""
+        """Reset the connection."""
         linger = struct.pack("ii", 1, 0)
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         self.close_connection = True

@@ -1,4 +1,4 @@
-"""Stacks of layers by chance, as a builder could make them: no change of a tree spoils another."""
+"""Random stacks of layers, as a builder could make them: no change of a tree spoils another."""
 
 import random
 import tarfile
@@ -14,7 +14,7 @@ _DIRECTORY_MODES = (0o755, 0o700, 0o1777)
 
 
 def stack(seed: int) -> list[list[Member]]:
-    """The same for the same seed."""
+    """Return a random stack; the same seed returns the same stack."""
     chance = random.Random(seed)
     tree: dict[str, Member] = {}
     return [_Layer(chance, tree).members() for _ in range(chance.randint(2, 5))]
@@ -23,7 +23,7 @@ def stack(seed: int) -> list[list[Member]]:
 class _Layer:
     def __init__(self, chance: random.Random, tree: dict[str, Member]) -> None:
         self._chance = chance
-        self._tree = tree  # what there is with this layer so far
+        self._tree = tree  # the tree up to this layer
         self._made: dict[str, Member] = {}
         self._gone: dict[str, Member] = {}  # markers, by what they hide
         self._opaque: list[Member] = []
@@ -35,7 +35,7 @@ class _Layer:
                 chance.choice(changes)(path)
 
     def members(self) -> list[Member]:
-        """Parents first; what is linked to before its links."""
+        """Return the layer's members: parents first, targets of hard links before their links."""
         found = [*self._made.values(), *self._gone.values(), *self._opaque]
         links = [member for member in found if member.kind == tarfile.LNKTYPE]
         others = [member for member in found if member.kind != tarfile.LNKTYPE]
@@ -51,7 +51,7 @@ class _Layer:
         )
 
     def _put(self, path: str, member: Member, stands_for: Member | None = None) -> None:
-        """Builders describe the directories above, too."""
+        """Add a member and, as builders do, its parent directories."""
         for parent in _parents(path):
             self._made.setdefault(parent, self._tree[parent])
         if not (_is_directory(member) and _is_directory(self._tree.get(path))):

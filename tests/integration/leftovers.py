@@ -1,4 +1,4 @@
-"""What a container may not leave behind: processes, mounts, files."""
+"""Processes, mounts and files that a container must not leave behind."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ _WITHIN_S = 30.0
 
 
 def processes(uid: int) -> Iterator[Path]:
-    """/proc/PID of the user's processes that are no zombies."""
+    """Yield /proc/PID of each of the user's processes that is not a zombie."""
     for path in Path("/proc").iterdir():
         if not path.name.isdigit():
             continue
@@ -32,7 +32,7 @@ def command_line(process: Path) -> str:
 
 
 def comm(process: Path) -> str:
-    """The name of a process; "" for one that has just ended."""
+    """Return the name of a process, or "" if it has just ended."""
     try:
         return (process / "comm").read_text().strip()
     except OSError:
@@ -57,7 +57,7 @@ def _owner(path: Path) -> int | None:
 
 
 def until(ask: Callable[[], bool], within_s: float = _WITHIN_S) -> bool:
-    """Whether it became so within the time."""
+    """Poll until `ask` returns true; return False if the time is up."""
     deadline = time.monotonic() + within_s
     while not ask():
         if time.monotonic() > deadline:
@@ -68,7 +68,7 @@ def until(ask: Callable[[], bool], within_s: float = _WITHIN_S) -> bool:
 
 @dataclass(frozen=True)
 class Leftovers:
-    """A user's processes and files in public directories, before something is run."""
+    """A user's processes and files in public directories, before a command is run."""
 
     uid: int
     pids: frozenset[str]
@@ -80,7 +80,7 @@ class Leftovers:
         return cls(uid, pids, frozenset(_files(uid)))
 
     def left(self) -> list[str]:
-        """What there is now and was not before."""
+        """Return what exists now and did not exist before."""
         new = [path for path in processes(self.uid) if path.name not in self.pids]
         found = [f"process {path.name}: {command_line(path)}" for path in new if _ours(path)]
         found += [f"mount: {line}" for line in _mounts()]
@@ -91,7 +91,10 @@ class Leftovers:
 
 
 def _ours(process: Path) -> bool:
-    """Whether a process belongs to an engine's session: others of the user's may come and go."""
+    """Check whether a process belongs to an engine's session.
+
+    Other processes of the user may come and go.
+    """
     try:
         mounts = (process / "mountinfo").read_text(errors="replace")
     except OSError:

@@ -40,7 +40,7 @@ def build(
     wants: Sequence[str] = (),
     flags: Sequence[str] = (),
 ) -> Path:
-    """A shared library at `path`. `symbol` is a function that returns `says`.
+    """Build a shared library at `path`. `symbol` is a function that returns `says`.
 
     `versions` are symbol versions that it offers, each with a function of its own (`f_VERSION`);
     `wants` are functions of `needs` that it calls.
@@ -80,11 +80,14 @@ class Place:
 
     @property
     def node(self) -> Path:
-        """Where the node has its libraries."""
+        """The directory of the node's libraries."""
         return self.dir / "node"
 
     def variant(self, label: str, base: Path | None = None) -> Path:
-        """A copy of an image's tree, to be changed; files are shared until they are replaced."""
+        """Copy an image's tree by hard links, so that the copy can be changed.
+
+        Files must be replaced, not written to.
+        """
         tree = self.dir / "trees" / label
         tree.parent.mkdir(exist_ok=True)
         run("cp", "-al", base or self.glibc, tree)
@@ -106,7 +109,7 @@ class Place:
 
 
 def edf_text(*hooks: str, mounts: Sequence[str | Path] = ()) -> str:
-    """Enables hooks; each mount is a path at the same place."""
+    """Return the text of an EDF that enables hooks; each mount is a path at the same place."""
     lines = [f"mounts = {json.dumps([f'{path}:{path}' for path in mounts])}", "[annotations]"]
     return "\n".join([*lines, *(f'com.hooks.{hook}.enabled = "true"' for hook in hooks)])
 
@@ -117,7 +120,7 @@ def unsquash(image: Path, tree: Path) -> Path:
 
 
 def probe(directory: Path, compiler: str = "gcc") -> Path:
-    """The program that opens a library as NCCL would, in a place of its own."""
+    """Build the program that opens a library as NCCL would, in this directory."""
     program = directory / f"dlprobe-{compiler}"
     libraries = ["-ldl"] if compiler == "gcc" else []
     run(compiler, "-O1", "-o", program, _PROBE, *libraries)
@@ -126,7 +129,7 @@ def probe(directory: Path, compiler: str = "gcc") -> Path:
 
 @contextmanager
 def place_in(sandbox: Path) -> Iterator[Place]:
-    """A place below the cache of the sandbox's directory; it goes with the block."""
+    """Create a place below the cache of the sandbox's directory; remove it at the end."""
     directory = Path(tempfile.mkdtemp(prefix="hooks-", dir=sandbox / "cache"))
     directory.chmod(0o755)
     try:

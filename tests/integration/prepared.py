@@ -1,4 +1,4 @@
-"""Images for tests of libraries: with a libfabric or a CUDA runtime of one kind or another."""
+"""Images for tests of libraries: with a libfabric or a CUDA runtime of various kinds."""
 
 import shutil
 from pathlib import Path
@@ -9,7 +9,7 @@ LIBRARIES = Path("usr/lib") / TRIPLE
 
 
 def fabric(tree: Path, version: str, newest: int, places: str = str(LIBRARIES)) -> None:
-    """A libfabric of the image's own, whose programs want FABRIC_1.0 to FABRIC_1.<newest>."""
+    """Add a libfabric that offers the symbol versions FABRIC_1.0 to FABRIC_1.<newest>."""
     soname = f"libfabric.so.{version.partition('.')[0]}"
     versions = [f"FABRIC_1.{number}" for number in range(newest + 1)]
     build(tree / places / f"libfabric.so.{version}", soname, versions=versions)
@@ -17,7 +17,7 @@ def fabric(tree: Path, version: str, newest: int, places: str = str(LIBRARIES)) 
 
 
 def not_merged(tree: Path) -> None:
-    """/lib and /lib64 are directories again, with the C library in them."""
+    """Turn /lib and /lib64 into directories again, with the C library in them."""
     for name in ("lib", "lib64"):
         (tree / name).unlink()
     (tree / "lib").mkdir()
@@ -44,7 +44,7 @@ def image(place: Place, kind: str) -> Path:
     elif kind == "major":
         fabric(tree, "2.0.0", 9)
     elif kind == "odd":
-        # the one that a program of the image names is reached by links only
+        # A program of the image names its libfabric by a path that only links lead to.
         not_merged(tree)
         without_loaders_tools(tree)
         fabric(tree, "1.10.0", 3, "opt/store/deep")
@@ -57,7 +57,7 @@ def image(place: Place, kind: str) -> Path:
 
 
 def cudart(tree: Path, major: int, link: bool) -> None:
-    """NVIDIA's runtime library as images have it; the link is in those for developers."""
+    """Add NVIDIA's runtime library as images have it; developers' images have `link` as well."""
     name = f"libcudart.so.{major}"
     build(tree / LIBRARIES / f"{name}.2.0", name, versions=[name])
     (tree / LIBRARIES / name).symlink_to(f"{name}.2.0")

@@ -1,4 +1,4 @@
-"""A registry on the loopback interface, who uses it, and what comes out of it."""
+"""A registry on the loopback interface, its users, and listings of what they get."""
 
 import json
 import os
@@ -22,7 +22,7 @@ RUN = {"Env": ["PATH=/opt/bin", "FROM=image"], "WorkingDir": "/w", "Entrypoint":
 
 
 class Registry(NamedTuple):
-    """A registry on the loopback interface; `env` is that of somebody who may use it."""
+    """A registry on the loopback interface; `env` is that of a user who may use it."""
 
     address: str
     env: dict[str, str]
@@ -35,7 +35,7 @@ class Registry(NamedTuple):
         compressor: str = "gzip",
         arch: str = "",
     ) -> str:
-        """Returns the reference under which the image can be had."""
+        """Push an image of these layers; return its reference."""
         where.mkdir()
         oci.layout(where, layers, RUN, compressor, arch)
         target = f"docker://{self.address}/{name}"
@@ -51,9 +51,9 @@ class Registry(NamedTuple):
 
 @contextmanager
 def serving(home: Path, extra: dict[str, dict[str, object]] | None = None) -> Iterator[Registry]:
-    """A registry that keeps its data below `home`, which is also the home of its user.
+    """Run a registry that keeps its data below `home`, which is also the home of its user.
 
-    `extra` is put into its configuration.
+    `extra` is merged into its configuration.
     """
     configuration: dict[str, object] = {
         "version": 0.1,
@@ -69,7 +69,7 @@ def serving(home: Path, extra: dict[str, dict[str, object]] | None = None) -> It
         text=True,
     )
     assert server.stderr is not None
-    drain = threading.Thread(target=server.stderr.read)  # or its log would fill the pipe
+    drain = threading.Thread(target=server.stderr.read)  # otherwise its log would fill the pipe
     try:
         announced = (re.search(r"listening on ([0-9.:]+)", line) for line in server.stderr)
         address = next(found[1] for found in announced if found)
@@ -87,7 +87,7 @@ def serving(home: Path, extra: dict[str, dict[str, object]] | None = None) -> It
 
 
 class Person:
-    """Somebody with a store of their own."""
+    """A user with a store of their own."""
 
     def __init__(self, registry: Registry, root: Path) -> None:
         self.store = Store(str(root), architecture())
@@ -105,7 +105,7 @@ class Person:
         pass
 
     def get(self, image: RegistryImage, pull: Pull = Pull.AGE) -> str:
-        """The path of the image's file."""
+        """Return the path of the image's file."""
         return self.importer.obtain(image, Stores(self.store, ()), pull).path
 
     def files(self) -> list[str]:
@@ -113,7 +113,7 @@ class Person:
 
 
 def start(registry: Registry, store: Path, *words: str) -> subprocess.Popen[str]:
-    """`ce` as a process of its own."""
+    """Start `ce` as a process of its own."""
     return subprocess.Popen(
         [sys.executable, "-m", "container_engine", *words],
         env={**registry.env, "EDF_IMAGESTORE": str(store)},
