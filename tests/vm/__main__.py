@@ -1,4 +1,4 @@
-"""The two machines by hand: `python -m tests.vm` prints what it can do."""
+"""Commands for the two machines by hand: `python -m tests.vm` prints them."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The handle of tests on the two machines: commands of alice on the first, of root on both."""
+"""Handle of the tests on the two machines: commands of alice on the first, of root on both."""
 
 import contextlib
 import shlex
@@ -14,7 +14,7 @@ from tests.slurm.polling import until
 from tests.vm.machine import Completed, Machine
 from tests.vm.pair import Pair
 
-# on an emulated processor that others use, too
+# Allows for an emulated processor that others use, too.
 STEP_S = 600
 
 
@@ -31,18 +31,18 @@ class Cluster:
         return self.pair.second
 
     def root(self, machine: Machine, command: str, timeout: float = STEP_S) -> str:
-        """What it prints; the test fails when it does."""
+        """Return the output of a command of root; fail the test if the command fails."""
         done = machine.ssh(command, timeout=timeout)
         assert done.returncode == 0, f"{machine.name}: {command}: {done.stdout}{done.stderr}"
         return done.stdout
 
     def srun(self, *argv: str, timeout: float = STEP_S) -> Completed:
-        """A step of alice's."""
+        """Run a step as alice."""
         return self.first.ssh(shlex.join(["srun", *argv]), "alice", timeout)
 
     @contextmanager
     def started(self, *argv: str) -> Iterator["Job"]:
-        """A step of alice's that runs while the test goes on."""
+        """Run a step as alice in the background; end all steps afterwards."""
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             command = self.first.ssh_argv(shlex.join(["srun", *argv]), "alice")
             quiet = subprocess.DEVNULL
@@ -59,14 +59,14 @@ class Cluster:
                 self.end_all()
 
     def end_all(self) -> None:
-        """Cancel what runs, and wait for its end."""
+        """Cancel alice's jobs, and wait until both nodes are idle."""
         self.first.ssh("scancel -u alice")
         self.pair.await_idle(600)
 
     def left(self, machine: Machine) -> str:
-        """What remains there: processes of the user, mounts of the engine, cgroups of jobs."""
+        """List what remains there: processes of the user, engine mounts, cgroups of jobs."""
         asked = (
-            # what one has logged in with is not the step's
+            # Processes of a login session do not belong to a step.
             "for p in $(pgrep -u alice); do grep -qs -e user.slice /proc/$p/cgroup ||"
             " tr '\\0' ' ' </proc/$p/cmdline; done;"
             " grep -e ce-image -e container-engine /proc/mounts;"
@@ -99,7 +99,7 @@ class Job:
         return self._err.read_text(errors="replace")
 
     def wait_for(self, text: str, within_s: float = STEP_S) -> None:
-        """Wait for a piece of its output."""
+        """Wait until its output has this text."""
 
         def said() -> bool:
             ended = self.process.poll() is not None
@@ -117,12 +117,12 @@ class Job:
 
 
 def errors(text: str) -> list[str]:
-    """The lines in which the engine says that something failed."""
+    """Return the engine's error lines."""
     return [line for line in text.splitlines() if "ce: error:" in line]
 
 
 def write(machine: Machine, path: str, text: str, mode: str = "0644") -> None:
-    """Write a file of root's there."""
+    """Write a file as root there."""
     lines = (
         f"install -D -m {mode} /dev/null {path} && cat >{path} <<'END_OF_FILE'\n{text}\nEND_OF_FILE"
     )

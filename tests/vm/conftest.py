@@ -1,4 +1,4 @@
-"""The two machines that the tests of this folder run on; they go on running for the next time."""
+"""Fixtures of the two machines, which keep running for the next test run."""
 
 import os
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def _machines() -> pair.Pair:
 
 @pytest.fixture
 def cluster(_machines: pair.Pair) -> Iterator[Cluster]:
-    """Two idle nodes, before and after; nothing is left of what ran on them."""
+    """Yield two idle nodes; check afterwards that nothing is left of what ran on them."""
     cluster = Cluster(_machines)
     _machines.await_idle()
     yield cluster

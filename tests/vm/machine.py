@@ -1,4 +1,4 @@
-"""A virtual machine: QEMU, without a network but its ssh port here and a cable to the other."""
+"""A virtual machine: QEMU, with no network but its ssh port here and a cable to the other."""
 
 import os
 import shlex
@@ -41,7 +41,7 @@ class Machine:
 
     @property
     def pid(self) -> int | None:
-        """The id of its QEMU while that runs."""
+        """The pid of its QEMU, or None if it does not run."""
         try:
             pid = int((self.directory / f"{self.name}.pid").read_text())
             running = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -58,7 +58,7 @@ class Machine:
         return self.directory / f"{self.name}.qcow2"
 
     def start(self) -> None:
-        """Power it on, with the disk it had, or a copy of the one it was made with."""
+        """Power it on, with its previous disk or else a copy of the one it was made with."""
         if self.pid is not None:
             return
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ class Machine:
         _checked(self._qemu())
 
     def cut_power(self) -> None:
-        """End it as a loss of power does; what it had not written is lost."""
+        """Kill it, as a loss of power does; what it had not written is lost."""
         pid = self.pid
         if pid is None:
             return
@@ -76,13 +76,13 @@ class Machine:
         until(f"the end of {self.name}", lambda: self.pid is None, 30)
 
     def remove(self) -> None:
-        """Power it off and forget its disk."""
+        """Power it off and delete its disk."""
         self.cut_power()
         for file in self.directory.glob(f"{self.name}.*"):
             file.unlink()
 
     def monitor(self, command: str) -> str:
-        """Give QEMU's monitor a command: `set_link cluster off`."""
+        """Send QEMU's monitor a command, such as `set_link cluster off`; return its output."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(60)
             connection.connect(str(self._monitor))
@@ -91,7 +91,7 @@ class Machine:
             return _answer(connection)
 
     def ssh(self, command: str, user: str = "root", timeout: float = 120) -> Completed:
-        """Run a command line there, to its end."""
+        """Run a command line there, to its end; fail the test if that takes too long."""
         try:
             return subprocess.run(
                 self.ssh_argv(command, user),
@@ -123,12 +123,12 @@ class Machine:
         return ["ssh", "-F", "none", *given, f"{user}@127.0.0.1", *([command] if command else [])]
 
     def answers(self) -> bool:
-        """Whether one can log in; what comes later uses the connections that this leaves."""
+        """Check that root and alice can log in; leave connections for later commands."""
         return all(self._connects(user) for user in ("root", "alice"))
 
     def _connects(self, user: str) -> bool:
         quiet = subprocess.DEVNULL
-        # a handshake takes seconds on an emulated processor
+        # Use an existing connection: a handshake takes seconds on an emulated processor.
         argv = self.ssh_argv("", user)
         if subprocess.call([*argv, "-O", "check"], stdin=quiet, stdout=quiet, stderr=quiet) == 0:
             return True
@@ -175,14 +175,15 @@ class Machine:
         ]
 
 
-# A device /dev/kvm says nothing: nested virtualization may start a machine and then break it.
+# Not chosen by the existence of /dev/kvm: with nested virtualization a machine may start and then
+# break.
 _HARDWARE = ("-accel", "kvm", "-cpu", "host")
 # With more threads, and with cmpxchg16b, QEMU 7.2 of Debian 12 crashes the kernel of Debian 13.
 _EMULATED = ("-accel", "tcg,thread=single,tb-size=512", "-cpu", "max,la57=off,-cx16")
 
 
 def until(what: str, ask: Callable[[], object], within_s: float, pause_s: float = 0.5) -> None:
-    """Wait until that is so; an error when it is not within the time."""
+    """Poll until `ask` returns true; raise MachineError if the time is up."""
     deadline = time.monotonic() + within_s
     while not ask():
         if time.monotonic() > deadline:
@@ -191,7 +192,7 @@ def until(what: str, ask: Callable[[], object], within_s: float, pause_s: float 
 
 
 def _answer(connection: socket.socket) -> str:
-    """All that the monitor prints up to its prompt."""
+    """Return all that the monitor prints up to its prompt."""
     said = b""
     while not said.endswith(b"(qemu) "):
         piece = connection.recv(65536)

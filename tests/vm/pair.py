@@ -1,4 +1,4 @@
-"""The two machines: made, started, given an engine, stopped."""
+"""Making, starting and stopping the two machines, and installing an engine on them."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from tests.vm.machine import NUMBERS, Machine, MachineError, until
 
 ROOT = Path(__file__).resolve().parents[2]
 _DISK = ROOT / "tests/vm/disk"
-# on an emulated processor that others use, too
+# Allows for an emulated processor that others use, too.
 BOOT_S = 1200
 _INSTALL_S = 900
 _INSTALL = """
@@ -39,7 +39,7 @@ class Pair:
         return self.machines[1]
 
     def up(self) -> None:
-        """Start what does not run, and wait until Slurm has both nodes."""
+        """Start machines that do not run, and wait until Slurm has both nodes."""
         for machine in self.machines:
             machine.start()
         for machine in self.machines:
@@ -47,7 +47,7 @@ class Pair:
         self.await_idle()
 
     def await_login(self, machine: Machine) -> None:
-        """Wait until one can log in there."""
+        """Wait until root and alice can log in there."""
         try:
             until(
                 f"a login on {machine.name}",
@@ -71,7 +71,7 @@ class Pair:
         return self.first.ssh(states).stdout.split() == ["vm1", "idle", "vm2", "idle"]
 
     def install(self, package: Path) -> None:
-        """Install the engine as the administrator's page says, unless it is there already."""
+        """Install the engine as the administrator's page says, unless it is already installed."""
         with ThreadPoolExecutor() as both:
             done = list(both.map(lambda machine: _install(machine, package), self.machines))
         if any(done):
@@ -79,7 +79,7 @@ class Pair:
             self.await_idle()
 
     def down(self) -> None:
-        """Stop both and forget what they wrote, and disks of other recipes that no machine uses."""
+        """Stop both and delete their disks, and those of other recipes that no machine uses."""
         for machine in self.machines:
             machine.remove()
         for other in self.first.made.parent.glob(f"vm-{'[0-9a-f]' * 16}"):
@@ -88,12 +88,12 @@ class Pair:
 
 
 def made() -> Pair:
-    """The machines of this tree's recipe, whose disk is made when there is none."""
+    """Return the machines of this tree's recipe; build their disk if it does not exist."""
     return Pair(_in(Path(_printed_by(_DISK))))
 
 
 def package(tree: Path = ROOT) -> Path:
-    """The package of that tree, built when there is none."""
+    """Return the package of that tree; build it if it does not exist."""
     return Path(_printed_by(_DISK, "--package", str(tree.resolve())))
 
 
@@ -109,7 +109,7 @@ def _printed_by(*argv: str | Path) -> str:
 
 
 def _install(machine: Machine, package: Path) -> bool:
-    """Whether there was anything to do."""
+    """Install the package; return False if it was already installed."""
     if machine.ssh("cat installed").stdout.strip() == package.name:
         return False
     machine.copy(package, "container-engine.deb")
