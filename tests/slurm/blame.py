@@ -1,4 +1,4 @@
-"""What a user sees of one error: one block, once per step, with remedy, page and exit code."""
+"""Checks of what a user sees of one error: one block per step, with remedy, page and exit code."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 from container_engine.faults.catalogue import FAULTS
 from tests.slurm.cluster import ALICE, ROOT, Cluster, Completed, sandbox
 
-# Slurm names the nodes and tasks that failed, which is all that it shall add
+# Slurm may only name the failed nodes and tasks.
 _SLURMS = re.compile(
     r"srun: error: (n\d+): tasks? [\d,-]+: (Exited with exit code \d+|Killed|Bus error)"
     r"|srun: Force Terminated StepId=[\d.]+"
@@ -20,11 +20,11 @@ _LARGEST_LOG = 64 * 1024
 
 
 class Blame:
-    """Fails unless there is one block, of this code, whose line has all `words`.
+    """The one error block of this code that a step has printed.
 
-    `also` are lines below it of what else was in the way.
-
-    `node` is the one that is at fault, where one is. What stands on the screen besides is Slurm's.
+    The constructor fails unless there is exactly one, whose first line has all `words`. `node` is
+    the node at fault, if one is. `also` are further lines of the block: other causes. All other
+    lines must be Slurm's, or progress, warnings and excerpts.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Blame:
         assert "spank" not in done.stderr.lower()
 
     def details(self, *words: str) -> str:
-        """What the log says; it is the user's alone and not endless."""
+        """Return the log, which must be private to the user and of limited size."""
         path = Path(self.parts["details"])
         found = path.stat()
         assert stat.S_IMODE(found.st_mode) == 0o600
@@ -70,7 +70,7 @@ class Blame:
 
 
 class Provoked:
-    """Runs steps that must fail, and sees to it that nothing of theirs ran."""
+    """Runner of steps that must fail; it checks that no task of theirs has run."""
 
     def __init__(self, cluster: Cluster, shared: Path) -> None:
         self.cluster, self.shared = cluster, shared
@@ -84,7 +84,7 @@ class Provoked:
         env: dict[str, str] | None = None,
         before: tuple[str, ...] = (),
     ) -> Completed:
-        """On two nodes with two tasks each, unless `options` say otherwise."""
+        """Run a step, on two nodes with two tasks each unless `options` say otherwise."""
         marker = self.shared / "ran"
         argv = ["srun", *(options or ("-N2", "-n4")), f"--environment={edf}"]
         argv += command or ("sh", "-c", f"touch {marker} /dev/shm/ce-ran; echo ran")
@@ -100,7 +100,7 @@ class Provoked:
 
 @contextmanager
 def differing(name: str = "n2") -> Iterator[None]:
-    """A node of which a test may change the mounts; it is as the others afterwards."""
+    """Let a test change a node's mounts; restart the node as it was afterwards."""
     done = sandbox("node", name, "true")
     assert done.returncode == 0, done.stderr
     try:
@@ -112,14 +112,14 @@ def differing(name: str = "n2") -> Iterator[None]:
 
 @contextmanager
 def mounted_on(name: str, source: str, place: str) -> Iterator[None]:
-    """`source` stands in the place of another file or directory, on one node only."""
+    """Bind mount `source` over another file or directory, on one node only."""
     with changed_on(name, ["mount", "--bind", source, place], place):
         yield
 
 
 @contextmanager
 def changed_on(name: str, command: list[str], place: str) -> Iterator[None]:
-    """A mount that a command makes at `place`, on one node only."""
+    """Run a command that makes a mount at `place`, on one node only; unmount it at the end."""
     done = sandbox("node", name, *command)
     assert done.returncode == 0, done.stderr
     try:
@@ -130,7 +130,7 @@ def changed_on(name: str, command: list[str], place: str) -> Iterator[None]:
 
 
 def as_json(value: object) -> str:
-    """A TOML string or array."""
+    """Return a TOML string or array."""
     return json.dumps(value)
 
 

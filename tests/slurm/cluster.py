@@ -1,4 +1,4 @@
-"""The handle that cluster tests get: runs commands as users of the sandbox."""
+"""Handle of the cluster tests: runs commands as users of the sandbox."""
 
 import os
 import pwd
@@ -27,7 +27,7 @@ _QUEUED = re.compile(
 
 
 def as_if_at_once(err: str) -> str:
-    """Without what srun only says where the job or step before has not quite ended."""
+    """Remove the lines that srun prints only while an earlier job or step is still ending."""
     return _QUEUED.sub("", err)
 
 
@@ -43,13 +43,13 @@ def sandbox(*argv: str, timeout: float = 120) -> Completed:
 
 
 def causes(done: Completed) -> list[str]:
-    """The lines in which the engine says why something failed; Slurm says none of them."""
+    """Return the engine's error lines; none of them may come through Slurm."""
     assert "error: container_engine: " not in done.stderr
     return [line for line in done.stderr.splitlines() if "ce: error: " in line]
 
 
 class Login(TypedDict):
-    """What makes a new process one of a user's: arguments of `subprocess.Popen`."""
+    """Arguments of `subprocess.Popen` that start a process as a user."""
 
     user: int
     group: int
@@ -78,13 +78,13 @@ class Cluster:
         return Path(pwd.getpwnam(user).pw_dir)
 
     def module(self, path: str) -> Path:
-        """The installed module `path` of the package."""
+        """Return the installed module `path` of the package."""
         packages = "lib/python3*/site-packages/container_engine"
         (found,) = self.prefix.glob(f"{packages}/{path}")
         return found
 
     def image(self, name: str) -> Path:
-        """The image file of this name, made when it is not there (see sandbox/make-image -h)."""
+        """Return the image of this name, built if necessary (see sandbox/make-image -h)."""
         return images.provide(Layout(self.dir), name)
 
     def login(
@@ -93,9 +93,9 @@ class Cluster:
         env: Mapping[str, str] | None = None,
         kept: Mapping[str, str] | None = None,
     ) -> Login:
-        """How a command becomes one of `user`, as `sandbox/run` has it, without its Python.
+        """Return how to run a command as `user`, as `sandbox/run` does, without its Python.
 
-        `env` is added to the login's variables; of `kept`, the caller's, some are kept.
+        `env` is added to the login's variables; of `kept`, the caller's variables, some are kept.
         """
         entry = pwd.getpwnam(user)
         own = run.environment(Layout(self.dir), entry, self.environment() | dict(kept or {}))
@@ -135,7 +135,7 @@ class Cluster:
         timeout: float = 60,
         cwd: Path | None = None,
     ) -> Completed:
-        """Run a command as `user`, in the user's home. One that hangs fails the test."""
+        """Run a command as `user`, in the user's home. A command that hangs fails the test."""
         with self.popen(argv, user, env, cwd) as process:
             try:
                 out, err = process.communicate(input or "", timeout)
@@ -158,7 +158,7 @@ class Cluster:
         return self.run(["srun", *args], user, env, input, timeout)
 
     def write(self, text: str, name: str = "", mode: int = 0o644, owner: str | None = None) -> Path:
-        """A new file in the scratch directory (of root if no owner is given)."""
+        """Write a new file in the scratch directory (as root's if no owner is given)."""
         path = self.scratch / (name or uuid.uuid4().hex)
         path.write_text(text)
         path.chmod(mode)
@@ -168,7 +168,7 @@ class Cluster:
         return path
 
     def edf(self, text: str = "", image: str | None = "demo", name: str = "") -> str:
-        """The path of a new EDF, for `--environment=`; `image` names one of the sandbox's."""
+        """Write an EDF and return its path; `image` is the name of one of the sandbox's."""
         first = f'image = "{self.image(image)}"\n' if image is not None else ""
         return str(self.write(first + text, f"{name or uuid.uuid4().hex}.toml"))
 

@@ -1,4 +1,4 @@
-"""The cluster that the tests of this folder run on: real Slurm, two nodes, on this machine."""
+"""Fixtures of the cluster tests: real Slurm with two nodes on this machine."""
 
 import shutil
 import tempfile
@@ -19,7 +19,7 @@ NODES = 2
 
 @pytest.fixture(scope="session")
 def cluster(alone: Path) -> Iterator[Cluster]:
-    """A running cluster; it is stopped afterwards unless it ran before."""
+    """Yield a running cluster; stop it afterwards unless it ran before."""
     require_current(alone)
     ran_before = sandbox("status").returncode == 0
     done = sandbox("up", "-n", str(NODES))
@@ -30,7 +30,7 @@ def cluster(alone: Path) -> Iterator[Cluster]:
         before = Cluster(alone, NODES, scratch)
         roots = foreign(before)
         yield replace(before, records=records(before))
-        # users must be able to go on in their homes
+        # Users must still be able to work in their homes.
         assert foreign(before) <= roots
     finally:
         shutil.rmtree(scratch)
@@ -40,20 +40,20 @@ def cluster(alone: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def tidy(cluster: Cluster) -> Iterator[None]:
-    """After the test no container has left anything."""
+    """Check after the test that no container has left anything."""
     yield
     assert_nothing_left(cluster)
 
 
 @pytest.fixture(scope="session")
 def demo(cluster: Cluster) -> str:
-    """An environment with the demo image and nothing else."""
+    """Return an environment with the demo image and nothing else."""
     return cluster.edf(image="demo")
 
 
 @pytest.fixture
 def shared(cluster: Cluster) -> Path:
-    """A directory where every user may write; no container sees it unless its EDF mounts it."""
+    """Return a directory that every user may write; a container needs a mount to see it."""
     directory = Path(tempfile.mkdtemp(prefix="shared-", dir=cluster.scratch))
     directory.chmod(0o777)
     return directory
@@ -61,7 +61,7 @@ def shared(cluster: Cluster) -> Path:
 
 @pytest.fixture
 def mounted(cluster: Cluster, shared: Path) -> str:
-    """An environment with the demo image that sees `shared` at the same path."""
+    """Return an environment with the demo image that has `shared` at the same path."""
     return cluster.edf(f'mounts = ["{shared}:{shared}"]\n')
 
 

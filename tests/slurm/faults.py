@@ -1,8 +1,8 @@
-"""Random faults during a start: processes killed, stopped and starved, files taken away, daemons
-ended, disks filled, registries that fail.
+"""Random faults during a start.
 
-A fault waits for a phase of the start, known by the process that does its work, so that it strikes
-there on a slow machine, too.
+Processes are killed, stopped and starved, files removed, daemons ended, disks filled, and
+registries fail. A fault waits for a phase of the start, recognised by the process that does its
+work, so that it hits that phase on a slow machine, too.
 """
 
 import os
@@ -27,7 +27,7 @@ _LONGEST_PAUSE_S = 1.5
 _PHASE_WITHIN_S = 20
 _PAGE, _MIB = 4096, 1 << 20
 _DAEMONS = ("slurmctld", "slurmd", "munged")
-# What a phase is known by: the name of a process of the user's, or of root's slurmstepd.
+# Each phase is recognised by the name of a process of the user, or of root's slurmstepd.
 PHASES = (
     "",  # at once
     "plan",
@@ -40,7 +40,7 @@ PHASES = (
     "crun",
     "conmon",
     ".ce-init",
-    "sleep",  # the task's own command; what comes after it is the end of the step
+    "sleep",  # the task's own command, followed by the end of the step
 )
 _IMPORTING = ("", "plan", "python3", "skopeo", "tar2sqfs")
 _KINDS = {
@@ -77,14 +77,14 @@ _IMPORT_SHARE = 0.1
 
 @dataclass(frozen=True)
 class Fault:
-    """What is done, in which phase, how long after its beginning, and how long it lasts."""
+    """A fault: its kind, its phase, the delay after the phase begins, and its duration."""
 
     kind: str
     phase: str
     after_s: float
     lasts_s: float
-    choice: float  # from 0 to 1, which of the candidates, or how much
-    imports: bool  # the image is not there yet
+    choice: float  # from 0 to 1: which of the candidates, or how much
+    imports: bool  # the image must be imported first
 
     def __str__(self) -> str:
         when = f"{1000 * self.after_s:.0f} ms into {self.phase or 'srun'}"
@@ -113,25 +113,25 @@ def choose(source: random.Random) -> Fault:
 
 @dataclass(frozen=True)
 class Scene:
-    """Where a fault strikes: the user's processes, the image, the places that may be full."""
+    """The target of a fault: the user's processes, the image, the directories that may fill up."""
 
     cluster: Cluster
     user: str
     uid: int
     image: Path
-    full: Path  # a small file system that the user writes to, where there is one
-    is_over: Callable[[], bool]  # whether there is nothing to strike any more
+    full: Path  # a small file system that the user writes to, if there is one
+    is_over: Callable[[], bool]  # True when there is no target any more
 
 
 def inflict(fault: Fault, scene: Scene) -> str:
-    """Waits for the moment and does it. Says what was hit; "nobody" where nobody was there."""
+    """Wait for the phase and inflict the fault; return the target, or "nobody"."""
     _await_phase(fault.phase, scene)
     time.sleep(fault.after_s)
     return _strike_a_place(fault, scene) or _strike_a_process(fault, scene)
 
 
 def _strike_a_place(fault: Fault, scene: Scene) -> str:
-    """Empty where the fault is one of a process."""
+    """Inflict a fault of a file or directory; return "" if the fault is one of a process."""
     hit = ""
     match fault.kind.split():
         case ["leave" | "allow", *_]:
@@ -214,7 +214,7 @@ def _stutter(pid: int, lasts_s: float) -> None:
 
 
 def _starve(victim: Process, of: str, choice: float) -> None:
-    """From now on it gets hardly more than it has."""
+    """Limit the process to hardly more than it has."""
     directory = procfs.PROC / str(victim.pid)
     try:
         if of == "memory":
@@ -225,7 +225,7 @@ def _starve(victim: Process, of: str, choice: float) -> None:
             option = f"--nofile={has + int(choice * 6)}"
     except FileNotFoundError:
         return
-    # root of a machine that is itself a container may not do that to another user's
+    # On a machine that is itself a container, root may not do that to another user's process.
     argv = ["prlimit", f"--pid={victim.pid}", option]
     subprocess.run(argv, user=victim.uid, extra_groups=[], stderr=subprocess.DEVNULL, check=False)
 
@@ -238,11 +238,11 @@ def _fill(place: Path) -> str:
 
 
 def _restart(daemon: str, fault: Fault) -> str:
-    """Killed, gone for a while, and back.
+    """Kill a daemon and start it again after a while.
 
-    Only slurmctld is told to end: killed, it forgets what it has not written for some seconds, and
-    ends jobs that it takes for pending ones when a node says that they run. No bystander, in a
-    container or not, outlives that.
+    Only slurmctld is ended by SIGTERM first. When it is killed, it loses the changes of some
+    seconds and ends jobs that it takes for pending when a node reports that they run. No bystander,
+    in a container or not, survives that.
     """
     victims = [p for p in procfs.processes() if p.lives and p.comm == daemon]
     if daemon == "slurmctld":
@@ -268,7 +268,7 @@ def _is_gone(pid: int) -> bool:
 
 
 def bring_up() -> None:
-    """What of the cluster was ended is started, and drained nodes are resumed."""
+    """Start the parts of the cluster that have ended, and resume drained nodes."""
     done = sandbox("up")
     assert done.returncode == 0, done.stderr
 
@@ -282,7 +282,7 @@ def _victim(fault: Fault, uid: int) -> Process | None:
             found = [child for child in _children() if child.comm.startswith("docker-reg")]
         case ["slurmstepd"]:
             found = [process for process in candidates if process.comm == "slurmstepd"]
-            # the bystander's is somebody else's
+            # Exclude the one that serves the bystander, who is another user.
             found = [process for process in found if _serves(process, uid)]
         case ["srun"]:
             found = [p for p in candidates if p.uid == uid and p.comm == "srun"]
@@ -292,20 +292,20 @@ def _victim(fault: Fault, uid: int) -> Process | None:
 
 
 def _children() -> list[Process]:
-    """What this test run has started itself, as the registry."""
+    """Return the processes that this test run has started itself, such as the registry."""
     found = map(procfs.process, map(int, filter(str.isdecimal, _pids())))
     return [child for child in found if child and child.lives and child.parent == os.getpid()]
 
 
 def _serves(stepd: Process, uid: int) -> bool:
-    """Whether a slurmstepd has started a process of this user's, or none of anybody yet."""
+    """Check that a slurmstepd has no children of users other than this one."""
     owners = {process.uid for process in procfs.processes() if process.parent == stepd.pid}
     return owners <= {uid, 0}
 
 
 @contextmanager
 def small_file_system(places: list[Path], uid: int, gid: int, size: str) -> Iterator[None]:
-    """Each of the directories is a file system of its own that the user may write."""
+    """Mount a small tmpfs that the user may write on each of the directories."""
     options = f"size={size},uid={uid},gid={gid},mode=0700"
     for place in places:
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", place], check=True)

@@ -1,5 +1,6 @@
-"""Nodes with all the hardware and software that the built-in hooks are for: stand-ins, below one
-directory, and the site's hooks that point there.
+"""Stand-ins for all hardware and software that the built-in hooks are for.
+
+They are below one directory, to which the site's hooks point.
 """
 
 import os
@@ -13,7 +14,7 @@ from tests.slurm.site import Site
 
 FABRIC = Path(f"/usr/lib/{TRIPLE}/libfabric.so.1")
 PLUGIN = "ncclNetPlugin_v8"
-# a device is known by its numbers: this one takes all and gives nothing
+# A device is identified by its numbers: these are those of /dev/null.
 _NULL = ("c", "1", "3")
 _DEVICES = (
     *("kfd", "dri/renderD128", "dri/card0", "cxi0", "cxi1"),
@@ -23,7 +24,7 @@ _LIBRARIES = (
     *("libdcgm.so.4", "libnvperf_dcgm_host.so", "libgdrapi.so.2", "libxpmem.so.0"),
     *("libucm.so.0", "libucp.so.0", "libucs.so.0", "libuct.so.0", "libmpi.so.12"),
 )
-# What an administrator would write, where the built-in data are not right: here, all paths.
+# An administrator's settings where the built-in data do not fit: here, all paths.
 _SITE = {
     "amd_gpu": """
 settings.group = "ce-project"
@@ -67,7 +68,10 @@ devices = [{ path = "@/dev/xpmem" }]
 
 
 class Hardware:
-    """`probes` are programs that open a library as NCCL would, by the C library of the image."""
+    """Stand-ins below one directory and the hooks for them.
+
+    `probes` are programs that open a library as NCCL would, by the C library of the image.
+    """
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -100,7 +104,7 @@ class Hardware:
         self._artifact(self.dir / "netstack" / os.uname().machine / "26.1/default")
 
     def _artifact(self, flat: Path) -> None:
-        """As sites publish them: all side by side, found from one another by rpath."""
+        """Build an artifact as sites publish them: all files side by side, found by rpath."""
         own = ["-Wl,-rpath,$ORIGIN"]
         cxi = build(flat / "libcxi.so.1", "libcxi.so.1", symbol="cxi")
         fabric = flat / FABRIC.name
@@ -113,7 +117,7 @@ class Hardware:
 
 @contextmanager
 def aside(path: Path) -> Iterator[None]:
-    """The path is not there for a time."""
+    """Rename a path for a time."""
     other = path.with_name(f"aside-{path.name}")
     path.rename(other)
     try:

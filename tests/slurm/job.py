@@ -1,4 +1,4 @@
-"""A command of a user that runs while the test goes on."""
+"""A command of a user that runs during a test."""
 
 import re
 import signal
@@ -13,7 +13,7 @@ from tests.slurm.polling import until
 
 
 class Job:
-    """Its output goes to files, so that nothing waits for a reader."""
+    """A running command whose output goes to files, so that it never waits for a reader."""
 
     def __init__(self, process: subprocess.Popen[bytes], directory: Path) -> None:
         self.process = process
@@ -28,7 +28,7 @@ class Job:
         return as_if_at_once((self._directory / "err").read_text(errors="replace"))
 
     def wait_for_lines(self, count: int, within_s: float = 30) -> list[str]:
-        """The first `count` lines of its output."""
+        """Return the first `count` lines of its output; fail if it ends before."""
 
         def whole_lines() -> list[str] | None:
             lines = self.out.splitlines(keepends=True)
@@ -56,7 +56,7 @@ class Job:
         self.process.stdin.close()
 
     def wait(self, timeout: float = 40) -> Completed:
-        """How it ended; the test fails when it does not within the time."""
+        """Return how it ended; fail the test if it runs longer than `timeout` seconds."""
         try:
             code = self.process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -71,7 +71,7 @@ def started(
     user: str = ALICE,
     env: Mapping[str, str] | None = None,
 ) -> Iterator[Job]:
-    """`argv` running as `user`, in the user's home; ended at the latest with the block."""
+    """Run `argv` as `user` in the user's home; end it with the block at the latest."""
     with tempfile.TemporaryDirectory(prefix="ce-test-") as name:
         directory = Path(name)
         with (directory / "out").open("wb") as out, (directory / "err").open("wb") as err:
@@ -103,12 +103,12 @@ def _end(cluster: Cluster, process: subprocess.Popen[bytes], user: str) -> None:
 
 
 def job_id(cluster: Cluster, user: str = ALICE) -> str:
-    """The id of the only running job of this user."""
+    """Return the id of the only running job of this user."""
 
     def ask() -> str | None:
         argv = ["squeue", "-ho", "%A", "-t", "running", "-u", user]
         jobs = cluster.run(argv, user).stdout.split()
-        # the job of a test before may take a moment to end
+        # A job of the previous test may take a moment to end.
         return jobs[0] if len(jobs) == 1 else None
 
     return until("one running job", ask)
@@ -121,9 +121,9 @@ def batch(
     env: Mapping[str, str] | None = None,
     within_s: float = 120,
 ) -> Completed:
-    """`sbatch WORDS`, and how its job ended: the code is the job's, the largest of an array's.
+    """Run `sbatch WORDS` and wait for its job; return the job's exit code, the largest of an array.
 
-    Where sbatch refuses, the code is its own. `sbatch --wait` would ask at intervals of seconds.
+    If sbatch refuses, return its own. `sbatch --wait` would poll only every few seconds.
     """
     done = cluster.run(["sbatch", "--parsable", *words], user, env)
     if done.returncode != 0:

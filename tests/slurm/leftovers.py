@@ -1,4 +1,4 @@
-"""What a container may not leave on a node."""
+"""What a container must not leave on a node."""
 
 import pwd
 from pathlib import Path
@@ -11,8 +11,8 @@ from tests.slurm.procfs import Process
 _SESSION = "container-engine/session"
 _OF_EPILOG = "container-engine/epilog"
 _HELPERS = ("ce-image", "conmon", "podman", "crun", "ce-guard", ".ce-init")
-# Where Podman, asked in the usual way, would keep records of a container; what it knows of
-# registries is beside them.
+# Where Podman keeps records of a container by default. What it knows of registries is in the same
+# directories and may stay.
 _RECORDS = (
     ".local/share/containers/storage",
     ".config/containers/storage.conf",
@@ -27,12 +27,12 @@ def _uids() -> list[int]:
 
 def is_helper(process: Process) -> bool:
     ours = process.comm in _HELPERS or "libexec/container-engine/" in process.command
-    # what runs after the last step, as root and as the user, takes its time on a busy machine
+    # The epilog, which runs as root and as the user after the last step, is slow on a busy machine.
     return ours and _OF_EPILOG not in process.command
 
 
 def helpers() -> list[Process]:
-    """The living processes that hold containers, of all the sandbox's users."""
+    """Return the living processes that hold containers, of all the sandbox's users."""
     return [process for process in procfs.living(*_uids()) if is_helper(process)]
 
 
@@ -45,13 +45,13 @@ def _processes() -> list[str]:
 
 
 def mounts() -> list[str]:
-    """The engine's, in the mount namespace of the nodes; others come and go on a machine."""
+    """Return the engine's mounts in the nodes' mount namespace; other mounts come and go."""
     text = Path("/proc/self/mountinfo").read_text()
     return [f"mount: {line}" for line in text.splitlines() if _SESSION in line]
 
 
 def _open_namespaces() -> list[str]:
-    """A mount namespace stays as long as somebody holds a descriptor of it."""
+    """Return mount namespaces that a slurmstepd holds open and thus alive."""
     found = []
     for process in procfs.processes():
         if process.command.startswith("slurmstepd"):
@@ -61,13 +61,13 @@ def _open_namespaces() -> list[str]:
 
 
 def records(cluster: Cluster) -> frozenset[Path]:
-    """What Podman keeps in the users' homes; users may have used it before for other things."""
+    """Return Podman's records in the users' homes; they may have used Podman before."""
     paths = (cluster.home(user) / name for user in (ALICE, BOB) for name in _RECORDS)
     return frozenset(path for path in paths if path.exists())
 
 
 def foreign(cluster: Cluster) -> set[Path]:
-    """What in the users' homes, and one level down, is not the users'."""
+    """Return paths in the users' homes, up to two levels down, that are not the users' own."""
     homes = {cluster.home(user): pwd.getpwnam(user).pw_uid for user in (ALICE, BOB)}
     return {
         path
@@ -85,7 +85,7 @@ def _files(cluster: Cluster) -> list[str]:
 
 
 def public_files() -> set[Path]:
-    """The test users' files in directories that everybody may write."""
+    """Return the test users' files in directories that everybody may write."""
     uids = _uids()
     return {
         path
@@ -100,30 +100,30 @@ def _owner(path: Path) -> int | None:
     try:
         return path.lstat().st_uid
     except FileNotFoundError:
-        return None  # gone while we looked
+        return None  # removed in the meantime
 
 
 def left(cluster: Cluster) -> list[str]:
-    """Everything of containers that is there now; empty when no step runs."""
+    """Return everything of containers that exists now; empty when no step runs."""
     return [*_processes(), *mounts(), *_open_namespaces(), *_files(cluster)]
 
 
 def steps() -> list[str]:
-    """Those that run, by the titles of their slurmstepds."""
+    """Return the titles of the slurmstepds that run."""
     return [p.command for p in procfs.processes() if p.lives and p.comm == "slurmstepd"]
 
 
 def assert_nothing_left(cluster: Cluster) -> None:
-    """When the last step has ended, everything of its containers has gone.
+    """Fail unless everything of all containers is gone after the last step has ended.
 
-    srun can end before its step: when its tasks do not hear SIGTERM, they have Slurm's KillWait.
+    srun can end before its step: tasks that ignore SIGTERM have Slurm's KillWait to end.
     """
     until("steps to end", lambda: not steps(), 20)
     assert_soon_nothing_left(cluster)
 
 
 def assert_soon_nothing_left(cluster: Cluster, within_s: float = 2) -> None:
-    """Within two seconds everything of all containers is gone, whether their steps live or not."""
+    """Fail unless everything of all containers is gone in time, even if their steps live on."""
     there: list[str] = []
 
     def is_gone() -> bool:

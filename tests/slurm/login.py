@@ -1,4 +1,4 @@
-"""An ssh client outside the containers, with keys of its own: the laptop of a user."""
+"""An ssh client outside the containers, with keys of its own: a user's laptop."""
 
 import base64
 import contextlib
@@ -23,7 +23,7 @@ _ANY_HOST = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null")
 
 
 def make_key(cluster: Cluster, user: str = ALICE) -> Path:
-    """A new key pair of `user`; the private half, the public one beside it."""
+    """Create a key pair of `user`; return the private half, with the public one beside it."""
     path = cluster.scratch / f"key-{uuid.uuid4().hex}"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
     entry = pwd.getpwnam(user)
@@ -33,7 +33,7 @@ def make_key(cluster: Cluster, user: str = ALICE) -> Path:
 
 
 def edf(cluster: Cluster, key: Path | None, more: str = "", image: str = "demo") -> str:
-    """An environment with the ssh hook; `more` stands before its annotations."""
+    """Write an environment with the ssh hook; `more` stands before its annotations."""
     named = f'authorize_ssh_key = "{key}.pub"\n' if key else ""
     text = f'{more}\n[annotations.com.hooks.ssh]\nenabled = "true"\n{named}'
     return cluster.edf(text, image=image)
@@ -41,7 +41,10 @@ def edf(cluster: Cluster, key: Path | None, more: str = "", image: str = "demo")
 
 @dataclass(frozen=True)
 class Laptop:
-    """Logs in to port `port` of this machine as `user` with `key`; to which hosts, `trust` says."""
+    """A client that logs in to port `port` of this machine as `user` with `key`.
+
+    `trust` are the ssh options that say which hosts it accepts.
+    """
 
     cluster: Cluster
     key: Path
@@ -61,7 +64,7 @@ class Laptop:
         return self.cluster.run(self.argv(*command, more=more))
 
     def copy(self, program: str, *words: str) -> Completed:
-        """scp or sftp; `@` in the words stands for the login."""
+        """Run scp or sftp; `@` at the start of a word stands for the login."""
         login = f"{self.user}@localhost:"
         argv = [program, *self.options(), "-P", str(self.port)]
         return self.cluster.run([*argv, *(re.sub("^@", login, word) for word in words)])
@@ -69,9 +72,10 @@ class Laptop:
 
 @contextlib.contextmanager
 def step(cluster: Cluster, name: str, *words: str, user: str = ALICE) -> Iterator[Job]:
-    """A step in the environment `name`: its first task prints its variables, all say "up" and stay.
+    """Run a step in the environment `name`: its tasks print "up" and stay.
 
-    Slurm keeps lines of up to a kilobyte whole: the variables are in such, `variables` reads them.
+    The first task prints its variables before, in lines short enough that Slurm keeps them whole
+    (up to a kilobyte); `variables` reads them.
     """
     block = f"echo {_BEGIN}; base64 -w 500 /proc/self/environ; echo {_END}"
     script = f"[ $SLURM_PROCID != 0 ] || {{ {block}; }}; echo up; sleep 1000"
@@ -81,7 +85,7 @@ def step(cluster: Cluster, name: str, *words: str, user: str = ALICE) -> Iterato
 
 
 def variables(job: Job) -> dict[str, str]:
-    """Those of the first task of a `step`."""
+    """Return the variables that the first task of a `step` has printed."""
     lines = [line for line in job.out.splitlines() if line != "up"]
     block = "".join(lines[lines.index(_BEGIN) + 1 : lines.index(_END)])
     return entries(base64.b64decode(block).decode(), "\0")
@@ -93,10 +97,10 @@ def entries(block: str, end: str) -> dict[str, str]:
 
 
 def recorded(cluster: Cluster, job: str, user: str = ALICE) -> dict[str, int]:
-    """The ports of a job's servers by node, as they are recorded now."""
+    """Return the ports of a job's servers by node, as they are recorded now."""
     found = {}
     records = cluster.home(user) / ".cache/container-engine/ssh"
-    # not Path.glob, which minds that a step's directory goes while it looks
+    # Not Path.glob, which fails if a step's directory is removed while it searches.
     for file in map(Path, glob.glob(f"{records}/{job}/*/*.port")):
         with contextlib.suppress(FileNotFoundError):
             if text := file.read_text():
@@ -105,7 +109,7 @@ def recorded(cluster: Cluster, job: str, user: str = ALICE) -> dict[str, int]:
 
 
 def ports(cluster: Cluster, job: str, nodes: int | None = 1, user: str = ALICE) -> dict[str, int]:
-    """The same as soon as there are `nodes` of them; None: any."""
+    """Return the same as soon as there are `nodes` of them; without waiting if None."""
 
     def enough() -> dict[str, int] | None:
         found = recorded(cluster, job, user)

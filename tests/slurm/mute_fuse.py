@@ -1,4 +1,4 @@
-"""A file system of a user's that takes every question and answers none: mute_fuse.py DIRECTORY."""
+"""A user's file system that accepts every request and answers none: mute_fuse.py DIRECTORY."""
 
 import array
 import os
@@ -7,7 +7,7 @@ import struct
 import sys
 
 _INIT = 26
-_HEADER = struct.Struct("<IIQ")  # of what comes: length, operation, unique
+_HEADER = struct.Struct("<IIQ")  # of a request: length, operation, unique
 _ANSWER = struct.Struct("<IiQIIIIHHIIHHI28x")
 
 

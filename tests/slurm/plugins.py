@@ -1,4 +1,4 @@
-"""A plugstack.conf of a user's own, which srun believes and nodes do not; others' plugins."""
+"""A user's own plugstack.conf, which srun reads and nodes do not, and plugins of others."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ from tests.slurm.cluster import ROOT, Cluster
 
 
 def own_stack(cluster: Cluster, directory: Path, *lines: str) -> dict[str, str]:
-    """Variables with which srun reads a plugstack.conf of these lines; nodes have the cluster's."""
+    """Return variables that give srun a plugstack.conf of these lines; nodes keep the cluster's."""
     stack, conf = directory / "plugstack.conf", directory / "slurm.conf"
     stack.write_text("".join(f"{line}\n" for line in lines))
     text = (cluster.dir / "etc" / "slurm.conf").read_text()
@@ -20,7 +20,7 @@ def own_stack(cluster: Cluster, directory: Path, *lines: str) -> dict[str, str]:
 
 
 def own_planner(cluster: Cluster, directory: Path, script: str) -> dict[str, str]:
-    """The same with the engine's plugin and, in place of the planner, a script of the shell."""
+    """Return the same with the engine's plugin and a shell script in place of the planner."""
     planner = directory / "libexec" / "container-engine" / "plan"
     planner.parent.mkdir(parents=True, exist_ok=True)
     planner.write_text(f"#!/bin/sh\n{script}\n")
@@ -29,12 +29,12 @@ def own_planner(cluster: Cluster, directory: Path, script: str) -> dict[str, str
 
 
 def line_of(cluster: Cluster) -> str:
-    """The engine's line in plugstack.conf, without arguments."""
+    """Return the engine's line in plugstack.conf, without arguments."""
     return f"required {cluster.prefix}/lib/slurm/container_engine.so"
 
 
 def disturbing(directory: Path) -> Path:
-    """A plugin of somebody else's: see disturbing.c."""
+    """Build a plugin that disturbs ours (see disturbing.c)."""
     plugin = directory / "disturbing.so"
     source = ROOT / "tests/slurm/disturbing.c"
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", plugin, source, "-lpthread"], check=True)
@@ -43,7 +43,7 @@ def disturbing(directory: Path) -> Path:
 
 @contextmanager
 def plugins_on(cluster: Cluster, node: str, shared: Path, text: str) -> Iterator[None]:
-    """The node's plugstack.conf is this text."""
+    """Replace the node's plugstack.conf by this text."""
     stack = shared / "plugstack"
     stack.write_text(text)
     with mounted_on(node, str(stack), str(cluster.dir / "etc/plugstack.conf")):

@@ -1,4 +1,4 @@
-"""Waiting for what nobody announces: ask until it is so, not for ever."""
+"""Polling with a time limit, for events that nothing announces."""
 
 import time
 from collections.abc import Callable
@@ -9,10 +9,10 @@ _PAUSE_S = 0.02
 
 
 def until(what: str, ask: Callable[[], T | None], within_s: float = 20) -> T:
-    """The first true answer; the test fails when there is none within the time."""
+    """Return the first true answer; fail the test if there is none within the time."""
     deadline = time.monotonic() + within_s
     while True:
-        # before the question: this process may have stood still in between
+        # Taken before the question, as this process may have been suspended in between.
         is_late = time.monotonic() > deadline
         answer = ask()
         if answer:

@@ -1,4 +1,4 @@
-"""What runs in the sandbox, read from /proc."""
+"""The sandbox's processes, read from /proc."""
 
 import os
 from collections.abc import Iterator
@@ -22,7 +22,9 @@ class Process:
 
     @property
     def lives(self) -> bool:
-        """Zombies only wait for a parent, maybe the machine's init, to ask for their end."""
+        """False for a zombie, which only waits for a parent, perhaps the machine's init, to reap
+        it.
+        """
         return self.state not in "ZX"
 
     def environment(self) -> dict[str, str]:
@@ -46,7 +48,7 @@ class Process:
             return ""
 
     def status(self) -> dict[str, str]:
-        """What the kernel says of it; empty when it has ended."""
+        """Return the kernel's status fields of the process; empty if it has ended."""
         try:
             text = (PROC / str(self.pid) / "status").read_text(errors="replace")
         except OSError:
@@ -54,7 +56,10 @@ class Process:
         return dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
 
     def open_files(self) -> list[str]:
-        """What its descriptors lead to; empty for one that is closed, or the process ended, now."""
+        """Return the targets of its descriptors.
+
+        A descriptor closed in the meantime is ""; the list is empty if the process has ended.
+        """
         try:
             names = os.listdir(PROC / str(self.pid) / "fd")
         except OSError:
@@ -63,7 +68,7 @@ class Process:
 
 
 def process(pid: int) -> Process | None:
-    """The process of this number, None when there is none."""
+    """Return the process with this pid, or None if it does not exist."""
     path = PROC / str(pid)
     try:
         stat = (path / "stat").read_text(errors="replace")
@@ -73,28 +78,28 @@ def process(pid: int) -> Process | None:
     except OSError:
         return None
     comm, _, rest = stat.partition("(")[2].rpartition(")")
-    # the owner of /proc/PID is root for a process that may not be dumped; status knows better
+    # /proc/PID belongs to root if the process is not dumpable; its status has the real uid.
     real = [line.split()[1] for line in status.splitlines() if line.startswith("Uid:")]
     state, parent = rest.split()[:2]
     return Process(pid, int(real[0]) if real else uid, state, int(parent), comm, command.strip())
 
 
 def processes() -> Iterator[Process]:
-    """The living processes of the sandbox: its daemons, its users', and what these started.
+    """Yield the processes of the sandbox: its daemons, its users', and what these started.
 
-    A machine may have a Slurm of its own, whose daemons and jobs are nothing to look at, and even
-    less to kill; and another sandbox in namespaces of its own, as `make check-debian13` has.
+    A machine may have a Slurm of its own, whose daemons and jobs must be left alone, and another
+    sandbox in namespaces of its own, as `make check-debian13` has.
     """
     network = os.readlink(PROC / "self" / "ns" / "net")
     for pid in belonging_to(from_environment(os.environ)):
         found = process(pid)
-        # one that has just become a zombie has no network any more
+        # A process that has just become a zombie has no network namespace any more.
         if found is not None and found.link("ns/net") in {network, ""}:
             yield found
 
 
 def waiting(*uids: int) -> str:
-    """What the processes of these users are and what each waits for in the kernel, for a person."""
+    """Describe these users' processes and what each waits for in the kernel."""
     lines = []
     for found in sorted(living(*uids), key=lambda process: process.pid):
         try:
@@ -106,5 +111,5 @@ def waiting(*uids: int) -> str:
 
 
 def living(*uids: int) -> list[Process]:
-    """The processes of these users that are no zombies."""
+    """Return the processes of these users except zombies."""
     return [found for found in processes() if found.uid in uids and found.lives]

@@ -18,7 +18,7 @@ _PLACES = ("dev", "etc", "proc", "run", "sys", "tmp", "w")
 
 @contextmanager
 def serving_to(cluster: Cluster, user: str = ALICE) -> Iterator[Registry]:
-    """`user` may use it without TLS as long as it runs."""
+    """Run a registry that `user` may use without TLS."""
     home = cluster.scratch / "registry"
     home.mkdir()
     entry = pwd.getpwnam(user)
@@ -37,7 +37,7 @@ def serving_to(cluster: Cluster, user: str = ALICE) -> Iterator[Registry]:
 
 
 def push(cluster: Cluster, registry: Registry, name: str, *more: Member) -> str:
-    """An image with busybox in /bin/busybox and these files; returns its reference."""
+    """Push an image with busybox in /bin/busybox and these files; return its reference."""
     argv = ["unsquashfs", "-cat", str(cluster.image("busybox")), "bin/busybox"]
     busybox = subprocess.run(argv, capture_output=True, check=True).stdout
     files = [Member("bin/busybox", busybox, mode=0o755), *map(oci.directory, _PLACES), *more]

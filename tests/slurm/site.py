@@ -1,4 +1,4 @@
-"""A site's own hooks, CDI files and OCI hooks, on a cluster that runs."""
+"""A site's own hooks, CDI files and OCI hooks, on a running cluster."""
 
 import json
 import shutil
@@ -13,7 +13,7 @@ SMALLEST = 'summary = "s"\nhelp = "h"\n'
 
 
 class Site:
-    """What an administrator writes. `shared` is a directory in which everybody can."""
+    """The files of an administrator. `shared` is a directory that everybody can write."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         self.cluster = cluster
@@ -60,7 +60,7 @@ class Site:
         return file
 
     def edf(self, text: str = "") -> str:
-        """An environment that sees the shared directory."""
+        """Write an environment that mounts the shared directory."""
         return self.cluster.edf(f'mounts = ["{self.shared}"]\n{text}')
 
 
@@ -73,5 +73,5 @@ def site_on(cluster: Cluster) -> Iterator[Site]:
         yield site
     finally:
         site.remove()
-        # what hooks have started may still write there
+        # Processes that hooks have started may still write there.
         shutil.rmtree(directory, ignore_errors=True)

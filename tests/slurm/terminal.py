@@ -1,4 +1,4 @@
-"""A user at a terminal: types, looks at the screen, changes the window's size."""
+"""A user at a terminal, who types, reads the screen and resizes the window."""
 
 import errno
 import fcntl
@@ -18,7 +18,7 @@ from tests.slurm.polling import until
 
 
 class Terminal:
-    """What comes to the screen is kept; `wait_for` looks at what came since the last match."""
+    """A terminal that keeps its output; `wait_for` searches from the end of the last match."""
 
     def __init__(self, master: int, process: subprocess.Popen[bytes]) -> None:
         self._master = master
@@ -33,7 +33,7 @@ class Terminal:
             try:
                 data = os.read(self._master, 65536)
             except OSError as error:
-                # the last process that had the terminal open is gone
+                # The last process that had the terminal open has ended.
                 if error.errno in (errno.EIO, errno.EBADF):
                     return
                 raise
@@ -43,7 +43,7 @@ class Terminal:
         os.write(self._master, text.encode())
 
     def wait_for(self, pattern: str, within_s: float = 20) -> str:
-        """The text that matches, once it is on the screen."""
+        """Return the text that matches, once it is on the screen."""
         deadline = time.monotonic() + within_s
         while True:
             match = re.compile(pattern).search(self._screen, self._seen)
@@ -69,7 +69,7 @@ class Terminal:
 def terminal(
     cluster: Cluster, *argv: str, user: str = ALICE, rows: int = 24, columns: int = 80
 ) -> Iterator[Terminal]:
-    """`argv` running as `user` at a new terminal; ended at the latest with the block."""
+    """Run `argv` as `user` at a new terminal; end it with the block at the latest."""
     master, slave = os.openpty()
     fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     process = subprocess.Popen(
