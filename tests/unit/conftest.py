@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def as_nobody() -> Callable[[Path], None]:
-    """Gives a file to another user."""
+    """Return a function that gives a file to another user; skip the test without root."""
     if os.geteuid() != 0:
         pytest.skip("only root can give files away")
     return lambda path: os.chown(path, 65534, 65534)

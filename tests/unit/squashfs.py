@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def make(image: Path, files: Mapping[str, str]) -> Path:
-    """`image` with these files (path: content)."""
+    """Write `image` with these files (path: content)."""
     tree = image.parent / f"{image.name}.tree"
     for name, content in files.items():
         path = tree / name

@@ -18,7 +18,7 @@ class Site:
             path.mkdir()
 
     def hook(self, name: str, text: str = "", *, site: bool = True, whole: bool = True) -> Path:
-        """Writes NAME/hook.toml; what every hook must have is added unless it is not `whole`."""
+        """Write NAME/hook.toml; if `whole`, add the keys that every hook must have."""
         file = (self.own if site else self.builtin) / name / "hook.toml"
         file.parent.mkdir(exist_ok=True)
         file.write_text((SMALLEST if whole else "") + text)

@@ -13,7 +13,7 @@ TEMPLATE = SOURCES / "container_engine/submit/plan_script.py.in"
 
 
 class Installed(NamedTuple):
-    """An installation of `ce`, and somebody with a home who uses it."""
+    """An installation of `ce`, and the home of its user."""
 
     prefix: Path
     home: Path
@@ -43,7 +43,7 @@ def _script(path: Path, text: str) -> None:
 
 @pytest.fixture(scope="session")
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As `make install` lays it out, but with these sources and the packages of this Python."""
+    """Install `ce` as `make install` does, but with these sources and this Python's packages."""
     prefix = tmp_path_factory.mktemp("prefix")
     venv.EnvBuilder(symlinks=True).create(prefix)
     (packages,) = prefix.glob("lib/python3*/site-packages")

@@ -1,4 +1,4 @@
-"""One environment in which all EDFs of these tests are loaded, and how a person sees the result."""
+"""The one environment in which all EDFs of these tests are loaded."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def is_deferred(name: str) -> bool:
 
 
 def load_edf(name: str | Path, cwd: str | Path = CWD, **env: str) -> Loaded:
-    """With the variables above and those given; EDF_PATH is the way to be found by name."""
+    """Load an EDF with the variables above and those given; names are found in EDF_PATH."""
     known = ENV | env
     search = search_path(known, "/nonexistent/etc/edf")
     return load(str(name), env=known, cwd=str(cwd), search=search, deferred=is_deferred)
@@ -37,5 +37,5 @@ def write(directory: Path, name: str, text: str) -> Path:
 
 
 def seen(loaded: Loaded, directory: Path) -> str:
-    """What `ce validate` says, without the directory."""
+    """Return the problems as `ce validate` prints them, without the directory."""
     return message_text.of_problems(loaded.problems).replace(f"{directory}/", "")

@@ -1,4 +1,4 @@
-"""Texts like those that people write as EDFs, right and wrong, and what holds for any of them."""
+"""Random texts like users' EDFs, right and wrong, and the properties of any of them."""
 
 import json
 from pathlib import Path
@@ -85,7 +85,10 @@ def _is_explained(edf: Edf, subject: Subject) -> None:
 
 
 def comes_to_something(content: bytes) -> None:
-    """Any bytes get an answer: an EDF that renders to itself, or errors; and nothing is started."""
+    """Check that any bytes load as an EDF that renders to itself, or give errors.
+
+    No process may be started in either case.
+    """
     with TemporaryDirectory() as directory, nothing_started():
         edf = _load(Path(directory) / "x.toml", content)
         if edf is None:

@@ -1,4 +1,4 @@
-"""What each published file must come to, written by hand, and the world in which it does.
+"""Expected outcome of each published file, written by hand, and the environment for it.
 
 - launches: validates, renders, plans
 - base: valid, renders, names no image, so that a launch refuses it

@@ -1,4 +1,4 @@
-"""Notes what the interpreter does that reading an EDF must never do."""
+"""Audit of what the interpreter must never do while it reads an EDF."""
 
 import sys
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ def _watch(event: str, _arguments: tuple[object, ...]) -> None:
         _noted.append(event)
 
 
-# a hook can never be removed again, so it only takes notes
+# An audit hook cannot be removed, so it only takes notes.
 sys.addaudithook(_watch)
 
 
 @contextmanager
 def nothing_started() -> Iterator[None]:
-    """Fails where a process is started or the network is asked in between."""
+    """Fail if a process is started or the network is used within the block."""
     _noted.clear()
     yield
     assert not _noted

@@ -1,4 +1,4 @@
-"""Images made by hand: layers as lists of members, in an OCI layout that skopeo reads."""
+"""Handmade images: layers as lists of members, in an OCI layout that skopeo reads."""
 
 import gzip
 import hashlib
@@ -45,7 +45,7 @@ def opaque(path: str) -> Member:
 
 
 def layer(members: Sequence[Member]) -> bytes:
-    """A tar archive."""
+    """Return a tar archive."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for member in members:
@@ -75,12 +75,12 @@ def layout(
     compressor: str = "gzip",
     arch: str = "",
 ) -> Path:
-    """An OCI layout with one image, tagged `latest`; "" is the architecture of this machine."""
+    """Write an OCI layout with one image, tagged `latest`; "" is this machine's architecture."""
     return _tagged(where, _image(where, layers, run, compressor, arch or _architecture()))
 
 
 def layout_of_several(where: Path, layers: dict[str, Sequence[Sequence[Member]]]) -> Path:
-    """An OCI layout with an index of images, one for each architecture; "" is this machine's."""
+    """Write an OCI layout with an index of images by architecture; "" is this machine's."""
     images = []
     for name, stack in layers.items():
         arch = name or _architecture()

@@ -6,7 +6,7 @@ from container_engine.node.start.podman import Bind, Container
 
 
 def plan(**values: object) -> Any:  # noqa: ANN401  # of any shape: nodes cope with all
-    """A small plan, changed by `values`."""
+    """Return a small plan, changed by `values`."""
     return {
         "version": 1,
         "image": {"path": "/i.sqsh", "env": {}, "entrypoint": [], "workdir": None},

@@ -13,7 +13,7 @@ from tests.unit.catalog.sites import Site
 
 
 class User:
-    """Somebody with a home, an image and two directories of EDFs, who plans again and again."""
+    """A user with a home, an image and two directories of EDFs, who plans repeatedly."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -35,7 +35,10 @@ class User:
         path.write_text(f'image = "{self.image}"\n{text}\n')
 
     def context(self, later_s: float = 10) -> Context:
-        """As seen by a process that starts `later_s` from now, when all files have settled."""
+        """Return the context of a process that starts `later_s` from now.
+
+        By default all files have settled by then.
+        """
         started_ns = time.time_ns() + int(later_s * 1e9)
         return Context(self.env, str(self.cwd), os.geteuid(), str(self.prefix), started_ns)
 
@@ -43,7 +46,7 @@ class User:
         return prepare(name, self.context(later_s)).printed
 
     def recalled(self, name: str = "e", uid: int | None = None) -> str | None:
-        """What the quick way has, None if it must plan anew."""
+        """Return the memo of the quick path, or None if it must plan anew."""
         environment = {os.fsencode(k): os.fsencode(v) for k, v in self.env.items()}
         key = memo.key(name, str(self.cwd), str(self.prefix))
         found = quick.recall(key, environment, os.geteuid() if uid is None else uid)
