@@ -1,8 +1,8 @@
-"""An imported image is what Podman makes of the same image, entry by entry.
+"""An imported image equals Podman's, entry by entry.
 
-What differs is documented: owners become root, device nodes and attributes that only root may set
-are left out. Attributes without a value are not compared: Podman 4 leaves them out, as we do, and
-Podman 5 keeps them.
+The differences are documented: owners become root; device nodes and attributes that only root may
+set are left out. Attributes without a value are not compared: Podman 4 leaves them out, as we do,
+and Podman 5 keeps them.
 """
 
 import hashlib
@@ -78,7 +78,7 @@ IMAGES: dict[str, Sequence[Sequence[Member]]] = {
 
 
 class Entry(NamedTuple):
-    """`same` are the paths of the same file."""
+    """An entry of an image's tree; `same` are the paths of the same file."""
 
     mode: int
     mtime: int
@@ -88,7 +88,10 @@ class Entry(NamedTuple):
 
 
 def entries(root: Path) -> dict[str, Entry]:
-    """Everything below `root` but devices; paths may be longer than the kernel takes at once."""
+    """Return everything below `root` except devices.
+
+    Paths may be longer than the kernel accepts in one call.
+    """
     found: dict[str, Entry] = {}
     paths: dict[int, list[str]] = {}
     for where, directories, files, fd in os.fwalk(root):
@@ -102,7 +105,7 @@ def entries(root: Path) -> dict[str, Entry]:
             same = paths.setdefault(status.st_ino, []) if not is_directory else [path]
             if not is_directory:
                 same.append(path)
-            # no engine agrees with another on the times of directories
+            # Engines differ in the times that they give to directories.
             mtime = 0 if is_directory else int(status.st_mtime)
             found[path] = Entry(status.st_mode, mtime, content, xattrs, same)  # type: ignore[arg-type]
     return {path: entry._replace(same=tuple(sorted(entry.same))) for path, entry in found.items()}
@@ -149,7 +152,7 @@ def podman(need_tool: Callable[[str], str], registry: Registry) -> Iterator[Podm
     if os.geteuid() != 0:
         pytest.skip("only root can mount what Podman has")
     need_tool("podman")
-    # short, since the longest path comes below it
+    # Short, since the longest path is below it.
     with tempfile.TemporaryDirectory(prefix="p", dir="/tmp") as place:
         text = f'[storage]\ndriver = "vfs"\ngraphroot = "{place}/r"\nrunroot = "{place}/n"\n'
         (Path(place) / "storage.conf").write_text(text)
@@ -178,7 +181,7 @@ Compare = Callable[[str], dict[str, Entry]]
 
 @pytest.fixture
 def compared(podman: Podman, person: Person, server: str, tmp_path: Path) -> Compare:
-    """The entries of an image, after a look whether Podman has the same of it."""
+    """Return a function that returns an image's entries, once Podman has the same ones."""
 
     def compare(reference: str) -> dict[str, Entry]:
         image = person.get(registry_image(reference))

@@ -1,4 +1,4 @@
-"""Many want one image that is not there yet: one imports it, and the death of one delays nobody."""
+"""Concurrent imports of one image: one process imports it, and its death delays nobody."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def wanted(registry: Registry, tmp_path: Path) -> str:
 
 @pytest.fixture
 def slow(registry: Registry) -> Iterator[Front]:
-    """A registry whose answers with layers do not end."""
+    """Yield a registry whose layers stall after one megabyte."""
     with front(registry.address) as server:
         known = Path(registry.env["HOME"]) / ".config/containers/registries.conf.d"
         known.mkdir(exist_ok=True)
@@ -41,7 +41,7 @@ def slow(registry: Registry) -> Iterator[Front]:
 
 
 def on_another_host(registry: Registry, store: Path, *words: str) -> subprocess.Popen[str]:
-    """`ce` as somebody else's kernel would have it: nobody's processes are in sight."""
+    """Start `ce` in a PID namespace of its own, as on another host: it sees no other processes."""
     apart = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
     return subprocess.Popen(
         [*apart, sys.executable, "-m", "container_engine", *words],
@@ -75,7 +75,7 @@ def test_of_many_hosts_one_imports(
 def test_a_store_needs_neither_flock_nor_hard_links(
     registry: Registry, tmp_path: Path, wanted: str, need_tool: Callable[[str], str]
 ) -> None:
-    """As on file systems that have none: the kernel says so to every program of an import."""
+    """Every program of an import gets the kernel's errors of file systems that have neither."""
     without = ["-e", "inject=flock:error=ENOLCK", "-e", "inject=link,linkat:error=EPERM"]
     log = tmp_path / "log"
     strace = [need_tool("strace"), "-f", "-qq", "-o", str(log), "-e", "trace=flock,link,linkat"]
@@ -94,7 +94,7 @@ def test_a_store_needs_neither_flock_nor_hard_links(
     said = "".join(stderr for _stdout, stderr in ended)
     assert [process.returncode for process in imports] == [0, 0], said
     assert said.count(": imported, ") == 1, said
-    assert "EPERM" in log.read_text()  # they were told
+    assert "EPERM" in log.read_text()  # the programs got the error
     assert len(listing(ended[0][0].strip())) == 500
     assert os.listdir(tmp_path / "store/locks") == os.listdir(tmp_path / "store/work") == []
 
@@ -125,7 +125,7 @@ def test_who_waits_says_for_whom_and_how_far_and_can_be_ended(
 
 
 def holder(store: Path) -> int:
-    """The process that has the lock; 0 for none."""
+    """Return the process that holds the lock, or 0."""
     for path in store.glob("locks/*-???64"):
         try:
             return int(json.loads(path.read_text()).get("pid", 0))
@@ -166,7 +166,7 @@ def test_when_the_importer_is_killed_at_any_moment_another_finishes(
             if importer.pid != victim:
                 assert importer.returncode == 0, stderr
                 assert len(listing(stdout.strip())) == 500
-        # where nobody wanted it after its holder was killed, a lock stays
+        # The lock of a killed holder stays if nobody wanted it afterwards.
         assert all(lock.is_stale for lock in lease.found_in(f"{store}/locks"))
         repair = start(registry, store, "store", "repair")
         assert repair.communicate(timeout=60)[1] == ""

@@ -1,4 +1,4 @@
-"""The environment of the command, and who else can see it."""
+"""The environment of the command, and secrecy of its values."""
 
 import json
 import os
@@ -12,14 +12,14 @@ from tests.integration.leftovers import command_line
 
 
 def variables(engine: Engine, edf: Path, env: dict[str, str] | None = None) -> dict[str, str]:
-    """What the command has."""
+    """Return the variables of the command."""
     printed = engine.output(edf, "cat", "/proc/self/environ", env=env)
     pairs = (entry.partition("=") for entry in printed.split("\0") if entry)
     return {name: value for name, _equals, value in pairs}
 
 
 def table(values: dict[str, str]) -> str:
-    # a JSON string is a TOML string
+    # A JSON string is a TOML string.
     def quoted(value: str) -> str:
         text = json.dumps(value, ensure_ascii=False)
         return text.replace("$", "$$").replace("\x7f", "\\u007f")
@@ -123,7 +123,7 @@ def test_no_value_is_seen_in_any_command_line(engine: Engine) -> None:
     with engine.start(edf, "sh", "-c", "echo ready; read answer") as process:
         assert process.stdout is not None
         seen: set[str] = set()
-        # from the first moment of the start until the command runs
+        # From the first moment of the start until the command runs.
         while not select.select([process.stdout], [], [], 0)[0]:
             seen |= all_command_lines()
         seen |= all_command_lines()

@@ -1,4 +1,4 @@
-"""Registries that fail, and hosts that do: what helps is tried again, and the rest is said."""
+"""Failing registries and hosts: what may help is tried again, all else is reported."""
 
 import contextlib
 import os
@@ -36,7 +36,7 @@ def between(registry: Registry) -> Iterator[Front]:
 
 @pytest.fixture
 def wanted(registry: Registry, between: Front, tmp_path: Path) -> RegistryImage:
-    """An image that is asked for through the server in between."""
+    """Return an image that is requested through the server in between."""
     registry.push(tmp_path / "i", "faults:1", CONTENT)
     return registry.image(f"{between.address}/faults:1")
 
@@ -103,7 +103,7 @@ def test_an_import_that_takes_too_long_says_which_and_whose_limit_that_is(
     registry: Registry, person: Person, between: Front, wanted: RegistryImage
 ) -> None:
     between.faults.append(Fault(BLOBS, after=100_000, stalls=True))
-    # a registry may be silent for longer than an import may take
+    # A registry may be silent for longer than an import may take.
     importer = Importer(registry.env, "ann", Limits(0.5, 60, 3600), person)
     with pytest.raises(CeError) as caught:
         importer.obtain(wanted, Stores(person.store, ()))
@@ -132,7 +132,7 @@ def test_an_import_that_is_ended_tidies_up(
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
-    """A file system with three MiB."""
+    """Yield a file system of three MiB."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount")
     (tmp_path / "small").mkdir()
@@ -153,10 +153,10 @@ def test_an_image_that_is_too_large_is_refused_before_it_is_fetched(
 
 
 def _outgrow(registry: Registry, root: Path, tmp_path: Path, files: int, said: str) -> None:
-    """Gets an image that fits and one whose files compress well as a layer, and badly as blocks."""
+    """Get an image that fits, and fail to get one that is small as a layer and large as blocks."""
     person = Person(registry, root)
     kept = person.get(registry.image(registry.push(tmp_path / "k", "kept:1", [Member("k")])))
-    block = os.urandom(150_000)  # a layer is one long stream
+    block = os.urandom(150_000)  # a layer is compressed as one long stream
     content = [Member(f"{n}", block[n:]) for n in range(files)]
     name = registry.push(tmp_path / "i", "grows:1", content, compressor="zstd")
     with pytest.raises(CeError, match=f"(?i){said}"):
@@ -173,7 +173,7 @@ def test_a_disk_that_fills_up_is_named_and_the_store_stays_whole(
 
 
 class Filling(Person):
-    """Whose disk somebody else fills while an image arrives."""
+    """A user whose disk is filled by another process while an image arrives."""
 
     def far(self, *_progress: object) -> None:
         with contextlib.suppress(OSError), open(self.root.parent / "other", "ab", 0) as file:
@@ -195,7 +195,7 @@ def test_a_disk_that_others_fill_on_the_way_is_named(
 
 @pytest.fixture
 def limited(tmp_path: Path, need_tool: Callable[[str], str]) -> Iterator[Path]:
-    """A directory with a quota of 16 MiB on a file system that has more."""
+    """Yield a directory with a quota of 16 MiB on a file system that has more."""
     need_tool("mkfs.btrfs")
     if os.geteuid() != 0:
         pytest.skip("only root can mount")

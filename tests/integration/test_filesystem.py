@@ -1,4 +1,4 @@
-"""What a command sees of files: the image, mounts of all kinds, devices."""
+"""Files that a command sees: the image, mounts of all kinds, devices."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ ODD_NAMES = [
 
 
 def toml(text: str) -> str:
-    """A TOML string, variables protected."""
+    """Return a TOML string in which variables are escaped."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$").replace("`", "$`")
     return '"' + escaped.replace("\n", "\\n").replace("\t", "\\t") + '"'
 
@@ -171,7 +171,7 @@ def test_mount_flags_hold(engine: Engine, flag: str) -> None:
     ("flag", "kinds"),
     [
         ("private", [set()]),
-        # where the node's own mount is private, there is nothing to be a slave of
+        # If the node's own mount is private, it cannot become a slave.
         ("slave", [set(), {"master"}]),
         ("rslave", [set(), {"master"}]),
         ("shared", [{"shared"}, {"shared", "master"}]),
@@ -188,7 +188,7 @@ def test_every_propagation_is_had(engine: Engine, flag: str, kinds: list[set[str
 
 @pytest.fixture
 def mountpoint(engine: Engine) -> Iterator[Path]:
-    """A directory with a file system mounted below it at `sub`."""
+    """Yield a directory with a file system mounted below it at `sub`."""
     top = engine.scratch / "top"
     (top / "sub").mkdir(parents=True)
     subprocess.run(["mount", "-t", "tmpfs", "x", str(top / "sub")], check=True)
@@ -338,7 +338,7 @@ def test_a_full_tmpfs_is_full(engine: Engine) -> None:
 
 
 def make_device(engine: Engine, name: str) -> Path:
-    """Another /dev/zero that everybody may read."""
+    """Create another /dev/zero that everybody may read."""
     path = engine.scratch / name
     os.mknod(path, 0o020666, os.makedev(1, 5))
     path.chmod(0o666)
@@ -365,7 +365,7 @@ def test_a_device_that_is_none_is_refused(engine: Engine) -> None:
 
 @pytest.fixture
 def cdi_spec(engine: Engine) -> Iterator[Path]:
-    """A CDI kind `example.com/thing` with one device, `one`."""
+    """Write a CDI kind `example.com/thing` with one device, `one`."""
     device = make_device(engine, "cdi-device")
     spec = Path("/etc/cdi/container-engine-test.yaml")
     existed = spec.parent.is_dir()

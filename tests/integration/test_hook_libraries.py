@@ -1,4 +1,4 @@
-"""Libraries of the node in images of all kinds: what programs load afterwards, and that they do."""
+"""Libraries of the node in images of all kinds: which ones programs load, and that they work."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from tests.integration.prepared import LIBRARIES, image
 
 FI_INFO = "/usr/bin/fi_info"
 FABRIC = f"/{LIBRARIES}/libfabric.so.1"
-# this node's: what fi_info shows of it, and what its file is called
+# This node's version, as fi_info prints it and in the name of the file.
 FABRIC_SHOWN = next(
     line for line in run(FI_INFO, "--version").splitlines() if "libfabric: " in line
 )
@@ -30,7 +30,8 @@ OWN = "/.container-engine/lib"
 
 
 KINDS = ["none", "older", "newer", "major", "odd"]
-# which libfabric fi_info shows, what the loader says of it, and whether all that is beside loads
+# Prints which libfabric fi_info shows and how the loader finds it, and checks that all libraries
+# beside it load.
 SCRIPT = f"""
 {FI_INFO} --version
 ldd {FI_INFO}
@@ -115,7 +116,7 @@ def test_explain_says_what_happens_to_each_library_and_why(engine: Engine, place
 
 
 def decisions(engine: Engine, place: Place, image_file: Path) -> dict[str, tuple[str, str]]:
-    """What `ce hooks explain` says of each library: what happens to it, and why."""
+    """Return the action and reason that `ce hooks explain` gives for each library."""
     edf = engine.edf(edf_text("fabric"), image_file)
     site = place.engine(engine).site
     argv = [str(engine.prefix / "bin/ce"), "--site", str(site), "hooks", "explain", str(edf)]
@@ -142,7 +143,7 @@ def test_of_what_a_library_needs_the_newer_one_counts(engine: Engine, place: Pla
         if theirs:
             build(there / f"lib{name}.so.{theirs}", soname, symbol=f"f_{name}")
             (there / soname).symlink_to(f"lib{name}.so.{theirs}")
-    # numbers of symbol versions count before those of files
+    # Numbers of symbol versions take precedence over those of files.
     for name, ours, theirs in (("moresyms", "AB", "A"), ("fewersyms", "A", "AB")):
         soname = f"lib{name}.so.1"
         mine = build(node / soname, soname, versions=[f"{name}_{letter}" for letter in ours])
@@ -201,7 +202,7 @@ def test_a_conflict_of_symbol_versions_leaves_the_image_as_it_is(
 
 
 def artifact(place: Place) -> Path:
-    """As sites publish them: flat, with libraries that only those beside them shall load."""
+    """Build an artifact as sites publish them: flat, with libraries for those beside them only."""
     flat = place.node / "artifact"
     own = ["-Wl,-rpath,$ORIGIN"]
     cxi = build(flat / "libcxi.so.1", "libcxi.so.1", symbol="cxi")
@@ -221,7 +222,7 @@ def artifact(place: Place) -> Path:
     return flat
 
 
-# prints whose library each name leads to, in a program of the image
+# Prints which library each name leads to, in a program of the image.
 ASK = "for name in {}; do {} $name whose; echo; done"
 
 
@@ -333,7 +334,7 @@ def test_an_image_with_something_else_in_place_of_the_cache_works_or_says_so(
 
 
 def musl_image(place: Place, search: str = "") -> Path:
-    """An image with a program of its own made for musl, and a library for it."""
+    """Return an image with a program of its own made for musl, and a library for it."""
     label = f"musl{'-with-path' if search else ''}"
     made = place.dir / f"{label}.sqsh"
     if not made.exists():
@@ -402,7 +403,7 @@ def test_mounted_libraries_and_directories_are_found_by_the_loader(
 def test_what_the_environment_file_mounts_counts_as_the_containers(
     engine: Engine, place: Place
 ) -> None:
-    """Also links in it that lead to something else in the container than on the node."""
+    """So do links in it whose targets differ between the container and the node."""
     node = place.node / "mounted"
     needed = build(node / "other/libdep.so.1", "libdep.so.1", symbol="dep")
     top = build(
@@ -425,11 +426,11 @@ def test_what_the_environment_file_mounts_counts_as_the_containers(
     )
     edf = engine.edf(mounted + '\n[env]\nLD_LIBRARY_PATH = "/opt/users"', image(place, "none"))
     build(users / "libdep.so.1", "libdep.so.1", symbol="dep", says="the user's")
-    # as good as the node's: nothing is brought but what the hook names
+    # It is as good as the node's, so only the hook's own library is brought.
     script = f"{program} libtop.so.1 && ls {OWN}"
     assert "libtop.so.1\n" in place.engine(engine).output(edf, "bash", "-c", script)
     assert "libdep" not in place.engine(engine).output(edf, "ls", OWN)
-    # on the node this link has an end, in the container it has none
+    # This link has a target on the node, but none in the container.
     (users / "libdep.so.1").unlink()
     (users / "libdep.so.1").symlink_to(needed)
     assert "libdep" in place.engine(engine).output(edf, "bash", "-c", script)
@@ -481,7 +482,7 @@ def test_the_nodes_devices_are_in_the_container(engine: Engine, place: Place) ->
     devices = place.dir / "dev"
     devices.mkdir()
     for number in range(4):
-        # stands for a network device; what opens it is told apart from a file by its numbers
+        # It stands for a network device. A process that has it open is recognised by its numbers.
         run("mknod", "-m", "666", devices / f"cxi{number}", "c", "1", "3")
     place.hook(f'[edits.x]\ndevices = [{{ path = "{devices}/cxi*" }}]')
     edf = engine.edf(edf_text("fabric"), image(place, "none"))

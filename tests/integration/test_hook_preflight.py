@@ -1,4 +1,4 @@
-"""What would only show as a slow job: each cause on an image made for it, and silence without."""
+"""Causes of slow jobs: a warning for each, on an image made for it, and silence without."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ PLUGIN = "ncclNetPlugin_v8"
 
 
 def plugin(place: Place, label: str, *needs: Path, wants: tuple[str, ...] = ()) -> Path:
-    """A plugin as NCCL opens it, linked with these."""
+    """Build a plugin as NCCL opens it, linked with these."""
     path = place.node / label / "libnccl-net.so"
     return build(path, says="AWS Libfabric", symbol=PLUGIN, needs=needs, wants=wants)
 
@@ -28,7 +28,7 @@ def hook(place: Place, files: Path, *checks: tuple[str, str], severity: str = "w
 
 
 def said(place: Place, engine: Engine, where: Path, severity: str) -> str:
-    """The only line that a launch prints; the command has run unless that is an error."""
+    """Return the only line that a launch prints; the command has run unless that is an error."""
     done = place.engine(engine).run(engine.edf(edf_text("fabric"), where), "true")
     assert done.returncode == (125 if severity == "fail" else 0), done.stderr
     line = without_remedy(done.stderr)
@@ -116,7 +116,7 @@ def test_a_library_of_the_node_that_is_none_or_cannot_be_read_is_left_out_with_t
 @SEVERITIES
 def test_a_node_without_the_device_is_named(engine: Engine, place: Place, severity: str) -> None:
     hook(place, plugin(place, "good"), ("device", "/dev/cxi-none*"), severity=severity)
-    # what it means is the hint of an error
+    # For an error this meaning is in its hint.
     meaning = " (NCCL would use TCP)" if severity == "warn" else ""
     assert said(place, engine, cuda_image(place), severity) == (
         f"hook fabric: no device '/dev/cxi-none*' on this node{meaning}"

@@ -59,7 +59,7 @@ def test_two_names_of_one_image_are_one_file_that_stays(registry: Registry, tmp_
 
 
 class Suspended(Person):
-    """Somebody whose process stands still in an import until another one has taken over."""
+    """A user whose import is suspended until another process has taken it over."""
 
     def far(self, name: str, doing: str, done: int, total: int) -> None:
         del doing, done, total
@@ -89,7 +89,7 @@ def test_an_image_of_another_architecture_is_refused_each_time(
     registry: Registry, person: Person, tmp_path: Path
 ) -> None:
     name = registry.push(tmp_path / "i", "foreign:1", [Member("a")], arch="s390x")
-    for _try in range(2):  # the second one finds the configuration in the store
+    for _try in range(2):  # the second try finds the configuration in the store
         with pytest.raises(UserError, match="made for s390x, wanted is") as caught:
             person.get(registry.image(name))
         assert caught.value.see == "image-architecture"
@@ -121,7 +121,7 @@ def test_a_layer_that_goes_while_it_is_wanted_is_downloaded_again(
     def tidy_up(path: str) -> None:
         if not gone:
             gone.append(path)
-            os.unlink(path)  # somebody's ce gc --layers
+            os.unlink(path)  # as another process's ce gc --layers does
 
     monkeypatch.setattr("container_engine.images.pack.convert.os.utime", tidy_up)
     assert listing(person.get(image)) == {"/a", "/b", "/c"}

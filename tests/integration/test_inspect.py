@@ -1,4 +1,4 @@
-"""What `ce inspect` tells of an image in a registry, without importing it."""
+"""`ce inspect` of an image in a registry, without importing it."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Locks: which image a launch uses, and what is said when the environment has moved on."""
+"""Locks: the image that a launch uses, and the message when the environment has changed."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ from tests.unit.images.oci import Member
 
 
 class Project(NamedTuple):
-    """A directory with an environment, by somebody with a store of their own."""
+    """A directory with an environment, and a user with a store of their own."""
 
     dir: Path
     registry: Registry
@@ -47,7 +47,7 @@ class Project(NamedTuple):
         return content
 
     def launched(self, **env: str) -> tuple[str, str]:
-        """The digest, or the path, of the image of a launch, and what was said about the lock."""
+        """Return the digest or path of a launch's image, and the messages about the lock."""
         done = self.ce("plan", "--json", **env)
         assert done.returncode == 0, done.stderr
         image = json.loads(done.stdout)["image"]
@@ -151,7 +151,7 @@ def test_a_lock_that_leads_to_another_repository_is_refused(project: Project) ->
     assert f"{project.lock}: leads to '{other}', and its image '{said}' means" in done.stderr
     assert f"means '{repository}'\n" in done.stderr
     assert "ce: see: ce help image-lock" in done.stderr
-    # what the environment said before counts for what the lock says it did
+    # The environment's former image, as the lock records it, must lead to the lock's name.
     elsewhere = other.replace("other", "elsewhere")
     project.lock.write_text(json.dumps(lock | {"name": other, "image": elsewhere}))
     assert "leads to" in project.ce("plan").stderr
@@ -181,7 +181,7 @@ def test_a_locked_file_must_be_that_file(project: Project) -> None:
 
 
 def flip(image: Path, at: int) -> None:
-    """Changes one byte; size and time stay."""
+    """Change one byte; keep size and time."""
     data, times = bytearray(image.read_bytes()), image.stat()
     data[at] ^= 1
     image.write_bytes(data)
@@ -195,7 +195,7 @@ def test_a_locked_file_whose_data_has_changed_is_refused(project: Project) -> No
     assert digest == f"sha256:{hashlib.sha256(image.read_bytes()).hexdigest()}"
     assert identity.known_digest(str(image)) == digest
     Path(f"{image}.sha256").unlink()
-    assert project.ce("plan").returncode == 0  # what was noted is not needed
+    assert project.ce("plan").returncode == 0  # the recorded digest is not required
     flip(image, image.stat().st_size // 2)
     assert "is not the file that was locked" in project.ce("plan").stderr
 
@@ -206,7 +206,7 @@ def test_the_check_of_a_lock_reads_all_of_a_file(project: Project) -> None:
     project.edf.write_text(f'image = "{image}"\n')
     project.locked()
     assert project.ce("lock", "--check").returncode == 0
-    flip(image, image.stat().st_size // 30)  # between what a launch looks at
+    flip(image, image.stat().st_size // 30)  # in a part that a launch does not read
     assert project.ce("plan").returncode == 0
     done = project.ce("lock", "--check")
     assert (done.returncode, done.stdout) == (

@@ -1,4 +1,4 @@
-"""A registry with TLS and passwords: who is let in, and that nobody else sees the password."""
+"""A registry with TLS and passwords: access, and secrecy of the password."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ from tests.unit.images import oci
 from tests.unit.images.oci import Member
 
 USER, PASSWORD = "ann", "canary-7361-password"
-# bcrypt, of the password
+# bcrypt hash of the password
 HASHED = f"{USER}:$2b$04$xvYQOc7KJ8jDnqd5NqKw.uajbfRADAo1/319EmhhGtMD.dNwJYLUS\n"
 
 
@@ -24,7 +24,7 @@ HASHED = f"{USER}:$2b$04$xvYQOc7KJ8jDnqd5NqKw.uajbfRADAo1/319EmhhGtMD.dNwJYLUS\n
 def guarded(
     tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[[str], str]
 ) -> Iterator[Registry]:
-    """With an image `kept:1`; its user trusts its certificates and has no login."""
+    """Yield a registry with an image `kept:1`; its user trusts its certificate, without a login."""
     need_tool("openssl")
     home = tmp_path_factory.mktemp("guarded")
     (home / "htpasswd").write_text(HASHED)
@@ -139,7 +139,7 @@ def test_a_credential_helper_is_asked(
     helper.chmod(0o755)
     (home / place).parent.mkdir(parents=True, exist_ok=True)
     (home / place).write_text(json.dumps({"credHelpers": {guarded.address: "of-a-test"}}))
-    # it counts before a login of enroot's
+    # It takes precedence over a login of enroot's.
     keep_for_enroot(home, f"machine {guarded.address} login bob password wrong\n")
     path = f"{tmp_path}:{guarded.env['PATH']}"
     visitor.importer = visitor.with_env({**guarded.env, "PATH": path})
@@ -178,7 +178,7 @@ def test_credentials_that_cannot_be_used_are_refused(
 
 
 def processes() -> Iterator[tuple[str, bytes]]:
-    """Of each process its command line and its command line with its environment."""
+    """Yield the command line of each process, and its command line with its environment."""
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             command = (entry / "cmdline").read_bytes()

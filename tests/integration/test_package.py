@@ -1,4 +1,4 @@
-"""The Debian package and the RPM of this release: complete, root's, and at home in their prefix."""
+"""The Debian package and the RPM of this release: complete, owned by root, in their prefix."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from container_engine.doctor import installation
 
 ROOT = Path(__file__).parents[2]
 PREFIX = "opt/container-engine"
-# a mount namespace in which the unpacked package is where it wants to be
+# Make a mount namespace in which the unpacked package is in its prefix.
 INSTALLED = 'mkdir -p "/$1" && mount --bind "$0/$1" "/$1" && shift && exec "$@"'
 
 
@@ -43,7 +43,7 @@ def unpacked(request: pytest.FixtureRequest) -> Path:
     if request.param == "deb":
         run("dpkg-deb", "--extract", str(package), str(root))
     else:
-        # a database of its own, where nothing is installed that the package could ask for
+        # Use a database of its own, in which nothing is installed that the package could require.
         run("rpm", "--root", str(root), "--install", "--nodeps", str(package))
     return root
 
@@ -71,7 +71,7 @@ def test_the_rpm_needs_the_python_and_the_slurm_it_was_built_for(rpm: Path) -> N
 
 
 def test_the_rpm_has_the_files_of_the_deb(deb: Path, rpm: Path) -> None:
-    """But for where each distribution wants licences, changelogs and zsh's functions."""
+    """Except where each distribution puts licences, changelogs and zsh's functions."""
     contents = run("dpkg-deb", "--contents", str(deb)).splitlines()
     of_deb = {line.split()[5].removeprefix(".") for line in contents if line[0] != "d"}
     listed = run("rpm", "--query", "--package", "--list", str(rpm)).splitlines()

@@ -1,4 +1,4 @@
-"""What a site forbids, and what its scanner says: by whole commands."""
+"""Policies of a site and verdicts of its scanner, by whole commands."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from tests.integration.registry import Registry
 from tests.unit import squashfs
 from tests.unit.images.oci import Member
 
-# looks for a file that no image should have; says how often it was asked
+# It looks for a file that no image may have, and counts its calls.
 _SCANNER = """#!/bin/sh
 echo asked >> {log}
 echo "scanning $2"
@@ -25,7 +25,7 @@ if test -e "$1/bad"; then echo "found: /bad"; exit 1; fi
 
 
 class Site:
-    """A site's configuration, its scanner, and what a user's commands come to there."""
+    """A site's configuration and scanner; it runs a user's commands there."""
 
     def __init__(
         self, directory: Path, registry: Registry, printed: pytest.CaptureFixture[str]
@@ -70,7 +70,7 @@ def site(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Site:
-    # the scanner's image is served by what is installed
+    # The scanner's image is served by the installed engine.
     monkeypatch.setattr(sys, "prefix", f"{prepared}/prefix")
     more = {"EDF_IMAGESTORE": f"{tmp_path}/store", "XDG_CACHE_HOME": f"{tmp_path}/cache"}
     for name, value in (registry.env | more).items():
@@ -130,7 +130,7 @@ def test_another_policy_on_signatures_judges_what_a_store_has(site: Site, tmp_pa
     name = site.registry.push(tmp_path / "i", "judged:1", [Member("a")])
     policy, store = site.dir / "policy.json", site.dir / "store"
     site.says()
-    assert site.ce("pull", name).returncode == 0  # before there was one
+    assert site.ce("pull", name).returncode == 0  # before there was a policy
     edf = site.edf(name)
     assert site.ce("plan", edf).returncode == 0
     [image] = (store / "images").glob("*.sqsh")
@@ -142,7 +142,7 @@ def test_another_policy_on_signatures_judges_what_a_store_has(site: Site, tmp_pa
     assert "rejected by policy" in done.stderr
     done = site.ce("plan", "--pull", "never", edf)
     assert f"policy.signature_policy: '{name}' was imported before it" in done.stderr
-    assert site.ce("plan", f"{edf}").returncode == 1  # nor does it become good by asking
+    assert site.ce("plan", f"{edf}").returncode == 1  # a repeated request changes nothing
     policy.write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
     assert site.ce("plan", edf).returncode == 0
     assert site.ce("plan", "--pull", "never", edf).returncode == 0

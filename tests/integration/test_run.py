@@ -1,4 +1,4 @@
-"""`ce run` is the command: exit code, signals, streams, terminal."""
+"""`ce run` behaves as the command: exit code, signals, streams, terminal."""
 
 import fcntl
 import os
@@ -73,7 +73,7 @@ def test_a_signal_from_outside_reaches_the_command(engine: Engine) -> None:
 
 
 def test_a_container_ends_with_its_command_even_by_kill_9(engine: Engine) -> None:
-    # the fixture looks for what is left
+    # The fixture checks that nothing is left.
     with engine.start(engine.edf(), "sh", "-c", "echo ready; sleep 1000") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -84,7 +84,7 @@ def test_a_container_ends_with_its_command_even_by_kill_9(engine: Engine) -> Non
 
 @pytest.mark.parametrize("ending", ["exit 4", "kill -9 $$"])
 def test_what_a_command_leaves_running_ends_with_it(engine: Engine, ending: str) -> None:
-    """What outlived it would have lost its image."""
+    """A process that outlived the command would have lost its image."""
     script = f"setsid sleep 1234 > /dev/null 2>&1 & sleep 1234 > /dev/null 2>&1 & {ending}"
     done = engine.run(engine.edf(), "sh", "-c", script)
     assert done.returncode == (4 if ending == "exit 4" else -signal.SIGKILL)
@@ -129,7 +129,7 @@ def test_a_reader_that_goes_away_ends_the_command_by_sigpipe(engine: Engine) -> 
 
 
 def test_nothing_of_the_session_holds_the_callers_pipe_open(engine: Engine) -> None:
-    # a helper with the pipe's other end would keep `read` waiting after the command's end
+    # A helper that held the other end of the pipe would block `read` after the command's end.
     with engine.start(engine.edf(), "sh", "-c", "exec >&-; sleep 0.2") as process:
         assert process.stdout is not None
         assert process.stdout.read() == ""
@@ -173,7 +173,7 @@ class Screen:
             assert ready, f"no {text!r} in {self.shown!r}"
             try:
                 self.shown += os.read(self.master, 4096).decode()
-            except OSError:  # everybody has closed it
+            except OSError:  # all processes have closed it
                 raise AssertionError(f"no {text!r} in {self.shown!r}") from None
         self.shown = self.shown.partition(text)[2]
 
@@ -222,8 +222,9 @@ def test_ctrl_c_ends_a_command_that_does_not_mind_it(engine: Engine) -> None:
 
 def test_ctrl_z_stops_the_command_and_its_container_waits(engine: Engine) -> None:
     with Screen(engine, engine.edf(image="demo"), "bash", "--norc", "-i") as screen:
-        # In pieces, because what is typed is on the screen as well. A job that starts programs may
-        # be stopped between vfork and execve, and its shell, which waits for that, is not then.
+        # In pieces, because the terminal echoes what is typed. The script starts no programs: a job
+        # may be stopped between vfork and execve, and then its shell, which waits for that, is not
+        # stopped.
         job = 'echo wa""iting; exec sed -u s/ask/go""ing/'
         screen.type(f"sh -c '{job}'\n")
         screen.wait_for("waiting")

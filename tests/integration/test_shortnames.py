@@ -1,4 +1,4 @@
-"""Names without a registry: which image they get, what locks and policies see of it."""
+"""Names without a registry: the image they stand for, and locks and policies on them."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from tests.unit.images.oci import Member
 
 
 class Lab:
-    """Somebody with a store and a registries.conf of their own."""
+    """A user with a store and a registries.conf of their own."""
 
     def __init__(
         self, registry: Registry, directory: Path, printed: pytest.CaptureFixture[str]

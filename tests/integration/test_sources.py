@@ -1,4 +1,4 @@
-"""Images that are made of what this host has: files, directories, Podman's, Containerfiles."""
+"""Images made from what this host has: files, directories, Podman's images, Containerfiles."""
 
 import json
 import os
@@ -29,7 +29,7 @@ WORKDIR /data
 
 
 class Importing:
-    """Somebody who runs `ce` in this process, with a store of their own."""
+    """A user who runs `ce` in this process, with a store of their own."""
 
     def __init__(self, root: Path, printed: pytest.CaptureFixture[str]) -> None:
         self.root, self._printed = root, printed
@@ -128,7 +128,7 @@ def test_a_damaged_squashfs_file_is_refused(me: Importing) -> None:
     data = bytearray(file.read_bytes())
     file.write_bytes(data[:200])
     assert me.refusal("import", str(file)).startswith(f"'{file}': cut short, it has 200 bytes of ")
-    at = int.from_bytes(data[64:72], "little")  # the table of inodes
+    at = int.from_bytes(data[64:72], "little")  # the inode table
     data[at + 2 : at + 200] = b"\xff" * 198
     file.write_bytes(data)
     assert me.refusal("import", str(file)).startswith(f"'{file}': damaged: ")
@@ -267,7 +267,7 @@ def finished(engine: Engine, *argv: str) -> subprocess.CompletedProcess[str]:
 
 
 def forget_podman(engine: Engine) -> None:
-    """Removes what Podman leaves in public places for its next run."""
+    """Remove what Podman leaves in public places for its next run."""
     uid = engine.user.uid
     Path(f"/dev/shm/libpod_rootless_lock_{uid}").unlink(missing_ok=True)
     for name in (f"podman-run-{uid}", f"containers-user-{uid}", f"storage-run-{uid}"):
@@ -292,7 +292,7 @@ def test_somebody_without_subordinate_ids_builds_an_image_once(stranger: Engine)
     forget_podman(stranger)
 
 
-# leaves a chroot, where it may, and says what it reads and writes there
+# Tries to leave a chroot, and prints what it can read and write there.
 _ESCAPE = r"""
 #include <fcntl.h>
 #include <stdio.h>
@@ -321,7 +321,7 @@ int main(int argc, char **argv)
 @pytest.mark.parametrize("way", ["out", "proc"])
 def test_no_step_of_a_build_reaches_what_is_not_the_builds(stranger: Engine, way: str) -> None:
     where = context(stranger)
-    finished(stranger, "true")  # makes the home directory
+    finished(stranger, "true")  # creates the home directory
     home = stranger.scratch / "home"
     secret, written = home / "secret", home / "written"
     secret.write_text("s3cret")
@@ -341,7 +341,7 @@ def test_no_step_of_a_build_reaches_what_is_not_the_builds(stranger: Engine, way
 
 
 def test_a_build_reads_the_users_own_settings_and_links(stranger: Engine) -> None:
-    """From outside of the context: a Containerfile behind a link, and a containers.conf."""
+    """Both are outside of the context: a Containerfile behind a link, and a containers.conf."""
     where = context(stranger)
     finished(stranger, "true")
     settings = stranger.scratch / "home/.config/containers"

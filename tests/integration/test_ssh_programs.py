@@ -1,4 +1,4 @@
-"""The ssh hook's programs, in an image that would like them to load something of its own."""
+"""The ssh hook's programs, in an image that tries to make them load files of its own."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What happens between Podman and the command: entrypoints, hooks, start-up, the end."""
+"""Stages between Podman and the command: entrypoints, hooks, start-up, the end."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tests.integration.leftovers import comm, command_line, processes, until
 
 
 def with_entrypoint(engine: Engine, script: str, extra: str = "") -> Path:
-    """An EDF whose image has this script as its entrypoint."""
+    """Write an EDF whose image has this script as its entrypoint."""
     tree = engine.scratch / "tree"
     busybox = engine.scratch / "busybox"
     argv = [
@@ -99,7 +99,7 @@ def test_an_entrypoint_that_never_goes_on_is_given_up(engine: Engine) -> None:
 
 
 def test_pipes_in_an_entrypoint_end_as_usual(engine: Engine) -> None:
-    # where SIGPIPE were ignored, yes would complain and not be killed
+    # If SIGPIPE were ignored, yes would complain instead of being killed.
     script = (
         '{ yes; echo $? >/code; } | head -1 >/dev/null; export CODE=$(cat /code); shift; exec "$@"'
     )
@@ -112,7 +112,7 @@ def test_pipes_in_an_entrypoint_end_as_usual(engine: Engine) -> None:
 
 @pytest.fixture
 def hooks(engine: Engine) -> Iterator[Path]:
-    """A directory for OCI hooks, which like all above it is root's."""
+    """Yield a directory for OCI hooks, which is root's, as are all directories above it."""
     with tempfile.TemporaryDirectory(prefix="test-hooks-", dir=engine.dir / "cache") as name:
         directory = Path(name)
         directory.chmod(0o755)
@@ -120,7 +120,7 @@ def hooks(engine: Engine) -> Iterator[Path]:
 
 
 def dumped_config(engine: Engine, hooks: Path, text: str) -> Mapping[str, object]:
-    """The OCI configuration of a container, copied by a hook that runs before it starts."""
+    """Return a container's OCI configuration, copied by a hook that runs before the start."""
     copy = engine.scratch / "config.json"
     copy.touch()
     copy.chmod(0o666)
@@ -189,10 +189,10 @@ def test_a_hook_that_fails_ends_the_start(engine: Engine, hooks: Path) -> None:
 
 
 def test_podman_believes_that_it_is_in_its_user_namespace() -> None:
-    """`_CONTAINERS_*` are internals of Podman: here is what we need of them.
+    """`_CONTAINERS_*` are Podman's internals; this checks those that we need.
 
-    Without them it would make a namespace of its own through newuidmap and /etc/subuid. If this
-    fails with a new version, node/start/podman.py's `environment` must learn that version's ways.
+    Without them Podman would make a namespace of its own through newuidmap and /etc/subuid. If this
+    fails with a new version of Podman, adapt `environment` in node/start/podman.py to it.
     """
     paths = podman.Paths("/nowhere", "/nowhere")
     variables = {
@@ -218,7 +218,7 @@ def test_podman_makes_no_pause_process_and_no_files_of_its_own(stranger: Engine)
 
 
 def _cache(engine: Engine) -> list[Path]:
-    """The remembered plans are the only files."""
+    """Return all files below the home, those of the engine's cache last."""
     return sorted(engine.user.home.rglob("*"), key=lambda path: "container-engine" in str(path))
 
 
@@ -235,7 +235,7 @@ def test_four_helpers_and_a_sweeper_at_most_stay_beside_the_command(engine: Engi
             new = [p for p in processes(engine.user.uid) if p.name not in before]
             return [command_line(p) for p in new if p.name != str(process.pid)]
 
-        # Podman itself may still be on its way out
+        # Podman itself may not have ended yet.
         assert until(lambda: len(helpers()) <= 5), helpers()
         assert sum("/ce-sweep " in line for line in helpers()) == 1
         process.communicate("\n", 20)
@@ -251,7 +251,7 @@ def test_when_a_part_of_the_session_dies_nothing_is_left_of_it(engine: Engine, n
         for path in parts:
             os.kill(int(path.name), 9)
         assert process.communicate("\n", 20) == ("", "")
-    # the command may go on as long as it reads nothing of the image
+    # The command may continue as long as it reads nothing of the image.
     assert process.returncode in {0, -signal.SIGBUS, -signal.SIGKILL}
 
 

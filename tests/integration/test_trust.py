@@ -1,4 +1,4 @@
-"""Signed images, mirrors and other names of registries, as the site's files for skopeo say."""
+"""Signed images, mirrors and other names of registries, by the site's files for skopeo."""
 
 import json
 import os
@@ -18,10 +18,10 @@ from tests.unit.images.oci import Member
 
 
 class Signer:
-    """Somebody with a GPG key, who pushes signed images; signatures lie in a directory."""
+    """A user with a GPG key, who pushes signed images; signatures are files in a directory."""
 
     def __init__(self, home: Path, registry: Registry, user: str) -> None:
-        # a short one: gpg-agent's socket must fit into its name
+        # A short path: it is part of the name of gpg-agent's socket, whose length is limited.
         self.gpg = Path(tempfile.mkdtemp(prefix="gpg-"))
         self.home, self.registry = home, registry
         self.env = {**registry.env, "GNUPGHOME": str(self.gpg)}
@@ -43,7 +43,7 @@ class Signer:
 
     def forget(self) -> None:
         subprocess.run(["gpgconf", "--kill", "all"], env=self.env, check=False)
-        # the agent removes its sockets when it has answered
+        # The agent removes its sockets only after it has answered.
         shutil.rmtree(self.gpg, ignore_errors=True)
 
     def _run(self, *words: str) -> str:
@@ -58,7 +58,7 @@ class Signer:
 def signers(
     registry: Registry, tmp_path: Path, need_tool: Callable[[str], str]
 ) -> Iterator[tuple[Signer, Signer]]:
-    """The site's and somebody else's; everybody knows where signatures lie."""
+    """Yield the site's signer and a stranger; the place of signatures is known to everybody."""
     need_tool("gpg")
     signatures = tmp_path / "signatures"
     known = Path(registry.env["HOME"]) / ".config/containers/registries.d/test.yaml"
@@ -121,7 +121,7 @@ def test_only_what_the_sites_key_has_signed_is_imported(
 
 @pytest.fixture
 def known(registry: Registry) -> Iterator[Callable[[str], None]]:
-    """Adds text to registries.conf."""
+    """Return a function that writes a registries.conf.d file."""
     file = Path(registry.env["HOME"]) / ".config/containers/registries.conf.d/names.conf"
     file.parent.mkdir(exist_ok=True)
 
