@@ -1,4 +1,4 @@
-"""What becomes of a step when the network or the file server goes, and what unfit nodes say."""
+"""Steps when the network or the file server fails, and messages of unfit nodes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from tests.vm.machine import Machine
 _AWAY_S = 30
 _DROP_CACHES = "sync; echo 3 >/proc/sys/vm/drop_caches"
 _PLUGIN = "/opt/container-engine/lib/slurm/container_engine.so"
-# reads what of the image has not been read so far
+# Reads parts of the image that have not been read before.
 _READS = (
     "echo up; while [ ! -e /gate/go ]; do sleep 1; done;"
     " cat /usr/bin/* /usr/lib/x86_64-linux-gnu/*.so* >/dev/null"
@@ -20,7 +20,7 @@ _READS = (
 
 @pytest.fixture
 def gated(cluster: Cluster) -> Iterator[str]:
-    """An environment with /gate of the second node: a step goes on when it has a file `go`."""
+    """Yield an environment with /gate of the second node; its file `go` lets a step continue."""
     cluster.root(cluster.second, "install -d -m 0777 /gate; rm -f /gate/go")
     write(cluster.first, "/etc/edf/gated.toml", _edf("debian"))
     yield "gated"
@@ -33,7 +33,7 @@ def _edf(image: str) -> str:
 
 @contextmanager
 def _without_server(cluster: Cluster) -> Iterator[None]:
-    """The file server is away for the time of the block."""
+    """Stop the file server during the block."""
     cluster.root(cluster.first, "systemctl stop nfs-server")
     try:
         yield
@@ -119,5 +119,5 @@ def test_a_node_without_the_plugins_file_starts_nothing(cluster: Cluster) -> Non
         done = cluster.srun("-N2", "--environment=debian", "echo", "started")
     assert done.returncode != 0
     assert done.stdout == ""
-    # as the administrator's page says: with PrologFlags=Contain, Slurm's own step fails first
+    # As documented for administrators: with PrologFlags=Contain, Slurm's own step fails first.
     assert "srun: error: Something is wrong with the boot of the nodes." in done.stderr

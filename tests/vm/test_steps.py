@@ -1,4 +1,4 @@
-"""What only machines of their own show of a healthy cluster: cgroup v2, a job's own /tmp, NFS."""
+"""Checks that need machines of their own: cgroup v2, a job's own /tmp, NFS."""
 
 import re
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ _SITE = 'hooks_dirs = ["/etc/oci-hooks"]\n'
 
 @contextmanager
 def _journal(cluster: Cluster) -> Iterator[dict[Machine, str]]:
-    """What slurmd and its steps log of the plugin meanwhile."""
+    """Collect what slurmd and its steps log of the plugin during the block."""
     log, said = "/var/log/slurm/slurmd.log", dict[Machine, str]()
     begin = {m: cluster.root(m, f"wc -l <{log}").strip() for m in cluster.pair.machines}
     yield said
