@@ -109,7 +109,7 @@ def recorded(cluster: Cluster, job: str, user: str = ALICE) -> dict[str, int]:
 
 
 def ports(cluster: Cluster, job: str, nodes: int | None = 1, user: str = ALICE) -> dict[str, int]:
-    """Return the same as soon as there are `nodes` of them; without waiting if None."""
+    """Return the same as soon as there are `nodes` of them; None waits for any."""
 
     def enough() -> dict[str, int] | None:
         found = recorded(cluster, job, user)

@@ -22,9 +22,7 @@ class Process:
 
     @property
     def lives(self) -> bool:
-        """False for a zombie, which only waits for a parent, perhaps the machine's init, to reap
-        it.
-        """
+        """False for a zombie, which its parent or the machine's init has yet to reap."""
         return self.state not in "ZX"
 
     def environment(self) -> dict[str, str]:

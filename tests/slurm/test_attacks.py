@@ -1,4 +1,4 @@
-"""Images and environments made to do harm: they get nothing but their own container."""
+"""Images and environments made to do harm: they affect nothing but their own container."""
 
 import json
 import os
@@ -25,7 +25,7 @@ static void __attribute__((constructor)) run(void)
 }
 """
 
-# What Python runs for a `coding: evil` in a file of a traceback, were the file in the image.
+# Python runs this for a `coding: evil` in a file of a traceback, if the image has the file.
 _CODEC = """
 import os
 for fd in range(64):
@@ -41,7 +41,7 @@ _NEW_CACHE = b"glibc-ld.so.cache1.1"
 
 
 class Forge:
-    """Makes images out of the sandbox's smallest one."""
+    """A workshop for images based on the sandbox's smallest one."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         self.cluster, self.directory = cluster, directory
@@ -91,7 +91,7 @@ def forge(cluster: Cluster, shared: Path) -> Forge:
 
 @pytest.fixture
 def evil(shared: Path) -> tuple[Path, Path]:
-    """A library on the host, for everybody to load, and the file that it makes when it is."""
+    """Build a library on the host for everybody to load; return it and the file that it makes."""
     marker, source, library = shared / "ran", shared / "evil.c", shared / "evil.so"
     source.write_text(_EVIL)
     argv = ["gcc", "-shared", "-fPIC", f'-DMARKER="{marker}"', "-o", str(library), str(source)]
@@ -111,7 +111,7 @@ def test_devices_and_setuid_programs_in_an_image_give_nothing(forge: Forge) -> N
 
 
 def test_links_of_an_image_change_no_file_of_the_users(forge: Forge, shared: Path) -> None:
-    """In place of everything that a start makes sure of, mounts over, or writes."""
+    """The links replace everything that a start creates, mounts over or writes."""
     precious = shared / "precious"
     precious.mkdir(mode=0o777)
     precious.chmod(0o777)
@@ -139,7 +139,7 @@ def test_links_of_an_image_change_no_file_of_the_users(forge: Forge, shared: Pat
 def test_a_library_that_a_container_preloads_is_not_loaded_on_the_node(
     forge: Forge, evil: tuple[Path, Path], how: str
 ) -> None:
-    """A path in the container may be anybody's file on the node: /tmp/x.so, say."""
+    """A path in the container, such as /tmp/x.so, may be anybody's file on the node."""
     library, marker = evil
     run: dict[str, object] = {"Env": [f"LD_PRELOAD={library}"]} if how == "image" else {}
     if how == "preload":
@@ -152,7 +152,7 @@ def test_a_library_that_a_container_preloads_is_not_loaded_on_the_node(
 
 
 def _libc(version: str) -> bytes:
-    """A C library that says it is of this version."""
+    """Return a C library that claims to be of this version."""
     made = f"GLIBC_{'7' * len(version.encode())}"
     argv = ["gcc", "-shared", "-nostdlib", "-x", "c", "-", "-o", "libc.so.6"]
     with tempfile.TemporaryDirectory() as directory:
@@ -238,15 +238,18 @@ def test_a_huge_configuration_fails_with_one_line(forge: Forge, variables: int) 
 
 
 def _damaged(image: Path, target: Path, seed: int) -> None:
-    """Like the image at first sight: the beginning stays, tables and their places do not."""
+    """Write a copy of the image with its beginning intact and its tables damaged.
+
+    With odd seeds the superblock's pointers or counts are damaged too.
+    """
     source = random.Random(seed)
     data = bytearray(image.read_bytes())
     if seed % 2:
-        # the superblock's pointers and counts
+        # Damage the superblock's pointers and counts.
         at = source.choice(range(4, 96, 4))
         data[at : at + 4] = source.choice([b"\xff" * 4, b"\0" * 4, source.randbytes(4)])
     for _ in range(source.randrange(1, 40)):
-        # the tables are at the end
+        # The tables are at the end.
         data[len(data) - 1 - source.randrange(min(20000, len(data)))] = source.randrange(256)
     target.write_bytes(data)
 
@@ -275,7 +278,7 @@ def test_a_value_with_lines_and_equals_signs_is_one_value(cluster: Cluster) -> N
 def test_a_forged_environment_of_srun_chooses_nothing(
     cluster: Cluster, demo: str, evil: tuple[Path, Path]
 ) -> None:
-    """What the plugin and ce-join use between themselves, and what programs of the node believe."""
+    """The variables are internal ones of the plugin and ce-join, and those of node programs."""
     _library, marker = evil
     plan = json.dumps({"version": 1, "startup": [{"line": f"touch {marker}", "from": "x"}]})
     env = {
@@ -296,7 +299,7 @@ def test_a_forged_environment_of_srun_chooses_nothing(
 def test_another_users_images_and_files_are_read_with_ones_own_rights_only(
     cluster: Cluster, shared: Path
 ) -> None:
-    """The launcher is the user from its first moment: a root-only image or mount stays closed."""
+    """The launcher runs as the user from its start: a root-only image or mount stays closed."""
     image = shared / "closed.sqsh"
     shutil.copyfile(cluster.image("busybox"), image)
     image.chmod(0o600)

@@ -1,4 +1,4 @@
-"""What root writes of each step with a container, where a site wants that."""
+"""Root's audit line for each step with a container, if the site wants it."""
 
 import hashlib
 import pwd
@@ -26,7 +26,7 @@ def n2(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture
 def audit(cluster: Cluster, n2: str, shared: Path, tmp_path: Path) -> Iterator[Path]:
-    """The file of the node n2."""
+    """Yield the audit file of the node n2."""
     path = tmp_path / "audit.log"
     line = f"{line_of(cluster)} prefix={cluster.prefix} audit={path}\n"
     with plugins_on(cluster, n2, shared, line):

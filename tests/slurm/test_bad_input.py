@@ -20,7 +20,7 @@ def _last_job(cluster: Cluster) -> int:
 
 
 def _own_lines(done: Completed) -> list[str]:
-    """What is said beside warnings, hints and the excerpts of files below an error."""
+    """Return the lines of stderr except hints, warnings and excerpts of files."""
     beside = ("ce: hint: ", "ce: see: ", "ce: details: ", "ce: warning: ", " ")
     return [line for line in done.stderr.splitlines() if not line.startswith(beside)]
 
@@ -28,7 +28,7 @@ def _own_lines(done: Completed) -> list[str]:
 def _refused_at_submit(
     cluster: Cluster, edf: str, shared: Path, *programs: str, user: str = ALICE
 ) -> str:
-    """The one line that says why srun (or other programs) end before any allocation."""
+    """Check that these programs (default: srun) end with one error line and start no job."""
     marker = shared / "ran"
     before = _last_job(cluster)
     script = cluster.write(f"#!/bin/sh\ntouch {marker}\n", mode=0o755)
@@ -43,7 +43,7 @@ def _refused_at_submit(
 
 
 def _fails_on_the_node(cluster: Cluster, edf: str, shared: Path, *options: str) -> Completed:
-    """A step whose container cannot be had ends with 125 and never runs its command."""
+    """Run a step whose container cannot start: it must end with 125 and not run its command."""
     marker = shared / "ran"
     done = cluster.srun(
         *options, f"--environment={edf}", "sh", "-c", f"touch {marker} /dev/shm/ce-ran; echo ran"
@@ -181,7 +181,7 @@ def test_a_workdir_that_does_not_exist_fails_the_step(cluster: Cluster, shared: 
 
 
 def test_an_image_damaged_inside_fails_the_step(cluster: Cluster, shared: Path) -> None:
-    """Its size is right and so is its superblock; nothing behind it is."""
+    """The size and the superblock are right, all behind it is damaged."""
     whole = bytearray(cluster.image("busybox").read_bytes())
     whole[96:] = b"\xff" * (len(whole) - 96)
     image = shared / "image.sqsh"
@@ -273,7 +273,7 @@ def test_an_environment_as_large_as_natively_possible_arrives_whole(
 def test_one_value_longer_than_the_kernel_allows_is_an_error_of_one_line(
     cluster: Cluster, shared: Path
 ) -> None:
-    """No environment can hold a string of 128 KiB or more."""
+    """An environment cannot hold a string of 128 KiB or more."""
     edf = cluster.edf(f'[env]\nLONG = "{"x" * 200_000}"\n')
     done = cluster.srun(f"--environment={edf}", "touch", f"{shared}/ran")
     assert done.returncode != 0
@@ -283,7 +283,7 @@ def test_one_value_longer_than_the_kernel_allows_is_an_error_of_one_line(
 
 
 def test_five_hundred_mounts_work(cluster: Cluster, shared: Path) -> None:
-    """Also a plan of more than 100 KiB."""
+    """The plan is then longer than 100 KiB."""
     mounts = []
     for number in range(500):
         directory = shared / f"a-directory-with-a-name-of-some-length-{number:03d}"
@@ -345,7 +345,7 @@ def test_strange_names_work_for_edfs_images_mounts_workdirs_and_values(
 
 
 def _escape(text: str) -> str:
-    """`$` begins a variable in an EDF, and a backtick would be a command."""
+    """Escape `$`, which begins a variable in an EDF, and the backtick of a command."""
     return text.replace("$", "$$").replace("`", "$`")
 
 
@@ -397,7 +397,7 @@ def test_a_home_that_does_not_exist_changes_nothing(cluster: Cluster) -> None:
 def test_a_plan_that_a_user_has_made_up_fails_the_step_in_one_line(
     cluster: Cluster, demo: str, shared: Path, plan: str, code: str, cause: str
 ) -> None:
-    """srun can be told to take another planner; the nodes cannot."""
+    """A user can make srun use another planner, but not the nodes."""
     (shared / "plan").write_text(plan)
     conf = own_planner(cluster, shared, f"echo plan; cat {shared}/plan")
     script = f"touch {shared}/ran /dev/shm/ce-ran"
@@ -438,7 +438,7 @@ def test_a_planner_that_is_killed_is_named(cluster: Cluster, demo: str, shared: 
 def test_plan_variables_forged_by_a_user_do_not_run_the_command_on_the_host(
     cluster: Cluster, demo: str, shared: Path
 ) -> None:
-    """What the plan travels in is the user's own environment: it can be spoiled, not escaped."""
+    """The plan travels in the user's environment: the user can spoil it, but not escape by it."""
     env = {"SLURM_CE_PLAN_PARTS": "1", "SLURM_CE_PLAN_0": "{}"}
     done = cluster.srun(f"--environment={demo}", "sh", "-c", ". /etc/os-release; echo $ID", env=env)
     assert done.stdout == "ce-demo\n", done.stderr

@@ -13,7 +13,7 @@ from tests.slurm.site import Site
 pytestmark = pytest.mark.usefixtures("tidy")
 
 
-# name, text below the image's line, code, words of the line
+# name, text below the image's line, code, words of the error line
 _TEXTS = [
     ("a string not closed", 'workdir = "/tmp\n', "edf-syntax", (":2",)),
     ("a table not closed", "[env\nA = 1\n", "edf-syntax", (":2",)),

@@ -85,7 +85,7 @@ def test_content_that_is_damaged_is_found_on_the_node(cluster: Cluster, provoked
 
 
 def test_a_program_in_a_damaged_part_of_the_image(cluster: Cluster, provoked: Provoked) -> None:
-    """The mount succeeds, and what the program is made of cannot be read."""
+    """The mount succeeds, but the blocks of the program cannot be read."""
     whole = bytearray(_whole(cluster))
     whole[96:600_000] = os.urandom(600_000 - 96)
     image = provoked.shared / "x.sqsh"
@@ -162,10 +162,10 @@ def test_an_image_that_the_scanner_does_not_like(provoked: Provoked, site: Site)
 
 @contextmanager
 def _answering(code: int, body: bytes = b"", kind: str = "", pause_s: float = 0) -> Iterator[str]:
-    """A registry that answers everything in this way, each after a pause."""
+    """Run a registry that answers every request in this way, each after a pause."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # as http.server calls it
+        def do_GET(self) -> None:  # the name that http.server calls
             ended.wait(pause_s)
             self.send_response(code)
             self.send_header("WWW-Authenticate", 'Basic realm="x"')
@@ -191,7 +191,7 @@ def _answering(code: int, body: bytes = b"", kind: str = "", pause_s: float = 0)
 
 
 def _user_of(provoked: Provoked, address: str) -> dict[str, str]:
-    """The environment of somebody who may use a registry without TLS."""
+    """Return the environment of a user who may use the registry without TLS."""
     home = provoked.shared / "home"
     conf = home / ".config/containers/registries.conf"
     conf.parent.mkdir(parents=True)
@@ -245,7 +245,7 @@ _OTHER_MACHINE = {
         }
     ],
 }
-# name, what the registry says of the image, code, word
+# name, the registry's manifest of the image, code, word of the error line
 _MANIFESTS: list[tuple[str, object, str, str]] = [
     ("another machine's", _OTHER_MACHINE, "image-architecture", "only for s390x"),
     ("no document", [], "image-format", "neither an OCI image nor a Docker image"),
@@ -297,7 +297,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
 
 @pytest.fixture(scope="module")
 def pushed(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The name of a small image in the registry."""
+    """Return the name of a small image in the registry."""
     return registry.push(tmp_path_factory.mktemp("a") / "layout", "x:1", [Member("a", b"b")])
 
 
@@ -305,7 +305,7 @@ def pushed(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_store_that_cannot_be_used(
     provoked: Provoked, spoil: Callable[[Path], None], registry: Registry, pushed: str
 ) -> None:
-    """It is only looked at once the registry has answered."""
+    """The store is only opened once the registry has answered."""
     store = provoked.shared / "store"
     spoil(store)
     env = _user_of(provoked, registry.address)
@@ -328,7 +328,7 @@ def test_a_store_that_is_full(provoked: Provoked, registry: Registry, tmp_path: 
 def test_an_import_of_somebody_else_that_does_not_end(
     provoked: Provoked, site: Site, registry: Registry, pushed: str
 ) -> None:
-    """Of another host, so that nobody can see whether it still lives."""
+    """The other user is on another host, so that nobody can see whether the import still lives."""
     site.configure("import_timeout_s = 1\n")
     env = _user_of(provoked, registry.address)
     store = Path(env["EDF_IMAGESTORE"])
@@ -344,7 +344,7 @@ def test_an_import_of_somebody_else_that_does_not_end(
     assert blame.parts["hint"] == f"if that is no longer so, remove {lock}"
 
 
-# what packs the image does, code, words
+# what the image's packer does, code, words of the error line
 _PACKERS = [
     ("exec sleep 60", "program-slow", "not imported within 5 s"),
     ("echo no luck today >&2; exit 3", "program-failed", "no luck today"),

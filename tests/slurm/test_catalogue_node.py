@@ -1,4 +1,4 @@
-"""Errors of one node, and of the tasks on it, each provoked for real: n2 differs, n1 does not."""
+"""Errors of one node, and of its tasks, each provoked for real: n2 differs, n1 does not."""
 
 import os
 import pwd
@@ -41,7 +41,7 @@ def not_a_program(shared: Path) -> str:
 
 
 def _only_on(node: str) -> tuple[str, ...]:
-    """The other node's tasks do run, which is no concern of these tests."""
+    """Return options for one node, as the other node's tasks would run."""
     return ("-w", node, "-n3")
 
 
@@ -112,7 +112,7 @@ def test_a_node_without_a_library(provoked: Provoked, n2: str, not_a_program: st
 def test_a_node_without_crun(provoked: Provoked, n2: str, not_a_program: str) -> None:
     with mounted_on(n2, not_a_program, "/usr/bin/crun"):
         done = provoked.srun(provoked.edf(""), *_only_on(n2))
-    # Podman tells of the program or of the pipe to it, whichever it notices first
+    # Podman reports the program or the pipe to it, whichever fails first.
     Blame(done, "podman-failed", "Podman cannot start the container: ", node=n2)
 
 
@@ -129,7 +129,7 @@ def test_a_node_without_the_engine(
 def test_a_node_whose_slurm_does_not_load_the_plugin(
     cluster: Cluster, demo: str, n2: str, shared: Path
 ) -> None:
-    """Slurm drops the option there without a word, so it must not have the command to run."""
+    """Slurm silently drops the option there, so this node must not get the plain command."""
     with plugins_on(cluster, n2, shared, "# nothing\n"):
         done = cluster.srun("-N2", f"--environment={demo}", "sh", "-c", "echo $SLURMD_NODENAME")
     assert done.stdout == "n1\n"
@@ -260,7 +260,7 @@ def test_a_node_without_user_namespaces(provoked: Provoked, n2: str) -> None:
 def test_a_node_without_room_for_another_user_namespace(
     cluster: Cluster, provoked: Provoked, n2: str
 ) -> None:
-    """The guard starts in a user namespace in which there may be no other one."""
+    """The guard starts in a user namespace in which no other one can be made."""
     guard = cluster.prefix / "libexec/container-engine/ce-guard"
     copy = Path(shutil.copy(guard, provoked.shared / "ce-guard"))
     limited = provoked.shared / "limited"
@@ -284,7 +284,7 @@ def test_a_node_whose_proc_is_covered(provoked: Provoked, n2: str) -> None:
 def test_a_node_whose_crun_does_not_like_its_cgroups(
     provoked: Provoked, n2: str, not_a_program: str
 ) -> None:
-    """No kernel that boots with one hierarchy has the other: what crun says of it is a script's."""
+    """No kernel boots with both hierarchies, so a script prints crun's error."""
     Path(not_a_program).write_text(
         "#!/bin/sh\necho 'invalid configuration: cannot use unified on cgroup v1' >&2; exit 1\n"
     )
@@ -313,7 +313,7 @@ def test_a_plan_that_another_plugin_has_taken_away(cluster: Cluster, provoked: P
 
 # ---- the same on all nodes: once all the same ------------------------------------------------
 
-# name, text below the image's line, code, words
+# name, text below the image's line, code, words of the error line
 _TEXTS = [
     ("a mount", 'mounts = ["/nowhere:/x"]\n', "mount-source-missing", ("'/nowhere'", ":2")),
     ("per node", 'mounts = ["/no/${SLURMD_NODENAME}:/x"]\n', "mount-source-missing", ("/no/n",)),
@@ -337,7 +337,7 @@ _TEXTS = [
     ("no such step", 'startup = ["no-such-command"]\n', "startup-failed", ("no-such-command",)),
     (
         "a step that hangs",
-        # the same limit as for what comes before, which takes its time on a busy machine
+        # The same limit applies to the steps before it, which are slow on a busy machine.
         'startup = ["sleep 100"]\n[annotations]\n"com.ce.start_timeout_s" = "10"\n',
         "startup-failed",
         ("not done within 10 s",),
@@ -364,7 +364,7 @@ def test_an_image_whose_etc_is_a_file(provoked: Provoked, tmp_path: Path) -> Non
 
 
 def test_variables_that_are_too_much_for_one_process(provoked: Provoked) -> None:
-    """Each file of the chain is small enough."""
+    """Each file of the chain is small enough by itself."""
     base = ""
     for file in "ABC":
         many = "".join(f'{file}{number} = "{"x" * 120_000}"\n' for number in range(8))
@@ -390,7 +390,7 @@ def test_the_log_of_a_start_up_step_has_all_that_it_printed_but_no_secrets(
     assert "verysecret" not in text
 
 
-# name, command, code, words
+# name, command, code, words of the error line
 _COMMANDS = [
     ("no such command", ("no-such-command",), "command-not-found", "no-such-command"),
     ("no such path", ("/bin/no-such",), "command-not-found", "/bin/no-such"),
@@ -409,7 +409,7 @@ def test_a_command_that_cannot_be_run_is_said_once(
 
 
 def test_a_directory_that_is_gone(cluster: Cluster, demo: str, provoked: Provoked) -> None:
-    """srun itself refuses it before any plugin is asked."""
+    """srun itself refuses it before it calls any plugin."""
     here = f"mkdir {provoked.shared}/here && cd {provoked.shared}/here && rmdir ../here"
     done = cluster.run(["sh", "-c", f"{here} && exec ce run {demo} -- true"])
     Blame(done, "current-directory", "no such file or directory")
@@ -426,7 +426,7 @@ def test_ce_run_says_the_same(cluster: Cluster, provoked: Provoked) -> None:
 
 
 def test_a_program_of_another_libc_cannot_be_executed(provoked: Provoked) -> None:
-    """glibc's /bin/true of this machine, in an image with musl."""
+    """The program is glibc's /bin/true of this machine, in an image with musl."""
     edf = provoked.edf('mounts = ["/bin/true:/bin/foreign"]\n', "musl")
     done = provoked.srun(edf, command=("/bin/foreign",))
     assert done.returncode != 0

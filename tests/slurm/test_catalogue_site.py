@@ -1,4 +1,4 @@
-"""Errors of hooks, of the site's files and of starts that are disturbed, each provoked for real."""
+"""Errors of hooks, of site files and of disturbed starts, each provoked for real."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ def _with(provoked: Provoked, hook: str, image: str = "busybox", text: str = "")
     return provoked.edf(f'{text}[annotations]\ncom.hooks.{hook}.enabled = "true"\n', image)
 
 
-# name of the hook, the site's file for it, code, words of the line
+# name of the hook, the site's file for it, code, words of the error line
 _HOOKS = [
     (
         "card",
@@ -47,7 +47,7 @@ def test_a_hook_that_cannot_do_its_work(
     Blame(provoked.srun(_with(provoked, hook, image)), code, hook, word)
 
 
-# the destination of the second hook's mount, as the site has written it
+# The destination of the second hook's mount, as written by the site.
 @pytest.mark.parametrize("target", ["/ce-alice", "/{node.SLURM_JOB_USER}"])
 def test_two_hooks_that_want_one_place(provoked: Provoked, site: Site, target: str) -> None:
     for name, where in (("one", "/ce-alice"), ("two", target)):
@@ -152,7 +152,7 @@ def test_a_cdi_file_that_others_may_write(provoked: Provoked, site: Site) -> Non
 
 
 def test_a_launcher_that_is_killed(cluster: Cluster, provoked: Provoked, site: Site) -> None:
-    """As the kernel does when the job's memory is full."""
+    """The kernel does this when the job's memory is full."""
     slow = site.program("slow", "sleep 60")
     site.oci_hook("50-slow", str(slow), "createRuntime")
     node = f"{cluster.prefix}/libexec/container-engine/node"

@@ -1,4 +1,4 @@
-"""Which programs a step finds: the image's, by the image's PATH."""
+"""Programs that a step finds: the image's, by the image's PATH."""
 
 import re
 import shutil
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("tidy")
 
 
 def _errors(done: Completed) -> list[str]:
-    """What the engine says, without the remedy and Slurm's own account of exit codes."""
+    """Return the engine's lines, without the remedy and Slurm's report of exit codes."""
     beside = ("srun: ", "ce: hint: ", "ce: see: ")
     return [line for line in done.stderr.splitlines() if not line.startswith(beside)]
 

@@ -1,4 +1,4 @@
-"""All that a user starts through the engine is Slurm's: in its step, limited, gone with it."""
+"""All processes that a user starts through the engine are in Slurm's step and end with it."""
 
 import os
 import pwd
@@ -18,9 +18,9 @@ from tests.slurm.leftovers import assert_nothing_left, helpers
 from tests.slurm.polling import until
 from tests.slurm.procfs import Process
 
-# CI plays a few rounds; CE_CONTAINMENT_ROUNDS=200 all that is wanted of a release
+# CI plays a few rounds; a release needs CE_CONTAINMENT_ROUNDS=200.
 _ROUNDS = int(os.environ.get("CE_CONTAINMENT_ROUNDS", "12"))
-# What a start-up line of a malicious EDF leaves behind: no parent, no session, no environment.
+# Left behind by the start-up line of a malicious EDF: no parent, session or environment.
 _DAEMON = "sleep 77771"
 _STARTUP = f'startup = ["(setsid env -i {_DAEMON} </dev/null >/dev/null 2>&1 &)"]\n'
 _FUSE = Path(__file__).parent / "mute_fuse.py"
@@ -51,12 +51,12 @@ def _alices() -> list[Process]:
 
 
 def _of_step() -> list[Process]:
-    """What runs as the user but srun and what it runs in."""
+    """Return the user's processes except srun and slurmstepd."""
     return [p for p in _alices() if not p.command.startswith(("srun", "slurmstepd"))]
 
 
 def _cgroups(process: Process) -> dict[str, str]:
-    """The process's cgroup in each hierarchy, by controller; "" is the unified one."""
+    """Return the process's cgroup by controller; "" is the unified hierarchy."""
     text = (procfs.PROC / str(process.pid) / "cgroup").read_text()
     rows = (line.split(":", 2) for line in text.splitlines())
     return {name: path for _id, names, path in rows for name in names.split(",")}
@@ -128,7 +128,7 @@ def test_a_user_who_stops_his_image_server_drains_no_node(cluster: Cluster, demo
         assert servers
         for server in servers:
             os.kill(server.pid, signal.SIGSTOP)
-        time.sleep(0.5)  # the fault itself: requests that nobody answers
+        time.sleep(0.5)  # the fault itself: requests that get no answer
         cluster.run(["scancel", job_id(cluster)])
         job.wait()
     until("idle nodes", lambda: _idle(cluster), 30)
@@ -150,7 +150,7 @@ def test_whatever_is_stopped_or_killed_the_node_is_soon_idle_and_nothing_is_left
         how = (signal.SIGSTOP, signal.SIGKILL)[number % 2]
         print(f"round {number}: {how.name} to {victim.command or victim.comm}")
         os.kill(victim.pid, how)
-        time.sleep(chance.random() / 5)  # the fault's own time to show
+        time.sleep(chance.random() / 5)  # time for the fault to show
         cluster.run(["scancel", "-u", ALICE])
         job.wait()
     until("idle nodes", lambda: _idle(cluster), 30)
@@ -162,7 +162,7 @@ def test_whatever_is_stopped_or_killed_the_node_is_soon_idle_and_nothing_is_left
 
 @contextmanager
 def _mute_directory(cluster: Cluster) -> Iterator[None]:
-    """The directory of the user that the epilog looks at never answers."""
+    """Mount a file system that never answers where the epilog looks in the user's home."""
     state = cluster.home() / ".local/state/container-engine"
     place = state / "void"
     made = cluster.run(["mkdir", "-p", str(place)])
@@ -185,7 +185,7 @@ def test_an_epilog_that_hangs_in_a_users_file_system_cannot_be_traced_and_holds_
     with _mute_directory(cluster):
         assert cluster.srun(f"--environment={demo}", "-w", "n1", "true").returncode == 0
         (epilog,) = until("the epilog", _epilogs, 20)
-        # the kernel gives the files of a process that nobody may trace to root
+        # The kernel gives the files of a process that is not dumpable to root.
         assert (procfs.PROC / str(epilog.pid) / "environ").stat().st_uid == 0
         until("idle nodes", lambda: _idle(cluster), 20)
     until("the epilog to end", lambda: not _epilogs(), 20)
@@ -196,7 +196,7 @@ def test_an_epilog_that_hangs_in_a_users_file_system_cannot_be_traced_and_holds_
 
 @pytest.fixture
 def _by_parents(cluster: Cluster) -> Iterator[None]:
-    """Slurm follows parents only, as on a system whose cgroups it cannot use."""
+    """Let Slurm track processes by parents only, as on a system whose cgroups it cannot use."""
     assert_nothing_left(cluster)
     done = sandbox("up", "--tracking", "linuxproc")
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""`make demo`, as a newcomer sees it."""
+"""`make demo` as a new user sees it."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from tests.slurm.cluster import ROOT, Completed
 
 
 def _demo() -> Completed:
-    """A make that runs this test must not lend its own variables to the one under test."""
+    """Run `make demo` without the variables of a make that runs this test."""
     env = {k: v for k, v in os.environ.items() if k not in {"MAKEFLAGS", "MAKELEVEL", "MFLAGS"}}
     return subprocess.run(
         ["make", "demo"],

@@ -1,4 +1,4 @@
-"""`ce doctor` on the cluster: what an administrator sees, and what is found for real."""
+"""`ce doctor` on the cluster: an administrator's view, with real findings."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def test_a_healthy_node_is_said_to_start_containers(cluster: Cluster) -> None:
 
 
 def test_all_nodes_are_asked_and_their_answers_folded(cluster: Cluster, demo: str) -> None:
-    # as from a job with an environment
+    # As from a job with an environment.
     env = {"SLURM_SPANK__SLURM_SPANK_OPTION_container_engine_environment": demo}
     done = cluster.run([str(cluster.prefix / "bin/ce"), "doctor", "--all-nodes"], env=env)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""`ce ps` and `ce exec`: what runs in containers, and one more command in one of them."""
+"""`ce ps` and `ce exec`: list the containers, and run one more command in one of them."""
 
 import json
 import shlex
@@ -11,7 +11,7 @@ from tests.slurm.cluster import ALICE, BOB, Cluster, Completed
 from tests.slurm.job import Job, started
 from tests.slurm.polling import until
 
-# salloc puts the option of its job before its command under two names
+# salloc gives its command the option of its job under two names.
 SLURMS = ("", "SLURM_SPANK_")
 
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("tidy")
 
 @pytest.fixture
 def running(cluster: Cluster, shared: Path) -> Iterator[str]:
-    """The id of a step of two nodes that runs in a container with a mount and a variable."""
+    """Yield the id of a two-node step that runs in a container with a mount and a variable."""
     edf = cluster.edf(
         f'mounts = ["{shared}:/data"]\nworkdir = "/data"\n[env]\nWORDS = "two words\\n=x"\n'
     )

@@ -1,4 +1,4 @@
-"""How a step ends, side by side with the same step without a container."""
+"""End of a step, side by side with the same step without a container."""
 
 import re
 import signal
@@ -15,12 +15,12 @@ from tests.slurm.polling import until
 pytestmark = pytest.mark.usefixtures("tidy")
 
 T = TypeVar("T")
-# Traps what Slurm sends and says so; `up` comes when the traps are set.
+# Traps Slurm's signals and prints them; prints `up` when the traps are set.
 _WAITS = "echo up; while :; do sleep 0.1; done"
 _TRAPS = "trap 'echo USR1' USR1; trap 'echo INT' INT; trap 'echo TERM; exit 5' TERM; " + _WAITS
 
 
-# Whether these come depends on which node ends first, and how soon.
+# Whether these lines appear depends on which node ends first, and how soon.
 _BY_CHANCE = re.compile(
     r"slurmstepd-n\d: error: \*\*\* STEP .*CANCELLED|srun: Job step aborted(: Waiting up to|$)"
 )
@@ -29,7 +29,7 @@ _TASKS = re.compile(r"(srun: error: n\d): tasks? ([\d,-]+): (.*)")
 
 
 def _one_line_per_task(line: str) -> list[str]:
-    """Slurm joins what it says of several tasks when the news arrive together."""
+    """Split a line in which Slurm reports several tasks, as it does when they end together."""
     match = _TASKS.fullmatch(line)
     if not match:
         return [line]
@@ -39,7 +39,7 @@ def _one_line_per_task(line: str) -> list[str]:
 
 
 def _told(text: str) -> list[str]:
-    """What Slurm says, sorted, without what differs from one run to the next."""
+    """Return Slurm's lines sorted, without what differs from one run to the next."""
     text = re.sub(r"StepId=[\d.]+", "StepId=N", text)
     lines = [line for line in text.splitlines() if not _BY_CHANCE.match(line)]
     return sorted(part for line in lines for part in _one_line_per_task(line))
@@ -51,7 +51,7 @@ def _ending(done: Completed) -> tuple[int, list[str], list[str]]:
 
 def _same_as_natively(cluster: Cluster, demo: str, *step: str) -> Completed:
     if "-N2" not in step:
-        step = ("--nodelist=n1", *step)  # where a busy node would not be taken
+        step = ("--nodelist=n1", *step)  # otherwise a busy node would not be chosen
     inside = cluster.srun(f"--environment={demo}", *step)
     assert _ending(inside) == _ending(cluster.srun(*step))
     return inside
@@ -99,7 +99,7 @@ def test_without_kill_on_bad_exit_the_other_tasks_go_on(cluster: Cluster, demo: 
 def _interrupted(
     cluster: Cluster, options: list[str], script: str, act: Callable[[Job], None]
 ) -> tuple[int, list[str], list[str]]:
-    """How a step of two nodes ends after `act`, which begins when both tasks are up."""
+    """Return how a two-node step ends after `act`, which is called when both tasks are up."""
     with started(cluster, "srun", "-N2", *options, "sh", "-c", script) as job:
         job.wait_for_lines(2)
         act(job)
@@ -109,7 +109,10 @@ def _interrupted(
 def _both_interrupted(
     cluster: Cluster, demo: str, script: str, act: Callable[[Job], None], said: str = "up"
 ) -> tuple[int, list[str], list[str]]:
-    """How the step ends in a container, as it also does natively, when a task has `said` this."""
+    """Return an ending that the step has both in a container and natively.
+
+    Some task must have printed `said`.
+    """
     return _in_both(
         cluster,
         demo,
@@ -124,10 +127,11 @@ def _in_both(
     end: Callable[[list[str]], T],
     counts: Callable[[T], bool] = lambda _ending: True,
 ) -> T:
-    """How a step ends with the options of a container, as it also does without, and it `counts`.
+    """Return an ending that `counts` and that a step has both in a container and without.
 
-    Slurm's own races (it sends SIGKILL a moment after SIGINT, and what a shell still does in
-    between is the scheduler's) end a step in more than one way: then both try again.
+    Slurm's own races end a step in more than one way: it sends SIGKILL a moment after SIGINT, and
+    how far a shell gets in between depends on the scheduler. So both are tried again if they
+    differ.
     """
     inside: list[T] = []
     native: list[T] = []
@@ -157,7 +161,7 @@ def test_two_ctrl_c_interrupt_the_tasks_and_end_the_step(cluster: Cluster, demo:
         job.wait_for_error("one more within 1 sec to abort")
         job.signal(signal.SIGINT)
 
-    # whether a task still hears of the signal before Slurm kills the step is a matter of moments
+    # Whether the signal reaches a task before Slurm kills the step is a matter of milliseconds.
     code, _out, err = _both_interrupted(cluster, demo, _WAITS, interrupt)
     assert code != 0
     assert "srun: forcing job termination" in err
@@ -215,9 +219,9 @@ def _scancel(cluster: Cluster, *args: str) -> None:
 
 
 def _shorten(cluster: Cluster, count: int) -> None:
-    """The time of so many jobs is over soon; a limit that a user gives is in minutes.
+    """End the time of so many jobs soon, as a user's own limit is in minutes.
 
-    Slurm refuses an end that is past when it hears of it.
+    Slurm refuses an end that has passed when the request arrives.
     """
 
     def ask() -> list[str] | None:
@@ -231,7 +235,7 @@ def _shorten(cluster: Cluster, count: int) -> None:
 
 @pytest.mark.slow
 def test_a_time_limit_ends_the_step(cluster: Cluster, demo: str) -> None:
-    """Slurm looks at the limits every half minute: the two steps wait together."""
+    """Slurm checks the limits every half minute: the two steps wait together."""
     step = ["--time=1", "-N2", "sh", "-c", _TRAPS]
     with (
         started(cluster, "srun", f"--environment={demo}", *step) as inside,
@@ -244,5 +248,5 @@ def test_a_time_limit_ends_the_step(cluster: Cluster, demo: str) -> None:
         natively = _ending(native.wait(30))
     assert ended[:2] == natively[:2]
     assert ended[1].count("TERM") == 2
-    # a shell says "Terminated" of the `sleep` that it waited for, if it waited for one just then
+    # A shell prints "Terminated" for the `sleep` that it waits for, if it waits for one just then.
     assert set(ended[2]) - {"Terminated"} == set(natively[2]) - {"Terminated"}

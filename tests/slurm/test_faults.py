@@ -1,7 +1,8 @@
-"""Whatever goes wrong while a step starts: the command runs in its container or not at all,
-nothing is left, the store is sound and nobody else's job is touched.
+"""Random faults during the start of a step.
 
-The seed is printed; FAULTS_SEED repeats a run, FAULTS_RUNS says how many rounds the long one has.
+The command must run in its container or not at all; nothing may be left; the store must be sound
+and other users' jobs untouched. The seed is printed; FAULTS_SEED repeats a run, FAULTS_RUNS is the
+number of rounds of the long test.
 """
 
 import os
@@ -29,8 +30,8 @@ from tests.unit.images.oci import Member, link
 
 _GONE_WITHIN_S = 5
 _STEP_ENDS_WITHIN_S = 60  # Slurm's own time limits for a step that does not end
-# In the shell alone: a program of its own may be ended, or not be there any more, before the shell
-# is, and its failure says nothing of the place.
+# By the shell alone: a separate program could be killed or be gone before the shell, and its
+# failure would tell nothing about the place.
 _SCRIPT = """
 if read -r name </etc/os-release; then
     case $name in *'Container Engine demo'*) echo inside ;; *) echo OUTSIDE ;; esac
@@ -40,24 +41,27 @@ fi >> "$0"
 sleep 0.3
 """
 _STARTERS = {"ce-task", "node", "podman", "crun"}
-# in the user's home: what of a launch is written there
+# Files that a launch writes in the user's home.
 _WRITTEN = (".cache/container-engine", ".local/state/container-engine")
 
 
 def _patience() -> float:
-    """How much slower than it should be this machine is now, because it has other work."""
+    """Return the factor by which other work may slow down this machine now."""
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def _new_public_files(before: set[Path]) -> set[Path]:
-    """Without the empty file that a `crun start` leaves in /tmp when it is killed while it copies
-    itself: Podman starts that one and hands it no other directory."""
+    """Return new public files, except the empty one of an interrupted `crun start`.
+
+    crun leaves it in /tmp if it is killed while it copies itself; Podman starts it and gives it no
+    other directory.
+    """
     new = {path for path in public_files() - before if path.exists()}
     return {p for p in new if not (p.match("/tmp/crun.??????") and p.stat().st_size == 0)}
 
 
 class _Round:
-    """One start of two tasks with one fault, and what became of it."""
+    """One start of two tasks with one fault, and its outcome."""
 
     def __init__(self, cluster: Cluster, shared: Path, seed: str, members: list[Member]) -> None:
         self._cluster, self._shared, self._members = cluster, shared, members
@@ -69,7 +73,7 @@ class _Round:
         self._before = public_files()
 
     def run(self) -> str:
-        """How it ended: "ran" or "did not run". Raises AssertionError with what is not right."""
+        """Return "ran" or "did not run"; raise AssertionError with any violation."""
         self._marker.unlink(missing_ok=True)
         with ExitStack() as stack:
             if self.fault.imports:
@@ -113,7 +117,10 @@ class _Round:
         return places[-1]
 
     def _wait(self, job: Job) -> None:
-        """With a killed slurmstepd srun waits for the job's end, natively too."""
+        """Wait for srun; cancel the job if it hangs.
+
+        After a killed slurmstepd srun waits for the end of the job, natively too.
+        """
         try:
             job.wait(self.fault.lasts_s + 4 * _patience())
         except AssertionError:
@@ -122,7 +129,7 @@ class _Round:
         self._cluster.cancel_all(ALICE)
 
     def _until_nothing_is_left(self, hit: str) -> None:
-        """Five seconds from the end of the step, which is Slurm's business."""
+        """Wait until nothing is left, at most five seconds after Slurm has ended the step."""
         uid = self._alice.pw_uid
 
         def is_over() -> bool:
@@ -147,7 +154,7 @@ class _Round:
     # ---- with an image that is not there yet -------------------------------------------------
 
     def _import(self, stack: ExitStack) -> str:
-        """A launch that imports, with the fault; one more without it; then the store is sound."""
+        """Launch with an import and the fault, launch again without it, then check the store."""
         self._store.mkdir(exist_ok=True)
         user = self._alice
         os.chown(self._store, user.pw_uid, user.pw_gid)
@@ -203,7 +210,10 @@ class _Round:
 
 
 def _is_damage(line: str) -> bool:
-    """An import that was killed may leave its work, which the next one of the image removes."""
+    """Check whether a line of the store's report is damage.
+
+    A killed import may leave its work, which the next import of the image removes.
+    """
     kept = ("left by an import that was ended", "which is gone")
     return line.startswith("/") and not any(word in line for word in kept)
 
@@ -216,7 +226,7 @@ def _steps_of_others_than(user: str) -> list[Process]:
 
 
 def _left_of_alice(cluster: Cluster) -> list[str]:
-    """The bystander's container may be there."""
+    """Return Alice's leftovers only, since the bystander's container may be there."""
     uid = pwd.getpwnam(BOB).pw_uid
     bobs = {str(process.pid) for process in processes() if process.uid == uid}
     stepds = {str(p.parent) for p in processes() if p.uid == uid}
@@ -225,7 +235,7 @@ def _left_of_alice(cluster: Cluster) -> list[str]:
 
 
 def _runnable(cluster: Cluster) -> list[Member]:
-    """A layer with a shell in the PATH of that image, made from the sandbox's smallest one."""
+    """Return a layer with a shell in that image's PATH, made from the sandbox's smallest image."""
     with TemporaryDirectory() as work:
         root = Path(work) / "root"
         argv = ["unsquashfs", "-q", "-n", "-d", str(root), str(cluster.image("busybox"))]
@@ -242,7 +252,7 @@ def _rounds(cluster: Cluster, demo: str, shared: Path, count: int) -> None:
     ended: Counter[str] = Counter()
     members = _runnable(cluster)
     script = "echo up $$; read line; echo alive $line"
-    # on the node that the faults strike, too
+    # The bystander also runs on the node that the faults hit.
     step = ["-N2", f"--environment={demo}", "sh", "-c", script]
     with started(cluster, "srun", *step, user=BOB) as bystander:
         ups = bystander.wait_for_lines(2)
@@ -269,7 +279,7 @@ def _check_bystander(
 ) -> None:
     now = _of_bystander()
     if now != alive:
-        time.sleep(_GONE_WITHIN_S)  # what Slurm has to say about it
+        time.sleep(_GONE_WITHIN_S)  # time for Slurm's log entries
         logs = [cluster.dir / "log" / f"{name}.log" for name in ("slurmctld", "slurmd-n1")]
         said = [bystander.err, *(log.read_text(errors="replace")[-6000:] for log in logs)]
         lost = sorted(alive - now) + sorted(now - alive)
@@ -277,14 +287,16 @@ def _check_bystander(
 
 
 def _bystander_at_rest() -> set[tuple[int, str]] | None:
-    """None as long as a program is there that only starts containers: it ends after the tasks'
-    first words."""
+    """Return the bystander's processes, or None while a program that starts containers runs.
+
+    Such a program may end after the tasks' first output.
+    """
     alive = _of_bystander()
     return alive if _STARTERS.isdisjoint(name for _pid, name in alive) else None
 
 
 def _of_bystander() -> set[tuple[int, str]]:
-    """All of its processes: tasks, and what holds its containers."""
+    """Return all of the bystander's processes: tasks, and those that hold its containers."""
     uid = pwd.getpwnam(BOB).pw_uid
     return {(p.pid, p.comm) for p in processes() if p.uid == uid and p.lives}
 

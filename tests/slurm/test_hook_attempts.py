@@ -1,4 +1,4 @@
-"""What an environment of a user's tries and does not get, by launches: each attempt has a test."""
+"""Attempts of a user's environment, by launches: each attempt has a test and must fail."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tests.slurm.cluster import ALICE, Cluster, Completed
 from tests.slurm.site import Site, site_on
 
 pytestmark = pytest.mark.usefixtures("tidy")
-# service, OCI hook, mount and variable, which parameters choose among
+# Service, OCI hook, mount and variable, among which parameters choose.
 HOOK = """
 allow = ["colour"]
 [parameters.name]
@@ -35,7 +35,7 @@ ENABLED = '[annotations]\ncom.hooks.h.enabled = "true"\n'
 
 
 class Attempt:
-    """A site with a hook, whose programs write down how they were called."""
+    """A site with a hook whose programs record how they were called."""
 
     def __init__(self, cluster: Cluster, site: Site) -> None:
         self.cluster, self.site = cluster, site
@@ -55,7 +55,7 @@ class Attempt:
         return self.cluster.srun("-N1", f"--environment={self.site.edf(text)}", *argv)
 
     def refused(self, text: str, message: str) -> None:
-        """Before anything runs."""
+        """Check that a launch fails with this message before anything runs."""
         done = self.run(text, "touch", f"{self.site.shared}/ran")
         assert done.returncode == 125, done.stdout + done.stderr
         assert message in done.stderr
@@ -73,7 +73,7 @@ def attempt(cluster: Cluster) -> Iterator[Attempt]:
 
 
 def test_what_the_hook_is_for_works(attempt: Attempt) -> None:
-    """Otherwise the attempts below would show nothing."""
+    """Otherwise the attempts below would prove nothing."""
     done = attempt.run(
         f'{ENABLED}com.hooks.h.colour = "/opt/red"\n', "sh", "-c", "cat /data/file; echo $COLOUR"
     )
@@ -108,7 +108,7 @@ com.hooks.h.code = "{mine}"
 
 @contextmanager
 def _in_the_home(cluster: Cluster, name: str) -> Iterator[Path]:
-    """A directory in the user's home that is the user's, as are those that lead to it."""
+    """Yield a directory in the user's home that is the user's, as are the directories above it."""
     own, user = cluster.home() / name, pwd.getpwnam(ALICE)
     own.mkdir(parents=True)
     for path in (own, *own.parents):

@@ -1,4 +1,4 @@
-"""Hooks as data, CDI devices and OCI hooks: what a site writes, and what tasks then have."""
+"""Hooks as data, CDI devices and OCI hooks: a site's files and their effect on tasks."""
 
 import json
 import os

@@ -1,8 +1,8 @@
-"""Every built-in hook: enabled, disabled, with a wrong parameter, without its part of the node, in
-a container that cannot be written and in an image with musl.
+"""Matrix of the built-in hooks.
 
-Hooks that get on with each other share a step; what each of them is judged by is one line of its
-output.
+Each is enabled, disabled, given a wrong parameter, used on a node without its part, in a container
+that cannot be written and in an image with musl. Hooks that are compatible share a step; each is
+judged by one line of the step's output.
 """
 
 import shutil
@@ -20,18 +20,18 @@ from tests.slurm.site import site_on
 FI_INFO = "/usr/bin/fi_info"
 NONE = "none"
 NODES = "the node's"
-# Which of the steps below a hook is tried in: the node's own network software excludes an artifact.
+# The steps below in which a hook is tried: the node's own network software excludes an artifact.
 HOST, ARTIFACT, BATCH = "host", "artifact", "batch"
 
 
 @dataclass(frozen=True)
 class Case:
-    """One hook. `shows` is a command of a task that prints `shown`, and fails where it is off; @ is
-    the directory of the node's parts and PROBE a program that opens libraries.
+    """One hook and its expected behaviour.
 
-    `wrong` is a line of an EDF and what is said of it. `missing` is what the node lacks, or what
-    the EDF says instead, and what is said of that. `musl` is what the command prints there, and
-    `musl_says` a warning or error.
+    `shows` is a command of a task that prints `shown` and fails if the hook is off; @ is the
+    directory of the node's parts and PROBE a program that opens libraries. `wrong` is a line of an
+    EDF and its error. `missing` is what the node lacks, or a line of the EDF in its place, and its
+    error. `musl` is the command's output with musl, and `musl_says` a warning or error.
     """
 
     shows: str
@@ -94,7 +94,7 @@ CASES = {
             "fabric/libfabric.so.1",
             f"hook cxi: library '@/fabric/libfabric.so.1' {ABSENT}",
         ),
-        # fi_info is the node's, and made for glibc
+        # fi_info is the node's, and made for glibc.
         musl=NONE,
         musl_says="hook cxi: libfabric.so.1 cannot be loaded in this container",
     ),
@@ -143,7 +143,7 @@ CASES = {
             "bin/nvidia-cuda-mps-control",
             "hook nvidia_cuda_mps: mount source '@/bin/nvidia-cuda-mps-control' does not exist",
         ),
-        # its programs are made for glibc; the stand-in is a script for bash, which is not there
+        # Its programs are made for glibc; the stand-in is a bash script, and bash is missing there.
         musl="",
         musl_says="it needs '/bin/bash', which is not there",
     ),
@@ -206,7 +206,7 @@ NAMES = pytest.mark.parametrize("name", CASES)
 
 
 class Nodes:
-    """The cluster with that hardware. Each step runs once, however many tests look at it."""
+    """The cluster with that hardware. Each step runs once and is shared by the tests."""
 
     def __init__(self, cluster: Cluster, hardware: Hardware) -> None:
         self.cluster, self.hardware = cluster, hardware
@@ -230,7 +230,7 @@ class Nodes:
         return self.text("\n".join(lines), libc)
 
     def step(self, how: str, step: str) -> Completed:
-        """All hooks of a kind of step, `how` being a column of the matrix."""
+        """Run all hooks of a kind of step, unless done; `how` is a column of the matrix."""
         if (how, step) not in self._done:
             self._done[how, step] = self._run(how, step)
         return self._done[how, step]
@@ -259,7 +259,7 @@ class Nodes:
 
 
 def switched(name: str, how: str) -> str:
-    """What an environment says of a hook."""
+    """Return the line of an environment that turns a hook on or off."""
     case = CASES[name]
     if how == "disabled":
         off = "com.pyxis.pytorch_remap_vars" if name == "pytorch_remap_vars" else ""
@@ -268,7 +268,7 @@ def switched(name: str, how: str) -> str:
 
 
 def shown(done: Completed, name: str) -> str:
-    """What the hook's command printed."""
+    """Return the output of the hook's command."""
     lines = [line.partition(" ") for line in done.stdout.splitlines()]
     found = [text for first, _space, text in lines if first == name]
     assert len(found) == 1, done.stdout + done.stderr
@@ -297,7 +297,7 @@ def test_enabled(nodes: Nodes, name: str) -> None:
 def test_disabled(nodes: Nodes, name: str) -> None:
     done = nodes.step("disabled", CASES[name].step)
     if name == "batch_script":
-        # the script cannot be read where its hook is off
+        # The script cannot be read if its hook is off.
         assert done.returncode != 0
         assert NONE not in done.stdout
     else:
@@ -337,7 +337,7 @@ def test_a_wrong_parameter_is_told_at_submit(nodes: Nodes, name: str) -> None:
 
 @contextmanager
 def lacking(nodes: Nodes, name: str) -> Iterator[str]:
-    """A node without what the hook needs; yields the environment's line."""
+    """Take away from a node what the hook needs; yield the environment's line."""
     what, site = CASES[name].missing[0], nodes.hardware.site
     enabled = switched(name, "enabled")
     if name == "netstack":

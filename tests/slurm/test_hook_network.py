@@ -1,4 +1,4 @@
-"""com.hooks.cxi and com.hooks.aws_ofi_nccl, with devices and plugins that stand for real ones."""
+"""com.hooks.cxi and com.hooks.aws_ofi_nccl, with stand-ins for real devices and plugins."""
 
 import platform
 import re
@@ -30,7 +30,7 @@ severity = "{severity}"
 
 
 class Network:
-    """What the site has: its hooks, and the node's devices."""
+    """The site's hooks and the node's devices."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -40,7 +40,7 @@ class Network:
         shutil.rmtree(self.devices, ignore_errors=True)
         self.devices.mkdir()
         for number in range(devices):
-            # only its numbers tell what a device is: this one takes all and gives nothing
+            # A device is identified by its numbers: these are those of /dev/null.
             name = str(self.devices / f"cxi{number}")
             subprocess.run(["mknod", "-m", "666", name, "c", "1", "3"], check=True)
         text = SITE.format(fabric=FABRIC, devices=self.devices, severity=severity)
@@ -83,7 +83,7 @@ def edf(cluster: Cluster, annotations: str = NCCL) -> str:
 
 
 def said(text: str) -> list[str]:
-    """The engine's lines, without the node that says them."""
+    """Return the engine's lines without the names of nodes."""
     return [re.sub(r"^(ce: \w+: )n\d+: ", r"\1", line) for line in text.splitlines()]
 
 
@@ -116,7 +116,7 @@ def test_a_node_without_devices_says_so_once_and_the_job_runs(
         f"ce: warning: hook cxi: no device '{network.devices}/cxi*' on this node (this node has no"
         " Slingshot device: MPI and NCCL would use TCP)"
     }
-    # one line for a node, and not one for each of its tasks
+    # One line per node, not one per task.
     assert len(done.stderr.splitlines()) <= 2
 
 

@@ -1,4 +1,4 @@
-"""Programs that hooks run beside the tasks: nvidia_cuda_mps, and those of a site; and dcgm."""
+"""Programs that hooks run beside the tasks: nvidia_cuda_mps, a site's own, and dcgm."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ def pids(word: str) -> list[int]:
 
 @pytest.fixture
 def mps(site: Site) -> Site:
-    """A site whose nodes have the stand-in; daemons write to `told` when they have been ended."""
+    """Return a site whose nodes have the stand-in; daemons write to `told` when they end."""
     program = site.programs / "nvidia-cuda-mps-control"
     program.write_bytes(STAND_IN.read_bytes())
     program.chmod(0o755)
@@ -171,7 +171,7 @@ DCGM = '[annotations]\ncom.hooks.dcgm.enabled = "true"\n'
 
 @pytest.fixture
 def dcgm(site: Site) -> Site:
-    """A site whose nodes have libraries of DCGM's names."""
+    """Return a site whose nodes have libraries with the names of DCGM's."""
     place, own = site.programs / "lib", site.programs / "dcgm"
     place.mkdir()
     own.mkdir()

@@ -1,5 +1,6 @@
-"""What hooks promise, where no other file shows it: docs/design/0010-what-hooks-promise.md has the
-whole list.
+"""Promises of hooks that no other file tests.
+
+docs/design/0010-what-hooks-promise.md has the whole list.
 """
 
 import json
@@ -30,7 +31,7 @@ def made(cluster: Cluster) -> Iterator[Hardware]:
 
 @pytest.fixture
 def hardware(made: Hardware) -> Hardware:
-    """Its site is the cluster's, whatever another test has made of that."""
+    """Return the hardware with its site configured anew, as another test may have changed it."""
     made.site.configure()
     return made
 
@@ -143,7 +144,7 @@ def test_a_failing_oci_hook_of_the_remaining_stages_fails_the_launch_and_is_name
 ) -> None:
     program = site.program("licence", 'echo "no answer" >&2; exit 3')
     if stage == "startContainer":
-        # the image's own program runs there
+        # The image's own program runs at this stage.
         program = Path("/bin/false")
     site.oci_hook("50-licence", str(program), stage)
     done = cluster.srun(f"--environment={site.edf()}", "true")
@@ -218,7 +219,7 @@ def test_what_ce_cdi_generate_writes_gives_tasks_the_devices(
     made = ce(cluster, "cdi", "generate", "cxi", "--root", str(hardware.dir))
     assert (made.returncode, made.stderr) == (0, "")
     spec = json.loads(made.stdout)
-    # these stand elsewhere on this node than they would with the hardware
+    # On this node the stand-ins have other paths than real hardware.
     for device in spec["devices"]:
         for node in device["containerEdits"]["deviceNodes"]:
             node["hostPath"] = f"{hardware.dir}{node['path']}"
@@ -237,7 +238,7 @@ def test_what_ce_cdi_generate_writes_gives_tasks_the_devices(
 def test_fi_info_inside_shows_the_nodes_libfabric_and_every_library_resolves(
     cluster: Cluster, hardware: Hardware, place: Place, kind: str
 ) -> None:
-    """`odd`: libfabric is reached by links only, and there is no cache and no ldconfig."""
+    """In `odd`, libfabric is reached by links only, and there is no cache and no ldconfig."""
     program = hardware.probes["glibc"]
     script = f"""
 {FI_INFO} --version; {FI_INFO} -p cxi; ldd {FI_INFO}
@@ -383,7 +384,7 @@ class Prepared:
         build(path, symbol="ncclNetPlugin_v8", says="x", needs=[needs], wants=[wants])
 
     def said(self, image_file: Path, variant: str, program: str = "true") -> list[str]:
-        """The lines of a launch, which runs its task all the same."""
+        """Return the warnings of a launch, whose task runs all the same."""
         text = f'{NCCL}variant = "{variant}"\n'
         done = started_with(self.cluster, image_file, text, program)
         assert done.returncode == 0, done.stderr

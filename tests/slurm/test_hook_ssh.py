@@ -24,8 +24,8 @@ startup = ["export FROM_STARTUP='two words'"]
 NCCL_NET = "AWS Libfabric"
 STRANGE = {json.dumps(_STRANGE).replace("$", "$$").replace("`", "$`")}
 """
-# What a shell or a login sets for itself, what Slurm says to one task alone, and what 24.11
-# adds when the environment of logins is written: the times of the job.
+# Variables that a shell or a login sets for itself, that Slurm sets for a single task, or that
+# 24.11 adds once the environment of logins has been written: the times of the job.
 _OWN = re.compile(
     r"^(_|SHLVL|SLURM_JOB_GID|OLDPWD|PWD|TERM|SSH_\w+|SLURM_(PROCID|LOCALID|NODEID|TASK_PID|GTIDS|CPUS_ON_NODE"
     r"|CPU_BIND\w*|DISTRIBUTION|LAUNCH_NODE_IPADDR|STEPMGR|PROTOCOL\w*)|SLURMD_\w+|PMI\w*|TMPDIR|SLURM_TOPOLOGY_ADDR"
@@ -60,12 +60,13 @@ def running(cluster: Cluster, key: Path) -> Iterator[Running]:
 
 
 def _common(found: dict[str, str]) -> dict[str, str]:
-    """Without what a login or a task has for itself."""
+    """Remove the variables that a login or a task has for itself."""
     return {name: value for name, value in found.items() if not _OWN.match(name)}
 
 
 def test_a_login_has_exactly_the_environment_of_the_tasks(running: Running) -> None:
-    # a shell that becomes tr has opened the file as another program, whose environment is gone
+    # A shell that becomes tr has opened the file before its exec, after which that environment is
+    # gone.
     block = running.laptop.ssh("cat /proc/self/environ | tr '\\0' '\\001'").stdout
     found = _common(entries(block, "\1"))
     assert found == _common(variables(running.job))

@@ -1,4 +1,4 @@
-"""com.hooks.ssh: images, users, the end of a job, and what is refused."""
+"""com.hooks.ssh: images, users, the end of a job, and refusals."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ def _tidy(cluster: Cluster) -> Iterator[None]:
 
 @contextmanager
 def _serving(cluster: Cluster, name: str, key: Path, *words: str) -> Iterator[Laptop]:
-    """A job of one node with the environment `name`, and a client for its server."""
+    """Run a job of one node with the environment `name`; yield a client for its server."""
     with step(cluster, name, *words) as job:
         until("a running job", lambda: "up" in job.out or job.process.poll() is not None)
         assert job.process.poll() is None, job.err
@@ -155,7 +155,7 @@ def test_an_interface_that_a_node_lacks_is_named(cluster: Cluster, site: Site, k
 
 
 def _listening(port: int) -> list[str]:
-    """The addresses at which somebody listens on this port, as the kernel writes them."""
+    """Return the addresses that listen on this port, in the kernel's notation."""
     tables = [Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6")]
     rows = [line.split() for table in tables for line in table.splitlines()[1:]]
     ending = f":{port:04X}"
@@ -169,21 +169,21 @@ def _listening(port: int) -> list[str]:
 
 @contextmanager
 def _allocated(cluster: Cluster) -> Iterator[str]:
-    """A job of two nodes without a step of its own."""
+    """Yield a job of two nodes without a step of its own."""
     with started(cluster, "salloc", "-N2", "cat"):
         yield job_id(cluster)
 
 
 @contextmanager
 def _step_of(cluster: Cluster, job: str, name: str, node: str) -> Iterator[int]:
-    """A step of that job on one node; the port of its server. It ends in good order."""
+    """Run a step of that job on one node, to a regular end; yield the port of its server."""
     srun = ["srun", f"--jobid={job}", "--overlap", "-n1", "-w", node, f"--environment={name}"]
     with started(cluster, *srun, "sh", "-c", "echo up; cat") as added:
         added.wait_for_lines(1)
         yield ports(cluster, job, nodes=None)[node]
         added.close_input()
         assert added.wait().returncode == 0, added.err
-    # srun ends before the server does, and the next step shall have its port
+    # srun ends before the server does, and the next step must get the server's port.
     until("the record's end", lambda: node not in recorded(cluster, job))
 
 
@@ -234,7 +234,7 @@ def test_containers_of_two_steps_log_in_to_one_another(cluster: Cluster, key: Pa
 def test_without_the_hook_there_is_no_server(cluster: Cluster, demo: str) -> None:
     done = cluster.srun(f"--environment={demo}", "sh", "-c", "ls /opt/oci-hooks; ps -eo args")
     assert "No such file" in done.stderr
-    # the server of a test before may wait as a zombie for the machine's init
+    # The server of a previous test may still be a zombie that the machine's init has to reap.
     assert [line for line in done.stdout.splitlines() if "/dropbear" in line] == []
 
 

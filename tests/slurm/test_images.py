@@ -1,4 +1,4 @@
-"""Images of all kinds: without a shell, not writable, with files of others or setuid files."""
+"""Images of all kinds: without a shell, read-only, with others' files or setuid files."""
 
 import os
 import pwd
@@ -60,7 +60,7 @@ def test_an_image_of_another_user_works(cluster: Cluster) -> None:
 
 
 def test_files_of_other_owners_in_an_image_are_the_users(cluster: Cluster) -> None:
-    """Who may read the image's file may read all of it, whatever is done with it."""
+    """A user who may read the image's file may read all of its content by other means, too."""
     command = ["sh", "-c", "stat -c '%U %a' /private && cat /private"]
     done = cluster.srun(f"--environment={cluster.edf(image='foreign')}", *command)
     assert (done.returncode, done.stdout) == (0, f"{ALICE} 640\nprivate\n"), done.stderr
@@ -101,7 +101,7 @@ int main(void)
 
 @pytest.fixture(scope="module")
 def raising(cluster: Cluster) -> str:
-    """An environment whose image has programs that are setuid or setgid, of root and of another."""
+    """Return an environment whose image has setuid and setgid programs of root and another user."""
     tree, image = cluster.scratch / "raising", cluster.scratch / "raising.sqsh"
     for name in ("bin", "dev", "proc", "sys", "etc", "tmp", "run"):
         (tree / name).mkdir(parents=True)

@@ -63,7 +63,7 @@ def test_lines_are_labelled_with_their_tasks(cluster: Cluster, demo: str) -> Non
 
 
 def test_each_task_can_have_its_own_output_file(cluster: Cluster, demo: str, shared: Path) -> None:
-    """Slurm opens them on the host: the container need not see them."""
+    """Slurm opens the files on the host: the container need not see them."""
     done = cluster.srun(
         *("-N2", "-n4", f"--output={shared}/file-%t", f"--error={shared}/error-%t"),
         *(f"--environment={demo}", "sh", "-c", "echo $SLURM_PROCID; echo e$SLURM_PROCID >&2"),
@@ -120,7 +120,7 @@ def _size(screen: Terminal) -> str:
 
 
 def _sleep(screen: Terminal) -> None:
-    """A command in the foreground, which says so: a key that comes before is the shell's."""
+    """Run a command in the foreground and wait for its output; earlier keys go to the shell."""
     screen.type("sh -c 'echo sleeps; exec sleep 1000'\r")
     screen.wait_for(r"\nsleeps\r")
 

@@ -1,4 +1,4 @@
-"""Two users on one node: neither gets at the other's container."""
+"""Two users on one node: neither can access the other's container."""
 
 import pwd
 import signal
@@ -21,8 +21,8 @@ _SECRET = "xyzzy-4711"
 
 @pytest.fixture
 def victim(cluster: Cluster, tidy: None) -> Iterator[tuple[Job, list[Process]]]:
-    """Alice's step and all processes that belong to it; Bob's runs on the same node."""
-    del tidy  # comes first, so that it looks when all has ended
+    """Yield Alice's step and all its processes; a step of Bob's runs on the same node."""
+    del tidy  # comes first, so that it checks after everything has ended
     edf = cluster.edf(f'[env]\nSECRET = "{_SECRET}"\n')
     script = "echo up; read line; echo $line"
     with (
@@ -41,7 +41,7 @@ def victim(cluster: Cluster, tidy: None) -> Iterator[tuple[Job, list[Process]]]:
 
 
 def _attack(cluster: Cluster, script: str, *args: str) -> Completed:
-    """What Bob gets from a Python script; it prints every success."""
+    """Run a Python script as Bob, which prints every success."""
     return cluster.run(["python3", "-c", script, *args], user=BOB)
 
 
@@ -93,7 +93,7 @@ def test_another_user_can_neither_join_read_nor_stop_any_process_of_a_container(
 def test_another_users_container_does_not_help_to_attack(
     cluster: Cluster, victim: tuple[Job, list[Process]]
 ) -> None:
-    """In a user namespace of one's own one has capabilities; they are worth nothing outside."""
+    """In one's own user namespace one has capabilities, but none of them is valid outside."""
     job, processes = victim
     edf = cluster.edf()
     pids = [str(process.pid) for process in processes]
@@ -107,7 +107,7 @@ def test_another_users_container_does_not_help_to_attack(
 
 @pytest.mark.usefixtures("victim")
 def test_no_command_line_shows_what_is_in_a_containers_environment(cluster: Cluster) -> None:
-    # the pattern is written so that it does not find itself
+    # The pattern is written so that it does not match itself.
     script = f"cat /proc/[0-9]*/cmdline | tr '\\0' '\\n' | grep -c '{_SECRET[:-1]}[{_SECRET[-1]}]'"
     assert cluster.run(["sh", "-c", script], user=BOB).stdout == "0\n"
 
@@ -139,7 +139,7 @@ def test_the_remembered_plan_of_a_user_is_the_users_alone(cluster: Cluster, demo
 
 
 def test_helpers_hold_nothing_of_slurmstepds(cluster: Cluster, demo: str) -> None:
-    """One that kept a pipe or a socket of the step would keep srun waiting, or give it away."""
+    """A helper with a pipe or a socket of the step would keep srun waiting, or leak it."""
     with started(cluster, "srun", f"--environment={demo}", "sh", "-c", "echo up; read line") as job:
         job.wait_for_lines(1)
         found = helpers()
@@ -156,7 +156,7 @@ def test_helpers_run_as_the_user_without_any_root_id(cluster: Cluster, demo: str
         job.wait_for_lines(1)
         everything = [p for p in procfs.processes() if is_helper(p) and p.lives]
         uid = pwd.getpwnam(ALICE).pw_uid
-        # the launcher may end while we look
+        # The launcher may end in the meantime.
         statuses = [process.status() for process in everything]
         found = [set(status["Uid"].split()) for status in statuses if status]
         assert len(found) >= 4
@@ -164,7 +164,7 @@ def test_helpers_run_as_the_user_without_any_root_id(cluster: Cluster, demo: str
 
 
 def test_a_user_cannot_choose_what_the_nodes_run(cluster: Cluster, shared: Path) -> None:
-    """Neither PATH, nor Python's variables, nor Podman's change what starts a container."""
+    """PATH, Python's variables and Podman's have no effect on what starts a container."""
     marker = shared / "ran"
     tools = cluster.scratch / "evil"
     tools.mkdir(exist_ok=True)
@@ -196,7 +196,7 @@ _MODULES = (
     "pydantic",
     "container_engine",
 )
-# says that it was loaded by Python; srun, which is the user's own choice, may have it
+# It reports that Python has loaded it. srun, which the user starts, may load it.
 _PRELOADED = r"""
 #include <fcntl.h>
 #include <string.h>
@@ -212,8 +212,11 @@ __attribute__((constructor)) static void loaded(void)
 
 @pytest.fixture
 def hostile(shared: Path) -> tuple[Path, dict[str, str], Path]:
-    """A directory with modules and libraries for Python, an environment that points there, and the
-    file that one of them makes when it is loaded."""
+    """Prepare modules and libraries that a careless Python would load.
+
+    Return their directory, an environment that points there, and the file that one of them makes
+    when it is loaded.
+    """
     marker, place = shared / "loaded", shared / "hostile"
     place.mkdir(mode=0o755)
     for module in _MODULES:
@@ -239,7 +242,7 @@ def hostile(shared: Path) -> tuple[Path, dict[str, str], Path]:
 def test_the_hostile_environment_is_one(
     cluster: Cluster, hostile: tuple[Path, dict[str, str], Path]
 ) -> None:
-    """Or what follows would say nothing: without isolation Python does not even start."""
+    """Otherwise the tests below would prove nothing: without isolation Python does not start."""
     place, variables, marker = hostile
     python = ["/usr/bin/python3", "-I", "-c", "pass"]
     assert "libexpat.so.1" in cluster.run(python, env=variables, cwd=place).stderr
@@ -253,7 +256,7 @@ def test_nothing_of_the_users_environment_gets_into_the_engines_python(
     cluster: Cluster, hostile: tuple[Path, dict[str, str], Path], way: str
 ) -> None:
     place, variables, marker = hostile
-    edf = cluster.edf('[env]\nSEEN = "${LD_LIBRARY_PATH}"\n')  # a new one, so it is planned anew
+    edf = cluster.edf('[env]\nSEEN = "${LD_LIBRARY_PATH}"\n')  # a new file: planned anew
     ce = str(cluster.prefix / "bin/ce")
     done = cluster.run(
         {
@@ -267,7 +270,7 @@ def test_nothing_of_the_users_environment_gets_into_the_engines_python(
     )
     assert done.returncode == 0, done.stderr
     assert not marker.exists()
-    # to the environment it is a variable as any other
+    # In the container it is an ordinary variable.
     assert way == "ce validate" or str(place) in done.stdout
 
 

@@ -1,4 +1,4 @@
-"""Whatever is killed, whenever: nothing of the container stays, and the user learns the cause."""
+"""Kills at any moment: nothing of the container stays, and the user learns the cause."""
 
 import errno
 import os
@@ -20,10 +20,10 @@ from tests.slurm.leftovers import assert_nothing_left, assert_soon_nothing_left,
 from tests.slurm.polling import until
 from tests.slurm.procfs import Process
 
-# Enough for a start on a slow machine; the moments of the kills are spread over it.
+# Enough for a start on a slow machine; the kills are spread over it.
 _MOMENTS = 10
-# How a task may end whose image is no longer served: by us, by signals, in Slurm's execve, or as
-# the loader or the shell of the command sees it.
+# How a task may end whose image is no longer served: by us, by signals, in Slurm's execve, or by an
+# error of the loader or the shell.
 _WITHOUT_IMAGE = {
     *(125, 126, 127, 137, 128 + signal.SIGBUS, 128 + signal.SIGSEGV),
     *(errno.ENOTCONN, errno.ECONNABORTED),
@@ -39,7 +39,7 @@ def _tidy(cluster: Cluster) -> Iterator[None]:
 
 @contextmanager
 def _running(cluster: Cluster, demo: str, script: str = "exec sleep 1000") -> Iterator[Job]:
-    """A step of two tasks on one node, both in their container."""
+    """Run a step of two tasks on one node, both in their container."""
     step = ["-w", "n1", "-n2", f"--environment={demo}", "sh", "-c", f"echo up; {script}"]
     with started(cluster, "srun", *step) as job:
         job.wait_for_lines(2)
@@ -74,7 +74,7 @@ def test_a_killed_helper_ends_the_step_and_is_named_once_for_all_tasks_and_nodes
     step = ["-N2", "-n4", f"--environment={demo}", "sh", "-c", "echo up; exec sleep 4321"]
     with started(cluster, "srun", *step) as job:
         job.wait_for_lines(4)
-        # a shell without an image would have words of its own
+        # A shell without an image would print errors of its own.
         until("tasks that only sleep", lambda: len(_sleeping()) == 4)
         victims = [process for process in helpers() if process.comm == comm]
         assert len(victims) == 2, victims
@@ -82,7 +82,7 @@ def test_a_killed_helper_ends_the_step_and_is_named_once_for_all_tasks_and_nodes
             _kill(victim)
         assert_soon_nothing_left(cluster)
         done = job.wait()
-    # a task may touch its image, which is no longer served, before it is killed
+    # A task may read its image, which is no longer served, before it is killed.
     assert done.returncode in {128 + signal.SIGKILL, 128 + signal.SIGBUS}, done.stderr
     Blame(done, "container-died", cause, exit_code=done.returncode)
 
@@ -122,7 +122,7 @@ def test_what_a_task_leaves_running_ends_with_the_step(cluster: Cluster, demo: s
 
 
 def _stepd(job: str) -> int:
-    """The slurmstepd of the job's first step."""
+    """Return the pid of the slurmstepd of the job's first step."""
     title = f"slurmstepd: [{job}.0]"
     return until(
         title, lambda: next((p.pid for p in procfs.processes() if title in p.command), None)
@@ -136,7 +136,7 @@ def test_a_killed_slurmstepd_takes_the_container_and_the_tasks_along(
         number = job_id(cluster)
         os.kill(_stepd(number), signal.SIGKILL)
         assert_soon_nothing_left(cluster)
-        # natively, too, srun only hears of it when the job ends
+        # Natively, too, srun only learns of it when the job ends.
         cluster.run(["scancel", number])
         assert "Timed out waiting for job step to complete" in job.wait().stderr
 
@@ -157,12 +157,12 @@ def test_what_the_tasks_of_a_killed_slurmstepd_had_started_the_epilog_ends(
 
 
 def _program(cluster: Cluster, name: str) -> str:
-    """What is in the command line of this cluster's launchers or guards, and no other one's."""
+    """Return the path of this cluster's launcher or guard, which is in its command line."""
     return f"{cluster.prefix}/libexec/container-engine/{name}"
 
 
 def _start_time(pid: int) -> int:
-    """When a process started, in clock ticks since the machine did; 0 when there is none."""
+    """Return when a process started, in clock ticks after boot; 0 if it does not exist."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
@@ -171,8 +171,8 @@ def _start_time(pid: int) -> int:
 
 
 def _first_seen(text: str, after: int) -> Process:
-    """A process that has started since the one of number `after` did, as soon as there is one."""
-    begin = _start_time(after)  # not its number: numbers begin anew at some point
+    """Return the first matching process that has started since the process `after`."""
+    begin = _start_time(after)  # not its pid, as pids wrap around
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         for name in os.listdir("/proc"):
@@ -185,7 +185,7 @@ def _first_seen(text: str, after: int) -> Process:
 
 @pytest.fixture(scope="module")
 def start_s(cluster: Cluster, demo: str) -> float:
-    """How long the node's part of a start takes now, in seconds."""
+    """Return how long the node's part of a start takes now, in seconds."""
     with started(cluster, "srun", f"--environment={demo}", "sh", "-c", "echo up; cat") as job:
         _first_seen(_program(cluster, "node"), os.getpid())
         begin = time.monotonic()
@@ -206,14 +206,14 @@ def test_a_kill_during_the_start_fails_the_step_and_the_command_never_runs_on_th
     step = [f"--environment={demo}", "sh", "-c", f"touch {marker}; echo up; exec sleep 1000"]
     with started(cluster, "srun", *step) as job:
         process = _first_seen(text, job.process.pid)
-        # the moment itself is what is tested
+        # the moment itself is tested
         time.sleep(delay)
         killed = _kill_if_it_lives(process, text)
         within_s = 2 if killed else 30
         until("the end of all or a running task", lambda: job.out or not left(cluster), within_s)
         if job.out and (victim == "launcher" or not killed):
-            # it had done its work, as the guard's parent has when there is the guard: the step runs
-            # in its container, and nowhere else
+            # It had done its work, as the guard's parent has once the guard exists: the step runs
+            # in its container, and nowhere else.
             cluster.cancel_all(ALICE)
             job.wait()
         else:
@@ -225,7 +225,7 @@ def test_a_kill_during_the_start_fails_the_step_and_the_command_never_runs_on_th
 
 
 def _ready(here: list[Process], text: str) -> Process | None:
-    """The guard of a container whose first process is there."""
+    """Return the guard of a container whose first process exists."""
     ready = any(process.comm == ".ce-init" for process in here)
     return next((process for process in here if ready and text in process.command), None)
 
@@ -234,11 +234,11 @@ def _ready(here: list[Process], text: str) -> Process | None:
 def test_a_guard_killed_when_the_container_is_ready_is_named_once(
     cluster: Cluster, demo: str, delay_ms: int
 ) -> None:
-    """Tasks about to join, joining, executing and running then have no image any more."""
+    """Tasks that are about to join, join, execute or run then have no image any more."""
     step = ["-n2", f"--environment={demo}", "sleep", "1000"]
     with started(cluster, "srun", *step) as job:
         guard = until("the container", lambda: _ready(helpers(), _program(cluster, "ce-guard")))
-        # the moment itself is what is tested
+        # The moment itself is tested.
         time.sleep(delay_ms / 1000)
         assert _kill_if_it_lives(guard, guard.command)
         done = job.wait()
@@ -250,7 +250,7 @@ def test_a_guard_killed_when_the_container_is_ready_is_named_once(
 
 @contextmanager
 def _started_with_a_stopped(cluster: Cluster, text: str, *step: str) -> Iterator[Job]:
-    """A step whose launcher or image server was stopped before the container was ready."""
+    """Run a step whose launcher or image server is stopped before the container is ready."""
     for _ in range(_MOMENTS):
         with started(cluster, "srun", *step) as job:
             process = _first_seen(text, job.process.pid)
@@ -285,7 +285,10 @@ def test_a_launcher_that_stops_is_ended_by_scancel(cluster: Cluster, demo: str) 
 
 
 def _kill_if_it_lives(process: Process, text: str) -> bool:
-    """The guard's first process is soon replaced by a second; a launcher may have ended."""
+    """Kill a process that still runs this command and its successors; return whether any ran.
+
+    The guard's first process is soon replaced by a second; a launcher may have ended.
+    """
     killed = False
     found = [process]
     while living := [p for one in found if (p := _still(one, text)) is not None]:

@@ -1,7 +1,6 @@
-"""Many starts in a row, and many at once, leave nothing: no process, mount, namespace, file or
-growing daemon.
+"""Many starts in a row and at once leave no process, mount, namespace or file behind.
 
-SOAK_LAUNCHES says how many the long one makes.
+The daemons must not grow. SOAK_LAUNCHES is the number of launches of the long test.
 """
 
 import os
@@ -20,20 +19,23 @@ from tests.slurm.polling import until
 _BATCH = 50  # launches of one job
 _AT_ONCE = 50
 _MIB = 1 << 20
-_OPENED = 8  # descriptors that Slurm opens as it likes, for connections that come and go
+_OPENED = 8  # descriptors that Slurm may open at any time, for short connections
 _NAMESPACES = ("mnt", "user", "pid", "ipc", "uts", "net", "cgroup")
 _IN_MEMORY = [path for path in ("/dev/shm", "/run") if os.path.ismount(path)]
 
 
 class Levels(NamedTuple):
-    """What may not rise from launch to launch. `memory` and `descriptors` are of each slurmd."""
+    """Quantities that must not grow with launches.
+
+    `memory` and `descriptors` are per slurmd.
+    """
 
     memory: dict[str, int]  # bytes, resident
     descriptors: dict[str, int]
     mounts: int
     namespaces: int
-    files: frozenset[Path]  # of the test users, where all may write
-    used: dict[str, int]  # bytes of file systems in memory
+    files: frozenset[Path]  # of the test users, in public directories
+    used: dict[str, int]  # bytes used on file systems in memory
 
 
 def _levels() -> Levels:
@@ -42,7 +44,7 @@ def _levels() -> Levels:
         {p.command: _resident(p.pid) for p in daemons},
         {p.command: len(os.listdir(procfs.PROC / str(p.pid) / "fd")) for p in daemons},
         len(mounts()),
-        # those of a process that ends while we look cannot be read
+        # The links of a process that ends in the meantime cannot be read.
         len({p.link(f"ns/{kind}") for p in procfs.processes() for kind in _NAMESPACES} - {""}),
         frozenset(public_files()),
         {path: _used(path) for path in _IN_MEMORY},
@@ -61,8 +63,10 @@ def _used(path: str) -> int:
 
 
 def _levels_at_rest(before: Levels) -> Levels:
-    """What is there when the node's own programs of the last jobs, and what slurmd had to tell of
-    them, too, have ended."""
+    """Return the levels after the last jobs' own programs on the node have ended.
+
+    slurmd's messages about them must have ended, too.
+    """
 
     def at_rest() -> Levels | None:
         levels = _levels()
@@ -81,16 +85,16 @@ def _assert_flat(before: Levels, after: Levels) -> None:
     assert after.files == before.files
     assert set(after.memory) == set(before.memory)
     for daemon, memory in after.memory.items():
-        # Slurm's own caches; a leak of a hundred bytes a launch is more
+        # Allows for Slurm's own caches; a leak of a hundred bytes per launch exceeds it.
         assert memory <= before.memory[daemon] + 2 * _MIB, f"{daemon}: {memory}"
         assert after.descriptors[daemon] <= before.descriptors[daemon] + _OPENED, daemon
     for path, used in after.used.items():
-        # other programs of the machine live there, too
+        # Other programs of the machine use them, too.
         assert used <= before.used[path] + _MIB, f"{path}: {used}"
 
 
 def _start(cluster: Cluster, edf: str, number: int) -> None:
-    """One start; some of them with several tasks, of another user, or of a command that fails."""
+    """Start one step: some with several tasks, as another user, or with a failing command."""
     code = 3 if number % 5 == 4 else 0
     user = BOB if number % 7 == 6 else ALICE
     tasks = ["-N2", "-n4"] if number % 3 == 0 else ["-n1"]
@@ -110,7 +114,7 @@ def test_20_starts_in_a_row_leave_nothing(cluster: Cluster, demo: str) -> None:
 
 
 def _batch(cluster: Cluster, edf: str, count: int) -> None:
-    """Launches of one job, one after the other; what they print is counted."""
+    """Run the launches of one job in sequence, and count their output."""
     launch = f"srun --quiet --environment={edf}"
     inside = "sh -c 'grep -q ID=ce-demo /etc/os-release && echo inside'"
     lines = [f"{launch} {'-N2 -n4' if i % 5 == 0 else '-N1 -n1'} {inside}" for i in range(count)]
@@ -123,7 +127,7 @@ def _batch(cluster: Cluster, edf: str, count: int) -> None:
 @pytest.mark.soak
 def test_thousands_of_starts_in_a_row_leave_nothing(cluster: Cluster, demo: str) -> None:
     batches = max(2, int(os.environ.get("SOAK_LAUNCHES") or 2000) // _BATCH)
-    # what is made once is made now
+    # Create first what is only created once.
     _batch(cluster, demo, _BATCH)
     assert_nothing_left(cluster)
     levels = [_levels()]
@@ -142,7 +146,7 @@ def _is_epilog(process: procfs.Process) -> bool:
 
 
 def _wave(cluster: Cluster, edf: str, before: Levels) -> Levels:
-    """Jobs that all run at one time; what there is when they have ended."""
+    """Run jobs that are all alive at once; return the levels after they have ended."""
     with ExitStack() as stack:
         script = "grep -q ID=ce-demo /etc/os-release && echo up; read line; echo $line"
         step = ["srun", "-N1", "-n1", f"--environment={edf}", "sh", "-c", script]
@@ -157,7 +161,7 @@ def _wave(cluster: Cluster, edf: str, before: Levels) -> Levels:
         for number, job in enumerate(jobs):
             done = job.wait(120)
             assert done.stdout == f"up\njob {number}\n", done.stderr
-    # one for each job, as its user: they look at every process
+    # One runs for each job, as its user: it inspects every process.
     until("the epilogs", lambda: not [p for p in procfs.processes() if _is_epilog(p)], 120)
     assert_nothing_left(cluster)
     return _levels_at_rest(before)
@@ -166,7 +170,7 @@ def _wave(cluster: Cluster, edf: str, before: Levels) -> Levels:
 @pytest.mark.soak
 def test_50_containers_at_once_run_and_leave_nothing(cluster: Cluster, demo: str) -> None:
     before = _levels()
-    # slurmd keeps memory for as many threads as it once had: the second wave finds it there
+    # slurmd keeps memory for its peak number of threads, which the second wave reuses.
     first = _wave(cluster, demo, before)
     _assert_flat(before._replace(memory=first.memory), first)
     _assert_flat(first, _wave(cluster, demo, first))

@@ -14,10 +14,10 @@ from tests.slurm.site import Site, site_on
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
-# What a ring and an allreduce of the ranks 0 to 3 add up to.
+# Sums of a ring and an allreduce over the ranks 0 to 3.
 RING = "ring 6 allreduce 6\n"
-# The nodes are one machine, where UCX tries to open another container's memory. Its TCP is no way
-# out: MPICH 4.0 hangs in MPI_Finalize with it now and then, also without a container.
+# The nodes are one machine, where UCX tries to open another container's memory. Its TCP is no
+# alternative: MPICH 4.0 sometimes hangs in MPI_Finalize with it, also without a container.
 UCX = {"UCX_TLS": "sysv,self"}
 
 
@@ -63,7 +63,7 @@ def test_what_open_mpi_says_without_slurms_pmix_is_what_the_page_about_mpi_expla
     assert done.returncode == 1
 
 
-# What srun chose, another way to say so, and what the image's MPI would need instead.
+# The options of srun, variables with the same effect, the image's MPI, and what it would need.
 WRONG = {
     "mpich": (("--mpi=pmix",), {}, "MPICH", "PMIx", "pmi2"),
     "openmpi": ((), {"SLURM_MPI_TYPE": "pmi2"}, "Open MPI", "PMI2", "pmix"),
@@ -82,7 +82,7 @@ def test_an_mpi_that_does_not_speak_what_srun_chose_is_told_of(
     assert done.stderr.count("\n") == 1
     assert f"the image's {mpi} (libmpi" in done.stderr
     assert f") does not speak {speech} (start it with srun --mpi={instead}" in done.stderr
-    # nothing can be missed by one task
+    # A single task has no ranks to miss.
     assert cluster.srun("-n1", *asked, env={**UCX, **env}).stderr == ""
 
 
@@ -110,7 +110,7 @@ def test_open_mpi_starts_in_a_container_that_cannot_be_written(cluster: Cluster)
 
 
 def test_ranks_of_a_node_share_memory(cluster: Cluster, mpich: str, open_mpi: str) -> None:
-    """Nothing but shared memory is allowed here, and one container per node makes it possible."""
+    """Only shared memory is allowed here, which one container per node makes possible."""
     for edf, mpi, env in (
         (open_mpi, "pmix", {"OMPI_MCA_btl": "self,vader"}),
         (mpich, "pmi2", {"UCX_TLS": "posix,cma,self"}),
@@ -202,7 +202,7 @@ def site(cluster: Cluster) -> Iterator[Site]:
 
 
 def _unpack(cluster: Cluster, image: str, name: str, place: Path) -> Path:
-    """A library of an image, as one of the node's."""
+    """Unpack a library of an image, to use it as one of the node's."""
     inside = f"usr/lib/{platform.machine()}-linux-gnu/{name}"
     unpack = ["unsquashfs", "-q", "-n", "-f", "-d", str(place), str(cluster.image(image)), inside]
     subprocess.run([*unpack, f"{inside}.*"], check=True, capture_output=True)
@@ -214,10 +214,10 @@ def test_the_nodes_mpich_takes_the_place_of_the_images(
 ) -> None:
     library = _unpack(cluster, "mpich", "libmpich.so.12", tmp_path)
     nodes = site.programs / "libmpich.so.12"
-    # the same MPI, made recognisable: bytes behind an ELF file mean nothing
+    # The same MPI, made recognisable: bytes after the end of an ELF file have no effect.
     nodes.write_bytes(library.read_bytes() + b"the node's")
     settings = f'[settings]\nname = "libmpich.so.12"\nlibrary = "{nodes}"\n'
-    # what this one needs is in the image: it was taken from there
+    # Its dependencies are in the image, from which it was taken.
     files = '{ files = ["{library}"], place = "replace", closure = false }'
     edits = f"[edits.host]\nlibraries = [{files}]\n"
     site.hook("mpich_abi", settings + edits, whole=False)
@@ -251,9 +251,10 @@ def test_an_image_with_an_mpi_of_another_interface_is_refused(cluster: Cluster, 
 def test_mpirun_inside_starts_ranks_in_the_containers_of_all_nodes(
     cluster: Cluster, shared: Path, image: str
 ) -> None:
-    """Through the ssh hook. The first task calls mpirun, the others keep their containers.
+    """mpirun uses the ssh hook. The first task calls it, the others keep their containers alive.
 
-    There is one try, and time for it: with 45 others that want the two CPUs, Open MPI takes 13 s.
+    There is a single try with a long limit: beside 45 other processes on two CPUs, Open MPI takes
+    13 s.
     """
     name = ssh_edf(cluster, make_key(cluster), f'mounts = ["{shared}"]\n', image)
     mpirun = "mpirun -np 4" if image == "openmpi" else "mpirun -np 4 -hosts n1:2,n2:2"

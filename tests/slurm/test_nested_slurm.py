@@ -16,13 +16,13 @@ pytestmark = pytest.mark.usefixtures("tidy")
 HOST = platform.freedesktop_os_release()["ID"]
 HOOK = '[annotations]\ncom.hooks.slurm.enabled = "true"\n'
 SYSTEM = ". /etc/os-release; echo $ID"
-# how Slurm tells the programs in a job which environment it has
+# By this variable Slurm tells the programs in a job which environment it has.
 OPTION = "SLURM_SPANK__SLURM_SPANK_OPTION_container_engine_environment"
 
 
 @pytest.fixture(scope="session")
 def inside(cluster: Cluster) -> str:
-    """The demo image with the hook."""
+    """Return an environment with the demo image and the hook."""
     return cluster.edf(HOOK)
 
 
@@ -50,7 +50,7 @@ def test_without_the_hook_there_is_no_srun_in_the_container(cluster: Cluster, de
 def test_srun_inside_runs_on_the_host_and_in_any_environment(
     cluster: Cluster, demo: str, image: str
 ) -> None:
-    """busybox: an image that has neither glibc nor any other libc."""
+    """busybox is an image without any libc."""
     edf = cluster.edf(HOOK, image=image)
     nested = f"srun --overlap -n1 sh -c '{SYSTEM}'"
     again = f"srun --overlap -n1 --environment={demo} sh -c '{SYSTEM}'"
@@ -146,8 +146,10 @@ def test_a_task_sees_nothing_of_the_host_at_its_usual_place(cluster: Cluster, in
 
 
 def test_slurms_programs_start_quickly_inside(cluster: Cluster, inside: str) -> None:
-    """Not a benchmark: a second would mean that something is searched or copied. The processor's
-    time is counted, since what else this machine has to do says nothing of them."""
+    """The limit of one second would only be exceeded if files were searched or copied.
+
+    The processor's time is counted, as it does not depend on other work of this machine.
+    """
     script = "set -e; for i in 1 2 3 4 5; do sinfo >/dev/null; done; times"
     done = cluster.srun("-N1", f"--environment={inside}", "sh", "-c", script)
     assert done.returncode == 0, done.stderr
@@ -162,7 +164,7 @@ BATCH = f"#!/bin/sh\n{SYSTEM}\nsrun -n2 sh -c '{SYSTEM}'\n"
 
 @pytest.fixture
 def scripts_run_inside(cluster: Cluster) -> Iterator[None]:
-    """The site's decision for `batch_script`, for the time of a test."""
+    """Let the site run batch scripts inside, during a test."""
     file = cluster.prefix / "etc/container-engine/conf.d/batch-script.toml"
     file.parent.mkdir(exist_ok=True)
     file.write_text('batch_script = "inside"\n')
@@ -171,7 +173,7 @@ def scripts_run_inside(cluster: Cluster) -> Iterator[None]:
 
 
 def _sbatch(cluster: Cluster, shared: Path, script: str, *options: str) -> tuple[int, list[str]]:
-    """Exit code and output of a batch job on two nodes."""
+    """Run a batch job on two nodes; return its exit code and output."""
     output = shared / "output"
     file = cluster.write(script, mode=0o755)
     done = batch(cluster, "-N2", "-o", str(output), *options, str(file))
@@ -186,7 +188,7 @@ def test_a_batch_script_runs_on_the_host_and_each_srun_in_it_inside(
 
 
 def test_an_image_that_slurm_brings_into_the_nodes_memory(cluster: Cluster, shared: Path) -> None:
-    """As the guide has it; both nodes of the sandbox have one memory, so one is asked for."""
+    """As in the guide, but with one node, as both nodes of the sandbox share their memory."""
     edf = cluster.edf('image = "${IMAGE}"\n', image=None)
     script = (
         "#!/bin/sh\nexport IMAGE=/dev/shm/$USER-$SLURM_JOB_ID.sqsh\n"
@@ -195,7 +197,7 @@ def test_an_image_that_slurm_brings_into_the_nodes_memory(cluster: Cluster, shar
         'srun -n1 rm -v "$IMAGE"\n'
     )
     done, lines = _sbatch(cluster, shared, script, "-N1", "-n2")
-    # a step whose forerunner has not quite ended is said to wait
+    # srun reports that a step waits if the previous one has not quite ended.
     said = [line for line in lines if not line.startswith("srun: ")]
     assert (done, said[:2], len(said)) == (0, ["ce-demo"] * 2, 3)
 

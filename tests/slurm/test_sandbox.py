@@ -1,4 +1,4 @@
-"""The sandbox itself, before anything is said about the engine."""
+"""The sandbox itself, independent of the engine."""
 
 import os
 import pwd
@@ -11,7 +11,7 @@ from tests.slurm.cluster import ALICE, BOB, ROOT, Cluster, sandbox
 
 
 def _daemons() -> dict[str, int]:
-    """What runs, by name, with its process."""
+    """Return the running daemons by name, with their pids."""
     lines = [line.split() for line in sandbox("status").stdout.splitlines() if " pid " in line]
     return {words[0]: int(words[-1]) for words in lines}
 
@@ -131,12 +131,12 @@ def _processes_of_users() -> list[str]:
     done = subprocess.run(
         ["ps", "-o", "stat=,pid=,args=", "-u", f"{ALICE},{BOB}"], capture_output=True, text=True
     )
-    # one that ended but whose parent, here pytest, has not waited for it yet is a zombie
+    # Ignore zombies, for which their parent, here pytest, has not waited yet.
     return [line for line in done.stdout.splitlines() if not line.startswith("Z")]
 
 
 def test_down_leaves_no_process_even_when_the_controller_was_killed(cluster: Cluster) -> None:
-    """Also a task's child that left its session stays natively; the sandbox ends it."""
+    """A task's child that has left its session stays natively; the sandbox ends it, too."""
     task = "setsid -f sleep 1000; echo up; exec sleep 1000"
     with cluster.popen(["srun", "-N2", "sh", "-c", task]) as job:
         assert job.stdout is not None

@@ -13,12 +13,12 @@ pytestmark = pytest.mark.usefixtures("tidy")
 
 _HOST = platform.freedesktop_os_release()["ID"]
 _WHO = ". /etc/os-release; echo $ID"
-# what is left is what Slurm's programs need
+# Keeps only what Slurm's programs need.
 _CLEAN = "env -i PATH=$PATH SLURM_CONF=$SLURM_CONF"
 
 
 def _batch(cluster: Cluster, shared: Path, script: str, *options: str) -> Completed:
-    """How a batch job ended; its stdout and stderr are the job's."""
+    """Run a batch job; return its end, with its own stdout and stderr."""
     file = cluster.write(f"#!/bin/bash\n{script}", mode=0o755)
     outputs = [f"--output={shared}/out", f"--error={shared}/err"]
     done = batch(cluster, *outputs, *options, str(file))
@@ -83,7 +83,7 @@ def test_a_step_may_overlap_another_one(cluster: Cluster, shared: Path, mounted:
     second = f"until [ -e {shared}/up ]; do sleep 0.1; done; echo second; touch {shared}/seen"
     both = f"{shlex.join([*step, first])} & {shlex.join([*step, second])}; wait"
     done = cluster.run(["salloc", "-Q", "-N1", "sh", "-c", both])
-    # each waits for the other; whose srun is the first to pass its line on is another matter
+    # Each waits for the other; the order in which their sruns pass on output is undefined.
     assert (sorted(done.stdout.split()), done.stderr) == (["first", "second"], "")
 
 
@@ -122,7 +122,7 @@ def test_steps_of_a_batch_job_inherit_its_environment_and_the_script_stays_on_th
     step = f"sh -c {shlex.quote(_WHO)}"
     script = f"{_WHO}\nsrun {step}\n{_CLEAN} srun --jobid=$SLURM_JOB_ID {step}\n"
     done = _batch(cluster, shared, script, "-N2", f"--environment={demo}")
-    # with nothing to say so, the second step is of one task on each node, too
+    # Without options the second step, too, has one task on each node.
     assert (done.stdout, done.stderr) == (host + "ce-demo\n" * 4, "")
 
 
@@ -139,7 +139,7 @@ def test_what_is_started_in_a_job_is_in_its_environment_although_nothing_says_so
     cluster: Cluster, demo: str
 ) -> None:
     who = f"sh -c {shlex.quote(_WHO)}"
-    # both are new jobs
+    # Both are new jobs.
     script = f"{_CLEAN} srun {who}; {_CLEAN} salloc -Q srun {who}; :"
     done = cluster.run(["salloc", "-Q", f"--environment={demo}", "bash", "-c", script])
     assert (done.returncode, done.stdout) == (0, "ce-demo\n" * 2), done.stderr

@@ -1,4 +1,4 @@
-"""A site whose launches use images of its own stores only: what its users try."""
+"""A site whose launches may use only images of its own stores, and users' attempts."""
 
 import json
 import os
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("tidy")
 
 @pytest.fixture(scope="module")
 def store(cluster: Cluster) -> Iterator[Path]:
-    """The site's, with the image tools:1; the site wants no other."""
+    """Yield the site's store with the image tools:1; the site allows no other."""
     root = cluster.scratch / "site-store"
     argv = [
         str(cluster.prefix / "bin/ce"),
@@ -46,7 +46,7 @@ def image(store: Path) -> Path:
 
 @pytest.fixture
 def own(image: Path, shared: Path) -> Path:
-    """A copy that is the user's."""
+    """Return a copy of the image that is the user's."""
     path, entry = shared / "own.sqsh", pwd.getpwnam(ALICE)
     shutil.copy(image, path)
     os.chown(path, entry.pw_uid, entry.pw_gid)
@@ -134,7 +134,7 @@ def test_users_mount_their_data_elsewhere_and_the_sites_files_anywhere(
 
 @pytest.fixture
 def planned(cluster: Cluster, image: Path, shared: Path) -> Callable[..., Completed]:
-    """Runs a step whose plan a user has made from one of the planner's: what nodes say."""
+    """Return a function that runs a step whose plan the user has changed."""
     edf = cluster.edf(f'image = "{image}"\n', image=None)
     argv = [str(cluster.prefix / "bin/ce"), "plan", "--json", edf]
     plan = json.loads(cluster.run(argv).stdout)

@@ -1,4 +1,4 @@
-"""Homes and projects that root may not read, as NFS with root_squash has them."""
+"""Homes and projects that root may not read, as with root_squash of NFS."""
 
 import pwd
 import re
@@ -24,7 +24,7 @@ _SOURCE = Path(__file__).with_name("squashing.c")
 
 @dataclass(frozen=True)
 class Home:
-    """A user's home that root cannot look into; `real` is where its files are."""
+    """A user's home that root cannot read; `real` is where its files are."""
 
     cluster: Cluster
     place: Path
@@ -38,7 +38,7 @@ class Home:
         path.write_bytes(content)
 
     def sh(self, script: str) -> Completed:
-        """What a login's shell does there."""
+        """Run a script as a login shell does, in the home."""
         return self.cluster.run(["sh", "-ec", f"cd; {script}"], env={"HOME": str(self.place)})
 
 
@@ -65,7 +65,7 @@ def home(cluster: Cluster, tmp_path: Path) -> Iterator[Home]:
 
 
 def _environment(home: Home) -> str:
-    """An environment of the user's by name, its image beside it, its mounts below the home."""
+    """Write an environment of the user, with its image beside it and mounts below the home."""
     home.write("data/words", b"from home\n")
     home.write("images/demo.sqsh", home.cluster.image("demo").read_bytes())
     home.write(

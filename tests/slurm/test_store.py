@@ -1,4 +1,4 @@
-"""Images from a registry in Slurm steps: what running jobs use stays, what shall not stay goes."""
+"""Images from a registry in Slurm steps: those in use stay, those to be removed go."""
 
 import os
 import pwd
@@ -41,7 +41,7 @@ def edf(cluster: Cluster, image: str) -> str:
 
 @pytest.fixture
 def place(shared: Path) -> Iterator[Path]:
-    """Where images for one step lie."""
+    """Yield the directory for the images of one step."""
     path = shared / "scratch"
     path.mkdir()
     path.chmod(0o1777)
@@ -58,7 +58,7 @@ def void(place: Path) -> dict[str, str]:
 
 
 def begin(cluster: Cluster, env: dict[str, str], edf: str, *options: str) -> subprocess.Popen[str]:
-    """A step whose tasks, one a node, have started, and go on when they are given a line."""
+    """Start a step; return when its tasks, one a node, wait for a line of input."""
     argv = ["srun", *options, f"--environment={edf}", *_HELD]
     step = cluster.popen(argv, env=env)
     assert step.stdout is not None
@@ -90,7 +90,7 @@ def test_what_a_running_job_uses_is_not_removed(
     done = ce(cluster, "gc", "--size", "0", env=store)
     assert done.stdout.startswith(f"kept: {image} ")
     assert done.stdout.endswith(f": in use by job {job}\nnothing to remove\n")
-    # a user's own settings of squeue hide nothing
+    # A user's own settings of squeue must not hide the job.
     done = ce(cluster, "gc", "--size=0", env={**store, "SQUEUE_STATES": "PENDING"})
     assert "in use by job" in done.stdout
     [damaged] = (shared / "store/images").glob("*.sqsh.sha256")
@@ -100,7 +100,7 @@ def test_what_a_running_job_uses_is_not_removed(
     assert f"; in use by job {job} (--force removes it)\n" in done.stdout
     out, _said = step.communicate("on\n" * 2, timeout=60)
     assert "it is" in out
-    # srun ends before its job does, which has an epilog
+    # srun ends before its job does, which has an epilog.
     until("the job's end", lambda: cluster.run(["squeue", "-h", "-j", job]).stdout == "")
     done = ce(cluster, "rmi", image, env=store)
     assert f"in use by job {job} (noted less than an hour ago)\n" in done.stderr

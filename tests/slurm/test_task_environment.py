@@ -1,4 +1,4 @@
-"""What a task in a container sees: the image's files, and otherwise what a native task sees."""
+"""View of a task in a container: the image's files, and otherwise that of a native task."""
 
 import os
 import pwd
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("tidy")
 
 
 def _show(cluster: Cluster, edf: str | None, script: str, *options: str, **env: str) -> list[str]:
-    """The sorted lines that the tasks of a step print; natively when there is no EDF."""
+    """Return the sorted lines that the tasks of a step print; without an EDF it is native."""
     container = [f"--environment={edf}"] if edf else []
     done = cluster.srun(*options, *container, "sh", "-c", script, env=env)
     assert done.returncode == 0, done.stderr
@@ -38,7 +38,7 @@ def test_a_task_has_the_users_ids_and_names(cluster: Cluster, demo: str) -> None
 
 
 def test_a_task_has_all_groups_of_the_user(cluster: Cluster, demo: str) -> None:
-    """Inside the user namespace they show as nogroup; the machine knows better."""
+    """They appear as nogroup in the user namespace, so they are read from outside."""
     with started(
         cluster, "srun", f"--environment={demo}", "sh", "-c", "echo $$; exec sleep 100"
     ) as job:
@@ -69,7 +69,7 @@ def _project() -> int:
 def test_there_is_one_container_per_node_and_step(
     cluster: Cluster, shared: Path, mounted: str
 ) -> None:
-    # all at once: the kernel gives the number of a namespace that has ended to another one
+    # All at once, as the kernel reuses the number of a namespace that has ended.
     all_here = f"set -- {shared}/task-*; [ $# -eq 8 ]"
     script = (
         f": > {shared}/task-$SLURM_PROCID; until {all_here}; do sleep 0.1; done;"
@@ -148,7 +148,7 @@ def test_of_its_own_the_engine_adds_what_identifies_environment_and_image(
     def names(edf: str | None) -> set[str]:
         return {line.partition("=")[0] for line in _show(cluster, edf, "env")}
 
-    # how Slurm itself tells the steps inside a step which option was given
+    # By these variables Slurm tells the steps inside a step which option was given.
     options = {name for name in names(demo) if "SLURM_SPANK_" in name}
     added = names(demo) - names(None) - options
     assert added - {"CE_IMAGE_DIGEST"} == {"CE_ENVIRONMENT_NAME", "CE_IMAGE"}
@@ -239,11 +239,11 @@ def test_a_site_with_a_task_prolog_has_it_run_on_the_host(cluster: Cluster, demo
 
 @contextmanager
 def _configured(cluster: Cluster, node: str, line: str) -> Iterator[None]:
-    """A node whose slurmd has started with one more line.
+    """Restart a node's slurmd with one more line in its configuration.
 
-    `scontrol reconfigure` would not do: the nodes follow at some time later, and for some moments
-    Slurm does not know where munged is. A message that comes then is lost, and when it says that a
-    step has ended the node is drained for it.
+    `scontrol reconfigure` is not enough: the nodes follow at some later time, and for some moments
+    Slurm does not know where munged is. A message that arrives then is lost, and if it reports the
+    end of a step, the node is drained.
     """
     conf = cluster.dir / "etc" / "slurm.conf"
     before = conf.read_text()

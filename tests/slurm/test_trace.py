@@ -1,4 +1,4 @@
-"""The trace of a real launch: what `ce trace` says after a step, and what it never says."""
+"""The trace of a real launch: the output of `ce trace` after a step, without secrets."""
 
 import json
 import os
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("tidy")
 
 
 def trace(cluster: Cluster, job: str, *options: str) -> str:
-    """What is said once the nodes are done; srun may end before them."""
+    """Return the trace once the nodes are done; srun may end before them."""
     until("the end of all steps", lambda: not steps())
     done = cluster.run([str(cluster.prefix / "bin/ce"), "trace", job, *options])
     assert done.returncode == 0, done.stderr
@@ -54,7 +54,7 @@ def test_a_step_leaves_a_trace_of_each_node_with_phases_tasks_and_end(
 
 @contextmanager
 def _late(cluster: Cluster) -> Iterator[None]:
-    """Launchers are not on a processor for a while, just after their answer to the tasks."""
+    """Delay launchers just after their answer to the tasks, as on a busy processor."""
     module = cluster.module("node/start/launcher.py")
     text = module.read_text()
     late = text.replace(

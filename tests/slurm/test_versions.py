@@ -1,4 +1,4 @@
-"""Slurm takes a plugin of its own release only: no step starts, and the reason is told."""
+"""Slurm accepts a plugin of its own release only: no step starts, and the reason is logged."""
 
 import json
 import shutil
@@ -13,13 +13,13 @@ from tests.slurm.cluster import Cluster
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
-# 20.11.9, which no distribution has that the engine runs on
+# 20.11.9, which no distribution has that the engine runs on.
 OTHER = 0x140B09
 REASON = "{}: Incompatible plugin version"
 
 
 def with_version(plugin: Path, version: int) -> bytes:
-    """The plugin with another number where Slurm looks for the one that it was built with."""
+    """Return the plugin with another number where Slurm reads the version it was built with."""
     text = bytearray(plugin.read_bytes())
     with plugin.open("rb") as file:
         elf = ELFFile(file)
@@ -36,7 +36,7 @@ def with_version(plugin: Path, version: int) -> bytes:
 
 
 def replace(plugin: Path, text: bytes) -> None:
-    """Rename, never write: processes have the file mapped."""
+    """Replace by rename; the file is mapped by processes and must not be written."""
     new = plugin.with_suffix(".new")
     new.write_bytes(text)
     new.chmod(0o755)
@@ -45,14 +45,14 @@ def replace(plugin: Path, text: bytes) -> None:
 
 @pytest.fixture
 def right(cluster: Cluster, shared: Path) -> Path:
-    """A copy of the plugin that fits this Slurm."""
+    """Return a copy of the plugin that fits this Slurm."""
     return Path(shutil.copy(cluster.prefix / "lib/slurm/container_engine.so", shared))
 
 
 @pytest.fixture
 def wrong(cluster: Cluster, right: Path) -> Iterator[Path]:
-    """The installed plugin, which meanwhile is one for another release of Slurm."""
-    del right  # is copied first
+    """Replace the installed plugin by one for another release of Slurm during a test."""
+    del right  # must be copied first
     plugin = cluster.prefix / "lib/slurm/container_engine.so"
     good = plugin.read_bytes()
     replace(plugin, with_version(plugin, OTHER))
@@ -75,7 +75,7 @@ def test_srun_says_that_the_plugin_is_for_another_release(
 def test_a_node_with_the_wrong_plugin_starts_no_task_and_logs_why(
     cluster: Cluster, demo: str, shared: Path, right: Path, wrong: Path
 ) -> None:
-    """The submit host has the right one: its own copy, in a plugstack.conf of its own."""
+    """The submit host has the right plugin: its own copy, in a plugstack.conf of its own."""
     etc = shared / "etc"
     shutil.copytree(cluster.dir / "etc", etc, ignore=shutil.ignore_patterns("munge.key"))
     conf = etc / "slurm.conf"
@@ -86,7 +86,7 @@ def test_a_node_with_the_wrong_plugin_starts_no_task_and_logs_why(
     before = log.stat().st_size
     srun = ["srun", "-w", "n1", f"--environment={demo}", "cat", "/etc/os-release"]
     done = cluster.run(srun, env={"SLURM_CONF": str(conf)})
-    # Slurm 22.05 exits with 0 whenever a node says this, whichever plugin it was
+    # Slurm 22.05 exits with 0 whenever a node reports this, for any plugin.
     assert done.stdout == ""
     assert "task 0 launch failed: Plugin initialization failed" in done.stderr
     assert REASON.format(wrong) in log.read_bytes()[before:].decode()

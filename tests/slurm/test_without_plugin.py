@@ -1,4 +1,4 @@
-"""Who lacks the plugin, and how a step is started: each cell of the table in SECURITY.md."""
+"""Hosts without the plugin, and ways to start a step: the cells of the table in SECURITY.md."""
 
 import shlex
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ from tests.slurm.site import Site
 pytestmark = pytest.mark.usefixtures("tidy")
 
 NONE = "# nothing\n"
-# what the job's mark comes to, between words of Slurm's
+# Printed because of the job's mark, between lines of Slurm's.
 REFUSED = "this host's Slurm does not load the plugin of --environment, which the job has"
-# what the mark before a command comes to
+# Printed because of the mark before a command.
 NOT_LOADED = "ce: error: this node's Slurm does not load the plugin of --environment"
 
 
@@ -30,13 +30,13 @@ def n2(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture
 def bare(cluster: Cluster, n2: str, shared: Path) -> Iterator[str]:
-    """A node whose Slurm does not load the plugin, slurmd's steps and the srun there alike."""
+    """Yield a node whose Slurm does not load the plugin, neither in slurmd's steps nor in srun."""
     with plugins_on(cluster, n2, shared, NONE):
         yield n2
 
 
 class Ran:
-    """Where the command of a step ran, if it ran at all."""
+    """Record of where the command of a step ran, if it ran at all."""
 
     def __init__(self, shared: Path) -> None:
         self.file = shared / "ran"
@@ -95,7 +95,7 @@ SRUNS = {
 
 
 class Place:
-    """What a script does in a job, and what came of it."""
+    """A job that runs a script, and the result of the script."""
 
     def __init__(self, cluster: Cluster, shared: Path, mounted: str, ran: Ran) -> None:
         self.cluster, self.shared, self.mounted, self.ran = cluster, shared, mounted, ran
@@ -110,7 +110,7 @@ class Place:
         )
 
     def batch(self, node: str, text: str, *options: str) -> tuple[int, str]:
-        """Exit code and stderr of a batch job on the node."""
+        """Return exit code and stderr of a batch job on the node."""
         known = f"export SLURM_CONF={self.cluster.dir}/etc/slurm.conf PATH=/usr/bin:/bin"
         script = self.cluster.write(f"#!/bin/bash\n{known}\n{text}\n")
         outputs = (f"--output={self.shared}/out", f"--error={self.shared}/err")
@@ -150,7 +150,7 @@ def test_a_batch_script_itself_runs_on_its_host_as_ever(place: Place, bare: str)
 def test_a_batch_script_that_the_site_wants_inside_runs_on_its_host(
     place: Place, bare: str, site: Site
 ) -> None:
-    """Nothing that sbatch could send stops a script there; its sruns are stopped as ever."""
+    """Nothing that sbatch could send stops a script there; its sruns are stopped as always."""
     site.configure('batch_script = "inside"\n')
     code, said = place.batch(bare, f"{place.ran}; srun {place.ran}")
     assert len(place.ran.where) == 1
@@ -162,7 +162,7 @@ def test_a_batch_script_that_the_site_wants_inside_runs_on_its_host(
 def test_an_environment_of_a_batch_host_without_it_is_refused_by_sbatch_within(
     place: Place, bare: str
 ) -> None:
-    """sbatch there knows nothing of the job's environment; the srun in the new job does."""
+    """sbatch there does not know the job's environment, but the srun in the new job does."""
     script = place.cluster.write(f"#!/bin/bash\nsrun {place.ran}\n")
     code, said = place.batch(
         bare, f"sbatch --wait -w {bare} --output={place.shared}/inner {script}"
@@ -174,7 +174,7 @@ def test_an_environment_of_a_batch_host_without_it_is_refused_by_sbatch_within(
 
 @pytest.mark.parametrize("form", ["srun {command}", "srun --interactive {command}"])
 def test_a_shell_of_salloc_without_it_starts_no_step(place: Place, bare: str, form: str) -> None:
-    """Such as one that salloc has started where it has the plugin, and that goes on elsewhere."""
+    """For example one that salloc has started on a host with the plugin, and that moves on."""
     own = own_stack(place.cluster, place.shared, NONE)["SLURM_CONF"]
     inner = f"SLURM_CONF={own} {place.step(form)}"
     salloc = ["salloc", "-Q", f"--environment={place.mounted}", "-w", bare, "sh", "-c", inner]
@@ -203,7 +203,7 @@ def test_a_node_without_it_does_not_run_the_command(place: Place, bare: str, for
 def test_a_command_that_is_sent_with_bcast_to_a_node_without_it(
     cluster: Cluster, mounted: str, bare: str, shared: Path
 ) -> None:
-    """Since Slurm 23.02 srun needs the command as it is, later than it asks plugins."""
+    """Since Slurm 23.02 srun reads the command unchanged, after it has called the plugins."""
     release = (cluster.prefix / "share/container-engine/slurm-release").read_text().strip()
     script = cluster.write("#!/bin/sh\n. /etc/os-release; echo $SLURMD_NODENAME $ID\n", mode=0o755)
     srun = (f"--bcast={shared}/sent", f"--environment={mounted}", str(script))
@@ -214,7 +214,7 @@ def test_a_command_that_is_sent_with_bcast_to_a_node_without_it(
 
 
 def test_several_programs_on_a_node_without_it_do_not_run(place: Place, bare: str) -> None:
-    """ce-join stands before each of them, and finds that nobody has prepared the task."""
+    """ce-join stands before each of them, and finds that the task was not prepared."""
     inner = place.step(SRUNS["several programs"])
     salloc = ["salloc", "-Q", f"--environment={place.mounted}", "-w", bare, "sh", "-c", inner]
     done = place.cluster.run(salloc)

@@ -1,4 +1,4 @@
-"""Where tasks start: the EDF's workdir, else the image's, else /."""
+"""The working directory of tasks: the EDF's workdir, else the image's, else /."""
 
 import pytest
 
