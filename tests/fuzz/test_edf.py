@@ -1,4 +1,4 @@
-"""Random EDFs for minutes: CE_FUZZ_EXAMPLES says how many of each kind."""
+"""Random EDFs for minutes: CE_FUZZ_EXAMPLES is the number of each kind."""
 
 import os
 
