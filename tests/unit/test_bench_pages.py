@@ -1,4 +1,4 @@
-"""The pages that show what was measured."""
+"""The pages that show the benchmarks."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`make check`, with a `make` that does as it is told: nothing passes that is not known to have."""
+"""`make check`, with a fake `make`: only what is known to have passed passes."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ Check = Callable[..., Completed]
 
 @pytest.fixture
 def check(tmp_path: Path) -> Check:
-    """Run tests/check; `does` is what `make TARGET` does, by target, in words of the shell."""
+    """Return a function that runs tests/check; `does` maps a target to shell commands for it."""
 
     def run(does: dict[str, str] | None = None, **environment: str) -> Completed:
         cases = "".join(f"{target}) {words} ;;\n" for target, words in (does or {}).items())
@@ -77,14 +77,14 @@ def test_asked_to_go_on_it_makes_all_and_fails(check: Check) -> None:
 
 @pytest.mark.parametrize("target", ["unit", "test-slurm"])
 def test_an_outcome_that_cannot_be_written_down_is_a_failure(check: Check, target: str) -> None:
-    """As on a full disk."""
+    """This happens on a full disk."""
     done = check({target: 'mkdir "$(echo "$TMPDIR"/tmp.*)"/' + target})
     assert done.returncode == 1
     assert summary(done)[target] == "not run to its end"
 
 
 def test_a_killed_row_is_a_failure(check: Check) -> None:
-    """As by the kernel, when memory is short."""
+    """The kernel does this when memory is short."""
     done = check({"unit": "kill -9 $PPID"})
     assert done.returncode == 1
     assert summary(done)["unit"] == summary(done)["c-tests"] == "not run to its end"

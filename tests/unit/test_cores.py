@@ -1,4 +1,4 @@
-"""The choices of cluster tests that CI makes name tests that exist."""
+"""CI's selections of cluster tests name tests that exist."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every EDF in the documentation is a complete file that loads without a complaint."""
+"""Every EDF in the documentation is a complete file that loads without a warning or error."""
 
 import os
 import re
@@ -57,7 +57,7 @@ OF_SITES = [example for example in WRITTEN if SITE_FILE.match(example.text)]
 
 @pytest.fixture
 def search(tmp_path: Path) -> str:
-    """A directory with all examples, so that they can inherit from each other, and with `demo`."""
+    """Return a directory with `demo` and all examples, so that they can inherit from each other."""
     (tmp_path / "demo.toml").write_text('image = "/images/demo.sqsh"\n', encoding="utf-8")
     for example in EXAMPLES:
         (tmp_path / example.file).write_text(example.text, encoding="utf-8")
@@ -124,9 +124,9 @@ def anchors(page: Path) -> set[str]:
 
 
 TROUBLES = ROOT / "docs" / "guide" / "troubleshooting.md"
-# rows of the tables whose first cell quotes messages
+# A message that is quoted in the first cell of a table's row.
 QUOTED = re.compile(r"`([^`]+)`")
-# the words of registries and of the kernel, which are not in our sources
+# A plain word. OF_OTHERS are messages of registries and the kernel, which our sources lack.
 PLAIN = re.compile(r"[a-z]{2,}(?:-[a-z]+)*")
 OF_OTHERS = {
     *("unauthorized", "no such host", "permission denied", "'X': … manifest unknown"),
@@ -146,7 +146,7 @@ def messages() -> list[str]:
 
 @pytest.fixture(scope="module")
 def sources() -> str:
-    """The engine's sources, with strings that are written in pieces put together."""
+    """Return the engine's sources, with adjacent string literals joined."""
     programs = ("plugin", "guard", "image", "programs", "common")
     files = list((ROOT / "container_engine").rglob("*.py"))
     files += [file for name in programs for file in (ROOT / "spank_plugin" / name).glob("*.c")]
@@ -156,7 +156,7 @@ def sources() -> str:
 
 @pytest.mark.parametrize("message", sorted(set(messages()) - OF_OTHERS))
 def test_a_message_in_the_documentation_is_one_of_the_engine(message: str, sources: str) -> None:
-    """Word by word and mostly in pairs: between them are names, numbers and reasons."""
+    """Compares words and most pairs; names, numbers and reasons stand between them."""
     words = [word.strip("(:;,.)") for word in message.split()]
     unknown = [word for word in words if PLAIN.fullmatch(word) and word not in sources]
     assert unknown == []

@@ -1,4 +1,4 @@
-"""What a process that reads an image can still do, once it has closed its cage."""
+"""What a process that reads an image can still do after it has closed its cage."""
 
 import contextlib
 import os
@@ -102,7 +102,7 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("root", [True, False])
 def test_a_caged_process_reads_and_maps_memory_and_nothing_else(probe: Path, *, root: bool) -> None:
-    """As the guard's child, root in its user namespace, and as anybody."""
+    """It is run as the guard's child, root in its user namespace, and as an ordinary user."""
     enter = ["unshare", "--user", "--map-root-user"] if root else []
     done = subprocess.run([*enter, str(probe)], text=True, capture_output=True)
     assert (done.returncode, done.stderr) == (0, "")
@@ -134,7 +134,7 @@ int main(void)
         status = {name: value.strip() for name, *rest in lines for value in rest}
         limits = (proc / "limits").read_text()
         root: list[str] = []
-        # the directory of a process that has ended; others than root may not even look
+        # The directory of a process that has ended; users other than root may not even list it.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             root = os.listdir(proc / "root")
         process.communicate(b"\n")

@@ -1,4 +1,4 @@
-"""The folder list is the architecture: who may import whom, and what is pure."""
+"""The folder list is the architecture: allowed imports between rooms, and pure modules."""
 
 import ast
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "container_engine"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
-# each room may import from those further down and from itself
+# Each room may import from itself and from those below it in this list.
 ROOMS = (
     ("cli",),
     ("submit", "lint", "doctor", "trace"),
@@ -21,12 +21,12 @@ ROOMS = (
 )
 LEVELS = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 
-# what a pure module may not touch: processes, files, the environment, the clock, the network
+# A pure module has no access to processes, files, the environment, the clock or the network.
 IMPURE = {"os", "io", "pathlib", "shutil", "subprocess", "tempfile", "time", "socket", "random"}
 
 
 def room(module: str) -> str | None:
-    """The room of container_engine.<room>.…; None for the package itself and foreign modules."""
+    """Return the room of container_engine.<room>.…, or None for the package and other modules."""
     parts = module.split(".")
     return parts[1] if parts[0] == "container_engine" and len(parts) > 1 else None
 

@@ -1,4 +1,4 @@
-"""Tests on a cluster refuse an engine that is not that of the working tree."""
+"""Cluster tests refuse an engine that was not built from the working tree."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def tree(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def layout(tmp_path: Path, tree: Path) -> Layout:
-    """A sandbox that has the engine of `tree`."""
+    """Return a sandbox that has the engine of `tree`."""
     layout = Layout(tmp_path / "sandbox")
     layout.prefix.mkdir(parents=True)
     (layout.prefix / ".sources").write_text(f"{sources(tree)}\n")

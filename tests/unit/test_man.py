@@ -1,4 +1,4 @@
-"""The manual pages, `ce --help` and the models say the same."""
+"""The manual pages, `ce --help` and the models agree."""
 
 import re
 import subprocess
@@ -18,7 +18,7 @@ OPTION = re.compile(r"(?<![\w-])(--?[a-z][a-z-]*)")
 
 
 def sections() -> dict[str, str]:
-    """The text of the page by verb, "" for what is not about one of them."""
+    """Return the text of the page by verb; "" is the text that is not about a verb."""
     text = PAGE.read_text(encoding="utf-8").replace("\\-", "-")
     text = re.sub(r"^\.(?:B|I|BR|BI|IR|RB|RI)\s+|\\f[BIR]", "", text, flags=re.MULTILINE)
     parts = re.split(r"^\.SS (?:ce )?([\w-]+).*$|^\.SH .*$", text, flags=re.MULTILINE)
@@ -29,7 +29,7 @@ def sections() -> dict[str, str]:
 
 
 def help_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """The lines of the help that begin with an option, without what they say about it."""
+    """Return the options that the help lists, without their descriptions."""
     with pytest.raises(SystemExit):
         main([*words, "--help"])
     return "\n".join(re.findall(r"^ +(-.*?)(?:  |$)", capsys.readouterr().out, re.MULTILINE))
@@ -58,10 +58,10 @@ MADE = pages()
 
 
 def rendered(name: str, directory: Path, man: str) -> str:
-    """A page as a reader sees it; what groff has to say of its source is an error."""
+    """Return a page as a reader sees it; fail on any message of groff about its source."""
     path = directory / name
     path.write_text(MADE[name], encoding="utf-8")
-    # no configuration of the machine's, no pager, wide enough that nothing is broken in two
+    # No configuration of the machine's, no pager, and lines wide enough not to be broken.
     environment = {"MANWIDTH": "1000", "LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"}
     done = subprocess.run(
         [man, "--warnings", "--nh", "--nj", "-l", path],

@@ -1,4 +1,4 @@
-"""What a program that failed said, in one line."""
+"""The output of a failed program, as one line."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Tests on a cluster look at the sandbox's processes alone, whatever else this machine runs."""
+"""Cluster tests see the sandbox's processes alone, whatever else runs on this machine."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ Start = Callable[..., int]
 
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    """Start a process of this name with these variables; its pid."""
+    """Return a function that starts a process of this name with variables and returns its pid."""
     monkeypatch.setenv("CE_SANDBOX_DIR", str(tmp_path))
 
     with ExitStack() as stack:

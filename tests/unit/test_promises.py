@@ -1,4 +1,4 @@
-"""The page that says which test keeps which promise names tests that there are."""
+"""The page that lists the tests of promises names tests that exist."""
 
 import re
 from pathlib import Path
@@ -23,6 +23,6 @@ def test_the_page_has_every_test_that_was_written_for_it() -> None:
     own = names("slurm/test_hook_specification.py", "slurm/test_hook_attempts.py")
     page = PAGE.read_text()
     assert [name for name in sorted(own) if name not in page] == [
-        # shows that the attempts are against something that works
+        # shows that the attempts are made against a hook that works
         "test_what_the_hook_is_for_works"
     ]

@@ -1,4 +1,4 @@
-"""The pages that are made from the models and the command line say all that those know."""
+"""The pages generated from the models and the command line are complete."""
 
 from container_engine.cli.verbs import VERBS
 from container_engine.edf.document import KEYS

@@ -1,4 +1,4 @@
-"""The sandbox's configuration files and what it would change on a machine."""
+"""The sandbox's configuration files, and its changes to a machine."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The schemas judge as the engine does, as far as a schema can, by a validator that is not ours."""
+"""The schemas judge as the engine does, as far as possible, by a validator of others."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 SCHEMAS = ROOT / "edf_schemas"
 DATA = ROOT / "tests" / "data" / "edf"
 NAMES = ("config", "edf", "hook", "lock", "plan")
-# What is wrong with these a schema can see: types and unknown keys.
+# Faults that a schema can express: types and unknown keys.
 BAD_BY_SCHEMA = [
     "1-base-as-a-table",
     "1-devices-as-a-string",
@@ -104,7 +104,7 @@ def test_bad_files_are_bad_by_the_schema(name: str) -> None:
 
 
 def test_no_other_bad_file_is_bad_by_the_schema() -> None:
-    """So that an editor never marks what the engine only finds out later."""
+    """An editor must not mark files for faults that only the engine finds."""
     found = set()
     for path in DATA.glob("bad/*.toml"):
         try:
@@ -155,7 +155,7 @@ def test_ce_schema_prints_what_is_checked_in(name: str, capsys: pytest.CaptureFi
 
 
 def test_an_installed_engine_needs_no_schema_files(tmp_path: Path) -> None:
-    """The package alone, without the checkout around it."""
+    """The package is used alone, without the checkout around it."""
     (tmp_path / "container_engine").symlink_to(ROOT / "container_engine")
     program = "import sys; sys.path.insert(0, sys.argv.pop(1)); "
     program += "from container_engine.cli.main import main; sys.exit(main(sys.argv[1:]))"

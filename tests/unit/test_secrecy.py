@@ -1,4 +1,4 @@
-"""What is hidden of values, and that nothing else is."""
+"""Hiding of secret values, and only of those."""
 
 import pytest
 from hypothesis import given

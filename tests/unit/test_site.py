@@ -1,4 +1,4 @@
-"""The site's configuration: which files are read, who may write them, what they may say."""
+"""The site's configuration: files that are read, users who may write them, valid content."""
 
 import errno
 import os

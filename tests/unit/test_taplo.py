@@ -13,7 +13,7 @@ SCHEMAS = ROOT / "edf_schemas"
 DATA = ROOT / "tests/data/edf"
 TAPLO = Path(sysconfig.get_path("scripts")) / "taplo"
 
-# where taplo itself differs: a byte order mark, numbers that JSON does not have; dates are strings
+# taplo itself differs: a byte order mark, numbers that JSON lacks; its dates are strings.
 NOT_FOR_TAPLO = {"1-byte-order-mark-and-carriage-returns", "8-prefix-of-another"}
 GOOD_FOR_TAPLO = {"1-date-as-image", "8-arrays-and-dates"}
 
@@ -25,7 +25,7 @@ def lint(cwd: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def by_schema(*files: Path) -> bool:
-    """Whether taplo finds all of the files valid."""
+    """Check whether taplo finds all of the files valid."""
     schema = f"--schema=file://{SCHEMAS}/edf.json"
     return lint(ROOT, "--no-auto-config", schema, *files).returncode == 0
 
@@ -50,7 +50,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def judge(home: Path, *words: str) -> None:
-    """The good file is good and the bad one is bad, and taplo says why."""
+    """Check that the good file is valid and the bad one is not, for the right reason."""
     good, bad = (lint(home, *words, f".edf/{name}.toml") for name in ("good", "bad"))
     assert good.returncode == 0, good.stderr
     assert bad.returncode == 1

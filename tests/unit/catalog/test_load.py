@@ -1,4 +1,4 @@
-"""What a site's files make of the built-in hooks, and how a bad one is named."""
+"""Merging of a site's files with the built-in hooks, and errors that name a bad file."""
 
 import pytest
 

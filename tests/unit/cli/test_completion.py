@@ -1,4 +1,4 @@
-"""What bash, zsh and fish offer for the words of `ce`, asked of the real shells."""
+"""Completion of `ce` in bash, zsh and fish, tested with the real shells."""
 
 import os
 import pty
@@ -18,7 +18,7 @@ from container_engine.cli.verbs import VERBS
 from tests.unit.cli.conftest import Installed
 
 NeedTool = Callable[[str], str]
-# a command line up to the cursor, and all that may stand there
+# A command line up to the cursor, and all words that may stand there.
 CASES = [
     ("ce plan --pull ", {"age", "always", "missing", "never"}),
     ("ce plan --pull m", {"missing"}),
@@ -40,7 +40,7 @@ def home(installed: Installed) -> Installed:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text('image = "ubuntu:24.04"\n')
     (installed.home / ".edf/.hidden.toml").touch()
-    # who offers these must not run them: such files may lie in a directory that others write
+    # Completion must not run these names: other users may make such files in a directory.
     for name in ("name space", "evil$(touch pwned)", "evil`touch pwned`", "evil;touch pwned;"):
         (installed.home / f".edf/{name}.toml").touch()
     return installed
@@ -113,7 +113,7 @@ source {}
 
 
 class Zsh:
-    """An interactive zsh at a terminal; completion has no other way to be asked."""
+    """An interactive zsh at a terminal, the only way to test its completion."""
 
     def __init__(self, home: Installed, shell: str) -> None:
         (home.home / ".zshrc").write_text(_ZSHRC.format(script(home, "zsh")))
@@ -122,20 +122,20 @@ class Zsh:
         if self._pid == 0:
             os.chdir(home.home)
             os.execve(shell, [shell, "-d", "-i"], environment(home))
-        self.until(r"(ready>)")  # keys that come earlier may be lost
+        self.until(r"(ready>)")  # earlier keys may be lost
 
     def type(self, keys: str) -> None:
         self._screen = ""
         os.write(self._fd, keys.encode())
 
     def until(self, pattern: str) -> str:
-        """The group of the pattern once it is on the screen."""
+        """Return the group of the pattern once it is on the screen."""
         deadline = time.monotonic() + 30
         while not (found := re.search(pattern, self._screen)):
             assert time.monotonic() < deadline, self._screen
             if select.select([self._fd], [], [], 1)[0]:
                 self._screen += os.read(self._fd, 65536).decode(errors="replace")
-        # a list has no order that could be relied on, a line of output ends what was before it
+        # The order of a list is not reliable, but a line of output ends all that was before it.
         if found[0].startswith("\n"):
             self._screen = self._screen[found.end() :]
         return found[1]
@@ -153,10 +153,10 @@ def zsh(home: Installed, need_tool: NeedTool) -> Iterator[Zsh]:
 
 
 def test_zsh_offers_the_same(zsh: Zsh) -> None:
-    """A tab puts in a word that is alone; ^D lists several."""
+    """A tab inserts the only candidate; ^D lists several."""
     for line, offered in CASES:
         if len(offered) == 1:
-            # the completed line is put into quotes and printed
+            # The completed line is quoted and printed.
             zsh.type(f"{line}\t\x01print -r -- 'it is: \x05.'\n")
             seen = zsh.until(r"\nit is: (.*)\.\r\n(?s:.*)ready>").rstrip()
             (word,) = offered

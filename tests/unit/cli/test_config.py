@@ -1,4 +1,4 @@
-"""`ce config`: what the site decided, where, and what is wrong with it."""
+"""`ce config`: the site's decisions, the files that hold them, and their faults."""
 
 import json
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tests.unit.cli.conftest import Installed
 
 @pytest.fixture
 def site(installed: Installed) -> Iterator[Path]:
-    """The directory of the site's configuration, as of an installation of its own."""
+    """Return the directory of the site's configuration, for an installation of its own."""
     directory = installed.prefix / "etc/container-engine"
     (directory / "conf.d").mkdir(parents=True)
     yield directory

@@ -1,4 +1,4 @@
-"""What a node offers, and CDI files made from it: device nodes made with mknod stand for GPUs."""
+"""CDI files from what a node offers: device nodes made with mknod stand in for GPUs."""
 
 import json
 import os
@@ -14,7 +14,7 @@ Capture = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def node(tmp_path: Path) -> Path:
-    """The root of a system whose devices are null in disguise."""
+    """Return the root of a system whose devices can be made as null devices."""
     if os.geteuid() != 0:
         pytest.skip("only root can make device nodes")
     return tmp_path / "node"

@@ -15,7 +15,7 @@ HOOK = {"version": "1.0.0", "hook": {"path": "/bin/true"}, "stages": ["prestart"
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """A configuration with a directory of CDI files and one of OCI hooks."""
+    """Return a configuration with a directory of CDI files and one of OCI hooks."""
     for name in ("cdi", "oci"):
         (tmp_path / name).mkdir(mode=0o755)
     file = tmp_path / "config.toml"

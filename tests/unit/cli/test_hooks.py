@@ -140,7 +140,7 @@ def test_nothing_goes_on_with_a_bad_catalog(
 
 
 def told(capsys: Capture) -> list[list[str]]:
-    """The columns of what `test` prints, without its notes in brackets."""
+    """Return the columns that `test` prints, without its notes in brackets."""
     lines = capsys.readouterr().out.splitlines()
     return [re.split(r"  +", line, maxsplit=2) for line in lines if not line.startswith("(")]
 

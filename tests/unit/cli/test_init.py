@@ -88,7 +88,7 @@ def test_nobody_is_asked(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_commented_out_is_right_too(home: Path, capsys: Capture) -> None:
-    """Each example line of the template is made to count."""
+    """Each example line of the template is uncommented."""
     text = TEMPLATE.format(name="x", image='"ubuntu:24.04"').replace("# base_environment", "# b")
     lines = [line.replace("# ", "", 1) if _is_example(line) else line for line in text.splitlines()]
     (home / "all.toml").write_text("\n".join(lines))

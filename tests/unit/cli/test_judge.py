@@ -1,4 +1,4 @@
-"""Whoever looks at an environment says the same of it: validate, plan, lint and, by plan, srun."""
+"""All verbs judge an environment alike: validate, plan, lint and, by plan, srun."""
 
 import json
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user of the environment of the golden files, in an empty directory."""
+    """Enter an empty directory with the environment of the golden files."""
     monkeypatch.chdir(tmp_path)
     for name, value in (ENV | {"EDF_PATH": f"{DATA}/bases", "HOME": str(tmp_path)}).items():
         if name != "PATH":
@@ -32,7 +32,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Said:
-    """What three verbs say of one environment, on a site with this configuration."""
+    """The messages of three verbs on one environment, on a site with this configuration."""
 
     def __init__(self, file: Path, capsys: Capture, site: str = "") -> None:
         config = file.with_name("site.conf")
@@ -40,7 +40,7 @@ class Said:
         for verb in ("validate", "plan", "lint"):
             code = main(["--site", str(config), verb, str(file)])
             lines = capsys.readouterr().err.splitlines(keepends=True)
-            # a command that ends with it adds the page, and the page's remedy
+            # A command that ends with the error adds the page and the hint.
             said = "".join(
                 line for line in lines if not line.startswith(("ce: see: ", "ce: hint: "))
             )

@@ -1,4 +1,4 @@
-"""`ce lint` as its user sees it: what an expert would mention, and nothing else."""
+"""`ce lint` as its user sees it: an expert's advice, and nothing else."""
 
 from pathlib import Path
 
@@ -195,7 +195,7 @@ def test_tuning_for_what_no_hook_brings_is_mentioned(
     printed = advice(here, capsys, text)
     assert printed.startswith(said), printed
     assert ENABLE in printed
-    # with the hook it is another matter
+    # With the hook enabled the advice does not apply.
     assert said.partition(": ")[2] not in advice(here, capsys, text + OFI)
 
 

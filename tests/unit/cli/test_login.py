@@ -1,4 +1,4 @@
-"""`ce login` and `ce logout` hand over to skopeo, of which a fake records how it was called."""
+"""`ce login` and `ce logout` call skopeo, of which a fake records how it was called."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What a person sees of `ce`."""
+"""Output of `ce` as its user sees it."""
 
 import json
 import os
@@ -57,7 +57,7 @@ def test_ce_alone_and_its_help_name_every_verb(installed: Installed) -> None:
 def test_colours_are_for_people_who_want_them(
     installed: Installed, terminal: bool, environment: dict[str, str], coloured: bool
 ) -> None:
-    """script(1) gives the command a terminal and keeps what it printed."""
+    """script(1) gives the command a terminal and keeps its output."""
     words = [str(installed.prefix / "bin/ce"), "plan", "nowhere"]
     if terminal:
         words = ["script", "-qec", " ".join(words), "/dev/null"]

@@ -1,4 +1,4 @@
-"""Whatever an image, a registry or another user has written: what `ce` prints stays on its line."""
+"""Text of an image, a registry or another user cannot leave the line on which `ce` prints it."""
 
 import ast
 import json
@@ -16,7 +16,7 @@ SHOWN = r"red\x1b[31m\rforged\nce: error: no\x9b2K\u202e"
 
 
 def is_bare(node: ast.Call) -> bool:
-    """Whether it prints to stdout by itself."""
+    """Check whether a call prints to stdout directly."""
     called = ast.unparse(node.func)
     stdout = called.removeprefix("sys.").startswith(("stdout.write", "stdout.buffer"))
     return called == "print" or stdout or called == "os.write"

@@ -1,4 +1,4 @@
-"""What people see of an import: on a terminal, in a file, and when they want to see nothing."""
+"""Progress of an import: on a terminal, in a file, and when it is turned off."""
 
 import io
 import os
@@ -21,7 +21,7 @@ def test_a_terminal_has_one_bar_that_is_drawn_again_and_then_gone(
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     told = progress.Terminal()
     told.far(*HALF)
-    told.far(*HALF)  # not more often than eyes can follow
+    told.far(*HALF)  # too soon after the first to be printed
     told.say("tools:1: imported, 9.0 MiB in 1.0 s")
     assert capsys.readouterr().err == (
         "\r\033[Kce: tools:1: downloading [############------------]  50% of 10 MiB"

@@ -1,4 +1,4 @@
-"""What `ce ssh-config` prints for a computer that is not part of the cluster."""
+"""Output of `ce ssh-config` for a computer that is not part of the cluster."""
 
 import socket
 

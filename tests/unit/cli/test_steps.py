@@ -1,4 +1,4 @@
-"""Which step a word of the command line means."""
+"""The step that a word of the command line means."""
 
 import pytest
 

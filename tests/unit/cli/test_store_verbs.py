@@ -1,4 +1,4 @@
-"""What `ce images`, `rmi`, `gc`, `store` and `inspect` say of a user's store."""
+"""Output of `ce images`, `rmi`, `gc`, `store` and `inspect` for a user's store."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tests.unit import squashfs
 
 
 class Owner:
-    """Somebody with a store, who runs `ce` in this process."""
+    """A user with a store, who runs `ce` in this process."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Owner:
         return said.out if code == 0 or said.out else said.err
 
     def add(self, *names: str, used: float = 0) -> Path:
-        """An image with these names, last used so many seconds ago."""
+        """Add an image with these names, last used so many seconds ago."""
         content = {"bin/a": names[0] * 1000, "bin/b": "b", "etc/c": "cc"}
         file = squashfs.make(self.root / f"{len(os.listdir(self.root))}.sqsh", content)
         for name in names:
@@ -150,7 +150,7 @@ def test_layers_go_on_demand_unless_an_import_may_read_them(owner: Owner) -> Non
         "layers of the last week are kept: an import is running\nnothing to remove\n"
     )
     dead = lease.this_process("me").model_copy(update={"start": "another"})
-    (owner.store / "locks/x").write_text(dead.model_dump_json())  # who was killed
+    (owner.store / "locks/x").write_text(dead.model_dump_json())  # its process was killed
     assert owner.ce("gc", "--layers") == (
         "2 compressed layers (2.0 KiB): only spare later imports a download\n2.0 KiB freed\n"
     )

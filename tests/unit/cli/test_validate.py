@@ -14,7 +14,7 @@ Capture = pytest.CaptureFixture[str]
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user in a directory with one good, one doubtful, one bad and one partial environment."""
+    """Return a directory with one good, one doubtful, one bad and one partial environment."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("EDF_PATH", raising=False)

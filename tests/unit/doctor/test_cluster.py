@@ -1,4 +1,4 @@
-"""Answers of many nodes become lines that a person can read."""
+"""Merging of many nodes' answers into readable lines."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import pytest
 from container_engine.doctor.cluster import Answer, ask, differing, fold, groups, understood
 from container_engine.doctor.finding import State, failed, ok, warning
 
-# srun as it is on a cluster where the second partition is full and n5 does not answer
+# srun of a cluster whose second partition is full and whose n5 does not answer
 SRUN = """
 case "$*" in
     *--partition=full*) exit "$SLURM_EXIT_IMMEDIATE" ;;
@@ -35,7 +35,7 @@ END
 
 @pytest.fixture
 def slurm(tmp_path: Path) -> Callable[[str, str], dict[str, str]]:
-    """An environment in which Slurm's commands are these scripts."""
+    """Return a function that returns an environment with these scripts as Slurm's commands."""
 
     def make(sinfo: str, srun: str) -> dict[str, str]:
         for name, text in (("sinfo", sinfo), ("srun", srun)):
@@ -94,7 +94,7 @@ def test_full_nodes_and_silent_ones_take_nobody_elses_answer(
 
 @pytest.mark.parametrize(("when", "apart"), [(1000, None), (1090, None), (960, "40"), (1140, "50")])
 def test_a_clock_is_wrong_by_what_no_slow_answer_explains(when: int, apart: str | None) -> None:
-    """All answers come when the slowest node has given its own, here after 90 seconds."""
+    """All answers arrive after that of the slowest node, here after 90 seconds."""
     lines = [json.dumps(["n1", when, *ok("kernel", "6.1.0")]), "said by a login script"]
     (answer,) = understood(lines, asked=1000, heard=1090)
     clocks = [finding.message for finding in answer.findings if finding.check == "clock"]

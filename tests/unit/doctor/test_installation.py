@@ -1,4 +1,4 @@
-"""What Slurm's configuration says of the plugin."""
+"""Checks of the plugin in Slurm's configuration."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ LINE = "required /opt/ce/lib/slurm/container_engine.so prefix=/opt/ce"
 
 @pytest.fixture
 def slurm(tmp_path: Path) -> dict[str, str]:
-    """A scontrol of a cluster without munge, whose plugstack.conf lies in this directory."""
+    """Fake scontrol for a cluster without munge, whose plugstack.conf is in this directory."""
     scontrol = tmp_path / "scontrol"
     scontrol.write_text(
         "#!/bin/sh\n"

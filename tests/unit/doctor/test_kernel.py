@@ -1,4 +1,4 @@
-"""What is said of a host, from a tree of files as its kernel would show them."""
+"""Checks of a host, on a tree of files as its kernel would show them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Files in good/ render to the text beside them, those in bad/ are refused with theirs.
+"""Files in good/ render to the text beside them; those in bad/ are refused with theirs.
 
 The names begin with the section of the specification that they belong to.
 """
@@ -20,7 +20,7 @@ BAD = sorted((DATA / "bad").glob("*.toml"))
 
 
 class Engine:
-    """`ce` for somebody whose search path are the bases, on a site with nothing of its own."""
+    """`ce` for a user whose search path has the bases, on a site without files of its own."""
 
     def __init__(self, directory: Path) -> None:
         self._site = directory / "config.toml"
@@ -33,7 +33,7 @@ class Engine:
 
 
 def seen(loaded: Loaded, directory: Path) -> str:
-    """What `ce validate` says, without the directories of this checkout."""
+    """Return the problems as `ce validate` prints them, without directories of this checkout."""
     said = message_text.of_problems(loaded.problems)
     return said.replace(f"{directory}/", "").replace(f"{DATA}/", "DATA/")
 

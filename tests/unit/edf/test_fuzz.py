@@ -1,4 +1,4 @@
-"""A few seconds of what `make fuzz` does for long."""
+"""A few seconds of the fuzzing that `make fuzz` does for minutes."""
 
 from hypothesis import HealthCheck, given, settings
 

@@ -1,4 +1,4 @@
-"""Whatever family of files an EDF has: each value is traced to a line that says just this."""
+"""Random families of EDFs: each value is traced to a line that contains it."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,7 +28,7 @@ LINES = st.lists(
     ),
     unique_by=lambda line: line.partition(" ")[0],
 )
-# for each file the numbers of its bases, which are all smaller than its own
+# For each file the numbers of its bases, all smaller than its own.
 FAMILIES = st.tuples(
     *(
         st.tuples(

@@ -1,4 +1,4 @@
-"""How base environments are found, read, limited and merged."""
+"""Base environments: search, reading, limits and merging."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is far too large gets an answer too, and soon."""
+"""Input that is far too large also gets an answer, and soon."""
 
 from pathlib import Path
 

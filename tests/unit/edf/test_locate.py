@@ -1,4 +1,4 @@
-"""How a name becomes a file, and what is said if it does not."""
+"""Search of an environment by name, and the error if it is not found."""
 
 import contextlib
 import os
@@ -71,7 +71,7 @@ def test_all_paths_that_were_looked_at_are_told(tmp_path: Path) -> None:
                     "ce: hint: did you mean './local.toml'?\n"),
         ("./loca.toml", "./loca.toml: no such file: '{cwd}/loca.toml'\n"
                         "ce: hint: did you mean './local.toml'?\n"),
-        # what all names end in makes none alike
+        # A common ending does not make names alike.
         ("./loop.toml", "./loop.toml: no such file: '{cwd}/loop.toml'\n"),
         ("~/x.toml", "~/x.toml: no such file: '{cwd}/~/x.toml'\n"
                      "ce: hint: '~' is not expanded, write ${{HOME}}\n"),
@@ -165,7 +165,7 @@ def test_a_link_to_itself_and_an_endless_name_are_no_matter_of_rights(tmp_path: 
 
 @pytest.fixture
 def somebody() -> Iterator[Path]:
-    """A directory that every user may enter."""
+    """Yield a directory that every user may enter."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         yield Path(name)
@@ -173,7 +173,7 @@ def somebody() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _as_nobody() -> Iterator[None]:
-    """Root may read everything; any other user is left as is."""
+    """Drop root's rights, as root may read everything; any other user is left as is."""
     if os.geteuid() != 0:
         yield
         return

@@ -1,4 +1,4 @@
-"""What holds for any text: nothing is lost, nothing is run, nothing but documented errors comes."""
+"""Properties of any text: nothing is lost or run, and only documented errors occur."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,7 +115,7 @@ def test_no_text_around_variables_is_lost(pairs: list[tuple[str, str]]) -> None:
 
 
 @COUNT
-# a destination that leads to / is refused, for a reason of its own
+# A destination that leads to / is refused for another reason.
 @given(TEXT.filter(bool), TEXT.filter(bool).filter(lambda text: "/.." not in text))
 def test_a_mount_is_not_split_in_the_value_of_a_variable(source: str, target: str) -> None:
     scope = Scope({"S": f"/s{source}", "T": f"/t{target}"}, {}, is_deferred)
@@ -250,7 +250,7 @@ def test_merging_is_associative(one: Layer, two: Layer, three: Layer) -> None:
         (left.devices, right.devices),
         (left.startup, right.startup),
     ):
-        assert list(one_way) == list(other_way)  # their order counts
+        assert list(one_way) == list(other_way)  # their order is significant
 
 
 def test_parts_are_joined_without_a_trace() -> None:

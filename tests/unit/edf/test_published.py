@@ -1,4 +1,4 @@
-"""Files that people published, unchanged: each comes to what the table says of it."""
+"""Files that users have published, unchanged: each has the outcome given in the table."""
 
 import json
 import os
@@ -34,8 +34,8 @@ _KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEYlR/1leMZ/tnNZ1pHLTCwKAastzVEBflRV
 class World:
     """The variables, bases and images that the files name, below one directory.
 
-    Absolute paths of images cannot be made on every machine: `relocated` gives a copy of a file
-    whose image and ssh key lie below the same directory instead.
+    Absolute paths of images cannot be made on every machine: `relocated` returns a copy of a file
+    whose image and ssh key are below the same directory instead.
     """
 
     def __init__(self, root: Path, image: Path) -> None:
@@ -77,7 +77,7 @@ class World:
         return copy
 
     def _make(self, image: str) -> None:
-        """The image is there: the file itself, or one that was imported under its name."""
+        """Provide the image: the file itself, or an import under its name."""
         reference = parse(image, self.context.cwd)
         if isinstance(reference, RegistryImage):
             settings = site_of(self.context)

@@ -1,4 +1,4 @@
-"""Each rule of the format has a case or a test, and each case shows a rule of its section."""
+"""Each rule of the format has a case or a test, and each case is about a rule of its section."""
 
 import tomllib
 from pathlib import Path

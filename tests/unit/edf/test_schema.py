@@ -1,4 +1,4 @@
-"""The schema that is checked in says what the model says, and what the documentation lists."""
+"""The checked-in schema agrees with the model and the documentation."""
 
 import json
 

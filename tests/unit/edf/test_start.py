@@ -1,4 +1,4 @@
-"""What programs import that must start quickly."""
+"""Imports of programs that must start quickly."""
 
 import subprocess
 import sys

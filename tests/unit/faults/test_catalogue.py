@@ -1,4 +1,4 @@
-"""The catalogue of errors, its pages, and the places where errors arise know the same codes."""
+"""The catalogue of errors, its pages, and the code that raises errors use the same codes."""
 
 import ast
 import re
@@ -15,9 +15,9 @@ from docs.errors import DIRECTORY, END, INDEX, body, pages
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "container_engine"
 ERRORS = {"UserError", "SiteError", "InternalError", "CeError", "LaunchError"}
-# whose errors end a launch: each of them has a page
+# Errors raised here end a launch: each of them has a page.
 LAUNCHING = ("node", "submit", "images", "site", "plan", "process.py")
-# what none but `ce SOMETHING` raises
+# Only `ce SOMETHING` raises the errors of these files.
 OF_VERBS = {"node/start/attach.py", "node/start/session.py"}
 
 
@@ -39,7 +39,7 @@ def test_a_code_is_a_few_plain_words_and_says_who_when_and_how() -> None:
 
 
 def test_the_pages_are_up_to_date() -> None:
-    """`python docs/errors.py` makes them so."""
+    """`python docs/errors.py` updates them."""
     for path, text in pages().items():
         assert path.read_text(encoding="utf-8") == text, path
 

@@ -1,4 +1,4 @@
-"""Every code of the catalogue is provoked on the cluster, but for those that say why not."""
+"""Every code of the catalogue is provoked on the cluster, or listed with the reason why not."""
 
 import ast
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from container_engine.faults.catalogue import FAULTS
 
 CLUSTER = Path(__file__).parents[2] / "slurm"
 
-# code: why no test on the cluster can bring it about
+# Code: the reason why no test on the cluster can provoke it.
 NOT_PROVOKED = {
     "environment-not-inherited": "needs a Slurm with other names of variables; the C tests do it",
     "plugin-contained": "needs Slurm 24.05 or newer with contain_spank; the C tests do it",
@@ -22,7 +22,7 @@ def _strings(path: Path) -> Iterator[str]:
 
 
 def _provoked() -> set[str]:
-    """The codes that tests of the cluster expect to see, alone or in the last line of an error."""
+    """Return the codes that cluster tests expect, alone or in the last line of an error."""
     found = {text for path in CLUSTER.glob("test_*.py") for text in _strings(path)}
     return {code for code in FAULTS if {code, f"ce: see: ce help {code}"} & found}
 

@@ -102,9 +102,9 @@ def test_a_store_that_everybody_may_write_has_only_the_owners_images(
     stores = Stores(store, ())
     foreign = Path(store.ref(image) if of == "ref" else store.image(DIGEST))
     os.chown(foreign, OTHER, OTHER)
-    assert stores.find(image) is not None  # a group shares it
+    assert stores.find(image) is not None  # a store shared by a group
     foreign.parent.chmod(0o1777)
     with pytest.raises(UserError, match=f"owned by user {OTHER}, in a store that everybody"):
         stores.find(image)
-    os.chown(foreign.parent, OTHER, OTHER)  # whose store it is
+    os.chown(foreign.parent, OTHER, OTHER)  # now the store's owner
     assert stores.find(image) is not None

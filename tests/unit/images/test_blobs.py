@@ -1,4 +1,4 @@
-"""Layer files as streams of what they hold."""
+"""Layer files as streams of their content."""
 
 import gzip
 import os

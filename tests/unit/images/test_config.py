@@ -1,4 +1,4 @@
-"""What is known of an image besides its files."""
+"""Metadata of an image besides its files."""
 
 import json
 import os
@@ -61,7 +61,7 @@ def test_what_enroot_left_in_an_image_is_found(image: Path) -> None:
 def test_a_file_in_an_image_that_has_no_end_is_not_read_whole(
     tmp_path: Path, need_tool: Callable[[str], str], member: str
 ) -> None:
-    """Zeros, as many as one likes, in a file of a few kilobytes."""
+    """A file of a few kilobytes can hold any number of zeros."""
     need_tool("mksquashfs")
     need_tool("unsquashfs")
     tree = tmp_path / "tree"

@@ -1,4 +1,4 @@
-"""The filter for builds: what does nothing in it, and what still works."""
+"""The filter for builds: system calls without effect in it, and those that still work."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Files that appear whole, also where somebody else may write beside them."""
+"""Atomic creation of files, even where another user may write beside them."""
 
 import os
 from pathlib import Path
@@ -29,14 +29,14 @@ def test_no_file_is_made_where_there_is_one_or_a_link(tmp_path: Path) -> None:
 
 
 def test_a_draft_has_a_name_that_nobody_can_know(tmp_path: Path) -> None:
-    """Somebody who has made it a link before would have another file of the user's overwritten."""
+    """Otherwise a prepared symlink could make the write overwrite another file of the user."""
     seen = set()
 
     for _ in range(2):
         directory = tmp_path / "full"
         directory.mkdir(exist_ok=True)
         target = directory / "x"
-        target.mkdir(exist_ok=True)  # so that the last step fails and names the draft
+        target.mkdir(exist_ok=True)  # the last step then fails and names the draft
         with pytest.raises(IsADirectoryError) as failure:
             publish(str(target), b"new")
         seen.add(failure.value.filename)

@@ -1,4 +1,4 @@
-"""The digest of an image's content: recorded once, and only believed while the file is the same."""
+"""The digest of an image's content: recorded once, valid only while the file is unchanged."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Which images jobs use: what a node notes in the store, and what becomes of it."""
+"""Images in use by jobs: a node's notes in the store, and their expiry."""
 
 import os
 import time
@@ -32,7 +32,7 @@ def why(image: str, running: Running) -> str | None:
 
 
 def age(root: Path, seconds: float) -> None:
-    """The links were made so long ago."""
+    """Make the links so many seconds old."""
     when = time.time() - seconds
     for link in (root / "uses").iterdir():
         os.utime(link, (when, when), follow_symlinks=False)

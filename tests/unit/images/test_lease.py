@@ -1,4 +1,4 @@
-"""The lock of a store: one holder, dead ones replaced, waiting that says for whom and ends."""
+"""The lock of a store: one holder, dead ones replaced, waiting that names the holder and ends."""
 
 import contextlib
 import os
@@ -28,7 +28,7 @@ SOURCES = Path(__file__).parents[3]
 QUICK = Pace(beat_s=0.02, stale_s=0.3)
 PATIENT = Pace(beat_s=0.02, stale_s=3600)
 
-# a process that takes the lock, says so, and keeps it until it is told or killed
+# A process that takes the lock, reports it, and keeps it until it is told to end or killed.
 HOLDER = """
 import sys
 from container_engine.images.store.lease import Pace, held
@@ -37,7 +37,7 @@ with held(sys.argv[1], "ann", 60, lambda *_: None, Pace(0.02, 0.3)) as lease:
     print("mine", flush=True)
     sys.stdin.read()
 """
-# a process that counts up a number in a file, many times, under the lock
+# A process that counts up a number in a file, many times, under the lock.
 COUNTER = """
 import sys
 from container_engine.images.store.lease import Pace, held
@@ -75,7 +75,7 @@ def lock(tmp_path: Path) -> Path:
 
 
 def foreign(lock: Path, **changed: object) -> Holder:
-    """A lock of a process on another host."""
+    """Return a lock of a process on another host."""
     lock.parent.mkdir(exist_ok=True)
     found = this_process("bob").model_copy(update={"machine": "another", "host": "nid2", **changed})
     lock.write_text(found.model_dump_json())
@@ -83,7 +83,7 @@ def foreign(lock: Path, **changed: object) -> Holder:
 
 
 def take(lock: Path, limit_s: float = 30, pace: Pace = QUICK) -> list[str]:
-    """Takes the lock once and gives it back; what was said while waiting."""
+    """Take the lock once and release it; return the messages of the waiting."""
     said: list[str] = []
     with held(str(lock), "eve", limit_s, lambda who, _s: said.append(str(who)), pace):
         found = read(str(lock))
@@ -173,7 +173,7 @@ def test_a_holder_elsewhere_that_shows_no_life_is_replaced(lock: Path) -> None:
 
 
 def dead_pid() -> int:
-    """The number of a process of this host that has ended."""
+    """Return the pid of a process of this host that has ended."""
     with process("") as child:
         child.communicate()
     return child.pid
@@ -248,7 +248,7 @@ def test_a_kill_at_any_moment_is_survived(lock: Path, tmp_path: Path, seed: int)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(chance.uniform(0.1, 0.4))
             child.send_signal(signal.SIGKILL)
-        counter.write_text("0")  # it may be empty: the lock is under test, not this file
+        counter.write_text("0")  # it may be empty: only the lock is under test
         take(lock, pace=Pace(3, 3600))
     assert not lock.exists()
 

@@ -1,4 +1,4 @@
-"""What the layers of an image make together."""
+"""The tree that the layers of an image make together."""
 
 import io
 import os
@@ -45,7 +45,7 @@ def names(members: Sequence[tarfile.TarInfo]) -> set[str]:
     return {member.name for member in members}
 
 
-# each of these gives the same tree as `podman pull` into a store of the same layers
+# Each of these gives the same tree as `podman pull` into a store of the same layers.
 CASES: dict[str, tuple[list[list[Member]], set[str]]] = {
     "a whiteout hides a file": ([[D, D_A, D_B], [whiteout("d/a")]], {"d", "d/b"}),
     "a whiteout hides a directory": ([[D, D_A], [whiteout("d")]], set()),

@@ -1,4 +1,4 @@
-"""The quick way to lay layers on each other does what the thorough one does."""
+"""The quick merge of layers has the same result as the thorough one."""
 
 import io
 import os
@@ -20,7 +20,7 @@ from tests.unit.images import oci
 from tests.unit.images.oci import Member, directory, hard_link, link, opaque, whiteout
 from tests.unit.images.test_merge_seek import CASES
 
-# what wants to look at an earlier member again
+# Cases in which an earlier member must be read again.
 UNUSUAL = {"a hard link whose other name is hidden", "a file that a layer has twice"}
 
 
@@ -41,7 +41,7 @@ def thorough(where: Path, archives: Sequence[bytes]) -> bytes:
 
 
 def tree(archive: bytes) -> dict[str, tuple[bytes, int, str, bytes]]:
-    """Each path with type, mode, target and content; of hard links what they stand for."""
+    """Return type, mode, target and content of each path; for a hard link those of its target."""
     found = {}
     with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
         for member in opened.getmembers():
@@ -58,7 +58,7 @@ def tree(archive: bytes) -> dict[str, tuple[bytes, int, str, bytes]]:
 
 
 def numbered(plan: list[list[Member]]) -> list[bytes]:
-    """The layers as archives; the content of each file is its place, to tell them apart."""
+    """Return the layers as archives, with each file's path and layer as its content."""
     return [
         oci.layer(
             [
@@ -110,7 +110,7 @@ def test_any_layers_give_the_same_tree_either_way(
     try:
         expected = tree(thorough(tmp_path_factory.getbasetemp(), archives))
     except UserError:
-        return  # a link to nothing that is hidden anyway
+        return  # a link whose target is hidden anyway
     assert found == expected
 
 

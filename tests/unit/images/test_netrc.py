@@ -1,4 +1,4 @@
-"""The password that skopeo gets is nowhere but in the memory of the process that hands it over."""
+"""The password for skopeo exists only in the memory of the process that hands it over."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""What the site says of the names and sizes of images."""
+"""The site's rules for names and sizes of images."""
 
 import pytest
 
@@ -11,7 +11,7 @@ DIGEST = f"sha256:{'0' * 64}"
 
 
 def verdict(image: str, **policy: tuple[str, ...]) -> str:
-    """The refusal, or nothing."""
+    """Return the message of the refusal, or ""."""
     try:
         Rules(Policy.model_validate(policy), "/config.toml").admit(parse(image, "/w"))
     except UserError as error:

@@ -1,4 +1,4 @@
-"""What `image = "…"` may say."""
+"""Values of `image = "…"`."""
 
 import pytest
 
@@ -38,7 +38,7 @@ REFERENCES = {
     f"ubuntu@{DIGEST}": f"docker.io/library/ubuntu@{DIGEST}",
     f"ubuntu:24.04@{DIGEST}": f"docker.io/library/ubuntu@{DIGEST}",
     f"reg:5000#img:tag@{DIGEST}": f"reg:5000/img@{DIGEST}",
-    # not a path, for it does not begin with '/' or '.'
+    # Not a path, as it does not begin with '/' or '.'.
     "container/ngc25.05.sqsh": "docker.io/container/ngc25.05.sqsh:latest",
 }
 

@@ -1,4 +1,4 @@
-"""What a registry says is looked at before it is believed; skopeo is a script that repeats it."""
+"""Answers of a registry are checked before use; skopeo is a script that repeats them."""
 
 import hashlib
 import json
@@ -134,7 +134,7 @@ def test_skopeo_is_ended_when_more_comes_than_was_announced(tmp_path: Path) -> N
 
 def pack(tmp_path: Path, members: list[Member], budget: Budget, *, slowly: bool) -> None:
     path = tmp_path / "layer"
-    # a file that comes twice takes the way by two passes
+    # A file that occurs twice is packed in two passes.
     path.write_bytes(oci.layer([*members, *members[:1]] if slowly else members))
     named = path.rename(tmp_path / hashlib.sha256(path.read_bytes()).hexdigest())
     target = str(tmp_path / "image")

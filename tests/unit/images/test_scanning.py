@@ -1,4 +1,4 @@
-"""Who may say what an image is worth: the site's scanner, and this user's own memory of it."""
+"""Verdicts on images: the site's scanner, and this user's own record of them."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What names without a registry stand for, by the files that Podman reads."""
+"""Meaning of names without a registry, by the files that Podman reads."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from container_engine.images.reference import RegistryImage, parse
 
 
 class Home:
-    """Of somebody whose own main file is in place of the system's."""
+    """A home whose own main file replaces the system's."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""An image file is checked before anything is made of it."""
+"""An image file is checked before it is used."""
 
 import os
 import struct

@@ -1,4 +1,4 @@
-"""What a store has, what is wrong with it, and what goes to make room."""
+"""Content and damage of a store, and what is removed to free space."""
 
 import contextlib
 import hashlib
@@ -33,7 +33,7 @@ def digest_of(number: int) -> str:
 
 
 def add(store: Store, number: int, *names: str, used: float = 0) -> Path:
-    """A complete image, imported and last used so many seconds ago."""
+    """Add a complete image, imported and last used so many seconds ago."""
     path = Path(store.image(digest_of(number)))
     path.parent.mkdir(parents=True, exist_ok=True)
     made = squashfs.make(Path(f"{store.root}.made"), {"f": f"{number}"})
@@ -84,7 +84,7 @@ def flip(path: Path, at: int) -> None:
 
 
 def damage_images(images: list[Path]) -> dict[str, str]:
-    """Each image in another way; returns what is to be found."""
+    """Damage each image in another way; return the messages to expect."""
     images[0].write_bytes(images[0].read_bytes()[:200])
     flip(images[1], 120)
     images[2].with_name(f"{images[2].name}.json").unlink()
@@ -196,7 +196,7 @@ def test_creation_import_and_use_are_told_apart(store: Store) -> None:
     [item] = inventory.items(store.root)
     assert item.used == pytest.approx(time.time(), abs=60)
     assert item.imported == pytest.approx(time.time() - 100_000, abs=60)
-    for kept in (path, *map(Path, publish.belongings(str(path)))):  # from those who purge
+    for kept in (path, *map(Path, publish.belongings(str(path)))):  # safe from a purge by age
         assert kept.stat().st_mtime == pytest.approx(time.time(), abs=60)
         assert kept.stat().st_atime == pytest.approx(time.time(), abs=60)
     Path(f"{path}.json").write_text("{}")
@@ -261,7 +261,7 @@ def test_an_image_that_has_changed_since_it_was_looked_at_is_not_removed(store: 
     flip(path, 100)
     [damage] = check.Checker(store.root).check()
     path.unlink()
-    path.write_bytes(good)  # somebody has imported it again
+    path.write_bytes(good)  # as another import does
     assert check.repair(damage) == "it has changed since it was looked at"
     assert path.read_bytes() == good
 

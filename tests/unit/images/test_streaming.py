@@ -1,4 +1,4 @@
-"""Layers that are read while they arrive."""
+"""Layers that are read while they are downloaded."""
 
 import threading
 from pathlib import Path
@@ -12,7 +12,7 @@ WANTED = Wanted("0" * 64, 10)
 
 
 class BreaksOff(Arrival):
-    """Some bytes have come when it is asked; before they are read, their file has gone."""
+    """A download that loses its file after the first bytes, before the file is read."""
 
     def wait(self, wanted: Wanted, have: int, is_closed: threading.Event) -> bool:
         del have, is_closed

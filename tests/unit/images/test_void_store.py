@@ -1,4 +1,4 @@
-"""Image stores for one launch: when they are made, and who removes them."""
+"""Image stores for one launch: when they are made, and which process removes them."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""CDI devices: what a specification says is what the container gets, or the launch is refused."""
+"""CDI devices: the container gets what a specification says, or the launch is refused."""
 
 import grp
 import json
@@ -14,7 +14,7 @@ from container_engine.node.hooks.edits import HookEdits
 
 
 class Node:
-    """Two directories of the site's and one of the user's; the last counts most."""
+    """Two directories of the site's and one of the user's; the last takes precedence."""
 
     def __init__(self, root: Path) -> None:
         self.paths = [root / name for name in ("etc", "run", "users")]
@@ -29,7 +29,7 @@ class Node:
         return path
 
     def edits(self, **edits: object) -> HookEdits:
-        """Those of a device that has only these."""
+        """Return the edits of a device that has only these."""
         self.write("a.json", devices=[{"name": "one", "containerEdits": edits}])
         return self.get()
 

@@ -1,4 +1,4 @@
-"""What only the node can tell: real files, real devices."""
+"""Checks that only the node can make, on real files and devices."""
 
 import os
 from pathlib import Path

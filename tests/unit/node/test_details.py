@@ -1,4 +1,4 @@
-"""The log of an error: bounded, the user's alone, without secrets."""
+"""The log of an error: bounded, private to the user, without secrets."""
 
 import os
 from pathlib import Path

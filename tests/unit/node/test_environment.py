@@ -1,4 +1,4 @@
-"""Whose word counts in the environment of the tasks."""
+"""Precedence in the environment of the tasks."""
 
 from collections.abc import Mapping
 
@@ -31,7 +31,7 @@ def tasks(
     host: Mapping[str, str] = HOST,
     entrypoint: bool = False,
 ) -> dict[str, str]:
-    """The environment of a task whose container went the usual way."""
+    """Return the environment of a task in a container that has started normally."""
     the_plan = plan(
         env=[entry(name, value) for name, value in (edf or {}).items()],
         image=image(**(of_image or {})),
@@ -66,7 +66,7 @@ def test_what_an_entrypoint_unsets_is_gone_in_the_tasks() -> None:
     changes = for_tasks(the_plan, settings, given_env, {"KEPT": "image"})
     assert apply({"PLUGIN": "host"}, changes) == {"KEPT": "image"}
     assert "not.a-shells" not in changes
-    # without one, what is missing was never there
+    # Without an entrypoint, a missing variable was never there.
     the_plan["entrypoint"] = []
     without = for_tasks(the_plan, settings, given_env, {"KEPT": "image"})
     assert without["PLUGIN"] == "image"

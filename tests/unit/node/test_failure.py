@@ -1,4 +1,4 @@
-"""The guard's report as one line for a person."""
+"""The guard's report as one line for the user."""
 
 import pytest
 from hypothesis import given

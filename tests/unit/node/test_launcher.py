@@ -1,4 +1,4 @@
-"""The node launcher without a container: what it imports, what it answers, its refusals."""
+"""The node launcher without a container: its imports, its answers, its refusals."""
 
 import os
 import socket
@@ -14,9 +14,9 @@ from container_engine.node.start import guard, launcher
 from tests.unit.node.plans import plan
 
 PACKAGE = Path(launcher.__file__).parents[3]
-# without the virtual environment, as the launcher is started
+# Without the virtual environment, as the launcher is started.
 PYTHON: str = getattr(sys, "_base_executable", sys.executable)
-# what a start may load besides what the interpreter has at its begin; each costs every start
+# Modules that a start may load besides the interpreter's own; each delays every start.
 ALLOWED = {
     "__future__",
     "_collections_abc",
@@ -78,7 +78,7 @@ def memory_file(content: bytes) -> int:
 
 
 def answer_to(the_plan: bytes, pair: tuple[socket.socket, socket.socket]) -> tuple[int, bytes]:
-    """The exit code and the packet for a plan that cannot be started, as the plugin gets them."""
+    """Return the exit code and the packet that the plugin gets for a plan that cannot start."""
     ours, theirs = pair
     script = (
         "import sys; sys.path.insert(0, sys.argv.pop(1));"

@@ -1,4 +1,4 @@
-"""Which node this is, from a Slurm host list."""
+"""This node's name, from a Slurm host list."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""OCI hooks of the site: which may run, and what is told of one that fails."""
+"""OCI hooks of the site: which ones may run, and the report of one that fails."""
 
 import json
 import os
@@ -88,7 +88,7 @@ def definitions(hooks: OciHooks) -> list[dict[str, Any]]:
 def test_a_hook_gets_the_state_and_its_arguments_whatever_is_in_them(
     site: Site, tmp_path: Path
 ) -> None:
-    """The wrapper, as crun runs it."""
+    """The wrapper is run as crun runs it."""
     site.program.write_text(f'#!/bin/sh\ncat > {tmp_path}/state\nfor a; do echo "<$a>"; done\n')
     file = site.write("createRuntime")
     content = json.loads(file.read_text())

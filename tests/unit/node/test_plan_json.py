@@ -1,4 +1,4 @@
-"""The plan's JSON without `json`, and its deferred strings."""
+"""The plan's JSON, read without `json`, and its deferred strings."""
 
 import json
 import math
@@ -17,15 +17,15 @@ JSON = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=30,
 )
-# pieces that make documents which are nearly right
+# Pieces of documents that are nearly right.
 PIECES = ["{", "}", "[", "]", ":", ",", '"a"', '"', "\\", "\\u12", "1", "-", "1e5", "0x", " ", "\n"]
 PIECES += ["null", "true", "NaN", "-Infinity", "nul", "\ud800", '"\\ud83d\\ude00"', "01", "1."]
 
 
 def outcome(read: Any, text: str) -> Any:  # noqa: ANN401
-    """What a reader makes of a text; all failures are one."""
+    """Return what a reader makes of a text; all failures are the same value."""
     try:
-        # NaN is not equal to itself, its text is
+        # NaN is not equal to itself, but its text is.
         return repr(read(text))
     except ValueError:
         return ValueError

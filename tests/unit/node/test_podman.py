@@ -21,13 +21,13 @@ def arguments(given_container: Container) -> list[str]:
 
 
 def values(argv: list[str], option: str) -> list[str]:
-    """What stands behind each `option`, as a word of its own or after an equals sign."""
+    """Return the value of each `option`, given as a word of its own or after an equals sign."""
     after = [argv[index + 1] for index, word in enumerate(argv) if word == option]
     return after + [word[len(option) + 1 :] for word in argv if word.startswith(f"{option}=")]
 
 
 def fields(bind: Bind) -> list[str]:
-    """The fields of a mount, read as Podman reads them."""
+    """Return the fields of a mount as Podman reads them."""
     [text] = [
         m for m in values(arguments(container(bind)), "--mount") if bind.target in m or '"' in m
     ]

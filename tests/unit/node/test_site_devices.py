@@ -1,4 +1,4 @@
-"""Devices for everybody where there are some; and what NVIDIA's variables make of its GPUs."""
+"""Devices for every user where a node has them, and NVIDIA's variables for its GPUs."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ class Node:
             (self.driver / name).write_text("")
 
     def with_gpus(self) -> None:
-        """Two of them, with a driver, as `nvidia-ctk cdi generate` writes it."""
+        """Add two GPUs with a driver, as `nvidia-ctk cdi generate` writes it."""
         nodes = {"0": ["/dev/zero"], "1": ["/dev/full"], "all": ["/dev/zero", "/dev/full"]}
         mounts = [
             {"hostPath": str(self.driver / name), "containerPath": f"/usr/lib/{name}"}

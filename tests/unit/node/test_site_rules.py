@@ -1,4 +1,4 @@
-"""The site's rules on images and mounts, as a node sees them."""
+"""The site's rules on images and mounts, as a node applies them."""
 
 import os
 import tempfile
@@ -16,7 +16,7 @@ USER = 61234
 
 
 class Mounted:
-    """A mount that an environment has, or a hook."""
+    """A mount of an environment, or of a hook."""
 
     def __init__(
         self, source: object, target: str, kind: str = "bind", *, of_hook: bool = False
@@ -40,7 +40,7 @@ class Node:
         (self.conf / name).write_text(f'image_stores = ["{self.store}"]\n{rule}')
 
     def refusal(self, path: object) -> str:
-        """ "" for an image that may be used, by somebody who is not root."""
+        """Return the error that an ordinary user gets for an image, or "" if it may be used."""
         reading, writing = os.pipe()
         if (child := os.fork()) == 0:
             code = 1
@@ -51,7 +51,7 @@ class Node:
                 traceback.print_exc()
                 raise
             finally:
-                os._exit(code)  # whatever has happened, or two would run the tests that follow
+                os._exit(code)  # in any case, or two processes would run the tests that follow
         os.close(writing)
         with open(reading) as answer:
             said = answer.read()
@@ -75,7 +75,7 @@ class Node:
 
 @pytest.fixture
 def node() -> Iterator[Node]:
-    """In a directory that anybody may enter, as pytest's own are not."""
+    """Yield a node in a directory that anybody may enter, unlike pytest's own."""
     if os.geteuid() != 0:
         pytest.skip("only root can become somebody else")
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
@@ -97,7 +97,7 @@ def test_without_the_rule_any_image_is_right(node: Node) -> None:
 def test_a_check_that_breaks_is_no_permission(
     node: Node, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Of the tests below: what they call "may be used" is an answer."""
+    """This guards the tests below, which take "" for "may be used"."""
     monkeypatch.setattr(Node, "_check_as_user", lambda _node, _path: 1 / 0)
     with pytest.raises(AssertionError, match="the check itself failed"):
         node.refusal("/x.sqsh")
@@ -161,7 +161,7 @@ DIGEST = "a" * 64
 
 @pytest.fixture
 def listed(node: Node) -> Path:
-    """An image of the site's store under the name that its digest gives it."""
+    """Return an image of the site's store under the name that its digest gives it."""
     return node.image.rename(node.image.with_name(f"sha256-{DIGEST}-amd64.sqsh"))
 
 
@@ -234,7 +234,7 @@ def test_nothing_of_the_users_lies_over_the_images_directories(node: Node, targe
             f"{node.conf}/config.toml: policy.site_images_only: mount destination '{target}' is for"
             f" the image alone: '{own}': owned by user {USER}, not by root"
         )
-    (own / "below").mkdir()  # root's, where its user can put something else in its place
+    (own / "below").mkdir()  # root's, but its user can replace it
     assert f"'{own}': owned by" in node.refusal(Mounted(own / "below", target))
     (node.root / "link").symlink_to(own)
     assert "owned by" in node.refusal(Mounted(node.root / "link", target))

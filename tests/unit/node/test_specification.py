@@ -106,7 +106,7 @@ def test_no_value_of_the_environment_is_on_podmans_command_line() -> None:
 
 
 def decode(text: bytes) -> list[Operation]:
-    """As ce-guard reads it."""
+    """Decode a specification as ce-guard does."""
     strings = [part.decode("utf-8", "surrogateescape") for part in text.split(b"\0")]
     assert strings.pop() == ""
     found: list[Operation] = []

@@ -87,7 +87,7 @@ def test_a_record_is_for_its_owner_alone(tmp_path: Path) -> None:
 
 
 def _remove(paths: Sequence[str]) -> None:
-    """As ce-attend does it."""
+    """Remove paths as ce-attend does."""
     for path in paths:
         with suppress(OSError):
             Path(path).rmdir() if Path(path).is_dir() else Path(path).unlink()
@@ -177,7 +177,7 @@ def test_a_port_is_free_only_where_nobody_listens() -> None:
 
 
 def test_a_server_with_half_of_a_port_is_told_from_one_that_has_it_all() -> None:
-    """Two servers at once: one listens for IPv4, and the other for IPv6."""
+    """Of two servers at once one listens for IPv4, and the other for IPv6."""
     with socket.socket() as half:
         half.bind(("127.0.0.1", 0))
         half.listen()
@@ -214,7 +214,7 @@ def test_a_port_is_claimed_by_one_launch_at_a_time() -> None:
 
 
 def test_records_that_others_may_write_lead_nobody_astray(tmp_path: Path) -> None:
-    """With a cache in /tmp somebody could say where the user's own logins go."""
+    """With a cache in /tmp another user could redirect the user's own logins."""
     directory = tmp_path / "7/0"
     assert record.prepare(str(directory), "n1")
     record.write(str(directory), "n1", "15264 evil.example me /k", "ssh-ed25519 AAAA")

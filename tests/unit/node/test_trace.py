@@ -1,4 +1,4 @@
-"""What a launch writes about itself, and that nothing of it can hurt a launch."""
+"""Traces written by a launch, which cannot disturb the launch."""
 
 import json
 import os
@@ -98,7 +98,7 @@ def test_of_all_nodes_only_the_first_says_the_same_thing(tmp_path: Path) -> None
     assert trace.is_news(first, NODE, "no such image")
     assert not trace.is_news(second, NODE, "no such image")
     assert trace.is_news(second, NODE, "something else")
-    # the next srun with the same numbers, after a requeue
+    # The next srun with the same numbers, after a requeue.
     assert trace.is_news(second, {**NODE, "SLURM_CE_PLANNED": "5 6"}, "no such image")
     os.close(first)
     os.close(second)
@@ -134,7 +134,7 @@ def test_old_steps_are_forgotten_by_their_number_and_foreign_files_kept(tmp_path
 
 
 def _planted(tmp_path: Path) -> Path:
-    """What a user has, to which somebody else makes a link where all users' traces lie."""
+    """Make a directory of a user's, to which an attacker links from where users' traces are."""
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "thesis").write_text("keep")
@@ -215,7 +215,7 @@ def test_neither_errors_nor_mounts_tell_a_secret(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("message", ["@: no /data on @", "/home/run2/x: 17 bytes", "alpha2beta"])
 def test_two_nodes_that_say_the_same_are_alike(message: str) -> None:
-    """A name that is part of another word, as of a directory, is not the node's."""
+    """A name within another word, such as a directory's, is not the node's."""
     said = {
         trace.alike(message.replace("@", name), {"SLURMD_NODENAME": name})
         for name in ("n1", "n2", "alpha", "beta", "nid001234")

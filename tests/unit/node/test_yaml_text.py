@@ -1,4 +1,4 @@
-"""The YAML of CDI files is read as others read it; what is not understood is refused by line."""
+"""YAML of CDI files is read as by other readers; what is not understood is refused by line."""
 
 import json
 

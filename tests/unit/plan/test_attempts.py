@@ -1,4 +1,4 @@
-"""What a user's EDF tries and does not get: each attempt is refused, or comes to nothing."""
+"""Attempts of a user's EDF that must fail: each is refused, or has no effect."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from container_engine.site import SiteConfig
 from tests.unit.catalog.sites import Site
 from tests.unit.plan.edfs import PLAIN
 
-# What a site might have: service, OCI hook, mount and library, which parameters choose among.
+# A possible hook of a site: service, OCI hook, mount and library, chosen by parameters.
 HOOK = """
 allow = ["colour"]
 [parameters.name]
@@ -64,7 +64,7 @@ class Attempt:
         )
 
     def problems(self, text: str, **env: str) -> list[str]:
-        """All errors, of the file and of the plan."""
+        """Return all errors of the file and of the plan."""
         loaded = self.loaded(text, **env)
         if loaded.edf is None:
             return [str(problem) for problem in loaded.errors]
@@ -74,7 +74,7 @@ class Attempt:
         return [str(problem) for problem in errors]
 
     def plan(self, text: str, **env: str) -> str:
-        """The hooks of the plan as the node reads them."""
+        """Return the hooks of the plan as the node reads them."""
         edf: Edf | None = self.loaded(text, **env).edf
         assert edf is not None
         plan = judge(edf, PLAIN, self._offer(), "0").plan

@@ -1,4 +1,4 @@
-"""What a plan says for what an EDF, an image and a site say."""
+"""A plan's content for an EDF, an image and a site."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which hooks a plan has, why, and what their data become."""
+"""The hooks of a plan, the reasons for them, and their data."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,11 +22,11 @@ def catalog() -> Catalog:
 
 
 def nothing(_directory: str) -> None:
-    """A directory that does not exist on the submit host."""
+    """Return None, as for a directory that does not exist on the submit host."""
 
 
 def used(catalog: Catalog, entries: Entries = nothing, /, **said: str) -> Used:
-    """Annotations by name below com.hooks, "__" for a dot, on lines 1, 2 …"""
+    """Return the hooks for annotations below com.hooks, with "__" for a dot, on lines 1, 2 …"""
     annotations = tuple(
         Annotation(f"com.hooks.{key.replace('__', '.')}", value, Origin("/e.toml", line))
         for line, (key, value) in enumerate(sorted(said.items()), 1)
@@ -77,7 +77,7 @@ def test_an_artifact_takes_the_place_of_the_nodes_network_software(catalog: Cata
     by_name = {hook.name: hook for hook in found.hooks}
     artifact = "/opt/container-engine/netstack/x86_64/latest/shs:13"
     assert [mount.source for mount in by_name["netstack"].mounts] == [artifact]
-    # it lies flat, and of all that is there only these become known to the image's loader
+    # The artifact is flat; of its libraries only these become known to the image's loader.
     assert not any(hook.search for hook in found.hooks)
     known = [library for hook in found.hooks for library in hook.libraries]
     assert [(library.files, library.place, library.stay) for library in known] == [
@@ -166,7 +166,7 @@ def test_the_daemon_of_mps_is_started_by_its_bare_name(catalog: Catalog) -> None
 
 
 def chosen(found: Used) -> list[HookUse]:
-    """Without what is always there."""
+    """Return the hooks without those that are always there."""
     return [hook for hook in found.hooks if hook.automatic_when is None]
 
 

@@ -1,4 +1,4 @@
-"""A remembered plan is used as long as it is right, and never longer."""
+"""A remembered plan is used only while it is right."""
 
 import os
 import time
@@ -197,7 +197,7 @@ def test_an_environment_without_container_is_remembered_with_its_notice(user: Us
 
 @pytest.mark.parametrize("script", ["", "kill -9 $$"], ids=["cannot be started", "is killed"])
 def test_a_plan_without_the_images_environment_is_not_remembered(user: User, script: str) -> None:
-    """Not even until unsquashfs, which would have read it, is there or has memory again."""
+    """Otherwise the plan would lack the environment even after unsquashfs works again."""
     broken = user.home / "bin/unsquashfs"
     broken.parent.mkdir()
     broken.write_text(f"#!/bin/sh\n{script}\n" if script else "")
@@ -245,7 +245,7 @@ def _cut(user: User) -> None:
     os.truncate(file, file.stat().st_size - 6)
 
 
-NUMBER_OF_FILES = 5  # behind version, uid and the three parts of the key
+NUMBER_OF_FILES = 5  # after version, uid and the three parts of the key
 
 
 def _write_field(user: User, index: int, value: bytes) -> None:

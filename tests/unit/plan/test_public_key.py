@@ -1,4 +1,4 @@
-"""What is accepted as the file of a public key."""
+"""Files that are accepted as a public key."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The schemas that are checked in say what the models say."""
+"""The checked-in schemas agree with the models."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a person sees of a plan."""
+"""A plan as the user sees it."""
 
 from container_engine.edf.model import Mount
 from container_engine.plan.show import show

@@ -1,4 +1,4 @@
-"""What the site gives to every environment, and what an EDF may decide otherwise."""
+"""The site's part of every environment, and what an EDF may override."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +25,7 @@ NODE = "${SLURMD_NODENAME}"
 
 
 class Site:
-    """An installation with a configuration, and somebody who launches."""
+    """An installation with a configuration, and a user who launches."""
 
     def __init__(self, user: User) -> None:
         self.user = user
@@ -40,7 +40,7 @@ class Site:
         return prepared.plan
 
     def said(self, site: str, edf: str) -> str:
-        """What `ce validate` says, without directories."""
+        """Return the problems as `ce validate` prints them, without directories."""
         self.file.write_text(site)
         self.user.write(self.user.second / "e.toml", edf)
         said = of_problems(load_effective("e", self.user.context()).problems)

@@ -1,4 +1,4 @@
-"""From what nodes wrote to what a person sees of a launch."""
+"""Traces of nodes, summarised for the user of a launch."""
 
 import json
 import os
@@ -19,7 +19,7 @@ MS = 1_000_000
 
 
 def facts(create_ms: int, **more: object) -> dict[str, Any]:
-    """A launch with a planning of 10 ms, 20 ms until Podman, and so many in Podman."""
+    """Return a launch with planning of 10 ms, 20 ms until Podman, and `create_ms` in Podman."""
     times = {"plan": (0, 10), "launch": (30, 50), "create": (50, 50 + create_ms)}
     phases = [
         {"name": name, "begin": BEGIN + begin * MS, "end": BEGIN + end * MS}
@@ -56,7 +56,7 @@ def ended(first_ms: int, last_ms: int, joined: int = 2) -> dict[str, int]:
 
 @pytest.fixture
 def step(tmp_path: Path) -> Path:
-    """Step 7.0 on n1 to n10, of which n10 was slow."""
+    """Write step 7.0 on n1 to n10, of which n10 was slow."""
     for number in range(1, 10):
         write(tmp_path, "7.0", f"n{number}", facts(50), ended(101, 102))
     write(tmp_path, "7.0", "n10", facts(400), ended(451, 455))

@@ -1,4 +1,4 @@
-"""Variables of torch.distributed, from what Slurm says of a step."""
+"""Variables of torch.distributed, from Slurm's variables of a step."""
 
 import pytest
 

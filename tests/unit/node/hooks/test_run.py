@@ -1,4 +1,4 @@
-"""What hooks change on a node before there is a container: devices, mounts, variables."""
+"""Changes by hooks on a node before there is a container: devices, mounts, variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reader of libraries, with pyelftools as the judge, and on damaged files."""
+"""The reader of libraries, compared with pyelftools, and on damaged files."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ from container_engine.node.libraries.trees import Tree
 
 DIRECTORIES = [f"/usr/lib/{os.uname().machine}-linux-gnu", "/usr/bin", "/usr/sbin", "/usr/libexec"]
 NODE = Tree()
-# pyelftools takes 6 ms for each: of all files of the machine, every so many
+# pyelftools takes 6 ms for each file: of all files of the machine, test one in so many.
 EACH = int(os.environ.get("CE_TEST_ELF_EACH") or "20")
 
 
@@ -84,7 +84,7 @@ def test_libraries_and_programs_of_this_machine_read_as_with_pyelftools() -> Non
     found = [path for path in files() if is_elf(path)][::EACH]
     assert len(found) > 400 // EACH
     different = {path: (ours(path), theirs(path)) for path in found if ours(path) != theirs(path)}
-    # what is being installed meanwhile changes between the two
+    # A file that is being installed may change between the two readings.
     assert {path: both for path, both in different.items() if ours(path) != theirs(path)} == {}
 
 
@@ -122,7 +122,7 @@ def test_what_a_small_library_says_is_all_there(library: Path) -> None:
 def test_a_library_without_section_headers_reads_the_same(library: Path, tmp_path: Path) -> None:
     stripped = tmp_path / "libx.so"
     data = bytearray(library.read_bytes())
-    data[40:48] = bytes(8)  # where the section headers are
+    data[40:48] = bytes(8)  # the offset of the section headers
     data[58:64] = bytes(6)
     stripped.write_bytes(data)
     assert ours(str(stripped)) == ours(str(library))

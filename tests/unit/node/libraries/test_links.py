@@ -1,4 +1,4 @@
-"""Where paths lead: the same as Python's own answer, with fewer looks."""
+"""Resolution of paths: the same result as Python's own, with fewer system calls."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The loader's cache: read, added to, and judged by ldconfig and the loader itself."""
+"""The loader's cache: read, extended, and checked by ldconfig and the loader itself."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ HOST = Path("/etc/ld.so.cache")
 
 
 def listed(path: Path) -> list[str]:
-    """Name and path of each entry, as ldconfig prints them."""
+    """Return name and path of each entry, as ldconfig prints them."""
     argv = ["/sbin/ldconfig", "-p", "-C", str(path)]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     return [line.strip() for line in done.stdout.splitlines() if " => " in line]
@@ -93,7 +93,7 @@ def test_any_bytes_can_be_read(content: bytes, start: bytes) -> None:
 
 
 def old(entries: list[tuple[str, str]], machine_flags: int) -> bytes:
-    """The format before 2.2, whose offsets count from the strings."""
+    """Return a cache in the format before 2.2, whose offsets count from the strings."""
     strings, rows = b"", b""
     for name, path in entries:
         rows += Struct("=iII").pack(machine_flags, len(strings), len(strings) + len(name) + 1)

@@ -1,4 +1,4 @@
-"""What the file of an MPI library says of how it can be started."""
+"""How an MPI library can be started, from its file."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The image's files, seen from outside: as the container will see them, and nothing else."""
+"""The image's files, read from outside as the container will see them, and nothing else."""
 
 import os
 from pathlib import Path
