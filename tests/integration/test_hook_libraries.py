@@ -112,7 +112,7 @@ def test_explain_says_what_happens_to_each_library_and_why(engine: Engine, place
     assert "        libfabric.so.1 needs it; the image does not have it" in lines
 
 
-# ---- what the image has already --------------------------------------------------------------
+# ---- libraries that the image already has ----------------------------------------------------
 
 
 def decisions(engine: Engine, place: Place, image_file: Path) -> dict[str, tuple[str, str]]:
@@ -292,7 +292,7 @@ search = ["{flat}"]
     assert "the artifact's" not in "".join(said[1:])
 
 
-# ---- images that mean harm ---------------------------------------------------------------------
+# ---- malicious images --------------------------------------------------------------------------
 
 
 def spoil(tree: Path, how: str) -> None:

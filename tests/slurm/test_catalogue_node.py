@@ -37,7 +37,7 @@ def not_a_program(shared: Path) -> str:
     return str(path)
 
 
-# ---- what one node lacks ---------------------------------------------------------------------
+# ---- parts that one node lacks ---------------------------------------------------------------
 
 
 def _only_on(node: str) -> tuple[str, ...]:

@@ -346,7 +346,7 @@ def test_oci_hooks_run_when_their_conditions_hold(cluster: Cluster, site: Site) 
     assert ran == ["ran-annotated", "ran-command", "ran-mounts"]
 
 
-# ---- what an environment cannot do -----------------------------------------------------------
+# ---- limits of an environment ----------------------------------------------------------------
 
 
 def test_a_mount_of_a_file_that_the_user_cannot_read_stays_unreadable(cluster: Cluster) -> None:

@@ -217,7 +217,7 @@ def test_an_environment_without_an_image_leaves_the_step_on_the_host(cluster: Cl
     assert done.stderr.startswith("ce: ")
 
 
-# ---- who is told where a script runs -----------------------------------------------------------
+# ---- the notice of where a script runs ---------------------------------------------------------
 
 
 def test_sbatch_and_salloc_tell_where_the_script_runs(cluster: Cluster, demo: str) -> None:

@@ -223,7 +223,7 @@ def test_several_programs_on_a_node_without_it_do_not_run(place: Place, bare: st
     assert NOT_LOADED.removeprefix("ce: error: ") in done.stderr
 
 
-# ---- who has it ----------------------------------------------------------------------------------
+# ---- hosts that have it --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("program", ["sbatch", "salloc"])

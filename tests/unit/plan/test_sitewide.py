@@ -202,7 +202,7 @@ def test_a_memo_ends_with_a_change_of(site: Site, change: str) -> None:
     assert site.user.recalled() is None
 
 
-# ---- what the site lets nobody mount -------------------------------------------------------------
+# ---- mounts that the site forbids ----------------------------------------------------------------
 
 
 def refusals(site: Site, policy: str, edf: str, of_site: str = "") -> list[str]:

@@ -258,7 +258,7 @@ def test_an_automatic_hook_applies_where_its_variable_is() -> None:
     assert settings(pmix, node={"PMIX_RANK": ""}) == {"A": "1"}
 
 
-# ---- what the guard does ---------------------------------------------------------------------
+# ---- operations of the guard -----------------------------------------------------------------
 
 
 def test_hooks_that_need_the_images_files_are_handed_to_a_program_of_ours() -> None:
