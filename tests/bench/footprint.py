@@ -23,7 +23,7 @@ def measure(user: User, here: Place) -> list[Row]:
 def kept_while(options: Sequence[str]) -> list[tuple[str, int]]:
     """Return name and memory in KiB of each process that a step keeps beside its tasks.
 
-    The processes are listed while the step holds its containers, once all tasks have reported that
+    The processes are listed while the step holds its containers, once the tasks have reported that
     they have started.
     """
     others = {process for process, _name, _size in _of_sessions()}

@@ -146,7 +146,7 @@ def test_a_task_sees_nothing_of_the_host_at_its_usual_place(cluster: Cluster, in
 
 
 def test_slurms_programs_start_quickly_inside(cluster: Cluster, inside: str) -> None:
-    """The limit of one second would only be exceeded if files were searched or copied.
+    """Each takes less than a second; more would mean that files are searched or copied.
 
     The processor's time is counted, as it does not depend on other work of this machine.
     """
