@@ -126,8 +126,9 @@ recording: sandbox-engine $(VENV)/.build ## record the README's terminal session
 	@$(PYTHON) -m venv build/termtosvg && build/termtosvg/bin/pip install -qq 'setuptools<80' termtosvg
 	@sandbox/up -n 2 && $(PYTHON) docs/record.py build/termtosvg/bin/termtosvg
 
-lint: $(VENV)/.dev ## form, lint and types of the Python sources
-	@$(VENV)/bin/ruff format --check . && $(VENV)/bin/ruff check . && $(VENV)/bin/mypy $(CHECKED)
+lint: $(VENV)/.dev ## form, lint and types of the Python sources, English of comments
+	@$(VENV)/bin/ruff format --check . && $(VENV)/bin/ruff check . && \
+		$(VENV)/bin/python -m tests.english && $(VENV)/bin/mypy $(CHECKED)
 
 unit: $(VENV)/.dev ## unit tests, without Slurm and Podman; T=FILE::TEST is one of them
 	@$(PYTEST) $(or $(T),-n auto --maxprocesses=8 tests/unit)

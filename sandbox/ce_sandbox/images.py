@@ -36,7 +36,7 @@ _GROUP = "root:x:0:\nnogroup:x:65534:\n"
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one image is made.
+    """A recipe for one image.
 
     `fill` writes its tree. Files keep their owners only if `owners` is set.
     """

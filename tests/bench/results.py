@@ -28,7 +28,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """How much of the budget is used; empty without a budget."""
+        """The share of the budget that is used; empty without a budget."""
         if self.budget is None:
             return ""
         share = (self.value if self.ratio is None else self.ratio) / self.budget

@@ -1,4 +1,4 @@
-"""What a container must not leave on a node."""
+"""Find what a container must not leave on a node."""
 
 import pwd
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a process that reads an image can still do after it has closed its cage."""
+"""The cage of a process that reads an image: what it can still do inside."""
 
 import contextlib
 import os

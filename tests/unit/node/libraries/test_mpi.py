@@ -1,4 +1,4 @@
-"""How an MPI library can be started, from its file."""
+"""Tell from an MPI library's file how it can be started."""
 
 import pytest
 

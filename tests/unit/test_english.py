@@ -1,0 +1,36 @@
+"""The check of comments and docstrings finds the habits that it names, and nothing in quotes."""
+
+import pytest
+
+from tests import english
+
+PYTHON = '''
+def f():
+    """{docstring}"""
+    # {comment}
+'''
+
+
+@pytest.mark.parametrize(
+    ("docstring", "comment", "found"),
+    [
+        ("Return it.", "It must stay.", []),
+        ("What it is.", "It must stay.", [3]),
+        ("Return it.", "It shall stay.", [4]),
+        ("Return what is no file that lasts.", 'The word "shall" is quoted.', [3]),
+        ("Return it.\n\n    Whoever calls.\n    ", "", [5]),
+    ],
+)
+def test_a_habit_is_found_where_it_stands(docstring: str, comment: str, found: list[int]) -> None:
+    source = PYTHON.format(docstring=docstring, comment=comment)
+    assert [line for line, _advice in english.of_python(source)] == found
+
+
+def test_a_property_may_be_a_clause() -> None:
+    source = 'class C:\n    @property\n    def p(self):\n        """Whether it is."""\n'
+    assert list(english.of_python(source)) == []
+
+
+def test_strings_of_c_are_no_comments() -> None:
+    source = 'char *a = "/* shall */"; // b\n/* one\n * shall */\n'
+    assert [line for line, _advice in english.of_c(source)] == [3]
