@@ -310,6 +310,7 @@ def test_a_hook_of_stage_poststop_runs_when_the_container_is_gone(
             job.wait_for_lines(1)
             job.signal(signal.SIGINT)
             job.signal(signal.SIGINT)
+            job.wait()
     until("the hook", (site.shared / "poststop").exists)
     before, after = (
         json.loads((site.shared / name).read_text()) for name in ("createRuntime", "poststop")
