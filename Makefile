@@ -23,7 +23,7 @@ ROOT := $(DESTDIR)$(PREFIX)
 REQUIRED := $(ROOT)/.required-$(call digest,pyproject.toml)
 PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICENSE)
 
-.PHONY: help deps packages demo check docs recording format lint types unit c-tests test-integration test-slurm test-slurm-core \
+.PHONY: help deps packages demo check docs recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 sandbox-images test-slurm-core \
 	bench bench-images bench-reading bench-tree check-debian13 check-debian13-core deb rpm check-packages \
 	check-sanitizers check-sanitizers-core check-vm vm-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
 
@@ -144,6 +144,15 @@ test-integration: $(VENV)/.dev sandbox-engine ## tests with real Podman; T=FILE:
 
 test-slurm: $(VENV)/.dev sandbox-engine ## tests on a real cluster of two nodes; T=FILE::TEST is one of them
 	@$(PYTEST) $(SLOW) $(or $(T),tests/slurm)
+
+# Both at once, for two processors.
+test-slurm-1 test-slurm-2: test-slurm-%: $(VENV)/.dev sandbox-images
+	@tests/apart slurm-$* $(PYTEST) $(SLOW) --part $*/2 tests/slurm
+
+# What tests otherwise make when they first want it, some of it from the network.
+sandbox-images: sandbox-engine
+	@[ -d $(CE_SANDBOX_DIR)/images ] || { sandbox/up -n 2 && sandbox/down; } >/dev/null
+	@sandbox/make-image all >/dev/null
 
 test-slurm-core: $(VENV)/.dev sandbox-engine ## what says most about plugin and launcher, in about a minute
 	@$(PYTEST) $$(grep -v '^#' tests/systems/core)

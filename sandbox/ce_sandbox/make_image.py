@@ -13,7 +13,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
         description="Make a small image, unless it is there, and print its path.",
         epilog=listing,
     )
-    parser.add_argument("name", choices=sorted(images.RECIPES))
+    parser.add_argument("name", choices=[*sorted(images.RECIPES), "all"])
     return parser.parse_args(argv)
 
 
@@ -21,5 +21,6 @@ def main(argv: list[str], layout: Layout) -> int:
     args = arguments(argv)
     if not layout.images.is_dir():
         raise SandboxError(f"{layout.dir}: no sandbox here", "sandbox/up")
-    print(images.provide(layout, args.name))
+    for name in sorted(images.RECIPES) if args.name == "all" else [args.name]:
+        print(images.provide(layout, name))
     return 0
