@@ -1,19 +1,20 @@
 /*
- * What the plugin leaves to ce-join (programs/exec.c), in the environment of the task. No other program
- * knows these names.
+ * Environment variables by which the plugin hands a task over to ce-join (programs/exec.c). No other program
+ * reads them.
  */
 #ifndef CE_CE_JOIN_H
 #define CE_CE_JOIN_H
 
-/* What ce-join finds in its environment: descriptors of the user namespace, the mount namespace and the
- * environment, whether privileges may be gained, then the directory; and the command in whose place it stands,
- * none where it stands before it. */
+/* CE_JOIN_CONTAINER: the descriptors of the user namespace, the mount namespace and the environment, whether
+ * the task may gain privileges, then the working directory. CE_JOIN_COMMAND: the command that ce-join
+ * replaces; unset where ce-join is a prefix of the command. */
 #define CE_JOIN_CONTAINER "CE_JOIN_CONTAINER"
 #define CE_JOIN_COMMAND "CE_JOIN_COMMAND"
-/* Where there is a directory for news (say.h): its descriptor, and what tells this srun from another. */
+/* The descriptor of the directory that records which messages have been printed (say.h), and a string that
+ * tells this srun from others. Unset where there is no such directory. */
 #define CE_JOIN_NEWS "CE_JOIN_NEWS"
 
-/* On a node that has not prepared the step: in the words of the mark (plugin/argv_mark.h), and of ce-join. */
+/* Printed on a node that has not prepared the step, by the mark (plugin/argv_mark.h) and by ce-join. */
 #define CE_NOT_LOADED "this node's Slurm does not load the plugin of --environment; nothing was started"
 
 #endif

@@ -1,33 +1,35 @@
-/* One small error: what went wrong in one line, and the exit code it means. */
+/* A small error: a one-line message and the exit code it stands for. */
 #ifndef CE_ERROR_H
 #define CE_ERROR_H
 
 enum { CE_EXIT_ENGINE = 125, CE_EXIT_NOT_EXECUTABLE = 126, CE_EXIT_NOT_FOUND = 127 };
 
 struct ce_error {
-	char *message; /* heap, owned by the error; NULL while nothing failed */
-	int exit_code; /* one of CE_EXIT_*; what the task exits with */
-	const char *below; /* static lines for below the message (help.h); NULL for none */
+	char *message; /* on the heap, owned by the error; NULL while nothing has failed */
+	int exit_code; /* one of CE_EXIT_*; the exit code of the task */
+	const char *below; /* static lines to print below the message (help.h); NULL for none */
 };
 
 #define CE_ERROR_INIT { .message = NULL, .exit_code = CE_EXIT_ENGINE }
 
-/* Sets the message (the first one wins: it is nearest to the cause) and returns -1, so that a
- * caller writes `return ce_fail(err, …)`. Never fails itself: without memory a fixed text stands. */
+/* Set the message and return -1, so that a caller writes `return ce_fail(err, …)`. The first message is kept,
+ * because it is nearest to the cause. Never fails itself: without memory, ce_error_text returns a fixed
+ * text. */
 int ce_fail(struct ce_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The same with the exit code of the shell's convention. */
+/* Do the same with an exit code that follows the shell's convention. */
 int ce_fail_code(struct ce_error *err, int exit_code, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* The same, with what stands below the message. */
+/* Do the same, and set the lines to print below the message. */
 int ce_fail_below(struct ce_error *err, const char *below, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* What stands below the message; without words of its own what all errors of a task have. */
+/* Return the lines to print below the message; `otherwise`, which suits all errors of a
+ * task, if the error has none. */
 const char *ce_error_below(const struct ce_error *err, const char *otherwise);
 
-/* The message, or a text that admits there is none. */
+/* Return the message, or a fixed text if there was no memory for one. */
 const char *ce_error_text(const struct ce_error *err);
 
 void ce_error_clear(struct ce_error *err);

@@ -13,12 +13,13 @@
 
 #include "io.h"
 
-/* As many links does the kernel follow. */
+/* The kernel follows as many symlinks. */
 enum { MOST_LINKS = 40 };
-/* The kernel reads as much of a script; a loader's name stands near the beginning of an ELF file. */
+/* The kernel reads as much of a script; the loader's name is near the beginning of an ELF file. */
 enum { HEAD = 4096 };
 
-/* Puts what a link says in place of its path; 0 if it is none, or its path too long for us. */
+/* Replace a symlink's path with its target; 0 if it is not a symlink, or if the path
+ * is too long for the buffer. */
 static int follow(char path[CE_LOADER_SIZE])
 {
 	char target[CE_LOADER_SIZE];
@@ -87,11 +88,11 @@ int ce_cannot_start(const char *path, char why[CE_WHY_SIZE])
 	char head[HEAD + 1] = "", name[CE_LOADER_SIZE], end[CE_LOADER_SIZE];
 	size_t length = 0;
 	struct statfs place;
-	/* a FIFO would be waited for */
+	/* opening a FIFO would block */
 	CE_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	ssize_t size = fd >= 0 ? read(fd, head, HEAD) : -1;
 
-	/* what may be executed and not read is no fault; a damaged image or disk is */
+	/* a file that is executable but not readable is fine; a damaged image or disk is not */
 	if (size < 0 && errno == EIO) {
 		snprintf(why, CE_WHY_SIZE, "it cannot be read: %s", strerror(EIO));
 		return fstatfs(fd, &place) == 0 && place.f_type == OVERLAYFS_SUPER_MAGIC ? CE_DAMAGED : 1;

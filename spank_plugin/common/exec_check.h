@@ -1,4 +1,5 @@
-/* Whether the kernel will find a program, and what it needs to be executed: its interpreter, its loader. */
+/* Checks whether the kernel will find a program and what it needs to be executed: its
+ * interpreter or its loader. */
 #ifndef CE_EXEC_CHECK_H
 #define CE_EXEC_CHECK_H
 
@@ -7,14 +8,14 @@
 enum { CE_DAMAGED = 2 };
 enum { CE_LOADER_SIZE = 256, CE_WHY_SIZE = 2 * CE_LOADER_SIZE + 60 };
 
-/* 1 and the end of the way in `end` if `path` is a link, or a link to links, and the last of them leads to
- * what is not there: the program of a virtual environment whose Python is the host's, say. */
+/* Return 1 and the end of the chain in `end` if `path` is a symlink, or a symlink to symlinks, whose last
+ * target does not exist. Example: the program of a virtual environment whose Python is the host's. */
 int ce_leads_nowhere(const char *path, char end[CE_LOADER_SIZE]);
 
-/* 1 and the reason in `why` if the program cannot be started: it cannot be read, or nothing is there by the
- * name of its loader or interpreter, of which execve would only say that the program itself is not there.
- * CE_DAMAGED if what cannot be read is of the image. 0 for a program that has what it needs, and for one of
- * which nothing can be told. */
+/* Return 1 and the reason in `why` if the program cannot be started: it cannot be read, or its loader or
+ * interpreter does not exist, in which case execve would only report that the program itself does not exist.
+ * Return CE_DAMAGED if the unreadable file belongs to the image. Return 0 if the program has what it needs,
+ * or if that cannot be determined. */
 int ce_cannot_start(const char *path, char why[CE_WHY_SIZE]);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * What stands below an error: the remedy and the code of the catalogue (container_engine/faults/), with
- * which a test compares these. For `below` of struct ce_error.
+ * The lines below an error, for `below` of struct ce_error: the remedy and the code of the fault catalogue
+ * (container_engine/faults/). A test compares them with the catalogue.
  */
 #ifndef CE_HELP_H
 #define CE_HELP_H

@@ -14,7 +14,7 @@ const char *ce_become_user(uid_t uid, gid_t gid, const gid_t *groups, size_t cou
 		if (seteuid(0) < 0 || setgroups(count, groups) < 0 ||
 		    setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
 			return "cannot become the user";
-		/* Or the user's other processes may trace this one, where fs.suid_dumpable lets them. */
+		/* Otherwise the user's other processes may trace this one, if fs.suid_dumpable lets them. */
 		if (prctl(PR_SET_DUMPABLE, 0) < 0)
 			return "cannot be kept from being traced";
 	}

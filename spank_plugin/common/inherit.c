@@ -10,7 +10,7 @@
 
 #include "io.h"
 
-/* Beyond what the kernel gives to a program by default; more is no environment of anybody's job. */
+/* Beyond what the kernel gives to a program by default; no job has a larger environment. */
 enum { MAX_ENVIRONMENT = 32 * 1024 * 1024, MAX_STAT = 4096 };
 
 /* An option under both of its names (inherit.h). */
@@ -38,7 +38,7 @@ static void forget(void)
 	unsetenv(CE_INHERIT);
 }
 
-/* Takes the option over that NAME=VALUE is, under either name: 1, or 0 for anything else. */
+/* Set the option from NAME=VALUE, under either name, and return 1; 0 for anything else. */
 static int adopt(const char *entry)
 {
 	const char *plain = strncmp(entry, CE_INHERITED, PREFIX) == 0 ? entry + PREFIX : entry;
@@ -63,7 +63,8 @@ static int adopt_from(int process)
 	return found;
 }
 
-/* A program that changes its user when it is executed (sudo) is root's, but its environment its caller's. */
+/* A program that changes its user on execve (sudo) belongs to root, but its
+ * environment comes from its caller. */
 static int is_mine(int process)
 {
 	struct stat st;
@@ -71,7 +72,7 @@ static int is_mine(int process)
 	return fstat(process, &st) == 0 && st.st_uid == geteuid();
 }
 
-/* 0: none, or none that can be seen from here. */
+/* Return 0 if there is no parent, or none visible from here. */
 static pid_t parent_of(int process)
 {
 	size_t size = 0;
@@ -84,7 +85,8 @@ static pid_t parent_of(int process)
 	return name_end != NULL && sscanf(name_end + 1, " %*c %d", &parent) == 1 ? parent : 0;
 }
 
-/* By numbers of the /proc that is mounted here, which may be another PID namespace's than our own. */
+/* Open a process by its number in the mounted /proc, which may belong to another PID namespace than our
+ * own. */
 static int open_process(pid_t pid)
 {
 	char path[32];
@@ -100,7 +102,7 @@ static void adopt_from_ancestors(void)
 
 	while (process >= 0 && (pid = parent_of(process)) > 0) {
 		CE_AUTO_FD parent = open_process(pid);
-		/* still its parent after that, so the number was not somebody else's by then */
+		/* still the parent now, so the number had not been reused when it was opened */
 		if (parent_of(process) != pid)
 			continue;
 		if (parent >= 0 && is_mine(parent) && adopt_from(parent))

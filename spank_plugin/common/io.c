@@ -166,7 +166,8 @@ int ce_pidfd_kill(int pidfd, int signal)
 	return (int)syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0);
 }
 
-/* Takes the descriptors out of one control message, closing what does not fit. */
+/* Take the descriptors out of one control message; close those that do not fit, and return whether all
+ * did. */
 static int take_fds(const struct cmsghdr *message, int fds[CE_MAX_FDS])
 {
 	size_t count = (message->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -223,7 +224,7 @@ ssize_t ce_look(int socket, int flags, void *data, size_t size)
 {
 	ssize_t n;
 
-	/* without room for control data the kernel keeps the descriptors to itself */
+	/* without room for control data, the kernel does not pass on the descriptors */
 	do {
 		n = recv(socket, data, size, flags | MSG_PEEK);
 	} while (n < 0 && errno == EINTR);

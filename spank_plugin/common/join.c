@@ -15,8 +15,8 @@
 
 static const char default_path[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/* An environment larger than this cannot be given to execve on any Linux (a quarter of the stack
- * limit, at most 6 MiB), so a larger record file is a mistake of ours or a broken peer. */
+/* A larger environment cannot be given to execve on any Linux (a quarter of the stack limit, at most 6 MiB),
+ * so a larger record file is a bug of ours or comes from a broken peer. */
 enum { MAX_RECORDS = 16 * 1024 * 1024 };
 
 void ce_container_close(struct ce_container *container)
@@ -46,8 +46,9 @@ static int refuse_privileges(const struct ce_container *container, struct ce_err
 
 int ce_join(const struct ce_container *container, struct ce_error *err)
 {
-	/* The user namespace first: it gives the capabilities over itself that the mount namespace,
-	 * which it owns, asks for. execve takes them away again, because the user is not root in it. */
+	/* The user namespace comes first: it gives the capabilities over itself that joining the mount
+	 * namespace, which it owns, requires. execve removes them again, because the user is not root in
+	 * it. */
 	if (setns(container->user_ns, CLONE_NEWUSER) < 0)
 		return ce_fail(err, "cannot enter the container's user namespace: %s",
 			       strerror(errno));
@@ -96,7 +97,8 @@ int ce_apply_environment(int records_fd, const struct ce_variables *variables, s
 	return 0;
 }
 
-/* 0: can be executed; EACCES: is there, but cannot; else the reason why it is not there. */
+/* Return 0 if the file can be executed, EACCES if it exists but cannot, else the reason why it was not
+ * found. */
 static int try_command(const char *path)
 {
 	struct stat st;
@@ -108,13 +110,14 @@ static int try_command(const char *path)
 	return 0;
 }
 
-/* Other reasons are no word about the file: the image could not be asked (ENOTCONN, EIO), say. */
+/* Other reasons say nothing about the file: the image could not be read (ENOTCONN, EIO), for instance. */
 static int is_absent(int reason)
 {
 	return reason == ENOENT || reason == ENOTDIR || reason == ELOOP;
 }
 
-/* `link` is what the command was found as, where that leads nowhere. */
+/* Report why `command` cannot be run. `link` is the path at which it was found, if
+ * that is a dangling symlink. */
 static int refuse(const char *command, int reason, const char *link, struct ce_error *err)
 {
 	char end[CE_LOADER_SIZE];
@@ -132,7 +135,7 @@ static int refuse(const char *command, int reason, const char *link, struct ce_e
 			    command);
 }
 
-/* As try_command: 0 for a link that leads nowhere. */
+/* Return 0 for a dangling symlink; otherwise like try_command. */
 static int try_link(const char *path)
 {
 	char end[CE_LOADER_SIZE];
@@ -140,8 +143,8 @@ static int try_link(const char *path)
 	return ce_leads_nowhere(path, end) ? 0 : ENOENT;
 }
 
-/* 0 and the first file of this name in `found` that is what `try_file` looks for; 1 for none, with the reason;
- * -1 when out of memory. */
+/* Return 0 and the first file of this name for which `try_file` returns 0 in `found`; 1 and the reason if
+ * there is none; -1 when out of memory. */
 static int search_path(const char *path, const char *command, int (*try_file)(const char *),
 		       char **found, int *reason)
 {
@@ -170,8 +173,8 @@ static int search_path(const char *path, const char *command, int (*try_file)(co
 	return 1;
 }
 
-/* Slurm would say it in its own words, or of a missing loader that the program is not there, and end the
- * task with the number of the error. */
+/* Report this here, because Slurm would print a message of its own, or report for a missing loader that the
+ * program does not exist, and end the task with the error number as exit code. */
 static int check_start(const char *command, char **found, struct ce_error *err)
 {
 	char why[CE_WHY_SIZE];

@@ -11,7 +11,7 @@
 
 #include "io.h"
 
-/* FNV-1a; two messages with one mark would only cost the second its words. */
+/* FNV-1a; if two messages ever share a mark, the only cost is that the second is not printed. */
 static uint64_t hash(uint64_t value, const char *text)
 {
 	int in_number = 0;

@@ -28,8 +28,8 @@ static int lives_there(int proc, const char *pid, const struct stat *namespace)
 	return fstatat(proc, path, &st, 0) == 0 && same(&st, namespace);
 }
 
-/* The number is looked at a second time after the pidfd is open: if the process lives there still, the
- * pidfd is its own, whatever happens to the number afterwards. */
+/* Check the mount namespace again once the pidfd is open: if the process is still in it, the pidfd refers to
+ * that process, even if the number is reused afterwards. */
 static int kill_one(int proc, const char *name, const struct stat *namespace)
 {
 	char *end;

@@ -1,10 +1,10 @@
-/* Ending every process of a container, found by its mount namespace. */
+/* Killing all processes of a container, found by its mount namespace. */
 #ifndef CE_SWEEP_H
 #define CE_SWEEP_H
 
-/* Kills all processes whose mount namespace is the one that `mount_ns` refers to, except the caller's
- * own. Repeats until none is found, at most ten times, because a process may be forking. As root it
- * reaches everybody's. Returns how many were killed. */
+/* Kill all processes in the mount namespace that `mount_ns` refers to; do nothing if that is the caller's own
+ * namespace. Repeat until none is found, at most ten times, because a process may be forking. As root, this
+ * reaches the processes of all users. Return how many processes were killed. */
 int ce_sweep(int mount_ns);
 
 #endif
