@@ -8,8 +8,8 @@
 #include "common/ce_join.h"
 #include "common/help.h"
 
-/* A path, so that Slurm does not look for it in PATH, of which no part is longer than a name may be. Slurm
- * prints it as it is between words of its own. */
+/* A path, so that Slurm does not search PATH for it, with no component longer than NAME_MAX. Slurm prints it
+ * as it is, inside a message of its own. */
 static const char mark[] = "/\nce: error: " CE_NOT_LOADED "\n" CE_HELP_PLUGIN "\n/";
 
 static int is_marked(const char *command)
@@ -37,7 +37,8 @@ int ce_unmark_argv(char **argv)
 	return 1;
 }
 
-/* One line, as scripts print their environment. Only its beginning is asked for: the rest may be another release's. */
+/* One line, because scripts print their environment. Only its beginning is compared: the rest may
+ * come from another release. */
 #define JOB_MARK "ce: error: "
 static const char job_mark[] = JOB_MARK "this host's Slurm does not load the plugin of --environment, which the job "
 			       "has; nothing was started; ce help plugin-configuration";

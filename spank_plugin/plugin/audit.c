@@ -22,7 +22,8 @@ void ce_audit_note(struct ce_audit *audit, uint32_t job, uint32_t step, uid_t ui
 	audit->is_due = 1;
 }
 
-/* Refuses what a user could have put there: a link, a FIFO that would be waited for, a file of the user's. */
+/* Append the line to the file; refuse anything a user could have put there: a symlink, a FIFO, on which root
+ * would block, a file owned by the user. */
 static int append(const char *path, const char *line, struct ce_error *err)
 {
 	struct stat st;

@@ -10,7 +10,7 @@
 #include "common/ce_join.h"
 #include "common/io.h"
 
-/* Slurm's configuration as slurmstepd itself uses it. Weak: nothing promises that it is there. */
+/* Slurm's configuration as slurmstepd itself uses it. Weak, because Slurm does not guarantee this symbol. */
 extern slurm_conf_t slurm_conf __attribute__((weak));
 
 static int site_has_prolog(void)
@@ -25,7 +25,7 @@ int ce_after_prolog_wanted(int user_has_prolog)
 	return user_has_prolog || site_has_prolog();
 }
 
-/* The descriptor's number survives the execve; nobody closes it before. */
+/* Keep the descriptor's number open across the execve; it is not closed before. Return the number, or -1. */
 static int keep(int *fd)
 {
 	int number = *fd;
@@ -34,7 +34,8 @@ static int keep(int *fd)
 	return number >= 0 && fcntl(number, F_SETFD, 0) == 0 ? number : -1;
 }
 
-/* Without it the node only speaks for itself. */
+/* Pass on the directory that records printed messages. Without it, this node reports
+ * without regard to the others. */
 static void pass_news(int marks, const char *planned, const struct ce_variables *variables)
 {
 	CE_AUTO_FREE char *text = NULL;

@@ -19,12 +19,12 @@
 #include "common/io.h"
 #include "limits.h"
 
-/* The descriptors that the launcher gets, in the order of its arguments. */
+/* The descriptors that are passed to the launcher, in the order of its arguments. */
 enum { PASS_REPLY, PASS_PLAN, PASS_ENVIRONMENT, PASS_WATCH, PASS_LIFE, PASS_COUNT };
 _Static_assert(PASS_COUNT == sizeof((struct ce_launcher *)NULL)->start / sizeof(int),
 	       "a place for each descriptor");
 
-/* Answers in place of the launcher, as it would (launcher_reply.c). */
+/* Answer in place of the launcher, in its format (launcher_reply.c). */
 static void die(int reply, const char *what)
 {
 	char answer[PATH_MAX + 512];
@@ -36,8 +36,8 @@ static void die(int reply, const char *what)
 	_exit(CE_EXIT_ENGINE);
 }
 
-/* A task has been bound to its own cores and memory. What serves all tasks of the node may use whatever the
- * step may: the kernel keeps it within the step's cpuset. */
+/* Undo the task's binding to its own cores and memory. What serves all tasks of the node may use the whole
+ * step's: the kernel keeps it within the step's cpuset. */
 static void unbind(void)
 {
 	cpu_set_t all[8];
@@ -47,7 +47,7 @@ static void unbind(void)
 	(void)syscall(SYS_set_mempolicy, 0 /* MPOL_DEFAULT */, NULL, 0);
 }
 
-/* Never returns. */
+/* Become the launcher; never return. */
 static void become_launcher(const struct ce_config *config, char **job, const int pass[PASS_COUNT])
 {
 	char numbers[PASS_COUNT][16], begun[32];
@@ -56,7 +56,7 @@ static void become_launcher(const struct ce_config *config, char **job, const in
 					    NULL };
 
 	int reply = pass[PASS_REPLY];
-	/* neither the task's terminal nor its process group */
+	/* leave the task's terminal and process group */
 	setsid();
 	ce_default_signals();
 	ce_ignore_step_signals();
@@ -65,7 +65,7 @@ static void become_launcher(const struct ce_config *config, char **job, const in
 	ce_limits_apply(job);
 	if (chdir("/") < 0)
 		die(reply, "chdir /");
-	/* slurmstepd's own descriptors are none of the launcher's business */
+	/* slurmstepd's own descriptors must not reach the launcher */
 	if (close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
 		die(reply, "close_range");
 	for (int i = 0; i < PASS_COUNT; i++) {
@@ -77,8 +77,8 @@ static void become_launcher(const struct ce_config *config, char **job, const in
 	snprintf(begun, sizeof begun, "%lld", (long long)ce_now_ns());
 	argv[PASS_COUNT + 1] = begun;
 	argv[PASS_COUNT + 2] = NULL;
-	/* slurmstepd ends a step's output when nobody holds its end any more: not even a launcher that its
-	 * user has stopped may. */
+	/* slurmstepd closes a step's output only when no process holds it open any more: even a launcher
+	 * stopped by its user must not hold it. */
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0)
 		die(reply, "/dev/null");
@@ -86,7 +86,8 @@ static void become_launcher(const struct ce_config *config, char **job, const in
 	die(reply, config->node);
 }
 
-/* The task's program must not find a child that it never made: the launcher's parent ends at once. */
+/* Fork twice: the task's program must not find a child that it never created, so the
+ * launcher's parent ends at once. */
 static void fork_launcher(const struct ce_config *config, char **job, const int pass[PASS_COUNT])
 {
 	int reply = pass[PASS_REPLY];
@@ -136,7 +137,7 @@ static int environment_file(char **environment, char *const *facts)
 {
 	CE_AUTO_FD fd = ce_memory_file("ce-job-environment", "", 0);
 
-	/* facts last: of two entries with one name the launcher believes the later one */
+	/* facts last: of two entries with the same name, the launcher uses the later one */
 	if (fd < 0 || write_entries(fd, environment) < 0 || write_entries(fd, facts) < 0 ||
 	    lseek(fd, 0, SEEK_SET) < 0)
 		return -1;
@@ -171,7 +172,7 @@ int ce_launcher_prepare(struct ce_launcher *launcher, const char *plan, char **e
 		return -1;
 	start[PASS_PLAN] = ce_memory_file("ce-plan", plan, strlen(plan));
 	start[PASS_ENVIRONMENT] = environment_file(environment, facts);
-	/* slurmstepd: the session does not outlive it */
+	/* slurmstepd, which the session must not outlive */
 	start[PASS_WATCH] = ce_pidfd_open(getpid());
 	if (start[PASS_PLAN] < 0 || start[PASS_ENVIRONMENT] < 0 || start[PASS_WATCH] < 0)
 		return ce_fail(err, "cannot hand over the plan: %s", strerror(errno));

@@ -23,7 +23,7 @@ static void set(__rlimit_resource_t resource, const char *value)
 	struct rlimit limit;
 	char *end;
 
-	/* U: the user asked for it to be propagated, instead of the site */
+	/* U: propagation was requested by the user, not by the site */
 	if (*value == 'U')
 		value++;
 	errno = 0;

@@ -9,7 +9,7 @@
 /* a comment to Slurm */
 static const char heading[] = "# The Container Engine starts each program by its ce-join.\n";
 
-/* Whether the words from `word` to the next ":" are these. */
+/* Return whether the words from `word` to the next ":" are those of argv. */
 static int is_rest(const char *word, const char *end, int argc, char *const *argv)
 {
 	for (int i = 0; i < argc; i++, word += strlen(word) + 1) {
@@ -31,7 +31,7 @@ int ce_multi_prog_given(const char *line, size_t size, int argc, char *const *ar
 		if (strcmp(word, argv[0]) != 0)
 			continue;
 		if (is_rest(next, end, argc - 1, argv + 1))
-			return 0; /* a command as it was typed */
+			return 0; /* a command, as it was typed */
 		found |= is_rest(next, end, argc - 2, argv + 2);
 	}
 	return found;
@@ -44,7 +44,7 @@ static size_t skip(const char *line, size_t at, size_t length, int spaces)
 	return at;
 }
 
-/* Where the program of a line stands: behind the ranks. `length` where there is none. */
+/* Return where the program of a line begins, after the ranks; `length` if there is none. */
 static size_t program_in(const char *line, size_t length)
 {
 	size_t ranks = skip(line, 0, length, 1);
@@ -54,7 +54,7 @@ static size_t program_in(const char *line, size_t length)
 	return skip(line, skip(line, ranks, length, 0), length, 1);
 }
 
-/* As a word of the file: to Slurm a backslash is gone and the next character itself. */
+/* Write a word of the file: Slurm removes a backslash and takes the next character literally. */
 static void put_word(FILE *to, const char *word)
 {
 	for (; *word != '\0'; word++) {
@@ -78,7 +78,7 @@ static void put_text(FILE *to, const char *text, const char *program)
 		if (at < length)
 			put_word(to, program);
 		fwrite(text + at, 1, length - at, to);
-		/* Slurm does not see empty lines at all */
+		/* Slurm skips empty lines altogether */
 		if (length > 0)
 			continued = text[length - 1] == '\\';
 		text += length;

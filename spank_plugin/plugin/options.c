@@ -7,21 +7,21 @@
 
 static char *environment;
 
-/* Of the heterogeneous job or step: what its first component asked for (NULL: nothing), how many there
- * have been, and whether the one whose options are being read asked for something. */
+/* For a heterogeneous job or step: what its first component asked for (NULL: nothing), how many components
+ * there have been, and whether the one whose options are being read asked for something. */
 static char *first;
 static int components, asked;
 
-/* Whether the value that counts is also the one before it. */
+/* Whether the effective value is the same as the one before it. */
 static int repeated;
 
-/* Slurm calls this first for an option inherited from sbatch or salloc, then for one on the command
- * line, in that order: the last one is the user's nearest word. */
+/* Take the value of an option. Slurm calls this first for an option inherited from sbatch or salloc, then for
+ * one on the command line, so the last one takes precedence. */
 static int take(int value, const char *argument, int remote)
 {
 	(void)value;
 	(void)remote;
-	/* An empty name is for the planner to refuse: of an error here Slurm makes words of its own. */
+	/* Let the planner refuse an empty name: Slurm would reword an error returned here. */
 	char *copy = strdup(argument != NULL ? argument : "");
 	if (copy == NULL)
 		return -1;

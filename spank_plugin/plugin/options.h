@@ -1,4 +1,4 @@
-/* --environment and its alias --edf. */
+/* The option --environment and its alias --edf. */
 #ifndef CE_OPTIONS_H
 #define CE_OPTIONS_H
 
@@ -6,20 +6,20 @@
 
 #include "common/error.h"
 
-/* Registers both; SLURM_ERROR after a message when Slurm refuses. */
+/* Register both; return SLURM_ERROR, after a message, if Slurm refuses. */
 int ce_options_register(spank_t spank);
 
-/* The value given last, NULL when neither option was given. On a node its content means nothing: it
- * only says that a container was asked for. */
+/* Return the last value given, NULL if neither option was given. On a node its content is meaningless: it
+ * only shows that a container was requested. */
 const char *ce_options_environment(void);
 
-/* To be called after the options of each component of a heterogeneous job or step (of the only one, where
- * it is none). Fails when this one asked for something else than the first: Slurm hands the last value,
- * or its presence, to all of them. */
+/* Compare this component's request with the first one's; call this after the options of each component of a
+ * heterogeneous job or step (once, if it is not heterogeneous). Fail if they differ: Slurm passes the last
+ * value, or its presence, to all components. */
 int ce_options_end_component(struct ce_error *err);
 
-/* Whether the last two values that this component was given are the same: srun's command line says again
- * what it has inherited. */
+/* Return whether the last two values given to this component are the same: srun's command line
+ * repeats what it has inherited. */
 int ce_options_repeated(void);
 
 void ce_options_clear(void);

@@ -18,7 +18,7 @@ extern char **environ;
 
 enum { MAX_PLAN = CE_CARRY_PIECE * CE_CARRY_MAX_PARTS };
 
-/* srun blocks signals while it starts; the planner must hear Ctrl-C during a long import. */
+/* srun blocks signals while it starts; the planner must receive Ctrl-C during a long import. */
 static int spawn_attributes(posix_spawnattr_t *attributes)
 {
 	sigset_t none, all;
@@ -74,7 +74,8 @@ void ce_planned_clear(struct ce_planned *planned)
 	*planned = (struct ce_planned){ 0 };
 }
 
-/* One line before the word: what the planner says to those who read no plan (submit/quick.py has the same). */
+/* Parse a line before the first word: a fact for readers that do not parse the plan (submit/quick.py writes
+ * the same ones). Return -1 for an unknown line. */
 static int take_fact(const char *line, size_t length, struct ce_planned *planned)
 {
 	static const char inside[] = "batch_script=inside", store[] = "void_store=/";
@@ -126,7 +127,7 @@ int ce_planner_run(const struct ce_config *config, const char *caller, const cha
 	if (rc != 0)
 		return ce_fail_below(err, CE_HELP_PLUGIN, "cannot start %s: %s", config->plan, strerror(rc));
 	int status = planner_status(pid);
-	/* first: a planner whose output is not read to its end is killed by that */
+	/* check this first: a planner whose output is not read to its end dies of that */
 	if (text == NULL)
 		return ce_fail(err, "cannot read the plan: %s", strerror(read_errno));
 	if (!WIFEXITED(status))

@@ -5,42 +5,44 @@
  * --------------------  --------------------  -----------------  ------------------------------------
  * init                  all                   user / root        read plugstack.conf's arguments,
  *                                                                register the options
- * init                  srun, salloc, sbatch  user               put back the option of the job they are
- *                                                                started in, if it is not in the
- *                                                                environment any more; take the
- *                                                                job's mark out of it
+ * init                  srun, salloc, sbatch  user               restore the option of the job they are
+ *                                                                started in, if it is no longer in the
+ *                                                                environment; remove the job's mark
+ *                                                                from the environment
  * init_post_opt         srun, salloc, sbatch  user               run `ce plan`; srun: put the plan into
  *                                                                the step's environment; salloc, sbatch:
- *                                                                mark the job's, for an srun without this
- *                                                                plugin to end at
- * local_user_init       srun                  user               mark the command, which a node without this
- *                                                                plugin then cannot execute; put ce-join
- *                                                                before the programs of --multi-prog
+ *                                                                mark the job's environment, so that an
+ *                                                                srun without this plugin ends
+ * local_user_init       srun                  user               mark the command, so that a node without
+ *                                                                this plugin cannot execute it; put
+ *                                                                ce-join before the programs of
+ *                                                                --multi-prog
  * user_init             slurmstepd            root, euid user    put the plan into memory files for the
  *                                                                tasks; take the mark off the command
- * task_init             the task              user               the first one of the node: start the
- *                                                                launcher, which is in the step as any
- *                                                                process of the task's is
+ * task_init             the task              user               in the first task of the node: start the
+ *                                                                launcher, which is in the step like any
+ *                                                                other process of the task
  * task_init             the task              user               wait for the container, join it; with
  *                                                                a task prolog or --multi-prog leave
  *                                                                the joining to ce-join
- * task_init             the batch script       user               say so where it runs on the host and starts no step
- * task_post_fork        slurmstepd            root               note the task's pid (a pidfd); behind the
- *                                                                first one write the line of the audit, with
+ * task_init             the batch script      user               warn if it runs on the host and starts
+ *                                                                no step
+ * task_post_fork        slurmstepd            root               open a pidfd of the task; after the first
+ *                                                                one, write the line of the audit, with
  *                                                                the hash of the plan
- * exit                  srun                  user               remove an image that was for this step
- * task_exit             slurmstepd            root               behind the last task of the node: end the
- *                                                                session in good order, by a child that
+ * exit                  srun                  user               remove an image made for this step only
+ * task_exit             slurmstepd            root               after the last task of the node: end the
+ *                                                                session in good order, in a child that
  *                                                                becomes the user
- * exit                  slurmstepd            root               the same, where no task has run
+ * exit                  slurmstepd            root               the same, if no task has run
  *
- * Root never parses the plan or anything else of the user's: it copies bytes into a memory file. Root
+ * Root never parses the plan or any other input of the user: it copies bytes into a memory file. Root
  * never receives a descriptor from the launcher or the guard, which are the user's processes. A
  * step that asked for a container and cannot have it fails; nothing here ever lets its command run
  * outside. Without --environment every callback returns at once.
  *
- * Here are the entry points. What they do: plugin_submit.c in srun, salloc and sbatch, plugin_step.c in
- * slurmstepd, plugin_task.c in a task.
+ * This file has the entry points. Their work is in plugin_submit.c for srun, salloc and sbatch, in
+ * plugin_step.c for slurmstepd, in plugin_task.c for a task.
  */
 #define _GNU_SOURCE
 #include <slurm/slurm.h>
@@ -62,9 +64,10 @@ SPANK_PLUGIN(container_engine, 1)
 
 static struct ce_config config = { .error = CE_ERROR_INIT };
 static struct ce_step step = CE_STEP_INIT;
-/* The process that is slurmstepd. */
+/* The pid of slurmstepd. */
 static pid_t stepd;
-/* How often this process has loaded it: lines of plugstack.conf that name one file share all of this. */
+/* How often this process has loaded the plugin: several lines of plugstack.conf that name the
+ * same file share this state. */
 static int loaded;
 
 int slurm_spank_init(spank_t spank, int argc, char **argv);
@@ -89,7 +92,7 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 	if (config.error.message != NULL && context == S_CTX_REMOTE)
 		slurm_info("container_engine: %s", ce_error_text(&config.error));
 	stepd = getpid();
-	/* what root does must not come from the environment of who had it called (sudo) */
+	/* as root, don't take options from the environment of the user who called the command (sudo) */
 	if (context != S_CTX_REMOTE) {
 		ce_unmark_job();
 		ce_inherit(getuid() != 0);
@@ -106,8 +109,9 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 	if ((context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR) ||
 	    ce_plugin_submit(&config, context, &err) == 0)
 		return SLURM_SUCCESS;
-	/* The planner has said why; with an error returned, Slurm would bury that under three lines about
-	 * its plugin stack. Nothing has been allocated yet: this is the end of srun, salloc or sbatch. */
+	/* The planner has printed the reason; if an error were returned, Slurm would bury it
+	 * under three lines about its plugin stack. Nothing has been allocated yet, so srun,
+	 * salloc or sbatch can end here. */
 	if (err.message != NULL)
 		fprintf(stderr, "ce: error: %s\n%s%s", err.message, ce_error_below(&err, ""),
 			err.below != NULL ? "\n" : "");

@@ -29,7 +29,7 @@ static int is_of_word(char c)
 	return isalnum((unsigned char)c) || c == '_' || c == '-' || c == '.';
 }
 
-/* Also behind a slash or quote: /usr/bin/srun, "srun". */
+/* Return whether the line has the word, also after a slash or quote: /usr/bin/srun, "srun". */
 static int has_word(const char *line, size_t length, const char *word)
 {
 	size_t size = strlen(word);

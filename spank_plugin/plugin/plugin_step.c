@@ -16,8 +16,9 @@
 #include "slurmd_spool.h"
 #include "tracking.h"
 
-/* The interactive step of salloc and the extern step run on the host, and the batch script, unless the
- * site wants it inside: then sbatch has sent a plan. The sruns inside inherit the option. */
+/* Return whether this step runs in a container. The interactive step of salloc and the extern step run on
+ * the host. So does the batch script, unless the site wants it inside: then sbatch has sent a plan. The
+ * sruns in it inherit the option. */
 static int wants_session(spank_t spank)
 {
 	uint32_t step = SLURM_BATCH_SCRIPT;
@@ -44,7 +45,8 @@ static void forget_carried(spank_t spank, size_t size)
 	spank_unsetenv(spank, CE_CARRY_PROLOG);
 }
 
-/* Slurm sets this for each task, which is later; the launcher needs it for ${SLURMD_NODENAME}. */
+/* Set SLURM_NODEID, which the launcher needs for ${SLURMD_NODENAME}: Slurm sets it for each task only
+ * later. */
 static void name_node(spank_t spank)
 {
 	uint32_t place = 0;
@@ -56,7 +58,7 @@ static void name_node(spank_t spank)
 	spank_setenv(spank, "SLURM_NODEID", text, 1);
 }
 
-/* What of this step only slurmstepd knows: NAME=value on the heap, NULL for nothing. */
+/* Return a fact about this step that only slurmstepd knows: NAME=value on the heap, NULL for none. */
 static char *find_fact(spank_t spank)
 {
 	uint32_t job = 0, step = 0;
@@ -109,7 +111,7 @@ void ce_step_audit(struct ce_step *step, const struct ce_config *config)
 {
 	struct ce_error err = CE_ERROR_INIT;
 
-	/* a full disk is no reason to stop the site's jobs; slurmd's log has it */
+	/* a full disk must not stop the site's jobs; the failure is in slurmd's log */
 	if (ce_audit_write(&step->audit, config->audit, &err) < 0)
 		slurm_info("container_engine: %s", ce_error_text(&err));
 	ce_error_clear(&err);
@@ -133,14 +135,14 @@ static int prepare_session(struct ce_step *step, spank_t spank)
 	snprintf(step->planned, sizeof step->planned, "%s", planned != NULL ? planned : "");
 	forget_carried(spank, strlen(text));
 	if (word == CE_SAYS_HOST) {
-		step->session_wanted = 0; /* image = "": on purpose no container */
+		step->session_wanted = 0; /* image = "": explicitly no container */
 		return 0;
 	}
 	note_for_audit(step, spank, plan);
 	name_node(spank);
 	int rc = prepare_launcher(&step->launcher, spank, plan, err);
 	ce_tracking_keep_orphans();
-	/* were for the launcher only */
+	/* only the launcher needed these */
 	spank_unsetenv(spank, CE_CARRY_TIMES);
 	spank_unsetenv(spank, CE_CARRY_MPI);
 	return rc;
@@ -173,8 +175,9 @@ void ce_step_prepare(struct ce_step *step, spank_t spank, const struct ce_config
 	if (config->error.message != NULL)
 		ce_fail_below(&step->start_error, CE_HELP_PLUGIN, "%s", config->error.message);
 	else if (getpid() != stepd)
-		/* Slurm >= 24.05 can call this in a process that shares the memory, but not the descriptors: the
-		 * numbers that it would leave behind are something else's in slurmstepd. */
+		/* Slurm >= 24.05 can call this in a process that shares the memory with slurmstepd, but not
+		 * the descriptors: the numbers that it would leave behind mean something else in
+		 * slurmstepd. */
 		ce_fail_below(&step->start_error, CE_HELP_CONTAINED,
 			      "Slurm calls plugins in processes of their own (contain_spank in "
 			      "slurm.conf), where a container cannot be started");
@@ -182,8 +185,8 @@ void ce_step_prepare(struct ce_step *step, spank_t spank, const struct ce_config
 		(void)prepare_session(step, spank);
 }
 
-/* slurmd's log has it for the administrator; slurm_error would say it to the user, too, in words of
- * Slurm's own and once per node. */
+/* Log the death for the administrator in slurmd's log; slurm_error would also print it to the user, reworded
+ * by Slurm and once per node. */
 static void report_death(const void *context, const char *cause)
 {
 	const struct ce_step *step = context;
@@ -192,7 +195,7 @@ static void report_death(const void *context, const char *cause)
 	ce_end_report(&step->launcher, step->planned, cause);
 }
 
-/* How many tasks this node has of the step. */
+/* Return how many tasks of the step this node has. */
 static uint32_t tasks_here(spank_t spank)
 {
 	uint32_t count = 0;

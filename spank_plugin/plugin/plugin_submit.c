@@ -18,10 +18,10 @@
 #include "srun_options.h"
 #include "step_shared.h"
 
-/* In srun: the image store of this step alone, NULL for none. */
+/* In srun: the image store that was made for this step alone, NULL for none. */
 static char *void_store;
 
-/* In srun: whether there will be containers. */
+/* In srun: whether the step runs in containers. */
 static int carried;
 
 static int carry(struct ce_planned *planned, int is_srun, int is_salloc, int64_t begun, struct ce_error *err)
@@ -30,15 +30,15 @@ static int carry(struct ce_planned *planned, int is_srun, int is_salloc, int64_t
 
 	if (!is_srun && ce_mark_job(err) < 0)
 		return -1;
-	/* salloc and sbatch only check: each srun inside inherits the option and plans for itself, so
-	 * that it sees the environment of its own time and place. Only a site that wants the batch script
-	 * itself inside needs its plan. */
+	/* salloc and sbatch only check the environment: each srun inside inherits the option and plans for
+	 * itself, so that it uses the environment variables of its own time and place. A plan is needed only
+	 * if the site runs the batch script itself in the container. */
 	if (!is_srun && (is_salloc || !planned->script_inside)) {
 		if (has_plan)
 			ce_script_announce(is_salloc, ce_options_environment());
 		return 0;
 	}
-	free(void_store); /* of an earlier component; ce-keep removes that */
+	free(void_store); /* of an earlier component; ce-keep removes the directory */
 	void_store = is_srun ? planned->void_store : NULL;
 	if (is_srun)
 		planned->void_store = NULL;
@@ -53,7 +53,7 @@ static int plan_and_carry(const struct ce_config *config, spank_context_t contex
 	struct ce_planned planned;
 	int64_t begun = ce_now_ns();
 	int is_srun = context == S_CTX_LOCAL;
-	/* Slurm has one context for both of these */
+	/* Slurm uses one context for both */
 	int is_salloc = strcmp(program_invocation_short_name, "salloc") == 0;
 
 	if (config->error.message != NULL)
@@ -87,7 +87,7 @@ int ce_plugin_submit(const struct ce_config *config, spank_context_t context, st
 	return 0;
 }
 
-/* Of --bcast Slurm reads argv[0] later since 23.02.4, and frees it. */
+/* With --bcast, Slurm since 23.02.4 reads argv[0] later, and frees it. */
 static int is_in_use(void)
 {
 	return SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0) && ce_srun_broadcasts();

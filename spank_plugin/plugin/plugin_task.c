@@ -43,7 +43,8 @@ static const char *task_variable(void *context, const char *name)
 	return ce_variable(environment, name);
 }
 
-/* With --bcast to a directory Slurm makes the name of the file up, after task_init. */
+/* Return whether the command is a directory: with --bcast to one, Slurm makes up the name of
+ * the file, after task_init. */
 static int is_directory(const char *command)
 {
 	size_t length = strlen(command);
@@ -51,7 +52,8 @@ static int is_directory(const char *command)
 	return length > 0 && command[length - 1] == '/';
 }
 
-/* Slurm itself looks the command up later, with the same PATH; this is for the error and its code. */
+/* Check that the command can be executed, to report the right error and exit code; Slurm itself looks it up
+ * later, with the same PATH. */
 static int check_command(spank_t spank, struct ce_error *err)
 {
 	int argc = 0;
@@ -64,9 +66,9 @@ static int check_command(spank_t spank, struct ce_error *err)
 	return ce_find_command(task_variable(spank, "PATH"), argv[0], &found, err);
 }
 
-/* ---- words for the user ------------------------------------------------------------------------ */
+/* ---- messages for the user --------------------------------------------------------------------- */
 
-/* What all tasks of the node could say: its first one does. */
+/* Return whether this is the task that prints what concerns all tasks of the node. */
 static int is_first_task(spank_t spank)
 {
 	int task = 0;
@@ -76,12 +78,13 @@ static int is_first_task(spank_t spank)
 
 static void say_once(spank_t spank, const char *kind, const char *text)
 {
-	/* a launcher whose words another node of the step has said already has none */
+	/* empty if another node of the step has already printed the launcher's messages */
 	if (text[0] != '\0' && is_first_task(spank))
 		ce_say(task_variable(spank, CE_NODE), kind, text);
 }
 
-/* The launcher has asked itself whether its message is news. */
+/* Print the error. For its own message, the launcher has already checked whether another node has printed
+ * it. */
 static void say_error(const struct ce_step *step, spank_t spank, const struct ce_error *err, int marks)
 {
 	const char *message = ce_error_text(err), *below = ce_error_below(err, CE_HELP_JOIN);
@@ -93,15 +96,15 @@ static void say_error(const struct ce_step *step, spank_t spank, const struct ce
 
 /* ---- joining ----------------------------------------------------------------------------------- */
 
-/* The container died under a task that was about to run in it: what that did to the task, which may
- * find no command without its image, is no news. */
+/* End the task if its container died before the command could run. Don't report the follow-up error: without
+ * its image, the task may fail to find its command. */
 static void end_if_it_died(const struct ce_step *step, spank_t spank, const struct ce_error *err,
 			   int marks)
 {
 	const struct ce_launcher *launcher = &step->launcher;
 	char cause[CE_CAUSE_SIZE];
 
-	/* An image that is not served any more can show before the end of what served it. */
+	/* The image can become unreadable before the death of its server is noticed. */
 	if (err->exit_code == CE_EXIT_NOT_EXECUTABLE)
 		ce_wait_readable(launcher->life, ce_now_ms() + DEATH_WAIT_MS);
 	if (!ce_session_died(launcher))
@@ -111,7 +114,7 @@ static void end_if_it_died(const struct ce_step *step, spank_t spank, const stru
 	_exit(CE_EXIT_ENGINE);
 }
 
-/* Joins, or has ce-join do so: once the task has run its prologs, and for the programs of --multi-prog. */
+/* Join, or leave it to ce-join: after the task's prologs, and for the programs of --multi-prog. */
 static int enter(const struct ce_step *step, spank_t spank, const struct ce_config *config,
 		 struct ce_container *container, struct ce_error *err)
 {
@@ -136,7 +139,8 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 	return check_command(spank, err);
 }
 
-/* `*marks` becomes the descriptor of the directory for news, which is the caller's to close. */
+/* Wait for the container and enter it. `*marks` becomes the descriptor of the directory that records printed
+ * messages; the caller closes it. */
 static int join(struct ce_step *step, spank_t spank, const struct ce_config *config, int *marks,
 		struct ce_error *err)
 {
@@ -161,8 +165,8 @@ static int join(struct ce_step *step, spank_t spank, const struct ce_config *con
 	*marks = container.marks;
 	container.marks = -1;
 	ce_container_close(&container);
-	/* After the join, which would clear it: a task must not outlive the slurmstepd that guards its
-	 * container. */
+	/* Set this after the join, which would clear it: a task must not outlive the slurmstepd
+	 * that guards its container. */
 	if (rc == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
 		rc = ce_fail(err, "cannot tie the task to slurmstepd: %s", strerror(errno));
 	return rc;
@@ -172,10 +176,12 @@ void ce_task_join(struct ce_step *step, spank_t spank, const struct ce_config *c
 {
 	struct ce_error err = CE_ERROR_INIT;
 
-	/* proctrack/linuxproc signals no process that is called slurmstepd, and until execve this one
-	 * is: without a name of its own a task that waits for its container would not feel scancel. */
+	/* proctrack/linuxproc sends no signal to processes called slurmstepd, and until execve this is one:
+	 * without a name of its own, a task that waits for its container would not receive scancel's
+	 * signals. */
 	prctl(PR_SET_NAME, "ce-task");
-	/* slurmstepd of later versions has a handler for SIGTERM, inherited here, to no effect. */
+	/* Later versions of slurmstepd have a handler for SIGTERM, which is inherited here and does
+	 * nothing. */
 	ce_drop_handlers();
 	ce_shared_name(step->launcher.shared, task_variable(spank, CE_NODE));
 	CE_AUTO_FD marks = -1;
@@ -183,7 +189,7 @@ void ce_task_join(struct ce_step *step, spank_t spank, const struct ce_config *c
 		return;
 	end_if_it_died(step, spank, &err, marks);
 	say_error(step, spank, &err, marks);
-	/* Not an error of the plugin's: Slurm would add lines of its own that hide the cause, and the
-	 * exit code would be 1. This process is the task and has nothing to clean up. */
+	/* Don't return an error from the plugin: Slurm would add lines that hide the cause, and the exit code
+	 * would be 1. This process is the task and has nothing to clean up. */
 	_exit(err.exit_code);
 }

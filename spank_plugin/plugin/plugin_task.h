@@ -4,8 +4,8 @@
 
 #include "plugin_step.h"
 
-/* Waits for the container and joins it. Where that cannot be, the reason is said and the process, which
- * is the task, ends with the exit code that it means. In the task, as the user. */
+/* Wait for the container and join it. On failure print the reason and end the process, which is the task,
+ * with the matching exit code. In the task, as the user. */
 void ce_task_join(struct ce_step *step, spank_t spank, const struct ce_config *config);
 
 #endif

@@ -17,9 +17,9 @@
 #include "launcher_reply.h"
 #include "session_end.h"
 
-/* how far apart Slurm's SIGKILL may reach the processes of one step, on a busy machine */
+/* how far apart in time Slurm's SIGKILL may reach the processes of one step, on a busy machine */
 enum { KILL_SPREAD_MS = 1000, KILL_WAIT_MS = 500, LOOK_MS = 10 };
-/* how much later than its tasks, which break down without their image, a container may be seen to die */
+/* how much later than its tasks, which crash without their image, a container's death may be noticed */
 enum { BREAK_WAIT_MS = 300 };
 
 static int is_over(const struct ce_launcher *launcher)
@@ -37,7 +37,8 @@ int ce_session_wait(const struct ce_launcher *launcher, int timeout_s,
 				     "the container did not start within %d s", timeout_s);
 	if (ce_reply_look(launcher->reply, container, err) < 0)
 		return -1;
-	/* Its namespaces could still be entered after its death, but its image is no longer served. */
+	/* The namespaces could still be entered after the container's death, but the
+	 * image is no longer served. */
 	if (is_over(launcher))
 		return ce_fail_below(err, CE_HELP_DIED,
 				     "the container ended before the task could join it");
@@ -50,12 +51,12 @@ static struct {
 	pthread_mutex_t lock;
 	pthread_t thread;
 	int running;
-	atomic_int ending; /* the end was asked for: a closed socket is not an error */
+	atomic_int ending; /* the end was requested: a closed socket is not an error */
 	atomic_int exited; /* tasks that slurmstepd has waited for */
-	atomic_llong killed; /* when it last found one that somebody had ended, as ce_now_ms; 0 for never */
-	atomic_int broken; /* a task broke down by itself */
+	atomic_llong killed; /* when it last found one that was killed, as ce_now_ms; 0 for never */
+	atomic_int broken; /* a task crashed */
 	const struct ce_launcher *launcher;
-	int *tasks; /* pidfds: a number could be somebody else's by the time it is used */
+	int *tasks; /* pidfds, because a pid could be reused before it is used */
 	size_t task_count;
 	ce_report_fn *report;
 	const void *context;
@@ -77,9 +78,10 @@ static void wait_for_end(void)
 		;
 }
 
-/* Slurm kills all processes of a step that is cancelled, has run into a limit or lost a task under
- * --kill-on-bad-exit, in any order: that the guard was among the first does not mean that the container died.
- * Its tasks end by SIGKILL, or the signal that came before it, at about that moment, too. */
+/* Return whether Slurm is killing the whole step. It does that when a step is cancelled, reaches a limit
+ * or loses a task under --kill-on-bad-exit, and in any order: if the guard was among the first, the
+ * container has not died by itself. The tasks then also end by SIGKILL, or by the signal that preceded
+ * it, at about the same time. */
 static int is_killed_with_tasks(void)
 {
 	int64_t now = ce_now_ms();
@@ -98,7 +100,7 @@ static int is_killed_with_tasks(void)
 	return 0;
 }
 
-/* The text came from a process of the user's and goes to slurmd's log, too. */
+/* Replace control characters: the text comes from a process of the user and also goes to slurmd's log. */
 static void make_one_line(char *text)
 {
 	for (; *text != '\0'; text++) {
@@ -130,8 +132,8 @@ static void *watch_session(void *unused)
 
 	(void)unused;
 	wait_for_end();
-	/* Without its word that the container is ready there never was a session, and the tasks know
-	 * why. */
+	/* If the launcher never reported that the container is ready, there was no
+	 * session, and the tasks know why. */
 	if (!ce_reply_is_ready(watch.launcher->reply))
 		return NULL;
 	if (atomic_load(&watch.ending) || is_killed_with_tasks())
@@ -140,8 +142,8 @@ static void *watch_session(void *unused)
 	if (watch.launcher->shared == NULL || claim(watch.launcher))
 		watch.report(watch.context, cause);
 	kill_tasks();
-	/* What the tasks have started, in whatever session or process group, has lost its file
-	 * system. */
+	/* The processes that the tasks have started, in any session or process group,
+	 * have lost their file system. */
 	ce_end_run(watch.launcher);
 	return NULL;
 }
@@ -165,7 +167,7 @@ static void start_watching(const struct ce_launcher *launcher, ce_report_fn *rep
 	watch.launcher = launcher;
 	watch.report = report;
 	watch.context = context;
-	/* slurmstepd handles signals in threads of its own */
+	/* slurmstepd handles signals in its own threads */
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &before);
 	watch.running = pthread_create(&watch.thread, NULL, watch_session, NULL) == 0;
@@ -192,7 +194,7 @@ void ce_session_guard_task(const struct ce_launcher *launcher, pid_t pid, ce_rep
 	pthread_mutex_unlock(&watch.lock);
 }
 
-/* Whether somebody has ended the process, which did not break down by itself (SIGBUS without its image). */
+/* Return whether the process was killed, as opposed to a crash (SIGBUS without its image). */
 static int is_ended(int status)
 {
 	static const int signals[] = { SIGKILL, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGXCPU };
@@ -203,7 +205,8 @@ static int is_ended(int status)
 	return found;
 }
 
-/* A shell's exit code for a command that SIGBUS has ended counts, too. */
+/* Return whether the process crashed; the exit code by which a shell reports a command's SIGBUS counts,
+ * too. */
 static int is_broken(int status)
 {
 	return (WIFSIGNALED(status) && !is_ended(status)) ||
@@ -240,17 +243,18 @@ void ce_session_end(struct ce_launcher *launcher)
 {
 	struct ce_end end;
 
-	/* One that died by itself is still to be reported, however quickly its tasks have ended. */
+	/* A container that died by itself must still be reported, however quickly its tasks have ended. */
 	if (atomic_load(&watch.broken))
 		ce_wait_readable(launcher->life, ce_now_ms() + BREAK_WAIT_MS);
 	atomic_store(&watch.ending, !is_over(launcher));
 	ce_launcher_let_go(launcher);
 	ce_end_begin(&end, launcher);
-	/* Both directions: wakes our thread, and tells the guard if nobody has. */
+	/* Both directions: this wakes our thread, and signals the end to the guard if that has not been
+	 * done. */
 	shutdown(launcher->life, SHUT_RDWR);
 	stop_watching();
-	/* While the child holds them too: whoever closes a socket last closes what is still in its
-	 * queue, and what a user has sent there may linger. */
+	/* Close these while the child holds them, too: the last process to close a socket also closes what is
+	 * left in its queue, and closing descriptors that a user has sent may block. */
 	ce_close_fd(&launcher->life);
 	ce_close_fd(&launcher->reply);
 	ce_end_finish(&end);

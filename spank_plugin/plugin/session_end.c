@@ -14,13 +14,13 @@
 #include "common/sweep.h"
 #include "launcher_reply.h"
 
-/* in the child, one after the other */
+/* the child's waits, one after the other */
 enum { LAUNCHER_WAIT_MS = 2000, GUARD_WAIT_MS = 2000, ATTENDED_WAIT_MS = 2000 };
 enum { CHILD_WAIT_MS = 9000, FINISH_WAIT_MS = 1000, TELL_WAIT_MS = 1000 };
-/* where the child keeps its descriptors; all others of slurmstepd's are closed */
+/* the numbers of the descriptors that the child keeps; all others from slurmstepd are closed */
 enum { CHILD_GATE = 3, CHILD_REPLY, CHILD_LIFE, CHILD_FIRST_CLOSED };
 
-/* Of a child that is to tell the user of a death; without one it ends the session. */
+/* The message of a child that reports a death to the user; a child without one ends the session. */
 struct duty {
 	const char *planned, *cause;
 };
@@ -37,17 +37,17 @@ static void tell(int reply, const struct ce_shared *shared, const struct duty *d
 	ce_error_clear(&err);
 }
 
-/* Also ends what a task has left running: its image is no longer served, and it would keep the
- * container's mounts. */
+/* End the session, and kill what a task has left running: its image is no longer served, and it would
+ * keep the container's mounts. */
 static void end_what_is_left(int reply, int life, const struct ce_shared *shared)
 {
 	struct ce_error err = CE_ERROR_INIT;
 	struct ce_container container = CE_CONTAINER_INIT;
 
-	/* Without an answer there is no session that could end in good order. */
+	/* Without an answer there is no session to end in good order. */
 	int rc = ce_reply_look(reply, &container, &err);
-	/* After its answer the launcher hands the end of hooks to the guard and writes the trace; the tasks may
-	 * end before a busy machine has let it. */
+	/* After its answer the launcher hands the end of hooks to the guard and writes the trace; on a busy
+	 * machine the tasks may end before it has done so. */
 	if (rc == 0 && !ce_wait_readable(container.launcher, ce_now_ms() + LAUNCHER_WAIT_MS))
 		ce_pidfd_kill(container.launcher, SIGKILL);
 	shutdown(life, SHUT_RDWR);
@@ -64,7 +64,7 @@ static void end_what_is_left(int reply, int life, const struct ce_shared *shared
 	ce_error_clear(&err);
 }
 
-/* Moves the descriptors to places of their own, without one overwriting another. */
+/* Move the descriptors to their fixed numbers, without one overwriting another, and close all others. */
 static int keep_only(int gate, const struct ce_launcher *launcher)
 {
 	int high_gate = fcntl(gate, F_DUPFD_CLOEXEC, CHILD_FIRST_CLOSED);
@@ -79,12 +79,12 @@ static int keep_only(int gate, const struct ce_launcher *launcher)
 	return close_range(high_life >= 0 ? CHILD_FIRST_CLOSED : CHILD_LIFE, ~0U, 0);
 }
 
-/* Never returns. */
+/* Do the child's work; never return. */
 static void be_child(int gate, const struct ce_launcher *launcher, const struct duty *duty)
 {
 	char word;
 
-	/* a signal that is for slurmstepd, or that it handles, is none of this process's business */
+	/* signals meant for slurmstepd, and its handlers, must not affect this process */
 	ce_default_signals();
 	if (keep_only(gate, launcher) < 0 || read(CHILD_GATE, &word, 1) != 1 ||
 	    ce_become_user(launcher->uid, launcher->gid, NULL, 0) != NULL)
@@ -96,7 +96,7 @@ static void be_child(int gate, const struct ce_launcher *launcher, const struct 
 	/* done; the parent closes its ends of the session's sockets before it closes the gate */
 	(void)ce_send(CHILD_GATE, "d", 1, NULL, 0);
 	ce_look(CHILD_GATE, 0, &word, 1);
-	/* not exit: the handlers are slurmstepd's */
+	/* not exit: its handlers belong to slurmstepd */
 	_exit(0);
 }
 
@@ -108,12 +108,12 @@ static void wait_for_child(int child, int limit_ms)
 		ce_pidfd_kill(child, SIGKILL);
 		ce_wait_readable(child, ce_now_ms() + 1000);
 	}
-	/* slurmstepd may have been quicker: it waits for any child */
+	/* slurmstepd, which waits for any child, may have been quicker */
 	waitid(P_PIDFD, (id_t)child, &end, WEXITED | WNOHANG);
 }
 
-/* The child starts once the word is in the gate; until then it cannot have ended, so that its number
- * is its own when the pidfd is opened. */
+/* Fork a child that starts its work once a byte arrives at the gate. Until then it cannot have ended, so its
+ * pid is still its own when the pidfd is opened. */
 static int start_child(const struct ce_launcher *launcher, const struct duty *duty, int *gate)
 {
 	int ends[2];

@@ -21,7 +21,7 @@ static int is_of_step(const char *name, const char *step)
 	return found != NULL && (found[strlen(step)] == '\0' || found[strlen(step)] == '.');
 }
 
-/* Whether fd is the step's socket; its directory then is the address's path. */
+/* Return whether fd is the step's socket; if so, the path of the address becomes the socket's directory. */
 static int is_steps_socket(int fd, const char *step, struct sockaddr_un *address)
 {
 	socklen_t size = sizeof *address - 1;
@@ -37,9 +37,9 @@ static int is_steps_socket(int fd, const char *step, struct sockaddr_un *address
 	return 1;
 }
 
-/* Slurm's interface for plugins has no item for it, its configuration says it with names to be filled
- * in, and asking slurmctld would be a message from every node. But slurmstepd listens there for
- * slurmd's and users' questions about the step: its own socket's address tells. */
+/* Slurm's plugin interface has no item for this directory, its configuration gives it with unexpanded names,
+ * and asking slurmctld would cost a message from every node. But slurmstepd listens there for slurmd's and
+ * users' queries about the step, so the address of its own socket gives the path. */
 char *ce_spool_dir(uint32_t job, uint32_t step)
 {
 	struct sockaddr_un address;

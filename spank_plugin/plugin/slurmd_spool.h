@@ -1,15 +1,15 @@
-/* Where slurmd keeps the files of its steps. */
+/* Finds the directory in which slurmd keeps the files of its steps. */
 #ifndef CE_SLURMD_SPOOL_H
 #define CE_SLURMD_SPOOL_H
 
 #include <stdint.h>
 
-/* SlurmdSpoolDir of the node whose slurmstepd this process is, its %n and %h filled in: a heap string,
- * NULL when it cannot be learnt. */
+/* Return SlurmdSpoolDir of the node whose slurmstepd this process is, with %n and %h filled in, on the heap;
+ * the caller frees it. NULL if it cannot be determined. */
 char *ce_spool_dir(uint32_t job, uint32_t step);
 
-/* The directory that Slurm's PMIx server of this step shares with its clients: a heap string, NULL when
- * there is none, as in all steps but those of `srun --mpi=pmix`. */
+/* Return the directory that Slurm's PMIx server of this step shares with its clients, on the heap; the caller
+ * frees it. NULL if there is none, as in all steps except those of `srun --mpi=pmix`. */
 char *ce_spool_pmix(uint32_t job, uint32_t step);
 
 #endif

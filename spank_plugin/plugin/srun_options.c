@@ -9,7 +9,7 @@
 #include "common/io.h"
 #include "multi_prog.h"
 
-/* The words of this process's command line, each with a NUL behind it; on the heap. NULL on failure. */
+/* Return the words of this process's command line, each followed by a NUL, on the heap. NULL on failure. */
 static char *command_line(size_t *size)
 {
 	CE_AUTO_FD fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
@@ -17,7 +17,7 @@ static char *command_line(size_t *size)
 	return fd >= 0 ? ce_read_all(fd, 1 << 24, size) : NULL;
 }
 
-/* Whether one of them begins so: getopt accepts an option's unique beginning. */
+/* Return whether a word begins like this: getopt accepts an unambiguous prefix of an option. */
 static int has_word(const char *line, size_t size, const char *beginning)
 {
 	for (const char *word = line; word != NULL && word < line + size; word += strlen(word) + 1) {
@@ -40,7 +40,7 @@ void ce_srun_note_options(void)
 	size_t size = 0;
 	CE_AUTO_FREE char *line = command_line(&size);
 
-	/* getopt takes "--mp=pmix", too */
+	/* getopt accepts "--mp=pmix", too */
 	note(CE_CARRY_MPI, getenv("SLURM_MPI_TYPE") != NULL || has_word(line, size, "--mp"));
 	note(CE_CARRY_PROLOG, getenv("SLURM_TASK_PROLOG") != NULL || has_word(line, size, "--task-p"));
 }

@@ -30,7 +30,7 @@ void ce_shared_join(struct ce_shared *shared)
 	if (shared == NULL)
 		return;
 	atomic_compare_exchange_strong(&shared->first_join, &none, when);
-	/* of two at the same moment either may be the last */
+	/* of two tasks that join at the same moment, either may be recorded as the last */
 	atomic_store(&shared->last_join, when);
 	atomic_fetch_add(&shared->joined, 1);
 }
@@ -53,7 +53,7 @@ void ce_shared_write(const struct ce_shared *shared, int trace)
 			 (long long)ce_now_ns(), shared ? (long long)shared->first_join : 0,
 			 shared ? (long long)shared->last_join : 0,
 			 shared ? (long long)shared->joined : 0);
-	/* one write, so that a line is whole or absent; a full disk loses it */
+	/* one write, so that a line is either complete or absent; it is lost if the disk is full */
 	if (write(trace, line, (size_t)n) < 0)
 		return;
 }

@@ -1,7 +1,7 @@
 /*
- * What slurmstepd and the tasks of a node share: when the tasks joined their container and when its session
- * ended, the plugin's part of a launch's trace; which of them starts the launcher; whether the user knows why
- * it died, and of which node to speak.
+ * The memory that slurmstepd and the tasks of a node share: when the tasks joined their container and when
+ * its session ended, which is the plugin's part of a launch's trace; which of them starts the launcher;
+ * whether the container's death has been reported, and the node's name for messages.
  */
 #ifndef CE_STEP_SHARED_H
 #define CE_STEP_SHARED_H
@@ -11,31 +11,31 @@
 
 enum { CE_NODE_SIZE = 256 };
 
-/* Nanoseconds since 1970; 0 for what has not happened. Shared with every task of the node, whose
- * user may write here what he likes: it is only ever printed, by a process of his. */
+/* Times are in nanoseconds since 1970; 0 for what has not happened. Every task of the node can write here, so
+ * the user can write anything: the values are only printed, by a process of the same user. */
 struct ce_shared {
 	_Atomic int64_t first_join;
 	_Atomic int64_t last_join;
 	_Atomic int64_t joined; /* how many tasks */
 	_Atomic int64_t started; /* a task has started the launcher, or is about to */
-	_Atomic int64_t told;	/* somebody has said, or is about to say, why the container died */
-	char node[CE_NODE_SIZE]; /* Slurm's name for it, which only tasks know; "" for not yet */
+	_Atomic int64_t told;	/* the container's death has been reported, or is about to be */
+	char node[CE_NODE_SIZE]; /* Slurm's name for the node, which only tasks know; "" until then */
 };
 
-/* Now, in nanoseconds since 1970. */
+/* Return the current time in nanoseconds since 1970. */
 int64_t ce_now_ns(void);
 
-/* Memory that children share, freed by the end of the process. NULL where there is none. */
+/* Map memory that children share, freed when the process ends. Return NULL on failure. */
 struct ce_shared *ce_shared_make(void);
 
-/* Notes that a task has joined. In the task; `shared` may be NULL. */
+/* Record that a task has joined. In the task; `shared` may be NULL. */
 void ce_shared_join(struct ce_shared *shared);
 
-/* Notes the node's name, the same in each task. `shared` and `name` may be NULL. */
+/* Record the node's name, the same in each task. `shared` and `name` may be NULL. */
 void ce_shared_name(struct ce_shared *shared, const char *name);
 
-/* Appends one line of JSON to the trace: the end is now. As the user: what `trace` is, he decides.
- * `shared` may be NULL, `trace` -1. */
+/* Append one line of JSON to the trace, with the current time as the end. Runs as the user, who decides what
+ * `trace` is. `shared` may be NULL, `trace` -1. */
 void ce_shared_write(const struct ce_shared *shared, int trace);
 
 #endif

@@ -5,7 +5,8 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-/* Slurm loads the plugin that slurm.conf names, and no other of its kind. */
+/* Return non-zero for the cgroup tracking plugin. Slurm loads only the one tracking
+ * plugin that slurm.conf names. */
 static int is_cgroup_tracking(struct dl_phdr_info *info, size_t size, void *context)
 {
 	(void)size, (void)context;
