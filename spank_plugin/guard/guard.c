@@ -4,9 +4,9 @@
  * ce-guard CONTROL WATCH LIFE SPECIFICATION     (open descriptors; LIFE may be -1)
  *
  * Runs as the user, never with a privilege. The process that the launcher starts makes the
- * namespaces and its child, process 1, does the rest. Cleanup is a property, not a procedure: when
- * process 1 ends, in whatever way, the kernel kills every process of the namespace and the last of
- * them takes the mounts along.
+ * namespaces; its child, process 1, does the rest. Cleanup is a property, not a procedure: when
+ * process 1 ends, for whatever reason, the kernel kills every process of the namespace, and the
+ * mounts go with the last of them.
  */
 #define _GNU_SOURCE
 #include "guard.h"
@@ -32,12 +32,13 @@
 #include "guard_report.h"
 
 enum { MAX_SPECIFICATION = 64 * 1024 * 1024 };
-/* a little more than ce-attend's limit, less than the plugin's for us (session_end.c) */
+/* a little longer than ce-attend's limit, shorter than the plugin's limit for us (session_end.c) */
 enum { STOP_MS = 1500 };
 
 /* ---- process 1 --------------------------------------------------------------------------------- */
 
-/* Tells ce-attend that the session ends, and waits until it closes its end: the services are stopped. */
+/* Signal the end of the session to ce-attend, and wait until it closes its end: the
+ * services are stopped then. */
 static void stop_services(int attendant)
 {
 	if (attendant == 0)
@@ -46,9 +47,10 @@ static void stop_services(int attendant)
 	ce_wait_readable(attendant, ce_now_ms() + STOP_MS);
 }
 
-/* A system call on the image waits for the image's server, which may itself wait for a dead file server
- * or be stopped, and the thread that makes the call hears of nothing else meanwhile: this one does.
- * Once the server has the request not even SIGKILL ends that wait, so the server goes first. */
+/* Wait for the end of the session in a thread of its own. A system call on the image waits for the
+ * image's server, which may itself be stopped or wait for a dead file server, and the calling thread
+ * notices nothing else meanwhile. Once the server has the request, not even SIGKILL ends that wait, so
+ * the server is killed first. */
 static void *watch_for_end(void *context)
 {
 	const struct guard *guard = context;
@@ -57,7 +59,7 @@ static void *watch_for_end(void *context)
 	while (poll(fds, sizeof fds / sizeof fds[0], -1) < 0 && errno == EINTR)
 		;
 	stop_services(atomic_load(&guard->attendant));
-	/* everybody in our PID namespace but ourselves */
+	/* every process of our PID namespace but this one */
 	kill(-1, SIGKILL);
 	_exit(0);
 }
@@ -70,8 +72,8 @@ static int start_watching(struct guard *guard)
 	return errno == 0 ? 0 : guard_fail(guard, "cannot start a thread");
 }
 
-/* The launcher says "go on" once its own answer has reached the plugin. Whatever ends it before that
- * closes the socket, and poll_session ends the session. */
+/* Wait for the launcher, which sends a byte once its own answer has reached the plugin. If it ends before
+ * that, in whatever way, the socket closes and poll_session ends the session. */
 static int wait_for_launcher(struct guard *guard)
 {
 	int fds[CE_MAX_FDS];
@@ -140,8 +142,8 @@ static int make_namespaces(struct guard *guard)
 	guard->stage = "namespaces";
 	if (unshare(CLONE_NEWUSER | CLONE_NEWPID) < 0)
 		return guard_fail(guard, "cannot make a user namespace");
-	/* One id is all that is mapped: needs no /etc/subuid and no setuid helper. Without denying
-	 * setgroups first the kernel lets nobody but root write a gid map. */
+	/* Only one id is mapped, which needs no /etc/subuid and no setuid helper. Unless setgroups is denied
+	 * first, the kernel lets only root write a gid map. */
 	if (write_map(guard, "/proc/self/setgroups", "deny") < 0)
 		return -1;
 	snprintf(map, sizeof map, "0 %u 1", uid);
@@ -153,7 +155,8 @@ static int make_namespaces(struct guard *guard)
 
 static int run(struct guard *guard, int specification)
 {
-	/* Ctrl-C at the terminal of `ce run` is for the command, not for what holds its container. */
+	/* Ctrl-C at the terminal of `ce run` is meant for the command, not for the
+	 * processes that hold its container. */
 	setsid();
 	umask(022);
 	if (make_namespaces(guard) < 0) {

@@ -1,7 +1,7 @@
 /*
- * Mounts with flags of their own. crun (1.8) passes nosuid, nodev and noexec of a bind mount on only
- * when it is read-only as well. So the guard binds such a source below the session, with the flags,
- * and Podman binds from there: a bind mount keeps the flags of what it binds.
+ * Bind mounts with their own flags. crun (1.8) applies nosuid, nodev and noexec to a bind mount only if it is
+ * also read-only. So the guard binds such a source below the session, with the flags, and Podman binds from
+ * there: a bind mount keeps the flags of its source.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -29,7 +29,7 @@ static const struct {
 	{ "noexec", MOUNT_ATTR_NOEXEC },
 };
 
-/* Flags that are no attributes (propagation, rw) are Podman's. */
+/* Return the mount attributes among the flags; the others (propagation, rw) are left to Podman. */
 static uint64_t attributes_of(char **flags)
 {
 	uint64_t set = 0;
@@ -58,7 +58,7 @@ static int make_place(const char *source, const char *target)
 int guard_op_bind(struct guard *guard, char **args)
 {
 	const char *source = args[0], *target = args[1];
-	/* only set, never cleared: what the host has locked stays */
+	/* only set, never cleared: what the host has locked stays locked */
 	struct mount_attr change = { .attr_set = attributes_of(args + 2) };
 
 	if (make_place(source, target) < 0 ||

@@ -17,14 +17,14 @@ static void become_child(struct guard *guard, const char *const argv[], int keep
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
 	ce_default_signals();
-	/* a server lives as long as the session; Podman starts the image's entrypoint, too */
+	/* a server lives as long as the session; not so Podman, which also starts the image's entrypoint */
 	if (keep >= 0)
 		ce_ignore_step_signals();
 	if (null < 0 || dup2(null, 0) < 0 || dup2(output, 1) < 0 || dup2(guard->log, 2) < 0)
 		_exit(CE_EXIT_ENGINE);
 	if (keep >= 0 && fcntl(keep, F_SETFD, 0) < 0)
 		_exit(CE_EXIT_ENGINE);
-	/* execvp does not change the strings; its prototype is older than const */
+	/* execvp does not change the strings; its prototype predates const */
 	execvp(argv[0], (char *const *)(uintptr_t)argv);
 	dprintf(2, "%s: %s\n", argv[0], strerror(errno));
 	_exit(GUARD_NOT_STARTED);

@@ -11,7 +11,7 @@
 
 /* ---- children ---------------------------------------------------------------------------------- */
 
-/* the dynamic loader's, where a library of a program is missing */
+/* the exit code of the dynamic loader if a library of a program is missing */
 #define NOT_LOADED 127
 
 static int server_ended(struct guard *guard, int status)
@@ -21,7 +21,8 @@ static int server_ended(struct guard *guard, int status)
 	return guard_fail_ended(guard, "the process that serves the image (ce-image)", status);
 }
 
-/* Of what runs beside the operation under way: Podman may end whenever it likes, a server may not. */
+/* Handle the end of a child that runs beside the current operation: Podman may end at
+ * any time, a server must not. */
 static int other_ended(struct guard *guard, pid_t pid, int status)
 {
 	if (pid == guard->podman) {
@@ -35,7 +36,7 @@ static int other_ended(struct guard *guard, pid_t pid, int status)
 	return 0;
 }
 
-/* Reaps all that ended. With `wanted` given, its status is stored and 1 returned when it is seen. */
+/* Reap all children that have ended. If `wanted` is among them, store its status and return 1. */
 static int reap(struct guard *guard, pid_t wanted, int *wanted_status)
 {
 	struct signalfd_siginfo info;
@@ -55,18 +56,18 @@ static int reap(struct guard *guard, pid_t wanted, int *wanted_status)
 	return seen;
 }
 
-/* ---- those that want the session --------------------------------------------------------------- */
+/* ---- the session ------------------------------------------------------------------------------- */
 
 static int is_over(int fd)
 {
 	char byte;
 
-	/* the plugin and the launcher send nothing that we wait for here: readable means closed */
+	/* the plugin and the launcher send nothing that we read here: readable means closed */
 	return recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
 }
 
-/* Services that want to be stopped in good order need the image until they are: the watching thread
- * waits for that, and ends the process. */
+/* End the process. If services have to be stopped in good order, they need the image until then: leave the
+ * end to the watching thread, which waits for them. */
 static void end_session(const struct guard *guard)
 {
 	if (atomic_load(&guard->attendant) == 0)
@@ -85,7 +86,7 @@ static int poll_session(struct guard *guard, int milliseconds)
 
 	if (poll(fds, sizeof fds / sizeof fds[0], milliseconds) < 0)
 		return errno == EINTR ? 0 : guard_fail(guard, "cannot wait for events");
-	/* slurmstepd is gone, the step is over, or the launcher gave up: this is the end of it all */
+	/* slurmstepd is gone, the step is over, or the launcher gave up: end everything */
 	if ((fds[0].revents & POLLIN) != 0 || (fds[1].revents != 0 && is_over(guard->life)) ||
 	    (fds[2].revents != 0 && is_over(guard->control)))
 		end_session(guard);

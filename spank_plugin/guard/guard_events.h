@@ -1,14 +1,15 @@
-/* The guard's watch over its children and over those that want the session. */
+/* Watching the guard's children, and the processes for which the session exists. */
 #ifndef CE_GUARD_EVENTS_H
 #define CE_GUARD_EVENTS_H
 
 #include "guard.h"
 
-/* Waits for a child while the session is being watched; ends the process when the session ended. */
+/* Wait for a child while watching the session; end this process when the session has ended. Return
+ * 0, or -1 after guard_fail. */
 int guard_wait(struct guard *guard, pid_t pid, int *status);
 
-/* Waits at most `milliseconds` for any event. Returns -1 after guard_fail when a part of the session
- * died. Ends the process, and with it the session, when nobody wants it any more. */
+/* Wait at most `milliseconds` for any event; -1 for no limit. Return -1 after guard_fail when a part of the
+ * session has died. End this process, and with it the session, when it is no longer needed. */
 int guard_events(struct guard *guard, int milliseconds);
 
 #endif

@@ -36,7 +36,7 @@ int guard_op_fuse(struct guard *guard, char **args)
 	CE_AUTO_FD device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
 	if (device < 0)
 		return guard_fail(guard, "cannot open /dev/fuse");
-	/* allow_other lets in the processes of this user namespace and of those below it, no others */
+	/* allow_other admits only the processes of this user namespace and of its descendants */
 	snprintf(options, sizeof options,
 		 "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", device);
 	if (mkdir(args[2], 0755) < 0 ||
@@ -45,8 +45,8 @@ int guard_op_fuse(struct guard *guard, char **args)
 	return start_server(guard, args[0], args[1], device);
 }
 
-/* Waits until the kernel and the FUSE server have met: a server that cannot read the file ends, and
- * what it printed is the cause, where a later access would only say ENOTCONN. */
+/* Wait until the kernel and the FUSE server have shaken hands. A server that cannot read the file ends, and
+ * its output is the cause; a later access would only fail with ENOTCONN. */
 static int check_server(struct guard *guard, const char *dir)
 {
 	struct stat st;
@@ -74,7 +74,7 @@ int guard_op_overlay(struct guard *guard, char **args)
 		if (mkdir(args[i], 0755) < 0)
 			return guard_fail(guard, "cannot make '%s'", args[i]);
 	}
-	/* nosuid and nodev: the image is the user's, its setuid bits and devices mean nothing here */
+	/* nosuid and nodev: the image is the user's, so its setuid bits and devices have no meaning here */
 	if (mount("overlay", args[3], "overlay", MS_NOSUID | MS_NODEV, options) < 0)
 		return guard_fail(guard, "cannot mount the image's overlay");
 	return 0;

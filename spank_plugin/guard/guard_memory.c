@@ -21,7 +21,7 @@ static int64_t read_limit(const char *directory, const char *file)
 		return INT64_MAX;
 	CE_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
-	if (n <= 0 || text[0] < '0' || text[0] > '9') /* version 2 says "max" */
+	if (n <= 0 || text[0] < '0' || text[0] > '9') /* version 2: "max" */
 		return INT64_MAX;
 	text[n] = '\0';
 	errno = 0;
@@ -29,7 +29,7 @@ static int64_t read_limit(const char *directory, const char *file)
 	return errno == 0 ? limit : INT64_MAX;
 }
 
-/* Of `group`, below `base`, and of all above it; `group` is changed. */
+/* Return the lowest limit of `group`, below `base`, and of its ancestors; changes `group`. */
 static int64_t lowest(const char *base, char *group, const char *file)
 {
 	int64_t least = INT64_MAX;
@@ -45,14 +45,14 @@ static int64_t lowest(const char *base, char *group, const char *file)
 	return least;
 }
 
-/* Of one line, "NUMBER:CONTROLLERS:PATH"; that of version 2 names no controllers. */
+/* Return the limit for one line, "NUMBER:CONTROLLERS:PATH"; the line of version 2 names no controllers. */
 static int64_t limit_of(char *line, const char *root)
 {
 	CE_AUTO_FREE char *base = NULL;
 	char *controllers = strchr(line, ':');
 	char *group = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
 
-	if (group == NULL || strstr(group, "..") != NULL) /* of another cgroup namespace */
+	if (group == NULL || strstr(group, "..") != NULL) /* in another cgroup namespace */
 		return INT64_MAX;
 	*controllers++ = '\0';
 	*group++ = '\0';
@@ -87,7 +87,7 @@ char *guard_memory_share(const char *size, int64_t limit, int64_t total)
 
 	if (limit >= total || strcmp(end, "%") != 0 || percent < 1 || percent > 100)
 		return strdup(size);
-	/* whole pages: a size of 0 would be no limit at all */
+	/* at least a page: a size of 0 would mean no limit at all */
 	int64_t bytes = limit / 100 * percent, page = sysconf(_SC_PAGESIZE);
 	return asprintf(&share, "%lld", (long long)(bytes > page ? bytes : page)) >= 0 ? share : NULL;
 }

@@ -1,7 +1,7 @@
 /*
- * Operations that are only known once the image's files can be seen: a program of ours looks at them
- * and prints further operations, in the format of the specification. It runs as the user in the
- * session's namespaces, before there is a container.
+ * Operations that are only known once the image's files are visible: one of our programs inspects them and
+ * prints further operations, in the format of the specification. It runs as the user in the session's
+ * namespaces, before there is a container.
  */
 #define _GNU_SOURCE
 #include <errno.h>

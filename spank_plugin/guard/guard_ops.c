@@ -43,7 +43,7 @@ static const struct operation *find_operation(const char *name)
 	return NULL;
 }
 
-/* The string at *next, which moves behind it; NULL at the end or where no NUL ends it. */
+/* Return the string at *next and move *next past it; NULL at the end or if no NUL terminates the string. */
 static char *take_string(char **next, const char *end)
 {
 	char *string = *next;
@@ -71,7 +71,7 @@ static char **take_args(char **next, const char *end, long count)
 	return args;
 }
 
-/* The number of arguments, -1 when the text is none. */
+/* Return the number of arguments, -1 if the text is not a number. */
 static long read_count(const char *text)
 {
 	char *end;

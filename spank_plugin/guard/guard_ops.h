@@ -1,72 +1,74 @@
-/* The specification that the launcher writes for the guard, and its operations. */
+/* The specification that the launcher writes for the guard, and the operations in it. */
 #ifndef CE_GUARD_OPS_H
 #define CE_GUARD_OPS_H
 
 #include "guard.h"
 
-/* Runs the whole specification: NUL-terminated strings, for each operation its name, the number of
- * its arguments in decimal, the arguments. */
+/* Run the whole specification: NUL-terminated strings; for each operation its name, the number of its
+ * arguments in decimal, the arguments. Return 0, or -1 after guard_fail. */
 int guard_run_operations(struct guard *guard, char *specification, size_t size);
 
-/* An operation: its arguments, as many as guard_ops.c says at least, NULL behind them. Returns 0, or
- * -1 after guard_fail. */
+/* An operation. `args` has at least as many arguments as guard_ops.c requires, followed by NULL. Returns
+ * 0, or -1 after guard_fail. */
 typedef int guard_operation(struct guard *guard, char **args);
 
-/* session SIZE DIR: the mount namespace, our tmpfs over DIR, the host's /proc kept at DIR/proc, a
- * /proc of our own. */
+/* session SIZE DIR: make the mount namespace, mount our tmpfs over DIR, keep the host's /proc at DIR/proc,
+ * and mount a /proc of our own. */
 guard_operation guard_op_session;
 
-/* dir PATH: a new directory. file PATH TEXT: a new file. */
+/* dir PATH: create a directory. file PATH TEXT: create a file. */
 guard_operation guard_op_dir, guard_op_file;
 
-/* environment NAME VALUE: a variable for the programs that are started. */
+/* environment NAME VALUE: set a variable for the programs that are started. */
 guard_operation guard_op_environment;
 
-/* fuse IMAGE DIR: the SquashFS file served at DIR, by a process outside every container. */
+/* fuse SERVER IMAGE DIR: let the program SERVER serve the SquashFS file at DIR, outside every container. */
 guard_operation guard_op_fuse;
 
-/* overlay LOWER UPPER WORK DIR: the writable view of the image. */
+/* overlay LOWER UPPER WORK DIR: mount the writable view of the image. */
 guard_operation guard_op_overlay;
 
-/* served DIR: a further SquashFS file is readable. */
+/* served DIR: check that a further SquashFS file is readable. */
 guard_operation guard_op_served;
 
-/* root-dir ROOT PATH: a directory of the image and those above it, made where they are missing. */
+/* root-dir ROOT PATH: create a directory of the image and its parents, unless they exist. */
 guard_operation guard_op_root_dir;
 
-/* root-entry ROOT PATH ID LINE: a line for this id in a file like /etc/passwd of the image, unless it
- * has one. */
+/* root-entry ROOT PATH ID LINE: add a line for this id to a file like /etc/passwd of the
+ * image, unless it has one. */
 guard_operation guard_op_root_entry;
 
-/* root-bind SOURCE ROOT PATH FLAG…: a read-only bind mount over PATH of the image, whose links stay
- * inside; a file or directory is made there where there is none. */
+/* root-bind SOURCE ROOT PATH: bind-mount SOURCE read-only over PATH of the image, whose symlinks are resolved
+ * inside the image; create a file or directory there if there is none. */
 guard_operation guard_op_root_bind;
 
-/* root-first ROOT PATH LINE: a first line for a file of the image, which is made if there is none. */
+/* root-first ROOT PATH LINE: insert a first line into a file of the image, which is created if there is
+ * none. */
 guard_operation guard_op_root_first;
 
-/* root-link ROOT PATH TARGET: a link in the image, unless it has PATH already. */
+/* root-link ROOT PATH TARGET: create a symlink in the image, unless PATH exists. */
 guard_operation guard_op_root_link;
 
-/* bind SOURCE TARGET FLAG…: a bind mount with flags of its own, for Podman to bind from. */
+/* bind SOURCE TARGET FLAG…: make a bind mount with its own flags, for Podman to bind from. */
 guard_operation guard_op_bind;
 
-/* more PROGRAM ARG…: runs it and then the operations that it printed. */
+/* more PROGRAM ARG…: run the program, then the operations that it printed. */
 guard_operation guard_op_more;
 
-/* note TEXT: a packet "N" TEXT to the launcher, before the report. */
+/* note TEXT: send a packet "N" TEXT to the launcher, before the report. */
 guard_operation guard_op_note;
 
-/* gate FIFO: a FIFO that holds the container's runtime back (crun_gate.c), so that podman does not wait. */
+/* gate FIFO: create a FIFO that holds the container's runtime back (crun_gate.c), so
+ * that `podman` does not wait. */
 guard_operation guard_op_gate;
 
-/* podman PROGRAM ARG…: runs Podman and waits for it; behind a gate, only starts it. */
+/* podman PROGRAM ARG…: run Podman and wait for it; with a gate, only start it. */
 guard_operation guard_op_podman;
 
-/* pass FIFO: the runtime may go on; waits for Podman. */
+/* pass FIFO: let the runtime go on; wait for Podman. */
 guard_operation guard_op_pass;
 
-/* container PIDFILE NAME: waits until the container's init is the program NAME, then reports. */
+/* container PIDFILE NAME: wait until the container's init is the program NAME, then report. */
 guard_operation guard_op_container;
 
 #endif

@@ -14,7 +14,7 @@
 
 int guard_op_gate(struct guard *guard, char **args)
 {
-	/* to read as well: to write alone is only possible once somebody reads */
+	/* open it for reading as well: opening it for writing only would block until there is a reader */
 	if (mkfifo(args[0], 0600) < 0 || (guard->gate = open(args[0], O_RDWR | O_CLOEXEC)) < 0)
 		return guard_fail(guard, "cannot make '%s'", args[0]);
 	return 0;
@@ -68,8 +68,8 @@ static int has_name(int process_dir, const char *name)
 	return n > 0 && strncmp(comm, name, (size_t)n - 1) == 0 && strlen(name) == (size_t)n - 1;
 }
 
-/* In execve the kernel gives a process its new name first: for a moment the environment then reads
- * as empty, which Podman never makes it. */
+/* Return whether the environment is readable. In execve the kernel sets a process's new name first: for a
+ * moment its environment then reads as empty, which Podman never leaves it. */
 static int has_environment(int process_dir)
 {
 	char first;
@@ -78,9 +78,9 @@ static int has_environment(int process_dir)
 	return fd >= 0 && read(fd, &first, 1) == 1;
 }
 
-/* `podman run -d` can return before the container's first process has called execve; until then its
- * environment is the runtime's. An entrypoint runs before it, for as long as it likes: the launcher
- * has the deadline. */
+/* Wait for execve: `podman run -d` can return before the container's first process has called it, and until
+ * then its environment is the runtime's. An entrypoint runs before that, for as long as it needs: the
+ * launcher enforces the deadline. */
 static int wait_for_init(struct guard *guard, int process_dir, const char *name)
 {
 	for (int pause = 0;; pause = pause < 20 ? pause + 1 : 20) {
@@ -98,8 +98,8 @@ int guard_op_container(struct guard *guard, char **args)
 
 	if (read_pid(guard, args[0], &pid) < 0)
 		return -1;
-	/* From here on the pidfd stands for the process: the number is not used after it could have
-	 * been given to another, because the directory opened below is dead if the process is. */
+	/* From here on the pidfd identifies the process: the pid is not used after it could have been reused,
+	 * because the directory opened below is dead if the process is. */
 	guard->init = ce_pidfd_open(pid);
 	if (guard->init < 0)
 		return guard_fail(guard, "the container's init process ended");

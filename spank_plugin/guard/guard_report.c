@@ -14,7 +14,7 @@
 #include "common/io.h"
 
 enum { MAX_ENVIRONMENT = 64 * 1024 * 1024, MAX_LOG = 1 << 20 };
-/* a packet of the control socket: the end of the log, of the hooks' words, of an entrypoint's */
+/* limits for a packet of the control socket: the end of the log, of the hooks' output, of an entrypoint's */
 enum { MAX_REPORT = 32 * 1024, MAX_SAID = 4096, MAX_PRINTED = 24 * 1024 };
 
 int guard_fail(struct guard *guard, const char *format, ...)
@@ -45,8 +45,8 @@ int guard_fail_ended(struct guard *guard, const char *what, int status)
 
 /* ---- failure ----------------------------------------------------------------------------------- */
 
-/* What OCI hooks printed on stderr: crun writes it to this file of the session's directory, in which
- * we stand (container_engine/node/hooks/oci_hooks.py). NULL without such a file. */
+/* Return the stderr of OCI hooks, on the heap: crun writes it to this file in the session's directory, our
+ * working directory (container_engine/node/hooks/oci_hooks.py). NULL without such a file. */
 static char *hooks_said(void)
 {
 	size_t size = 0;
@@ -87,7 +87,7 @@ void guard_stamp(struct guard *guard, const char *name)
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	int n = snprintf(guard->stamps + guard->stamps_size, room, "%s %lld\n", name,
 			 (long long)now.tv_sec * 1000000000 + now.tv_nsec);
-	/* a line that does not fit is left out whole */
+	/* a line that does not fit is left out as a whole */
 	if (n > 0 && (size_t)n < room)
 		guard->stamps_size += (size_t)n;
 	guard->last_stamp = name;
@@ -113,8 +113,8 @@ static int copy_environment(struct guard *guard, int process_dir)
 	return copy >= 0 ? copy : guard_fail(guard, "cannot keep the container's environment");
 }
 
-/* The stamps, and behind a NUL the end of what our children have printed: an image's entrypoint is
- * among them if the launcher wants to hear it. */
+/* Send the stamps and, after a NUL, the end of our children's output, which includes that of an image's
+ * entrypoint if the launcher wants it. */
 static int send_ready(struct guard *guard, const int fds[], size_t count)
 {
 	size_t size = 0;

@@ -1,16 +1,18 @@
-/* What the guard tells the launcher, over guard->control. */
+/* Reports from the guard to the launcher, over guard->control. */
 #ifndef CE_GUARD_REPORT_H
 #define CE_GUARD_REPORT_H
 
 #include "guard.h"
 
-/* Notes that an operation begins, by CLOCK_MONOTONIC; several of one kind in a row are one. */
+/* Record the beginning of an operation, by CLOCK_MONOTONIC; consecutive operations of one kind count as
+ * one. */
 void guard_stamp(struct guard *guard, const char *name);
 
-/* Sends the ready report: when what began, descriptors of the namespaces, the environment, ourselves. */
+/* Send the ready report: the stamps, descriptors of the namespaces and the environment, and a pidfd of this
+ * process. Return 0, or -1 after guard_fail. */
 int guard_report_ready(struct guard *guard, int process_dir);
 
-/* Sends what guard_fail was told, and the end of what our children printed. */
+/* Send the message of guard_fail, and the end of our children's output. */
 void guard_report_failure(struct guard *guard);
 
 #endif

@@ -19,7 +19,7 @@
 
 enum { MAX_FILE = 16 << 20, MAX_TRIES = 100000 };
 
-/* Opens `path` as a process whose root is `root` would: links of the image, absolute ones and those
+/* Open `path` as a process whose root is `root` would: symlinks of the image, even absolute ones and those
  * with too many `..`, stay inside. */
 static int open_in_root(int root, const char *path, int flags, mode_t mode)
 {
@@ -27,8 +27,8 @@ static int open_in_root(int root, const char *path, int flags, mode_t mode)
 				.mode = (flags & O_CREAT) != 0 ? mode : 0,
 				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
 
-	/* The kernel cannot promise that a `..` stays inside while anything on the machine is renamed or
-	 * mounted, and says EAGAIN: on a busy node that is often. */
+	/* While anything on the machine is renamed or mounted, the kernel cannot guarantee that a `..` stays
+	 * inside, and returns EAGAIN: on a busy node that is frequent. */
 	for (int tries = 1;; tries++) {
 		int fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
 		if (fd >= 0 || errno != EAGAIN || tries == MAX_TRIES)
@@ -82,7 +82,7 @@ int guard_op_root_dir(struct guard *guard, char **args)
 	return 0;
 }
 
-/* The directory of `path`, made where it is missing; -1 with errno. */
+/* Open the directory of `path`, creating it if it is missing; -1 with errno. */
 static int open_parent(int root, const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -93,7 +93,7 @@ static int open_parent(int root, const char *path)
 	return open_in_root(root, parent[0] != '\0' ? parent : "/", O_PATH | O_DIRECTORY, 0);
 }
 
-/* PATH of the image to bind over, an empty file or directory if there is none. */
+/* Open PATH of the image to bind over it; create an empty file or directory if there is none. */
 static int open_place(int root, const char *path, int is_dir)
 {
 	int place = open_in_root(root, path, O_PATH, 0);
@@ -122,7 +122,7 @@ int guard_op_root_bind(struct guard *guard, char **args)
 	CE_AUTO_FD place = open_place(root, path, S_ISDIR(st.st_mode));
 	if (place < 0)
 		return guard_fail(guard, "cannot make '%s' in the image", path);
-	/* the descriptor has been looked up inside the image; its name is not looked up again */
+	/* the descriptor was resolved inside the image; its name is not resolved again */
 	snprintf(target, sizeof target, "/proc/self/fd/%d", place);
 	if (mount(source, target, NULL, MS_BIND | MS_REC, NULL) < 0)
 		return guard_fail(guard, "cannot put '%s' over '%s' of the image", source, path);
@@ -144,12 +144,12 @@ int guard_op_root_link(struct guard *guard, char **args)
 	return 0;
 }
 
-/* A regular file of the image, which is made if there is none, for reading and writing: the
+/* Open a regular file of the image, created if there is none, for reading and writing. Return the
  * descriptor, or -1 after guard_fail. */
 static int open_regular(struct guard *guard, int root, const char *path, int flags)
 {
 	struct stat st;
-	/* a FIFO would be waited for, and nobody would watch the session meanwhile */
+	/* opening a FIFO would block, and meanwhile this thread would not watch the session */
 	int file = open_in_root(root, path, O_RDWR | O_CREAT | O_NONBLOCK | flags, 0644);
 
 	if (file < 0 || fstat(file, &st) < 0) {
@@ -184,7 +184,7 @@ int guard_op_root_first(struct guard *guard, char **args)
 	return 0;
 }
 
-/* Whether a line `name:x:ID:…` with this id stands in the text. */
+/* Return whether the text has a line `name:x:ID:…` with this id. */
 static int has_id(const char *text, const char *id)
 {
 	size_t length = strlen(id);

@@ -22,7 +22,7 @@ int guard_op_session(struct guard *guard, char **args)
 	if (size == NULL || asprintf(&options, "mode=0755,size=%s", size) < 0 ||
 	    asprintf(&host_proc, "%s/proc", args[1]) < 0)
 		return guard_fail(guard, "out of memory");
-	/* slave, not private: what the host mounts later (autofs, a new file system) still arrives */
+	/* slave, not private: later mounts of the host (autofs, a new file system) still appear */
 	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
 		return guard_fail(guard, "cannot make a mount namespace");
 	if (mount("tmpfs", args[1], "tmpfs", MS_NOSUID | MS_NODEV, options) < 0)
