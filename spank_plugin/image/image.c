@@ -3,8 +3,8 @@
  *     ce-image FILE /dev/fd/N	through an open FUSE device that is mounted already
  *     ce-image FILE DIRECTORY	mounts it there first, and goes to the background
  *
- * What the file says never changes, so the kernel is told to keep all of it: it asks once for each name, for
- * each directory and for each page, and never when a file is opened. */
+ * The file's contents never change, so the kernel may cache all of them: it asks once for each name, for each
+ * directory and for each page, and never when a file is opened. */
 #define _GNU_SOURCE
 #define FUSE_USE_VERSION 312
 #include <errno.h>
@@ -20,18 +20,18 @@
 #include "squash.h"
 
 #define FOREVER DBL_MAX
-/* requests that wait at the same time for what the kernel reads ahead */
+/* read-ahead requests that may be pending at the same time */
 #define BACKGROUND 64
 #define IDLE_THREADS 4
-/* Threads beyond a node's processors have nothing to decompress with. */
+/* More threads than the node has processors would not decompress faster. */
 #define LEAST_THREADS 10
 #define MOST_THREADS 64
-/* What zstd wants for each block is more than malloc keeps by default: it would map that anew each time. */
+/* zstd needs more memory for each block than malloc keeps by default, which would map it anew each time. */
 #define MAP_FROM_BYTES (1 << 20)
 
 #define DEVICE "/dev/fd/"
 
-/* The kernel knows the root as 1, and 0 is none. */
+/* The kernel uses 1 for the root, and 0 for none. */
 #define FIRST_NODE 2
 
 static struct squash *image_of(fuse_req_t req)
@@ -62,7 +62,7 @@ static void image_init(void *data, struct fuse_conn_info *connection)
 static void image_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct squash *image = image_of(req);
-	/* an entry without a node is kept, too: the name does not exist */
+	/* an entry without a node is cached, too: the name does not exist */
 	struct fuse_entry_param entry = { .entry_timeout = FOREVER };
 	struct stat st;
 	uint64_t inode;
@@ -104,7 +104,7 @@ static void image_readlink(fuse_req_t req, fuse_ino_t node)
 	free(target);
 }
 
-/* The kernel opens without asking, and keeps what it read, once it has been told ENOSYS. */
+/* Reply ENOSYS: the kernel then opens files without asking, and keeps its cache. */
 static void image_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
 {
 	(void)node;
@@ -135,11 +135,11 @@ struct listed {
 	struct squash *image;
 	char *buffer;
 	size_t size, used;
-	int plus;   /* with what a lookup of each would say */
-	off_t next; /* number of the entry after this one: ".", "..", then those of the file */
+	int plus;   /* with the attributes that a lookup of each entry would return */
+	off_t next; /* number of the next entry: ".", "..", then those of the file */
 };
 
-/* 1 when it has no room. */
+/* Return 1 if the buffer has no room. */
 static int put(struct listed *listed, const char *name, const struct fuse_entry_param *entry)
 {
 	char *place = listed->buffer + listed->used;
@@ -161,7 +161,7 @@ static int put(struct listed *listed, const char *name, const struct fuse_entry_
 static int put_found(void *context, const struct squash_entry *found)
 {
 	struct listed *listed = context;
-	/* without a node, only the name is told */
+	/* without a node, only the name is returned */
 	struct fuse_entry_param entry = { .attr = { .st_ino = found->number,
 						    .st_mode = found->type } };
 
@@ -235,7 +235,7 @@ static void image_getxattr(fuse_req_t req, fuse_ino_t node, const char *name, si
 	struct squash *image = image_of(req);
 	char *value = NULL;
 
-	/* never to be asked again */
+	/* so that the kernel never asks again */
 	int length = !squash_has_xattrs(image) ?
 			     -ENOSYS :
 			     squash_xattr(image, inode_of(image, node), name, &value);
@@ -292,7 +292,7 @@ static unsigned threads(long processors)
 	return processors < MOST_THREADS ? (unsigned)processors : MOST_THREADS;
 }
 
-/* Older libfuse starts as many threads as it takes. */
+/* Serve requests until the file is unmounted; libfuse before 3.12 starts as many threads as it needs. */
 static int answer(struct fuse_session *session, long processors)
 {
 	(void)processors;
@@ -319,7 +319,7 @@ static int complain(const char *file, const char *why)
 	return -1;
 }
 
-/* From here on, whatever the file makes of this process stays in it. */
+/* Confine this process: from here on, whatever the file's contents make it do stays inside. */
 static int enter_cage(const char *file)
 {
 	if (image_cage() == 0)
@@ -335,8 +335,9 @@ static int load(struct squash *image, const char *file)
 	return why ? complain(file, why) : 0;
 }
 
-/* A device needs nothing more of the system, so not a byte of the file is read before. A directory is mounted by
- * another program, and who waits for it is told what is wrong with the file: there, only its tables are. */
+/* Mount and enter the cage. A device needs nothing more from the system, so no byte of the file is read
+ * before. A directory is mounted by another program, and the caller waits for errors in the file: there, its
+ * tables are read before, and nothing else. */
 static int start(struct fuse_session *session, struct squash *image, const char *file,
 		 const char *place)
 {
@@ -355,7 +356,7 @@ static int start(struct fuse_session *session, struct squash *image, const char 
 static int serve(struct squash *image, char **words)
 {
 	const char *file = words[1], *place = words[2];
-	long processors = sysconf(_SC_NPROCESSORS_ONLN); /* reads files */
+	long processors = sysconf(_SC_NPROCESSORS_ONLN); /* reads files, so before the cage */
 	char options[] = "-oro,subtype=ce-image";
 	char *argv[] = { words[0], options, NULL };
 	struct fuse_args args = FUSE_ARGS_INIT(2, argv);

@@ -31,9 +31,9 @@
 #define CAGED 1
 #endif
 
-/* With 64 threads and all that is kept, an image takes some hundred MiB. */
+/* With 64 threads and all caches, an image takes some hundred MiB. */
 #define MOST_MEMORY ((rlim_t)4 << 30)
-/* A user's limit for the stack, which may be larger than all the rest, is meant for tasks. */
+/* The user's stack limit, which may be larger than everything else, is meant for tasks. */
 #define THREAD_STACK (1 << 20)
 
 int image_cage_is_there(void)
@@ -45,9 +45,9 @@ int image_cage_is_there(void)
 
 /* ---- system calls ------------------------------------------------------------------------------ */
 
-/* What libfuse, libsquashfs, its compressors and glibc's threads and memory need between a request and its
- * answer. Others get ENOSYS, after which glibc does without: a release that begins to use a new call must not end
- * the containers that run. None of those that are missing here could do any harm by being tried. */
+/* The calls that libfuse, libsquashfs, its compressors and glibc's threads and memory need between a request
+ * and its answer. All others return ENOSYS, and glibc then does without: a new release that uses a new call
+ * must not end running containers. A failed attempt at any call missing here does no harm. */
 static const uint16_t allowed[] = {
 	SYS_read,
 	SYS_readv,
@@ -82,7 +82,7 @@ static const uint16_t allowed[] = {
 	SYS_rt_sigprocmask,
 	SYS_rt_sigreturn,
 	SYS_sigaltstack,
-	/* to a thread: pthread_cancel, abort */
+	/* for signals to a thread: pthread_cancel, abort */
 	SYS_tgkill,
 	SYS_restart_syscall,
 	SYS_exit,
@@ -95,7 +95,7 @@ static const uint16_t allowed[] = {
 #define RETURN(what) ((struct sock_filter)BPF_STMT(BPF_RET | BPF_K, (what)))
 #define UNLESS_EQUAL(value, skip) \
 	((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (value), 0, (skip)))
-/* the lower half of an argument: both machines are little-endian */
+/* tests the lower half of an argument: both machines are little-endian */
 #define IF_ANY(bits, then, otherwise) \
 	((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, (bits), (then), (otherwise)))
 #define REFUSE(number) RETURN(SECCOMP_RET_ERRNO | (number))
@@ -110,7 +110,7 @@ static void add(struct program *program, struct sock_filter step)
 	program->code[program->size++] = step;
 }
 
-/* A call that is allowed without these bits in an argument, or only with them. */
+/* Allow a call only without these bits in an argument, or only with them. */
 static void add_call(struct program *program, uint32_t call, uint32_t argument, uint32_t bits,
 		     int wanted)
 {
@@ -135,10 +135,10 @@ static int filter_calls(void)
 		add(&program, UNLESS_EQUAL(allowed[i], 1));
 		add(&program, RETURN(SECCOMP_RET_ALLOW));
 	}
-	/* memory, not code */
+	/* memory, but no code */
 	add_call(&program, SYS_mmap, 2, PROT_EXEC, 0);
 	add_call(&program, SYS_mprotect, 2, PROT_EXEC, 0);
-	/* threads, not processes; clone3, whose flags no filter sees, does not exist */
+	/* threads, but no processes; clone3, whose flags a filter cannot read, returns ENOSYS */
 	add_call(&program, SYS_clone, 0, CLONE_THREAD, 1);
 	add(&program, REFUSE(ENOSYS));
 #else
@@ -150,15 +150,16 @@ static int filter_calls(void)
 
 /* ---- all else ---------------------------------------------------------------------------------- */
 
-/* A process's directory in /proc is empty once it has ended, and stays the root of who shared its own with it. A
- * mount namespace would keep the session's mounts, and the guard and ce_sweep know a session's processes by theirs. */
+/* Make /proc/self/fdinfo the root of the process that shares its root with this one: the directory is empty
+ * once this process has ended, and stays the root of the other. A mount namespace would keep the session's
+ * mounts, and the guard and ce_sweep find a session's processes by theirs. */
 static int leave_root(void *unused)
 {
 	(void)unused;
 	_exit(chroot("/proc/self/fdinfo") == 0 && chdir("/") == 0 ? 0 : 1);
 }
 
-/* Without the right to, or without /proc, the filter has to do. */
+/* Leave the root directory; without that right, or without /proc, the filter must suffice. */
 static void empty_root(void)
 {
 	static char stack[16384] __attribute__((aligned(16)));
@@ -174,7 +175,7 @@ static int drop_capabilities(void)
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = { { 0 } };
 
-	/* those that are not there, or may not be dropped, are in no set of this process below */
+	/* capabilities that do not exist, or cannot be dropped, are in no set of this process after capset */
 	for (unsigned long capability = 0; capability <= 63; capability++)
 		(void)prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
 	return (int)syscall(SYS_capset, &head, none);
@@ -196,7 +197,7 @@ static int prepare_threads(void)
 {
 	pthread_attr_t attributes;
 
-	/* what ends threads is loaded when the first one ends */
+	/* the library that ends threads would otherwise be loaded when the first one ends */
 	(void)dlopen("libgcc_s.so.1", RTLD_NOW);
 	if (pthread_attr_init(&attributes) != 0)
 		return -1;

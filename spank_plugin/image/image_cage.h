@@ -1,17 +1,18 @@
-/* What a process that reads a SquashFS file can do no more: nearly everything. */
+/* The confinement of a process that reads a SquashFS file: it can do almost nothing else. */
 #ifndef CE_IMAGE_CAGE_H
 #define CE_IMAGE_CAGE_H
 
-/* Call it with all files open and before anything is read of them, as the only thread. Afterwards this process, and
- * its threads, read, write and map memory, and nothing else: they open no file, start no program and no process,
- * have no capability, an empty root, no core, and memory up to a limit. A file that makes a reader do what it likes
- * has gained what the file had already: to say what the image's files are.
+/* Confine this process. Call this with all files open, before anything is read from them, as the only thread.
+ * Afterwards this process and its threads can read, write and map memory, and nothing else: they cannot open
+ * files or start programs and processes, and have no capabilities, an empty root, no core dumps, and memory
+ * up to a limit. A file that takes over its reader gains only what it had already: control over the contents
+ * of the image's files.
  *
- * 0, or -1 with errno where the kernel refuses; then the process must end. Sanitizers need more than that: with them,
- * this does nothing. */
+ * Return 0, or -1 with errno if the kernel refuses; then the process must end. Sanitizers need more than
+ * that: with them, this does nothing. */
 int image_cage(void);
 
-/* Whether this program was built to have a cage. */
+/* Return whether this program was built with the cage. */
 int image_cage_is_there(void);
 
 #endif

@@ -34,7 +34,7 @@ static int open_compressor(struct squash *squash)
 	int rc = sqfs_compressor_config_init(&config, squash->super.compression_id,
 					     squash->super.block_size, SQFS_COMP_FLAG_UNCOMPRESS);
 
-	/* what the file says of its compressor's options matters to who compresses */
+	/* the compressor options in the file matter only for compression */
 	return rc ? rc : sqfs_compressor_create(&config, &squash->cmp);
 }
 
@@ -49,7 +49,8 @@ static int open_tables(struct squash *squash)
 	uint64_t end = least(super->id_table_start,
 			     least(super->fragment_table_start, super->export_table_start));
 
-	/* each takes a byte of the file at least; memory for them is taken before they are looked for */
+	/* each fragment takes at least a byte of the file; memory is allocated for all of
+	 * them before they are read */
 	if (super->fragment_entry_count > super->bytes_used)
 		return SQFS_ERROR_CORRUPTED;
 	squash_open_readers(&squash->inodes, super->inode_table_start, super->directory_table_start);

@@ -11,7 +11,8 @@
 
 #include "squash_error.h"
 
-/* enough for several programs that read here and there at once; small beside what the kernel keeps of it */
+/* enough for several programs that read here and there at once; small compared with the kernel's page
+ * cache */
 #define KEPT_BYTES ((size_t)2 << 20)
 #define MOST_KEPT 64
 #define LEAST_KEPT 4
@@ -20,12 +21,12 @@ enum state { EMPTY, FILLING, READY };
 
 struct block {
 	uint64_t position;
-	uint64_t used; /* when, by the count of uses of all blocks */
+	uint64_t used; /* when it was last used, by the count of uses of all blocks */
 	uint8_t *data;
 	uint32_t length;
 	unsigned users;
 	enum state state;
-	bool kept; /* one of those in `blocks`, not one for a single use */
+	bool kept; /* one of those in `blocks`, not a temporary one */
 };
 
 struct blocks {
@@ -33,11 +34,11 @@ struct blocks {
 	pthread_cond_t filled;
 	sqfs_file_t *file;
 	sqfs_compressor_t *cmp;
-	sqfs_compressor_t *idle[MOST_KEPT]; /* copies of cmp that no thread uses now */
+	sqfs_compressor_t *idle[MOST_KEPT]; /* copies of cmp that no thread is using */
 	size_t idle_count;
 	uint64_t uses;
 	uint32_t block_size;
-	uint8_t *memory; /* of all that are kept; what is not used of it is not there */
+	uint8_t *memory; /* of all kept blocks; unused pages of it take no memory */
 	size_t count;
 	struct block block[MOST_KEPT];
 };
@@ -163,7 +164,7 @@ static struct block *make_loose(const struct blocks *blocks)
 	return block;
 }
 
-/* The one that nobody uses for the longest time; one for a single use while all are in use. */
+/* Return the least recently used block that has no user; a temporary one if all have users. */
 static struct block *choose(struct blocks *blocks)
 {
 	struct block *oldest = NULL;
@@ -176,7 +177,7 @@ static struct block *choose(struct blocks *blocks)
 	return oldest ? oldest : make_loose(blocks);
 }
 
-/* Both with the lock. */
+/* begin and leave: call with the lock held. */
 static struct block *begin(struct blocks *blocks, uint64_t position)
 {
 	struct block *block = choose(blocks);
@@ -202,7 +203,7 @@ static int read_new(struct blocks *blocks, uint32_t word, struct block *block)
 	int rc = fill(blocks, word, block);
 
 	pthread_mutex_lock(&blocks->lock);
-	/* whoever waits for one that cannot be read finds none, and tries by itself */
+	/* threads that wait for a block that cannot be read find none, and try themselves */
 	block->state = rc == 0 ? READY : EMPTY;
 	if (rc < 0)
 		leave(block);

@@ -1,5 +1,5 @@
-/* The blocks of a SquashFS file that were read last, uncompressed. Threads that want the same block at the same
- * time wait for the one that reads it; others go on. */
+/* The cache of recently read blocks of a SquashFS file, uncompressed. Threads that want the same block at the
+ * same time wait for the one that reads it; others do not wait. */
 #ifndef CE_SQUASH_BLOCKS_H
 #define CE_SQUASH_BLOCKS_H
 
@@ -10,12 +10,13 @@
 struct blocks;
 struct block;
 
-/* NULL without memory. Neither the file nor the compressor are its own; the latter is only copied. */
+/* Create a cache; NULL without memory. The file and the compressor stay the caller's;
+ * the latter is only copied. */
 struct blocks *blocks_create(sqfs_file_t *file, sqfs_compressor_t *cmp, uint32_t block_size);
 void blocks_destroy(struct blocks *blocks);
 
-/* The block at `position` whose size and form are in `word`, as files and the table of fragments have it; held
- * until blocks_put. 0, or a negative errno. */
+/* Get the block at `position`; `word` gives its size and whether it is compressed, as in files and in the
+ * fragment table. It is held until blocks_put. Return 0, or a negative errno. */
 int blocks_get(struct blocks *blocks, uint64_t position, uint32_t word, struct block **block);
 void blocks_put(struct blocks *blocks, struct block *block);
 

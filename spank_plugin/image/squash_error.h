@@ -1,4 +1,4 @@
-/* What libsquashfs says, as the kernel wants it. */
+/* Translates errors of libsquashfs into the kernel's. */
 #ifndef CE_SQUASH_ERROR_H
 #define CE_SQUASH_ERROR_H
 

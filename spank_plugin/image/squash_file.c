@@ -9,15 +9,15 @@
 
 #define NO_FRAGMENT UINT32_MAX
 
-/* Where a part of what is read lies. */
+/* The place of a part of the data. */
 struct squash_hold {
 	uint64_t position;
-	uint32_t word;	       /* 0: zeros, which are not stored */
+	uint32_t word;	       /* 0: a hole of zeros, not stored */
 	uint32_t from, length; /* within the block, uncompressed */
-	struct block *block;   /* held; NULL before it is read, or for zeros */
+	struct block *block;   /* held; NULL before it is read, or for a hole */
 };
 
-/* What of an inode it takes. */
+/* The facts of an inode that reading needs. */
 struct file {
 	const sqfs_inode_generic_t *facts;
 	const uint64_t *sums;
@@ -82,7 +82,7 @@ static int place(struct squash *squash, const struct file *file, uint64_t offset
 	return 0;
 }
 
-/* How many bytes of the file are stored before the block of this offset. */
+/* Return how many bytes of the file are stored before the block at this offset. */
 static uint64_t stored_before(const struct file *file, uint64_t offset)
 {
 	uint64_t bytes = 0, i = 0, index = offset / file->block_size;

@@ -1,4 +1,4 @@
-/* What the parts of squash.h share. */
+/* Shared by the parts of squash.h. */
 #ifndef CE_SQUASH_INNER_H
 #define CE_SQUASH_INNER_H
 
@@ -14,9 +14,9 @@
 #include "squash.h"
 #include "squash_blocks.h"
 
-/* Readers of metadata keep one uncompressed block of 8 KiB each. */
+/* Each metadata reader keeps one uncompressed block of 8 KiB. */
 #define READERS 8
-/* Inodes that are kept as they were read; a file's has 4 bytes for each of its blocks. */
+/* Inodes are cached as they were read; a file's has 4 bytes for each of its blocks. */
 #define KEPT_INODES 512
 #define KEPT_INODE_BYTES 4096
 #define SUMMED_BLOCKS (KEPT_INODE_BYTES / sizeof(uint32_t))
@@ -26,7 +26,7 @@
 struct readers {
 	struct {
 		sqfs_meta_reader_t *meta;
-		uint64_t block; /* that it has */
+		uint64_t block; /* its current block */
 		uint64_t used;
 	} reader[READERS];
 	uint64_t uses;
@@ -35,8 +35,8 @@ struct readers {
 
 struct kept_inode {
 	uint64_t inode;
-	sqfs_inode_generic_t *facts; /* NULL: none */
-	/* of a large file, how many bytes are stored before each block whose number is a multiple of
+	sqfs_inode_generic_t *facts; /* NULL for none */
+	/* for a large file, how many bytes are stored before each block whose number is a multiple of
 	 * SUMMED_BLOCKS; NULL without memory, or for others */
 	uint64_t *sums;
 };
@@ -50,7 +50,7 @@ struct squash {
 	sqfs_frag_table_t *fragments;
 	int has_xattrs;
 	struct blocks *blocks;
-	pthread_mutex_t lock; /* for all that follows, and the compressor */
+	pthread_mutex_t lock; /* protects everything below, and the compressor */
 	sqfs_xattr_reader_t *xattrs;
 	struct readers inodes, directories;
 	struct kept_inode small[KEPT_INODES], large[KEPT_LARGE];
@@ -60,18 +60,19 @@ struct squash {
 
 /* ---- with the lock ----------------------------------------------------------------------------- */
 
-/* What stands in the inode, until the next call. 0, or a negative errno. */
+/* Read an inode; the result is valid until the next call. Return 0, or a negative errno. */
 int squash_know(struct squash *squash, uint64_t inode, const struct kept_inode **known);
 int squash_facts(struct squash *squash, uint64_t inode, const sqfs_inode_generic_t **facts);
 
 int squash_stat_locked(struct squash *squash, uint64_t inode, struct stat *st);
 
-/* A reader, best one that has this block already; NULL without memory. squash_reader_done follows, with what
- * was last returned: after an error, a reader may take what it has for another block. */
+/* Return a metadata reader, preferably one that has this block already; NULL without memory. Call
+ * squash_reader_done afterwards, with its last return value: after an error, a reader may take its
+ * contents for another block. */
 sqfs_meta_reader_t *squash_reader(struct squash *squash, struct readers *readers, uint64_t block);
 void squash_reader_done(struct readers *readers, sqfs_meta_reader_t *meta, int error);
 
-/* 0, or an error of libsquashfs. */
+/* Open the reader of extended attributes. Return 0, or an error of libsquashfs. */
 int squash_open_xattrs(struct squash *squash);
 
 void squash_open_readers(struct readers *readers, uint64_t start, uint64_t end);

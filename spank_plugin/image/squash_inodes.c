@@ -81,7 +81,7 @@ static const struct kept_inode *find_kept(struct squash *squash, uint64_t inode)
 	return NULL;
 }
 
-/* Without them, each reading would have to sum up the sizes of all blocks before. */
+/* Precompute the sums: otherwise each read would have to add up the sizes of all blocks before it. */
 static uint64_t *sum_up(const sqfs_inode_generic_t *facts)
 {
 	size_t count = sqfs_inode_get_file_block_count(facts);
@@ -105,7 +105,7 @@ static void forget(struct kept_inode *place)
 	place->sums = NULL;
 }
 
-/* GCC 12 forgets what is stored at a computed index, and calls it lost. */
+/* GCC 12 loses track of a pointer stored at a computed index, and reports a leak. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak"
 static const struct kept_inode *keep(struct squash *squash, uint64_t inode,
@@ -176,7 +176,7 @@ static uint32_t links_of(const sqfs_inode_generic_t *facts)
 	case SQFS_INODE_EXT_SLINK:
 		return facts->data.slink.nlink;
 	default:
-		/* devices, pipes and sockets begin with it */
+		/* devices, pipes and sockets begin with this field */
 		return facts->data.dev.nlink;
 	}
 }

@@ -8,14 +8,14 @@
 #include "squash_error.h"
 #include "squash_inner.h"
 
-/* A name longer than this cannot be: the kernel has room for so much. */
+/* The kernel accepts no longer name. */
 #define LONGEST_NAME 255
-/* A megabyte of the file can say some hundred million, all to be read before one name is found. */
+/* A file of one megabyte can claim some hundred million, and all are read before a name is found. */
 #define MOST_NAMES ((size_t)1 << 22)
-/* of memory, for all directories that are kept but the one that was used last */
+/* memory of all cached directories except the one used last */
 #define KEPT_LISTING_BYTES ((size_t)128 << 20)
 
-/* The directories that were used last are kept as they were read, for names are looked up one by one. */
+/* Recently used directories are cached as they were read, because names are looked up one by one. */
 struct listing {
 	uint64_t directory;
 	uint64_t used;
@@ -114,7 +114,7 @@ static int add(struct listing *listing, const sqfs_dir_entry_t *entry, uint32_t 
 	return 0;
 }
 
-/* 1 for an entry, 0 at the end. */
+/* Return 1 for an entry, 0 at the end. */
 static int read_entry(struct squash *squash, sqfs_readdir_state_t *state, struct listing *listing)
 {
 	sqfs_dir_entry_t *entry = NULL;
@@ -140,7 +140,7 @@ static int compare(const void *a, const void *b, void *text)
 	return strcmp((char *)text + one->start, (char *)text + other->start);
 }
 
-/* The format has them in this order, which is not taken on trust. */
+/* Sort the names: the format requires this order, but the file is not trusted. */
 static void sort(struct listing *listing)
 {
 	for (size_t i = 1; i < listing->count; i++) {
@@ -189,7 +189,7 @@ static size_t bytes_of(const struct listing *listing)
 	return listing ? listing->names_room * sizeof *listing->names + listing->text_room : 0;
 }
 
-/* Where they are that large, the next one begins anew. */
+/* Drop all listings if they are too large; the next one starts an empty cache. */
 static void make_space(struct squash *squash)
 {
 	size_t bytes = 0;

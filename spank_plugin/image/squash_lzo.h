@@ -1,10 +1,10 @@
-/* LZO, which libsquashfs does not know and other engines' images have. */
+/* LZO, which libsquashfs lacks and images of other engines use. */
 #ifndef CE_SQUASH_LZO_H
 #define CE_SQUASH_LZO_H
 
 #include <sqfs/compressor.h>
 
-/* As sqfs_compressor_create for a reader. */
+/* Create a compressor for reading, as sqfs_compressor_create does. */
 int squash_lzo(sqfs_compressor_t **compressor);
 
 #endif

@@ -9,9 +9,10 @@
 #include "squash_inner.h"
 
 #define NO_XATTRS UINT32_MAX
-/* what the kernel takes of one value, and of all names */
+/* the kernel's limit for one value, and for all names */
 #define MOST_BYTES 65536
-/* The file says any number, for any of which a reader would hold the lock; no kernel has set so many. */
+/* The file may claim any number, and a reader would hold the lock for all of them; no kernel has set so
+ * many. */
 #define MOST_XATTRS 4096
 
 int squash_open_xattrs(struct squash *squash)
@@ -32,7 +33,7 @@ int squash_has_xattrs(const struct squash *squash)
 	return squash->has_xattrs;
 }
 
-/* The reader at the first attribute of an inode; how many there are, or a negative errno. */
+/* Move the reader to the first attribute of an inode. Return how many it has, or a negative errno. */
 static int64_t seek(struct squash *squash, uint64_t inode)
 {
 	const sqfs_inode_generic_t *facts;
@@ -53,7 +54,7 @@ static int64_t seek(struct squash *squash, uint64_t inode)
 }
 
 struct wanted {
-	const char *name; /* NULL: all names */
+	const char *name; /* NULL for all names */
 	char *bytes;
 	size_t size;
 };
@@ -72,7 +73,7 @@ static int append(struct wanted *wanted, const void *bytes, size_t size)
 	return 0;
 }
 
-/* 1 when what was wanted has been found. */
+/* Return 1 once the wanted attribute has been found. */
 static int take(struct squash *squash, struct wanted *wanted)
 {
 	CE_AUTO_FREE sqfs_xattr_entry_t *key = NULL;
@@ -94,7 +95,7 @@ static int take(struct squash *squash, struct wanted *wanted)
 	return rc < 0 ? rc : 1;
 }
 
-/* After an error, the reader may take what it has for another block. */
+/* Replace the reader: after an error, it may take its contents for another block. */
 static void open_anew(struct squash *squash)
 {
 	sqfs_destroy(squash->xattrs);
