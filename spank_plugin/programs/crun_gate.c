@@ -1,12 +1,12 @@
 /*
- * ce-gate: the runtime of a container whose image the node's libraries still go into: crun, once they are
- * there. So they are found and mounted while Podman and conmon start. The guard holds the gate, a FIFO, open
- * until then and removes it before it closes it (guard_podman.c): one that is not there is no longer shut, and
- * the end of one that is there comes only when the guard is content. When the guard fails, it ends, and this
- * process with it.
+ * ce-gate: the OCI runtime of a container whose image still lacks the node's libraries; it becomes crun once
+ * they are in place. So they are found and mounted while Podman and conmon start. The guard holds the gate, a
+ * FIFO, open until then, and removes it before closing it (guard_podman.c): if the FIFO does not exist, the
+ * gate is open already, and if it exists, its end of file arrives only when the guard is ready. If the guard
+ * fails, it ends, and this process with it.
  *
- * Runs as the user, started by conmon and Podman in the guard's PID namespace. Static, because it is one more
- * program of a start.
+ * Runs as the user, started by conmon and Podman in the guard's PID namespace. Static, because it adds one
+ * more execve to every start.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -15,12 +15,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* the guard is process 1 and stands in the session's directory (container_engine/node/start/podman.py) */
+/* the guard is process 1, and its working directory is the session's
+ * (container_engine/node/start/podman.py) */
 #define GATE "/proc/1/cwd/gate"
 
 enum { NOT_STARTED = 125 };
 
-/* where Podman would look itself, in its order */
+/* where Podman itself would look, in the same order */
 static const char *const places[] = { "/usr/bin/crun",	     "/usr/sbin/crun",
 				      "/usr/local/bin/crun", "/usr/local/sbin/crun",
 				      "/sbin/crun",	     "/bin/crun",

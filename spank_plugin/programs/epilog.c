@@ -1,19 +1,19 @@
 /*
- * epilog: ends what is left of a job's containers on this node. Add it to Epilog= in slurm.conf, or call it
+ * epilog: kills what is left of a job's containers on this node. Add it to Epilog= in slurm.conf, or call it
  * from the site's own epilog. Slurm starts it as root with SLURM_JOB_ID and SLURM_JOB_UID.
  *
- * Nothing is left in the ordinary case: all of a container is in its step, which Slurm ends. It is for the one
- * that Slurm cannot end: slurmstepd was killed, so the tasks' first processes were killed with it, but what those
- * had started lives on. Only processes are touched that carry this job's id in their environment AND whose
- * root file system is an overlay of ours; other jobs, and this job's processes outside containers, are left to
- * Slurm. Likewise for the image store of a step with EDF_IMAGESTORE=void, where srun and what waits for its
- * end were killed together: on the host where srun ran, which the store's file `owner` names by its boot.
+ * Ordinarily nothing is left: all of a container is in its step, which Slurm ends. The exception is a killed
+ * slurmstepd: the tasks' first processes were killed with it, but what those had started lives on. Only
+ * processes are touched that carry this job's id in their environment AND whose root file system is an
+ * overlay of ours; other jobs, and this job's processes outside containers, are left to Slurm. Likewise for
+ * the image store of a step with EDF_IMAGESTORE=void, if srun and the process that waits for its end were
+ * killed together: it is removed on the host where srun ran, which the store's file `owner` identifies by its
+ * boot id.
  *
- * All of it is done by a child that becomes the user without executing anything: what a process's
- * environment says is up to its user, who can also make looking at it block. The kernel lets nobody trace such
- * a process, and the user nobody but himself be harmed by it. It holds nothing of slurmd's, so that slurmd
- * does not wait for it, and has three seconds. The exit code is 0 whatever became of it: a failing epilog would
- * drain the node.
+ * A child that becomes the user, without execve, does all of it: users control their processes' environments,
+ * and can also make reading them block. The kernel lets no process trace such a child, and its user can harm
+ * no other user through it. It holds nothing of slurmd's, so slurmd does not wait for it, and it has three
+ * seconds. The exit code is 0 in any case: a failing epilog would drain the node.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -45,7 +45,7 @@ struct job {
 
 /* ---- processes --------------------------------------------------------------------------------- */
 
-/* The contents of a file below `directory`, NUL-terminated, on the heap; NULL on failure. */
+/* Return the contents of a file below `directory`, NUL-terminated, on the heap; NULL on failure. */
 static char *read_file(int directory, const char *path, size_t *size)
 {
 	CE_AUTO_FD fd = openat(directory, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -81,7 +81,8 @@ static int is_in_container(int process)
 	return 0;
 }
 
-/* The pidfd comes first: what is read by the number afterwards is this process's, or the kill finds nobody. */
+/* Open the pidfd first: what is then read by the pid belongs to this process, or the kill finds no
+ * process. */
 static void end_if_left(int proc, const char *number, const struct job *job)
 {
 	struct stat st;
@@ -114,7 +115,7 @@ static int remove_entry(const char *path, const struct stat *st, int kind, struc
 	return 0;
 }
 
-/* Whether the store at `path` was made since this host's last boot, so by a process of this host. */
+/* Return whether the store at `path` was made since this host's last boot, so by a process of this host. */
 static int is_of_this_host(const char *path)
 {
 	size_t size = 0;
@@ -160,7 +161,7 @@ static void remove_stores(const struct job *job)
 
 /* ---- the child --------------------------------------------------------------------------------- */
 
-/* Never returns. */
+/* Do the work as the user; never return. */
 static void be_child(const struct job *job)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -206,7 +207,7 @@ int main(void)
 	if (pid == 0)
 		be_child(&job);
 	CE_AUTO_FD child = pid > 0 ? ce_pidfd_open(pid) : -1;
-	/* not a wait: whatever the child hangs in, this process ends */
+	/* wait on the pidfd with a limit: even if the child hangs, this process ends */
 	if (child >= 0 && !ce_wait_readable(child, ce_now_ms() + LIMIT_MS))
 		(void)ce_pidfd_kill(child, SIGKILL);
 	return 0;

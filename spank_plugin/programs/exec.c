@@ -3,7 +3,7 @@
  * terminal, signals and exit code are the command's own.
  *
  * ce-exec USER_NS MOUNT_NS ENVIRONMENT WORKDIR COMMAND [ARG…]     (three open descriptors)
- * ce-join [ARG…]          the same for a task of Slurm's that has run its prologs (join_after_prolog.h)
+ * ce-join [ARG…]          the same for a Slurm task that has run its prologs (join_after_prolog.h)
  * ce-join COMMAND [ARG…]  the same for a program of --multi-prog (multi_prog.h)
  * Runs as the user. Exit codes: 125 ours, 126 and 127 as in the shell.
  */
@@ -51,7 +51,7 @@ static int become(struct ce_container *container, char **command, struct ce_erro
 			    strerror(errno));
 }
 
-/* The container that the plugin has left in the environment, which then is the task's own again. */
+/* Read the container that the plugin has left in the environment, and remove it from there. */
 static int take_container(struct ce_container *container, struct ce_error *err)
 {
 	const char *text = getenv(CE_JOIN_CONTAINER);
@@ -69,10 +69,10 @@ static int take_container(struct ce_container *container, struct ce_error *err)
 	return container->workdir != NULL ? 0 : ce_fail(err, "out of memory");
 }
 
-/* Whether the node is to say this for its step, by what the plugin has left in the environment. */
+/* Where printed messages are recorded for the step, as the plugin has left it in the environment. */
 struct news {
 	int marks;
-	char planned[64]; /* as long as the plugin's (plugin_step.h) */
+	char planned[64]; /* the size of the plugin's (plugin_step.h) */
 };
 
 static void take_news(struct news *news)
@@ -87,7 +87,7 @@ static void take_news(struct news *news)
 	unsetenv(CE_JOIN_NEWS);
 }
 
-/* Slurm hands a command its full path as argv[0]; so does this. */
+/* Join the container and execute the command. argv[0] is its full path, as Slurm passes it. */
 static int become_task(const char *command, char **argv, struct ce_error *err)
 {
 	const struct ce_variables variables = { set_variable, get_variable, NULL };
@@ -115,8 +115,9 @@ static int is_join(const char *name)
 	return strcmp(slash != NULL ? slash + 1 : name, "ce-join") == 0;
 }
 
-/* As the plugin does: once per step, from the first task of the node that is the first to say it. The programs of
- * --multi-prog may differ, and so may what the tasks have to say; where nobody has prepared them, it is the same. */
+/* Run a task; return its exit code on failure. As in the plugin, an error is printed once per step, by the
+ * first task of the first node to report it. The programs of --multi-prog may differ, and so may their tasks'
+ * errors, so each task may print; if the step has not been prepared, the error is the same for all. */
 static int run_task(char **argv)
 {
 	struct ce_error err = CE_ERROR_INIT;

@@ -1,14 +1,14 @@
 /*
- * Waits for the end of a process and then tidies up behind it. Runs as the user, in the background:
- * returns when the process that does the work has been made.
+ * Waits for the end of a process and then cleans up after it. Runs as the user, in the background:
+ * returns when the process that does the work has been forked.
  *
  * ce-sweep COMMAND GUARD MOUNT_NS     (open descriptors: two pidfds and the container's namespace)
- *     ends what the command of `ce run` has left running. `ce run` itself becomes the command, and the
- *     guard sees no process outside of its PID namespace.
+ *     kills what the command of `ce run` has left running. `ce run` itself becomes the command, and the
+ *     guard sees no process outside its PID namespace.
  * ce-keep OWNER DIRECTORY RECORD     (a pidfd and two paths)
- *     removes an image store that was made for one launch (EDF_IMAGESTORE=void), and the link to it.
- *     Until then it gives the directory a new time now and then, by which other hosts see that
- *     somebody waits.
+ *     removes an image store that was made for one launch (EDF_IMAGESTORE=void), and the symlink to it.
+ *     Until then it updates the directory's time now and then, which shows other hosts that this
+ *     process is still waiting.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -25,7 +25,7 @@
 #include "common/sweep.h"
 
 enum { GUARD_WAIT_MS = 2000, BEAT_MS = 300 * 1000 };
-/* where the descriptors are kept; all others, which may be the caller's pipes, are closed */
+/* the numbers at which descriptors are kept; all others, which may be the caller's pipes, are closed */
 enum { COMMAND = 3, GUARD, MOUNT_NS, FIRST_CLOSED };
 
 static int keep_only(char **numbers, int count)
@@ -44,7 +44,7 @@ static int keep_only(char **numbers, int count)
 	return close_range((unsigned)(COMMAND + count), ~0U, 0);
 }
 
-/* No terminal, pipe or directory of the caller's is held. */
+/* Release the caller's terminal, pipes and directory. */
 static int let_go(void)
 {
 	CE_AUTO_FD null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -64,7 +64,7 @@ static void work(void)
 	ce_ignore_step_signals();
 	while (poll(&command, 1, -1) <= 0)
 		;
-	/* what has no image any more cannot go on starting programs from it */
+	/* once its image is gone, the command cannot go on starting programs from it */
 	ce_wait_readable(GUARD, ce_now_ms() + GUARD_WAIT_MS);
 	ce_sweep(MOUNT_NS);
 }
@@ -97,7 +97,7 @@ int main(int argc, char **argv)
 	}
 	if (keep_only(argv + 1, is_keeper ? 1 : FIRST_CLOSED - COMMAND) < 0)
 		return CE_EXIT_ENGINE;
-	/* no child of the command's: programs that wait for all of theirs would wait for this one */
+	/* not a child of the command: programs that wait for all their children would wait for it */
 	pid_t pid = fork();
 	if (pid == 0) {
 		if (let_go() < 0)

@@ -1,12 +1,12 @@
 /*
- * ce-host: runs a program of the host inside a container, under the name it is called by (srun, sbatch,
- * squeue …). Bringing such programs' libraries into the container would set them against the image's;
- * a container for another libc, or without one, could not run them at all. So the program gets a root
- * of its own: the container's, with the host's system directories in place of the image's.
+ * ce-host: runs a program of the host inside a container, under the name by which it is called (srun, sbatch,
+ * squeue …). If such programs' libraries were brought into the container, they would clash with the image's;
+ * a container with another libc, or without one, could not run them at all. So the program gets a root of its
+ * own: the container's, with the host's system directories in place of the image's.
  *
- * The hook mounts what of the host is wanted below HOST, at its own path: HOST/usr, HOST/etc,
- * HOST/run/munge. This program makes a user and a mount namespace, a new root with everything of the
- * container's, then puts each mount below HOST to its place there, and executes.
+ * The hook mounts the required paths of the host below HOST, each at its own path: HOST/usr, HOST/etc,
+ * HOST/run/munge. This program makes a user and a mount namespace and a new root with everything in the
+ * container's, binds each mount below HOST to its place there, and executes the program.
  *
  * Runs as the user and has no privilege to lose. Static, as ce-init.
  */
@@ -30,7 +30,7 @@
 
 #define OURS "/.container-engine"
 #define HOST OURS "/host"
-/* this directory of ours, which has the links to this program, holds the new root */
+/* this directory of ours, which has the symlinks to this program, is where the new root is mounted */
 #define ROOT OURS "/slurm"
 
 enum { NOT_STARTED = 125, NOT_FOUND = 127 };
@@ -76,7 +76,8 @@ static void write_file(const char *path, const char *content)
 	close(fd);
 }
 
-/* Where the site makes users root in their containers, Slurm's programs still must not believe it. */
+/* Return the id to map to: if the site makes users root in their containers, Slurm's programs must
+ * still see the user's own id. */
 static unsigned own_id(unsigned here, const char *variable)
 {
 	const char *said = getenv(variable);
@@ -100,7 +101,7 @@ static void make_namespaces(void)
 
 /* ---- the root ---------------------------------------------------------------------------------- */
 
-/* Makes the place, a directory or a file as `source` is, and the directories above it. */
+/* Create a directory or a file, whichever `source` is, and its parent directories. */
 static int make_place(const char *source, char *target)
 {
 	struct stat st;
@@ -122,7 +123,7 @@ static int make_place(const char *source, char *target)
 
 static int bind_at(const char *source, char *target)
 {
-	/* recursively, because below it there may be mounts that a user namespace may not uncover */
+	/* recursively, because below it there may be mounts that a user namespace cannot uncover */
 	return make_place(source, target) < 0 ||
 			       mount(source, target, NULL, MS_BIND | MS_REC, NULL) < 0
 		       ? -1
@@ -147,8 +148,8 @@ static void take_entry(const char *entry)
 	}
 }
 
-/* Whether something is mounted there. A bind mount within one file system goes unnoticed, and none of
- * those asked about is one. */
+/* Return whether something is mounted there. A bind mount within one file system goes unnoticed, but none of
+ * the paths checked here is one. */
 static int is_mount(const char *path, const char *above)
 {
 	struct stat a, b;
@@ -156,8 +157,9 @@ static int is_mount(const char *path, const char *above)
 	return stat(path, &a) == 0 && stat(above, &b) == 0 && a.st_dev != b.st_dev;
 }
 
-/* The host's system directories and, where the container has mounted nothing else on that name, its
- * file systems. HOST/var, say, is no mount of the hook's but the place of one. */
+/* Return whether this entry comes from the host: one of the host's system directories, or a file system of
+ * the host, unless the container has mounted something else under that name. HOST/var, for instance, is not a
+ * mount of the hook, but contains one. */
 static int is_hosts(const char *entry)
 {
 	static const char *const systems[] = { "usr", "etc", "bin", "sbin", "lib", "lib64" };
@@ -171,7 +173,7 @@ static int is_hosts(const char *entry)
 	return !is_mount(text("/%s", entry), "/");
 }
 
-/* What the container has at its top, but for what comes from the host. */
+/* Take the container's top-level entries, except those that come from the host. */
 static void take_container(void)
 {
 	DIR *dir = opendir("/");
@@ -186,7 +188,7 @@ static void take_container(void)
 	closedir(dir);
 }
 
-/* In mountinfo a space, a tab, a newline and a backslash are written as three octal digits. */
+/* Decode mountinfo, where a space, a tab, a newline and a backslash are written as three octal digits. */
 static void unescape(char *path)
 {
 	char *to = path;
@@ -217,7 +219,7 @@ static size_t point_count;
 static void note_point(char *point)
 {
 	unescape(point);
-	/* what is mounted below one of them comes along with it */
+	/* a mount below one of them is part of it */
 	if (!is_below(point, HOST) ||
 	    (point_count > 0 && is_below(point, points[point_count - 1])))
 		return;
@@ -226,7 +228,7 @@ static void note_point(char *point)
 	points[point_count++] = point;
 }
 
-/* The hook's mounts, to the places they have on the host. */
+/* Bind the hook's mounts to the places they have on the host. */
 static void take_host(void)
 {
 	size_t size = 0;
@@ -235,7 +237,7 @@ static void take_host(void)
 
 	if (list == NULL)
 		fail("cannot read /proc/self/mountinfo");
-	/* as a whole first: the list changes with what is done here */
+	/* read the whole list first: the mounts made here change it */
 	while (getline(&line, &size, list) > 0) {
 		if (sscanf(line, "%*s %*s %*s %*s %ms", &point) == 1)
 			note_point(point);
@@ -246,8 +248,8 @@ static void take_host(void)
 		const char *path = points[i] + strlen(HOST);
 		if (strchr(path + 1, '/') == NULL && !is_hosts(path + 1))
 			continue;
-		/* a container that cannot be written may have no place for one: whoever needs that
-		 * directory says so */
+		/* a read-only container may lack a place for one: a program that needs
+		 * the directory reports that */
 		(void)bind_at(points[i], text(ROOT "%s", path));
 	}
 }
@@ -260,7 +262,8 @@ static void enter_root(void)
 		fail("cannot mount a tmpfs on " ROOT);
 	take_container();
 	take_host();
-	/* the usual way to leave nothing of the old root behind: stack the two, take the upper one off */
+	/* the usual way to leave nothing of the old root behind: stack the two roots, unmount the upper
+	 * one */
 	if (chdir(ROOT) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
 	    umount2(".", MNT_DETACH) < 0)
 		fail("cannot enter the new root");
@@ -285,7 +288,7 @@ static char *find_program(void)
 	exit(NOT_FOUND);
 }
 
-/* The loader of an ELF program for this machine, NULL for anything else. */
+/* Return the loader of an ELF program for this machine, NULL for anything else. */
 static char *loader_of(const char *program)
 {
 	int fd = open(program, O_RDONLY | O_CLOEXEC);
@@ -311,8 +314,8 @@ static char *loader_of(const char *program)
 	return loader;
 }
 
-/* LD_LIBRARY_PATH is the container's and names libraries for programs of the image. Tasks shall get it
- * from srun as it is, so srun has it; but its own libraries are not looked up there. */
+/* Execute the program. LD_LIBRARY_PATH is the container's and names libraries for programs of the image. srun
+ * keeps it, because tasks must get it from srun unchanged; but its own libraries are not looked up there. */
 static void execute(char *program, char **argv, int argc)
 {
 	const char *search = getenv("LD_LIBRARY_PATH");
@@ -341,7 +344,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "ce: error: %s: works in containers with the hook 'slurm' only\n", name);
 		return NOT_STARTED;
 	}
-	/* from the namespaces that come, the environments of the container's processes cannot be read */
+	/* do this first: from the new namespaces, the environments of the container's
+	 * processes are not readable */
 	if (getenv(CE_INHERIT) == NULL)
 		ce_inherit(1);
 	make_namespaces();

@@ -1,15 +1,17 @@
 /*
- * ce-init: the container's first process. It holds the namespaces open, reaps what is reparented to
- * it, and does nothing else. Ours and static, so that an image without a shell, without a libc or for
- * another libc works. The guard knows that a start is complete when this program's name appears in
- * /proc/PID/comm: only then is /proc/PID/environ that of the container.
+ * ce-init: the container's first process. It holds the namespaces open, reaps what is reparented to it, and
+ * does nothing else. Ours and static, so that it works in an image without a shell, without a libc or with
+ * another libc. The guard knows that a start is complete when this program's name appears in /proc/PID/comm:
+ * only then is /proc/PID/environ that of the container.
  *
- * `ce-init --await PATH` ends when PATH exists: how the launcher, outside, learns that a service inside
- * is ready.
- * `ce-init --say TEXT PROGRAM ARG…` becomes PROGRAM with a line of TEXT on its standard input: how a daemon
- * that takes commands there is told to end, in an image that has no shell.
- * `ce-init N` writes its environment to descriptor N, each entry followed by NUL, and ends: how the
- * start-up steps of an environment file hand on what they changed, in an image that has no env(1).
+ * `ce-init --await PATH` ends when PATH exists: with it, the launcher, which is outside, notices that a
+ * service inside is ready.
+ *
+ * `ce-init --say TEXT PROGRAM ARG…` becomes PROGRAM with a line of TEXT on its standard input: the way to
+ * stop a daemon that takes commands there, in an image that has no shell.
+ *
+ * `ce-init N` writes its environment to descriptor N, each entry followed by NUL, and ends: with it, the
+ * start-up steps of an environment file pass on their changes, in an image that has no env(1).
  */
 #include <errno.h>
 #include <signal.h>
@@ -53,7 +55,7 @@ static int say(const char *text, char **command)
 	int ends[2];
 	size_t length = strlen(text);
 
-	/* a short line fits into a pipe that nobody reads yet */
+	/* a short line fits into a pipe that has no reader yet */
 	if (pipe(ends) < 0 || write(ends[1], text, length) != (ssize_t)length ||
 	    write(ends[1], "\n", 1) != 1 || dup2(ends[0], 0) < 0)
 		return 1;
@@ -74,8 +76,8 @@ int main(int argc, char **argv)
 		return say(argv[2], argv + 3);
 	if (argc == 2)
 		return write_environment(atoi(argv[1]));
-	/* Process 1 of a PID namespace ignores every signal it has no handler for, so only SIGCHLD
-	 * needs a word: blocked, and taken by sigwait. */
+	/* Process 1 of a PID namespace ignores every signal it has no handler for, so only SIGCHLD needs
+	 * attention: it is blocked, and taken by sigwait. */
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &child, NULL);

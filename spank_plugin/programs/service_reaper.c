@@ -1,20 +1,20 @@
 /*
- * ce-attend: ends what hooks run in a container beside its tasks (an ssh server, a daemon of a GPU).
+ * ce-attend: stops what hooks run in a container beside its tasks (an ssh server, a daemon of a GPU).
  *
  * ce-attend GUARD MOUNT_NS END SPECIFICATION DONE     (open descriptors; END and DONE may be -1)
  *
  * Services are started by the launcher and live in the host's PID namespace, as tasks do, so the
  * kernel does not end them with the guard. This process outlives the guard for a moment: it waits for
- * GUARD, a pidfd, and then kills whatever is in the container's mount namespace, in whatever session,
- * process group or parentage. It is there before the first service is started. END is a socket to the
- * guard, which closes it when the session ends in good order: services are stopped by their own
- * commands then, while their image is still served, and the guard waits for that. DONE is the end of a pipe
- * that closes with this process: slurmstepd waits for it before Slurm kills what is left of the step.
+ * GUARD, a pidfd, and then kills every process in the container's mount namespace, whatever its session,
+ * process group or parent. It is started before the first service. END is a socket to the guard, which
+ * closes it when the session ends in good order: services are then stopped by their own commands, while
+ * their image is still served, and the guard waits for that. DONE is the end of a pipe that closes with
+ * this process: slurmstepd waits for it before Slurm kills what is left of the step.
  *
  * Runs as the user, outside the container. The specification has the guard's format; the operations:
- *   stop PROGRAM ARG…   stops a service in good order
- *   remove PATH         a file, or a directory if it is empty, that says that the services run
- *   poststop PROGRAM ARG…   an OCI hook of that stage, when the container is gone, however it went
+ *   stop PROGRAM ARG…       stops a service in good order
+ *   remove PATH             removes a file, or an empty directory, that marks the services as running
+ *   poststop PROGRAM ARG…   runs an OCI hook of that stage when the container is gone, however it ended
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -31,7 +31,7 @@
 #include "common/io.h"
 #include "common/sweep.h"
 
-/* all stop commands together; the guard waits a little longer */
+/* for all stop commands together; the guard waits a little longer */
 enum { STOP_MS = 1000, MAX_SPECIFICATION = 1 << 20, MAX_WORDS = 64 };
 
 struct attendant {
@@ -69,7 +69,7 @@ static void remove_one(const char *path)
 		rmdir(path);
 }
 
-/* Executes the operations called `wanted`. The text was written by the launcher, word by word. */
+/* Execute the operations called `wanted`. The text was written by the launcher and is well-formed. */
 static void run_operations(const struct attendant *self, const char *wanted)
 {
 	const char *limit = self->text + self->size;
@@ -106,7 +106,7 @@ static void attend(struct attendant *self)
 			break;
 		if (fds[0].revents != 0 || fds[1].revents == 0)
 			continue;
-		/* the guard still lives, and with it the image */
+		/* the guard is still alive, and so is the image */
 		run_operations(self, "stop");
 		ce_close_fd(&self->end);
 		fds[1].fd = -1;
@@ -129,14 +129,15 @@ int main(int argc, char **argv)
 	self.mount_ns = ce_descriptor(argv[2]);
 	self.end = ce_descriptor(argv[3]);
 	int specification = ce_descriptor(argv[4]);
-	/* nobody who is executed from here holds it */
+	/* programs executed from here must not hold it */
 	(void)ce_descriptor(argv[5]);
 	self.text = ce_read_all(specification, MAX_SPECIFICATION, &self.size);
 	if (self.guard < 0 || self.mount_ns < 0 || self.text == NULL)
 		return CE_EXIT_ENGINE;
 	/* the commands that stop services enter the container through it */
 	fcntl(self.mount_ns, F_SETFD, 0);
-	/* nobody's child: `ce run` becomes the user's command, which may wait for any child of its own */
+	/* not a child of the caller: `ce run` becomes the user's command, which may
+	 * wait for any child of its own */
 	pid_t pid = fork();
 	if (pid != 0)
 		return pid > 0 ? 0 : CE_EXIT_ENGINE;

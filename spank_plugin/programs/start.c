@@ -1,12 +1,12 @@
 /*
- * ce-start: what `ce` and the planner are until Python runs. Python itself is a program that the user's
- * environment reaches: LD_PRELOAD and LD_LIBRARY_PATH decide which libexpat or libz it gets, before any
- * of its own options can say otherwise. This one is static, so that they do not reach it; it puts them
- * aside under names that mean nothing to the loader, and the program takes them back once it runs:
- * they belong to the job's environment (container_engine/loader_env.py).
+ * ce-start: stands in for `ce` and the planner until Python runs. The user's environment affects Python
+ * itself: LD_PRELOAD and LD_LIBRARY_PATH decide which libexpat or libz it loads, before any of its own
+ * options can prevent that. This program is static, so it is not affected. It renames these variables, so
+ * that the loader ignores them, and the Python program restores them once it runs: they belong to the job's
+ * environment (container_engine/loader_env.py).
  *
- * Its name says what to start: `plan` and `plan-anew`, everything else is `ce`. Where it lies says which
- * prefix is meant. Runs as the user. Exit code: 125 ours.
+ * Its name selects what to start: `plan` and `plan-anew`; anything else is `ce`. Its location gives the
+ * prefix. Runs as the user. Exit code: 125 ours.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -27,7 +27,7 @@ static const struct start {
 	const char *options[MAX_OPTIONS + 1];
 } starts[] = {
 	{ "plan", "plan", { "-ISE" } },
-	/* the plan's encoding is not the locale's */
+	/* the plan's encoding does not depend on the locale */
 	{ "plan-anew", "ce", { "-I", "-X", "utf8" } },
 	{ "ce", "ce", { "-I" } },
 };
@@ -51,7 +51,7 @@ static const struct start *meant(const char *path)
 	return &starts[START_COUNT - 1];
 }
 
-/* Of a variable NAME=VALUE of the loader's, CE_HELD_NAME=VALUE; every other one stays. */
+/* Rename each variable NAME of the loader to CE_HELD_NAME; keep all others. */
 static int hold(char **environment)
 {
 	for (char **entry = environment; *entry != NULL; entry++) {
