@@ -1,13 +1,13 @@
 /*
- * libce-account.so: what the ssh server of a container knows of the machine it runs on.
+ * libce-account.so: the answers that a container's ssh server gets about the machine it runs on.
  *
- * Dropbear asks the C library for the account of whoever logs in, for the shells that are valid, and
- * for a terminal. In a container the answers come from an image that knows nothing of this user, whose
- * shells are not listed, and whose home directory may be the one of the host. Here they come from the
- * session instead: one account, the one that runs the server, with a private home directory that holds
- * the authorized keys. Loaded by the server alone (`make install` adds it to its needed libraries).
+ * Dropbear asks the C library for the account that logs in, for the valid shells, and for a terminal. In a
+ * container the answers would come from an image that does not know this user, does not list its shells, and
+ * whose home directory may be the host's. Here they come from the session instead: one account, the one that
+ * runs the server, with a private home directory that holds the authorized keys. Loaded by the server alone
+ * (`make install` adds it to its needed libraries).
  *
- * Everything runs as the user; nothing here can give a right that the user does not have.
+ * Everything runs as the user; nothing here can grant a right that the user does not have.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -28,7 +28,7 @@
 #define SHELL "/opt/oci-hooks/ssh/dropbear/libexec/ce-login"
 
 static char name[256];
-/* "!" is the hash of no password */
+/* "!" is not the hash of any password */
 static struct passwd account = { .pw_name = name, .pw_passwd = (char *)"!", .pw_gecos = (char *)"",
 				 .pw_dir = (char *)HOME, .pw_shell = (char *)SHELL };
 static int shells_told;
@@ -57,7 +57,7 @@ EXPORT struct passwd *getpwuid(uid_t uid)
 	return uid == getuid() ? the_account() : NULL;
 }
 
-/* Passwords are not asked for; this keeps the image's from being read at all. */
+/* Return no entry: passwords are not requested, and this way the image's are never read. */
 EXPORT struct spwd *getspnam(const char *wanted)
 {
 	(void)wanted;
@@ -79,16 +79,16 @@ EXPORT void endusershell(void)
 	shells_told = 0;
 }
 
-/* Only for users who are root in their containers, where one group is all there is. */
+/* Do nothing: called only for users who are root in their containers, where only one group is mapped. */
 EXPORT int initgroups(const char *user, gid_t group)
 {
 	(void)user, (void)group;
 	return 0;
 }
 
-/* The host's /dev/ptmx, opened before the container was joined: on most hosts the node in /dev/pts,
- * which is all that a container sees, may not be opened (ptmxmode=000). The kernel looks for the
- * terminals beside the node through which it was opened, so it has to be the host's. */
+/* Open the host's /dev/ptmx through a descriptor opened before the container was joined: on most hosts the
+ * node in /dev/pts, the only one that a container sees, cannot be opened (ptmxmode=000). The kernel looks for
+ * the terminals next to the node through which ptmx was opened, so it must be the host's. */
 static int open_master(void)
 {
 	const char *number = getenv("CE_SSH_PTMX");
@@ -129,8 +129,8 @@ static int is_terminal(const char *path)
 	return strncmp(path, "/dev/pts/", 9) == 0;
 }
 
-/* A terminal comes with the right owner and mode from the host's devpts. The server would give it to
- * the image's group `tty`, whose number means nothing here, and end when it cannot. */
+/* Leave terminals alone: they come with the right owner and mode from the host's devpts. The server would
+ * give them to the image's group `tty`, whose number has no meaning here, and end if that fails. */
 EXPORT int chown(const char *path, uid_t owner, gid_t group)
 {
 	return is_terminal(path) ? 0 : fchownat(AT_FDCWD, path, owner, group, 0);

@@ -1,10 +1,10 @@
 /*
- * ce-connect NODE PORT [STEP]: the way of `ssh NODE` from one container of a job to another.
+ * ce-connect NODE PORT [STEP]: connects `ssh NODE` from one container of a job to another.
  *
  * The ssh client's ProxyCommand (with ProxyUseFdpass): connects to the server of NODE in STEP, or in any
- * step, and hands the connected socket to the client through standard output. PORT is the one that was
- * asked for; where it was taken, NODE has written another into the directory that all nodes of the job
- * share. The other container may start later than this one: that is waited for, but not for ever.
+ * step, and passes the connected socket to the client through standard output. PORT is the requested one; if
+ * that was taken, NODE has written another into the directory that all nodes of the job share. The other
+ * container may start later than this one: this program waits for that, but not for ever.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -25,10 +25,10 @@ enum { PATIENCE_S = 60, PAUSE_MS = 100, RECORD_PATIENCE_S = 15 };
 
 struct place {
 	char port[16];
-	char address[256]; /* what the node calls itself; Slurm's name for it may be no host name */
+	char address[256]; /* the node's name for itself; Slurm's name for it is not always a host name */
 };
 
-/* NODES/STEP/NODE.port has "PORT ADDRESS". */
+/* Read the record NODES/STEP/NODE.port: "PORT ADDRESS". */
 static int read_record(const char *node, const char *step, struct place *place)
 {
 	char path[512], text[300] = "";
@@ -42,7 +42,7 @@ static int read_record(const char *node, const char *step, struct place *place)
 	return n > 0 && sscanf(text, "%15[0-9] %255s", place->port, place->address) >= 1;
 }
 
-/* That of `step`, or of any step where it is NULL. */
+/* Find the record of `step`, or of any step if it is NULL. */
 static int find_record(const char *node, const char *step, struct place *place)
 {
 	int found = 0;
@@ -57,13 +57,13 @@ static int find_record(const char *node, const char *step, struct place *place)
 	return found;
 }
 
-/* Whether this node could leave its own record. */
+/* Return whether this node could write its own record. */
 static int is_shared(void)
 {
 	return access(SHARED, F_OK) == 0;
 }
 
-/* A connected socket, or -1 with the reason in *why. */
+/* Return a connected socket, or -1 with the reason in *why. */
 static int try_connect(const char *node, const char *port, const char **why)
 {
 	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
@@ -104,7 +104,8 @@ static int hand_over(int fd)
 	return sendmsg(STDOUT_FILENO, &message, 0) == 1 ? 0 : -1;
 }
 
-/* Another job may have the port that was asked for, so where records are shared one is waited for. */
+/* Connect to the node, retrying for a minute. Another job may hold the requested port, so where records are
+ * shared, wait for the record first. */
 static int reach(const char *node, const char *port, const char *step, const char **why)
 {
 	const struct timespec pause = { .tv_nsec = PAUSE_MS * 1000000L };

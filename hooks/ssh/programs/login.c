@@ -1,12 +1,12 @@
 /*
- * ce-login: what the ssh server of a container runs as everybody's shell. Static: the image may have
+ * ce-login: the shell that a container's ssh server runs for every login. Static: the image may have
  * another libc, or none.
  *
- *   ce-login [-c COMMAND]    the environment of the tasks, then a shell of the image
+ *   ce-login [-c COMMAND]    sets the environment of the tasks, then becomes a shell of the image
  *   ce-login --keep FILE     writes its own environment to FILE, each entry followed by NUL
  *   ce-login --shell         prints the shell of this image that SHELL should name
- *   ce-login --files DIR     makes the files that standard input has, each `NAME SIZE` with a NUL and
- *                            then its bytes, readable by their owner alone
+ *   ce-login --files DIR     creates the files on standard input, each as `NAME SIZE`, a NUL and its
+ *                            bytes, readable by their owner alone
  *
  * No shell is involved before the user's own, so no value of the environment is ever quoted.
  */
@@ -48,7 +48,7 @@ static int write_all(int fd, const char *data, size_t size)
 	return 0;
 }
 
-/* All of a descriptor, ended by NUL; NULL with errno. */
+/* Read a descriptor to its end, followed by NUL, on the heap; NULL with errno. */
 static char *read_all(int fd, size_t *size)
 {
 	size_t room = 64 * 1024;
@@ -68,9 +68,10 @@ static char *read_all(int fd, size_t *size)
 	return text;
 }
 
-/* ---- what the launcher asks for ---------------------------------------------------------------- */
+/* ---- operations for the launcher --------------------------------------------------------------- */
 
-/* Another login may read the file meanwhile: it sees the old one or the new one, whole. */
+/* Write the environment beside the file and rename it: another login that reads it meanwhile sees the old one
+ * or the new one, complete. */
 static int keep_environment(const char *path)
 {
 	char draft[512];
@@ -128,7 +129,8 @@ static int make_files(const char *directory)
 
 static const char *const shells[] = { "/bin/bash", "/usr/bin/bash", "/bin/sh", "/usr/bin/sh" };
 
-/* The user's own where the image has it. The ssh client runs commands by SHELL, and so do many. */
+/* Print the user's own shell if the image has it. The ssh client runs commands with
+ * SHELL, and so do many programs. */
 static int print_shell(void)
 {
 	const char *found = getenv("SHELL");
@@ -140,7 +142,7 @@ static int print_shell(void)
 
 /* ---- a login ----------------------------------------------------------------------------------- */
 
-/* The tasks' environment with what belongs to this login alone. */
+/* Replace the environment with the tasks', but keep the variables of this login. */
 static int take_environment(void)
 {
 	static const char *const of_login[] = { "TERM", "SSH_TTY", "SSH_CONNECTION", "SSH_CLIENT",
@@ -166,7 +168,7 @@ static int take_environment(void)
 	return 0;
 }
 
-/* As after any login: the home directory where there is one, else where the tasks start. */
+/* Change to the home directory if it exists, as any login does, else to the tasks' directory. */
 static void go_home(void)
 {
 	const char *const places[] = { getenv("HOME"), getenv("PWD"), "/" };
@@ -191,7 +193,7 @@ static void take_umask(void)
 static void run_shell(const char *shell, const char *command)
 {
 	const char *slash = strrchr(shell, '/');
-	/* not a login shell: /etc/profile of most images sets PATH anew */
+	/* not a login shell: in most images /etc/profile resets PATH */
 	const char *const words[] = { slash != NULL ? slash + 1 : shell, command != NULL ? "-c" : NULL,
 				      command, NULL };
 
@@ -199,7 +201,7 @@ static void run_shell(const char *shell, const char *command)
 		execv(shell, (char *const *)words);
 }
 
-/* An image without any shell: words that no shell would change are a command. */
+/* Run a command in an image without any shell, if it has no characters that a shell would interpret. */
 static int run_words(char *command)
 {
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -233,18 +235,18 @@ static int log_in(char *command)
 
 	if (failed != 0)
 		return failed;
-	/* what the server still holds: the host's ptmx, for one */
+	/* descriptors of the server: the host's ptmx, for one */
 	close_range(3, ~0U, 0);
 	take_umask();
 	go_home();
 	if (command != NULL && strlen(command) >= 12 &&
 	    strcmp(command + strlen(command) - 12, "/sftp-server") == 0)
 		execl(SFTP_SERVER, "sftp-server", NULL);
-	/* this program is what an image without a shell has in SHELL */
+	/* in an image without a shell, SHELL is this program */
 	if (own != NULL && own[0] == '/' && strcmp(own, SELF) != 0)
 		run_shell(own, command);
 	for (size_t i = 0; i < sizeof shells / sizeof shells[0]; i++) {
-		/* programs that open terminals look there */
+		/* programs that open terminals read SHELL */
 		if (access(shells[i], X_OK) == 0)
 			setenv("SHELL", shells[i], 1);
 		run_shell(shells[i], command);
