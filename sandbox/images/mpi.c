@@ -1,13 +1,13 @@
 /*
- * What the tests and benchmarks of MPI run: one program, compiled against each MPI of an image.
+ * The program of the MPI tests and benchmarks, compiled against each MPI of an image.
  *
  * mpi-probe who                 every rank: RANK of SIZE on NODE
  * mpi-probe where               every rank: RANK of SIZE in NAMESPACE, which is its container
- * mpi-probe ring                a number goes round all ranks and is added up; rank 0 prints both
- * mpi-probe bench FILE SIDE     what a message and an allreduce cost: many lines `NAME BYTES MICROSECONDS`,
- *                               each a median of a moment; a ping-pong counts as two messages. Two of
- *                               these, of SIDE 0 and 1, take turns by FILE (a page of zeros), so that what
- *                               goes on in the machine meets both
+ * mpi-probe ring                passes a number round all ranks and adds it up; rank 0 prints both
+ * mpi-probe bench FILE SIDE     measures a message and an allreduce: many lines `NAME BYTES MICROSECONDS`,
+ *                               each a median over a short time; a ping-pong counts as two messages. Two
+ *                               of these, with SIDE 0 and 1, take turns by FILE (a page of zeros), so
+ *                               that the machine's other load affects both
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -62,7 +62,7 @@ static int where(void)
 {
 	char container[64] = "";
 
-	/* an mpirun gives all its ranks its own SLURMD_NODENAME */
+	/* mpirun gives all its ranks its own SLURMD_NODENAME */
 	if (readlink("/proc/self/ns/mnt", container, sizeof container - 1) < 0)
 		fail("no /proc");
 	printf("%d of %d in %s\n", rank, size, container);
@@ -108,7 +108,7 @@ static double measure(void (*once)(char *, int), int ways, int bytes, int count)
 
 	if (data == NULL || samples == NULL)
 		fail("out of memory");
-	/* the other side had the caches meanwhile */
+	/* warm up: the other side has used the caches meanwhile */
 	for (int i = -count / 10; i < count; i++) {
 		double begin = MPI_Wtime();
 		once(data, bytes);
@@ -158,7 +158,7 @@ static void wait_until(_Atomic int *counter, int wanted)
 	}
 }
 
-/* A rank that moves from one CPU to another measures the scheduler. */
+/* Pin the rank to one CPU: a rank that moves between CPUs measures the scheduler. */
 static void stay_on_one_cpu(void)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -189,7 +189,7 @@ static int bench(const char *path, int side)
 	wait_until(&turns->arrived, SIDES * size);
 	for (int i = 0; i < ROUNDS * KINDS; i++) {
 		int kind = i % KINDS, first = (i / KINDS + kind) % SIDES;
-		/* now the one side is first, now the other */
+		/* the sides take turns at going first */
 		wait_until(&turns->now, SIDES * i + (side != first));
 		double found = measure(kinds[kind].once, kinds[kind].ways, kinds[kind].bytes,
 				       kinds[kind].count);
@@ -198,7 +198,7 @@ static int bench(const char *path, int side)
 			count_up(&turns->now);
 		}
 	}
-	/* an end is work, too, which the other side's last turn would meet */
+	/* ending is work, too, which would disturb the other side's last turn */
 	wait_until(&turns->now, SIDES * ROUNDS * KINDS);
 	return 0;
 }

@@ -1,5 +1,5 @@
-/* The only program of the image that has no shell and no libc. Without an argument it says who
- * and where it is; `probe exit N` ends with N; `probe read FILE` prints the file. */
+/* The only program of the image that has no shell and no libc. Without an argument it prints its rank, ids
+ * and working directory; `probe exit N` ends with N; `probe read FILE` prints the file. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
