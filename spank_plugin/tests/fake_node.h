@@ -1,11 +1,10 @@
-/* The program that stands where the node launcher would; see fake_node.c for what it can do. */
+/* The program that takes the node launcher's place in tests; see fake_node.c for its abilities. */
 #ifndef CE_TESTS_FAKE_NODE_H
 #define CE_TESTS_FAKE_NODE_H
 
 #include "harness.h"
 
-/* A copy of it that every user may execute. The first call of a test must come before it changes its
- * identity. */
+/* Return the path of a copy that every user may execute. In a test, call this before the identity changes. */
 static inline const char *fake_node(void)
 {
 	static const char *copy;

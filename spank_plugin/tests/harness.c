@@ -33,7 +33,7 @@ __attribute__((noreturn)) static void fail(const char *file, int line)
 {
 	fprintf(stderr, "    at %s:%d\n", file, line);
 	fflush(stderr);
-	/* not exit: a leak behind a failure is no news */
+	/* not exit: a leak after a failure is not worth reporting */
 	_exit(1);
 }
 
@@ -198,7 +198,7 @@ static int run_one(const struct test *test)
 	if (pid == 0) {
 		alarm(SECONDS_PER_TEST);
 		test->run();
-		exit(0); /* looks for leaks */
+		exit(0); /* runs the leak check */
 	}
 	if (pid < 0 || waitpid(pid, &status, 0) != pid)
 		return 1;
@@ -221,7 +221,7 @@ int main(int argc, char **argv)
 	int passed = 0, failed = 0, skipped = 0;
 
 	signal(SIGPIPE, SIG_DFL);
-	/* what the caller has open by accident is counted by some tests */
+	/* some tests count the descriptors, so drop those inherited by accident */
 	close_range(3, ~0U, 0);
 	for (const struct test *test = first; test != NULL; test = test->next) {
 		if (argc > 1 && strstr(test->sentence, argv[1]) == NULL)

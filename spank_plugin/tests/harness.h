@@ -1,6 +1,6 @@
 /*
- * The tests' own small harness. A test is a sentence; each runs in a process of its own, so that it may
- * change identity, environment and descriptors, be killed or leak without harming the next one.
+ * A small test harness. A test's name is a sentence; each test runs in its own process, so that it may change
+ * its identity, environment and descriptors, be killed or leak without harming the next one.
  */
 #ifndef CE_TESTS_HARNESS_H
 #define CE_TESTS_HARNESS_H
@@ -29,7 +29,7 @@ void test_register(struct test *test);
 	}                                                                                          \
 	static void TEST_CONCAT(test_, __LINE__)(void)
 
-/* Each ends the test when it does not hold. */
+/* Each ends the test if its condition does not hold. */
 #define CHECK(condition)                                                                           \
 	do {                                                                                       \
 		if (!(condition))                                                                  \
@@ -47,28 +47,29 @@ void test_check_text(const char *file, int line, const char *what, const char *g
 void test_check_contains(const char *file, int line, const char *what, const char *got,
 			 const char *part);
 
-/* Ends a test that only root can do: skipped on a laptop, failed in CI. */
+/* End a test that only root can run: skipped on a laptop, failed in CI. */
 void test_needs_root(void);
 
-/* A new directory that every user can read, removed when the test ends. The test's, not to be freed. */
+/* Return a new directory that every user can read, removed when the test ends. The
+ * caller must not free the path. */
 const char *test_directory(void);
 
-/* DIRECTORY/NAME with this content and mode; the path is the test's, not to be freed. */
+/* Create DIRECTORY/NAME with this content and mode; return its path, which the caller must not free. */
 const char *test_file(const char *directory, const char *name, const char *content, mode_t mode);
 
-/* A copy of the file SOURCE as DIRECTORY/NAME, executable by everybody. */
+/* Copy the file SOURCE to DIRECTORY/NAME, executable by all users; return the path of the copy. */
 const char *test_copy(const char *source, const char *directory, const char *name);
 
-/* DIRECTORY/NAME, not to be freed. */
+/* Return DIRECTORY/NAME; the caller must not free it. */
 const char *test_path(const char *directory, const char *name);
 
-/* How many descriptors this process has open. */
+/* Return how many descriptors this process has open. */
 int test_open_fds(void);
 
-/* Runs `run` in a child with its stderr captured (heap, the caller frees); the wait status. */
+/* Run `run` in a child, with its stderr captured on the heap; the caller frees it. Return the wait status. */
 int test_in_child(test_fn *run, char **printed);
 
-/* Waits for the end of a process that is not a child, by a pidfd: 1, or 0 after five seconds. */
+/* Wait for the end of a process that is not a child, by a pidfd. Return 1, or 0 after five seconds. */
 int test_ends(int pidfd);
 
 #endif

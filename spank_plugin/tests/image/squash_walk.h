@@ -4,7 +4,8 @@
 
 #include "image/squash.h"
 
-/* Asks all that can be asked of it. What is answered does not matter: that it ends, and the sanitizers' silence do. */
+/* Read everything that can be read. The results are ignored: the test is that the calls return and that the
+ * sanitizers report nothing. */
 void squash_ask_all(struct squash *squash);
 
 #endif
