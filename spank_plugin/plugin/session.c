@@ -79,9 +79,9 @@ static void wait_for_end(void)
 }
 
 /* Return whether Slurm is killing the whole step. It does that when a step is cancelled, reaches a limit
- * or loses a task under --kill-on-bad-exit, and in any order: if the guard was among the first, the
- * container has not died by itself. The tasks then also end by SIGKILL, or by the signal that preceded
- * it, at about the same time. */
+ * or loses a task under --kill-on-bad-exit, and in any order: that the guard was among the first does not
+ * mean that the container died by itself. The tasks then also end by SIGKILL, or by the signal that
+ * preceded it, at about the same time. */
 static int is_killed_with_tasks(void)
 {
 	int64_t now = ce_now_ms();
