@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "-t",
         "--tag",
         metavar="NAME",
-        help="what environments shall call it; default: localhost/ and the directory's name",
+        help="the name that environments use; default: localhost/ and the directory's name",
     )
     parser.add_argument(
         "--build-arg",

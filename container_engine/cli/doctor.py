@@ -111,7 +111,7 @@ def _settings(context: Context) -> tuple[SiteConfig, Finding]:
     except CeError as error:
         from container_engine.site import SiteConfig
 
-        remedy = error.hint or "correct the file; until then nobody can start a container"
+        remedy = error.hint or "correct the file; until then no container can start"
         return SiteConfig(), failed("configuration", str(error), remedy)
 
 

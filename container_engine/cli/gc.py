@@ -48,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--keep-alive",
         "--touch",
         action="store_true",
-        help="make the rest look new to those who purge old files",
+        help="refresh the rest's times, for file systems that purge old files",
     )
     parser.add_argument("-n", "--dry-run", action="store_true", help="only say what would go")
     parser.add_argument(

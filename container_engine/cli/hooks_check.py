@@ -68,4 +68,4 @@ def _programs(uses: Sequence[HookUse]) -> Iterator[Fault]:
     for use in uses:
         for hook in use.hooks:
             if not os.access(hook.path, os.X_OK):
-                yield Fault(use.file, f"hooks: {hook.path} is no program that can be run here")
+                yield Fault(use.file, f"hooks: {hook.path} is not a program that can run here")

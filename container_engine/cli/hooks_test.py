@@ -157,7 +157,7 @@ class _Look:
             return _Row(STEP, kind, subject)
         problem = ON_NODE[kind](fill(subject, {}, self._context.env), self._context.env)
         if kind == "group" and os.getuid() == 0 and problem.startswith("you are"):
-            return _Row(OK, kind, subject, "exists; ask as a user, who must be in it")
+            return _Row(OK, kind, subject, "exists; check as a user, who must be a member")
         hint = f" ({hint})" if hint else ""
         return (
             _Row(LACKS, kind, subject, f"{problem}{hint}") if problem else _Row(OK, kind, subject)

@@ -47,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "name",
         metavar="NAME",
         nargs="?",
-        help="what environments shall call it; default: localhost/ and the file's name",
+        help="the name that environments use; default: localhost/ and the file's name",
     )
     parser.add_argument(
         "-o", "--output", metavar="FILE.sqsh", help="write this file instead of into the store"

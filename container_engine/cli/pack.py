@@ -27,7 +27,7 @@ _BLOCKS = {"128K": 131072, "256K": 262144, "512K": 524288, "1M": 1048576}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", metavar="DIRECTORY", help="what shall be in the file")
+    parser.add_argument("directory", metavar="DIRECTORY", help="what to put into the file")
     parser.add_argument("file", metavar="FILE.sqsh", help="the file that is made")
     parser.add_argument("-f", "--force", action="store_true", help="replace FILE.sqsh if it exists")
     parser.add_argument(

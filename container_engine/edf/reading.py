@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # For these, the value of the host is hardly ever what the container needs.
 _HOST_PATHS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
 _IMAGE = "image:"
-_FOR_THE_SHELL = "write '$$' where the container's shell shall see a '$'"
+_FOR_THE_SHELL = "write '$$' for a '$' that the container's shell must see"
 MAX_BASES = 100
 # The kernel's MAX_ARG_STRLEN less the NUL; node/start/environment.py has it for the node.
 MAX_VARIABLE = 131071

@@ -148,7 +148,7 @@ FAULTS = {
         "a path begins with / or ./; a reference is REGISTRY/NAME:TAG",
     ),
     "image-unknown": Fault(
-        "the registry has no image of this name and tag, or shows it to nobody without a login",
+        "the registry has no image of this name and tag, or requires a login",
         YOU,
         "check the name and the tag; ce login REGISTRY for a private image",
     ),
@@ -246,7 +246,7 @@ FAULTS = {
         "the site decides what may be mounted; ask its support",
     ),
     "device-missing": Fault(
-        "a device is not there on the node, is no device, or may not be opened by you",
+        "a device is missing on the node, is not a device, or you may not open it",
         EITHER,
         "choose nodes that have it (srun --constraint, --gres), or take the line out",
     ),
@@ -457,7 +457,7 @@ FAULTS = {
         "start it again; an import goes on where it was interrupted",
     ),
     "planner-mute": Fault(
-        "the planner said neither what to start nor that there is no container",
+        "the planner printed neither a plan nor that there is no container",
         SITE,
         "report it: plugin and engine of the same version belong on all hosts",
     ),

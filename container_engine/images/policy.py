@@ -38,7 +38,7 @@ class Rules(NamedTuple):
         allowed = [p for p in self.policy.allowed_images if p.startswith("/") == is_file]
         if allowed and _first(allowed, names) is None:
             patterns = ", ".join(f"'{pattern}'" for pattern in allowed)
-            raise self.refusal("allowed_images", f"'{shown}' is none of {patterns}")
+            raise self.refusal("allowed_images", f"'{shown}' matches none of {patterns}")
 
     def admit_local(self, image: Imported) -> None:
         """Raise as `admit` for an image from this host, whatever its name there."""

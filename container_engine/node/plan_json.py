@@ -54,7 +54,7 @@ def parse_plan(text: str) -> LaunchPlan:
     except (ValueError, RecursionError, SystemError) as error:  # SystemError: a lone brace
         raise LaunchError(f"{damaged}: {error}", "plan-damaged") from None
     if not isinstance(plan, dict):
-        raise LaunchError(f"{damaged}: it is no JSON object", "plan-damaged")
+        raise LaunchError(f"{damaged}: it is not a JSON object", "plan-damaged")
     read: LaunchPlan = plan  # type: ignore[assignment]  # every reader copes with what it lacks
     return read
 

@@ -34,7 +34,7 @@ def no_key(path: str) -> Judged:
 def judge(path: str, content: bytes) -> Judged:
     """Judge the content of the file `path` as a public key for a login."""
     if b"PRIVATE KEY" in content or content.startswith(b"PuTTY-User-Key-File"):
-        hint = f"name the public one, perhaps {path}.pub; a private key is shown to nobody"
+        hint = f"name the public one, perhaps {path}.pub; keep the private key to yourself"
         return Judged(None, f"'{path}' contains a private key", hint)
     text = content.decode("utf-8", "replace")
     lines = [line.strip() for line in text.splitlines()]

@@ -79,7 +79,7 @@ class _Reader:
             origin = self._origin(f"mounts[{index}]")
             try:
                 if text.startswith("."):
-                    message = f"'{text}' is relative to the directory of whoever launches"
+                    message = f"'{text}' is relative to the caller's directory"
                     raise UserError(message, see="site-configuration")
                 yield parse_mount(pieces(text, self._scope), "/", origin)
             except UserError as error:

@@ -85,7 +85,7 @@ void ce_script_warn(spank_t spank, const char *environment)
 		return;
 	snprintf(line, sizeof line,
 		 "this script has no srun: all of it runs on the host, nothing in '%.256s' (write srun before "
-		 "the commands that shall run inside)",
+		 "the commands to run inside)",
 		 environment);
 	ce_say(NULL, "warning", line);
 }

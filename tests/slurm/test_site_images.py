@@ -102,7 +102,9 @@ def test_a_plan_that_its_user_has_edited_is_refused_on_the_node(
     memo.write_bytes(changed)
     done = cluster.srun(f"--environment={edf}", "echo", "ran", env=env)
     assert (done.returncode, done.stdout) == (125, "")
-    assert f"policy.site_images_only: '{forged}' is no image of the site's stores" in done.stderr
+    assert (
+        f"policy.site_images_only: '{forged}' is not an image of the site's stores" in done.stderr
+    )
 
 
 @pytest.mark.parametrize("target", ["/bin:sqsh", "/usr/local:sqsh", "/data:sqsh"])
@@ -111,7 +113,9 @@ def test_a_squashfs_file_of_the_users_is_not_mounted_over_an_image_of_the_site(
 ) -> None:
     edf = cluster.edf(f'image = "{image}"\nmounts = ["{own}:{target}"]\n', image=None)
     done = cluster.srun(f"--environment={edf}", "echo", "ran")
-    Blame(done, "mount-policy", f"{edf}:2: mounts: ", f"'{own}' is no image of the site's stores")
+    Blame(
+        done, "mount-policy", f"{edf}:2: mounts: ", f"'{own}' is not an image of the site's stores"
+    )
 
 
 @pytest.mark.parametrize("target", ["/bin", "/usr/local/bin", "/etc", "/lib", "/opt/x"])
@@ -203,6 +207,6 @@ def test_a_mount_from_elsewhere_than_the_site_says_is_refused_by_srun_and_by_the
         if fits:
             assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
         else:
-            Blame(done, "mount-policy", f"policy.mount_sources: '{source}' is none of")
+            Blame(done, "mount-policy", f"policy.mount_sources: '{source}' matches none of")
     done = planned(mounts=[mount("/var", "/data", "bind")])
-    Blame(done, "mount-policy", "policy.mount_sources: '/var' is none of")
+    Blame(done, "mount-policy", "policy.mount_sources: '/var' matches none of")

@@ -107,7 +107,7 @@ def _bytes(text: str) -> bytes:
 
 def _time(member: tarfile.TarInfo) -> int:
     if not math.isfinite(member.mtime):
-        raise tarfile.HeaderError("a time that is no number")
+        raise tarfile.HeaderError("a time that is not a number")
     return min(max(int(member.mtime), 0), tar_stream.MAX_TIME)
 
 

@@ -56,7 +56,7 @@ class Passing:
         os.makedirs(self._place, exist_ok=True)
         start = lease.start_of(self._pid)
         if not start:
-            message = "EDF_IMAGESTORE=void: who asked for this image has ended"
+            message = "EDF_IMAGESTORE=void: the process that asked for this image has ended"
             raise UserError(message, see="store-none")
         self.root = tempfile.mkdtemp(prefix=_PREFIX, dir=self._place)
         owner = lease.this_process("").model_copy(update={"pid": self._pid, "start": start})
@@ -91,7 +91,7 @@ class Passing:
             owner = os.pidfd_open(self._pid)
         except OSError:
             self.remove()
-            message = "who asked for this image has ended"
+            message = "the process that asked for this image has ended"
             raise CeError(message, see="launcher-ended") from None
         try:
             os.set_inheritable(owner, True)

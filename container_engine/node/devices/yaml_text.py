@@ -178,7 +178,7 @@ def _key_end(text: str, number: int) -> int:
     if text[:1] in "[{":
         return -1
     if text.startswith("? "):
-        raise YamlError(number, "keys that are no simple words are not supported")
+        raise YamlError(number, "only simple words are supported as keys")
     place = text.find(": ")
     return place if place >= 0 else len(text) - 1 if text.endswith(":") else -1
 

@@ -55,10 +55,8 @@ class Rules:
         rule = IMAGES_ONLY if self._is_images_only else DIGESTS
         if not any(_is_in(path, store) for store in self._stores):
             known = ", ".join(f"'{store}'" for store in self._stores) or "it has none"
-            why = (
-                f"'{path}' is no image of the site's stores ({known}) that only the site can change"
-            )
-            return self._refusal(rule, why)
+            why = f"'{path}' is not an image of the site's stores ({known})"
+            return self._refusal(rule, f"{why} that only the site can change")
         if self._digests and _digest_of(path) not in self._digests:
             return self._refusal(DIGESTS, f"'{path}' is not one of the images that are listed")
         return ""
@@ -81,7 +79,7 @@ class Rules:
         if of_hook and not _distrust(mount.source):
             return ""
         patterns = ", ".join(f"'{pattern}'" for pattern in self._sources)
-        return self._refusal(SOURCES, f"'{mount.source}' is none of {patterns}")
+        return self._refusal(SOURCES, f"'{mount.source}' matches none of {patterns}")
 
     def _is_source(self, path: str) -> bool:
         """Check whether the real path matches a pattern, itself or as a path below a match."""

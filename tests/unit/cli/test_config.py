@@ -79,7 +79,7 @@ def test_what_no_container_could_get_is_a_fault(installed: Installed, site: Path
     assert done.returncode == 1
     for said in (
         "mounts[0]: the source 'data' is not an absolute path",
-        "mounts[1]: './x' is relative to the directory of whoever launches",
+        "mounts[1]: './x' is relative to the caller's directory",
         "mounts[2]: variable 'NOPE' is not defined",
         "devices[0]: 'gpu' is neither the path of a device nor a CDI name",
         "env.A=B: not a name that a variable can have",

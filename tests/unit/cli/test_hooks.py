@@ -119,7 +119,7 @@ def test_a_program_that_does_not_exist_is_a_fault(
     assert run(site, "check", "--json") == 1
     (fault,) = json.loads(capsys.readouterr().out)["faults"]
     program = file.with_name("program")
-    assert fault["message"] == f"hooks: {program} is no program that can be run here"
+    assert fault["message"] == f"hooks: {program} is not a program that can run here"
     program.touch(mode=0o755)
     assert run(site, "check") == 0
 

@@ -42,7 +42,7 @@ def test_a_pattern_allows_what_it_denies_otherwise(pattern: str, fits: str, not_
         f"/config.toml: policy.denied_images: '{pattern}' forbids '{fits}'"
     )
     assert verdict(not_fits, allowed_images=(pattern,)) == (
-        f"/config.toml: policy.allowed_images: '{not_fits}' is none of '{pattern}'"
+        f"/config.toml: policy.allowed_images: '{not_fits}' matches none of '{pattern}'"
     )
 
 
@@ -62,7 +62,7 @@ def test_what_is_allowed_can_be_denied() -> None:
 def test_what_came_from_this_host_is_local_whatever_it_is_called() -> None:
     rules = Rules(Policy(allowed_images=("nvcr.io",)), "/config.toml")
     image = LocalImage("./x", "dir", "/x", called="nvcr.io/nvidia/x:1")
-    with pytest.raises(UserError, match=r"'\./x' is none of 'nvcr\.io'$"):
+    with pytest.raises(UserError, match=r"'\./x' matches none of 'nvcr\.io'$"):
         rules.admit_local(image)
     Rules(Policy(allowed_images=("localhost",)), "").admit_local(image)
 

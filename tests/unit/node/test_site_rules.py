@@ -107,7 +107,7 @@ def test_a_check_that_breaks_is_no_permission(
 @pytest.mark.parametrize("value", ['"yes"', "1", '""', "0", "[]"])
 def test_a_rule_that_is_neither_on_nor_off_is_on(node: Node, value: str) -> None:
     node.says(f"[policy]\nsite_images_only = {value}\n")
-    assert "policy.site_images_only: '/x.sqsh' is no image" in node.refusal("/x.sqsh")
+    assert "policy.site_images_only: '/x.sqsh' is not an image" in node.refusal("/x.sqsh")
 
 
 def test_an_image_of_the_sites_store_is_used_and_no_other(node: Node) -> None:
@@ -120,7 +120,7 @@ def test_an_image_of_the_sites_store_is_used_and_no_other(node: Node) -> None:
     dots = f"{node.store}/../x.sqsh"
     for path in ("/x.sqsh", link, inner, dots, f"{node.store}-other/x.sqsh", f"{node.store}/no"):
         assert node.refusal(path).startswith(
-            f"{node.conf}/config.toml: policy.site_images_only: '{path}' is no image of the site's"
+            f"{node.conf}/config.toml: policy.site_images_only: '{path}' is not an image of"
         )
 
 
@@ -183,7 +183,9 @@ def test_a_listed_name_outside_of_the_sites_stores_is_a_name_only(node: Node, li
     node.says(f'[policy]\nimage_digests = ["sha256:{DIGEST}"]\n')
     own = node.root / listed.name
     own.write_text("image")
-    assert f"policy.image_digests: '{own}' is no image of the site's stores" in node.refusal(own)
+    assert f"policy.image_digests: '{own}' is not an image of the site's stores" in node.refusal(
+        own
+    )
     os.chown(listed, USER, USER)
     assert "policy.image_digests" in node.refusal(listed)
 
@@ -216,7 +218,7 @@ def test_a_squashfs_mount_is_of_the_sites_stores_as_the_image_is(node: Node) -> 
     assert node.refusal(Mounted(node.image, "/data", "squashfs")) == ""
     for target in ("/data", "/bin"):
         said = node.refusal(Mounted("/x.sqsh", target, "squashfs"))
-        assert "policy.site_images_only: '/x.sqsh' is no image of the site's stores" in said
+        assert "policy.site_images_only: '/x.sqsh' is not an image of the site's stores" in said
 
 
 @pytest.mark.parametrize(
@@ -260,7 +262,7 @@ def test_mounts_come_from_where_the_site_says(node: Node) -> None:
     assert node.refusal(Mounted("tmpfs", "/data", "tmpfs")) == ""
     for path in (node.root / "scratchy", node.root / "home", scratch / "out", scratch / "../x"):
         assert node.refusal(Mounted(path, "/data")) == (
-            f"{node.conf}/config.toml: policy.mount_sources: '{path}' is none of '{scratch}/',"
+            f"{node.conf}/config.toml: policy.mount_sources: '{path}' matches none of '{scratch}/',"
             f" '{node.root}/home/*'"
         )
     assert "mount_sources" in node.refusal(Mounted(node.image, "/data", "squashfs"))

@@ -220,7 +220,7 @@ def test_a_mount_from_elsewhere_than_the_site_says_is_refused_with_its_line(site
         (home / name).mkdir()
     edf = f'mounts = ["{home}/data:/a",\n"{home}/other:/b",\n"/none:/d"]'
     assert refusals(site, rule, edf) == [
-        f"e.toml:3: mounts: {site.file}: policy.mount_sources: '{home}/other' is none of"
+        f"e.toml:3: mounts: {site.file}: policy.mount_sources: '{home}/other' matches none of"
         f" '{home}/data'"
     ]
     assert len(site.plan(f"[policy]\n{rule}\n", f'mounts = ["{home}/data:/a"]').mounts) == 1
@@ -228,7 +228,7 @@ def test_a_mount_from_elsewhere_than_the_site_says_is_refused_with_its_line(site
 
 def test_the_sites_own_mounts_are_under_its_rule(site: Site) -> None:
     [error] = refusals(site, 'mount_sources = ["/scratch"]', "", 'mounts = ["/usr:/host"]')
-    assert "policy.mount_sources: '/usr' is none of '/scratch'" in error
+    assert "policy.mount_sources: '/usr' matches none of '/scratch'" in error
 
 
 def test_with_images_of_the_site_only_nothing_of_the_users_is_planned_over_them(
