@@ -145,8 +145,8 @@ test-integration: $(VENV)/.dev sandbox-engine ## tests with real Podman; T=FILE:
 test-slurm: $(VENV)/.dev sandbox-engine ## tests on a real cluster of two nodes; T=FILE::TEST is one of them
 	@$(PYTEST) $(SLOW) $(or $(T),tests/slurm)
 
-# Both at once, for two processors.
-test-slurm-1 test-slurm-2: test-slurm-%: $(VENV)/.dev sandbox-images
+# Both at once, for two processors, after sandbox-images: two installations at one time would meet.
+test-slurm-1 test-slurm-2: test-slurm-%: $(VENV)/.dev
 	@tests/apart slurm-$* $(PYTEST) $(SLOW) --part $*/2 tests/slurm
 
 # What tests otherwise make when they first want it, some of it from the network.
