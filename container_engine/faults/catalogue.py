@@ -344,6 +344,12 @@ FAULTS = {
         "try again; then look for a hanging file system on the node and a service or entrypoint"
         " that does not end",
     ),
+    "image-gone": Fault(
+        "an image file was removed or replaced while a step used it",
+        EITHER,
+        "never replace or remove an image file that steps use; give a new one a name of its own",
+        137,
+    ),
     "container-died": Fault(
         "the container ended under its tasks",
         EITHER,

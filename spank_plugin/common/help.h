@@ -31,6 +31,9 @@
 	CE_HELP("launcher-ended",                                                                  \
 		"was the step cancelled, or killed for its memory (--mem)? if it stays so on one " \
 		"node, report the node")
+#define CE_HELP_GONE                                                                               \
+	CE_HELP("image-gone",                                                                      \
+		"never replace or remove an image file that steps use; give a new one a name of its own")
 #define CE_HELP_DIED                                                                               \
 	CE_HELP("container-died", "was something killed for its memory? ask for more with --mem")
 #define CE_HELP_NO_PLAN                                                                            \

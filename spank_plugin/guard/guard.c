@@ -121,6 +121,8 @@ static void serve(struct guard *guard)
 	const char *cause = ce_error_text(&guard->err);
 	if (guard->life >= 0)
 		(void)ce_send(guard->life, cause, strlen(cause), NULL, 0);
+	for (size_t i = 0; i < guard->fuse_count; i++)
+		free(guard->fuse_image[i]);
 }
 
 /* ---- its parent -------------------------------------------------------------------------------- */

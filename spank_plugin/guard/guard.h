@@ -35,6 +35,7 @@ struct guard {
 	int gate;	   /* the end of a FIFO that holds the container's runtime back, -1 for none */
 	int init;	   /* pidfd of the container's first process, -1 before there is one */
 	pid_t fuse[GUARD_MAX_FUSE];
+	char *fuse_image[GUARD_MAX_FUSE]; /* the files that they serve, on the heap */
 	size_t fuse_count;
 	pid_t podman;	     /* 0 unless it runs beside other operations; podman_status keeps its status */
 	int podman_status;

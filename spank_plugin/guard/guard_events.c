@@ -9,13 +9,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/image_gone.h"
+
 /* ---- children ---------------------------------------------------------------------------------- */
 
 /* the exit code of the dynamic loader if a library of a program is missing */
 #define NOT_LOADED 127
 
-static int server_ended(struct guard *guard, int status)
+static int server_ended(struct guard *guard, const char *image, int status)
 {
+	if (WIFEXITED(status) && WEXITSTATUS(status) == CE_IMAGE_GONE) {
+		errno = ESTALE;
+		return guard_fail(guard, CE_CAUSE_GONE "'%s' was removed or replaced on its file server",
+				  image != NULL ? image : "it");
+	}
 	if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_LOADED)
 		status = W_EXITCODE(GUARD_NOT_STARTED, 0);
 	return guard_fail_ended(guard, "the process that serves the image (ce-image)", status);
@@ -31,7 +38,7 @@ static int other_ended(struct guard *guard, pid_t pid, int status)
 	}
 	for (size_t i = 0; i < guard->fuse_count; i++) {
 		if (guard->fuse[i] == pid)
-			return server_ended(guard, status);
+			return server_ended(guard, guard->fuse_image[i], status);
 	}
 	return 0;
 }

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
@@ -20,6 +21,7 @@ static int start_server(struct guard *guard, const char *server, const char *ima
 	pid_t pid = guard_spawn(guard, argv, device);
 	if (pid < 0)
 		return -1;
+	guard->fuse_image[guard->fuse_count] = strdup(image);
 	guard->fuse[guard->fuse_count++] = pid;
 	return 0;
 }

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/image_gone.h"
 #include "image_cage.h"
 #include "squash.h"
 
@@ -374,6 +375,12 @@ static int serve(struct squash *image, char **words)
 	return rc;
 }
 
+/* A task would only see EIO or SIGBUS, now or hours later: the guard reports the reason and ends the step. */
+static void end_gone(void)
+{
+	_exit(CE_IMAGE_GONE);
+}
+
 int main(int argc, char **argv)
 {
 	const char *why;
@@ -388,6 +395,7 @@ int main(int argc, char **argv)
 	}
 	mallopt(M_MMAP_THRESHOLD, MAP_FROM_BYTES);
 	mallopt(M_ARENA_MAX, 2);
+	squash_gone = end_gone;
 	struct squash *image = squash_file(argv[1], &why);
 	if (!image) {
 		(void)complain(argv[1], why);

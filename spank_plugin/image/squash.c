@@ -80,6 +80,21 @@ const char *squash_load(struct squash *squash)
 	return NULL;
 }
 
+void (*squash_gone)(void);
+
+/* libsquashfs' own, the same for all files of a process */
+static int (*read_of_library)(sqfs_file_t *file, sqfs_u64 offset, void *buffer, size_t size);
+
+/* libsquashfs returns one error for everything that pread refuses; errno has the reason. */
+static int read_at(sqfs_file_t *file, sqfs_u64 offset, void *buffer, size_t size)
+{
+	int rc = read_of_library(file, offset, buffer, size);
+
+	if (rc == SQFS_ERROR_IO && errno == ESTALE && squash_gone)
+		squash_gone();
+	return rc;
+}
+
 struct squash *squash_file(const char *path, const char **why)
 {
 	struct squash *squash = calloc(1, sizeof *squash);
@@ -90,8 +105,11 @@ struct squash *squash_file(const char *path, const char **why)
 	}
 	pthread_mutex_init(&squash->lock, NULL);
 	squash->file = sqfs_open_file(path, SQFS_FILE_OPEN_READ_ONLY);
-	if (squash->file)
+	if (squash->file) {
+		read_of_library = squash->file->read_at;
+		squash->file->read_at = read_at;
 		return squash;
+	}
 	*why = strerror(errno);
 	squash_close(squash);
 	return NULL;

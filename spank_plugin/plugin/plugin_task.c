@@ -110,7 +110,7 @@ static void end_if_it_died(const struct ce_step *step, spank_t spank, const stru
 	if (!ce_session_died(launcher))
 		return;
 	if (!ce_session_is_told(launcher, cause) && ce_claim_message(marks, step->planned, cause))
-		ce_say_error(task_variable(spank, CE_NODE), cause, CE_HELP_DIED);
+		ce_say_error(task_variable(spank, CE_NODE), cause, ce_session_help(cause));
 	_exit(CE_EXIT_ENGINE);
 }
 

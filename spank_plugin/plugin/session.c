@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/help.h"
+#include "common/image_gone.h"
 #include "common/io.h"
 #include "launcher_reply.h"
 #include "session_end.h"
@@ -146,6 +147,11 @@ static void *watch_session(void *unused)
 	 * have lost their file system. */
 	ce_end_run(watch.launcher);
 	return NULL;
+}
+
+const char *ce_session_help(const char *cause)
+{
+	return strncmp(cause, CE_CAUSE_GONE, strlen(CE_CAUSE_GONE)) == 0 ? CE_HELP_GONE : CE_HELP_DIED;
 }
 
 int ce_session_died(const struct ce_launcher *launcher)

@@ -36,4 +36,7 @@ int ce_session_is_told(const struct ce_launcher *launcher, char cause[CE_CAUSE_S
  * descriptors. In slurmstepd, as root. */
 void ce_session_end(struct ce_launcher *launcher);
 
+/* Return the hint for the death of a container, by its cause. */
+const char *ce_session_help(const char *cause);
+
 #endif

@@ -13,6 +13,7 @@
 #include "common/say.h"
 #include "common/sweep.h"
 #include "launcher_reply.h"
+#include "session.h"
 
 /* the child's waits, one after the other */
 enum { LAUNCHER_WAIT_MS = 2000, GUARD_WAIT_MS = 2000, ATTENDED_WAIT_MS = 2000 };
@@ -32,7 +33,8 @@ static void tell(int reply, const struct ce_shared *shared, const struct duty *d
 
 	(void)ce_reply_look(reply, &container, &err);
 	if (ce_claim_message(container.marks, duty->planned, duty->cause))
-		ce_say_error(shared != NULL ? shared->node : NULL, duty->cause, CE_HELP_DIED);
+		ce_say_error(shared != NULL ? shared->node : NULL, duty->cause,
+			     ce_session_help(duty->cause));
 	ce_container_close(&container);
 	ce_error_clear(&err);
 }

@@ -75,6 +75,9 @@ static int squashing_read(const char *path, char *to, size_t size, off_t offset,
 			  struct fuse_file_info *fi)
 {
 	(void)path;
+	/* as when the file's server has lost it: REAL/.stale says so */
+	if (faccessat(real, ".stale", F_OK, 0) == 0)
+		return -ESTALE;
 	return answer(pread((int)fi->fh, to, size, offset));
 }
 

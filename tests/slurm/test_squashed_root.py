@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.cluster import ALICE, Cluster, Completed
-from tests.slurm.job import batch
+from tests.slurm.job import batch, started
 from tests.slurm.polling import until
 from tests.slurm.registry import push, serving_to
 from tests.unit.images.oci import Member
@@ -105,6 +105,24 @@ def test_a_batch_script_of_a_directory_there_runs_with_its_environment(home: Hom
     assert done.returncode == 0, done.stderr
     assert done.stderr.endswith("each srun in it runs in 'mine'\n")
     assert (home.real / "project/job.out").read_text() == f"{home.place / 'project'}\nfrom home\n"
+
+
+def test_an_image_that_the_server_has_lost_ends_the_step_with_the_reason(home: Home) -> None:
+    reads = (
+        "echo up; while [ ! -e ~/go ]; do sleep 0.1; done; cat /usr/bin/* /usr/lib/*/* >/dev/null"
+    )
+    argv = ["srun", f"--environment={_environment(home)}", "sh", "-c", f"{reads}; sleep 60"]
+    with started(home.cluster, *argv, env={"HOME": str(home.place)}) as job:
+        job.wait_for_lines(1)
+        (home.real / ".stale").touch()
+        (home.real / "go").touch()
+        done = job.wait()
+    assert done.returncode == 137, done.stderr
+    image = home.place / "images/demo.sqsh"
+    told = f"the image can no longer be read: '{image}' was removed or replaced on its file server"
+    assert told in done.stderr
+    assert "ce: see: ce help image-gone" in done.stderr
+    assert "memory" not in done.stderr
 
 
 def test_an_image_of_a_registry_is_stored_there_when_a_step_wants_it(home: Home) -> None:
