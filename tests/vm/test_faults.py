@@ -77,6 +77,7 @@ def test_a_step_whose_image_the_server_has_lost_fails_and_memory_is_not_blamed(
             cluster.root(cluster.first, f"rm {images}/lost.sqsh")
         cluster.root(cluster.second, "touch /gate/go")
         assert job.wait() != 0
+        assert "the image can no longer be read: '/apps/images/lost.sqsh'" in job.err
         assert "memory" not in job.err
 
 
