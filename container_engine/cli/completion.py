@@ -9,16 +9,12 @@ from typing import TYPE_CHECKING
 from container_engine.cli import output, shells
 from container_engine.cli.parser import build
 from container_engine.cli.verbs import VERBS
-from container_engine.edf.load import search_path
-from container_engine.submit.site import configuration
+from container_engine.submit.names import environments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from container_engine.submit.context import Context
 
 SHELLS = {"bash": shells.bash, "zsh": shells.zsh, "fish": shells.fish}
-_MAX_NAMES = 1000
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,30 +27,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.environments:
-        output.exact(b"".join(os.fsencode(f"{name}\n") for name in names(context)))
+        output.exact(b"".join(os.fsencode(f"{name}\n") for name, _file in environments(context)))
     else:
         output.exact(SHELLS[arguments.shell or "bash"](commands()).encode())
     return 0
-
-
-def names(context: Context) -> list[str]:
-    """Return the names of the environments on the search path, up to a limit."""
-    found: dict[str, None] = {}
-    for directory in search_path(context.env, configuration(context).settings.edf_dir):
-        for name in _below(os.path.join(context.cwd, directory)):
-            found.setdefault(name)
-            if len(found) == _MAX_NAMES:
-                return list(found)
-    return list(found)
-
-
-def _below(directory: str) -> Iterator[str]:
-    for path, folders, files in os.walk(directory):
-        folders[:] = sorted(folder for folder in folders if not folder.startswith("."))
-        for file in sorted(files):
-            if file.endswith(".toml") and not file.startswith("."):
-                full = os.path.join(path, file.removesuffix(".toml"))
-                yield os.path.relpath(full, directory)
 
 
 def commands() -> tuple[shells.Command, ...]:

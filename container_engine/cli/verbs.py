@@ -17,6 +17,7 @@ class Verb(NamedTuple):
 
 
 VERBS = {
+    "list": Verb("list_", "list the environments that can be used by name"),
     "validate": Verb("validate", "check an environment and report every problem"),
     "plan": Verb("plan", "show what a launch would do"),
     "run": Verb("run", "run a command in a container, here"),
@@ -55,7 +56,7 @@ VERBS = {
 }
 
 _GROUPS = {
-    "Environments": ("init", "validate", "plan", "explain", "render", "diff", "lint"),
+    "Environments": ("list", "init", "validate", "plan", "explain", "render", "diff", "lint"),
     "Images": (
         *("pull", "import", "build", "pack", "images", "inspect", "scan", "lock"),
         *("rmi", "gc", "store", "login", "logout"),

@@ -28,8 +28,7 @@ FAULTS = {
     "environment-not-found": Fault(
         "no environment file has this name",
         YOU,
-        "check the name; a path begins with / or ./ or ends in .toml; EDF_PATH says where names"
-        " are looked for",
+        "check the name (ce list shows all of them); a path begins with / or ./ or ends in .toml",
     ),
     "environment-unreadable": Fault(
         "the environment file is there and cannot be read",

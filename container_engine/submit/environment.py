@@ -51,9 +51,12 @@ class Traced(NamedTuple):
         return self.offer.site
 
 
-def load_effective(name: str, context: Context) -> Loaded:
-    """Load the environment `name`; an invalid image reference is one of its problems."""
-    return _load(name, context, offered(context))[0]
+def load_effective(name: str, context: Context, whole: Offer | None = None) -> Loaded:
+    """Load the environment `name`; an invalid image reference is one of its problems.
+
+    `whole` is what the site offers, if the caller has it already.
+    """
+    return _load(name, context, whole or offered(context))[0]
 
 
 def load_to_launch(name: str, context: Context, whole: Offer) -> Loaded:

@@ -1,0 +1,79 @@
+"""`ce list` as its user sees it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from container_engine.cli.main import main
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a home with environments; the site has some, too, one of them hidden by the user's."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("EDF_PATH", raising=False)
+    (tmp_path / "config.toml").write_text(f'edf_dir = "{tmp_path}/site"\n')
+    for path, text in {
+        "home/.edf/train.toml": 'base_environment = "demo"\n',
+        "home/.edf/team/large.toml": "image = 1\n",
+        "home/.edf/host.toml": 'image = ""\n',
+        "site/demo.toml": 'image = "ubuntu:24.04"\n',
+        "site/train.toml": 'image = "debian:12"\n',
+        "site/base.toml": 'workdir = "/"\n',
+    }.items():
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return tmp_path
+
+
+def listed(home: Path, *words: str) -> int:
+    return main(["--site", str(home / "config.toml"), "list", *words])
+
+
+def test_each_environment_has_a_line_with_its_image_and_its_file(
+    home: Path, capsys: Capture
+) -> None:
+    assert listed(home) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert [line.split(maxsplit=1) for line in out.replace(str(home), "").splitlines()] == [
+        ["NAME", "IMAGE                     FILE"],
+        ["host", "(none: runs on the host)  ~/.edf/host.toml"],
+        ["train", "ubuntu:24.04              ~/.edf/train.toml"],
+        ["team/large", "(not valid: ce validate)  ~/.edf/team/large.toml"],
+        ["base", "(none: a base of others)  /site/base.toml"],
+        ["demo", "ubuntu:24.04              /site/demo.toml"],
+    ]
+
+
+def test_programs_get_whole_paths(home: Path, capsys: Capture) -> None:
+    assert listed(home, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["version"] == 1
+    assert document["environments"][1:3] == [
+        {
+            "name": "train",
+            "file": f"{home}/home/.edf/train.toml",
+            "image": "ubuntu:24.04",
+            "valid": True,
+        },
+        {
+            "name": "team/large",
+            "file": f"{home}/home/.edf/team/large.toml",
+            "image": None,
+            "valid": False,
+        },
+    ]
+
+
+def test_no_environment_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("EDF_PATH", str(tmp_path / "none"))
+    (tmp_path / "config.toml").write_text(f'edf_dir = "{tmp_path}/none"\n')
+    assert listed(tmp_path) == 0
+    assert capsys.readouterr() == ("no environments yet (ce init NAME creates one)\n", "")
