@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from typing import TYPE_CHECKING
 
-from container_engine.cli import messages, steps
+from container_engine.cli import interactive, messages, steps
 from container_engine.errors import CeError, UserError
 from container_engine.process import on_the_host, reason
 
@@ -34,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not command:
-        command = ["sh", "-c", "command -v bash >/dev/null && exec bash -i; exec sh -i"]
+        command = list(interactive.SHELL)
     if arguments.here:
         from container_engine.node.start import attach
 
@@ -54,7 +53,7 @@ def _go(step: str, node: str, command: list[str], context: Context) -> int:
     job = step.partition(".")[0]
     argv = ["srun", "--quiet", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1"]
     argv += [f"--nodelist={node}", "--mem=0", "--cpu-bind=none", "--mpi=none"]
-    if sys.stdin.isatty() and sys.stdout.isatty():
+    if interactive.has_terminal():
         argv.append("--pty")
     argv += [f"{context.prefix}/bin/ce", "exec", "--here", f"--node={node}", step, "--", *command]
     environment = {k: v for k, v in context.env.items() if not k.startswith(_UNWANTED)}

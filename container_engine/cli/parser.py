@@ -7,7 +7,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-from container_engine import __version__
+from container_engine import __version__, message_text
 from container_engine.cli import messages
 from container_engine.cli.verbs import VERBS, overview
 
@@ -48,7 +48,11 @@ class Parser(argparse.ArgumentParser):
         return "--" not in words and not takes_command
 
     def error(self, message: str) -> NoReturn:
-        messages.say(f"ce: error: {message}\nce: hint: '{self.prog} --help' says how to use it\n")
+        self.refuse(message, f"'{self.prog} --help' shows how to use it")
+
+    def refuse(self, message: str, hint: str | None) -> NoReturn:
+        """Report a wrong command line and exit."""
+        messages.say(message_text.block("error", message, hint))
         sys.exit(USAGE)
 
     def format_help(self) -> str:
@@ -56,6 +60,19 @@ class Parser(argparse.ArgumentParser):
 
 
 class _Whole(Parser):
+    def parse_args(  # type: ignore[override]  # the overloads differ in the namespace only
+        self,
+        args: Sequence[str] | None = None,
+        namespace: argparse.Namespace | None = None,
+    ) -> argparse.Namespace:
+        """Parse all words, which are kept as `words`. An unknown option is the verb's error."""
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            parser = self if parsed.verb is None else _of_verb(self, parsed.verb)
+            parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+        parsed.words = list(args or ())
+        return parsed
+
     def _check_value(self, action: argparse.Action, value: str) -> None:
         if action.dest == "verb" and value not in VERBS:
             from container_engine.did_you_mean import nearest
@@ -75,9 +92,13 @@ class _Whole(Parser):
 
 def help_of(verb: str) -> str:
     """Return what `ce VERB --help` prints."""
-    verbs = next(a for a in build([verb])._actions if a.dest == "verb")  # noqa: SLF001
+    return _of_verb(build([verb]), verb).format_help()
+
+
+def _of_verb(whole: argparse.ArgumentParser, verb: str) -> argparse.ArgumentParser:
+    verbs = next(a for a in whole._actions if a.dest == "verb")  # noqa: SLF001
     parser: argparse.ArgumentParser = dict(verbs.choices or {})[verb]
-    return parser.format_help()
+    return parser
 
 
 def build(chosen: Iterable[str] = VERBS) -> argparse.ArgumentParser:

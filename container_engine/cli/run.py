@@ -1,18 +1,22 @@
-"""`ce run NAME [--] COMMAND…`: run one command in the container, without Slurm."""
+"""`ce run NAME [--] COMMAND…`: run one command, or a shell, in the container, without Slurm."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import re
 import signal
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from container_engine.cli import messages
+from container_engine.cli import interactive, messages
+from container_engine.cli.foreign_options import USAGE, add_foreign
 from container_engine.cli.pull_option import add_pull
 from container_engine.errors import UserError
 from container_engine.process import reason
 from container_engine.submit import quick, recall
+from container_engine.submit.refused import RefusedError
 
 if TYPE_CHECKING:
     import argparse
@@ -21,30 +25,69 @@ if TYPE_CHECKING:
     from container_engine.submit.context import Context
 
 NOT_STARTED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
+_IMAGE = re.compile(r"[a-z0-9][a-z0-9._/#-]*(:[A-Za-z0-9._-]+)?")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_pull(parser)
+    add_options(parser)
     parser.add_argument(
         "--environment", metavar="NAME", help="the environment, as srun has it, and no other NAME"
     )
-    parser.add_argument("name", metavar="NAME", help="an environment: a name or the path of a file")
-    parser.add_argument(
-        "command", metavar="COMMAND", nargs="...", help="the command and its arguments, after --"
+    name = parser.add_argument(
+        "name", metavar="NAME", help="an environment: a name or the path of a file"
     )
-    parser.usage = "ce run [-h] [--pull WHEN] NAME -- COMMAND [ARGUMENT ...]"
+    command = parser.add_argument(
+        "command",
+        metavar="COMMAND",
+        nargs="...",
+        help="the command and its arguments, after --; without it a shell, on a terminal",
+    )
+    # optional, yet no pattern of argparse's: those would take options for the command
+    name.required = command.required = False
+    parser.usage = "ce run [-h] [--pull WHEN] [--image REF] NAME -- COMMAND [ARGUMENT ...]"
     parser.set_defaults(failure=NOT_STARTED)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `ce run` and `ce shell` share."""
+    add_pull(parser)
+    parser.add_argument(
+        "--image", metavar="REF", help="an image instead of NAME: an environment without a file"
+    )
+    add_foreign(parser)
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     name, command = _words(arguments)
+    if arguments.environment is not None and arguments.image is not None:
+        return refuse("run: either --environment or --image, not both", "see ce run --help")
+    if _has_late_option(arguments):
+        message = f"run: '{arguments.command[0]}': options stand before the name"
+        return refuse(message, "ce run [OPTION ...] NAME -- COMMAND")
+    if name is None and arguments.image is None:
+        return refuse(
+            "run: no environment is given", "ce run NAME -- COMMAND; ce list shows the environments"
+        )
+    return start(name, command, arguments, context)
+
+
+def start(
+    name: str | None, command: list[str], arguments: argparse.Namespace, context: Context
+) -> int:
+    """Run the command, or a shell if it is empty, in the environment `name`, else in the image.
+
+    Returns the exit code. Raises CeError if there is no container.
+    """
     if not command:
-        error = UserError("run: no command is given", "ce run NAME -- COMMAND")
-        messages.say(messages.of_error(error))
-        return 2
+        if not interactive.has_terminal():
+            which = name if name is not None else f"--image {arguments.image}"
+            message = (
+                f"{arguments.verb}: without a command there is a shell, which needs a terminal"
+            )
+            return refuse(message, f"ce run {which} -- COMMAND")
+        command = list(interactive.SHELL)
     with contextlib.ExitStack() as stack:
-        asking = _with_passing(context, stack)
-        plan = _plan(name, asking, arguments.pull)
+        plan = _plan(name, arguments, _with_passing(context, stack))
         if plan is None:
             stack.close()
             return _run_on_host(command)
@@ -54,11 +97,27 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         return run_in_container(plan, command, context.libexec, started=stack.close)
 
 
-def _words(arguments: argparse.Namespace) -> tuple[str, list[str]]:
-    """Return the name of the environment and the command line."""
-    rest: list[str] = arguments.command
-    if arguments.environment is not None:
-        return arguments.environment, [arguments.name, *rest]
+def refuse(message: str, hint: str) -> int:
+    """Report a wrong command line and return its exit code."""
+    messages.say(messages.of_error(UserError(message, hint)))
+    return USAGE
+
+
+def _has_late_option(arguments: argparse.Namespace) -> bool:
+    """Check whether an option follows the name; what follows -- belongs to the command."""
+    command: list[str] = arguments.command or []
+    if not command or not command[0].startswith("-") or command[0] == "--":
+        return False
+    before: str = arguments.words[-len(command) - 1]
+    return before != "--" and arguments.environment is None and arguments.image is None
+
+
+def _words(arguments: argparse.Namespace) -> tuple[str | None, list[str]]:
+    """Return the name of the environment, None for an image alone, and the command line."""
+    first: list[str] = [] if arguments.name is None else [arguments.name]
+    rest: list[str] = arguments.command or []
+    if arguments.environment is not None or arguments.image is not None:
+        return arguments.environment, [*first, *rest]
     return arguments.name, rest[1:] if rest[:1] == ["--"] else rest
 
 
@@ -75,14 +134,34 @@ def _with_passing(context: Context, stack: contextlib.ExitStack) -> Context:
     return context._replace(passing=passing)
 
 
-def _plan(name: str, context: Context, pull: str | None) -> LaunchPlan | None:
+def _plan(name: str | None, arguments: argparse.Namespace, context: Context) -> LaunchPlan | None:
     """Return the plan as the node launcher reads it, or None for no container."""
-    notices, said = recall.plan_of(name, context, pull)
+    if name is None:
+        notices, said = recall.plan_of_image(arguments.image, context, arguments.pull)
+    else:
+        notices, said = _plan_of(name, context, arguments.pull)
     messages.say(notices)
     if said == quick.HOST:
         return None
     plan: LaunchPlan = json.loads(quick.plan_in(said))
     return plan
+
+
+def _plan_of(name: str, context: Context, pull: str | None) -> tuple[str, str]:
+    try:
+        return recall.plan_of(name, context, pull)
+    except RefusedError as refused:
+        raise _with_image_hint(refused, name) from None
+
+
+def _with_image_hint(refused: RefusedError, name: str) -> RefusedError:
+    """Return the error with a hint for users who gave the name of an image."""
+    problem = refused.problems[0]
+    is_similar = problem.hint and ":" not in name
+    if problem.see != "environment-not-found" or is_similar or not _IMAGE.fullmatch(name):
+        return refused
+    hint = f"ce list shows the environments; for the image: ce run --image {name} -- COMMAND"
+    return RefusedError([replace(problem, hint=hint)])
 
 
 def _run_on_host(command: list[str]) -> int:

@@ -20,7 +20,8 @@ VERBS = {
     "list": Verb("list_", "list the environments that can be used by name"),
     "validate": Verb("validate", "check an environment and report every problem"),
     "plan": Verb("plan", "show what a launch would do"),
-    "run": Verb("run", "run a command in a container, here"),
+    "run": Verb("run", "run a command in a container on this host"),
+    "shell": Verb("shell", "open a shell in a container on this host"),
     "render": Verb("render", "print the effective environment"),
     "explain": Verb("explain", "say for each value which line it comes from"),
     "diff": Verb("diff", "show what two environments do differently"),
@@ -56,7 +57,17 @@ VERBS = {
 }
 
 _GROUPS = {
-    "Environments": ("list", "init", "validate", "plan", "explain", "render", "diff", "lint"),
+    "Environments": (
+        "shell",
+        "list",
+        "init",
+        "validate",
+        "plan",
+        "explain",
+        "render",
+        "diff",
+        "lint",
+    ),
     "Images": (
         *("pull", "import", "build", "pack", "images", "inspect", "scan", "lock"),
         *("rmi", "gc", "store", "login", "logout"),

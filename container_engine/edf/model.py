@@ -33,13 +33,16 @@ Severity: TypeAlias = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The place where a value was written: an absolute path and a line, counted from 1."""
+    """The place where a value was written: an absolute path and a line, counted from 1.
+
+    A value of the command line has the name of its option and line 0.
+    """
 
     file: str
     line: int
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return f"{self.file}:{self.line}" if self.line else self.file
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +92,9 @@ class Edf:
     """The content of the user's files that a launch needs.
 
     `name` is the name that the user gave; `files` are absolute, in the order of evaluation, the
-    user's own last. `image` is None if no file has the key, and "" if a file asks for no container
-    at all. `env` and `annotations` are sorted, the others are in the order of evaluation.
+    user's own last; an image alone has none. `image` is None if no file has the key, and "" if a
+    file asks for no container at all. `env` and `annotations` are sorted, the others are in the
+    order of evaluation.
     """
 
     name: str
@@ -108,6 +112,11 @@ class Edf:
     env: tuple[EnvEntry, ...] = ()
     annotations: tuple[Annotation, ...] = ()
     startup: tuple[tuple[Text, Origin], ...] = ()
+
+    @property
+    def own_file(self) -> str:
+        """The user's own file, or the name if there is no file."""
+        return self.files[-1] if self.files else self.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,7 +200,7 @@ def _problem(edf: Edf, refusal: Refusal, see: str = "hook-refused") -> Problem:
     origin = origins.get(refusal.key) or origins.get(refusal.asked)
     return Problem(
         "error" if refusal.is_error else "warning",
-        origin.file if origin else edf.files[-1],
+        origin.file if origin else edf.own_file,
         origin.line if origin else 0,
         refusal.key or refusal.asked,
         refusal.message,

@@ -46,6 +46,6 @@ def _path(use: HookUse) -> str:
 def _problem(edf: Edf, judged: Judged) -> Problem:
     key = f"com.hooks.ssh.{PARAMETER}"
     origin = next((entry.origin for entry in edf.annotations if entry.key == key), None)
-    file = origin.file if origin else edf.files[-1]
+    file = origin.file if origin else edf.own_file
     line = origin.line if origin else 0
     return Problem("error", file, line, key, judged.message, judged.hint, see="hook-refused")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from container_engine import __version__
 from container_engine.edf.expand import Scope
 from container_engine.edf.load import search_path, trace
-from container_engine.edf.model import Problem
+from container_engine.edf.model import Edf, Origin, Problem
 from container_engine.errors import UserError
 from container_engine.images.reference import looks_like_file, parse
 from container_engine.images.resolve import refuse_bare_file
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from container_engine.edf.file import EdfFile
-    from container_engine.edf.model import Edf, Loaded, Origin, Severity
+    from container_engine.edf.model import Loaded, Severity
     from container_engine.plan.build import Offer
     from container_engine.plan.model import HookUse
     from container_engine.site import SiteConfig
@@ -63,6 +63,13 @@ def load_to_launch(name: str, context: Context, whole: Offer) -> Loaded:
     """Load as `load_effective` does, and add an error if no file names an image."""
     loaded, files = _load(name, context, whole)
     return _with(loaded, [missing_image(files[-1].path)]) if _lacks_image(loaded, files) else loaded
+
+
+def image_alone(image: str) -> Edf:
+    """Return the environment that has only an image and no file. Raises UserError."""
+    if not image:
+        raise UserError("--image: the name of the image is empty", "for example ubuntu:24.04")
+    return Edf(name=image, files=(), image=image, image_origin=Origin("--image", 0))
 
 
 def trace_effective(name: str, context: Context) -> Traced:

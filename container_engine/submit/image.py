@@ -57,6 +57,8 @@ def launch_image(
 def image_of(edf: Edf, context: Context, tools_env: Mapping[str, str], offered: Offer) -> Resolved:
     """Return the locked image, else the one the EDF names, imported if need be but not scanned."""
     named = edf.image or ""
+    if not edf.files:
+        return found_image(named, context, tools_env, offered.site)
     path = lock.beside(edf.files[-1])
     locked = lock.read(edf.files[-1])
     if locked is None:

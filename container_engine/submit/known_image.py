@@ -52,7 +52,7 @@ def refused_image(edf: Edf, context: Context, site: SiteConfig) -> list[Problem]
 
 def image_problem(edf: Edf, error: UserError) -> Problem:
     """Return the error as a problem at the line that names the image."""
-    origin = edf.image_origin or Origin(edf.files[-1], 0)
+    origin = edf.image_origin or Origin(edf.own_file, 0)
     return Problem(
         *("error", origin.file, origin.line, "image", error.message, error.hint), see=error.see
     )

@@ -1,19 +1,19 @@
-"""Makes a plan from the name of an environment, for `ce plan` and `ce run`."""
+"""Makes a plan from the name of an environment, or of an image, for `ce plan` and `ce run`."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from container_engine import __version__, message_text
-from container_engine.edf.model import Problem
+from container_engine.edf.model import Loaded, Problem
 from container_engine.errors import UserError
 from container_engine.node.start import site_rules
 from container_engine.node.start.podman import Bind
 from container_engine.plan.judge import judge
 from container_engine.plan.overrides import choose
 from container_engine.submit import memo, quick
-from container_engine.submit.environment import load_to_launch
+from container_engine.submit.environment import image_alone, load_to_launch
 from container_engine.submit.image import launch_image
 from container_engine.submit.known_image import image_problem
 from container_engine.submit.refused import RefusedError
@@ -21,13 +21,16 @@ from container_engine.submit.site import configuration
 from container_engine.submit.site_offer import offer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from container_engine.edf.model import Mount
+    from container_engine.plan.build import Offer
     from container_engine.plan.model import LaunchPlan
     from container_engine.site import SiteConfig
     from container_engine.site.load import Configuration
     from container_engine.submit.context import Context
+
+    Load: TypeAlias = Callable[[Context, Offer], Loaded]
 
 
 class Prepared(NamedTuple):
@@ -65,7 +68,7 @@ def prepare(name: str, context: Context) -> Prepared:
     May import an image. Raises RefusedError with every problem of the EDF, CeError for all else.
     """
     inputs = _Inputs(memo.Recorder(context.env), [])
-    prepared = _plan(name, context, inputs)
+    prepared = _plan(lambda asking, whole: load_to_launch(name, asking, whole), context, inputs)
     image = None if prepared.plan is None else prepared.plan.image
     if context.site_file is None and not (image and image.passing):
         remembered = memo.Memo(
@@ -81,12 +84,18 @@ def prepare(name: str, context: Context) -> Prepared:
     return prepared
 
 
-def _plan(name: str, context: Context, inputs: _Inputs) -> Prepared:
+def prepare_image(image: str, context: Context) -> Prepared:
+    """Plan the environment that has only this image, and remember nothing. Raises CeError."""
+    alone = Loaded(image_alone(image), (), ())
+    return _plan(lambda _asking, _whole: alone, context, _Inputs(memo.Recorder(context.env), []))
+
+
+def _plan(load: Load, context: Context, inputs: _Inputs) -> Prepared:
     config = configuration(context)
     inputs.files.extend(config.probed)
     asking = context._replace(env=inputs.environment)
     offered = offer(asking, config, inputs.files)
-    loaded = load_to_launch(name, asking, offered)
+    loaded = load(asking, offered)
     inputs.files.extend(loaded.probed)
     edf = loaded.edf
     if edf is None:

@@ -28,3 +28,12 @@ def plan_of(name: str, context: Context, pull: str | None) -> tuple[str, str]:
 
     prepared = prepare(name, with_pull(context, pull))
     return prepared.notices, quick.with_secret(prepared.printed)
+
+
+def plan_of_image(image: str, context: Context, pull: str | None) -> tuple[str, str]:
+    """Return the same for an environment that has only this image. Raises CeError."""
+    from container_engine.submit.prepare import prepare_image
+    from container_engine.submit.stores import with_pull
+
+    prepared = prepare_image(image, with_pull(context, pull))
+    return prepared.notices, quick.with_secret(prepared.printed)

@@ -152,11 +152,12 @@ def test_arguments_arrive_byte_by_byte(engine: Engine) -> None:
 class Screen:
     """A user at a terminal."""
 
-    def __init__(self, engine: Engine, edf: Path, *command: str) -> None:
+    def __init__(self, engine: Engine, edf: Path, *command: str, verb: str = "run") -> None:
         self.master, slave = pty.openpty()
         self.resize(24, 80)
         os.fchown(slave, engine.user.uid, -1)
-        self.process = engine.start(edf, *command, env={"TERM": "dumb"}, terminal=slave)
+        words = engine.argv(edf, *command) if command else [engine.argv(edf)[0], verb, str(edf)]
+        self.process = engine.popen(words, {"TERM": "dumb"}, slave)
         os.close(slave)
         self.shown = ""
 
@@ -202,6 +203,25 @@ def test_a_shell_at_a_terminal_has_it(engine: Engine) -> None:
         screen.wait_for("/dev/pts/")
         screen.type("exit 7\n")
         assert screen.end() == 7
+
+
+@pytest.mark.parametrize("verb", ["run", "shell"])
+def test_without_a_command_a_terminal_gets_a_shell_in_the_container(
+    engine: Engine, verb: str
+) -> None:
+    with Screen(engine, engine.edf(image="demo"), verb=verb) as screen:
+        screen.type("head -1 /etc/os-release; exit 7\n")
+        screen.wait_for("Container Engine demo")
+        assert screen.end() == 7
+
+
+def test_an_image_alone_is_an_environment(engine: Engine) -> None:
+    ce, image = engine.argv(engine.edf())[0], str(engine.image("busybox"))
+    with engine.popen(
+        [ce, "run", "--image", image, "--", "sh", "-c", "echo $1", "-", "-v"]
+    ) as done:
+        out, err = done.communicate(timeout=60)
+    assert (done.returncode, out, err) == (0, "-v\n", "")
 
 
 def test_ctrl_c_ends_the_command_and_not_the_shell_around_it(engine: Engine) -> None:

@@ -74,7 +74,8 @@ def test_colours_are_for_people_who_want_them(
         (["explian", "e"], "ce: error: unknown verb 'explian', did you mean 'explain'?"),
         (["plan"], "ce: error: the following arguments are required: NAME"),
         (["plan", "--wrong", "e"], "ce: error: unrecognized arguments: --wrong"),
-        (["run", "e"], "ce: error: run: no command is given"),
+        (["run", "e"], "ce: error: run: without a command there is a shell"),
+        (["run"], "ce: error: run: no environment is given"),
     ],
 )
 def test_a_wrong_command_line_is_two_lines_and_exit_code_2(

@@ -1,0 +1,28 @@
+"""`ce shell NAME`: open a shell in the container, without Slurm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from container_engine.cli import run
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.submit.context import Context
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    run.add_options(parser)
+    parser.add_argument(
+        "name", metavar="NAME", nargs="?", help="an environment: a name or the path of a file"
+    )
+    parser.set_defaults(failure=run.NOT_STARTED)
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    """Run bash if the image has it, else sh; return its exit code."""
+    if (arguments.name is None) == (arguments.image is None):
+        message = "shell: expected either an environment or --image REF"
+        return run.refuse(message, "ce shell NAME; ce list shows the environments")
+    return run.start(arguments.name, [], arguments, context)

@@ -1,0 +1,135 @@
+"""The command line of `ce run` and `ce shell`, for users who know other tools."""
+
+import pytest
+
+from container_engine.cli.main import main
+from tests.unit.cli.conftest import Installed
+
+Capture = pytest.CaptureFixture[str]
+
+
+def refused(capsys: Capture, *words: str) -> str:
+    """Return the first line of the error of a wrong command line."""
+    try:
+        code = main(list(words))
+    except SystemExit as end:
+        code = int(end.code or 0)
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, "")
+    return err.splitlines()[0].removeprefix("ce: error: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-v", "/a:/b"], 'run: -v: in the environment file: mounts = ["/a:/b"]'),
+        (["--volume=/a:/b"], 'run: --volume: in the environment file: mounts = ["/a:/b"]'),
+        (["-e", "A=B C"], 'run: -e: in the environment file, below [env]: A = "B C"'),
+        (["--env", "A"], 'run: --env: in the environment file, below [env]: A = "${A}"'),
+        (["-itw", "/x"], 'run: -w: in the environment file: workdir = "/x"'),
+        (
+            ["-p", "80:80"],
+            "run: -p: the container has the host's network: every port is open as it is",
+        ),
+        (["--name", "x"], "run: --name: containers have no names; ce ps lists your running steps"),
+        (
+            ["-d"],
+            "run: -d: a container ends with its command; to run in the background: sbatch",
+        ),
+    ],
+)
+def test_an_option_of_another_tool_is_answered_with_ours(
+    words: list[str], message: str, capsys: Capture
+) -> None:
+    assert refused(capsys, "run", *words, "demo", "--", "ls") == message
+
+
+def test_an_option_after_the_name_is_not_taken_for_the_command(capsys: Capture) -> None:
+    for words in (["-e", "A=B", "ls"], ["--pull", "never", "--", "ls"]):
+        message = f"run: '{words[0]}': options stand before the name"
+        assert refused(capsys, "run", "demo", *words) == message
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["-it", "--rm", "./e.toml", "--", "echo", "--", "-v"], 0, "-- -v\n"),
+        (["--environment=./e.toml", "--", "sh", "-c", "echo $1", "-", "-v"], 0, "-v\n"),
+        (["./e.toml", "--", "-x"], 127, "ce: error: -x: command not found\n"),
+    ],
+)
+def test_what_follows_the_dashes_is_the_command_whatever_it_looks_like(
+    installed: Installed, words: list[str], code: int, said: str
+) -> None:
+    (installed.home / "e.toml").write_text('image = ""\n')
+    done = installed.ce("run", *words)
+    assert done.returncode == code
+    assert said in (done.stdout, f"{done.stderr.splitlines()[-1]}\n")
+
+
+@pytest.mark.parametrize("verb", ["run", "shell"])
+def test_without_a_terminal_there_is_no_shell(installed: Installed, verb: str) -> None:
+    (installed.home / "e.toml").write_text('image = ""\n')
+    done = installed.ce(verb, "-it", "./e.toml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"ce: error: {verb}: without a command there is a shell, which needs a terminal\n"
+        "ce: hint: ce run ./e.toml -- COMMAND\n"
+    )
+
+
+def test_an_environment_is_needed(capsys: Capture) -> None:
+    assert refused(capsys, "run") == "run: no environment is given"
+    message = "shell: expected either an environment or --image REF"
+    assert refused(capsys, "shell") == message
+    assert refused(capsys, "shell", "--image", "x", "demo") == message
+    assert refused(capsys, "run", "--image", "x", "--environment", "demo", "ls").startswith(
+        "run: either --environment or --image"
+    )
+
+
+def test_gpus_are_the_environments(installed: Installed) -> None:
+    (installed.home / "e.toml").write_text('image = ""\n')
+    done = installed.ce("run", "--gpus", "all", "./e.toml", "--", "true")
+    assert done.returncode == 0
+    assert done.stderr.splitlines()[0] == (
+        "ce: warning: --gpus: no effect; the GPUs of an environment are"
+        ' devices = ["nvidia.com/gpu=all"] in its file'
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        (
+            "ubuntu:24.04",
+            "ce list shows the environments; for the image: ce run --image ubuntu:24.04 -- COMMAND",
+        ),
+        (
+            "ubuntu",
+            "ce list shows the environments; for the image: ce run --image ubuntu -- COMMAND",
+        ),
+        ("trian", "did you mean 'train'?"),
+    ],
+)
+def test_the_name_of_an_image_gets_both_ways(installed: Installed, name: str, hint: str) -> None:
+    (installed.home / ".edf").mkdir()
+    (installed.home / ".edf/train.toml").write_text('image = ""\n')
+    done = installed.ce("run", name, "--", "true")
+    assert done.returncode == 125
+    assert done.stderr.splitlines()[1] == f"ce: hint: {hint}"
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        ("", "--image: the name of the image is empty"),
+        ("A B", "--image: image: 'A B' is not a name that a registry knows"),
+        ("./no.sqsh", "--image: image: '{home}/no.sqsh': no such file or directory"),
+    ],
+)
+def test_a_wrong_image_is_the_options_error(installed: Installed, image: str, message: str) -> None:
+    done = installed.ce("run", "--image", image, "--", "true")
+    assert (done.returncode, done.stdout) == (125, "")
+    expected = message.format(home=installed.home)
+    assert done.stderr.splitlines()[0] == f"ce: error: {expected}"
