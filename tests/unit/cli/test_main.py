@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.cli import pull_option
+from container_engine.cli.foreign_verbs import FOREIGN_VERBS
 from container_engine.cli.main import main
 from container_engine.cli.verbs import VERBS
 from container_engine.images.fetch.importing import Pull
@@ -86,6 +87,43 @@ def test_a_wrong_command_line_is_two_lines_and_exit_code_2(
     assert done.returncode == 2
     assert error.startswith(message)
     assert hint.startswith("ce: hint: ")
+
+
+@pytest.mark.parametrize(
+    ("verb", "counterpart"),
+    [
+        ("commit", "ce build"),
+        ("push", "skopeo copy"),
+        ("logs", "slurm-JOB.out"),
+        ("stop", "scancel JOB.STEP"),
+        ("rm", "ce rmi"),
+        ("prune", "ce gc"),
+        ("start", "ce shell NAME"),
+        ("attach", "ce exec JOB"),
+        ("tag", "ce build -t NAME"),
+        ("save", "ce images -q"),
+        ("load", "ce import docker-archive:FILE"),
+        ("compose", "srun --environment=NAME"),
+        ("ls", "ce list"),
+    ],
+)
+def test_a_verb_of_another_tool_is_answered_with_ours(
+    verb: str, counterpart: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([verb, "-a", "x"])
+    error, hint = capsys.readouterr().err.splitlines()
+    assert end.value.code == 2
+    assert error == f"ce: error: ce has no verb '{verb}'"
+    assert hint.startswith("ce: hint: ")
+    assert counterpart in hint
+
+
+def test_the_counterparts_name_verbs_that_exist() -> None:
+    assert not set(FOREIGN_VERBS) & set(VERBS)
+    for text in FOREIGN_VERBS.values():
+        assert "\n" not in text
+        assert set(re.findall(r"(?:^|\W)ce ([a-z-]+)", text)) - {"only", "does"} <= set(VERBS)
 
 
 def test_a_plan_is_printed_for_people_and_for_programs(installed: Installed) -> None:
