@@ -70,7 +70,8 @@ class _Verdict:
         if not self.valid:
             return f"{name}: not valid"
         is_base = self.edf is not None and self.edf.image is None
-        return f"{name}: valid{' as a base, it names no image' if is_base else ''}"
+        remark = " as a base, it names no image" if is_base else ""
+        return f"{name}: valid{remark}{_warnings(len(self.problems))}"
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -83,6 +84,10 @@ class _Verdict:
                 for problem in self.problems
             ],
         }
+
+
+def _warnings(count: int) -> str:
+    return f", {count} warning{'' if count == 1 else 's'}" if count else ""
 
 
 def _judge(name: str, arguments: argparse.Namespace, context: Context) -> _Verdict:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from container_engine.did_you_mean import nearest
 from container_engine.edf.document import KEYS, Document
-from container_engine.edf.foreign_names import FOREIGN_KEYS
+from container_engine.edf.foreign_names import COUNTERPARTS, FOREIGN_KEYS
 
 if TYPE_CHECKING:
     from container_engine.edf.positions import Path
@@ -72,11 +72,12 @@ def _without(data: dict[str, Any], bad: set[Path]) -> Checked:
 
 
 def _unknown_key(key: str, report: Report) -> None:
+    instead = COUNTERPARTS.get(key.lower())
     meant = None
-    if not report.is_full:
+    if not report.is_full and not instead:
         meant = FOREIGN_KEYS.get(key.lower()) or nearest(key, KEYS)
     suggestion = f", did you mean '{meant}'?" if meant else ""
-    report.unknown((key,), f"unknown key '{key}'{suggestion}")
+    report.unknown((key,), f"unknown key '{key}'{suggestion}", instead)
 
 
 def _check_places(data: dict[str, Any], report: Report) -> None:

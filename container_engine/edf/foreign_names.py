@@ -28,5 +28,39 @@ FOREIGN_KEYS: dict[str, str] = {
     "working_dir": "workdir",
 }
 
+# Keys of other tools that have no counterpart of one name, and what to do instead.
+COUNTERPARTS: dict[str, str] = {
+    "apt": "install packages in a Dockerfile, with ce build",
+    "args": "give the command to srun or ce run",
+    "build": "ce build builds an image from a Dockerfile",
+    "cmd": "give the command to srun or ce run",
+    "command": "give the command to srun or ce run",
+    "cpus": "resources belong to the job: srun --cpus-per-task",
+    "depends_on": "each srun of a job starts one service",
+    "dockerfile": "ce build builds an image from a Dockerfile",
+    "env_file": "write a line for each variable below [env]",
+    "expose": "the container has the host's network: every port is open as it is",
+    "gpu": 'write devices = ["nvidia.com/gpu=all"]',
+    "gpus": 'write devices = ["nvidia.com/gpu=all"]',
+    "hostname": "the container has the host's name and network",
+    "labels": "remove it; names below [annotations] are for hooks",
+    "mem": "resources belong to the job: srun --mem",
+    "memory": "resources belong to the job: srun --mem",
+    "network": "the container has the host's network",
+    "network_mode": "the container has the host's network",
+    "networks": "the container has the host's network",
+    "packages": "install packages in a Dockerfile, with ce build",
+    "pip": "install packages in a Dockerfile, with ce build",
+    "ports": "the container has the host's network: every port is open as it is",
+    "privileged": "a container never has more rights than you",
+    "restart": "a container ends with its step; sbatch --requeue repeats a job",
+    "run": "lines that run once per node before the tasks are startup = [...]",
+    "script": "lines that run once per node before the tasks are startup = [...]",
+    "services": "each srun of a job starts one service",
+    "setup": "lines that run once per node before the tasks are startup = [...]",
+    "shm_size": "/dev/shm is the host's",
+    "user": "you are yourself in the container; com.ce.root_remap below [annotations] shows root",
+}
+
 # How other tools spell the flags of a mount.
 FOREIGN_FLAGS: dict[str, str] = {"r": "ro", "read-only": "ro", "readonly": "ro", "w": "rw"}

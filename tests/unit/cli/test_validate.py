@@ -45,7 +45,7 @@ def test_a_partial_environment_is_valid_as_a_base(capsys: Capture) -> None:
 def test_every_problem_of_every_environment_is_told(here: Path, capsys: Capture) -> None:
     assert validate("bad.toml", "good.toml", "doubtful.toml", "none") == 1
     assert capsys.readouterr() == (
-        "bad.toml: not valid\ngood.toml: valid\ndoubtful.toml: valid\nnone: not valid\n",
+        "bad.toml: not valid\ngood.toml: valid\ndoubtful.toml: valid, 1 warning\nnone: not valid\n",
         f"ce: error: {here}/bad.toml:2: writable: expected true or false, found the string "
         '"no"\n'
         "ce: hint: write writable = false, without quotes\n"
@@ -53,6 +53,21 @@ def test_every_problem_of_every_environment_is_told(here: Path, capsys: Capture)
         "ce: hint: a relative path begins with './'\n"
         f"ce: warning: {here}/doubtful.toml:2: unknown key 'mount', did you mean 'mounts'?\n"
         f"ce: error: none: no environment 'none' in {here}/.edf, /etc/edf\n",
+    )
+
+
+def test_keys_of_other_tools_are_answered_with_what_to_do(here: Path, capsys: Capture) -> None:
+    text = 'image = "ubuntu:24.04"\nGPUs = "all"\nports = [80]\n[network]\nname = "x"\n'
+    (here / "docker.toml").write_text(text)
+    assert validate("docker.toml") == 0
+    assert capsys.readouterr() == (
+        "docker.toml: valid, 3 warnings\n",
+        f"ce: warning: {here}/docker.toml:2: unknown key 'GPUs'\n"
+        'ce: hint: write devices = ["nvidia.com/gpu=all"]\n'
+        f"ce: warning: {here}/docker.toml:3: unknown key 'ports'\n"
+        "ce: hint: the container has the host's network: every port is open as it is\n"
+        f"ce: warning: {here}/docker.toml:4: unknown key 'network'\n"
+        "ce: hint: the container has the host's network\n",
     )
 
 
