@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT))
 
 from container_engine import __version__  # noqa: E402 - found from here only after that
 from container_engine.catalog.model import HookFile  # noqa: E402
+from container_engine.cli.examples import EXAMPLES  # noqa: E402
 from container_engine.cli.verbs import VERBS  # noqa: E402
 from container_engine.edf.document import Document  # noqa: E402
 from container_engine.schemas import render  # noqa: E402
@@ -62,9 +63,15 @@ def command(verb: str, parser: argparse.ArgumentParser) -> str:
             *_arguments(parser),
             ".SH EXIT STATUS\n",
             _EXIT.get(code, _EXIT[1]),
+            _examples(verb),
             _see("ce", 1, "edf", "config"),
         ]
     )
+
+
+def _examples(verb: str) -> str:
+    lines = "".join(f"{_text(example)}\n" for example in EXAMPLES.get(verb, ()))
+    return f".SH EXAMPLES\n.nf\n{lines}.fi\n" if lines else ""
 
 
 _EXIT = {

@@ -1,12 +1,11 @@
-"""`ce help [CODE…]`: print the page about an error, a topic or a verb, or list all codes."""
+"""`ce help [CODE…]`: print an overview, or the page about an error, a topic or a verb."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
-from container_engine.cli import output
-from container_engine.cli.verbs import VERBS
+from container_engine.cli import output, verbs
 from container_engine.did_you_mean import nearest
 from container_engine.errors import SiteError, UserError
 from container_engine.faults.catalogue import FAULTS
@@ -25,35 +24,38 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "codes",
         metavar="CODE",
         nargs="*",
-        help="of an error, as in the line 'ce: see:', a topic (mpi) or a verb; without it all"
-        " codes are listed",
+        help="of an error, as in the line 'ce: see:', a topic (mpi), a verb, or errors for all"
+        " codes; without it an overview",
     )
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    texts = [_about(code, context) for code in arguments.codes] or [overview()]
+    texts = [_about(code, context) for code in arguments.codes] or [verbs.summary()]
     output.exact("\n".join(texts).encode())
     return 0
 
 
-def overview() -> str:
+def codes() -> str:
+    """Return a line for each error and topic."""
     width = max(map(len, FAULTS))
     known = {code: fault.what for code, fault in FAULTS.items()} | TOPICS
     lines = [f"{code:<{width}}  {what}\n" for code, what in known.items()]
-    return "".join(lines) + "\n'ce help CODE' says what to do about one of them.\n"
+    return "".join(lines) + "\n'ce help CODE' shows what to do about one of them.\n"
 
 
 def _about(code: str, context: Context) -> str:
-    if code in VERBS:
+    if code == "errors":
+        return codes()
+    if code in verbs.VERBS:
         from container_engine.cli.parser import help_of
 
         return help_of(code)
     if code in TOPICS:
         return _topic(code, context)
     if code not in FAULTS:
-        meant = nearest(code, [*FAULTS, *TOPICS, *VERBS])
-        hint = f"did you mean '{meant}'?" if meant else "'ce help' lists them"
-        raise UserError(f"'{code}': no error has this code", hint)
+        meant = nearest(code, [*FAULTS, *TOPICS, *verbs.VERBS, "errors"])
+        hint = f"did you mean '{meant}'?" if meant else "'ce help errors' lists all codes"
+        raise UserError(f"'{code}': no error, topic or verb has this name", hint)
     return _page(code, context)
 
 

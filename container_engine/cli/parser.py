@@ -56,7 +56,13 @@ class Parser(argparse.ArgumentParser):
         sys.exit(USAGE)
 
     def format_help(self) -> str:
-        return super().format_help().replace("positional arguments:", "arguments:", 1)
+        from container_engine.cli.examples import EXAMPLES
+
+        text = super().format_help().replace("positional arguments:", "arguments:", 1)
+        examples = EXAMPLES.get(self.prog.partition(" ")[2], ())
+        title = "example" if len(examples) == 1 else "examples"
+        shown = "".join(f"  {example}\n" for example in examples)
+        return f"{text}\n{title}:\n{shown}" if shown else text
 
 
 class _Whole(Parser):

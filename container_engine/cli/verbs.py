@@ -23,35 +23,35 @@ VERBS = {
     "run": Verb("run", "run a command in a container on this host"),
     "shell": Verb("shell", "open a shell in a container on this host"),
     "render": Verb("render", "print the effective environment"),
-    "explain": Verb("explain", "say for each value which line it comes from"),
+    "explain": Verb("explain", "show for each value which line it comes from"),
     "diff": Verb("diff", "show what two environments do differently"),
     "lint": Verb("lint", "give advice on an environment"),
     "init": Verb("init", "write a commented environment to begin with"),
     "schema": Verb("schema", "print the JSON Schema of a format"),
-    "import": Verb("import_", "make an image of what a registry or another tool has"),
+    "import": Verb("import_", "import an image from a registry, archive, directory or Podman"),
     "pull": Verb("pull", "get an image from its registry, if there is a newer one"),
-    "build": Verb("build", "make an image of a Containerfile"),
-    "images": Verb("images", "list what the image stores have"),
+    "build": Verb("build", "build an image from a Dockerfile"),
+    "images": Verb("images", "list the images in the stores"),
     "inspect": Verb("inspect", "show what is in an image"),
-    "lock": Verb("lock", "write down which image an environment stands for"),
+    "lock": Verb("lock", "pin an environment to an exact image"),
     "scan": Verb("scan", "ask the site's scanner about an image"),
     "rmi": Verb("rmi", "remove an image from your store"),
-    "gc": Verb("gc", "make room in your store"),
-    "pack": Verb("pack", "make a SquashFS file of a directory, for a mount"),
+    "gc": Verb("gc", "delete unused images from your store"),
+    "pack": Verb("pack", "create a SquashFS file from a directory, for a mount"),
     "login": Verb("login", "log in to a registry"),
     "logout": Verb("logout", "log out from a registry"),
     "store": Verb("store", "check or repair your store"),
     "hooks": Verb("hooks", "list, show, check or test the hooks of this site"),
-    "devices": Verb("devices", "list the devices of this node that environments can name"),
+    "devices": Verb("devices", "list the devices of this node that environments can use"),
     "cdi": Verb("cdi", "write a CDI file for the devices of this node"),
     "ps": Verb("ps", "list your steps that run in containers"),
-    "exec": Verb("exec", "run one more command in a container that runs"),
-    "ssh": Verb("ssh", "log in to a container that runs, by its ssh server"),
+    "exec": Verb("exec", "run one more command, or a shell, in a running container"),
+    "ssh": Verb("ssh", "log in to a running container through its ssh server"),
     "ssh-config": Verb("ssh_config", "print what ssh on another computer needs to log in"),
     "trace": Verb("trace", "show where a launch spent its time"),
-    "doctor": Verb("doctor", "find out whether containers can be had here, and why not"),
+    "doctor": Verb("doctor", "check whether containers can run on this host"),
     "completion": Verb("completion", "print a shell's completion of ce"),
-    "help": Verb("help", "explain an error by the code that it was printed with"),
+    "help": Verb("help", "show help for a verb, an error code or a topic"),
     "config": Verb("config", "show or check the site's configuration"),
     "version": Verb("version", "print the version"),
 }
@@ -77,11 +77,21 @@ _GROUPS = {
         *("help", "hooks", "devices", "cdi", "doctor", "config", "schema", "completion", "version"),
     ),
 }
+# Verbs by purpose, for `ce help`: a line each.
+_PURPOSES = {
+    "Start": ("run", "shell", "list"),
+    "Write an environment": ("init", "validate", "lint", "explain", "plan", "render", "diff"),
+    "Get images": ("pull", "import", "build", "pack", "login", "logout"),
+    "Manage images": ("images", "inspect", "lock", "scan", "rmi", "gc", "store"),
+    "Look at running steps": ("ps", "exec", "ssh", "ssh-config", "trace"),
+    "Know this site": ("hooks", "devices", "config", "doctor", "version"),
+    "Write tools for it": ("schema", "completion", "cdi"),
+}
 _HEAD = """\
 ce runs commands in containers that a file describes (an environment, NAME.toml).
 
   srun --environment=NAME ...   run every task of a Slurm step in it
-  ce run NAME -- COMMAND        run one command in it, here
+  ce run NAME -- COMMAND        run one command in it, on this host
 """
 _TAIL = """\
 
@@ -100,3 +110,17 @@ def overview() -> str:
         text += f"\n{title}:\n"
         text += "".join(f"  ce {verb:<11}{VERBS[verb].help}\n" for verb in verbs if verb in VERBS)
     return text + _TAIL
+
+
+def summary() -> str:
+    """Return what `ce help` prints: the verbs by purpose."""
+    width = max(map(len, _PURPOSES))
+    lines = [f"  {purpose:<{width}}  {' '.join(verbs)}\n" for purpose, verbs in _PURPOSES.items()]
+    return f"""\
+{_HEAD}
+{"".join(lines)}
+  ce help VERB     options and examples of a verb; ce --help lists all verbs
+  ce help CODE     what to do about an error, by the code in its line 'ce: see:'
+  ce help errors   all errors and their codes
+  ce help mpi      what to do if ranks do not find one another
+"""

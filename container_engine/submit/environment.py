@@ -68,7 +68,8 @@ def load_to_launch(name: str, context: Context, whole: Offer) -> Loaded:
 def image_alone(image: str) -> Edf:
     """Return the environment that has only an image and no file. Raises UserError."""
     if not image:
-        raise UserError("--image: the name of the image is empty", "for example ubuntu:24.04")
+        hint = "for example ubuntu:24.04"
+        raise UserError("--image: the name of the image is empty", hint, "image-empty")
     return Edf(name=image, files=(), image=image, image_origin=Origin("--image", 0))
 
 

@@ -3,14 +3,18 @@
 import json
 import os
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 from container_engine.cli import pull_option
+from container_engine.cli.examples import EXAMPLES
 from container_engine.cli.foreign_verbs import FOREIGN_VERBS
 from container_engine.cli.main import main
+from container_engine.cli.parser import build, help_of
 from container_engine.cli.verbs import VERBS
+from container_engine.faults.catalogue import FAULTS
 from container_engine.images.fetch.importing import Pull
 from container_engine.submit import recall
 from tests.unit import squashfs
@@ -42,6 +46,39 @@ def test_ce_alone_and_its_help_name_every_verb(installed: Installed) -> None:
         assert re.findall(r"^  ce (\S+) ", said, re.MULTILINE).count("run") == 1
         for verb, about in VERBS.items():
             assert verb == "run" or f"  ce {verb:<11}{about.help}\n" in said
+
+
+def test_help_alone_is_an_overview_with_every_verb(installed: Installed) -> None:
+    lines = installed.ce("help").stdout.splitlines()
+    assert len(lines) <= 22
+    words = " ".join(lines).split()
+    assert [verb for verb in VERBS if verb not in words] == []
+
+
+def test_help_errors_lists_the_codes(installed: Installed) -> None:
+    said = installed.ce("help", "errors").stdout
+    assert all(f"{code} " in said for code in FAULTS)
+    done = installed.ce("help", "nonsense")
+    assert done.stderr == (
+        "ce: error: 'nonsense': no error, topic or verb has this name\n"
+        "ce: hint: 'ce help errors' lists all codes\n"
+    )
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_verb_has_examples_that_its_parser_accepts(verb: str) -> None:
+    assert 1 <= len(EXAMPLES[verb]) <= 2
+    for example in EXAMPLES[verb]:
+        ce, *words = shlex.split(example)
+        assert (ce, words[0]) == ("ce", verb)
+        build([verb]).parse_args(words)
+        assert f"\n  {example}\n" in help_of(verb)
+
+
+def test_an_unknown_option_refers_to_the_verbs_help(installed: Installed) -> None:
+    assert installed.ce("plan", "--wrong", "e").stderr.splitlines()[1] == (
+        "ce: hint: 'ce plan --help' shows how to use it"
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.cli.help import TOPICS, overview
+from container_engine.cli.help import TOPICS, codes
 from container_engine.faults.catalogue import EITHER, FAULTS, SITE, US, YOU
 from docs.errors import DIRECTORY, END, INDEX, body, pages
 
@@ -54,7 +54,7 @@ def test_each_code_has_a_page_with_more_than_its_head_and_each_page_a_code() -> 
 def test_each_topic_of_help_has_a_page_and_each_page_is_listed() -> None:
     found = {path.stem for path in (ROOT / "docs/guide/topics").iterdir()}
     assert found == set(TOPICS)
-    listed = [line.partition(" ")[0] for line in overview().splitlines()]
+    listed = [line.partition(" ")[0] for line in codes().splitlines()]
     assert {*FAULTS, *TOPICS} <= set(listed)
 
 
