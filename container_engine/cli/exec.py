@@ -24,9 +24,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("step", metavar="JOB[.STEP]", help="a step, or a job's newest one")
-    parser.add_argument(
+    command = parser.add_argument(
         "command", metavar="COMMAND", nargs="...", help="the command, after --; else a shell"
     )
+    command.required = False
+    parser.usage = "ce exec [-h] [-w NODE] JOB[.STEP] [-- COMMAND [ARGUMENT ...]]"
     parser.set_defaults(failure=NOT_STARTED)
 
 

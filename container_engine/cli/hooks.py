@@ -63,8 +63,12 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 def _only(arguments: argparse.Namespace) -> list[str]:
     names: list[str] = arguments.names
     if len(names) != 1:
-        what = "an environment" if arguments.action == "explain" else "the name of a hook"
-        raise UserError(f"hooks {arguments.action}: expected {what}, found {len(names)} names")
+        what, lists = "hook", "ce hooks list shows the hooks"
+        if arguments.action == "explain":
+            what, lists = "environment", "ce list shows the environments"
+        found = f"only one {what} at a time" if names else f"no {what} is given"
+        hint = f"ce hooks {arguments.action} NAME; {lists}"
+        raise UserError(f"hooks {arguments.action}: {found}", hint)
     return names
 
 

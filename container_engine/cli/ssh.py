@@ -27,7 +27,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--print", action="store_true", help="print the command line of ssh instead of running it"
     )
     parser.add_argument("job", metavar="JOB", help="a job, or a step: JOB.STEP")
-    parser.add_argument("command", metavar="COMMAND", nargs="...", help="a command, after --")
+    command = parser.add_argument(
+        "command", metavar="COMMAND", nargs="...", help="a command, after --; else a login"
+    )
+    command.required = False
+    parser.usage = "ce ssh [-h] [-w NODE] [--print] JOB[.STEP] [-- COMMAND [ARGUMENT ...]]"
     parser.set_defaults(failure=SSH_FAILED)
 
 

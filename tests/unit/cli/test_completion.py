@@ -30,6 +30,7 @@ CASES = [
     ("ce diff train/large ot", {"other"}),
     ("ce explain --e", {"--env"}),
     ("ce lint na", {"name space"}),
+    ("ce shell oth", {"other"}),
 ]
 
 

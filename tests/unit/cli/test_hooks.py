@@ -277,3 +277,25 @@ def test_oci_hooks_and_cdi_files_are_checked_too(
     (place / "a.json").chmod(0o666)
     assert run(site, "check") == 1
     assert "others than its owner may write it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (
+            ["explain"],
+            "hooks explain: no environment is given",
+            "ce hooks explain NAME; ce list shows the environments",
+        ),
+        (
+            ["show", "a", "b"],
+            "hooks show: only one hook at a time",
+            "ce hooks show NAME; ce hooks list shows the hooks",
+        ),
+    ],
+)
+def test_a_missing_name_is_asked_for(
+    site: Path, capsys: Capture, words: list[str], message: str, hint: str
+) -> None:
+    assert run(site, *words) == 1
+    assert capsys.readouterr().err == f"ce: error: {message}\nce: hint: {hint}\n"

@@ -111,6 +111,8 @@ def test_colours_are_for_people_who_want_them(
         (["frobnicate"], "ce: error: unknown verb 'frobnicate'"),
         (["explian", "e"], "ce: error: unknown verb 'explian', did you mean 'explain'?"),
         (["plan"], "ce: error: the following arguments are required: NAME"),
+        (["exec"], "ce: error: the following arguments are required: JOB[.STEP]\n"),
+        (["ssh"], "ce: error: the following arguments are required: JOB\n"),
         (["plan", "--wrong", "e"], "ce: error: unrecognized arguments: --wrong"),
         (["run", "e"], "ce: error: run: without a command there is a shell"),
         (["run"], "ce: error: run: no environment is given"),
@@ -122,7 +124,7 @@ def test_a_wrong_command_line_is_two_lines_and_exit_code_2(
     done = installed.ce(*words)
     error, hint = done.stderr.splitlines()
     assert done.returncode == 2
-    assert error.startswith(message)
+    assert f"{error}\n".startswith(message)
     assert hint.startswith("ce: hint: ")
 
 
