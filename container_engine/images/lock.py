@@ -7,6 +7,7 @@ the same for all users, and the releases of the hooks that the environment uses.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -95,7 +96,15 @@ def write(path: str, lock: Lock) -> None:
     try:
         publish(path, lock.to_json().encode("utf-8", "surrogateescape"))
     except OSError as error:
-        raise UserError(f"{path}: {reason(error)}", see="image-lock") from None
+        raise UserError(f"{path}: {reason(error)}", _elsewhere(path, error), "image-lock") from None
+
+
+def _elsewhere(path: str, error: OSError) -> str | None:
+    """Return a hint for environments of the site, which users cannot lock where they are."""
+    if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return None
+    name = os.path.basename(path).removesuffix(SUFFIX)
+    return f'lock an environment of your own: a file with base_environment = "{name}"'
 
 
 def digest_of(said: Iterable[tuple[str, str]]) -> str:

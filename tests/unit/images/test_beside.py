@@ -108,3 +108,14 @@ def test_a_store_that_everybody_may_write_has_only_the_owners_images(
         stores.find(image)
     os.chown(foreign.parent, OTHER, OTHER)  # now the store's owner
     assert stores.find(image) is not None
+
+
+def test_the_lock_of_a_file_of_the_sites_gets_the_hint_to_build_on_it() -> None:
+    made = lock.Lock(
+        version=1, engine="0", environment=DIGEST, image="x", name="", images={}, hooks={}
+    )
+    with pytest.raises(UserError) as caught:
+        lock.write("/sys/demo.lock", made)  # where not even root may create files
+    assert caught.value.hint == (
+        'lock an environment of your own: a file with base_environment = "demo"'
+    )
