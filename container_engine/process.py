@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from typing import IO, TYPE_CHECKING, NoReturn
+from typing import IO, TYPE_CHECKING
 
 from container_engine.errors import CeError, SiteError
 from container_engine.loader_env import without_loader
@@ -135,16 +135,6 @@ def _bytes_read(pid: int) -> int:
         return 0
 
 
-def become(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
-    """Replace this process with a program, which gets the terminal. Raises SiteError."""
-    import os
-
-    try:
-        os.execvpe(argv[0], list(argv), dict(env))
-    except OSError as error:
-        raise _not_started(argv, error) from None
-
-
 def shown(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> None:
     """Run a program whose output is meant for the user: all of it goes to stderr at once.
 
@@ -152,6 +142,15 @@ def shown(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> None
     has printed the reason.
     """
     with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=2, stderr=2):
+        pass
+
+
+def attended(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> None:
+    """Run a program that talks to the user: stdin and stdout are this process's.
+
+    Raises the same errors as `output`.
+    """
+    with _child(argv, env, timeout_s, stdin=0, stdout=1):
         pass
 
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shutil
+import termios
 from typing import TYPE_CHECKING
 
 from container_engine import process
 from container_engine.cli import messages
-from container_engine.errors import SiteError
+from container_engine.errors import SiteError, UserError
 from container_engine.images.fetch.importing import unusable
+from container_engine.images.fetch.registry import skopeos_words
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from container_engine.submit.context import Context
 
 _LIMIT_S = 60
+_PATIENCE_S = 3600  # for the user to type
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    """Replace this process with the program that asks for the password."""
+    """Let a program ask for the password, and say where it keeps the login."""
     path = state_file(context.env)
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
@@ -40,8 +45,35 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         argv += ["--username", arguments.username]
     if arguments.password_stdin:
         argv.append("--password-stdin")
+    try:
+        with _same_terminal():
+            process.attended([*argv, arguments.registry], context.env, _PATIENCE_S)
+    except process.CommandError as error:
+        raise _refusal(arguments.registry, error) from None
     messages.say_progress(f"the login is kept in {path}, for this host and the nodes")
-    process.become([*argv, arguments.registry], context.env)
+    return 0
+
+
+@contextlib.contextmanager
+def _same_terminal() -> Iterator[None]:
+    """Restore the terminal, whose echo a program that asks for a password turns off."""
+    try:
+        before = termios.tcgetattr(0)
+    except (OSError, termios.error):
+        yield  # stdin is not a terminal
+        return
+    try:
+        yield
+    finally:
+        termios.tcsetattr(0, termios.TCSADRAIN, before)
+
+
+def _refusal(registry: str, error: process.CommandError) -> UserError:
+    text = skopeos_words(error)
+    is_refused = re.search("invalid username|unauthorized|denied|40[13]", text, re.IGNORECASE)
+    see = "registry-login" if is_refused else "registry-unreachable"
+    hint = "check the user name and the password or token" if is_refused else None
+    return UserError(f"'{registry}': not logged in: {text}", hint, see, details=error.stderr)
 
 
 def state_file(env: Mapping[str, str]) -> str:

@@ -338,11 +338,16 @@ def _hex(digest: str) -> str:
     return name
 
 
+def skopeos_words(error: process.CommandError) -> str:
+    """Return skopeo's last message without the log's format."""
+    found = _FATAL.findall(error.stderr)
+    text: str = found[-1] if found else error.message
+    return text.replace('\\"', '"').replace("\\n", "; ")
+
+
 def _refusal(image: Imported, error: process.CommandError, policy: str) -> CeError:
     """Return an error with skopeo's last message, without the log's format and the preamble."""
-    found = _FATAL.findall(error.stderr)
-    text = found[-1] if found else error.message
-    text = _PREAMBLE.sub("", text.replace('\\"', '"').replace("\\n", "; "))
+    text = _PREAMBLE.sub("", skopeos_words(error))
     see = next((code for pattern, code in _CODES if pattern.search(text)), "registry-unreachable")
     hint = None if isinstance(image, RegistryImage) else error.hint
     if isinstance(image, RegistryImage) and see == "registry-login":

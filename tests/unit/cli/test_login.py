@@ -10,7 +10,13 @@ SOURCES = Path(__file__).parents[3]
 _SKOPEO = """#!/bin/sh
 echo "$@" >> {log}
 case "$1" in
-    login) cat > {given};;
+    login)
+        if test -e {given}.refuse; then
+            echo 'time="now" level=fatal msg="logging into \\"r\\": invalid username/password"' >&2
+            exit 1
+        fi
+        cat > {given}
+        echo Login Succeeded!;;
     logout) test -s "$3" || {{ echo "Error: not logged in" >&2; exit 125; }};;
 esac
 """
@@ -53,8 +59,22 @@ def test_a_login_goes_to_skopeo_with_its_input_and_into_the_home(person: Person)
         f"login --authfile {place} --username ann --password-stdin registry.example:5000"
     ]
     assert person.given.read_text() == "canary-4711\n"
+    assert done.stdout == "Login Succeeded!\n"
     assert done.stderr == f"ce: the login is kept in {place}, for this host and the nodes\n"
     assert place.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_refused_login_is_one_error_and_no_login_is_reported(person: Person) -> None:
+    person.given.with_name("given.refuse").touch()
+    done = person.ce("login", "r.example")
+    assert (done.returncode, done.stdout) == (1, "")
+    error, hint, details, see = done.stderr.splitlines()
+    assert error == (
+        "ce: error: 'r.example': not logged in: logging into \"r\": invalid username/password"
+    )
+    assert hint == "ce: hint: check the user name and the password or token"
+    assert details.startswith("ce: details: ")
+    assert see == "ce: see: ce help registry-login"
 
 
 def test_a_login_goes_where_the_user_says(person: Person) -> None:
