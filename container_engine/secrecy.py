@@ -27,7 +27,13 @@ TOKENS = re.compile(
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"]*"
 )
 # NAME=value in a line of shell, with quotes around blanks; NAME = "value" in a file
-_SETTING = re.compile(r"""\b([A-Za-z_][A-Za-z0-9_]*)("?\s*=\s*)("[^"]*"?|'[^']*'?|[^\s;&|'",]+)""")
+_SETTING = re.compile(
+    r"""\b([A-Za-z_][A-Za-z0-9_]*)(["']?\s*=\s*)"""
+    r"""(\"{3}[\s\S]*?(?:\"{3}|\Z)|'{3}[\s\S]*?(?:'{3}|\Z)"""
+    r"""|"(?:[^"\\]|\\[\s\S])*"?|'[^']*'?|[^\s;&|'",]+)"""
+)
+# "NAME": "value" in JSON
+_MEMBER = re.compile(r""""([A-Za-z_][A-Za-z0-9_]*)"(\s*:\s*)("(?:[^"\\]|\\[\s\S])*"?)""")
 # the password in scheme://user:password@host, and the token in https://token@host
 _LOGIN = re.compile(r"(?<=://)([^/:@\s]*):([^/@\s]+)(?=@)")
 _BEARER = re.compile(r"(?i)\b(https?://)([^/:@\s]+)(?=@)")
@@ -74,11 +80,19 @@ class Secrecy(NamedTuple):
         for secret in sorted(self.known, key=len, reverse=True):
             text = text.replace(secret, HIDDEN)
         text = _SETTING.sub(self._setting, text)
+        text = _MEMBER.sub(self._member, text)
         text = _LOGIN.sub(rf"\1:{HIDDEN}", TOKENS.sub(HIDDEN, text))
         return _SIGNED.sub(rf"\1{HIDDEN}", _BEARER.sub(rf"\1{HIDDEN}", text))
 
     def _setting(self, match: re.Match[str]) -> str:
         name, equals, value = match.groups()
-        if value.startswith(("$", '"$', HIDDEN)) or not self.hides(name):
+        if value.startswith(("$", '"$', HIDDEN)):
             return match[0]
+        if not self.hides(name):
+            # Comment=TOKEN=x, or a command in quotes
+            return f"{name}{equals}{_SETTING.sub(self._setting, value)}"
         return f"{name}{equals}{HIDDEN}"
+
+    def _member(self, match: re.Match[str]) -> str:
+        name, colon, _value = match.groups()
+        return f'"{name}"{colon}"{HIDDEN}"' if self.hides(name) else match[0]

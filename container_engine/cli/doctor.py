@@ -56,7 +56,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.srun:
         hint = "srun -w NODE ce doctor --node looks at another node; options are for --all-nodes"
         raise UserError(f"doctor: '{arguments.srun[0]}': this looks at this host only", hint)
-    looked = _look(context, whole=not arguments.node)
+    looked = look(context, whole=not arguments.node)
     if arguments.lines or arguments.json:
         findings = [*looked]
         if arguments.json:
@@ -67,7 +67,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     return _code([*_told(looked, context)])
 
 
-def _look(context: Context, *, whole: bool) -> Iterator[Finding]:
+def look(context: Context, *, whole: bool) -> Iterator[Finding]:
+    """Check this host; with `whole` also what a host needs where users submit."""
     settings, configuration = _settings(context)
     yield from _node(context, settings, configuration)
     if whole:

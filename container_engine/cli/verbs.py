@@ -49,6 +49,7 @@ VERBS = {
     "ssh": Verb("ssh", "log in to a running container through its ssh server"),
     "ssh-config": Verb("ssh_config", "print what ssh on another computer needs to log in"),
     "trace": Verb("trace", "show where a launch spent its time"),
+    "report": Verb("report", "write one file to attach to a support ticket"),
     "doctor": Verb("doctor", "check whether containers can run on this host"),
     "completion": Verb("completion", "print a shell's completion of ce"),
     "help": Verb("help", "show help for a verb, an error code or a topic"),
@@ -72,7 +73,7 @@ _GROUPS = {
         *("pull", "import", "build", "pack", "images", "inspect", "scan", "lock"),
         *("rmi", "gc", "store", "login", "logout"),
     ),
-    "Running steps": ("ps", "exec", "ssh", "ssh-config", "trace"),
+    "Running steps": ("ps", "exec", "ssh", "ssh-config", "trace", "report"),
     "This host and site": (
         *("help", "hooks", "devices", "cdi", "doctor", "config", "schema", "completion", "version"),
     ),

@@ -163,8 +163,8 @@ def _understood(path: str, facts: dict[str, Any], documents: Sequence[dict[str, 
     return Trace(node, facts, tuple(phases), end.get("joined", 0), stopped)
 
 
-def _content(path: str) -> str:
-    """Return the text of a node's trace, or "" for a file no node wrote. Raises UserError.
+def content(path: str) -> str:
+    """Return the text of a node's trace or log, or "" for a file no node wrote. Raises UserError.
 
     Root reads the traces of all users, who may put a symlink, a pipe or an endless file there.
     """
@@ -175,12 +175,12 @@ def _content(path: str) -> str:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode) or status.st_uid != owner:
                 return ""
-            content = file.read(_MOST + 1)
+            read = file.read(_MOST + 1)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):
             return ""
         raise UserError(f"{path}: {reason(error)}") from None
-    return content.decode("utf-8", "replace") if len(content) <= _MOST else ""
+    return read.decode("utf-8", "replace") if len(read) <= _MOST else ""
 
 
 def _joins(phases: Sequence[Phase], end: Mapping[str, int]) -> list[Phase]:
@@ -194,7 +194,7 @@ def _joins(phases: Sequence[Phase], end: Mapping[str, int]) -> list[Phase]:
 
 
 def _documents(path: str) -> Iterator[dict[str, Any]]:
-    for line in _content(path).split("\n"):
+    for line in content(path).split("\n"):
         try:
             document = json.loads(line)
         except ValueError:
