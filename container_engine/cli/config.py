@@ -14,6 +14,7 @@ from container_engine.plan.sitewide import sitewide
 from container_engine.process import reason
 from container_engine.site.load import Fault, directories
 from container_engine.submit.site import with_faults
+from container_engine.wrapping import with_origin
 
 if TYPE_CHECKING:
     import argparse
@@ -50,9 +51,12 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         output.document({"files": config.files, "settings": document})
         return 0
     shown = [(f"{key} = {_toml(value)}", origin) for key, value, origin in rows]
-    width = max(len(text) for text, _origin in shown if len(text) <= 60)
+    columns = output.columns()
+    most = 60 if columns is None else min(60, columns // 2)
+    pad = max(len(text) for text, _origin in shown if len(text) <= most)
     for text, origin in shown:
-        output.line(f"{text:<{width}}  # {origin}")
+        for line in with_origin(text, origin, pad, columns, 4):
+            output.line(line)
     return 0
 
 

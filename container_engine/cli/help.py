@@ -6,9 +6,11 @@ import os
 from typing import TYPE_CHECKING
 
 from container_engine.cli import output, verbs
+from container_engine.cli.page_text import plain
 from container_engine.did_you_mean import nearest
 from container_engine.errors import SiteError, UserError
 from container_engine.faults.catalogue import FAULTS
+from container_engine.wrapping import wrap
 
 if TYPE_CHECKING:
     import argparse
@@ -35,17 +37,19 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     return 0
 
 
-def codes() -> str:
-    """Return a line for each error and topic."""
-    width = max(map(len, FAULTS))
+def codes(columns: int | None = None) -> str:
+    """Return a line for each error and topic, wrapped to `columns`."""
+    width = max(map(len, FAULTS)) + 2
     known = {code: fault.what for code, fault in FAULTS.items()} | TOPICS
-    lines = [f"{code:<{width}}  {what}\n" for code, what in known.items()]
-    return "".join(lines) + "\n'ce help CODE' shows what to do about one of them.\n"
+    lines = [
+        line for c, what in known.items() for line in wrap(f"{c:<{width}}{what}", columns, width)
+    ]
+    return "\n".join(lines) + "\n\n'ce help CODE' shows what to do about one of them.\n"
 
 
 def _about(code: str, context: Context) -> str:
     if code == "errors":
-        return codes()
+        return codes(output.columns())
     if code in verbs.VERBS:
         from container_engine.cli.parser import help_of
 
@@ -80,11 +84,4 @@ def _read(kind: str, name: str, context: Context) -> str:
     if not os.path.isdir(directory):
         directory = f"{context.prefix}/share/container-engine/{kind}"
     with open(f"{directory}/{name}.md", encoding="utf-8") as file:
-        return plain(file.read())
-
-
-def plain(text: str) -> str:
-    """Return a page without the markup that only a browser needs."""
-    lines = [line for line in text.splitlines() if not line.startswith(("<!--", "```"))]
-    words = [line.lstrip("#").strip() if line.startswith("#") else line for line in lines]
-    return "\n".join(words).strip().replace("**", "") + "\n"
+        return plain(file.read(), output.columns())

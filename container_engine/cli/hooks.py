@@ -95,7 +95,8 @@ def _list(context: Context, *, as_json: bool) -> int:
     width = max(len(hook.name) for hook in hooks)
     for row in rows:
         said = "off at this site" if row["turned_off"] else row["default"]
-        output.line(f"{row['name']:<{width}} {said:<10} {row['from']:<9} {row['summary']}")
+        head = f"{row['name']:<{width}} {said:<10} {row['from']:<9} "
+        output.folded(f"{head}{row['summary']}", len(head))
     return 0
 
 

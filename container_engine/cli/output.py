@@ -7,9 +7,15 @@ add lines of its own.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+from typing import TYPE_CHECKING
 
 from container_engine.message_text import one_line
+from container_engine.wrapping import aligned, wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
 
 
 def line(content: object = "", colour: str = "", before: str = "") -> None:
@@ -20,6 +26,25 @@ def line(content: object = "", colour: str = "", before: str = "") -> None:
     elif colour:
         shown = f"\033[{colour}m{shown}\033[0m"
     sys.stdout.write(f"{before}{shown}\n")
+
+
+def columns() -> int | None:
+    """Return the width of the terminal ($COLUMNS first), or None if stdout is not a terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def folded(content: str, indent: int) -> None:
+    """Print one line, wrapped at words to the terminal's width."""
+    for each in wrap(one_line(content), columns(), indent):
+        sys.stdout.write(f"{each}\n")
+
+
+def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> None:
+    """Print a table. Only its last column is wrapped, so that the others keep their places."""
+    *others, _last = zip(*rows, strict=True)
+    last = sum(max(map(len, column)) + 2 for column in others)
+    for each in aligned(rows, right):
+        folded(each, last)
 
 
 def text(content: str) -> None:

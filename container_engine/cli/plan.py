@@ -85,5 +85,5 @@ def _print(arguments: argparse.Namespace, context: Context) -> None:
 
         plan = from_json(text)
         hidden = secrecy(arguments, context, plan.settings.secret_variables)
-        output.text(show(plan, hidden))
+        output.text(show(plan, hidden, output.columns()))
     sys.stdout.flush()

@@ -31,8 +31,5 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         return 0
     cells = [(s.id, s.nodes, s.elapsed, s.name, s.environment, s.image) for s in found]
     rows = [_HEAD, *(tuple(map(message_text.one_line, row)) for row in cells)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        padded = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-        output.line("  ".join(padded).rstrip())
+    output.table(rows)
     return 0

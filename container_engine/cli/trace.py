@@ -51,7 +51,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         output.document([_for_programs(trace) for trace in traces])
     elif not (arguments.html or arguments.perfetto):
         for line in table.lines(step, traces):
-            output.line(line)
+            output.folded(line, table.LABEL_WIDTH)
     return 0
 
 
@@ -69,8 +69,7 @@ def _list(directory: str, uid: int, *, as_json: bool) -> int:
         return 0
     rows = [_row(step, traces) for step in known if (traces := record.read(directory, step))]
     if rows:
-        for line in table.aligned([_HEAD, *rows], right=(2, 3)):
-            output.line(line)
+        output.table([_HEAD, *rows], right=(2, 3))
     if not rows:
         of_others = "; users have theirs in their homes" if uid == 0 else ""
         output.line(f"no traces in {directory}{of_others}")

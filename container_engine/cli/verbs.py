@@ -84,7 +84,7 @@ _PURPOSES = {
     "Write an environment": ("init", "validate", "lint", "explain", "plan", "render", "diff"),
     "Get images": ("pull", "import", "build", "pack", "login", "logout"),
     "Manage images": ("images", "inspect", "lock", "scan", "rmi", "gc", "store"),
-    "Look at running steps": ("ps", "exec", "ssh", "ssh-config", "trace"),
+    "Look at running steps": ("ps", "exec", "ssh", "ssh-config", "trace", "report"),
     "Know this site": ("hooks", "devices", "config", "doctor", "version"),
     "Write tools for it": ("schema", "completion", "cdi"),
 }

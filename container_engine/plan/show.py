@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from container_engine.secrecy import Secrecy
+from container_engine.wrapping import with_origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,8 +18,8 @@ _LABEL_WIDTH = 13
 _MAX_ALIGNED = 60
 
 
-def show(plan: LaunchPlan, secrecy: Secrecy = _USUAL) -> str:
-    """Return several lines, each "label  what  # from where"."""
+def show(plan: LaunchPlan, secrecy: Secrecy = _USUAL, columns: int | None = None) -> str:
+    """Return several lines, each "label  what  # from where", wrapped to `columns`."""
     rows = [
         ("environment", plan.name, ", ".join(plan.files)),
         ("image", plan.image.path, plan.image.origin),
@@ -39,7 +40,8 @@ def show(plan: LaunchPlan, secrecy: Secrecy = _USUAL) -> str:
         setting = getattr(plan.settings, name, None)
         if origin != "default" and setting is not None:
             rows.append(("setting", f"{name} = {_setting(setting)}", origin))
-    return "".join(_layout([(label, secrecy.text(what), origin) for label, what, origin in rows]))
+    shown = [(label, secrecy.text(what), origin) for label, what, origin in rows]
+    return "".join(_layout(shown, columns))
 
 
 def _name(plan: LaunchPlan) -> list[tuple[str, str, str]]:
@@ -101,15 +103,17 @@ def _hook(hook: HookUse) -> str:
     return f"{hook.name} {hook.release}{': ' if said else ''}{', '.join(said)}"
 
 
-def _layout(rows: list[tuple[str, str, str]]) -> Iterable[str]:
+def _layout(rows: list[tuple[str, str, str]], columns: int | None) -> Iterable[str]:
     shown = [(label, _printable(what), _printable(origin)) for label, what, origin in rows]
-    width = max((len(what) for _l, what, _o in shown if len(what) <= _MAX_ALIGNED), default=0)
+    most = _MAX_ALIGNED if columns is None else min(_MAX_ALIGNED, columns // 2)
+    pad = max((len(what) for _l, what, _o in shown if len(what) <= most), default=0)
     before = ""
     for label, what, origin in shown:
         head = "" if label == before else label
         before = label
-        reason = f"  # {origin}" if origin else ""
-        yield f"{head:<{_LABEL_WIDTH}}{what:<{width}}{reason}\n".rstrip(" ")
+        text = f"{head:<{_LABEL_WIDTH}}{what}"
+        for line in with_origin(text, origin, _LABEL_WIDTH + pad, columns, _LABEL_WIDTH):
+            yield f"{line}\n"
 
 
 def _printable(what: str) -> str:

@@ -7,15 +7,17 @@ import time
 from typing import TYPE_CHECKING
 
 from container_engine.trace.record import missing
+from container_engine.wrapping import aligned
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from container_engine.trace.record import Trace
 
 # factor above the median, and least difference in seconds, that make a node a straggler
 _SLOWER, _SLOWER_S = 1.5, 0.05
 _NAMED = 8
+LABEL_WIDTH = 13
 
 
 def stragglers(traces: Sequence[Trace]) -> list[Trace]:
@@ -85,17 +87,6 @@ def _phases(traces: Sequence[Trace]) -> Iterator[str]:
         row = (_ms(statistics.median(values)), _ms(min(values)), _ms(max(values)))
         rows.append((name, *row, where))
     yield from aligned(rows, right=(1, 2, 3))
-
-
-def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Iterator[str]:
-    """Yield the rows with aligned columns; those in `right`, counted from 0, to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = enumerate(zip(row, widths, strict=True))
-        yield "  ".join(
-            f"{cell:>{width}}" if column in right else f"{cell:<{width}}"
-            for column, (cell, width) in cells
-        ).rstrip()
 
 
 def count(number: int, thing: str) -> str:

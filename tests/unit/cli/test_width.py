@@ -1,0 +1,114 @@
+"""What `ce` prints fits the terminal: lines are wrapped at words, and never in a pipe."""
+
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from container_engine.cli.page_text import plain
+from container_engine.wrapping import with_origin, wrap
+from tests.unit import squashfs
+from tests.unit.cli.conftest import Installed
+
+PAGE = """\
+# Title
+
+Some **bold** words, and a [link
+to](../../admin/install.md#node).
+
+- one item that
+  goes on
+- `two`
+
+| what | why |
+|---|---|
+| a \\| b | because of a long story |
+
+```console
+$ code   stays    as it is, however long the line is
+```
+"""
+
+
+def on_a_terminal(home: Installed, columns: int, *words: str) -> list[str]:
+    """Run `ce` with a terminal for its stdout and return the lines that it printed."""
+    ours, its = pty.openpty()
+    env = {"HOME": str(home.home), "PATH": os.environ["PATH"], "COLUMNS": str(columns)}
+    argv = [str(home.prefix / "bin/ce"), *words]
+    with subprocess.Popen(argv, stdout=its, env=env, cwd=home.home) as process:
+        os.close(its)
+        said = b""
+        while True:
+            try:
+                piece = os.read(ours, 1 << 16)
+            except OSError:  # EIO: the other end is closed
+                break
+            if not piece:
+                break
+            said += piece
+    os.close(ours)
+    assert process.returncode == 0
+    return said.decode().replace("\r\n", "\n").splitlines()
+
+
+@pytest.fixture
+def home(installed: Installed) -> Installed:
+    squashfs.make(installed.home / "i.sqsh", {"etc/os-release": "ID=x"})
+    (installed.home / "e.toml").write_text('image = "./i.sqsh"\n[env]\nA = "two words"\n')
+    return installed
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(("help",), ("help", "mpi"), ("help", "user-namespaces"), ("help", "edf-syntax")),
+        *(("plan", "./e.toml"), ("hooks", "list"), ("config", "show")),
+    ],
+    ids=" ".join,
+)
+def test_lines_end_where_the_terminal_does_and_no_word_is_cut(
+    home: Installed, columns: int, words: tuple[str, ...]
+) -> None:
+    lines = on_a_terminal(home, columns, *words)
+    piped = home.ce(*words).stdout
+    for line in lines:
+        longest = max(map(len, line.split()), default=0)
+        assert len(line) <= columns or longest > columns - 20, line
+    assert set(" ".join(lines).split()) == set(piped.split())
+
+
+def test_in_a_pipe_no_line_is_wrapped(home: Installed) -> None:
+    shown = home.ce("config", "show", env={"COLUMNS": "40"}).stdout
+    assert max(map(len, shown.splitlines())) > 80
+
+
+def test_a_page_is_text_without_markup() -> None:
+    assert plain(PAGE, 30) == (
+        "Title\n\n"
+        "Some bold words, and a link to\n(admin/install).\n\n"
+        "- one item that goes on\n- `two`\n\n"
+        "a | b\n    why: because of a long\n         story\n\n"
+        "    $ code   stays    as it is, however long the line is\n"
+    )
+    assert "Some bold words, and a link\nto (admin/install).\n" in plain(PAGE)
+
+
+def test_a_long_word_is_left_whole() -> None:
+    path = f"/{'x' * 40}"
+    assert wrap(f"image        {path} and more", 30, 13) == [
+        f"image        {path}",
+        f"{'':13}and more",
+    ]
+    assert wrap("a b", None) == ["a b"]
+    assert with_origin("mount        /a on /b", "/e.toml:3", 30, 30, 13) == [
+        "mount        /a on /b",
+        f"{'':15}# /e.toml:3",
+    ]
+
+
+def test_no_page_has_a_table_that_is_printed_raw() -> None:
+    for path in (Path(__file__).parents[3] / "docs/guide/topics").glob("*.md"):
+        assert not [line for line in plain(path.read_text()).splitlines() if line.startswith("|")]
