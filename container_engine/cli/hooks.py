@@ -13,8 +13,10 @@ from container_engine.cli import hooks_check, hooks_test, messages, output
 from container_engine.did_you_mean import nearest
 from container_engine.errors import UserError
 from container_engine.node.hooks.findings import find
+from container_engine.node.hooks.node_fields import holds
 from container_engine.node.report.failure import LaunchError
 from container_engine.node.start.session import for_user
+from container_engine.plan.show import in_some
 from container_engine.plan.show_hook import show_hook, show_libraries, show_use
 from container_engine.submit import environment
 from container_engine.submit.prepare import prepare
@@ -23,6 +25,7 @@ from container_engine.submit.site_offer import builtin
 if TYPE_CHECKING:
     from container_engine.catalog.load import Hook
     from container_engine.plan.build import Offer
+    from container_engine.plan.model import HookUse
     from container_engine.submit.context import Context
 
 FORMAT_VERSION = 1
@@ -132,10 +135,17 @@ def _explain(name: str, context: Context, *, as_json: bool) -> int:
         }
         output.document(document)
         return 0
-    hooks = prepared.plan.hooks
-    text = "\n".join(map(show_use, hooks)) or f"{name}: no hook applies\n"
+    here = [use for use in prepared.plan.hooks if _applies(use)]
+    elsewhere = [use for use in prepared.plan.hooks if not _applies(use)]
+    text = "\n".join(map(show_use, here)) or f"{name}: no hook applies\n"
+    text += "".join(f"\nonly in some steps: {some}\n" for some in in_some(elsewhere))
     text += show_libraries(found.decisions)
     output.text(text)
     sys.stdout.flush()
     messages.say("".join(map(message_text.of_warning, found.warnings)))
     return 0
+
+
+def _applies(use: HookUse) -> bool:
+    """Check whether a hook applies in this step, if this is one; others than automatic ones do."""
+    return not use.automatic_when or any(holds(word, os.environ) for word in use.automatic_when)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from container_engine.plan.model import Image, LaunchPlan
 
 _HOOKS, _SARUS = "com.hooks.", "com.sarus."
+# users expect hooks of these names from other engines
+_GPU_HOOKS = ("nvidia", "nvidia_container_toolkit", "nvidia-container-toolkit", "gpu", "cuda")
+_GPUS = 'GPUs need no hook: devices = ["nvidia.com/gpu=all"]; ce devices on a node lists them'
 _INSTEAD = {
     "parallax_imagestore": "set EDF_IMAGESTORE to a directory for imported images",
     "perfmon": "'ce trace' shows where a launch has spent its time",
@@ -106,7 +109,8 @@ def _without_effect(edf: Edf, offer: Offer) -> Iterator[Problem]:
         is_off = entry.key.endswith(".enabled") and entry.value != "true"
         # the loader has already warned of a name that is nearly right
         if not is_off and not nearest(name, offer.hooks) and not offer.asked(entry.key):
-            yield _idle(entry, "has no effect: this installation has no such hook")
+            hint = _GPUS if name in _GPU_HOOKS else "ce hooks list shows the hooks of this site"
+            yield _idle(entry, "has no effect: this installation has no such hook", hint)
 
 
 def _is_known(key: str, offer: Offer) -> bool:

@@ -31,7 +31,12 @@ def show(plan: LaunchPlan, secrecy: Secrecy = _USUAL, columns: int | None = None
     ]
     rows += [("mount", _mount(mount), mount.origin) for mount in plan.mounts]
     rows += [("device", text(device.name), device.origin) for device in plan.devices]
-    rows += [("hook", _hook(hook), f"{hook.reason}, {hook.origin}") for hook in plan.hooks]
+    rows += [
+        ("hook", _hook(hook), f"{hook.reason}, {hook.origin}")
+        for hook in plan.hooks
+        if not hook.automatic_when
+    ]
+    rows += [("hook", f"only in some steps: {some}", "automatic") for some in in_some(plan.hooks)]
     rows += [("startup", text(step.line), step.origin) for step in plan.startup]
     rows += [("env", _set(entry, secrecy), entry.origin) for entry in plan.env]
     for key, value in plan.annotations.items():
@@ -42,6 +47,12 @@ def show(plan: LaunchPlan, secrecy: Secrecy = _USUAL, columns: int | None = None
             rows.append(("setting", f"{name} = {_setting(setting)}", origin))
     shown = [(label, secrecy.text(what), origin) for label, what, origin in rows]
     return "".join(_layout(shown, columns))
+
+
+def in_some(hooks: Iterable[HookUse]) -> list[str]:
+    """Return one text on the hooks that apply in steps with certain variables only, if any."""
+    names = sorted(hook.name for hook in hooks if hook.automatic_when)
+    return [f"{', '.join(names)} (ce hooks show NAME says which)"] if names else []
 
 
 def _name(plan: LaunchPlan) -> list[tuple[str, str, str]]:

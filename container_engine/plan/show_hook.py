@@ -68,7 +68,8 @@ def show_libraries(decisions: Sequence[Mapping[str, Any]]) -> str:
 def _default(hook: Hook) -> str:
     if hook.data.turned_off:
         return "turned off at this site"
-    automatic = "automatic, where the node has what it is for"
+    where = " or ".join(hook.data.automatic_when)
+    automatic = f"automatic, in steps that have the variable {where}" if where else "automatic"
     return {"off": "off", "on": "on", "automatic": automatic}[hook.data.default]
 
 

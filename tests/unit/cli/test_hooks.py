@@ -65,6 +65,12 @@ def test_a_hook_is_shown_with_what_users_may_say(site: Path, capsys: Capture) ->
         assert text in shown
 
 
+def test_an_automatic_hook_is_shown_with_the_steps_it_is_for(site: Path, capsys: Capture) -> None:
+    assert run(site, "show", "pmi2") == 0
+    steps = "automatic, in steps that have the variable PMI_FD or SLURM_MPI_TYPE=pmi2"
+    assert f"default       {steps}\n" in capsys.readouterr().out
+
+
 def test_an_unknown_hook_gets_the_nearest_name(site: Path, capsys: Capture) -> None:
     assert run(site, "show", "aws_ofi_ncl") == 1
     assert capsys.readouterr().err == (

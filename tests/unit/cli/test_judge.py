@@ -156,3 +156,19 @@ def test_an_unknown_hook_is_told_unless_an_oci_hook_of_the_site_asks_for_it(
     file.write_text(f'image = "{image}"\n{enabled("glibc")}')
     _refused, said = Said(file, capsys, f'hooks_dirs = ["{WHEN[when](here)}"]\n').agree()
     assert ("has no such hook" in said) == (when in ("for another", "always"))
+
+
+@pytest.mark.parametrize(
+    ("hook", "hint"),
+    [
+        ("glibc", "ce hooks list shows the hooks of this site"),
+        ("nvidia", 'GPUs need no hook: devices = ["nvidia.com/gpu=all"]'),
+    ],
+)
+def test_an_unknown_hook_comes_with_the_way_to_what_was_meant(
+    hook: str, hint: str, here: Path, image: Path, capsys: Capture
+) -> None:
+    file = here / "e.toml"
+    file.write_text(f'image = "{image}"\n{enabled(hook)}')
+    assert main(["validate", str(file)]) == 0
+    assert f"ce: hint: {hint}" in capsys.readouterr().err
