@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from container_engine.cli import output
 from container_engine.cli.show_secrets import add_show_secrets, secrecy
+from container_engine.doctor.site_files import site_files
 from container_engine.errors import SiteError
+from container_engine.images.scanning import check_program
 from container_engine.plan.sitewide import sitewide
 from container_engine.process import reason
 from container_engine.site.load import Fault, directories
@@ -107,7 +109,7 @@ def _say_fine(config: Configuration, context: Context) -> None:
 
 
 def _semantic(config: Configuration, context: Context) -> Iterator[Fault]:
-    """Yield faults that types cannot express: missing directories, malformed mounts."""
+    """Yield faults that types cannot express: missing files, malformed mounts."""
     if not config.faults:
         try:
             sitewide(config, context.env)
@@ -119,6 +121,24 @@ def _semantic(config: Configuration, context: Context) -> Iterator[Fault]:
         value = getattr(config.settings, key)
         for path in value if isinstance(value, tuple) else (value,):
             yield from _directory(config.origins[key], key, path)
+    yield from _programs(config)
+
+
+def _programs(config: Configuration) -> Iterator[Fault]:
+    """Yield faults of programs that launches run, and of the policy for signatures."""
+    policy, key = config.settings.policy, "policy.signature_policy"
+    if policy.scanner:
+        try:
+            check_program(policy.scanner[0], config.origins["policy.scanner"])
+        except SiteError as error:
+            yield Fault(error.message, "", "", error.hint)
+    if policy.signature_policy and not os.access(policy.signature_policy, os.R_OK):
+        yield Fault(config.origins[key], key, f"'{policy.signature_policy}' cannot be read")
+    if not all(map(os.path.isdir, config.settings.hooks_dirs)):
+        return  # a fault of its own
+    for kind, _number, fault in site_files(config.settings):
+        if kind == "OCI hooks" and fault is not None:
+            yield Fault(fault.path, "", fault.message, fault.hint)
 
 
 def _directory(file: str, key: str, path: str) -> Iterator[Fault]:

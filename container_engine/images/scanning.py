@@ -92,7 +92,7 @@ class Scanner(NamedTuple):
     def scan(self, subject: Subject) -> Verdict:
         """Run the scanner and cache its verdict. Raises SiteError if its program is not usable."""
         policy = self.rules.policy
-        _check_program(policy.scanner[0], self.rules.source)
+        check_program(policy.scanner[0], self.rules.source)
         status, report = self._run(subject)
         verdict = Verdict(program=policy.scanner, when=time.time(), status=status, report=report)
         if status is not None:
@@ -140,7 +140,7 @@ def cache_directory(env: Mapping[str, str]) -> str:
 _SEE = "site-configuration"
 
 
-def _check_program(path: str, source: str) -> None:
+def check_program(path: str, source: str) -> None:
     """Raise SiteError unless only root, or the owner of `source`, decides what the scanner is."""
     where = f"{source}: policy.scanner: '{path}'"
     if not path.startswith("/"):
@@ -153,6 +153,8 @@ def _check_program(path: str, source: str) -> None:
         raise SiteError(f"{where}: owned by user {status.st_uid}, not by root", see=_SEE)
     if status.st_mode & _OTHERS_MAY_WRITE:
         raise SiteError(f"{where}: others than its owner may write it", f"chmod go-w {path}", _SEE)
+    if not (stat.S_ISREG(status.st_mode) and os.access(path, os.X_OK)):
+        raise SiteError(f"{where}: not an executable file", f"chmod a+rx {path}", _SEE)
 
 
 def _filled(words: Sequence[str], subject: Subject, rootfs: str) -> list[str]:

@@ -71,6 +71,33 @@ def test_every_fault_of_every_file_is_named(installed: Installed, site: Path) ->
     )
 
 
+def test_a_program_that_cannot_run_is_a_fault(installed: Installed, site: Path) -> None:
+    scanner, hooks = installed.home / "scan", installed.home / "oci"
+    hooks.mkdir()
+    hook = {"version": "1.0.0", "hook": {"path": str(scanner)}, "stages": ["prestart"]}
+    (hooks / "a.json").write_text(json.dumps({**hook, "when": {"always": True}}))
+    (site / "config.toml").write_text(
+        f'hooks_dirs = ["{hooks}"]\n[policy]\nscanner = ["{scanner}", "{{rootfs}}"]\n'
+        'signature_policy = "/nowhere.json"\n'
+    )
+
+    def faults() -> str:
+        done = installed.ce("config", "check")
+        assert done.returncode == 1
+        return done.stdout.replace(f"{site}/", "").replace(f"{installed.home}/", "")
+
+    said = faults()
+    assert "config.toml: policy.scanner: 'scan': no such file or directory\n" in said
+    assert "config.toml: policy.signature_policy: '/nowhere.json' cannot be read\n" in said
+    assert "(a.json, prestart)" in said
+    scanner.touch(0o644)
+    assert (
+        "config.toml: policy.scanner: 'scan': not an executable file\n    chmod a+rx " in faults()
+    )
+    scanner.chmod(0o755)
+    assert "policy.scanner" not in faults()
+
+
 def test_what_no_container_could_get_is_a_fault(installed: Installed, site: Path) -> None:
     (site / "config.toml").write_text(
         'mounts = ["data", "./x", "$NOPE"]\ndevices = ["gpu"]\nenv = {"A=B" = "$(id)"}\n'
