@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from container_engine.trace.record import Phase, Trace
 
-_COLOURS = {
+COLOURS = {
     "launch": "#577590",
     "prepare": "#43aa8b",
     "namespaces": "#90be6d",
@@ -60,7 +60,7 @@ def page(step: str, traces: Sequence[Trace]) -> str:
 def _key(traces: Sequence[Trace]) -> Iterator[str]:
     names = dict.fromkeys(phase.name for trace in traces for phase in trace.on_node)
     spans = (
-        f'<span><i style="background:{_COLOURS.get(name, _OTHER)}"></i>{escape(name)}</span>'
+        f'<span><i style="background:{COLOURS.get(name, _OTHER)}"></i>{escape(name)}</span>'
         for name in names
     )
     yield f'<p class="key">{"".join(spans)}</p>'
@@ -82,7 +82,10 @@ def _timeline(traces: Sequence[Trace]) -> Iterator[str]:
         top = _TOP + _ROW * row
         kind = ' class="slow"' if trace.node in slow or trace.facts["error"] else ""
         place = f'x="{_LEFT - 8}" y="{top + 13}" text-anchor="end"'
-        yield f"<text {place}{kind}>{escape(trace.node)}</text>"
+        cause = trace.facts["error"]
+        title = f"<title>{escape(cause)}</title>" if cause else ""
+        mark = "failed: " if cause else ""
+        yield f"<text {place}{kind}>{mark}{escape(trace.node)}{title}</text>"
         for phase in trace.on_node:
             yield _bar(phase, _LEFT + (phase.begin - first) * scale, top, phase.took * scale)
     yield "</svg>"
@@ -101,7 +104,7 @@ def _axis(seconds: float, scale: float, height: int) -> Iterator[str]:
 
 
 def _bar(phase: Phase, x: float, top: int, width: float) -> str:
-    colour = _COLOURS.get(phase.name, _OTHER)
+    colour = COLOURS.get(phase.name, _OTHER)
     title = f"{escape(phase.name)}: {1000 * phase.took:.2f} ms"
     return (
         f'<rect x="{x:.2f}" y="{top}" width="{max(width, 0.5):.2f}" height="{_BAR}"'

@@ -21,6 +21,8 @@ _VERSION = 1
 _STEP = re.compile(r"\d+\.\d+")
 _SECOND = 1_000_000_000
 _MAX_NODES = 1 << 16
+_LAST = 1 << 62  # a time later than any
+_IMAGE, _HOOK = ("name", "path", "digest"), ("name", "release", "reason")
 _MOST = 1 << 20  # largest size of a node's trace in bytes; the usual size is a few thousand
 
 
@@ -61,13 +63,17 @@ class Trace(NamedTuple):
         return self.on_node[-1].end - self.on_node[0].begin if self.on_node else 0.0
 
 
-def steps(directory: str, uid: int) -> list[str]:
-    """Return JOB.STEP of the traces that `uid` can trust, the newest first. Raises UserError."""
+def steps(directory: str, uid: int, since: float = 0) -> list[str]:
+    """Return JOB.STEP of the traces that `uid` can trust, the newest first. Raises UserError.
+
+    Directories that have not changed since then are left out.
+    """
     found = []
     try:
         for entry in os.scandir(directory):
             status = entry.stat(follow_symlinks=False)
-            if _STEP.fullmatch(entry.name) and _is_credible(status, uid):
+            trusted = _STEP.fullmatch(entry.name) and _is_credible(status, uid)
+            if trusted and status.st_mtime >= since:
                 found.append((status.st_mtime, entry.name))
     except FileNotFoundError:
         return []
@@ -152,6 +158,7 @@ def _read(path: str) -> Trace | None:
 
 def _understood(path: str, facts: dict[str, Any], documents: Sequence[dict[str, Any]]) -> Trace:
     end = next((document for document in documents if "end" in document), {})
+    _check(facts, end)
     phases = [
         Phase(phase["name"], phase["begin"] / _SECOND, phase["end"] / _SECOND)
         for phase in facts["phases"]
@@ -161,6 +168,19 @@ def _understood(path: str, facts: dict[str, Any], documents: Sequence[dict[str, 
     node = os.path.basename(path).removesuffix(".json")
     stopped = end["end"] / _SECOND if end else None
     return Trace(node, facts, tuple(phases), end.get("joined", 0), stopped)
+
+
+def _check(facts: Mapping[str, Any], end: Mapping[str, Any]) -> None:
+    """Raise TypeError or KeyError for facts that no launch writes: users can write anything."""
+    image = facts["image"]
+    texts = (facts["environment"], facts["error"], *(image[key] for key in _IMAGE))
+    hooks = [hook[key] for hook in facts["hooks"] for key in _HOOK]
+    times = [phase[key] for phase in facts["phases"] for key in ("begin", "end")]
+    times += [end[key] for key in ("end", "first_join", "last_join", "joined") if key in end]
+    if not all(isinstance(text, str) for text in (*texts, *hooks)):
+        raise TypeError
+    if not times or not all(isinstance(when, int) and 0 <= when < _LAST for when in times):
+        raise TypeError
 
 
 def content(path: str) -> str:

@@ -20,6 +20,25 @@ _NAMED = 8
 LABEL_WIDTH = 13
 
 
+# what happens in each phase of a launch
+PHASES = {
+    "plan": "srun makes a plan of the environment",
+    "launch": "slurmstepd hands the plan to the node's launcher",
+    "prepare": "the launcher looks at image, mounts, devices, hooks",
+    "namespaces": "the user's namespaces are created",
+    "mount": "the image is mounted",
+    "hooks": "hooks add libraries, devices, files",
+    "create": "Podman creates the container",
+    "init": "its first process starts, with the entrypoint",
+    "environment": "the tasks' variables are put together",
+    "services": "services of hooks start",
+    "startup": "the start-up lines run",
+    "answer": "the launcher reports that the container is ready",
+    "first join": "until the first task is in the container",
+    "last join": "until the last task is in the container",
+}
+
+
 def stragglers(traces: Sequence[Trace]) -> list[Trace]:
     """Return nodes whose start took much longer than the median, the slowest first."""
     if len(traces) < 3:
@@ -31,11 +50,10 @@ def stragglers(traces: Sequence[Trace]) -> list[Trace]:
 
 def lines(step: str, traces: Sequence[Trace]) -> Iterator[str]:
     facts = traces[0].facts
-    tasks = sum(trace.joined for trace in traces)
-    # the number of joined tasks is recorded when a node ends
-    ended = all(trace.end is not None for trace in traces)
-    joined = f", {count(tasks, 'task')}" if tasks or ended else ""
-    yield f"step {step}: {nodes(traces)}{joined}"
+    yield f"step {step}: {nodes(traces)}{_tasks(traces)}"
+    for trace in traces:
+        if trace.facts["error"]:
+            yield f"failed: {trace.node}: {trace.facts['error']}"
     began = min(trace.began for trace in traces)
     yield f"started      {time.strftime('%d %b %Y %H:%M:%S', time.localtime(began))}"
     yield f"environment  {facts['environment']}"
@@ -48,16 +66,38 @@ def lines(step: str, traces: Sequence[Trace]) -> Iterator[str]:
     took = [trace.start_took for trace in traces]
     slowest = traces[took.index(max(took))].node
     usual = _ms(statistics.median(took))
-    yield f"until all tasks were in: median {usual}, longest {_ms(max(took))} on {slowest}"
+    times = f"median {usual}, max {_ms(max(took))} ({slowest})"
+    yield f"time until all tasks had started: {times}"
     for trace in stragglers(traces):
         yield f"slow: {trace.node} took {_ms(trace.start_took)}"
-    for trace in traces:
-        if trace.facts["error"]:
-            yield f"failed: {trace.node}: {trace.facts['error']}"
     if others := missing(traces):
         more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
         named = ", ".join(others[:_NAMED])
-        yield f"no trace of {named}{more}: still at work, cut off, or not kept here"
+        yield f"no trace of {named}{more}: still starting, interrupted, or not kept here"
+
+
+def _tasks(traces: Sequence[Trace]) -> str:
+    """Return how many tasks have joined, as "N of TOTAL" if not all of them have.
+
+    Nodes record their number when they end.
+    """
+    joined = sum(trace.joined for trace in traces)
+    if not joined and any(trace.end is None and not trace.facts["error"] for trace in traces):
+        return ""
+    total = max(
+        int(text) if (text := str(t.facts.get("tasks", ""))).isdigit() else 0 for t in traces
+    )
+    return (
+        f", {joined} of {count(total, 'task')}" if joined < total else f", {count(joined, 'task')}"
+    )
+
+
+def state(traces: Sequence[Trace]) -> str:
+    """Return the state of a step in a word or two."""
+    failed = [trace.node for trace in traces if trace.facts["error"]]
+    if failed:
+        return f"failed on {failed[0] if len(failed) == 1 else count(len(failed), 'node')}"
+    return "running or interrupted" if traces[0].end is None else "ended"
 
 
 def share(traces: Sequence[Trace]) -> str:
@@ -73,7 +113,7 @@ def nodes(traces: Sequence[Trace]) -> str:
 
 def _phases(traces: Sequence[Trace]) -> Iterator[str]:
     names = list(dict.fromkeys(phase.name for trace in traces for phase in trace.phases))
-    rows = [("phase", "median", "min", "max", "slowest")]
+    rows = [("phase", "median", "min", "max", "slowest", "what happens")]
     for name in names:
         took = {
             trace.node: phase.took
@@ -85,7 +125,7 @@ def _phases(traces: Sequence[Trace]) -> Iterator[str]:
         # planned once, on the submit host
         where = "submit host" if name == "plan" else max(took, key=lambda node: took[node])
         row = (_ms(statistics.median(values)), _ms(min(values)), _ms(max(values)))
-        rows.append((name, *row, where))
+        rows.append((name, *row, where, PHASES.get(name, "")))
     yield from aligned(rows, right=(1, 2, 3))
 
 

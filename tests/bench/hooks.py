@@ -44,7 +44,7 @@ def _start(user: User, here: Place, edf: Path) -> float:
     # Warnings may be printed before or after the job id.
     [job] = [line for line in user.output(srun).splitlines() if line.isdecimal()]
     trace = user.output([str(here.prefix / "bin/ce"), "trace", job, "--json"])
-    phases = {phase["name"]: phase for phase in json.loads(trace)[0]["phases"]}
+    phases = {phase["name"]: phase for phase in json.loads(trace)["nodes"][0]["phases"]}
     return float(phases["answer"]["end"] - phases["launch"]["begin"])
 
 

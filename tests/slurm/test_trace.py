@@ -38,7 +38,7 @@ def test_a_step_leaves_a_trace_of_each_node_with_phases_tasks_and_end(
     for phase in ("plan", "launch", "mount", "create", "startup", "first join", "last join"):
         assert f"\n{phase}" in text
     assert "very secret" not in trace(cluster, job, "--json")
-    for node in json.loads(trace(cluster, job, "--json")):
+    for node in json.loads(trace(cluster, job, "--json"))["nodes"]:
         assert node["end"] >= node["phases"][-1]["end"]
         assert node["variables"]["edf"] == ["TOKEN"]
     assert trace(cluster, "last") == text

@@ -149,6 +149,7 @@ def write(
         "step": node.get("SLURM_STEP_ID", ""),
         "host": os.uname().nodename,
         "nodes": node.get("SLURM_STEP_NODELIST", ""),
+        "tasks": node.get("SLURM_STEP_NUM_TASKS", ""),
         "environment": plan.get("name", ""),
         "files": plan.get("files", ()),
         "image": {

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import time
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from container_engine.cli.main import main
+from container_engine.cli.trace import moment
 from container_engine.errors import UserError
 from container_engine.trace import page, perfetto, record, table
 
@@ -80,7 +83,7 @@ def test_nodes_of_which_there_is_no_trace_are_named(tmp_path: Path) -> None:
     traces = record.read(str(tmp_path), "7.0")
     lines = list(table.lines("7.0", traces))
     assert lines[0] == "step 7.0: 2 of 3 nodes, 4 tasks"
-    assert lines[-1] == "no trace of n2: still at work, cut off, or not kept here"
+    assert lines[-1] == "no trace of n2: still starting, interrupted, or not kept here"
     assert "<h1>Start of step 7.0 on 2 of 3 nodes</h1>" in page.page("7.0", traces)
 
 
@@ -107,8 +110,9 @@ def test_the_table_names_phases_tasks_and_the_slow_node(step: Path) -> None:
     assert lines[1] == f"started      {began}"
     assert "hook         cxi 1: implied by aws_ofi_nccl" in lines
     rows = {line.split("  ")[0]: line.split() for line in lines if " ms " in line}
-    assert rows["plan"][-2:] == ["submit", "host"]
-    assert rows["create"] == ["create", "50.0", "ms", "50.0", "ms", "400.0", "ms", "n10"]
+    assert rows["plan"][7:9] == ["submit", "host"]
+    create = "create 50.0 ms 50.0 ms 400.0 ms n10 Podman creates the container"
+    assert " ".join(rows["create"]) == create
     assert "slow: n10 took 425.0 ms" in lines
 
 
@@ -120,7 +124,78 @@ def test_of_a_step_that_runs_the_tasks_are_not_counted(tmp_path: Path) -> None:
 def test_a_node_that_failed_is_told_with_its_cause(tmp_path: Path) -> None:
     write(tmp_path, "7.0", "n1", facts(5, error="mount source '/x': does not exist"))
     lines = list(table.lines("7.0", record.read(str(tmp_path), "7.0")))
-    assert lines[-1] == "failed: n1: mount source '/x': does not exist"
+    assert lines[:2] == [
+        "step 7.0: 1 node, 0 tasks",
+        "failed: n1: mount source '/x': does not exist",
+    ]
+
+
+def test_tasks_that_did_not_start_are_counted_and_their_node_marked(tmp_path: Path) -> None:
+    write(tmp_path, "7.0", "n1", facts(50, tasks="4"), ended(101, 102))
+    write(tmp_path, "7.0", "n2", facts(5, tasks="4", error="no <mount>"))
+    traces = record.read(str(tmp_path), "7.0")
+    lines = list(table.lines("7.0", traces))
+    assert lines[:2] == ["step 7.0: 2 nodes, 2 of 4 tasks", "failed: n2: no <mount>"]
+    assert table.state(traces) == "failed on n2"
+    text = ">failed: n2<title>no &lt;mount&gt;</title></text>"
+    assert text in page.page("7.0", traces)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"environment": 1}, {"image": []}, {"image": {"name": "x"}}, {"error": None}),
+        *({"hooks": [1]}, {"hooks": [{"name": "x"}]}, {"phases": []}, {"phases": [{}]}),
+        {"phases": [{"name": "launch", "begin": 10**40, "end": 1e999}]},
+    ],
+)
+def test_what_no_launch_writes_is_not_read(tmp_path: Path, wrong: dict[str, object]) -> None:
+    write(tmp_path, "7.0", "n1", {**facts(5), **wrong})
+    write(tmp_path, "7.0", "n2", facts(5), {**ended(51, 52), "joined": "2"})
+    assert record.read(str(tmp_path), "7.0") == []
+
+
+def test_every_phase_is_explained() -> None:
+    assert set(page.COLOURS) <= set(table.PHASES)
+    guide = (Path(__file__).parents[3] / "docs/guide/troubleshooting.md").read_text()
+    assert [phase for phase in table.PHASES if f"| `{phase}` |" not in guide] == []
+
+
+def site(tmp_path: Path, trace_dir: str) -> str:
+    (tmp_path / "config.toml").write_text(f'trace_dir = "{trace_dir}"\n')
+    return str(tmp_path / "config.toml")
+
+
+def test_the_steps_of_all_users_are_listed_with_their_users(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    traces = tmp_path / "traces"
+    write(traces, "7.0", "n1", facts(50), ended(51, 52))
+    late = time.time_ns()
+    phases = [{"name": "launch", "begin": late, "end": late}]
+    write(traces, "8.0", "n1", {**facts(5, error="no mount"), "phases": phases})
+    argv = ["--site", site(tmp_path, str(traces)), "trace", "--all"]
+    assert main([*argv]) == 0
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split()[:3] == ["STEP", "USER", "STARTED"]
+    assert sorted(row.split()[:2] for row in rows) == [["7.0", me], ["8.0", me]]
+    assert main([*argv, "--since", "1h", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["version"] == 1
+    [step] = document["steps"]
+    assert (step["step"], step["user"], step["failed"]) == ("8.0", me, {"n1": "no mount"})
+
+
+def test_a_list_of_all_users_needs_one_directory_and_a_time_that_is_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--site", site(tmp_path, "~/traces"), "trace", "--all"]) == 1
+    assert "this site keeps traces in the users' homes" in capsys.readouterr().err
+    assert main(["--site", site(tmp_path, str(tmp_path)), "trace", "--since", "soon"]) == 1
+    assert "--since: 'soon' is not a time\nce: hint: for example 30m" in capsys.readouterr().err
+    assert moment("2d", 200_000.0) == 200_000 - 2 * 86400
+    assert moment("2026-01-31T12:00", 0) > 0
 
 
 def test_the_end_may_be_noted_before_the_launcher_has_written(tmp_path: Path) -> None:
