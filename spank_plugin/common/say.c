@@ -41,6 +41,22 @@ int ce_claim_message(int directory, const char *planned, const char *message)
 	return fd >= 0 || errno != EEXIST;
 }
 
+/* Check for a line with a prefix of its own. A command's name alone does not make one: it may be "ce". */
+static int is_finished(const char *line)
+{
+	static const char *const labels[] = {"error", "warning", "hint", "also", "details", "see"};
+
+	if (strncmp(line, "ce: ", 4) != 0)
+		return 0;
+	line += 4;
+	for (size_t i = 0; i < sizeof labels / sizeof labels[0]; i++) {
+		size_t length = strlen(labels[i]);
+		if (strncmp(line, labels[i], length) == 0 && strncmp(line + length, ": ", 2) == 0)
+			return 1;
+	}
+	return 0;
+}
+
 void ce_say(const char *node, const char *kind, const char *text)
 {
 	char host[HOST_NAME_MAX + 1] = "this node";
@@ -57,7 +73,7 @@ void ce_say(const char *node, const char *kind, const char *text)
 	}
 	do {
 		size_t length = strcspn(text, "\n");
-		if (strncmp(text, "ce: ", 4) == 0)
+		if (is_finished(text))
 			fprintf(out, "%.*s\n", (int)length, text);
 		else
 			fprintf(out, "ce: %s: %s: %.*s\n", kind, node, (int)length, text);

@@ -15,8 +15,8 @@
 int ce_claim_message(int directory, const char *planned, const char *message);
 
 /* Write an error or a warning (`kind`) to the user's stderr in one write, so that srun's own output does not
- * come in between. Each line is prefixed with "ce: KIND: NODE: ", except those that begin with "ce: ": they
- * follow an error and carry their own prefix. `node` NULL or "": the host's own name. */
+ * come in between. Each line is prefixed with "ce: KIND: NODE: ", except those that begin with "ce: " and a
+ * label such as "hint: ": they follow an error and carry their own prefix. `node` NULL or "": the host's own name. */
 void ce_say(const char *node, const char *kind, const char *text);
 
 /* Do the same for an error and the lines below it (help.h). */

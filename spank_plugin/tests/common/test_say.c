@@ -1,7 +1,9 @@
 /* What is said once per step. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "common/say.h"
@@ -35,4 +37,32 @@ TEST("without a place for marks everything is news")
 	CHECK(ce_claim_message(nowhere, "1", "x"));
 	CHECK(ce_claim_message(nowhere, "1", "x"));
 	close(nowhere);
+}
+
+/* Return what ce_say prints for `text`, in a buffer that the next call overwrites. */
+static const char *said(const char *text)
+{
+	static char buffer[512];
+	FILE *file = tmpfile();
+	int kept = dup(STDERR_FILENO);
+	size_t length = 0;
+
+	if (file != NULL && kept >= 0 && dup2(fileno(file), STDERR_FILENO) >= 0) {
+		ce_say("n1", "error", text);
+		dup2(kept, STDERR_FILENO);
+		rewind(file);
+		length = fread(buffer, 1, sizeof buffer - 1, file);
+	}
+	buffer[length] = '\0';
+	close(kept);
+	if (file != NULL)
+		fclose(file);
+	return buffer;
+}
+
+TEST("a message about a command called ce gets its prefix, a line below it keeps its own")
+{
+	CHECK(strcmp(said("ce: command not found\nce: hint: mount it\nce: see: ce help x"),
+		     "ce: error: n1: ce: command not found\nce: hint: mount it\nce: see: ce help x\n") == 0);
+	CHECK(strcmp(said("ce: error"), "ce: error: n1: ce: error\n") == 0);
 }
