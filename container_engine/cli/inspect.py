@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from container_engine.site import SiteConfig
     from container_engine.submit.context import Context
 
+FORMAT_VERSION = 1
 _MAX_STEP = 60
 _LISTS = ("Env", "Entrypoint", "Cmd")
 
@@ -91,6 +92,7 @@ def _remote(image: RegistryImage, context: Context, settings: SiteConfig) -> _Su
 
 def _document(subject: _Subject, tree: dict[str, Content]) -> dict[str, Any]:
     return {
+        "version": FORMAT_VERSION,
         "name": subject.name,
         "digest": subject.digest or None,
         "path": subject.path,

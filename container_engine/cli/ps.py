@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from container_engine.submit.context import Context
 
+FORMAT_VERSION = 1
 _HEAD = ("STEP", "NODES", "TIME", "COMMAND", "ENVIRONMENT", "IMAGE")
 
 
@@ -27,7 +28,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         if step.traced and arguments.job in (None, step.id.partition(".")[0])
     ]
     if arguments.json:
-        output.document([step._asdict() for step in found])
+        steps_found = [step._asdict() for step in found]
+        output.document({"version": FORMAT_VERSION, "steps": steps_found})
         return 0
     cells = [(s.id, s.nodes, s.elapsed, s.name, s.environment, s.image) for s in found]
     rows = [_HEAD, *(tuple(map(message_text.one_line, row)) for row in cells)]

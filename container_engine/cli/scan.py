@@ -71,4 +71,4 @@ def _judgement(verdict: Verdict, policy: str) -> str:
 
 
 def _as_json(asked: Subject, verdict: Verdict) -> dict[str, object]:
-    return {**asked._asdict(), "good": verdict.is_good, **verdict.model_dump()}
+    return {"version": 1, **asked._asdict(), "good": verdict.is_good, **verdict.model_dump()}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from container_engine.submit.context import Context
 
-FORMATS = ("config", "edf", "hook", "lock", "plan")
+FORMATS = ("config", "edf", "hook", "images", "lock", "plan", "ps", "trace")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FORMAT",
         choices=FORMATS,
         help="config: config.toml; edf: an environment; hook: hook.toml; lock: what 'ce lock' "
-        "writes; plan: what 'ce plan --json' prints",
+        "writes; plan: what 'ce plan --json' prints; images, ps, trace: what these verbs list with"
+        " --json",
     )
 
 
@@ -34,9 +35,10 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:  # noqa: AR
 
 def _model(name: str) -> type[BaseModel]:
     from container_engine.catalog.schema import MODELS as HOOK
+    from container_engine.cli.schema_lists import MODELS as LISTS
     from container_engine.edf.schema import MODELS as EDF
     from container_engine.images.schema import MODELS as IMAGES
     from container_engine.plan.schema import MODELS as OTHERS
 
-    models: dict[str, type[BaseModel]] = {**EDF, **HOOK, **IMAGES, **OTHERS}
+    models: dict[str, type[BaseModel]] = {**EDF, **HOOK, **IMAGES, **LISTS, **OTHERS}
     return models[f"{name}.json"]

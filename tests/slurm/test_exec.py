@@ -41,7 +41,7 @@ def ce(cluster: Cluster, *words: str, user: str = ALICE) -> Completed:
 def test_ps_lists_a_running_step_with_its_nodes_and_environment(
     cluster: Cluster, running: str
 ) -> None:
-    [step] = json.loads(ce(cluster, "ps", "--json").stdout)
+    [step] = json.loads(ce(cluster, "ps", "--json").stdout)["steps"]
     assert (step["id"], step["nodes"], step["name"]) == (running, "n[1-2]", "sh")
     assert step["environment"].endswith(".toml")
     assert running not in ce(cluster, "ps", user=BOB).stdout

@@ -11,13 +11,15 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from container_engine.cli.main import main
+from container_engine.cli.steps import Step
 from container_engine.edf.document import KEYS
+from container_engine.images.store.inventory import Item
 from container_engine.plan.model import Image, LaunchPlan
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ROOT / "edf_schemas"
 DATA = ROOT / "tests" / "data" / "edf"
-NAMES = ("config", "edf", "hook", "lock", "plan")
+NAMES = ("config", "edf", "hook", "images", "lock", "plan", "ps", "trace")
 # Faults that a schema can express: types and unknown keys.
 BAD_BY_SCHEMA = [
     "1-base-as-a-table",
@@ -152,6 +154,20 @@ def test_a_site_configuration_is_judged() -> None:
 def test_ce_schema_prints_what_is_checked_in(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema", name]) == 0
     assert capsys.readouterr().out == (SCHEMAS / f"{name}.json").read_text("utf-8")
+
+
+def test_lists_of_images_and_steps_are_valid_by_their_schemas() -> None:
+    item = Item("/i.sqsh", "sha256:1", "amd64", ("a:1",), 1, 1.0, 1.0, 1.0)
+    step = Step("7.0", "sh", "n1", "0:01", "e", "debian", traced=True)
+    for name, key, row in (
+        ("images", "images", {**item._asdict(), "names": ["a:1"], "store": "/s"}),
+        ("ps", "steps", step._asdict()),
+    ):
+        judge = validator(name)
+        judge.validate({"version": 1, key: [row]})
+        judge.validate({"version": 1, key: []})
+        assert not judge.is_valid([row])
+        assert not judge.is_valid({"version": 1, key: [{**row, "unknown": 1}]})
 
 
 def test_an_installed_engine_needs_no_schema_files(tmp_path: Path) -> None:

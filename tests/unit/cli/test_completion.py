@@ -23,7 +23,7 @@ CASES = [
     ("ce plan --pull ", {"age", "always", "missing", "never"}),
     ("ce plan --pull m", {"missing"}),
     ("ce vali", {"validate"}),
-    ("ce schema ", {"config", "edf", "hook", "lock", "plan"}),
+    ("ce schema ", {"config", "edf", "hook", "images", "lock", "plan", "ps", "trace"}),
     ("ce config s", {"show"}),
     ("ce completion ", {"bash", "zsh", "fish"}),
     ("ce validate --strict tr", {"train", "train/large"}),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from container_engine.cli.main import main
 from container_engine.images.store import lease, publish
@@ -65,7 +66,10 @@ def test_images_are_listed_with_all_their_names_the_last_used_first(owner: Owner
     assert [row.split()[0] for row in rows] == ["new:1", "=", "old:1"]
     assert rows[1] == "  = nvcr.io/x/new:2"
     assert owner.ce("images", "--quiet").split() == [str(new), str(old)]
-    listed = json.loads(owner.ce("images", "--json"))
+    document = json.loads(owner.ce("images", "--json"))
+    schema = Path(__file__).parents[3] / "edf_schemas/images.json"
+    Draft202012Validator(json.loads(schema.read_text())).validate(document)
+    listed = document["images"]
     assert [item["path"] for item in listed] == [str(new), str(old)]
     assert listed[0].keys() >= {"names", "digest", "arch", "size", "created", "used", "store"}
 
@@ -73,7 +77,7 @@ def test_images_are_listed_with_all_their_names_the_last_used_first(owner: Owner
 def test_what_is_empty_says_so(owner: Owner) -> None:
     assert owner.ce("images") == f"{owner.store}: no images (ce pull IMAGE gets one)\n"
     assert owner.ce("images", "-q") == ""
-    assert json.loads(owner.ce("images", "--json")) == []
+    assert json.loads(owner.ce("images", "--json"))["images"] == []
     assert owner.ce("gc") == "nothing to remove\n"
     assert f"'{owner.store}': there is no store yet" in owner.ce("store", "check", code=1)
     owner.environment.setenv("EDF_IMAGESTORE", "void")
@@ -86,7 +90,7 @@ def test_a_launch_is_a_use(owner: Owner) -> None:
     owner.add("used:1", used=99_999)
     (owner.root / "e.toml").write_text('image = "used:1"\n')
     owner.ce("plan", "./e.toml")
-    [item] = json.loads(owner.ce("images", "--json"))
+    [item] = json.loads(owner.ce("images", "--json"))["images"]
     assert item["used"] == pytest.approx(time.time(), abs=60)
     assert item["imported"] == pytest.approx(time.time() - 99_999, abs=60)
 
@@ -99,7 +103,7 @@ def test_a_name_goes_and_the_image_with_its_last_name(owner: Owner) -> None:
     assert os.listdir(owner.store / "images") == []
     owner.add("three:1")
     assert "ce: hint: there is docker.io/library/three:1\n" in owner.ce("rmi", "three", code=1)
-    digest = json.loads(owner.ce("images", "--json"))[0]["digest"]
+    digest = json.loads(owner.ce("images", "--json"))["images"][0]["digest"]
     digits = digest.removeprefix("sha256:")
     assert f"'{digits[:11]}': not in " in owner.ce("rmi", digits[:11], code=1)
     owner.ce("rmi", digits[:12])
@@ -129,7 +133,7 @@ def test_room_is_made_by_use_age_and_size_and_only_when_asked(owner: Owner) -> N
     said = owner.ce("gc", "-n", "--unused", "7")
     assert said == (
         "docker.io/library/i:2 amd64 (4.0 KiB): not used for 9 days\n4.0 KiB would be freed\n"
-    ).replace("amd64", json.loads(owner.ce("images", "--json"))[0]["arch"])
+    ).replace("amd64", json.loads(owner.ce("images", "--json"))["images"][0]["arch"])
     assert len(owner.ce("images", "-q").split()) == 3
     assert "imported 5 days ago" in owner.ce("gc", "-n", "--age", "4")
     assert owner.ce("gc", "-q", "--size", "8K") == ""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from container_engine.cli.main import main
 from container_engine.cli.trace import moment
@@ -182,6 +183,8 @@ def test_the_steps_of_all_users_are_listed_with_their_users(
     assert sorted(row.split()[:2] for row in rows) == [["7.0", me], ["8.0", me]]
     assert main([*argv, "--since", "1h", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
+    schema = Path(__file__).parents[3] / "edf_schemas/trace.json"
+    Draft202012Validator(json.loads(schema.read_text())).validate(document)
     assert document["version"] == 1
     [step] = document["steps"]
     assert (step["step"], step["user"], step["failed"]) == ("8.0", me, {"n1": "no mount"})
