@@ -27,10 +27,10 @@ TOKENS = re.compile(
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"]*"
 )
 # NAME=value in a line of shell, with quotes around blanks; NAME = "value" in a file
-_SETTING = re.compile(
-    r"""\b([A-Za-z_][A-Za-z0-9_]*)(["']?\s*=\s*)"""
-    r"""(\"{3}[\s\S]*?(?:\"{3}|\Z)|'{3}[\s\S]*?(?:'{3}|\Z)"""
-    r"""|"(?:[^"\\]|\\[\s\S])*"?|'[^']*'?|[^\s;&|'",]+)"""
+_SETTING = re.compile(r"""\b([A-Za-z_][A-Za-z0-9_]*)["']?\s*=\s*""")
+_VALUE = re.compile(
+    r"""\"{3}[\s\S]*?(?:\"{3}|\Z)|'{3}[\s\S]*?(?:'{3}|\Z)"""
+    r"""|"(?:[^"\\]|\\[\s\S])*"?|'[^']*'?|[^\s;&|'",]+"""
 )
 # "NAME": "value" in JSON
 _MEMBER = re.compile(r""""([A-Za-z_][A-Za-z0-9_]*)"(\s*:\s*)("(?:[^"\\]|\\[\s\S])*"?)""")
@@ -79,19 +79,24 @@ class Secrecy(NamedTuple):
             return text
         for secret in sorted(self.known, key=len, reverse=True):
             text = text.replace(secret, HIDDEN)
-        text = _SETTING.sub(self._setting, text)
-        text = _MEMBER.sub(self._member, text)
+        text = _MEMBER.sub(self._member, self._settings(text))
         text = _LOGIN.sub(rf"\1:{HIDDEN}", TOKENS.sub(HIDDEN, text))
         return _SIGNED.sub(rf"\1{HIDDEN}", _BEARER.sub(rf"\1{HIDDEN}", text))
 
-    def _setting(self, match: re.Match[str]) -> str:
-        name, equals, value = match.groups()
-        if value.startswith(("$", '"$', HIDDEN)):
-            return match[0]
-        if not self.hides(name):
-            # Comment=TOKEN=x, or a command in quotes
-            return f"{name}{equals}{_SETTING.sub(self._setting, value)}"
-        return f"{name}{equals}{HIDDEN}"
+    def _settings(self, text: str) -> str:
+        """Hide the values of secret settings, also in another's value: Comment=TOKEN=x."""
+        shown: list[str] = []
+        done = position = 0
+        while setting := _SETTING.search(text, position):
+            position = setting.end()
+            value = _VALUE.match(text, position) if self.hides(setting[1]) else None
+            if value is None:
+                continue
+            if not value[0].startswith(("$", '"$', HIDDEN)):
+                shown += [text[done:position], HIDDEN]
+                done = value.end()
+            position = value.end()
+        return "".join([*shown, text[done:]])
 
     def _member(self, match: re.Match[str]) -> str:
         name, colon, _value = match.groups()

@@ -74,6 +74,9 @@ def _made(part: Part) -> tuple[str, str]:
     except OSError as error:
         cause = f"{error.filename}: {reason(error)}" if error.filename else reason(error)
         return f"(not available: {cause})", cause
+    except Exception as error:  # noqa: BLE001 - one part must not cost the others
+        cause = f"internal error: {type(error).__name__}: {error}"
+        return f"(not available: {cause})", cause
 
 
 def _head(subject: Subject, missing: Sequence[str]) -> str:

@@ -81,3 +81,7 @@ def test_a_secret_of_the_environment_is_hidden_wherever_it_was_expanded() -> Non
 def test_any_text_has_an_answer_and_a_known_secret_is_not_in_it(text: str) -> None:
     secrecy = Secrecy().knowing([("A_TOKEN", "Zq9!Zq9!Zq9!")])
     assert "Zq9!Zq9!Zq9!" not in secrecy.text(f"{text}Zq9!Zq9!Zq9!{text}")
+
+
+def test_settings_within_settings_have_no_limit() -> None:
+    assert Secrecy().text("a=" * 100_000) == "a=" * 100_000
