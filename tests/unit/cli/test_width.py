@@ -1,4 +1,4 @@
-"""What `ce` prints fits the terminal: lines are wrapped at words, and never in a pipe."""
+"""Lines that `ce` prints fit the terminal: they are wrapped at words, and never in a pipe."""
 
 import os
 import pty
