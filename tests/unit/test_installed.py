@@ -1,5 +1,6 @@
 """Cluster tests refuse an engine that was not built from the working tree."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ from ce_sandbox.installed import is_current, sources
 from ce_sandbox.layout import Layout
 
 from tests.installed import require_current
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -79,3 +82,18 @@ def test_a_test_with_a_stale_engine_fails_and_says_what_to_do(layout: Layout) ->
     (layout.prefix / ".sources").unlink()
     with pytest.raises(pytest.fail.Exception, match=r"\(make sandbox-engine\)"):
         require_current(layout.dir)
+
+
+def test_files_that_the_package_needs_beside_its_modules_are_packaged() -> None:
+    """An editable tree has them anyway; an installed engine has only what setuptools is told."""
+    package = ROOT / "container_engine"
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        named = tomllib.load(file)["tool"]["setuptools"]["package-data"]["container_engine"]
+    found = {
+        str(path.relative_to(package))
+        for path in package.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    # *_script.py.in are installed by the Makefile
+    others = {name for name in found if not name.endswith((".py", "_script.py.in"))}
+    assert others <= set(named)
