@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 # subprocess.PIPE and DEVNULL, so that a start that runs no program does without the import
 _PIPE, _NOTHING = -1, -3
 _LOOK_S = 0.25
+_PIECE = 1 << 16
 
 
 class CommandError(CeError):
-    """A failed program. Its last line is the message, and its command, ready to paste, is the hint.
+    """A failed program. Its last line is the message; the details have the command and its output.
 
     `stdout` is what it had printed until then, if the caller reads that.
     """
@@ -32,12 +33,16 @@ class CommandError(CeError):
         own = f"{argv[0].rpartition('/')[2]}: "  # most programs begin their messages with it
         super().__init__(
             f"{argv[0]}: {said[-1].removeprefix(own) if said else ended}",
-            f"the command was: {shlex.join(argv)}",
-            "program-failed",
-            details=stderr,
+            see="program-failed",
+            details=f"{_command(argv)}\n{stderr}",
         )
         self.status = status
         self.stderr = stderr
+
+
+def _command(argv: Sequence[str]) -> str:
+    """Return the command line, ready to paste: for a log, because it is too long for a hint."""
+    return f"the command was: {shlex.join(argv)}"
 
 
 class TooMuchError(CeError):
@@ -86,8 +91,8 @@ def reason(error: OSError) -> str:
 def _too_slow(argv: Sequence[str], timeout_s: float) -> SiteError:
     return SiteError(
         f"{argv[0]}: not finished after {timeout_s:g} s",
-        f"the command was: {shlex.join(argv)}",
-        "program-slow",
+        see="program-slow",
+        details=_command(argv),
     )
 
 
@@ -135,14 +140,22 @@ def _bytes_read(pid: int) -> int:
         return 0
 
 
-def shown(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> None:
+def shown(
+    argv: Sequence[str], env: Mapping[str, str], timeout_s: float, heard: Callable[[bytes], None]
+) -> None:
     """Run a program whose output is meant for the user: all of it goes to stderr at once.
 
-    Raises the same errors as `output`. The message says only that the program failed, because it
-    has printed the reason.
+    `heard` is called with what it prints on stdout, in pieces. Raises the same errors as `output`.
+    The message says only that the program failed, because it has printed the reason.
     """
-    with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=2, stderr=2):
-        pass
+    import os
+
+    with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=_PIPE, stderr=2) as child:
+        assert child.stdout is not None
+        while piece := os.read(child.stdout.fileno(), _PIECE):
+            with contextlib.suppress(OSError):  # a closed terminal does not end the program
+                os.write(2, piece)
+            heard(piece)
 
 
 def attended(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> None:

@@ -192,9 +192,9 @@ FAULTS = {
         "ce lock renews the lock if the change is right",
     ),
     "image-build": Fault(
-        "an image could not be built of a Containerfile",
+        "an image could not be built from a Dockerfile",
         YOU,
-        "Podman's own words stand above the error; correct the step that is named",
+        "correct the step in the error; the lines above it and the details have its output",
     ),
     # ---- stores
     "store-none": Fault(
@@ -287,12 +287,12 @@ FAULTS = {
     "program-slow": Fault(
         "a program that the engine started was not done in time",
         EITHER,
-        "try again; is a registry or a file system slow? the command is there, ready to paste",
+        "try again; is a registry or a file system slow? the details have the command, ready to paste",
     ),
     "program-failed": Fault(
         "a program that the engine started failed",
         EITHER,
-        "the details have all that it printed; the command is there, ready to paste",
+        "the details have its output and its command line, ready to paste",
     ),
     "podman-failed": Fault(
         "Podman or the runtime below it could not start the container",

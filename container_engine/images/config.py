@@ -135,7 +135,7 @@ def _cat(image_path: str, member: str, env: Mapping[str, str]) -> str | None:
         ) from None
     except process.CommandError as error:
         if error.status < 0:
-            raise SiteError(error.message, error.hint, error.see) from None
+            raise SiteError(error.message, see=error.see, details=error.details) from None
         return None  # the exit code does not distinguish a missing member from other errors
 
 

@@ -203,7 +203,7 @@ class Skopeo(NamedTuple):
             if error.see != "program-slow" or not isinstance(image, RegistryImage):
                 raise
             message = f"'{image.name}': {image.registry} did not answer within {self.look_up_s:g} s"
-            raise SiteError(message, see="registry-unreachable", details=error.hint or "") from None
+            raise SiteError(message, see="registry-unreachable", details=error.details) from None
 
     def _run(self, image: Imported, program: Callable[[], _Result]) -> _Result:
         """Run a program, again if that may help: skopeo 1.9 itself gives up at the first 500."""
@@ -349,10 +349,9 @@ def _refusal(image: Imported, error: process.CommandError, policy: str) -> CeErr
     """Return an error with skopeo's last message, without the log's format and the preamble."""
     text = _PREAMBLE.sub("", skopeos_words(error))
     see = next((code for pattern, code in _CODES if pattern.search(text)), "registry-unreachable")
-    hint = None if isinstance(image, RegistryImage) else error.hint
+    hint = None
     if isinstance(image, RegistryImage) and see == "registry-login":
         hint = f"ce login {image.registry}"
     if policy and _REJECTED.search(text):
         hint = f"the site's policy.signature_policy is {policy}"
-    details = f"{error.hint}\n{error.stderr}"
-    return UserError(f"'{image.name}': {text}", hint, see, details=details)
+    return UserError(f"'{image.name}': {text}", hint, see, details=error.details)

@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from container_engine import process
 from container_engine.errors import SiteError, UserError
 from container_engine.images.fetch.blobs import sha256
+from container_engine.images.pack import apt
 from container_engine.images.pack.namespaces import OWN_NAMESPACES
+from container_engine.images.pack.steps import Steps, line_of, shortened
 from container_engine.images.store.files import publish
 from container_engine.process import reason
 from container_engine.secrecy import is_secret_name
@@ -50,6 +52,7 @@ _FILE_VARIABLES = (
 _LINKED = ("/etc/resolv.conf", "/etc/hosts", "/etc/ssl/ca-bundle.pem")
 _NAME = "localhost/ce-build"
 _INFO_TIMEOUT_S = 60
+_PODMANS_OWN = 125  # its exit code for what is not a step's
 
 
 class Recipe(NamedTuple):
@@ -93,6 +96,7 @@ class Builder(NamedTuple):
         output goes to stderr unless `quiet`. Raises CeError.
         """
         podman = self._podman(recipe, os.path.dirname(layout))
+        steps = Steps()
         name = f"{_NAME}:{digest.partition(':')[2]}"
         try:
             words = ["build", "--isolation=chroot", "--network=host", "--format=oci"]
@@ -100,17 +104,32 @@ class Builder(NamedTuple):
             words += ["--tag", name, "--file", recipe.containerfile]
             arguments, secrets = self._arguments(recipe)
             words += [f"--build-arg={argument}" for argument in arguments]
+            words += [f"--env={apt.VARIABLE}"]
             words += [f"--target={recipe.target}"] if recipe.target else []
             words += ["--no-cache", "--pull=always"] if fresh else []
             words += [f"--signature-policy={self.policy}"] if self.policy else []
-            run = process.output if quiet else process.shown
-            run([*podman, *words, recipe.context], self._environment() | secrets, self.timeout_s)
+            argv = [*podman, *words, recipe.context]
+            self._run(argv, self._environment() | secrets, steps, quiet=quiet)
             save = ["save", "--quiet", "--format=oci-dir", "--output", layout, name]
             process.output([*podman, *save], self._environment(), self.timeout_s)
+            apt.leave_out(layout)
         except process.CommandError as error:
-            message = error.message.removeprefix("setpriv: ").removeprefix("Error: ")
-            text = f"'{recipe.containerfile}': not built: {message}"
-            raise UserError(text, error.hint, "image-build") from None
+            raise _failure(recipe, steps.last, error) from None
+        except OSError as error:
+            raise UserError(f"'{layout}': {reason(error)}", see="store-unusable") from None
+
+    def _run(
+        self, argv: Sequence[str], env: Mapping[str, str], steps: Steps, *, quiet: bool
+    ) -> None:
+        """Run the build and tell `steps` of its stdout. Raises CeError."""
+        if not quiet:
+            process.shown(argv, env, self.timeout_s, steps.hear)
+            return
+        try:
+            process.output(argv, env, self.timeout_s)
+        except process.CommandError as error:
+            steps.hear(error.stdout)
+            raise
 
     def _arguments(self, recipe: Recipe) -> tuple[list[str], dict[str, str]]:
         """Return Podman's build arguments, and variables with the values of those that are secret.
@@ -208,6 +227,28 @@ class Builder(NamedTuple):
             "_CONTAINERS_ROOTLESS_UID": str(self.uid),
             "_CONTAINERS_ROOTLESS_GID": str(self.gid),
         }
+
+
+def _failure(recipe: Recipe, step: str, error: process.CommandError) -> UserError:
+    """Return the error of a build that ended at `step`, "" if none was begun.
+
+    Podman has the exit code of a failed RUN, and 125 for everything else.
+    """
+    message = error.message.removeprefix("setpriv: ").removeprefix("Error: ")
+    name = os.path.relpath(recipe.containerfile, recipe.context)
+    if name.startswith("../"):
+        name = recipe.containerfile
+    if not step:
+        text = f"'{recipe.containerfile}': not built: {message}"
+        return UserError(text, see="image-build", details=error.details)
+    number = 0
+    with contextlib.suppress(OSError), open(recipe.containerfile, errors="replace") as file:
+        number = line_of(step, file.read())
+    where = f"{name}:{number}" if number else name
+    ended = f"exit code {error.status}" if 0 < error.status != _PODMANS_OWN else message
+    return UserError(
+        f"{where}: {shortened(step)}: {ended}", see="image-build", details=error.details
+    )
 
 
 def _programs(env: Mapping[str, str]) -> list[str]:

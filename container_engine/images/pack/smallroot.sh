@@ -30,6 +30,8 @@ for path in /etc /dev /sys /proc; do
 done
 mount --bind "$users" ./etc/passwd
 mount -t tmpfs tmpfs ./dev/shm
+# apt.py names it to the steps: apt-get fails if it cannot become another user
+echo 'APT::Sandbox::User "root";' >./dev/shm/container-engine-apt.conf
 bind /tmp "$tmp"
 bind /var/tmp "$tmp"
 while [ "$1" != -- ]; do

@@ -129,7 +129,7 @@ def pack(
         said = [line.strip() for line in error.stderr.splitlines() if line.strip()]
         message = "; ".join(said[-2:]) or error.message
         text = f"'{directory}': mksquashfs: {message}"
-        raise UserError(text, error.hint, "image-format", details=error.stderr) from None
+        raise UserError(text, see="image-format", details=error.details) from None
 
 
 def _sizes(directory: str) -> Iterator[int]:

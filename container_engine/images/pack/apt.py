@@ -1,0 +1,56 @@
+"""Let apt-get work in the only user of a build, without a trace in the image.
+
+apt-get becomes the user `_apt` for its downloads, looks whether it has, and gives up if not. A
+variable names a file that tells it not to. The file is in the build's /dev/shm, which no layer has;
+Podman writes its variables into the image's configuration, from where `leave_out` removes this one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# smallroot.sh writes the file
+VARIABLE = "APT_CONFIG=/dev/shm/container-engine-apt.conf"
+
+
+def leave_out(layout: str) -> None:
+    """Remove the variable from the configuration of the image in an OCI layout. Raises OSError."""
+    index = _read(f"{layout}/index.json")
+    for entry in index["manifests"]:
+        manifest = _read(_blob(layout, entry))
+        config = _read(_blob(layout, manifest["config"]))
+        own = config.get("config", {})
+        kept = [variable for variable in own.get("Env") or () if variable != VARIABLE]
+        if kept == (own.get("Env") or []):
+            continue
+        own["Env"] = kept
+        manifest["config"] = _written(layout, manifest["config"], config)
+        entry.update(_written(layout, entry, manifest))
+    with open(f"{layout}/index.json", "w", encoding="utf-8") as file:
+        json.dump(index, file)
+
+
+def _blob(layout: str, descriptor: Mapping[str, Any]) -> str:
+    return os.path.join(layout, "blobs", *descriptor["digest"].split(":"))
+
+
+def _read(path: str) -> Any:  # noqa: ANN401  # JSON has any type
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def _written(layout: str, old: Mapping[str, Any], document: object) -> dict[str, Any]:
+    """Write a document in place of another one and return its descriptor."""
+    content = json.dumps(document).encode()
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    new = {**old, "digest": digest, "size": len(content)}
+    os.unlink(_blob(layout, old))
+    with open(_blob(layout, new), "wb") as file:
+        file.write(content)
+    return new
