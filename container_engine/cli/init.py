@@ -34,11 +34,13 @@ image = {image}
 # Other environments to build on, by name or path; this file wins.
 # base_environment = ["common"]
 
-# Where commands start; without it, where the image says.
-# workdir = "${{HOME}}"
+# Where commands start: here in the directory where you type srun or ce run, as without a container.
+workdir = "${{PWD}}"
 
 # What of the host the container sees: "SOURCE:DESTINATION[:FLAGS]", or one path for both.
+# What tasks write to other places, also to an unmounted home, is gone when the container ends.
 mounts = [
+  "${{PWD}}",
   # "${{HOME}}",
   # "${{SCRATCH}}:/scratch",
   # "/data:/data:ro",

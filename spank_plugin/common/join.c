@@ -11,6 +11,7 @@
 
 #include "exec_check.h"
 #include "help.h"
+#include "hints.h"
 #include "io.h"
 
 static const char default_path[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -122,7 +123,7 @@ static int refuse(const char *command, int reason, const char *link, struct ce_e
 {
 	char end[CE_LOADER_SIZE];
 
-	err->below = is_absent(reason) ? CE_HELP_COMMAND_NOT_FOUND : CE_HELP_COMMAND_NOT_EXECUTABLE;
+	err->below = is_absent(reason) ? ce_not_found_help(command) : CE_HELP_COMMAND_NOT_EXECUTABLE;
 	if (!is_absent(reason))
 		return ce_fail_code(err, CE_EXIT_NOT_EXECUTABLE,
 				    "%s: cannot be executed in the container: %s", command,

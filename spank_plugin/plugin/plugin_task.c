@@ -10,6 +10,7 @@
 
 #include "carry.h"
 #include "common/help.h"
+#include "common/hints.h"
 #include "common/io.h"
 #include "common/join.h"
 #include "common/say.h"
@@ -120,7 +121,8 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 {
 	const struct ce_variables variables = { set_task_variable, task_variable, spank };
 	int argc = 0;
-	char **argv = NULL;
+	char **argv = NULL, line[CE_SCRIPT_LINE];
+	struct ce_script script;
 
 	container->may_gain = config->may_gain;
 	if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS)
@@ -133,10 +135,15 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 		argv[0] = config->join;
 		return 0;
 	}
+	ce_script_find(argc, argv, &script);
 	if (ce_join(container, err) < 0 ||
-	    ce_apply_environment(container->environment, &variables, err) < 0)
+	    ce_apply_environment(container->environment, &variables, err) < 0 ||
+	    check_command(spank, err) < 0)
 		return -1;
-	return check_command(spank, err);
+	if (ce_script_is_elsewhere(&script, line) && is_first_task(spank) &&
+	    ce_claim_message(container->marks, step->planned, line))
+		ce_say(task_variable(spank, CE_NODE), "warning", line);
+	return 0;
 }
 
 /* Wait for the container and enter it. `*marks` becomes the descriptor of the directory that records printed

@@ -19,6 +19,7 @@
 
 #include "common/ce_join.h"
 #include "common/help.h"
+#include "common/hints.h"
 #include "common/io.h"
 #include "common/join.h"
 #include "common/say.h"
@@ -35,15 +36,20 @@ static const char *get_variable(void *context, const char *name)
 	return getenv(name);
 }
 
-static int become(struct ce_container *container, char **command, struct ce_error *err)
+static int become(struct ce_container *container, int count, char **command, struct ce_error *err)
 {
 	const struct ce_variables variables = { set_variable, get_variable, NULL };
 	CE_AUTO_FREE char *program = NULL;
+	struct ce_script script;
+	char line[CE_SCRIPT_LINE];
 
+	ce_script_find(count, command, &script);
 	if (ce_join(container, err) < 0 ||
 	    ce_apply_environment(container->environment, &variables, err) < 0 ||
 	    ce_find_command(getenv("PATH"), command[0], &program, err) < 0)
 		return -1;
+	if (ce_script_is_elsewhere(&script, line))
+		fprintf(stderr, "ce: warning: %s\n", line);
 	execv(program, command);
 	int code = errno == ENOENT ? CE_EXIT_NOT_FOUND : CE_EXIT_NOT_EXECUTABLE;
 	err->below = CE_HELP_COMMAND_NOT_EXECUTABLE;
@@ -157,7 +163,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "ce: error: ce-exec: bad descriptors\n");
 		return CE_EXIT_ENGINE;
 	}
-	become(&container, argv + 5, &err);
+	become(&container, argc - 5, argv + 5, &err);
 	fprintf(stderr, "ce: error: %s\n%s\n", ce_error_text(&err),
 		ce_error_below(&err, CE_HELP_JOIN));
 	return err.exit_code;

@@ -1,5 +1,8 @@
 """The working directory of tasks: the EDF's workdir, else the image's, else /."""
 
+import os
+import shutil
+
 import pytest
 
 from tests.slurm.cluster import Cluster, causes
@@ -35,6 +38,25 @@ def test_the_workdir_may_name_the_directory_of_the_call(cluster: Cluster) -> Non
     edf = cluster.edf(f'mounts = ["{home}:{home}"]\nworkdir = "${{PWD}}"\n')
     done = cluster.srun(f"--environment={edf}", "pwd", env={"PWD": str(home)})
     assert (done.stdout, done.stderr) == (f"{home}\n", "")
+
+
+def test_a_script_that_is_on_the_host_only_is_reported_once(cluster: Cluster, demo: str) -> None:
+    work = cluster.home() / "work"
+    work.mkdir()
+    (work / "train.py").write_text("print('runs')\n")
+    os.chown(work, work.parent.stat().st_uid, work.parent.stat().st_gid)
+    words = ("-N2", "-n4", f"--chdir={work}")
+    try:
+        done = cluster.srun(*words, f"--environment={demo}", "python3", "train.py")
+        (line,) = [line for line in done.stderr.splitlines() if line.startswith("ce: ")]
+        assert f"'train.py' is in '{work}' on the host, but not in '/'," in line
+        assert 'write mounts = ["${PWD}"] and workdir = "${PWD}" into the environment' in line
+        edf = cluster.edf('mounts = ["${PWD}"]\nworkdir = "${PWD}"\n')
+        env = {"PWD": str(work)}
+        done = cluster.srun(*words, f"--environment={edf}", "python3", "train.py", env=env)
+        assert (done.stdout, done.stderr) == ("runs\n" * 4, "")
+    finally:
+        shutil.rmtree(work)
 
 
 def test_a_relative_command_is_looked_for_in_the_workdir(cluster: Cluster) -> None:

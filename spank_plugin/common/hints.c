@@ -1,0 +1,117 @@
+#define _GNU_SOURCE
+#include "hints.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "help.h"
+
+#define NOT_FOUND(hint) "ce: hint: " hint "\nce: see: ce help command-not-found"
+#define OWN_FILES "mounts = [\"${PWD}\"] and workdir = \"${PWD}\""
+#define PACKAGES                                                                                   \
+	NOT_FOUND("packages are installed when an image is built: write the command into a "       \
+		  "Dockerfile, behind RUN, and use ce build")
+#define SLURM                                                                                      \
+	NOT_FOUND("Slurm's programs are on the host; com.hooks.slurm.enabled = \"true\" in "       \
+		  "[annotations] adds them to the container")
+#define ENGINE                                                                                     \
+	NOT_FOUND("this is a container already; ce init NAME --image IMAGE writes an environment " \
+		  "for another image")
+#define BUILTIN NOT_FOUND("it is a command of the shell: srun sh -c 'COMMANDS'")
+#define MPI                                                                                        \
+	NOT_FOUND("the image has no MPI launcher; srun starts the ranks: srun --mpi=pmix -n N "    \
+		  "PROGRAM (ce help mpi)")
+
+static const struct {
+	const char *commands, *help; /* the commands with a blank on each side */
+} special[] = {
+	{ " apt apt-get yum dnf microdnf zypper apk pacman ", PACKAGES },
+	{ " pip pip3 ", NOT_FOUND("try python3 -m pip; if the image has no pip, install packages in a "
+				  "Dockerfile (RUN …) and use ce build") },
+	{ " conda mamba micromamba uv ", NOT_FOUND("the host's installation is not in the image: use an "
+						   "image that has it, or install it in a Dockerfile") },
+	{ " python ", NOT_FOUND("is it called python3 in this image? The host's Python is not in it") },
+	{ " sudo su doas ", NOT_FOUND("you are the same user as on the host, and nobody can gain rights "
+				      "in a container; install packages in a Dockerfile (ce build)") },
+	{ " nvidia-smi ", NOT_FOUND("the node's driver is added by devices = [\"nvidia.com/gpu=all\"] in "
+				    "the environment; srun --gpus=1 ce devices lists what a node has") },
+	{ " module ml ", NOT_FOUND("modules are the host's; use an image that has the software") },
+	{ " srun sbatch salloc squeue scancel scontrol sinfo sacct ", SLURM },
+	{ " docker podman apptainer singularity enroot ", ENGINE },
+	{ " mpirun mpiexec orterun ", MPI },
+	{ " cd export source alias ulimit ", BUILTIN },
+};
+
+const char *ce_not_found_help(const char *command)
+{
+	char word[32];
+
+	if (strchr(command, '/') != NULL)
+		return command[0] == '/' ?
+			       CE_HELP_COMMAND_NOT_FOUND :
+			       NOT_FOUND("a relative path begins at the environment's workdir; for your "
+					 "own files write " OWN_FILES);
+	/* a longer name is none of these */
+	if (command[0] != '\0' && strchr(command, ' ') == NULL &&
+	    snprintf(word, sizeof word, " %s ", command) < (int)sizeof word) {
+		for (size_t i = 0; i < sizeof special / sizeof special[0]; i++) {
+			if (strstr(special[i].commands, word) != NULL)
+				return special[i].help;
+		}
+	}
+	return CE_HELP_COMMAND_NOT_FOUND;
+}
+
+static int is_interpreter(const char *command)
+{
+	static const char *const names[] = { "bash", "sh", "perl", "Rscript", "julia", "node", "ruby" };
+	const char *slash = strrchr(command, '/'), *name = slash != NULL ? slash + 1 : command;
+
+	/* python, python3, python3.11 */
+	if (strncmp(name, "python", 6) == 0)
+		return name[6 + strspn(name + 6, "0123456789.")] == '\0';
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+		if (strcmp(name, names[i]) == 0)
+			return 1;
+	}
+	return 0;
+}
+
+void ce_script_find(int argc, char **argv, struct ce_script *script)
+{
+	struct stat st;
+
+	script->name = NULL;
+	if (argc < 2 || !is_interpreter(argv[0]))
+		return;
+	for (int i = 1; i < argc; i++) {
+		/* -c and -m take a command or a module; all other options are passed over */
+		if (strcmp(argv[i], "-c") == 0 || strcmp(argv[i], "-m") == 0 ||
+		    strcmp(argv[i], "-e") == 0)
+			return;
+		if (argv[i][0] == '-')
+			continue;
+		if (argv[i][0] != '/' && stat(argv[i], &st) == 0 && S_ISREG(st.st_mode) &&
+		    getcwd(script->directory, sizeof script->directory) != NULL)
+			script->name = argv[i];
+		return;
+	}
+}
+
+int ce_script_is_elsewhere(const struct ce_script *script, char line[CE_SCRIPT_LINE])
+{
+	char here[CE_SCRIPT_LINE / 4];
+	struct stat st;
+
+	if (script->name == NULL || stat(script->name, &st) == 0 || errno != ENOENT ||
+	    getcwd(here, sizeof here) == NULL)
+		return 0;
+	snprintf(line, CE_SCRIPT_LINE,
+		 "'%.200s' is in '%s' on the host, but not in '%s', where the task starts in the container: "
+		 "write " OWN_FILES " into the environment",
+		 script->name, script->directory, here);
+	return 1;
+}

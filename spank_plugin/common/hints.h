@@ -1,0 +1,29 @@
+/*
+ * What newcomers try first and what works instead: commands that images do not have, and scripts of the host
+ * that the container does not show.
+ */
+#ifndef CE_HINTS_H
+#define CE_HINTS_H
+
+#include <stddef.h>
+
+enum { CE_SCRIPT_LINE = 1024 };
+
+/* Return the lines to print below "command not found" (help.h), static; special ones for commands that are
+ * never in an image, or rarely. */
+const char *ce_not_found_help(const char *command);
+
+/* The script that an interpreter of the command line gets, if it is a file of the host. */
+struct ce_script {
+	const char *name; /* one of argv, relative; NULL for none */
+	char directory[CE_SCRIPT_LINE / 4];
+};
+
+/* Look at the command line and the current directory. On the host, before the process joins. */
+void ce_script_find(int argc, char **argv, struct ce_script *script);
+
+/* Return 1 and a warning in `line` if the script is not found from the current directory.
+ * In the container. */
+int ce_script_is_elsewhere(const struct ce_script *script, char line[CE_SCRIPT_LINE]);
+
+#endif

@@ -1,0 +1,86 @@
+#define _GNU_SOURCE
+#include "common/hints.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/help.h"
+#include "harness.h"
+
+static void helps(const char *command, const char *words)
+{
+	const char *help = ce_not_found_help(command);
+
+	CHECK(strncmp(help, "ce: hint: ", 10) == 0);
+	CHECK(strstr(help, words) != NULL);
+	CHECK(strstr(help, "\nce: see: ce help command-not-found") != NULL);
+}
+
+TEST("what is never or rarely in an image has a hint that says what works instead")
+{
+	helps("apt-get", "ce build");
+	helps("pip", "python3 -m pip");
+	helps("sudo", "same user");
+	helps("nvidia-smi", "devices = [\"nvidia.com/gpu=all\"]");
+	helps("module", "modules are the host's");
+	helps("srun", "com.hooks.slurm.enabled");
+	helps("docker", "ce init");
+	helps("mpirun", "srun --mpi=");
+	helps("cd", "sh -c");
+	helps("./train.py", "workdir = \"${PWD}\"");
+}
+
+TEST("all other commands have the usual hint")
+{
+	static const char *const others[] = { "toool", "ap", "pip pip3", "", "/opt/apt-get", "apt-get-apt-get-apt-get-apt-get" };
+
+	for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+		CHECK_TEXT(ce_not_found_help(others[i]), CE_HELP_COMMAND_NOT_FOUND);
+}
+
+/* Return whether there is a warning if the command line starts in a directory with
+ * train.py and is then in another one. */
+static int warns(char *first, char *second, char *third)
+{
+	char *argv[] = { first, second, third, NULL }, line[CE_SCRIPT_LINE], wanted[CE_SCRIPT_LINE];
+	struct ce_script script;
+	const char *top = test_directory();
+	int count = second == NULL ? 1 : third == NULL ? 2 : 3;
+
+	test_file(top, "train.py", "", 0644);
+	CHECK_INT(chdir(top), 0);
+	ce_script_find(count, argv, &script);
+	CHECK(!ce_script_is_elsewhere(&script, line));
+	CHECK_INT(chdir("/"), 0);
+	if (!ce_script_is_elsewhere(&script, line))
+		return 0;
+	snprintf(wanted, sizeof wanted,
+		 "'train.py' is in '%s' on the host, but not in '/', where the task starts in the container: write "
+		 "mounts = [\"${PWD}\"] and workdir = \"${PWD}\" into the environment", top);
+	CHECK_TEXT(line, wanted);
+	return 1;
+}
+
+TEST("a script of the submit directory that the container does not show is reported")
+{
+	char python[] = "python3", path[] = "/usr/bin/python3.11", script[] = "train.py", option[] = "-u";
+
+	CHECK(warns(python, script, NULL));
+	CHECK(warns(python, option, script));
+	CHECK(warns(path, script, option));
+}
+
+TEST("there is no warning where it would be a guess")
+{
+	char python[] = "python3", other[] = "tar", config[] = "python3-config", script[] = "train.py";
+	char module[] = "-m", absent[] = "absent.py", directory[] = ".";
+
+	CHECK(!warns(other, script, NULL));
+	CHECK(!warns(config, script, NULL));
+	CHECK(!warns(python, module, script));
+	CHECK(!warns(python, absent, script));
+	CHECK(!warns(python, directory, NULL));
+	CHECK(!warns(python, NULL, NULL));
+}
