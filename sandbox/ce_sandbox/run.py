@@ -54,6 +54,14 @@ def become(user: pwd.struct_passwd) -> None:
     os.setuid(user.pw_uid)
 
 
+def make_scratch(path: str) -> None:
+    """Create the user's scratch directory, which quick starts mount, unless it exists."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        print(f"sandbox: warning: {path}: {error.strerror}", file=sys.stderr)
+
+
 def enter_directory(user: pwd.struct_passwd) -> None:
     """Stay in the caller's directory if the user can read it; otherwise change to the home."""
     try:
@@ -80,8 +88,9 @@ def main(argv: list[str], layout: Layout) -> int:
         user = pwd.getpwnam(args.user)
     except KeyError:
         raise SandboxError(f"user {args.user}: unknown; there are {', '.join(USERS)}") from None
-    env = environment(layout, user, os.environ)
+    env = {"SCRATCH": f"{user.pw_dir}/scratch"} | environment(layout, user, os.environ)
     become(user)
+    make_scratch(env["SCRATCH"])
     if args.command:
         enter_directory(user)
     else:

@@ -48,6 +48,11 @@ def test_without_a_command_one_is_the_user_at_home(cluster: Cluster) -> None:
     assert done.stdout.splitlines() == [str(cluster.home()), ALICE, str(ce)]
 
 
+def test_a_user_has_a_scratch_directory_as_the_quick_starts_expect(cluster: Cluster) -> None:
+    done = sandbox("run", "-u", BOB, "sh", "-c", 'echo "$SCRATCH"; test -w "$SCRATCH"')
+    assert (done.returncode, done.stdout) == (0, f"{cluster.home(BOB)}/scratch\n"), done.stderr
+
+
 @pytest.mark.usefixtures("cluster")
 def test_up_again_keeps_the_daemons() -> None:
     before = _daemons()
