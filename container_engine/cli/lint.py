@@ -44,6 +44,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             traced.site.is_deferred,
             traced.hooks,
             traced.profiles,
+            context.env,
         )
         # no advice on lines that the loader has already warned about
         warned = {(problem.file, problem.line, problem.key) for problem in problems}

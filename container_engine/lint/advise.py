@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.lint.exposure import exposure
+from container_engine.lint.host import host
 from container_engine.lint.network import network
 from container_engine.lint.paths import paths
 from container_engine.lint.pinning import pinning
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from container_engine.edf.model import Problem
     from container_engine.lint.subject import Subject
 
-MATTERS = (pinning, paths, secrets, tuning, network, exposure, startup)
+MATTERS = (pinning, paths, secrets, tuning, network, exposure, startup, host)
 
 
 def advise(subject: Subject) -> list[Problem]:

@@ -20,7 +20,7 @@ class Subject(NamedTuple):
     """A valid environment with its `histories`.
 
     `home` and `cwd` are the caller's; `home` is "" if there is none. `hooks` apply to the
-    environment; `profiles` are all in the catalog, by hook and name.
+    environment; `profiles` are all in the catalog, by hook and name. `variables` are the caller's.
     """
 
     edf: Edf
@@ -30,6 +30,7 @@ class Subject(NamedTuple):
     deferred: Callable[[str], bool]
     hooks: tuple[HookUse, ...] = ()
     profiles: Mapping[str, Mapping[str, Mapping[str, str]]] = MappingProxyType({})
+    variables: Mapping[str, str] = MappingProxyType({})
 
     def annotation(self, key: str) -> str | None:
         return next((entry.value for entry in self.edf.annotations if entry.key == key), None)

@@ -17,7 +17,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("SCRATCH", "/scratch")
-    monkeypatch.delenv("EDF_PATH", raising=False)
+    for name in ("EDF_PATH", "CONDA_PREFIX", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV"):
+        monkeypatch.delenv(name, raising=False)
     return tmp_path
 
 

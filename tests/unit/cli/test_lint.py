@@ -20,7 +20,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/home/user")
     monkeypatch.setenv("PATH", "/bin")
-    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    for name in ("CONDA_PREFIX", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"):
+        monkeypatch.delenv(name, raising=False)
     return tmp_path
 
 
@@ -223,3 +224,19 @@ def test_an_image_of_podmans_is_refused_with_the_way_to_import_it(
     (here / "e.toml").write_text('image = "podman://localhost/mine:1"\n')
     assert main(["validate", "e.toml"]) == 1
     assert "hint: 'ce import podman://localhost/mine:1' imports it" in capsys.readouterr().err
+
+
+def test_variables_of_modules_and_conda_are_reported_unless_the_file_decides(
+    here: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/host/lib")
+    monkeypatch.setenv("CONDA_PREFIX", "/host/conda")
+    monkeypatch.setenv("VIRTUAL_ENV", "")
+    said = advice(here, capsys, "")
+    assert said == "".join(
+        f"1: env.{name}: your shell has {name}; tasks get it, unless the image sets its own\n"
+        f'    {name} = "" in [env] removes it\n'
+        for name in ("CONDA_PREFIX", "PYTHONPATH")
+    )
+    removed = '[env]\nPYTHONPATH = ""\nCONDA_PREFIX = ""\n'
+    assert advice(here, capsys, removed) == "e.toml: no advice\n"

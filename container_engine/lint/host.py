@@ -1,0 +1,28 @@
+"""Advises on variables of the login shell that make programs of the image load host files. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from container_engine.lint.subject import advice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from container_engine.edf.model import Problem
+    from container_engine.lint.subject import Subject
+
+# set by modules, Conda and virtual environments
+_NAMES = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV")
+
+
+def host(subject: Subject) -> Iterator[Problem]:
+    """Warn of such variables unless the environment decides about them."""
+    origin = subject.edf.image_origin
+    decided = {entry.name for entry in subject.edf.env}
+    if origin is None or subject.edf.image == "":
+        return
+    for name in _NAMES:
+        if subject.variables.get(name) and name not in decided:
+            message = f"your shell has {name}; tasks get it, unless the image sets its own"
+            yield advice(origin, f"env.{name}", message, f'{name} = "" in [env] removes it')
