@@ -10,6 +10,7 @@ import signal
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from container_engine import message_text
 from container_engine.cli import interactive, messages
 from container_engine.cli.foreign_options import USAGE, add_foreign
 from container_engine.cli.pull_option import add_pull
@@ -20,10 +21,15 @@ from container_engine.submit.refused import RefusedError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
     from container_engine.node.plan_types import LaunchPlan
     from container_engine.submit.context import Context
 
+_ONE_EACH = (
+    "this srun starts ce run once per task, each with a container of its own: "
+    "MPI between them fails (srun --environment=NAME COMMAND starts one per node)"
+)
 NOT_STARTED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 _IMAGE = re.compile(r"[a-z0-9][a-z0-9._/#-]*(:[A-Za-z0-9._-]+)?")
 
@@ -86,6 +92,8 @@ def start(
             )
             return refuse(message, f"ce run {which} -- COMMAND")
         command = list(interactive.SHELL)
+    if _is_one_of_several_tasks(context.env):
+        messages.say(message_text.of_warning(_ONE_EACH))
     with contextlib.ExitStack() as stack:
         plan = _plan(name, arguments, _with_passing(context, stack))
         if plan is None:
@@ -119,6 +127,14 @@ def _words(arguments: argparse.Namespace) -> tuple[str | None, list[str]]:
     if arguments.environment is not None or arguments.image is not None:
         return arguments.environment, [*first, *rest]
     return arguments.name, rest[1:] if rest[:1] == ["--"] else rest
+
+
+def _is_one_of_several_tasks(env: Mapping[str, str]) -> bool:
+    """Check whether this is the first of several tasks of an srun, which speaks for all of them.
+
+    SLURM_PROCID is 0 in a batch script, too, which has no SLURM_STEP_NUM_TASKS.
+    """
+    return env.get("SLURM_PROCID") == "0" and env.get("SLURM_STEP_NUM_TASKS", "1") != "1"
 
 
 def _with_passing(context: Context, stack: contextlib.ExitStack) -> Context:

@@ -151,3 +151,13 @@ def test_an_argument_that_looks_like_multi_prog_is_an_argument(cluster: Cluster,
     given = ["--multi-prog=1", "* x", "0 y\n"]
     done = cluster.srun(f"--environment={demo}", "printf", "[%s]", *given)
     assert done.stdout == "".join(f"[{word}]" for word in given)
+
+
+def test_ce_run_as_several_tasks_is_told_once_that_srun_has_an_option_for_it(
+    cluster: Cluster, demo: str
+) -> None:
+    done = cluster.srun("-n2", "ce", "run", demo, "--", "echo", "runs")
+    assert done.stdout == "runs\n" * 2
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("ce: ")]
+    assert "srun --environment=NAME COMMAND" in line
+    assert cluster.srun("-n1", "ce", "run", demo, "--", "true").stderr == ""
