@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.cli import output
 from container_engine.cli.login import all_state_files
+from container_engine.cli.named_image import say_use
 from container_engine.errors import UserError
 from container_engine.images.fetch.importing import Pull, unusable
 from container_engine.images.pack.build import Builder, Recipe, find_containerfile
@@ -63,6 +64,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         raise unusable(source, error) from None
     rules(context, settings).admit_local(image)
     output.line(_image(image, recipe, arguments, context, settings))
+    if not arguments.quiet:
+        say_use(arguments.tag or name.removesuffix(":latest"))
     return 0
 
 

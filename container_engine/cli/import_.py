@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from container_engine import process
 from container_engine.cli import output
+from container_engine.cli.named_image import say_use
 from container_engine.errors import UserError
 from container_engine.images.fetch.importing import Pull
 from container_engine.images.reference import (
@@ -86,7 +87,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     output.line(_to_store(image, called, arguments, context, settings))
     if called and not arguments.quiet:
         short = arguments.name or called.removesuffix(":latest")
-        importer(context, settings).say(f'an environment names it image = "{short}"')
+        say_use(short)
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.cli import messages
 from container_engine.edf.locate import NotFoundError, is_path, locate, search_path
 from container_engine.errors import UserError
 from container_engine.submit.environment import offered, trace_effective
@@ -41,3 +42,10 @@ def resolved(text: str, context: Context, settings: SiteConfig) -> Resolved:
     if edf is None:
         return found_image(text, context, context.env, settings)
     return image_of(edf, context, context.env, offered(context))
+
+
+def say_use(name: str) -> None:
+    """Print how to use an image that has just been built, imported or pulled."""
+    messages.say_progress(
+        f'to use it, write image = "{name}" into an environment, or: ce init NAME --image {name}'
+    )

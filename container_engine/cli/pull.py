@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.cli import output
+from container_engine.cli.named_image import say_use
 from container_engine.cli.pull_option import add_pull
 from container_engine.errors import UserError
 from container_engine.images.fetch.importing import Pull
@@ -39,4 +40,6 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if stored.origin:
         pull.say(f"{image.name}: from this host ({stored.origin}), no registry was asked")
     output.line(stored.path)
+    if not arguments.quiet:
+        say_use(arguments.image)
     return 0

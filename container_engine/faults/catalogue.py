@@ -287,7 +287,7 @@ FAULTS = {
     "program-slow": Fault(
         "a program that the engine started was not done in time",
         EITHER,
-        "try again; is a registry or a file system slow? the details have the command, ready to paste",
+        "try again; is a registry or a file system slow? the details have the command line",
     ),
     "program-failed": Fault(
         "a program that the engine started failed",

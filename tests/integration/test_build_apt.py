@@ -57,6 +57,7 @@ def test_apt_get_works_in_every_stage_and_nothing_of_that_stays(
     done = finished(stranger, str(stranger.prefix / "bin/ce"), "build", str(where))
     forget_podman(stranger)
     assert done.returncode == 0, done.stderr
+    assert 'write image = "localhost/recipe" into an environment' in done.stderr
     path = Path(done.stdout.strip())
     config = path.with_name(f"{path.name}.json").read_text()
     assert "MADE=here" in json.loads(config)["config"]["Env"]
