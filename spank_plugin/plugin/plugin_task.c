@@ -14,6 +14,7 @@
 #include "common/io.h"
 #include "common/join.h"
 #include "common/say.h"
+#include "common/uses_mpi.h"
 #include "join_after_prolog.h"
 #include "multi_prog.h"
 #include "session.h"
@@ -53,9 +54,26 @@ static int is_directory(const char *command)
 	return length > 0 && command[length - 1] == '/';
 }
 
+/* Return whether the step has several tasks, none of which has been told by PMI or PMIx of the others. */
+static int is_without_ranks(spank_t spank)
+{
+	const char *tasks = task_variable(spank, "SLURM_STEP_NUM_TASKS");
+	const char *type = task_variable(spank, "SLURM_MPI_TYPE");
+	char **environment = NULL;
+
+	if (tasks == NULL || strcmp(tasks, "1") == 0 || (type != NULL && strcmp(type, "none") != 0) ||
+	    spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS || environment == NULL)
+		return 0;
+	for (; *environment != NULL; environment++) {
+		if (strncmp(*environment, "PMI", 3) == 0 || strncmp(*environment, "PALS_", 5) == 0)
+			return 0;
+	}
+	return 1;
+}
+
 /* Check that the command can be executed, to report the right error and exit code; Slurm itself looks it up
- * later, with the same PATH. */
-static int check_command(spank_t spank, struct ce_error *err)
+ * later, with the same PATH. `*is_alone` is set if it uses MPI and each rank will be alone. */
+static int check_command(spank_t spank, int *is_alone, struct ce_error *err)
 {
 	int argc = 0;
 	char **argv = NULL;
@@ -64,7 +82,10 @@ static int check_command(spank_t spank, struct ce_error *err)
 	    is_directory(argv[0]))
 		return 0;
 	CE_AUTO_FREE char *found = NULL;
-	return ce_find_command(task_variable(spank, "PATH"), argv[0], &found, err);
+	if (ce_find_command(task_variable(spank, "PATH"), argv[0], &found, err) < 0)
+		return -1;
+	*is_alone = is_without_ranks(spank) && ce_uses_mpi(found);
+	return 0;
 }
 
 /* ---- messages for the user --------------------------------------------------------------------- */
@@ -115,6 +136,18 @@ static void end_if_it_died(const struct ce_step *step, spank_t spank, const stru
 	_exit(CE_EXIT_ENGINE);
 }
 
+#define RANKS_ALONE                                                                                \
+	"the program uses MPI, and srun has no --mpi=: each task will be rank 0 of 1 or fail "     \
+	"(--mpi=pmix for Open MPI, --mpi=pmi2 for MPICH: ce help mpi)"
+
+/* Print a warning, by the first task of the first node of the step that has it. */
+static void warn_once(const struct ce_step *step, spank_t spank, const struct ce_container *container,
+		      const char *line)
+{
+	if (is_first_task(spank) && ce_claim_message(container->marks, step->planned, line))
+		ce_say(task_variable(spank, CE_NODE), "warning", line);
+}
+
 /* Join, or leave it to ce-join: after the task's prologs, and for the programs of --multi-prog. */
 static int enter(const struct ce_step *step, spank_t spank, const struct ce_config *config,
 		 struct ce_container *container, struct ce_error *err)
@@ -123,6 +156,7 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 	int argc = 0;
 	char **argv = NULL, line[CE_SCRIPT_LINE];
 	struct ce_script script;
+	int is_alone = 0;
 
 	container->may_gain = config->may_gain;
 	if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS)
@@ -138,11 +172,12 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 	ce_script_find(argc, argv, &script);
 	if (ce_join(container, err) < 0 ||
 	    ce_apply_environment(container->environment, &variables, err) < 0 ||
-	    check_command(spank, err) < 0)
+	    check_command(spank, &is_alone, err) < 0)
 		return -1;
-	if (ce_script_is_elsewhere(&script, line) && is_first_task(spank) &&
-	    ce_claim_message(container->marks, step->planned, line))
-		ce_say(task_variable(spank, CE_NODE), "warning", line);
+	if (ce_script_is_elsewhere(&script, line))
+		warn_once(step, spank, container, line);
+	if (is_alone)
+		warn_once(step, spank, container, RANKS_ALONE);
 	return 0;
 }
 

@@ -97,6 +97,19 @@ def test_an_mpi_in_a_directory_of_the_node_is_looked_at_too(cluster: Cluster, sh
     assert "Open MPI (libmpi.so.40) does not speak PMI2" in done.stderr
 
 
+@pytest.mark.parametrize("image", ["mpich", "openmpi"])
+def test_a_program_with_mpi_that_srun_does_not_connect_is_reported_once(
+    cluster: Cluster, image: str
+) -> None:
+    edf = cluster.edf(image=image)
+    done = cluster.srun("-N2", "-n4", f"--environment={edf}", "mpi-probe", "ring")
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("ce: ")]
+    assert "the program uses MPI, and srun has no --mpi=: each task will be rank 0 of 1" in line
+    for words in (("-n1", "mpi-probe", "ring"), ("-n2", "true")):
+        done = cluster.srun(words[0], f"--environment={edf}", *words[1:])
+        assert "ce: " not in done.stderr
+
+
 def test_a_task_sees_nothing_of_what_srun_chose(cluster: Cluster, mpich: str) -> None:
     done = cluster.srun("--mpi=pmi2", "-n2", f"--environment={mpich}", "env")
     assert (done.returncode, done.stderr) == (0, "")

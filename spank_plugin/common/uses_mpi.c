@@ -1,0 +1,79 @@
+#define _GNU_SOURCE
+#include "uses_mpi.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io.h"
+
+/* All offsets come from the file and are only passed to pread, which refuses the absurd ones. */
+enum { MOST_SEGMENTS = 64, MOST_ENTRIES = 1024 };
+
+static int read_at(int fd, void *to, size_t size, uint64_t offset)
+{
+	return offset <= INT64_MAX && pread(fd, to, size, (off_t)offset) == (ssize_t)size;
+}
+
+/* Return the place in the file of what is loaded at this address; 0 if no segment has it. */
+static uint64_t place_of(const Elf64_Phdr *segments, size_t count, uint64_t address)
+{
+	for (size_t i = 0; i < count; i++) {
+		const Elf64_Phdr *s = &segments[i];
+		if (s->p_type == PT_LOAD && address >= s->p_vaddr && address - s->p_vaddr < s->p_filesz)
+			return s->p_offset + (address - s->p_vaddr);
+	}
+	return 0;
+}
+
+static int is_mpi(int fd, uint64_t place)
+{
+	static const char wanted[] = "libmpi";
+	char name[sizeof wanted - 1];
+
+	return read_at(fd, name, sizeof name, place) && memcmp(name, wanted, sizeof name) == 0;
+}
+
+static int needs_mpi(int fd, const Elf64_Phdr *segments, size_t count, const Elf64_Phdr *dynamic)
+{
+	uint64_t names = 0;
+	Elf64_Dyn entry;
+
+	/* the table of names may stand behind those who use it */
+	for (int want_names = 1; want_names >= 0; want_names--) {
+		for (uint64_t i = 0; i < MOST_ENTRIES && i < dynamic->p_filesz / sizeof entry; i++) {
+			if (!read_at(fd, &entry, sizeof entry, dynamic->p_offset + i * sizeof entry) ||
+			    entry.d_tag == DT_NULL)
+				break;
+			if (want_names && entry.d_tag == DT_STRTAB)
+				names = place_of(segments, count, entry.d_un.d_ptr);
+			if (!want_names && entry.d_tag == DT_NEEDED && is_mpi(fd, names + entry.d_un.d_val))
+				return 1;
+		}
+		if (names == 0)
+			return 0;
+	}
+	return 0;
+}
+
+int ce_uses_mpi(const char *path)
+{
+	Elf64_Ehdr file;
+	Elf64_Phdr segments[MOST_SEGMENTS];
+	/* opening a FIFO would block */
+	CE_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+	if (fd < 0 || !read_at(fd, &file, sizeof file, 0) || memcmp(file.e_ident, ELFMAG, SELFMAG) != 0 ||
+	    file.e_ident[EI_CLASS] != ELFCLASS64 || file.e_phentsize != sizeof segments[0])
+		return 0;
+	size_t count = file.e_phnum < MOST_SEGMENTS ? file.e_phnum : MOST_SEGMENTS;
+	if (!read_at(fd, segments, count * sizeof segments[0], file.e_phoff))
+		return 0;
+	for (size_t i = 0; i < count; i++) {
+		if (segments[i].p_type == PT_DYNAMIC)
+			return needs_mpi(fd, segments, count, &segments[i]);
+	}
+	return 0;
+}
