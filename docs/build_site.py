@@ -29,8 +29,7 @@ COPIED = (
     "spank_plugin",
     "sandbox/README*",
 )
-# Sections of the menu to which pages are added automatically.
-FOLDERS = {"Guide": "docs/guide", "Administration": "docs/admin", "Design": "docs/design"}
+DESIGN = "docs/design"
 
 
 def main() -> int:
@@ -84,19 +83,14 @@ def _refuse_foreign(site: Path) -> int:
 
 
 def _configuration(source: Path) -> dict[str, object]:
-    """Return the configuration beside this file, and add pages missing from its menu."""
+    """Return the configuration beside this file, with the design records in its menu."""
     written: dict[str, object] = yaml.safe_load((ROOT / "docs/mkdocs.yml").read_text())
     written |= {"docs_dir": str(source), "site_dir": str(BUILD / "site")}
     nav = written["nav"]
     assert isinstance(nav, list)
-    named = str(nav)
-    for title, folder in FOLDERS.items():
-        section = next((entry[title] for entry in nav if title in entry), None)
-        if section is None:
-            section = []
-            nav.insert(-1, {title: section})
-        others = sorted(path.relative_to(source) for path in (source / folder).glob("*.md"))
-        section += [str(path) for path in others if f"'{path}'" not in named]
+    (project,) = nav[-1].values()
+    records = sorted(path.relative_to(source) for path in (source / DESIGN).glob("*.md"))
+    project.append({"Design records": [str(path) for path in records]})
     return written
 
 

@@ -28,6 +28,7 @@ KINDS = (FILE_NAME, HOOK_FILE, SITE_FILE)
 VARIABLES = {
     "PWD": "/home/alice/proj",
     "HOME": "/home/alice",
+    "PWD": "/home/alice/project",
     "USER": "alice",
     "SCRATCH": "/scratch/alice",
     "IMAGE": "/dev/shm/alice-1.sqsh",
