@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from docs.reference import pages  # noqa: E402 - found from here only after that
+from docs.weights import weight  # noqa: E402
 
 BUILD = ROOT / "build" / "docs"
 COPIED = (
@@ -43,7 +44,11 @@ def main() -> int:
         if (ROOT / name).is_file() and not name.endswith(".py"):
             target = source / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, target)
+            if target.suffix == ".md":
+                text = (ROOT / name).read_text(encoding="utf-8")
+                target.write_text(_weighted(name, text), encoding="utf-8")
+            else:
+                shutil.copy(ROOT / name, target)
     for name, text in pages().items():
         target = source / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -60,6 +65,12 @@ def main() -> int:
         configuration,
     ]
     return _quiet(command) or _refuse_foreign(BUILD / "site")
+
+
+def _weighted(name: str, text: str) -> str:
+    """Return the page with its weight in the search, which mkdocs-material reads from its head."""
+    number = weight(name)
+    return text if number == 1 else f"---\nsearch:\n  boost: {number}\n---\n{text}"
 
 
 def _quiet(command: Sequence[str | Path]) -> int:

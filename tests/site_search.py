@@ -1,0 +1,103 @@
+"""Ranks the pages of the documentation as the search of the site does.
+
+The site (mkdocs-material 9) searches in the browser: its worker gives each section of each page to
+lunr, with a thousandfold weight for titles and none for the length of a text. It looks for every
+word of the query as the beginning of a word, prefers pages to their sections, and sections that
+have more of the words; pages of the project weigh less (docs/weights.py). This is the same in
+Python, over the Markdown sources, without mkdocs and Node.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from docs.weights import weight
+
+_FENCE = re.compile(r"^ *```\w*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^(#{1,6}) (.*)$", re.MULTILINE)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_RULE_OF_TABLE = re.compile(r"^\|[-|: ]+\|$", re.MULTILINE)
+_IMAGE = re.compile(r"!\[[^]]*\]\([^)]*\)")
+_LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
+_ADMONITION = re.compile(r'^!!! \w+(?: "(.*)")?$', re.MULTILINE)
+# Code and the border of a cell end a word; bold and emphasis are only removed.
+_BORDER = re.compile(r"[`|]")
+_EMPHASIS = re.compile(r"\*\*|(?<!\w)\*|\*(?!\w)")
+_SEPARATOR = re.compile(r"[\s\-]+")
+_TITLE_BOOST = 1000.0
+_K1 = 1.2
+# The stop words of lunr, which the index lacks.
+_WORDS = (
+    "a able about across after all almost also am among an and any are as at be because "
+    "been but by can cannot could dear did do does either else ever every for from get got "
+    "had has have he her hers him his how however i if in into is it its just least let "
+    "like likely may me might most must my neither no nor not of off often on only or other "
+    "our own rather said say says she should since so some than that the their them then "
+    "there these they this tis to too twas us wants was we were what when where which while "
+    "who whom why will with would yet you your"
+)
+_STOP_WORDS = frozenset(_WORDS.split())
+
+
+class Section(NamedTuple):
+    page: str
+    is_article: bool
+    title: Counter[str]
+    text: Counter[str]
+
+
+class Index:
+    def __init__(self, pages: Mapping[str, str]) -> None:
+        self._sections = [part for page, text in pages.items() for part in sections(page, text)]
+        # in how many fields of sections a word is
+        self._found: Counter[str] = Counter()
+        for section in self._sections:
+            self._found.update(section.title.keys())
+            self._found.update(section.text.keys())
+
+    def search(self, query: str) -> list[str]:
+        """Return the pages that have any of the words, the best first."""
+        wanted = [word for word in _SEPARATOR.split(query.lower()) if word]
+        best: dict[str, float] = {}
+        for section in self._sections:
+            score = weight(section.page) * self._score(section, wanted)
+            if score > best.get(section.page, 0.0):
+                best[section.page] = score
+        return sorted(best, key=lambda page: -best[page])
+
+    def _score(self, section: Section, wanted: list[str]) -> float:
+        score, met = 0.0, set()
+        for field, boost in ((section.title, _TITLE_BOOST), (section.text, 1.0)):
+            for word, count in field.items():
+                begun = [term for term in wanted if word.startswith(term)]
+                met.update(begun)
+                weight = (_K1 + 1) * count / (_K1 + count)
+                score += len(begun) * boost * self._rarity(word) * weight
+        asked = met | {term for term in wanted if term not in _STOP_WORDS}
+        bonus = section.is_article + (len(met) / len(asked) if asked else 0.0)
+        return score * (1 + bonus**2)
+
+    def _rarity(self, word: str) -> float:
+        number, found = len(self._sections), self._found[word]
+        return math.log(1 + abs((number - found + 0.5) / (found + 0.5)))
+
+
+def sections(page: str, text: str) -> Iterator[Section]:
+    """Yield the part below each heading, the first as the article."""
+    # a comment in a code block is no heading
+    masked = _FENCE.sub(lambda block: re.sub(r"[^\n]", " ", block[0]), text)
+    found = list(_HEADING.finditer(masked))
+    ends = [heading.start() for heading in found[1:]] + [len(text)]
+    for heading, end in zip(found, ends, strict=True):
+        title = text[heading.start(2) : heading.end()]
+        body = text[heading.end() : end]
+        yield Section(page, heading is found[0], _words(title), _words(body))
+
+
+def _words(markdown: str) -> Counter[str]:
+    text = _FENCE.sub(r"\1", _COMMENT.sub(" ", markdown))
+    text = _LINK.sub(r"\1", _IMAGE.sub(" ", _RULE_OF_TABLE.sub(" ", text)))
+    text = _EMPHASIS.sub("", _BORDER.sub(" ", _ADMONITION.sub(r"\1", text))).lower()
+    return Counter(word for word in _SEPARATOR.split(text) if word and word not in _STOP_WORDS)

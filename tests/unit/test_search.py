@@ -1,0 +1,116 @@
+"""The words that people type into the search of the documentation find the page they need."""
+
+from pathlib import Path
+
+import pytest
+
+from docs.reference import pages
+from tests.site_search import Index
+
+ROOT = Path(__file__).parents[2]
+# What is typed, and the page that must be among the first three.
+QUESTIONS = {
+    "first job": "quickstart/first-job",
+    "getting started": "quickstart/first-job",
+    "hello world": "quickstart/first-job",
+    "docker": "howto/docker",
+    "docker run": "howto/docker",
+    "podman": "howto/docker",
+    "docker compose": "howto/docker",
+    "apptainer": "guide/migration",
+    "singularity": "guide/migration",
+    "pyxis": "guide/migration",
+    "sarus": "guide/migration",
+    "cscs": "guide/migration",
+    "interactive": "howto/interactive",
+    "interactive shell": "howto/interactive",
+    "debug running job": "howto/interactive",
+    "mount my files": "howto/files",
+    "current directory": "howto/files",
+    "can't open file": "howto/files",
+    "pip": "howto/python-packages",
+    "pip install": "howto/python-packages",
+    "install package": "howto/python-packages",
+    "python packages": "howto/python-packages",
+    "conda": "howto/python-packages",
+    "uv": "howto/python-packages",
+    "virtual environment": "howto/python-packages",
+    "dockerfile": "howto/dockerfile",
+    "build image": "howto/dockerfile",
+    "apt-get": "howto/dockerfile",
+    "gpu": "howto/gpus",
+    "cuda": "howto/gpus",
+    "nvidia-smi": "howto/gpus",
+    "nccl": "howto/network",
+    "nccl slow": "howto/network",
+    "slingshot": "howto/network",
+    "infiniband": "howto/network",
+    "jupyter": "howto/jupyter",
+    "notebook": "howto/jupyter",
+    "tensorboard": "howto/jupyter",
+    "port": "howto/jupyter",
+    "vs code": "guide/ssh",
+    "ssh": "guide/ssh",
+    "share with group": "howto/share",
+    "nextflow": "howto/workflow-tools",
+    "submitit": "howto/workflow-tools",
+    "workflow": "howto/workflow-tools",
+    "snakemake": "guide/workflows",
+    "which node failed": "howto/failed-node",
+    "slow start": "howto/failed-node",
+    "get help": "howto/get-help",
+    "report a problem": "howto/get-help",
+    "pytorch": "quickstart/pytorch",
+    "multi node pytorch": "quickstart/pytorch",
+    "mpi": "quickstart/mpi",
+    "pmix": "guide/topics/mpi",
+    "rank 0 of 1": "guide/topics/mpi",
+    "glossary": "glossary",
+    "what is an edf": "glossary",
+    "exit code": "guide/running",
+    "sbatch": "guide/running",
+    "private registry": "guide/images",
+    "delete images": "guide/images",
+    "supported platforms": "admin/platforms",
+    "ubuntu": "admin/platforms",
+    "rhel": "admin/platforms",
+    "cgroup v2": "admin/platforms",
+    "install": "admin/install",
+    "roll out": "admin/rollout",
+    "ansible": "admin/rollout",
+    "health check": "admin/health",
+    "drain": "admin/health",
+    "monitoring": "admin/monitoring",
+    "prometheus": "admin/monitoring",
+    "audit log": "admin/monitoring",
+    "tickets": "admin/tickets",
+    "upgrade": "admin/upgrade",
+    "rollback": "admin/upgrade",
+    "uninstall": "admin/upgrade",
+}
+
+
+@pytest.fixture(scope="module")
+def index() -> Index:
+    """Return the index of all pages of the site."""
+    written = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    written += [ROOT / "hooks/README.md", ROOT / "spank_plugin/README.md"]
+    texts = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in written}
+    return Index(texts | pages())
+
+
+@pytest.mark.parametrize(("words", "page"), QUESTIONS.items())
+def test_what_people_type_finds_its_page_among_the_first_three(
+    words: str, page: str, index: Index
+) -> None:
+    assert f"docs/{page}.md" in index.search(words)[:3]
+
+
+def test_a_page_whose_title_has_the_word_comes_first() -> None:
+    index = Index({"a.md": "# Shells\n\nA zebra.\n", "b.md": "# Zebras\n\nStripes.\n"})
+    assert index.search("zebra") == ["b.md", "a.md"]
+
+
+def test_a_word_of_a_code_block_is_found_and_its_comment_is_no_heading() -> None:
+    index = Index({"a.md": "# One\n\n```sh\n# zebra\n```\n", "b.md": "# Two\n"})
+    assert index.search("zebra") == ["a.md"]
