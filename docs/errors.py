@@ -39,7 +39,7 @@ def index() -> str:
         "# Errors\n\n"
         "One page for each code that stands in the last line of an error, `ce: see: ce help CODE`;"
         " that command\nprints the same page. Made by `docs/errors.py` from the engine's catalogue."
-        " [When something fails](troubleshooting.md)\nsays how to read an error, and lists messages"
+        " [Error messages](troubleshooting.md)\nsays how to read an error, and lists messages"
         " by their words.\n\n"
         "| code | what went wrong | who can put it right | exit code |\n|---|---|---|---|\n" + rows
     )
