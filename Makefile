@@ -122,7 +122,7 @@ format: $(VENV)/.dev ## put the Python sources into their form
 docs: $(VENV)/.docs ## the documentation as a site, in build/docs/site
 	@$(VENV)/bin/python docs/build_site.py
 
-recording: sandbox-engine $(VENV)/.build ## record the README's terminal session anew, on the sandbox
+recording: sandbox-engine $(VENV)/.build ## record the terminal session of the documentation anew, on the sandbox
 	@$(PYTHON) -m venv build/termtosvg && build/termtosvg/bin/pip install -qq 'setuptools<80' termtosvg
 	@sandbox/up -n 2 && $(PYTHON) docs/record.py build/termtosvg/bin/termtosvg
 

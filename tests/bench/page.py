@@ -1,6 +1,5 @@
-"""`python -m tests.bench.readme bench|bench-images|bench-reading …`: put figures onto pages.
+"""`python -m tests.bench.page bench|bench-images|bench-reading …`: put figures onto pages.
 
-All figures of a bench go to docs/benchmarks.md, those that most readers ask for also to the README.
 Only the named benches are written: an older file of figures would overwrite newer ones from another
 machine.
 """
@@ -13,28 +12,11 @@ from tests.bench.results import Row
 
 ROOT = Path(__file__).parents[2]
 BEGIN, END = "<!-- {}:begin -->\n", "<!-- {}:end -->"
-# Beginnings of the metrics shown in the README.
-MAIN = (
-    "srun -N1 -n1",
-    "srun -N2 -n2, more with --environment",
-    "node part of a start: ours",
-    "planning, remembered",
-    "planning, anew (pydantic)",
-    "each further task of 64",
-    "processes that stay",
-    "their memory",
-    "hooks with libraries",
-    "opens on",
-    "64 nodes",
-    "256 tasks",
-)
-# A file of figures below build, which is also the name of the table; a page that shows it; and the
-# beginnings of the metrics shown there.
+# A file of figures below build, which is also the name of the table, and the page that shows it.
 TABLES = (
-    ("bench", "README.md", MAIN),
-    ("bench", "docs/benchmarks.md", ("",)),
-    ("bench-images", "docs/benchmarks.md", ("",)),
-    ("bench-reading", "docs/benchmarks.md", ("",)),
+    ("bench", "docs/benchmarks.md"),
+    ("bench-images", "docs/benchmarks.md"),
+    ("bench-reading", "docs/benchmarks.md"),
 )
 HEAD = "| figure | median (min to max) | against | ratio | budget |\n|---|---|---|---|---|\n"
 
@@ -66,17 +48,17 @@ def filled(page: str, name: str, rows: list[Row]) -> str:
 
 
 def main(names: list[str]) -> int:
-    known = {name for name, _page, _shown in TABLES}
+    known = {name for name, _page in TABLES}
     if not names or not known.issuperset(names):
-        print(f"usage: python -m tests.bench.readme {'|'.join(sorted(known))} ...", file=sys.stderr)
+        print(f"usage: python -m tests.bench.page {'|'.join(sorted(known))} ...", file=sys.stderr)
         return 2
-    for name, shown, beginnings in TABLES:
+    for name, shown in TABLES:
         if name not in names:
             continue
         figures, page = ROOT / f"build/{name}.json", ROOT / shown
         rows = [Row(**entry) for entry in json.loads(figures.read_text())]
         # Indented rows, which break down the row above, are left out.
-        kept = [row for row in rows if row.metric.startswith(beginnings) and row.metric[0] != " "]
+        kept = [row for row in rows if row.metric[0] != " "]
         page.write_text(filled(page.read_text(encoding="utf-8"), name, kept), encoding="utf-8")
     return 0
 
