@@ -16,16 +16,18 @@ from container_engine.faults.catalogue import FAULTS  # noqa: E402 - found from 
 
 DIRECTORY = ROOT / "docs/guide/errors"
 INDEX = ROOT / "docs/guide/errors.md"
+NOT_RUN = 125
 END = "<!-- the lines above are made by docs/errors.py -->\n"
 
 
 def head(code: str) -> str:
     fault = FAULTS[code]
+    meaning = " (your command did not run)" if fault.code == NOT_RUN else ""
     remedy = fault.remedy if fault.remedy.endswith("?") else f"{fault.remedy}."
     return (
         f"# {code}\n\n"
         f"{_sentence(fault.what)}\n\n"
-        f"**Who can put it right:** {fault.who}. **Exit code of a launch:** {fault.code}.\n\n"
+        f"**Who can fix it:** {fault.who}. **Exit code of a launch:** {fault.code}{meaning}.\n\n"
         f"**What to do:** {remedy}\n\n{END}"
     )
 
@@ -41,7 +43,7 @@ def index() -> str:
         " that command\nprints the same page. Made by `docs/errors.py` from the engine's catalogue."
         " [Error messages](troubleshooting.md)\nsays how to read an error, and lists messages"
         " by their words.\n\n"
-        "| code | what went wrong | who can put it right | exit code |\n|---|---|---|---|\n" + rows
+        "| code | what went wrong | who can fix it | exit code |\n|---|---|---|---|\n" + rows
     )
 
 
