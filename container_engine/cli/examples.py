@@ -38,6 +38,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "ssh": ("ce ssh 1234", "ce ssh -w node2 1234 -- hostname"),
     "ssh-config": ("ce ssh-config --jump login.example.org 1234",),
     "trace": ("ce trace 1234", "ce trace 1234.0 --html launch.html"),
+    "report": ("ce report 1234", "ce report"),
     "doctor": ("ce doctor", "ce doctor --all-nodes"),
     "completion": ("ce completion bash",),
     "help": ("ce help mount-source-missing", "ce help errors"),

@@ -32,9 +32,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    texts = [_about(code, context) for code in arguments.codes] or [verbs.summary()]
+    texts = [_about(code, context) for code in arguments.codes] or [_overview()]
     output.exact("\n".join(texts).encode())
     return 0
+
+
+def _overview() -> str:
+    columns = output.columns()
+    # the second column of a line begins behind its last wide gap
+    lines = [
+        wrapped
+        for line in verbs.summary().splitlines()
+        for wrapped in wrap(line, columns, line.rfind("  ") + 2)
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def codes(columns: int | None = None) -> str:

@@ -89,7 +89,7 @@ _PURPOSES = {
     "Write tools for it": ("schema", "completion", "cdi"),
 }
 _HEAD = """\
-ce runs commands in containers that a file describes (an environment, NAME.toml).
+ce runs commands in containers, each described by an environment (NAME.toml).
 
   srun --environment=NAME ...   run every task of a Slurm step in it
   ce run NAME -- COMMAND        run one command in it, on this host

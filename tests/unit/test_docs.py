@@ -26,7 +26,6 @@ HOOK_FILE = re.compile(r"# /etc/container-engine/hooks\.d/([a-z0-9_]+/hook\.toml
 SITE_FILE = re.compile(r"# /etc/container-engine/((?:conf\.d/)?[a-z0-9-]*\.toml)\n")
 KINDS = (FILE_NAME, HOOK_FILE, SITE_FILE)
 VARIABLES = {
-    "PWD": "/home/alice/proj",
     "HOME": "/home/alice",
     "PWD": "/home/alice/project",
     "USER": "alice",
