@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -13,6 +11,7 @@ from container_engine.images.store.files import size_text
 from container_engine.images.store.inventory import Item, items
 from container_engine.submit.prepare import site_config
 from container_engine.submit.stores import stores
+from container_engine.wrapping import aligned
 
 if TYPE_CHECKING:
     import argparse
@@ -55,18 +54,12 @@ def _table(root: str, found: Sequence[Item]) -> str:
     count = "1 image" if len(found) == 1 else f"{len(found)} images"
     rows = [_HEAD, *(row for item in found for row in _rows(item))]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    if sys.stdout.isatty():
-        over = sum(widths) + 2 * (len(widths) - 1) - shutil.get_terminal_size().columns
+    columns = output.columns()
+    if columns is not None:
+        over = sum(widths) + 2 * (len(widths) - 1) - columns
         widths[0] = max(_SHORTEST, widths[0] - max(over, 0))
-    return "\n".join([f"{root}: {count}, {total}", *(_line(row, widths) for row in rows)])
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    cells = []
-    for column, (cell, width) in enumerate(zip(row, widths, strict=True)):
-        text = message_text.shortened(cell, width)
-        cells.append(f"{text:>{width}}" if column == _RIGHT else f"{text:<{width}}")
-    return "  ".join(cells).rstrip()
+    shown = [(message_text.shortened(row[0], widths[0]), *row[1:]) for row in rows]
+    return "\n".join([f"{root}: {count}, {total}", *aligned(shown, right=(_RIGHT,))])
 
 
 def _rows(item: Item) -> list[Sequence[str]]:

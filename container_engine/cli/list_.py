@@ -8,6 +8,7 @@ from container_engine import message_text
 from container_engine.cli import output
 from container_engine.submit.environment import load_effective, offered
 from container_engine.submit.names import environments
+from container_engine.wrapping import aligned
 
 if TYPE_CHECKING:
     import argparse
@@ -55,9 +56,7 @@ def _rows(context: Context) -> list[_Row]:
 
 
 def _table(rows: Sequence[_Row], home: str) -> str:
-    lines = [_HEAD, *(_cells(row, home) for row in rows)]
-    first, second = (max(len(line[i]) for line in lines) for i in (0, 1))
-    return "\n".join(f"{a:<{first}}  {b:<{second}}  {c}" for a, b, c in lines)
+    return "\n".join(aligned([_HEAD, *(_cells(row, home) for row in rows)]))
 
 
 def _cells(row: _Row, home: str) -> tuple[str, str, str]:

@@ -50,7 +50,7 @@ class Part(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What a report is on: a job with the traces of its steps, or this host if `job` is ""."""
+    """The subject of a report: a job with the traces of its steps, or this host if `job` is ""."""
 
     job: str
     context: Context
