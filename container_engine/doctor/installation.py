@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PROGRAMS = (
     *("plan", "plan-anew", "node", "inject", "epilog"),
-    *("ce-start", "ce-guard", "ce-image", "ce-gate", "ce-init", "ce-exec", "ce-join"),
+    *("ce-start", "ce-guard", "ce-image", "ce-init", "ce-exec", "ce-join"),
     *("ce-attend", "ce-sweep", "ce-keep"),
 )
 _PLUGIN = "lib/slurm/container_engine.so"

@@ -294,8 +294,8 @@ FAULTS = {
         EITHER,
         "the details have its output and its command line, ready to paste",
     ),
-    "podman-failed": Fault(
-        "Podman or the runtime below it could not start the container",
+    "creation-failed": Fault(
+        "crun, or Podman, could not start the container",
         EITHER,
         "the details have all that they printed; srun -w NODE ce doctor --node looks at it",
     ),

@@ -41,9 +41,14 @@ def _policy(text: str) -> str | None:
     return text if text in ("age", "always", "missing", "never") else None
 
 
+def _start(text: str) -> str | None:
+    return text if text in ("crun", "podman") else None
+
+
 SETTINGS = {
     "pull": _Setting(_policy, "age, always, missing or never"),
     "root_remap": _Setting(_switch, "true or false"),
+    "start": _Setting(_start, "crun or podman"),
     "start_timeout_s": _Setting(_seconds, "a number of seconds"),
     "tmpfs_size": _Setting(_size, "a size such as 16g or 50%"),
 }

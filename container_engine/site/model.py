@@ -17,6 +17,7 @@ Overridable: TypeAlias = Literal[
     "mounts",
     "pull",
     "root_remap",
+    "start",
     "start_timeout_s",
     "tmpfs_size",
 ]
@@ -118,7 +119,16 @@ class SiteConfig(BaseModel):
         examples=[{"HTTPS_PROXY": "http://proxy.example:3128"}],
     )
     edf_may_override: tuple[Overridable, ...] = Field(
-        ("entrypoint", "env", "mounts", "pull", "root_remap", "start_timeout_s", "tmpfs_size"),
+        (
+            "entrypoint",
+            "env",
+            "mounts",
+            "pull",
+            "root_remap",
+            "start",
+            "start_timeout_s",
+            "tmpfs_size",
+        ),
         description="what an EDF may decide in another way than the site does",
         examples=[["entrypoint", "env", "pull"]],
     )
@@ -168,6 +178,12 @@ class SiteConfig(BaseModel):
         ("SLURM_*", "SLURMD_*", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
         description="names that only exist on compute nodes; a trailing * stands for any rest",
         examples=[["SLURM_*", "SITE_NODE_ID"]],
+    )
+    start: Literal["crun", "podman"] = Field(
+        "crun",
+        description="what creates the containers: crun itself with the configuration that Podman "
+        "would give it, or Podman, which takes longer",
+        examples=["podman"],
     )
     start_timeout_s: float = Field(
         120, gt=0, description="a container that starts later failed", examples=[60]

@@ -9,7 +9,7 @@ from container_engine import __version__, message_text
 from container_engine.edf.model import Loaded, Problem
 from container_engine.errors import UserError
 from container_engine.node.start import site_rules
-from container_engine.node.start.podman import Bind
+from container_engine.node.start.container import Bind
 from container_engine.plan.judge import judge
 from container_engine.plan.overrides import choose
 from container_engine.submit import memo, quick

@@ -10,7 +10,7 @@
  * guard_root.c     operations: files inside the image's root that a start requires
  * guard_bind.c     operations: bind mounts with flags
  * guard_more.c     operations: those that depend on the contents of the image
- * guard_podman.c   operations: Podman, its gate, and the container's first process
+ * guard_container.c operations: the container's creation and its first process
  */
 #ifndef CE_GUARD_H
 #define CE_GUARD_H
@@ -32,13 +32,10 @@ struct guard {
 	int signals;	   /* signalfd for SIGCHLD */
 	int log;	   /* memory file with the output of our children */
 	_Atomic int attendant; /* to ce-attend, which stops services; 0 if there are none to stop */
-	int gate;	   /* the end of a FIFO that holds the container's runtime back, -1 for none */
 	int init;	   /* pidfd of the container's first process, -1 before there is one */
 	pid_t fuse[GUARD_MAX_FUSE];
 	char *fuse_image[GUARD_MAX_FUSE]; /* the files that they serve, on the heap */
 	size_t fuse_count;
-	pid_t podman;	     /* 0 unless it runs beside other operations; podman_status keeps its status */
-	int podman_status;
 	int in_more; /* the current operations were added by a program */
 	const char *stage;   /* the current operation, for the report */
 	int stage_errno;
@@ -49,7 +46,7 @@ struct guard {
 };
 
 #define GUARD_INIT                                                                          \
-	{ .control = -1, .watch = -1, .life = -1, .signals = -1, .log = -1, .gate = -1,     \
+	{ .control = -1, .watch = -1, .life = -1, .signals = -1, .log = -1,     \
 	  .init = -1, .stage = "start", .err = CE_ERROR_INIT }
 
 /* Fail with this message, and keep errno beside it, so that the launcher can translate the kernel's reason.

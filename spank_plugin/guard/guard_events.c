@@ -28,14 +28,9 @@ static int server_ended(struct guard *guard, const char *image, int status)
 	return guard_fail_ended(guard, "the process that serves the image (ce-image)", status);
 }
 
-/* Handle the end of a child that runs beside the current operation: Podman may end at
- * any time, a server must not. */
+/* Handle the end of a child that runs beside the current operation: a server must not end. */
 static int other_ended(struct guard *guard, pid_t pid, int status)
 {
-	if (pid == guard->podman) {
-		guard->podman = 0;
-		guard->podman_status = status;
-	}
 	for (size_t i = 0; i < guard->fuse_count; i++) {
 		if (guard->fuse[i] == pid)
 			return server_ended(guard, guard->fuse_image[i], status);

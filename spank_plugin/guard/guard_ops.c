@@ -28,9 +28,8 @@ static const struct operation {
 	{ "bind", 2, guard_op_bind },
 	{ "more", 1, guard_op_more },
 	{ "note", 1, guard_op_note },
-	{ "gate", 1, guard_op_gate },
-	{ "podman", 1, guard_op_podman },
-	{ "pass", 1, guard_op_pass },
+	{ "crun", 1, guard_op_create },
+	{ "podman", 1, guard_op_create },
 	{ "container", 2, guard_op_container },
 };
 

@@ -49,7 +49,7 @@ guard_operation guard_op_root_first;
 /* root-link ROOT PATH TARGET: create a symlink in the image, unless PATH exists. */
 guard_operation guard_op_root_link;
 
-/* bind SOURCE TARGET FLAG…: make a bind mount with its own flags, for Podman to bind from. */
+/* bind SOURCE TARGET FLAG…: make a bind mount with its own flags, for the runtime to bind from. */
 guard_operation guard_op_bind;
 
 /* more PROGRAM ARG…: run the program, then the operations that it printed. */
@@ -58,15 +58,8 @@ guard_operation guard_op_more;
 /* note TEXT: send a packet "N" TEXT to the launcher, before the report. */
 guard_operation guard_op_note;
 
-/* gate FIFO: create a FIFO that holds the container's runtime back (crun_gate.c), so
- * that `podman` does not wait. */
-guard_operation guard_op_gate;
-
-/* podman PROGRAM ARG…: run Podman and wait for it; with a gate, only start it. */
-guard_operation guard_op_podman;
-
-/* pass FIFO: let the runtime go on; wait for Podman. */
-guard_operation guard_op_pass;
+/* crun PROGRAM ARG…, podman PROGRAM ARG…: run what creates the container, and wait for it. */
+guard_operation guard_op_create;
 
 /* container PIDFILE NAME: wait until the container's init is the program NAME, then report. */
 guard_operation guard_op_container;

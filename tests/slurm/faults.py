@@ -36,9 +36,7 @@ PHASES = (
     "node",
     "ce-guard",
     "ce-image",
-    "podman",
     "crun",
-    "conmon",
     ".ce-init",
     "sleep",  # the task's own command, followed by the end of the step
 )

@@ -85,7 +85,7 @@ def test_a_node_whose_fuse_is_no_device(provoked: Provoked, n2: str) -> None:
     Blame(done, "fuse-unavailable", node=n2)
 
 
-@pytest.mark.parametrize("program", ["podman", "ce-image"])
+@pytest.mark.parametrize("program", ["crun", "ce-image"])
 def test_a_node_without_a_program(
     cluster: Cluster, provoked: Provoked, n2: str, not_a_program: str, program: str
 ) -> None:
@@ -109,11 +109,17 @@ def test_a_node_without_a_library(provoked: Provoked, n2: str, not_a_program: st
     Blame(done, "program-missing", "ce-image", node=n2).details("libsquashfs.so.1")
 
 
-def test_a_node_without_crun(provoked: Provoked, n2: str, not_a_program: str) -> None:
+def test_a_node_without_the_podman_that_the_site_wants(
+    provoked: Provoked, n2: str, not_a_program: str
+) -> None:
+    edf = provoked.edf('annotations.com.ce.start = "podman"')
+    with mounted_on(n2, not_a_program, "/usr/bin/podman"):
+        done = provoked.srun(edf, *_only_on(n2))
+    Blame(done, "program-missing", "Podman", node=n2)
     with mounted_on(n2, not_a_program, "/usr/bin/crun"):
-        done = provoked.srun(provoked.edf(""), *_only_on(n2))
+        done = provoked.srun(edf, *_only_on(n2))
     # Podman reports the program or the pipe to it, whichever fails first.
-    Blame(done, "podman-failed", "Podman cannot start the container: ", node=n2)
+    Blame(done, "creation-failed", "Podman cannot start the container: ", node=n2)
 
 
 def test_a_node_without_the_engine(

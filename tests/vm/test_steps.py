@@ -103,7 +103,7 @@ def test_every_process_of_a_step_is_in_its_cgroup_and_none_is_left(cluster: Clus
         listed = cluster.root(
             cluster.second,
             "for p in $(pgrep -u alice); do echo $(cat /proc/$p/comm) $(cat /proc/$p/cgroup); done;"
-            " for c in ce-guard ce-image conmon; do pgrep -x $c >/dev/null && echo $c; done",
+            " for c in ce-guard ce-image; do pgrep -x $c >/dev/null && echo $c; done",
         ).splitlines()
         every = [line.split() for line in listed if "0::" in line]
         placed = [process for process in every if process[0] not in _OF_LOGINS]
@@ -111,7 +111,7 @@ def test_every_process_of_a_step_is_in_its_cgroup_and_none_is_left(cluster: Clus
         helpers = [line for line in listed if "0::" not in line]
         assert len(tasks) == 4, listed
         assert all("/step_0/user/task_" in cgroup for cgroup in tasks)
-        assert {"ce-guard", "ce-image", "conmon"} <= set(helpers)
+        assert {"ce-guard", "ce-image"} <= set(helpers)
         assert [p for p in placed if "/step_0/" not in p[1] and "/step_extern/" not in p[1]] == []
         cluster.root(cluster.first, "scancel -u alice")
         assert job.wait() != 0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from container_engine.node.start.container import Bind
 from container_engine.node.start.environment import edf_settings
-from container_engine.node.start.podman import Bind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

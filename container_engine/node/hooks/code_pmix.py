@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from container_engine.node.hooks import slurm_conf
-from container_engine.node.start.podman import Bind
+from container_engine.node.start.container import Bind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

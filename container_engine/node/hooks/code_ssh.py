@@ -10,7 +10,7 @@ import os
 
 from container_engine.node.report.failure import LaunchError
 from container_engine.node.ssh.server import BUNDLE, JOB, NODES, SshServer
-from container_engine.node.start.podman import Bind
+from container_engine.node.start.container import Bind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

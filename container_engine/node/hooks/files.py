@@ -8,7 +8,7 @@ import stat
 from container_engine.node.hooks.node_fields import fill, holds, known, leave_out
 from container_engine.node.hooks.pattern import expand, has_wildcard
 from container_engine.node.report.failure import LaunchError
-from container_engine.node.start.podman import Bind
+from container_engine.node.start.container import Bind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

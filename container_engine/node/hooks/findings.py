@@ -9,10 +9,10 @@ from container_engine.node.plan_json import to_json
 from container_engine.node.report.failure import LaunchError, explain
 from container_engine.node.start import environment as env
 from container_engine.node.start.checks import check_image
+from container_engine.node.start.container import Paths
 from container_engine.node.start.guard import MAX_PACKET, Watch, start_guard
 from container_engine.node.start.launcher import container_of, person_of
-from container_engine.node.start.podman import Paths
-from container_engine.node.start.specification import HooksWork, encode, operations
+from container_engine.node.start.specification import encode, operations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,18 +44,17 @@ def find(plan: LaunchPlan, node: Mapping[str, str], libexec: str) -> Findings:
     container = container_of(plan, node, lacks)
     hooks = HooksOnNode(plan, node, edf, libexec, lacks, explain=True)
     settings = hooks.join(container, paths)
-    work = hooks.work(paths)
     steps = operations(
         paths,
         plan["image"]["path"],
         container,
         env.for_container(plan, settings),
         person_of(settings),
-        plan["settings"]["tmpfs_size"],
-        HooksWork(work.before),
+        plan["settings"],
+        hooks.operations(paths),
     )
-    before_podman = steps[: [name for name, _arguments in steps].index("podman")]
-    steps = [*before_podman, *work.beside, ("note", [to_json({_END: True})])]
+    without_container = steps[:-2]
+    steps = [*without_container, ("note", [to_json({_END: True})])]
     control = start_guard(libexec, Watch(os.pidfd_open(os.getpid())), encode(steps))
     control.settimeout(plan["settings"]["start_timeout_s"])
     try:

@@ -1,8 +1,8 @@
 """The site's OCI hooks (oci-hooks(5)) on this node: check them, and report which one failed.
 
-Podman decides by `when` which of them apply, and runs them with crun at their stages, but from
-wrapped copies. crun fails when a hook ends before it has read the state ("writing to pipe: Broken
-pipe", crun 1.8), and reports neither which hook failed nor its output.
+crun runs those that apply at their stages, but from wrapped copies: it fails when a hook ends
+before it has read the state ("writing to pipe: Broken pipe", crun 1.8), and reports neither which
+hook failed nor its output.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import stat
 from container_engine.node.plan_json import parse_json, to_json
 from container_engine.node.report import failure
 from container_engine.node.report.failure import LaunchError
-from container_engine.node.start.podman import HOOKS_STDERR, INIT_PATH
+from container_engine.node.start.container import HOOKS_STDERR, INIT_PATH
 from container_engine.node.trust import distrust
 
 TYPE_CHECKING = False
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from container_engine.node.plan_types import LaunchPlan
-    from container_engine.node.start.podman import Container, Paths
+    from container_engine.node.start.container import Container, Paths
     from container_engine.node.start.specification import Operation
 
-_DIRECTORY, _STATE_FILE = "hooks.d", "oci-state.json"
+_STATE_FILE = "oci-state.json"
 _LAST_LINES = 3
 _PRECREATE = "setting up OCI Hooks"
 # what a wrapper prints on failure: this mark, the number of the hook, its exit code
@@ -37,9 +37,11 @@ _WRAPPER = (
 )
 # Podman runs the precreate hooks itself and drops their stderr.
 _TO_FILE = 'exec 2>>"$1"; shift; '
+# the guard's operations that create a container
+_CREATIONS = ("crun", "podman")
 _KEYS = ("path", "args", "env", "timeout")
 _ALWAYS = {"always": True}
-# Podman never reaches this stage: the kernel ends a session all at once
+# crun never reaches this stage: the kernel ends a session all at once
 _AFTER = "poststop"
 # Hooks of all stages get the same state of a container: a hook of ours keeps what crun passes.
 _KEEP_STATE = '/bin/cat > "$1"'
@@ -64,7 +66,7 @@ class Hook:
         return f"OCI hook '{self.path}' ({self.name}, {self.stage})"
 
     def definition(self, number: int, stderr: str) -> dict[str, Any]:
-        """Return Podman's definition of the hook. The hook's args[0] becomes its path.
+        """Return the definition of the wrapped hook. The hook's args[0] becomes its path.
 
         `stderr` is the file into which crun writes the stderr of hooks.
         """
@@ -74,15 +76,14 @@ class Hook:
             if self.stage == "precreate":
                 words[2:4] = [_TO_FILE + _WRAPPER, "sh", stderr]
             hook |= {"path": "/bin/sh", "args": [*words, *hook.get("args", [])[1:]]}
-        when = self.content.get("when", {})
-        return {"version": "1.0.0", "hook": hook, "when": when, "stages": [self.stage]}
+        return _definition(hook, self.stage)
 
 
 class OciHooks:
-    """All hooks that Podman may run for a container.
+    """All hooks that may apply to a container.
 
     Raises LaunchError for a file or program that is missing, not an administrator's, or unreadable:
-    with crun, a missing program would end the container after Podman reported success.
+    with crun, a missing program would end the container after it reported success.
     """
 
     def __init__(self, directories: Sequence[str], others: Sequence[Mapping[str, Any]]) -> None:
@@ -101,28 +102,22 @@ class OciHooks:
         self._state: dict[str, Any] = {}
 
     def join(self, container: Container, paths: Paths) -> None:
-        """Set the directory in which Podman finds the hooks in the session."""
-        container.hooks_dirs = [paths.at(_DIRECTORY)] if self.hooks else []
+        """Give the container the hooks that apply to it, in the order in which they run."""
+        if not self.hooks:
+            return
+        from container_engine.node.hooks.oci_state import applies
 
-    def operations(self, paths: Paths) -> list[Operation]:
-        """Return the operations that write the hooks there, in the order in which the hooks run."""
-        definitions = [
+        command = [*container.entrypoint, INIT_PATH][0]
+        container.oci_hooks = [
             hook.definition(number, paths.at(HOOKS_STDERR))
             for number, hook in enumerate(self.hooks)
             if hook.stage != _AFTER
+            and applies(hook.content.get("when", {}), container.annotations, command)
         ]
         if self._after:
             keep = ["sh", "-c", _KEEP_STATE, "sh", paths.at(_STATE_FILE)]
             ours = {"path": "/bin/sh", "args": keep}
-            definitions.append(
-                {"version": "1.0.0", "hook": ours, "when": _ALWAYS, "stages": ["createRuntime"]}
-            )
-        steps: list[Operation] = [("dir", [paths.at(_DIRECTORY)])] if self.hooks else []
-        for number, definition in enumerate(definitions):
-            steps.append(
-                ("file", [f"{paths.at(_DIRECTORY)}/{number:04}.json", to_json(definition)])
-            )
-        return steps
+            container.oci_hooks.append(_definition(ours, "createRuntime"))
 
     def last_operations(self, paths: Paths) -> list[Operation]:
         """Return the operations that send the launcher the state that the hooks got."""
@@ -167,7 +162,7 @@ class OciHooks:
         lines = [line for line in lines if not line.startswith(_MARK)]
         words = f": {'; '.join(lines[-_LAST_LINES:])}" if lines else ""
         stage, _newline, rest = told.partition("\n")
-        if stage == "podman" and failed:
+        if stage in _CREATIONS and failed:
             number, _space, code = failed[-1].removeprefix(_MARK).partition(" ")
             return _failed(f"{self.hooks[int(number)]} failed with exit code {code}{words}", report)
         if stage == "podman" and _PRECREATE in rest:
@@ -181,6 +176,10 @@ class OciHooks:
 
     def _any(self, stage: str) -> str:
         return " or ".join(str(hook) for hook in self.hooks if hook.stage == stage)
+
+
+def _definition(hook: Mapping[str, Any], stage: str) -> dict[str, Any]:
+    return {"version": "1.0.0", "hook": hook, "when": _ALWAYS, "stages": [stage]}
 
 
 def _failed(message: str, report: str) -> LaunchError:

@@ -10,7 +10,6 @@ from container_engine.node.hooks.prepare import prepare
 from container_engine.node.plan_json import parse_json, to_json
 from container_engine.node.report.failure import LaunchError, refuse
 from container_engine.node.start.environment import apply, is_slurms
-from container_engine.node.start.specification import HooksWork
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from container_engine.node.hooks.exec_inside import Place
     from container_engine.node.plan_types import LaunchPlan
-    from container_engine.node.start.podman import Bind, Container, Paths
+    from container_engine.node.start.container import Bind, Container, Paths
     from container_engine.node.start.specification import Operation
 
 # slurmstepd and the plugin remove these from a task's environment
@@ -99,19 +98,17 @@ class HooksOnNode:
         container.mounts = [*binds.values(), *container.mounts]
         self._binds = [(b.source, b.target) for b in container.mounts if b.kind == "bind"]
 
-    def work(self, paths: Paths) -> HooksWork:
+    def operations(self, paths: Paths) -> list[Operation]:
         """Return what the guard does for hooks between the image's overlay and the container."""
         edits, request = self._edits, paths.at("hooks.json")
         steps = list(edits.operations)
-        beside: list[Operation] = []
         if edits.tree:
             steps.append(("file", [request, to_json(self._request(paths))]))
-            beside.append(("more", [f"{edits.libexec}/inject", request]))
-        steps += self._oci.operations(paths)
-        return HooksWork(steps, beside, f"{edits.libexec}/ce-gate")
+            steps.append(("more", [f"{edits.libexec}/inject", request]))
+        return steps
 
     def last_operations(self, paths: Paths) -> list[Operation]:
-        """Return what the guard does between Podman and its report."""
+        """Return what the guard does between the creation and its report."""
         return self._oci.last_operations(paths)
 
     def explain(self, report: str) -> LaunchError:

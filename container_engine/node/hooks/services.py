@@ -12,7 +12,7 @@ from _socket import AF_UNIX, SOCK_SEQPACKET, socket, socketpair
 
 from container_engine.node.hooks.exec_inside import DEFAULTS, Process, failure
 from container_engine.node.report.failure import LaunchError
-from container_engine.node.start.podman import INIT_PATH
+from container_engine.node.start.container import INIT_PATH
 from container_engine.node.start.specification import encode
 
 TYPE_CHECKING = False

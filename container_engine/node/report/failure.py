@@ -102,8 +102,8 @@ def explain(report: str) -> LaunchError:
     """Return the error for a report of the guard: operation, errno, subject, children's output."""
     stage, number, what, log = [*report.split("\n", 3), "", "", ""][:4]
     errno = int(number) if number.isdigit() else 0
-    if stage == "podman":
-        return _podman(what, log, errno)
+    if stage in _CREATORS:
+        return _creation(_CREATORS[stage], what, log, errno)
     known = _KERNEL_WORDS.get((stage, errno))
     if known is not None:
         return LaunchError(*known, details=log)
@@ -115,6 +115,8 @@ def explain(report: str) -> LaunchError:
 
 
 _OTHER = "container-setup"
+# operations of the guard that create the container, and what they run
+_CREATORS = {"crun": "crun", "podman": "Podman"}
 # operations of the guard whose failures are always of one kind
 _SEE = {
     "fuse": "fuse-unavailable",
@@ -124,13 +126,13 @@ _SEE = {
 }
 
 
-def _podman(what: str, log: str, errno: int) -> LaunchError:
+def _creation(creator: str, what: str, log: str, errno: int) -> LaunchError:
     errors = [line for line in log.split("\n") if line.startswith("Error: ")]
     said = errors[-1][len("Error: ") :] if errors else _crash(log) or _last_line(log)
     if said.startswith("exit status"):
         # the error is that of the program Podman ran, which printed more before
         said = _last_line(log.rpartition("\nError: ")[0]) or said
-    words, see, hint = "", "podman-failed", ""
+    words, see, hint = "", "creation-failed", ""
     said = said.replace(_DATABASE_FULL, "no space left on device")
     if "cgroup" in said and "unified" in said:
         words, see = _CGROUP_WORDS, "cgroups-hybrid"
@@ -142,13 +144,13 @@ def _podman(what: str, log: str, errno: int) -> LaunchError:
         words, see, hint = _KIND_WORDS, "mount-destination", _KIND_HINT
     elif errno == _ENOENT:
         see = "program-missing"
-    message = f"Podman cannot start the container: {said or what}{words}"
+    message = f"{creator} cannot start the container: {said or what}{words}"
     return LaunchError(message, see, hint=hint, details=log)
 
 
 def _is_of_another_kind(said: str) -> bool:
     """Detect a file mounted on a directory or the reverse; Podman itself reads /etc/passwd."""
-    return ("crun: mount `" in said and "Not a directory" in said) or (
+    return ("mount `" in said and "Not a directory" in said) or (
         "unable to find user" in said and "is a directory" in said
     )
 

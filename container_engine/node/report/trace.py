@@ -26,9 +26,9 @@ PLANNED = "SLURM_CE_PLANNED"
 # the operations of the guard that begin a phase; those before them mount the image
 _BEGINS = {
     "session": "mount",
-    "podman": "create",
     "more": "hooks",
-    "pass": "create",
+    "crun": "create",
+    "podman": "create",
     "container": "init",
 }
 _LONGEST_ERROR = 2000
@@ -69,10 +69,7 @@ class Marks:
 
 
 def _named(pairs: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Name the phases. Behind a gate, hooks come first and Podman starts beside them."""
-    gated = any(name == "pass" for name, _when in pairs)
-    begins = {name: phase for name, phase in _BEGINS.items() if not gated or name != "podman"}
-    return [(begins[name], when) for name, when in pairs if name in begins]
+    return [(_BEGINS[name], when) for name, when in pairs if name in _BEGINS]
 
 
 def _phase(name: str, begin: int, end: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import stat
 
 from container_engine.node.plan_json import resolve
 from container_engine.node.report.failure import LaunchError
-from container_engine.node.start.podman import Bind
+from container_engine.node.start.container import Bind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

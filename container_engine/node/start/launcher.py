@@ -17,6 +17,7 @@ from container_engine.node.report.failure import LaunchError, explain, refuse, w
 from container_engine.node.start import environment as env
 from container_engine.node.start import image_in_use, site_rules
 from container_engine.node.start.checks import check_image, resolve_devices, resolve_mounts
+from container_engine.node.start.container import Container, Paths, Person
 from container_engine.node.start.guard import (
     MAX_PACKET,
     Watch,
@@ -27,8 +28,7 @@ from container_engine.node.start.guard import (
     rights,
     start_guard,
 )
-from container_engine.node.start.podman import Container, Paths
-from container_engine.node.start.specification import Person, encode, operations
+from container_engine.node.start.specification import encode, operations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -155,8 +155,8 @@ class _Start:
             self._container,
             self._given,
             person_of(self._settings),
-            self._plan["settings"]["tmpfs_size"],
-            None if hooks is None else hooks.work(paths),
+            self._plan["settings"],
+            () if hooks is None else hooks.operations(paths),
         )
         last = [] if hooks is None else hooks.last_operations(paths)
         return [*steps[:-1], *last, steps[-1]]
@@ -249,7 +249,6 @@ def container_of(plan: LaunchPlan, node: Mapping[str, str], lacks: list[LaunchEr
         mounts=resolve_mounts(plan, node, lacks),
         devices=resolve_devices(plan, node, lacks),
         annotations=plan["annotations"],
-        hooks_dirs=(),
     )
 
 

@@ -8,79 +8,45 @@ Podman 4 takes such a value for a line of a CSV file, Podman 5 takes it literall
 
 from __future__ import annotations
 
+from container_engine.node.plan_json import to_json
+from container_engine.node.start.container import (
+    INIT_PATH,
+    PATH,
+    SHORT_SESSION,
+    TMPFS_SETTINGS,
+    Bind,
+    annotations_of,
+    names,
+    system_mounts,
+)
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-INIT_NAME = ".ce-init"
-# pyxis' annotation: show the output of an entrypoint
-ENTRYPOINT_LOG = "com.pyxis.entrypoint_log"
-# must match spank_plugin/guard/guard_report.c
-HOOKS_STDERR = "hooks.err"
-INIT_PATH = "/dev/" + INIT_NAME
-# The session's directory for Podman, which refuses a runroot of more than 50 characters and puts
-# sockets there: the guard is process 1 of the session and has that working directory.
-_SHORT_SESSION = "/proc/1/cwd"
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_PROPAGATIONS = frozenset(
-    ["private", "rprivate", "slave", "rslave", "shared", "rshared", "unbindable", "runbindable"]
-)
-_PASSED_OPTIONS = frozenset(["ro", "rw", "nosuid", "nodev", "noexec", "suid", "dev", "exec"])
+    from container_engine.node.start.container import Container, Paths, Person
+    from container_engine.node.start.specification import Operation
 
 
-class Paths:
-    """The paths of files and directories in the session's private mount namespace."""
-
-    __slots__ = ("init", "server", "session")
-
-    def __init__(self, session: str, libexec: str) -> None:
-        self.session = session
-        self.init = f"{libexec}/ce-init"
-        self.server = f"{libexec}/ce-image"
-
-    @property
-    def gate(self) -> str:
-        """The fifo for which spank_plugin/programs/crun_gate.c waits."""
-        return self.at("gate")
-
-    def at(self, name: str) -> str:
-        return f"{self.session}/{name}"
+_HOOKS = "hooks.d"
 
 
-class Bind:
-    """A mount of the container, all its strings literal."""
-
-    __slots__ = ("kind", "options", "source", "target")
-
-    def __init__(self, kind: str, source: str, target: str, options: Sequence[str]) -> None:
-        self.kind = kind
-        self.source = source
-        self.target = target
-        self.options = options
-
-
-class Container:
-    """The parts of one container, with everything filled in that only the node knows."""
-
-    def __init__(
-        self,
-        *,
-        ids: tuple[int, int],
-        writable: bool,
-        entrypoint: Sequence[str],
-        mounts: Sequence[Bind],
-        devices: Sequence[str],
-        annotations: Mapping[str, str],
-        hooks_dirs: Sequence[str],
-    ) -> None:
-        self.uid, self.gid = ids
-        self.writable = writable
-        self.entrypoint = entrypoint
-        self.mounts = mounts
-        self.devices = devices
-        self.annotations = annotations
-        self.is_heard = bool(entrypoint) and annotations.get(ENTRYPOINT_LOG) == "true"
-        self.hooks_dirs = hooks_dirs
+def creation(
+    paths: Paths, container: Container, environment: Mapping[str, str], person: Person
+) -> tuple[list[Operation], Operation]:
+    """Return the guard's operations that prepare the creation of a container, and its creation."""
+    programs = program_environment(paths, person.uid, person.gid)
+    hooks: list[Operation] = [
+        ("file", [f"{paths.at(_HOOKS)}/{number:04}.json", to_json(hook)])
+        for number, hook in enumerate(container.oci_hooks)
+    ]
+    return [
+        *(("environment", pair) for pair in programs.items()),
+        *(("dir", [paths.at(name)]) for name in ("home", "xdg")),
+        ("file", [paths.at("containers.conf"), configuration(paths, container, environment)]),
+        ("file", [paths.at("storage.conf"), STORAGE_CONFIGURATION]),
+        *([("dir", [paths.at(_HOOKS)]), *hooks] if hooks else []),
+    ], ("podman", arguments(paths, container))
 
 
 def arguments(paths: Paths, container: Container) -> list[str]:
@@ -92,7 +58,7 @@ def arguments(paths: Paths, container: Container) -> list[str]:
         *_isolation(container),
         *(
             argument
-            for bind in (*_system_mounts(paths), *_names(paths, container), *container.mounts)
+            for bind in (*system_mounts(paths), *names(paths, container), *container.mounts)
             for argument in ("--mount", _mount(bind))
         ),
         *(argument for device in container.devices for argument in _device(device)),
@@ -108,9 +74,9 @@ def arguments(paths: Paths, container: Container) -> list[str]:
 def _engine() -> list[str]:
     """Return the options of Podman itself: a store of its own, empty, below the session."""
     return [
-        f"--root={_SHORT_SESSION}/store",
-        f"--runroot={_SHORT_SESSION}/run",
-        f"--tmpdir={_SHORT_SESSION}/tmp",
+        f"--root={SHORT_SESSION}/store",
+        f"--runroot={SHORT_SESSION}/run",
+        f"--tmpdir={SHORT_SESSION}/tmp",
         "--storage-driver=vfs",
         "--events-backend=none",
         "--cgroup-manager=cgroupfs",
@@ -157,31 +123,9 @@ def _device(device: str) -> list[str]:
     return ["--mount", _mount(Bind("bind", device, device, ("dev",)))]
 
 
-def _system_mounts(paths: Paths) -> list[Bind]:
-    """Return mounts for terminals, the init, and the host's /proc instead of the session's."""
-    return [
-        Bind("bind", paths.at("proc"), "/proc", ("rslave",)),
-        Bind("bind", "/dev/pts", "/dev/pts", ("rslave",)),
-        Bind("bind", paths.init, INIT_PATH, ("ro",)),
-    ]
-
-
-def _names(paths: Paths, container: Container) -> list[Bind]:
-    """Return mounts of the files that name hosts, unless the user or a hook mounts others there."""
-    sources = {
-        "/etc/hosts": "/etc/hosts",
-        "/etc/resolv.conf": "/etc/resolv.conf",
-        # Podman's own would have the ID of the container, which is not the name of any host
-        "/etc/hostname": paths.at("hostname"),
-    }
-    # Podman refuses two mounts on one path
-    taken = {bind.target for bind in container.mounts}
-    return [Bind("bind", source, path, ()) for path, source in sources.items() if path not in taken]
-
-
 def _mount(bind: Bind) -> str:
     if bind.kind == "tmpfs":
-        fields = ["type=tmpfs", f"destination={bind.target}", *_tmpfs_options(bind.options)]
+        fields = ["type=tmpfs", f"destination={bind.target}", *_tmpfs_options(bind)]
     else:
         fields = ["type=bind", f"source={bind.source}", f"destination={bind.target}"]
         fields += _bind_options(bind)
@@ -189,27 +133,13 @@ def _mount(bind: Bind) -> str:
 
 
 def _bind_options(bind: Bind) -> list[str]:
-    options = [option for option in bind.options if option in _PASSED_OPTIONS]
-    propagation = [option for option in bind.options if option in _PROPAGATIONS]
-    # rslave: later mounts of the host below the source (autofs, a file system) appear inside
-    options.append(f"bind-propagation={propagation[-1] if propagation else 'rslave'}")
-    if "bind" in bind.options and "rbind" not in bind.options:
-        options.append("bind-nonrecursive=true")
-    if bind.kind == "squashfs" and "ro" not in options:
-        options.append("ro")
-    return options
+    options = [*bind.flags, f"bind-propagation={bind.propagation}"]
+    return options if bind.is_recursive else [*options, "bind-nonrecursive=true"]
 
 
-def _tmpfs_options(options: Sequence[str]) -> list[str]:
-    named = {"size": "tmpfs-size", "mode": "tmpfs-mode"}
-    result = []
-    for option in options:
-        key, equals, value = option.partition("=")
-        if key in named and equals:
-            result.append(f"{named[key]}={value}")
-        elif option in _PASSED_OPTIONS:
-            result.append(option)
-    return result
+def _tmpfs_options(bind: Bind) -> list[str]:
+    sizes = [f"tmpfs-{option}" for option in bind.options if option.startswith(TMPFS_SETTINGS)]
+    return [*sizes, *bind.flags]
 
 
 def _csv(field: str) -> str:
@@ -219,21 +149,14 @@ def _csv(field: str) -> str:
     return field
 
 
-def _with_hooks_stderr(container: Container, paths: Paths) -> Mapping[str, str]:
-    """Add the annotation for crun's file of the OCI hooks' stderr, which the guard reports."""
-    if not container.hooks_dirs:
-        return container.annotations
-    return {**container.annotations, "run.oci.hooks.stderr": paths.at(HOOKS_STDERR)}
-
-
-def environment(paths: Paths, uid: int, gid: int) -> dict[str, str]:
+def program_environment(paths: Paths, uid: int, gid: int) -> dict[str, str]:
     """Return the environment of the Podman process.
 
     The `_CONTAINERS_*` variables tell Podman that it already is in its user namespace; they are
     internal to Podman, and a test pins them for each version.
     """
     return {
-        "PATH": _PATH,
+        "PATH": PATH,
         "HOME": paths.at("home"),
         "XDG_RUNTIME_DIR": paths.at("xdg"),
         "TMPDIR": paths.at("home"),
@@ -252,10 +175,9 @@ def configuration(
     paths: Paths,
     container: Container,
     container_environment: Mapping[str, str],
-    runtime: str = "",
 ) -> str:
-    """Return the session's containers.conf. `runtime` is a program to run in place of crun."""
-    annotations = _with_hooks_stderr(container, paths)
+    """Return the session's containers.conf."""
+    annotations = annotations_of(container, paths)
     return (
         "[containers]\n"
         f"env = {_toml_list(_pairs(container_environment))}\n"
@@ -264,17 +186,17 @@ def configuration(
         "keyring = false\n"
         # Locks in shared memory would outlive the session.
         '[engine]\nlock_type = "file"\nservice_timeout = 0\n'
-        f"hooks_dir = {_toml_list(container.hooks_dirs)}\n"
+        f"hooks_dir = {_toml_list([paths.at(_HOOKS)] if container.oci_hooks else [])}\n"
         # crun copies itself into that directory, else into /tmp, where a kill would leave the copy
-        f'conmon_env_vars = ["PATH={_PATH}", "_LIBCONTAINER_STATEDIR={_SHORT_SESSION}/home"]\n'
-    ) + (f"[engine.runtimes]\ncrun = [{_toml_string(runtime)}]\n" if runtime else "")
+        f'conmon_env_vars = ["PATH={PATH}", "_LIBCONTAINER_STATEDIR={SHORT_SESSION}/home"]\n'
+    )
 
 
 STORAGE_CONFIGURATION = f"""\
 [storage]
 driver = "vfs"
-graphroot = "{_SHORT_SESSION}/store"
-runroot = "{_SHORT_SESSION}/run"
+graphroot = "{SHORT_SESSION}/store"
+runroot = "{SHORT_SESSION}/run"
 """
 
 

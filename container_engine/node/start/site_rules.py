@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-    from container_engine.node.start.podman import Bind
+    from container_engine.node.start.container import Bind
 
 IMAGES_ONLY, DIGESTS, SOURCES = "site_images_only", "image_digests", "mount_sources"
 _RULES = (IMAGES_ONLY, DIGESTS, SOURCES)

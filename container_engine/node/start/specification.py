@@ -7,46 +7,23 @@ strings; for each operation the name, the number of arguments in decimal, and th
 from __future__ import annotations
 
 from container_engine.node.report.failure import LaunchError
-from container_engine.node.start import podman
-from container_engine.node.start.podman import Bind, Container, Paths
+from container_engine.node.start.container import INIT_NAME, Bind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from container_engine.node.plan_types import Settings
+    from container_engine.node.start.container import Container, Paths, Person
 
     Operation = tuple[str, Sequence[str]]
+    Creation = Callable[
+        [Paths, Container, Mapping[str, str], Person], tuple[list[Operation], Operation]
+    ]
 
 
 # crun 1.8 applies these to a bind mount only together with ro (see spank_plugin/guard/guard_bind.c)
 _FORGOTTEN = frozenset(["nosuid", "nodev", "noexec"])
-
-
-class Person:
-    """The user's entries in the container's /etc/passwd and /etc/group, on this host."""
-
-    def __init__(
-        self, uid: int, gid: int, passwd: str, group: str, home: str, host: str = ""
-    ) -> None:
-        self.uid = uid
-        self.gid = gid
-        self.passwd = passwd
-        self.group = group
-        self.home = home
-        self.host = host
-
-
-class HooksWork:
-    """The operations of hooks: `before` Podman starts, and `beside` it while it starts.
-
-    The program `gate` holds the container's runtime back until the latter are done.
-    """
-
-    __slots__ = ("before", "beside", "gate")
-
-    def __init__(
-        self, before: Sequence[Operation], beside: Sequence[Operation] = (), gate: str = ""
-    ) -> None:
-        self.before, self.beside, self.gate = before, beside, gate
 
 
 def operations(
@@ -55,37 +32,40 @@ def operations(
     container: Container,
     container_environment: Mapping[str, str],
     person: Person,
-    tmpfs_size: str,
-    hooks: HooksWork | None = None,
+    settings: Settings,
+    hooks: Sequence[Operation] = (),
 ) -> list[Operation]:
-    hooks = hooks or HooksWork(())
-    gate = [paths.gate] if hooks.beside else []
+    """Return the operations of a start; those of `hooks` find the image's files in their place."""
     served, binds = _served_mounts(paths, container.mounts)
     flagged, container.mounts = _flagged_mounts(paths, binds)
-    runtime = hooks.gate if gate else ""
-    configuration = podman.configuration(paths, container, container_environment, runtime)
-    engine_environment = podman.environment(paths, person.uid, person.gid)
+    create = _way(settings, container)
+    prepare, creation = create(paths, container, container_environment, person)
     return [
-        ("session", [tmpfs_size, paths.session]),
+        ("session", [settings["tmpfs_size"], paths.session]),
         # the servers of all files start before the first of them is waited for
         ("fuse", [paths.server, image, paths.at("image")]),
         *(("fuse", [paths.server, source, directory]) for source, directory in served),
-        *(("environment", pair) for pair in engine_environment.items()),
-        ("dir", [paths.at("home")]),
-        ("dir", [paths.at("xdg")]),
-        ("file", [paths.at("containers.conf"), configuration]),
-        ("file", [paths.at("storage.conf"), podman.STORAGE_CONFIGURATION]),
+        *prepare,
         ("overlay", [paths.at(d) for d in ("image", "changes", "work", "root")]),
         *(("served", [directory]) for _source, directory in served),
         *flagged,
         *_person(paths, person),
-        *hooks.before,
-        *(("gate", [fifo]) for fifo in gate),
-        ("podman", podman.arguments(paths, container)),
-        *hooks.beside,
-        *(("pass", [fifo]) for fifo in gate),
-        ("container", [paths.at("init.pid"), podman.INIT_NAME]),
+        *hooks,
+        creation,
+        ("container", [paths.at("init.pid"), INIT_NAME]),
     ]
+
+
+def _way(settings: Settings, container: Container) -> Creation:
+    """Return what creates the container: crun itself, or Podman where that is wanted or needed."""
+    # precreate hooks change the configuration that Podman makes
+    if settings.get("start", "podman") == "podman" or any(
+        "precreate" in hook["stages"] for hook in container.oci_hooks
+    ):
+        from container_engine.node.start.podman import creation
+    else:
+        from container_engine.node.start.oci import creation
+    return creation
 
 
 def _served_mounts(
@@ -122,6 +102,8 @@ def _person(paths: Paths, person: Person) -> list[Operation]:
         ("root-entry", [root, "/etc/passwd", str(person.uid), person.passwd]),
         ("root-entry", [root, "/etc/group", str(person.gid), person.group]),
         ("file", [paths.at("hostname"), f"{person.host}\n"]),
+        # df and mount read it; an image's own stays
+        ("root-link", [root, "/etc/mtab", "/proc/mounts"]),
     ]
     if person.home.startswith("/"):
         entries.append(("root-dir", [root, person.home]))

@@ -11,7 +11,7 @@ import signal
 
 from container_engine.node.plan_json import resolve
 from container_engine.node.report.failure import LaunchError
-from container_engine.node.start.podman import INIT_PATH
+from container_engine.node.start.container import INIT_PATH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

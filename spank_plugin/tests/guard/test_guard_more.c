@@ -93,46 +93,6 @@ TEST("what is printed must be a specification, and adds no more")
 	refused("an operation that was added adds more");
 }
 
-/* ---- the gate ---------------------------------------------------------------------------------- */
-
-#define GATED(podman, more)                                                      \
-	"gate\0001\0gate\0"                                                       \
-	"podman\0003\0/bin/sh\0-c\0" podman "\0more\0003\0/bin/sh\0-c\0" more "\0" \
-	"pass\0001\0gate"
-
-TEST("what Podman starts waits at the gate while other things are done")
-{
-	set_up_guard();
-	CHECK_INT(chdir(test_directory()), 0);
-	CHECK_INT(RUN(GATED("touch here; cat gate; touch through",
-			    "while ! test -e here; do :; done; ! test -e through")),
-		  0);
-	CHECK_INT(access("through", F_OK), 0);
-	CHECK_INT(access("gate", F_OK), -1);
-}
-
-TEST("a Podman that fails is heard of at the gate, also if it has ended long before")
-{
-	set_up_guard();
-	CHECK_INT(chdir(test_directory()), 0);
-	CHECK_INT(RUN(GATED("echo $$ > me; exit 4",
-			    "while ! test -s me; do :; done; while kill -0 $(cat me); do :; done; :")),
-		  -1);
-	CHECK_TEXT(guard.stage, "podman");
-	refused("Podman ended with exit code 4");
-}
-
-TEST("a gate stays shut where what is done beside fails")
-{
-	set_up_guard();
-	CHECK_INT(chdir(test_directory()), 0);
-	CHECK_INT(RUN(GATED("cat gate; touch through", "exit 3")), -1);
-	refused("'/bin/sh' ended with exit code 3");
-	CHECK_INT(access("gate", F_OK), 0);
-	CHECK_INT(access("through", F_OK), -1);
-	kill(guard.podman, SIGKILL);
-}
-
 /* ---- note -------------------------------------------------------------------------------------- */
 
 TEST("a note goes to the launcher as a packet of its own")

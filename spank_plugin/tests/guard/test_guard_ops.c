@@ -177,6 +177,14 @@ TEST("a program's exit code and what it printed are kept for the report")
 	ce_error_clear(&guard.err);
 }
 
+TEST("crun is named where it creates the container")
+{
+	set_up_guard();
+	CHECK_INT(RUN("crun\0003\0/bin/sh\0-c\0exit 3"), -1);
+	CHECK_TEXT(ce_error_text(&guard.err), "crun ended with exit code 3");
+	ce_error_clear(&guard.err);
+}
+
 TEST("a program that was killed is told apart from one that failed")
 {
 	set_up_guard();
@@ -219,7 +227,7 @@ TEST("a container without a usable pid file is refused")
 
 	CHECK_INT(chdir(test_directory()), 0);
 	CHECK_INT(RUN("container\0002\0missing\0name"), -1);
-	CHECK_CONTAINS(ce_error_text(&guard.err), "Podman left no process id");
+	CHECK_CONTAINS(ce_error_text(&guard.err), "there is no process id");
 	ce_error_clear(&guard.err);
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
 		test_file(test_directory(), "pid", bad[i], 0644);

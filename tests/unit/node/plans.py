@@ -1,8 +1,9 @@
 """Launch plans as the node reads them, and what they contain."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from container_engine.node.start.podman import Bind, Container
+from container_engine.node.start.container import Bind, Container
 
 
 def plan(**values: object) -> Any:  # noqa: ANN401  # of any shape: nodes cope with all
@@ -59,7 +60,7 @@ def container(
     entrypoint: tuple[str, ...] = (),
     devices: tuple[str, ...] = (),
     annotations: dict[str, str] | None = None,
-    hooks_dirs: tuple[str, ...] = (),
+    oci_hooks: Sequence[Mapping[str, Any]] = (),
 ) -> Container:
     return Container(
         ids=ids,
@@ -68,5 +69,5 @@ def container(
         mounts=mounts,
         devices=devices,
         annotations=annotations or {},
-        hooks_dirs=hooks_dirs,
+        oci_hooks=oci_hooks,
     )

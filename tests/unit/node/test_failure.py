@@ -13,8 +13,8 @@ def said(report: str) -> str:
 
 
 def test_a_failure_means_125_unless_it_says_otherwise() -> None:
-    assert LaunchError("x", "podman-failed").code == 125
-    assert LaunchError("x", "podman-failed", code=127).code == 127
+    assert LaunchError("x", "creation-failed").code == 125
+    assert LaunchError("x", "creation-failed", code=127).code == 127
 
 
 def test_the_kernels_reason_comes_last() -> None:
@@ -98,10 +98,12 @@ def test_a_hybrid_cgroup_hierarchy_is_explained() -> None:
     assert found.see == "cgroups-hybrid"
 
 
-def test_a_file_on_a_directory_is_a_matter_of_the_destination() -> None:
-    error = "Error: OCI runtime error: crun: mount `/a` to `tmp`: Not a directory"
-    found = explain(f"podman\n0\nx\n{error}\n")
-    assert "crun: mount `/a` to `tmp`: Not a directory (only a file can lie on a file" in str(found)
+@pytest.mark.parametrize(
+    ("creator", "before"), [("crun", ""), ("podman", "Error: OCI runtime error: crun: ")]
+)
+def test_a_file_on_a_directory_is_a_matter_of_the_destination(creator: str, before: str) -> None:
+    found = explain(f"{creator}\n0\nx\n{before}mount `/a` to `tmp`: Not a directory\n")
+    assert "mount `/a` to `tmp`: Not a directory (only a file can lie on a file" in str(found)
     assert found.see == "mount-destination"
 
 

@@ -41,6 +41,7 @@ ALLOWED = {
             "report.trace",
             "start",
             "start.checks",
+            "start.container",
             "start.environment",
             "start.guard",
             "start.image_in_use",

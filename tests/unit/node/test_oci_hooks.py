@@ -11,7 +11,8 @@ import pytest
 from container_engine.node.hooks.oci_hooks import OciHooks
 from container_engine.node.hooks.oci_state import applies
 from container_engine.node.report.failure import LaunchError
-from container_engine.node.start.podman import Paths
+from container_engine.node.start.container import Paths
+from tests.unit.node.plans import container
 
 
 class Site:
@@ -56,6 +57,12 @@ def test_a_failure_has_name_stage_exit_code_and_last_lines(site: Site) -> None:
     )
 
 
+def test_a_failure_is_told_alike_whoever_creates_the_container(site: Site) -> None:
+    site.write("createRuntime")
+    of_podman, of_crun = report("why\n"), report("why\n").replace("podman\n", "crun\n", 1)
+    assert str(site.hooks().explain(of_crun)) == str(site.hooks().explain(of_podman))
+
+
 def test_a_hook_of_several_stages_is_told_by_the_one_that_failed(site: Site) -> None:
     site.write("prestart", "createContainer")
     assert str(site.hooks().explain(report(number=1, code=7))) == (
@@ -81,8 +88,9 @@ def test_other_failures_are_told_as_ever(site: Site) -> None:
 
 
 def definitions(hooks: OciHooks) -> list[dict[str, Any]]:
-    steps = hooks.operations(Paths("/s", "/libexec"))
-    return [json.loads(arguments[1]) for name, arguments in steps if name == "file"]
+    whole = container(annotations={"a": "b"})
+    hooks.join(whole, Paths("/s", "/libexec"))
+    return [dict(hook) for hook in whole.oci_hooks]
 
 
 def test_a_hook_gets_the_state_and_its_arguments_whatever_is_in_them(
@@ -116,7 +124,7 @@ def test_a_hook_that_reads_no_state_does_not_break_the_pipe(site: Site) -> None:
     assert done.stderr == "last words\ncontainer engine: failed: 0 4\n"
 
 
-def test_conditions_timeout_and_environment_stay_and_later_directories_count(
+def test_timeout_and_environment_stay_and_later_directories_count(
     site: Site, tmp_path: Path
 ) -> None:
     later = tmp_path / "later"
@@ -124,10 +132,9 @@ def test_conditions_timeout_and_environment_stay_and_later_directories_count(
     file = site.write("createRuntime")
     content = json.loads(file.read_text())
     content["hook"] |= {"timeout": 3, "env": ["A=b"]}
-    content["when"] = {"annotations": {"a": "b"}}
+    content["when"] = {"annotations": {"^a$": "^b$"}}
     (later / file.name).write_text(json.dumps(content))
     (definition,) = definitions(OciHooks([str(site.directory), str(later)], []))
-    assert definition["when"] == content["when"]
     assert (definition["hook"]["timeout"], definition["hook"]["env"]) == (3, ["A=b"])
 
 
@@ -139,8 +146,10 @@ def test_the_state_is_kept_and_heard_where_a_hook_needs_it_afterwards(
     assert site.hooks().last_operations(session) == []
     site.write("poststop")
     hooks = site.hooks()
-    _directory, (_file, (_path, text)) = hooks.operations(session)
-    keep = json.loads(text)["hook"]
+    whole = container()
+    hooks.join(whole, session)
+    [definition] = whole.oci_hooks
+    keep = definition["hook"]
     state = '{"ociVersion": "1.0", "id": "abc"}'
     subprocess.run(keep["args"], executable=keep["path"], input=state, text=True, check=True)
     ((name, words),) = hooks.last_operations(session)
@@ -166,6 +175,13 @@ def test_the_state_is_kept_and_heard_where_a_hook_needs_it_afterwards(
 )
 def test_conditions_are_judged_as_podman_does(when: dict[str, Any], holds: bool) -> None:
     assert applies(when, {"org.a": "1"}, "/dev/.ce-init") is holds
+
+
+def test_a_hook_whose_conditions_do_not_hold_is_left_out(site: Site) -> None:
+    file = site.write("createRuntime")
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps({**content, "when": {"annotations": {"^a$": "^c$"}}}))
+    assert definitions(site.hooks()) == []
 
 
 def test_what_is_a_program_of_the_image_stays_as_it_is(site: Site) -> None:
@@ -214,5 +230,5 @@ def test_a_file_that_is_none_is_named(site: Site, text: str) -> None:
 
 def test_other_files_and_absent_directories_have_no_hooks(site: Site) -> None:
     (site.directory / "README").write_text("x")
-    assert site.hooks().operations(Paths("/s", "/libexec")) == []
+    assert definitions(site.hooks()) == []
     assert OciHooks(["/nonexistent"], []).last_operations(Paths("/s", "/libexec")) == []

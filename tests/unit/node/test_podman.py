@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import tomllib
 
 import pytest
@@ -9,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from container_engine.node.start import podman
-from container_engine.node.start.podman import Bind, Container, Paths
+from container_engine.node.start.container import INIT_PATH, Bind, Container, Paths, Person
 from tests.unit.node.plans import container
 
 PATHS = Paths("/s", "/libexec")
+ME = Person(1000, 1001, "", "", "/home/me")
 PRINTABLE = st.text(st.characters(blacklist_characters="\0\r", codec="utf-8"), min_size=1)
 
 
@@ -52,12 +54,12 @@ def test_what_is_mounted_on_a_file_of_names_takes_its_place(path: str) -> None:
 def test_the_image_is_the_last_option_and_our_init_what_runs() -> None:
     argv = arguments(container())
     assert argv[0] == "podman"
-    assert argv[-3:] == ["--rootfs", "/s/root", podman.INIT_PATH]
+    assert argv[-3:] == ["--rootfs", "/s/root", INIT_PATH]
 
 
 def test_an_entrypoint_stands_before_our_init() -> None:
     argv = arguments(container(entrypoint=("/entry", "--flag", "a b")))
-    assert argv[-5:] == ["/s/root", "/entry", "--flag", "a b", podman.INIT_PATH]
+    assert argv[-5:] == ["/s/root", "/entry", "--flag", "a b", INIT_PATH]
 
 
 def test_the_user_is_the_user() -> None:
@@ -74,7 +76,7 @@ def test_only_a_container_that_must_not_be_written_is_read_only() -> None:
 
 @pytest.mark.parametrize("option", ["-e", "--env", "--env-file", "--annotation", "--hooks-dir"])
 def test_no_option_carries_what_the_configuration_has(option: str) -> None:
-    full = container(annotations={"a": "1"}, hooks_dirs=("/a",))
+    full = container(annotations={"a": "1"}, oci_hooks=[{"stages": ["prestart"]}])
     assert not [word for word in arguments(full) if word.split("=")[0] == option]
 
 
@@ -166,9 +168,13 @@ def test_a_carriage_return_survives() -> None:
     assert configuration(container(), {"A": "x\r\ny\r"})["containers"]["env"] == ["A=x\r\ny\r"]
 
 
-def test_directories_of_hooks_are_as_they_are() -> None:
-    found = configuration(container(hooks_dirs=("/a", '/b, "c"')), {})
-    assert found["engine"]["hooks_dir"] == ["/a", '/b, "c"']
+def test_hooks_are_files_of_the_session_in_their_order() -> None:
+    hooks = [{"hook": {"path": f"/{number}"}, "stages": ["prestart"]} for number in range(11)]
+    prepare, _create = podman.creation(PATHS, container(oci_hooks=hooks), {}, ME)
+    files = [arguments for name, arguments in prepare if name == "file"]
+    written = [(path, text) for path, text in files if path.startswith("/s/hooks.d/")]
+    assert [json.loads(text) for _path, text in sorted(written)] == hooks
+    assert configuration(container(oci_hooks=hooks), {})["engine"]["hooks_dir"] == ["/s/hooks.d"]
 
 
 def test_the_storage_configuration_is_toml_and_below_the_session() -> None:
@@ -178,7 +184,7 @@ def test_the_storage_configuration_is_toml_and_below_the_session() -> None:
 
 
 def test_podmans_own_environment_points_into_the_session() -> None:
-    variables = podman.environment(PATHS, 1000, 1001)
+    variables = podman.program_environment(PATHS, 1000, 1001)
     for name in ("HOME", "XDG_RUNTIME_DIR", "TMPDIR", "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF"):
         assert variables[name].startswith("/s/")
     assert variables["_CONTAINERS_ROOTLESS_UID"] == "1000"

@@ -10,7 +10,7 @@ import pytest
 
 from container_engine.node.report.failure import LaunchError
 from container_engine.node.start import site_rules
-from container_engine.node.start.podman import Bind
+from container_engine.node.start.container import Bind
 
 USER = 61234
 

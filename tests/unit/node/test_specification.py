@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,20 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from container_engine.node.report.failure import LaunchError
-from container_engine.node.start.podman import Bind, Paths
-from container_engine.node.start.specification import HooksWork, Person, encode, operations
+from container_engine.node.start.container import Bind, Paths, Person
+from container_engine.node.start.specification import encode, operations
 from tests.unit.node.plans import container
 
 if TYPE_CHECKING:
+    from container_engine.node.plan_types import Settings
     from container_engine.node.start.specification import Operation
 
 PATHS = Paths("/s", "/libexec")
 ME = Person(1000, 1001, "me:x:1000:1001::/home/me:/bin/sh", "us:x:1001:", "/home/me")
+PODMAN: Settings = {"tmpfs_size": "50%", "start": "podman"}
+CRUN: Settings = {"tmpfs_size": "50%", "start": "crun"}
 WORDS = st.text(st.characters(blacklist_characters="\0", codec="utf-8"))
 
 
 def steps(*mounts: Bind, person: Person = ME, secret: str = "") -> list[Operation]:
-    return operations(PATHS, "/i.sqsh", container(*mounts), {"TOKEN": secret}, person, "50%")
+    return operations(PATHS, "/i.sqsh", container(*mounts), {"TOKEN": secret}, person, PODMAN)
 
 
 def names(*mounts: Bind) -> list[str]:
@@ -41,20 +43,24 @@ def test_a_start_has_its_order() -> None:
     assert order[-2:] == ["podman", "container"]
 
 
-def test_what_is_done_beside_podman_has_a_gate_that_holds_its_runtime_back() -> None:
+def test_hooks_find_the_images_files_and_come_before_the_container() -> None:
     more: Operation = ("more", ["/libexec/inject"])
-    work = HooksWork((), [more], "/libexec/ce-gate")
-    whole = operations(PATHS, "/i.sqsh", container(), {}, ME, "50%", work)
+    whole = operations(PATHS, "/i.sqsh", container(), {}, ME, CRUN, [more])
     order = [name for name, _arguments in whole]
-    assert order[order.index("gate") :] == ["gate", "podman", "more", "pass", "container"]
-    assert [a for name, a in whole if name in ("gate", "pass")] == [["/s/gate"], ["/s/gate"]]
-    [conf] = [a[1] for name, a in whole if name == "file" and a[0].endswith("containers.conf")]
-    assert tomllib.loads(conf)["engine"]["runtimes"] == {"crun": ["/libexec/ce-gate"]}
+    assert order[-3:] == ["more", "crun", "container"]
+    assert order.index("overlay") < order.index("more")
 
 
-def test_without_it_there_is_no_gate() -> None:
-    assert {"gate", "pass"}.isdisjoint(names())
-    assert not [a for a in of("file") if "runtimes" in a[1]]
+@pytest.mark.parametrize(
+    "settings", [{"tmpfs_size": "1g", "start": "podman"}, {"tmpfs_size": "1g"}]
+)
+def test_podman_creates_the_container_where_the_plan_says_so_or_nothing(settings: Settings) -> None:
+    assert operations(PATHS, "/i.sqsh", container(), {}, ME, settings)[-2][0] == "podman"
+
+
+def test_podman_creates_it_where_a_hook_changes_its_configuration() -> None:
+    hooked = container(oci_hooks=[{"stages": ["precreate"]}])
+    assert operations(PATHS, "/i.sqsh", hooked, {}, ME, CRUN)[-2][0] == "podman"
 
 
 def test_the_image_is_served_and_overlaid() -> None:

@@ -78,9 +78,10 @@ def test_the_guards_moments_stand_where_they_happened() -> None:
     assert names == ["launch", "prepare", "namespaces", "mount", "create", "init", "answer"]
 
 
-def test_where_podman_starts_beside_hooks_their_end_is_its_rest() -> None:
+@pytest.mark.parametrize("creator", ["crun", "podman"])
+def test_hooks_have_a_phase_of_their_own_before_the_creation(creator: str) -> None:
     made = marks()
-    made.guard = "session 1\npodman 5\nmore 6\nroot-bind 7\npass 8\ncontainer 9\nready 10\n"
+    made.guard = f"session 1\nmore 6\nroot-bind 7\n{creator} 8\ncontainer 9\nready 10\n"
     names = [phase["name"] for phase in made.phases()]
     assert names[1:5] == ["mount", "hooks", "create", "init"]
 

@@ -168,6 +168,7 @@ def test_the_sites_settings_travel_with_the_plan() -> None:
         "user_cdi_dir": "",
         "allowed_devices": ("*",),
         "root_remap": True,
+        "start": "crun",
         "secret_variables": ("SITE*",),
         "batch_script": "inside",
     }

@@ -11,7 +11,7 @@ import pytest
 from container_engine.node.hooks.run import HooksOnNode
 from container_engine.node.report.failure import LaunchError, refuse
 from container_engine.node.start import environment
-from container_engine.node.start.podman import Bind, Paths
+from container_engine.node.start.container import Bind, Paths
 from tests.unit.node.hooks.hooks import device, hook, mount
 from tests.unit.node.plans import container, image, plan
 
@@ -264,8 +264,8 @@ def test_an_automatic_hook_applies_where_its_variable_is() -> None:
 def test_hooks_that_need_the_images_files_are_handed_to_a_program_of_ours() -> None:
     wanting = hook(search=["/opt/x"], env={"A": "1"})
     hooks = on_node(hook("plain", env={"B": "1"}), wanting, LD_LIBRARY_PATH="/image")
-    [file] = hooks.work(PATHS).before
-    assert hooks.work(PATHS).beside == [("more", ["/libexec/inject", "/s/hooks.json"])]
+    file, more = hooks.operations(PATHS)
+    assert more == ("more", ["/libexec/inject", "/s/hooks.json"])
     assert file[1][0] == "/s/hooks.json"
     request = json.loads(file[1][1])
     assert [use["name"] for use in request["hooks"]] == ["cxi"]
@@ -282,7 +282,7 @@ def test_what_is_looked_for_in_the_image_may_name_the_node_too(tmp_path: Path) -
         checks=[{"kind": "file", "severity": "warn", "subject": "/z/{node.job}"}],
     )
     hooks = on_node(words, node={"SLURM_JOB_ID": "7"})
-    [file] = hooks.work(PATHS).before
+    file, _more = hooks.operations(PATHS)
     [request] = json.loads(file[1][1])["hooks"]
     assert request["libraries"][0]["files"] == [f"{tmp_path}/7/libx.so"]
     assert request["search"] == ["/y/7"]
@@ -291,11 +291,10 @@ def test_what_is_looked_for_in_the_image_may_name_the_node_too(tmp_path: Path) -
 
 def test_hooks_that_only_set_variables_cost_the_guard_nothing() -> None:
     hooks = on_node(hook(env={"A": "1"}))
-    work = hooks.work(PATHS)
-    assert (work.before, work.beside) == ([], [])
+    assert hooks.operations(PATHS) == []
 
 
-def test_oci_hooks_of_hooks_become_files_for_podman() -> None:
+def test_oci_hooks_of_hooks_go_to_the_container() -> None:
     first = {"hookName": "createContainer", "path": "/bin/true", "args": ["a", "b"], "timeout": 5}
     second = {
         "hookName": "poststop",
@@ -304,9 +303,9 @@ def test_oci_hooks_of_hooks_become_files_for_podman() -> None:
         "env": ["X=1"],
         "timeout": None,
     }
-    steps = on_node(hook(hooks=[first])).work(PATHS).before
-    assert [name for name, _arguments in steps] == ["dir", "file"]
-    assert json.loads(steps[1][1][1])["stages"] == ["createContainer"]
+    whole = container()
+    on_node(hook(hooks=[first])).join(whole, PATHS)
+    assert [definition["stages"] for definition in whole.oci_hooks] == [["createContainer"]]
     assert on_node(hook(hooks=[second])).last_operations(PATHS)[0][0] == "more"
 
 

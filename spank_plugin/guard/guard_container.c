@@ -12,38 +12,9 @@
 #include "guard_ops.h"
 #include "guard_report.h"
 
-int guard_op_gate(struct guard *guard, char **args)
+int guard_op_create(struct guard *guard, char **args)
 {
-	/* open it for reading as well: opening it for writing only would block until there is a reader */
-	if (mkfifo(args[0], 0600) < 0 || (guard->gate = open(args[0], O_RDWR | O_CLOEXEC)) < 0)
-		return guard_fail(guard, "cannot make '%s'", args[0]);
-	return 0;
-}
-
-int guard_op_podman(struct guard *guard, char **args)
-{
-	if (guard->gate < 0)
-		return guard_run(guard, "Podman", args, guard->log);
-	guard->podman = guard_spawn(guard, (const char *const *)args, -1);
-	return guard->podman < 0 ? -1 : 0;
-}
-
-int guard_op_pass(struct guard *guard, char **args)
-{
-	int status = 0;
-
-	if (unlink(args[0]) < 0)
-		return guard_fail(guard, "cannot remove '%s'", args[0]);
-	ce_close_fd(&guard->gate);
-	guard->stage = "podman";
-	if (guard->podman > 0) {
-		if (guard_wait(guard, guard->podman, &status) < 0)
-			return -1;
-		guard->podman = 0;
-	} else {
-		status = guard->podman_status;
-	}
-	return guard_judge(guard, "Podman", status);
+	return guard_run(guard, strcmp(guard->stage, "podman") == 0 ? "Podman" : "crun", args, guard->log);
 }
 
 static int read_pid(struct guard *guard, const char *path, pid_t *pid)
@@ -54,7 +25,7 @@ static int read_pid(struct guard *guard, const char *path, pid_t *pid)
 	long value = text != NULL ? strtol(text, NULL, 10) : 0;
 
 	if (value <= 1)
-		return guard_fail(guard, "Podman left no process id of the container's init");
+		return guard_fail(guard, "there is no process id of the container's init");
 	*pid = (pid_t)value;
 	return 0;
 }
@@ -78,7 +49,7 @@ static int has_environment(int process_dir)
 	return fd >= 0 && read(fd, &first, 1) == 1;
 }
 
-/* Wait for execve: `podman run -d` can return before the container's first process has called it, and until
+/* Wait for execve: the runtime can return before the container's first process has called it, and until
  * then its environment is the runtime's. An entrypoint runs before that, for as long as it needs: the
  * launcher enforces the deadline. */
 static int wait_for_init(struct guard *guard, int process_dir, const char *name)

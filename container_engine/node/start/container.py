@@ -1,0 +1,140 @@
+"""One container of a node: its paths, its mounts and all else that its creation needs."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+INIT_NAME = ".ce-init"
+INIT_PATH = "/dev/" + INIT_NAME
+# pyxis' annotation: show the output of an entrypoint
+ENTRYPOINT_LOG = "com.pyxis.entrypoint_log"
+# must match spank_plugin/guard/guard_report.c
+HOOKS_STDERR = "hooks.err"
+# The session's directory, short: Podman refuses a runroot of more than 50 characters and puts
+# sockets there. The guard is process 1 of the session and has that working directory.
+SHORT_SESSION = "/proc/1/cwd"
+# of Podman and crun
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_PROPAGATIONS = frozenset(
+    ["private", "rprivate", "slave", "rslave", "shared", "rshared", "unbindable", "runbindable"]
+)
+# settings of a tmpfs, the same for Podman and crun but for a prefix
+TMPFS_SETTINGS = ("size=", "mode=")
+_FLAGS = frozenset(["ro", "rw", "nosuid", "nodev", "noexec", "suid", "dev", "exec"])
+
+
+class Paths:
+    """The paths of files and directories in the session's private mount namespace."""
+
+    __slots__ = ("init", "server", "session")
+
+    def __init__(self, session: str, libexec: str) -> None:
+        self.session = session
+        self.init = f"{libexec}/ce-init"
+        self.server = f"{libexec}/ce-image"
+
+    def at(self, name: str) -> str:
+        return f"{self.session}/{name}"
+
+
+class Bind:
+    """A mount of the container, all its strings literal."""
+
+    __slots__ = ("kind", "options", "source", "target")
+
+    def __init__(self, kind: str, source: str, target: str, options: Sequence[str]) -> None:
+        self.kind = kind
+        self.source = source
+        self.target = target
+        self.options = options
+
+    @property
+    def flags(self) -> list[str]:
+        """The options that the kernel knows; a SquashFS file is read-only in any case."""
+        found = [option for option in self.options if option in _FLAGS]
+        return [*found, "ro"] if self.kind == "squashfs" and "ro" not in found else found
+
+    @property
+    def propagation(self) -> str:
+        """How later mounts below the source and below the target see one another.
+
+        rslave: what the host mounts below the source (autofs, a file system) appears inside.
+        """
+        found = [option for option in self.options if option in _PROPAGATIONS]
+        return found[-1] if found else "rslave"
+
+    @property
+    def is_recursive(self) -> bool:
+        """Whether what is mounted below the source comes with it."""
+        return "bind" not in self.options or "rbind" in self.options
+
+
+class Person:
+    """The user's entries in the container's /etc/passwd and /etc/group, on this host."""
+
+    def __init__(
+        self, uid: int, gid: int, passwd: str, group: str, home: str, host: str = ""
+    ) -> None:
+        self.uid = uid
+        self.gid = gid
+        self.passwd = passwd
+        self.group = group
+        self.home = home
+        self.host = host
+
+
+class Container:
+    """The parts of one container, with everything filled in that only the node knows."""
+
+    def __init__(
+        self,
+        *,
+        ids: tuple[int, int],
+        writable: bool,
+        entrypoint: Sequence[str],
+        mounts: Sequence[Bind],
+        devices: Sequence[str],
+        annotations: Mapping[str, str],
+        oci_hooks: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        self.uid, self.gid = ids
+        self.writable = writable
+        self.entrypoint = entrypoint
+        self.mounts = mounts
+        self.devices = devices
+        self.annotations = annotations
+        self.is_heard = bool(entrypoint) and annotations.get(ENTRYPOINT_LOG) == "true"
+        # as in oci-hooks(5), those that apply, in their order
+        self.oci_hooks = oci_hooks
+
+
+def system_mounts(paths: Paths) -> list[Bind]:
+    """Return mounts for terminals, the init, and the host's /proc instead of the session's."""
+    return [
+        Bind("bind", paths.at("proc"), "/proc", ("rslave",)),
+        Bind("bind", "/dev/pts", "/dev/pts", ("rslave",)),
+        Bind("bind", paths.init, INIT_PATH, ("ro",)),
+    ]
+
+
+def names(paths: Paths, container: Container) -> list[Bind]:
+    """Return mounts of the files that name hosts, unless the user or a hook mounts others there."""
+    sources = {
+        "/etc/hosts": "/etc/hosts",
+        "/etc/resolv.conf": "/etc/resolv.conf",
+        # Podman's own would have the ID of the container, which is not the name of any host
+        "/etc/hostname": paths.at("hostname"),
+    }
+    # Podman refuses two mounts on one path
+    taken = {bind.target for bind in container.mounts}
+    return [Bind("bind", source, path, ()) for path, source in sources.items() if path not in taken]
+
+
+def annotations_of(container: Container, paths: Paths) -> Mapping[str, str]:
+    """Add the annotation for crun's file of the OCI hooks' stderr, which the guard reports."""
+    if not container.oci_hooks:
+        return container.annotations
+    return {**container.annotations, "run.oci.hooks.stderr": paths.at(HOOKS_STDERR)}

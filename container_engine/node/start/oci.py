@@ -1,0 +1,177 @@
+"""Turn a plan into an OCI configuration and crun's command line: the quick way to a container.
+
+The container is the one that Podman would make from the same plan (podman.py): its configuration
+is what Podman writes, without what Podman needs for containers that outlive their command.
+tests/integration/test_two_ways.py compares the two from inside and outside.
+"""
+
+from __future__ import annotations
+
+import os
+
+from container_engine.node.plan_json import to_json
+from container_engine.node.start.container import (
+    INIT_PATH,
+    PATH,
+    SHORT_SESSION,
+    TMPFS_SETTINGS,
+    annotations_of,
+    names,
+    system_mounts,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from container_engine.node.start.container import Bind, Container, Paths, Person
+    from container_engine.node.start.specification import Operation
+
+# Podman's, which an entrypoint has if users are root in their containers
+_CAPABILITIES = [
+    f"CAP_{name}"
+    for name in (
+        *("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE"),
+        *("SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"),
+    )
+]
+# what a read-only container may still write, unless something else is mounted there
+_WRITABLE = ("/run", "/tmp", "/var/tmp")
+_TMPFS = ("rw", "rprivate", "nosuid", "nodev", "tmpcopyup")
+_NAME = "ce"
+# by which programs see that they are in a container
+_CONTAINER = ".containerenv"
+_MARK = f"/run/{_CONTAINER}"
+
+
+def creation(
+    paths: Paths, container: Container, environment: Mapping[str, str], person: Person
+) -> tuple[list[Operation], Operation]:
+    """Return the guard's operations that prepare the creation of a container, and its creation."""
+    bundle = paths.at("bundle")
+    configuration = _configuration(paths, container, environment, person)
+    return [
+        ("environment", ["PATH", PATH]),
+        # crun copies itself into that directory, else into /tmp, where a kill would leave the copy
+        ("environment", ["_LIBCONTAINER_STATEDIR", paths.at("home")]),
+        ("dir", [paths.at("home")]),
+        ("dir", [bundle]),
+        ("file", [f"{bundle}/config.json", to_json(configuration)]),
+        ("file", [paths.at(_CONTAINER), ""]),
+    ], (
+        "crun",
+        [
+            *("crun", f"--root={SHORT_SESSION}/run", "--cgroup-manager=disabled"),
+            *("run", "--detach", "--no-new-keyring", f"--bundle={bundle}"),
+            *(f"--pid-file={paths.at('init.pid')}", _NAME),
+        ],
+    )
+
+
+def _configuration(
+    paths: Paths, container: Container, environment: Mapping[str, str], person: Person
+) -> dict[str, Any]:
+    uid, gid = container.uid, container.gid
+    return {
+        "ociVersion": "1.0.2",
+        "process": {
+            "user": {"uid": uid, "gid": gid, "umask": 0o022, "additionalGids": [gid]},
+            "args": [*container.entrypoint, INIT_PATH],
+            "env": [
+                f"{name}={value}"
+                for name, value in {"PATH": PATH, "HOSTNAME": person.host, **environment}.items()
+            ],
+            "cwd": "/",
+            "capabilities": _capabilities(uid),
+        },
+        "root": {"path": paths.at("root"), "readonly": not container.writable},
+        "mounts": _mounts(paths, container),
+        "hooks": _hooks(container),
+        "annotations": annotations_of(container, paths),
+        "linux": {
+            "uidMappings": [{"containerID": uid, "hostID": 0, "size": 1}],
+            "gidMappings": [{"containerID": gid, "hostID": 0, "size": 1}],
+            "namespaces": [{"type": kind} for kind in ("pid", "mount", "user")],
+            # a mount that is shared needs a root that is
+            "rootfsPropagation": "shared" if any(map(_is_shared, container.mounts)) else "rslave",
+            "maskedPaths": ["/sys/kernel"],
+        },
+    }
+
+
+def _capabilities(uid: int) -> dict[str, list[str]]:
+    sets = ("bounding", "effective", "permitted") if uid == 0 else ("bounding",)
+    return dict.fromkeys(sets, _CAPABILITIES)
+
+
+def _hooks(container: Container) -> dict[str, list[Any]]:
+    """Return the OCI hooks of each stage, in their order."""
+    hooks: dict[str, list[Any]] = {}
+    for definition in container.oci_hooks:
+        for stage in definition["stages"]:
+            hooks.setdefault(stage, []).append(definition["hook"])
+    return hooks
+
+
+def _mounts(paths: Paths, container: Container) -> list[dict[str, Any]]:
+    """Return all mounts, a directory before what lies in it; of two on one path, the later one."""
+    given = [
+        _mount("tmpfs", "tmpfs", "/dev", "nosuid", "noexec", "strictatime", "mode=755", "size=64m"),
+        _bind("/sys", "rprivate", "nosuid", "noexec", "nodev", "ro"),
+        *(_bind(path, "rprivate", "nosuid", "noexec", "nodev", "rw") for path in _queues()),
+        _bind("/dev/shm", "rprivate", "nosuid", "noexec", "nodev", "rw"),
+        *([] if container.writable else (_tmpfs(path) for path in _WRITABLE)),
+        *map(_translated, system_mounts(paths)),
+        *map(_translated, names(paths, container)),
+        *map(_translated, container.mounts),
+        *map(_device, container.devices),
+    ]
+    last = {mount["destination"]: mount for mount in given}
+    # on what is mounted there, the file would be made anew, and stay if that is the host's
+    if "/run" not in last:
+        last[_MARK] = _mount("bind", paths.at(_CONTAINER), _MARK, "rprivate", "bind")
+    return sorted(last.values(), key=lambda mount: mount["destination"].count("/"))
+
+
+def _queues() -> list[str]:
+    """Return the directory of POSIX message queues, which not every host mounts."""
+    return ["/dev/mqueue"] if os.path.isdir("/dev/mqueue") else []
+
+
+def _translated(bind: Bind) -> dict[str, Any]:
+    flags = bind.flags
+    if bind.kind == "tmpfs":
+        sizes = [option for option in bind.options if option.startswith(TMPFS_SETTINGS)]
+        return _tmpfs(bind.target, *sizes, *flags)
+    mode = () if "ro" in flags else ("rw",)
+    kind = "rbind" if bind.is_recursive else "bind"
+    if bind.kind == "squashfs":
+        # crun forgets what the guard has mounted it with
+        flags += ["nosuid", "nodev"]
+    return _mount("bind", bind.source, bind.target, *flags, *mode, bind.propagation, kind)
+
+
+def _device(device: str) -> dict[str, Any]:
+    """Return the mount of HOST[:INSIDE]: without privileges, a device is a bind mount."""
+    outside, _colon, inside = device.partition(":")
+    return _mount("bind", outside, inside or outside, "slave", "nosuid", "noexec", "rw", "rbind")
+
+
+def _is_shared(bind: Bind) -> bool:
+    return bind.propagation in ("shared", "rshared")
+
+
+def _bind(path: str, *options: str) -> dict[str, Any]:
+    return _mount("bind", path, path, *options, "rbind")
+
+
+def _tmpfs(path: str, *options: str) -> dict[str, Any]:
+    """Return a tmpfs with Podman's options, those aside of which `options` say the contrary."""
+    contrary = {"ro": "rw", "suid": "nosuid", "dev": "nodev"}
+    left_out = {contrary.get(option, option) for option in options}
+    return _mount("tmpfs", "tmpfs", path, *options, *(o for o in _TMPFS if o not in left_out))
+
+
+def _mount(kind: str, source: str, destination: str, *options: str) -> dict[str, Any]:
+    return {"destination": destination, "type": kind, "source": source, "options": list(options)}
