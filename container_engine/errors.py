@@ -1,34 +1,60 @@
 """The errors that are shown to the user, split by the party that can fix them.
 
-Library code raises them; only the command line prints them and chooses an exit code. Every program
-that must start quickly imports this module, so it imports nothing.
+Library code raises them; only the command line and the node's report print them and choose an exit
+code. Every program that must start quickly imports this module, so it imports nothing.
 """
 
 
 class CeError(Exception):
-    """A failure with a one-line message for the user.
+    """A failure with a one-line message for the user: "where: key: kind 'name': reason".
 
-    `message` says where, what and why ("file:line: key: what, why"), in lower case and without a
-    full stop; `hint` says what to do about it. No code may match on either text. `see` is its code
-    in the catalogue (`container_engine.faults`); `details` is all that the failed program printed.
-    `also` holds lines of the same kind as the message, for further obstacles.
+    `reason` says what is wrong, in lower case and without a full stop. The other parts are "" where
+    there is none: `where` is a file, one of its lines, an option or a program; `key` is a setting
+    there; `name` is what the user named, of the given `kind`. `hint` says what to do about it.
+    Code reads these fields, never the message. `see` is the error's code in the catalogue
+    (`container_engine.faults`); `details` is all that the failed program printed. `also` holds
+    lines of the same kind as the message, for further obstacles.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # the parts of a message
         self,
-        message: str,
+        reason: str,
         hint: str | None = None,
         see: str = "",
         *,
+        where: str = "",
+        key: str = "",
+        kind: str = "",
+        name: str | None = None,
         details: str = "",
         also: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(message)
-        self.message = message
+        super().__init__(reason)
+        self.reason = reason
         self.hint = hint
         self.see = see
+        self.where = where
+        self.key = key
+        self.kind = kind
+        self.name = name
         self.details = details
         self.also = also
+
+    @property
+    def message(self) -> str:
+        """The error in one line."""
+        subject = self.kind if self.name is None else f"{self.kind} '{self.name}'".lstrip()
+        return ": ".join(filter(None, (self.where, self.key, subject, self.reason)))
+
+    def about(self, name: str) -> str:
+        """Return the message for a line that begins with the name already."""
+        is_known = self.name == name and not (self.where or self.key or self.kind)
+        return self.reason if is_known else self.message
+
+    def at(self, where: str) -> "CeError":
+        """Return this error with another place before its own."""
+        self.where = f"{where}: {self.where}" if self.where else where
+        return self
 
     def __str__(self) -> str:
         return self.message
@@ -44,3 +70,7 @@ class SiteError(CeError):
 
 class InternalError(CeError):
     """A fault of the Container Engine itself."""
+
+
+class LaunchError(CeError):
+    """A container that could not be started on its node."""

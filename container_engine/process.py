@@ -32,12 +32,14 @@ class CommandError(CeError):
         said = [line.strip() for line in stderr.splitlines() if line.strip()]
         own = f"{argv[0].rpartition('/')[2]}: "  # most programs begin their messages with it
         super().__init__(
-            f"{argv[0]}: {said[-1].removeprefix(own) if said else ended}",
+            said[-1].removeprefix(own) if said else ended,
             see="program-failed",
+            where=argv[0],
             details=f"{_command(argv)}\n{stderr}",
         )
         self.status = status
         self.stderr = stderr
+        self.complaint = self.reason.removeprefix("Error: ")  # Podman's word before each error
 
 
 def _command(argv: Sequence[str]) -> str:
@@ -68,7 +70,7 @@ def output(
             assert child.stdout is not None
             said = child.stdout.read(-1 if most is None else most + 1)
             if most is not None and len(said) > most:
-                raise TooMuchError(f"{argv[0]}: more than {most} bytes", see="program-failed")
+                raise TooMuchError(f"more than {most} bytes", see="program-failed", where=argv[0])
     except CommandError as error:
         error.stdout = said
         raise
@@ -90,9 +92,10 @@ def reason(error: OSError) -> str:
 
 def _too_slow(argv: Sequence[str], timeout_s: float) -> SiteError:
     return SiteError(
-        f"{argv[0]}: not finished after {timeout_s:g} s",
+        f"not finished after {timeout_s:g} s",
         see="program-slow",
         details=_command(argv),
+        where=argv[0],
     )
 
 

@@ -52,7 +52,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     settings = site_config(context)
     source = os.path.normpath(os.path.join(context.cwd, arguments.context))
     if not os.path.isdir(source):
-        raise UserError(f"'{arguments.context}': not a directory")
+        raise UserError("not a directory", name=arguments.context)
     containerfile = find_containerfile(source)
     if arguments.file:
         containerfile = os.path.join(context.cwd, arguments.file)

@@ -6,12 +6,11 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.cli import output
-from container_engine.errors import SiteError
+from container_engine.errors import LaunchError, SiteError
 from container_engine.node.devices.cdi import directories
 from container_engine.node.devices.cdi_file import Registry
 from container_engine.node.hooks.files import is_device
 from container_engine.node.hooks.pattern import expand
-from container_engine.node.report.failure import LaunchError
 from container_engine.plan.hooks import whole
 from container_engine.submit.environment import offered as offered_here
 

@@ -70,7 +70,7 @@ def _about(code: str, context: Context) -> str:
     if code not in FAULTS:
         meant = nearest(code, [*FAULTS, *TOPICS, *verbs.VERBS, "errors"])
         hint = f"did you mean '{meant}'?" if meant else "'ce help errors' lists all codes"
-        raise UserError(f"'{code}': no error, topic or verb has this name", hint)
+        raise UserError("no error, topic or verb has this name", hint, name=code)
     return _page(code, context)
 
 

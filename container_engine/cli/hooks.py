@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING
 from container_engine import message_text
 from container_engine.cli import hooks_check, hooks_test, messages, output
 from container_engine.did_you_mean import nearest
-from container_engine.errors import UserError
+from container_engine.errors import LaunchError, UserError
 from container_engine.node.hooks.findings import find
 from container_engine.node.hooks.node_fields import holds
-from container_engine.node.report.failure import LaunchError
-from container_engine.node.start.session import for_user
 from container_engine.plan.show import in_some
 from container_engine.plan.show_hook import show_hook, show_libraries, show_use
 from container_engine.submit import environment
@@ -126,7 +124,7 @@ def _explain(name: str, context: Context, *, as_json: bool) -> int:
     try:
         found = find(json.loads(prepared.plan.to_json()), os.environ, context.libexec)
     except LaunchError as failure:
-        raise for_user(failure, "hooks explain: ") from None
+        raise failure.at("hooks explain") from None
     if as_json:
         document = {
             "version": FORMAT_VERSION,

@@ -7,13 +7,13 @@ import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.cli import output
+from container_engine.errors import LaunchError
 from container_engine.node.devices.cdi_file import Directory, Registry
 from container_engine.node.hooks import slurm_conf
-from container_engine.node.hooks.files import ON_NODE, is_device
+from container_engine.node.hooks.files import ON_NODE, group_id, is_device
 from container_engine.node.hooks.node_fields import fill, known
 from container_engine.node.hooks.pattern import expand
 from container_engine.node.libraries.host import MACHINES, Host
-from container_engine.node.report.failure import LaunchError
 from container_engine.plan.hooks import choices
 
 if TYPE_CHECKING:
@@ -155,8 +155,10 @@ class _Look:
     def _check(self, kind: str, subject: str, hint: str) -> _Row:
         if kind == "variable":
             return _Row(STEP, kind, subject)
-        problem = ON_NODE[kind](fill(subject, {}, self._context.env), self._context.env)
-        if kind == "group" and os.getuid() == 0 and problem.startswith("you are"):
+        wanted = fill(subject, {}, self._context.env)
+        problem = ON_NODE[kind](wanted, self._context.env)
+        is_there = kind == "group" and group_id(wanted) is not None
+        if problem and is_there and os.getuid() == 0:
             return _Row(OK, kind, subject, "exists; check as a user, who must be a member")
         hint = f" ({hint})" if hint else ""
         return (

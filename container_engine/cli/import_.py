@@ -67,8 +67,9 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         os.path.join(context.cwd, arguments.image)
     ):
         raise UserError(
-            f"'{arguments.image}': a reference into a registry, a path begins with '/' or '.'",
+            "a reference into a registry, a path begins with '/' or '.'",
             f"did you mean './{arguments.image}'?",
+            name=arguments.image,
         )
     if isinstance(image, LocalImage) and image.transport != PODMAN:
         _check_there(image)
@@ -97,7 +98,7 @@ def _check_there(image: LocalImage) -> None:
     Otherwise skopeo would be retried, as if a registry were unreachable.
     """
     if not any(map(os.path.lexists, (image.place, without_tag(image.place)))):
-        raise UserError(f"'{image.name}': no such file or directory")
+        raise UserError("no such file or directory", name=image.name)
 
 
 def _to_store(
@@ -125,7 +126,7 @@ def _to_file(
 ) -> str:
     path = os.path.join(context.cwd, arguments.output)
     if os.path.lexists(path) and not arguments.force:
-        raise UserError(f"'{arguments.output}': exists", "--force replaces it")
+        raise UserError("exists", "--force replaces it", name=arguments.output)
     arch = arguments.arch or settings.image_architecture or architecture()
     if isinstance(image, FileImage):
         to_file(image.path, path, arch, adopter(context, settings, quiet=arguments.quiet))
@@ -150,6 +151,6 @@ def _saved(image: Imported, context: Context, settings: SiteConfig) -> Iterator[
         try:
             process.output([*save, image.place], context.env, settings.import_timeout_s)
         except process.CommandError as error:
-            message = error.message.removeprefix("podman: ").removeprefix("Error: ")
-            raise UserError(f"'{image.name}': {message}", "podman images lists yours") from None
+            hint = "podman images lists yours"
+            raise UserError(error.complaint, hint, name=image.name) from None
         yield image._replace(archive=archive)

@@ -47,7 +47,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     for name in arguments.names:
         edf = environment_of(name, context, settings)
         if edf is None:
-            raise UserError(f"'{name}': no environment, a path ends in .toml")
+            raise UserError("no environment, a path ends in .toml", name=name)
         if arguments.check:
             good = _check(edf, context) and good
         else:
@@ -113,7 +113,7 @@ def _pinned(image: RegistryImage, context: Context, settings: SiteConfig) -> dic
     with asking(image, context, settings) as registry:
         found = registry.platforms(image, tuple(archs))
     if not found:
-        raise UserError(f"'{image.name}': not made for {', '.join(archs)}")
+        raise UserError(f"not made for {', '.join(archs)}", name=image.name)
     return {
         arch: lock.Pinned(digest=remote.digest, size=remote.size)
         for arch, remote in sorted(found.items())

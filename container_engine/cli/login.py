@@ -73,7 +73,7 @@ def _refusal(registry: str, error: process.CommandError) -> UserError:
     is_refused = re.search("invalid username|unauthorized|denied|40[13]", text, re.IGNORECASE)
     see = "registry-login" if is_refused else "registry-unreachable"
     hint = "check the user name and the password or token" if is_refused else None
-    return UserError(f"'{registry}': not logged in: {text}", hint, see, details=error.stderr)
+    return UserError(f"not logged in: {text}", hint, see, details=error.stderr, name=registry)
 
 
 def state_file(env: Mapping[str, str]) -> str:

@@ -20,6 +20,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     if not log_out(arguments.registry, context.env):
-        raise UserError(f"'{arguments.registry}': you are not logged in there")
+        raise UserError("you are not logged in there", name=arguments.registry)
     output.line(f"logged out from {arguments.registry}")
     return 0

@@ -51,11 +51,11 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     source = os.path.join(context.cwd, arguments.directory)
     target = os.path.join(context.cwd, arguments.file)
     if not os.path.isdir(source):
-        raise UserError(f"'{arguments.directory}': not a directory")
+        raise UserError("not a directory", name=arguments.directory)
     if os.path.lexists(target) and not arguments.force:
-        raise UserError(f"'{arguments.file}': exists", "--force replaces it")
+        raise UserError("exists", "--force replaces it", name=arguments.file)
     if os.path.realpath(target).startswith(f"{os.path.realpath(source)}/"):
-        raise UserError(f"'{arguments.file}': lies in the directory that is packed")
+        raise UserError("lies in the directory that is packed", name=arguments.file)
     told = listener(quiet=arguments.quiet)
     packer = Packer(context.env, site_config(context).import_timeout_s)
     block_size = str(_BLOCKS[arguments.block_size])
@@ -70,8 +70,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             os.replace(made, target)
     except OSError as error:
         if error.errno in FULL:
-            text = f"'{parent}': {process.reason(error)}, nothing is left of the file"
-            raise UserError(text, "make room, or name a file elsewhere") from None
+            text = f"{process.reason(error)}, nothing is left of the file"
+            raise UserError(text, "make room, or name a file elsewhere", name=parent) from None
         raise unusable(parent, error) from None
     told.say(f"{arguments.file}: {size_text(block.bytes_used)}")
     output.line(target)

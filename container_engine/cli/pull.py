@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     image = parse(arguments.image, context.cwd)
     if isinstance(image, FileImage):
-        raise UserError(f"'{image.name}': a file, there is nothing to pull")
+        raise UserError("a file, there is nothing to pull", name=image.name)
     settings = site_config(context)
     image = meant(image, with_pull(context, arguments.pull), settings).image
     rules(context, settings).admit(image)

@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     job: str | None = arguments.job
     if job is not None and not report_parts.JOB.fullmatch(job):
-        raise UserError(f"'{job}': not a JOB or JOB.STEP", "ce trace lists steps, squeue jobs")
+        raise UserError("not a JOB or JOB.STEP", "ce trace lists steps, squeue jobs", name=job)
     subject = report_parts.subject(job, context._replace(listener=Quiet))
     made = [(part.title, *_made(part)) for part in report_parts.parts(subject)]
     missing = [f"{title}: {cause}" for title, _text, cause in made if cause]
@@ -99,5 +99,5 @@ def _write(path: str, text: str) -> None:
         if unfinished and os.path.exists(unfinished):
             os.unlink(unfinished)
         raise UserError(
-            f"{path}: {reason(error)}", "ce report -o FILE writes it elsewhere"
+            reason(error), "ce report -o FILE writes it elsewhere", where=path
         ) from None

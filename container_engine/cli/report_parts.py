@@ -239,9 +239,9 @@ def read(path: str, owners: set[int] | None = None) -> str:
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise UserError(f"{path}: not a regular file")
+            raise UserError("not a regular file", where=path)
         if owners is not None and status.st_uid not in owners:
-            raise UserError(f"{path}: does not belong to the job's user, root does not read it")
+            raise UserError("does not belong to the job's user, root does not read it", where=path)
         return file.read(_MOST_FILE).decode("utf-8", "replace")
 
 

@@ -68,7 +68,7 @@ class _Removal(NamedTuple):
         if isinstance(image, FileImage) or not known:
             others = sorted(n for i in found for n in i.names if n.startswith(_repository(image)))
             hint = f"there is {', '.join(others)}" if others else "ce images lists what is there"
-            raise UserError(f"'{name}': not in {self.root}", hint)
+            raise UserError(f"not in {self.root}", hint, name=name)
         self._remove_items(name, [item for item in known if len(item.names) == 1])
         for item in known:
             inventory.forget(self.root, image.canonical, item.arch)
@@ -78,11 +78,11 @@ class _Removal(NamedTuple):
         for item in items:
             why = self.used.why_not(item.path)
             if why is not None:
-                raise UserError(f"'{name}': {why}", "--force removes it under its tasks")
+                raise UserError(why, "--force removes it under its tasks", name=name)
         for item in items:
             why = inventory.remove(self.root, item, self.used)
             if why is not None:
-                raise UserError(f"'{name}': {why}", "--force removes it under its tasks")
+                raise UserError(why, "--force removes it under its tasks", name=name)
             output.line(f"removed {item.path} ({size_text(item.size)})")
 
 
@@ -97,8 +97,8 @@ def _by_digest(name: str, found: Sequence[inventory.Item]) -> list[inventory.Ite
     matching = [one for one in found if one.digest.removeprefix(_PREFIX).startswith(digits)]
     digests = sorted({one.digest for one in matching})
     if len(digests) > 1:
-        message = f"'{name}': {len(digests)} digests begin so: {', '.join(digests)}"
-        raise UserError(message, "write more of the one that is meant")
+        message = f"{len(digests)} digests begin so: {', '.join(digests)}"
+        raise UserError(message, "write more of the one that is meant", name=name)
     return matching
 
 

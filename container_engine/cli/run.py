@@ -186,8 +186,8 @@ def _run_on_host(command: list[str]) -> int:
     try:
         os.execvp(command[0], command)
     except FileNotFoundError:
-        messages.say(messages.of_error(UserError(f"{command[0]}: command not found")))
+        messages.say(messages.of_error(UserError("command not found", where=command[0])))
         return NOT_FOUND
     except OSError as error:
-        messages.say(messages.of_error(UserError(f"{command[0]}: {reason(error)}")))
+        messages.say(messages.of_error(UserError(reason(error), where=command[0])))
         return NOT_EXECUTABLE

@@ -35,7 +35,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     wanted = rules(context, settings)
     if not wanted.policy.scanner:
         where = wanted.source or "the site's configuration"
-        raise SiteError(f"{where}: policy.scanner: the site names no scanner")
+        raise SiteError("the site names no scanner", where=where, key="policy.scanner")
     found = resolved(arguments.name, with_pull(context, arguments.pull), _of_any_place(settings))
     scanner = Scanner(wanted, cache_directory(context.env), context.env, context.libexec)
     asked = subject(found.image.name, found)

@@ -55,13 +55,15 @@ def recorded(job: str, context: Context) -> list[Server]:
     found = record.servers(records, job)
     if not found:
         raise UserError(
-            f"{job}: no ssh server of yours is known ({records})",
+            f"no ssh server of yours is known ({records})",
             'the job\'s environment needs com.hooks.ssh.enabled = "true", and has to run',
+            where=job,
         )
     if not any(server.key_file for server in found):
         raise UserError(
-            f"{job}: its environment names no key, so only its own containers can log in",
+            "its environment names no key, so only its own containers can log in",
             'authorize_ssh_key = "${HOME}/.ssh/id_ed25519.pub" in [annotations.com.hooks.ssh]',
+            where=job,
         )
     return found
 
@@ -72,7 +74,7 @@ def _chosen(servers: list[Server], job: str, node: str | None) -> Server:
     chosen = next((server for server in servers if server.node == node), None)
     if chosen is None:
         names = ", ".join(server.node for server in servers)
-        raise UserError(f"{job}: has no ssh server on {node}", f"it has on {names}")
+        raise UserError(f"has no ssh server on {node}", f"it has on {names}", where=job)
     return chosen
 
 

@@ -68,14 +68,14 @@ def choose(steps: Sequence[Step], wanted: str) -> Step:
     Raises UserError if no such step runs.
     """
     if not wanted[:1].isdigit():
-        raise UserError(f"'{wanted}': is not JOB or JOB.STEP", "ce ps lists the steps that run")
+        raise UserError("is not JOB or JOB.STEP", "ce ps lists the steps that run", name=wanted)
     exact = [step for step in steps if step.id == wanted]
     of_job = [step for step in steps if step.id.partition(".")[0] == wanted]
     inside = [step for step in of_job if step.traced] or of_job
     if exact or inside:
         return (exact or [max(inside, key=lambda step: int(step.id.partition(".")[2]))])[0]
     hint = f"running are {', '.join(step.id for step in steps)}" if steps else "none of yours runs"
-    raise UserError(f"{wanted}: no such step runs", hint)
+    raise UserError("no such step runs", hint, where=wanted)
 
 
 def nodes(step: Step, context: Context) -> list[str]:

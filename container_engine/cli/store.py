@@ -39,7 +39,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     """Return 1 if a check finds damage, or a repair leaves some because jobs use it; else 0."""
     root = own_store(context, site_config(context)).root
     if not os.path.isdir(root):
-        raise UserError(f"'{root}': there is no store yet", "ce pull IMAGE makes one")
+        raise UserError("there is no store yet", "ce pull IMAGE makes one", name=root)
     told = listener(quiet=arguments.quiet)
     done, total = 0, 0
 

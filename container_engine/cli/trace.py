@@ -58,7 +58,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     step = record.choose(directory, arguments.step, context.uid)
     traces = record.read(directory, step)
     if not traces:
-        raise UserError(f"{step}: its traces are not complete", "the step may still be starting")
+        raise UserError("its traces are not complete", "the step may still be starting", where=step)
     if arguments.html:
         _write(arguments.html, page.page(step, traces))
     if arguments.perfetto:
@@ -196,5 +196,5 @@ def _write(path: str, text: str) -> None:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        raise UserError(f"{path}: {reason(error)}") from None
+        raise UserError(reason(error), where=path) from None
     output.line(f"wrote {os.path.abspath(path)}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.catalog.load import Fault
+from container_engine.errors import LaunchError
 from container_engine.node.devices.cdi_file import Directory, Registry
 from container_engine.node.hooks.oci_hooks import OciHooks
-from container_engine.node.report.failure import LaunchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,7 +42,6 @@ def _read(kind: str, count: Callable[[], int], remedy: str) -> SiteFiles:
     try:
         return SiteFiles(kind, count(), None)
     except LaunchError as failure:
-        text = str(failure)
-        path = text.partition("'")[2].partition("'")[0]
-        reason = text.partition(f"'{path}': ")[2] or text.replace(f"'{path}'", "it")
-        return SiteFiles(kind, 0, Fault(path, reason, remedy))
+        return SiteFiles(
+            kind, 0, Fault(failure.name or failure.where or kind, failure.reason, remedy)
+        )

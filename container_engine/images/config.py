@@ -66,9 +66,10 @@ def from_document(text: bytes, source: str) -> ImageConfig:
         run = _Document.model_validate_json(text).config or _Run()
     except ValidationError as error:
         raise UserError(
-            f"{source}: {first_misfit(_Document, error)}",
+            str(first_misfit(_Document, error)),
             "this file must be the OCI image configuration of the image beside it",
             "image-format",
+            where=source,
         ) from None
     _refuse_nul(source, *(run.env or ()), *(run.entrypoint or ()), run.workdir or "")
     pairs = (entry.partition("=") for entry in run.env or ())
@@ -115,9 +116,10 @@ def _refuse_nul(source: str, *texts: str) -> None:
     """
     if any("\0" in text for text in texts):
         raise UserError(
-            f"{source}: a NUL character in a variable, the entrypoint or the working directory",
+            "a NUL character in a variable, the entrypoint or the working directory",
             "the image is damaged or made to do harm: do not use it",
             "image-damaged",
+            where=source,
         )
 
 
@@ -129,9 +131,10 @@ def _cat(image_path: str, member: str, env: Mapping[str, str]) -> str | None:
         return said.decode("utf-8", "replace")
     except process.TooMuchError:
         raise UserError(
-            f"{image_path}: '/{member}' in the image is larger than 1 MiB",
+            f"'/{member}' in the image is larger than 1 MiB",
             "the image is damaged or made to do harm: do not use it",
             "image-damaged",
+            where=image_path,
         ) from None
     except process.CommandError as error:
         if error.status < 0:

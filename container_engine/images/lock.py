@@ -88,7 +88,7 @@ def read(edf_path: str) -> Lock | None:
     try:
         return Lock.model_validate_json(text)
     except ValidationError as error:
-        raise UserError(f"{path}: {first_misfit(Lock, error)}", _HINT, "image-lock") from None
+        raise UserError(str(first_misfit(Lock, error)), _HINT, "image-lock", where=path) from None
 
 
 def write(path: str, lock: Lock) -> None:
@@ -96,7 +96,7 @@ def write(path: str, lock: Lock) -> None:
     try:
         publish(path, lock.to_json().encode("utf-8", "surrogateescape"))
     except OSError as error:
-        raise UserError(f"{path}: {reason(error)}", _elsewhere(path, error), "image-lock") from None
+        raise UserError(reason(error), _elsewhere(path, error), "image-lock", where=path) from None
 
 
 def _elsewhere(path: str, error: OSError) -> str | None:
@@ -120,7 +120,7 @@ def pin_file(path: str) -> Pinned:
         size, digest = os.path.getsize(path), identity.computed(path)
         return Pinned(digest=digest, size=size, head=_head(path), samples=_samples(path, size))
     except OSError as error:
-        raise UserError(f"'{path}': {reason(error)}", see="image-lock") from None
+        raise UserError(reason(error), see="image-lock", name=path) from None
 
 
 def differences(lock: Lock, now: Declared) -> list[str]:
@@ -147,7 +147,7 @@ def locked_image(lock: Lock, path: str, declared: str, arch: str, cwd: str) -> s
         image = parse(declared, cwd)
         if not isinstance(image, FileImage):
             raise UserError(
-                f"{path}: a file is locked, and '{declared}' is none", _HINT, "image-lock"
+                f"a file is locked, and '{declared}' is none", _HINT, "image-lock", where=path
             )
         _check_file(image.path, lock.images["file"], path)
         return declared
@@ -155,7 +155,7 @@ def locked_image(lock: Lock, path: str, declared: str, arch: str, cwd: str) -> s
     if pinned is None:
         known = ", ".join(sorted(lock.images))
         raise UserError(
-            f"{path}: no image is locked for {arch}, only for {known}", _HINT, "image-lock"
+            f"no image is locked for {arch}, only for {known}", _HINT, "image-lock", where=path
         )
     return f"{lock.name}@{pinned.digest}"
 
@@ -170,9 +170,10 @@ def check_name(lock: Lock, path: str, said: str, meanings: Sequence[RegistryImag
     where = "" if isinstance(locked, FileImage) else f"{locked.registry}/{locked.repository}"
     if where not in known:
         raise UserError(
-            f"{path}: leads to '{lock.name}', and its image '{said}' means {_either(known)}",
+            f"leads to '{lock.name}', and its image '{said}' means {_either(known)}",
             f"{_HINT}, if you know who made it",
             "image-lock",
+            where=path,
         )
 
 
@@ -188,10 +189,10 @@ def _check_file(path: str, pinned: Pinned, lock_path: str) -> None:
     try:
         is_it = _is_pinned(path, pinned)
     except OSError as error:
-        raise UserError(f"'{path}': {reason(error)}", see="image-lock") from None
+        raise UserError(reason(error), see="image-lock", name=path) from None
     if not is_it:
         raise UserError(
-            f"{lock_path}: '{path}' is not the file that was locked", _HINT, "image-lock"
+            f"'{path}' is not the file that was locked", _HINT, "image-lock", where=lock_path
         )
 
 

@@ -78,7 +78,7 @@ class Rules(NamedTuple):
     def refusal(self, key: str, why: str) -> UserError:
         file = self.origins.get(f"policy.{key}", self.source)
         see = "image-scan" if key == "scanner" else "image-policy"
-        return UserError(f"{file}: policy.{key}: {why}", _HINT, see)
+        return UserError(why, _HINT, see, where=file, key=f"policy.{key}")
 
 
 NO_RULES = Rules(Policy(), "")

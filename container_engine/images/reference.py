@@ -164,9 +164,10 @@ def local_name(image: FileImage | LocalImage) -> str:
         return canonical_name(f"{LOCAL_REGISTRY}/{re.sub('[^a-z0-9._-]+', '-', stem)}")
     except UserError:
         raise UserError(
-            f"'{image.name}': needs a name by which environments can ask for it",
+            "needs a name by which environments can ask for it",
             "for example ce import SOURCE tools:1.0",
             "image-reference",
+            name=image.name,
         ) from None
 
 

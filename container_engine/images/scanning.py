@@ -144,17 +144,19 @@ def check_program(path: str, source: str) -> None:
     """Raise SiteError unless only root, or the owner of `source`, decides what the scanner is."""
     where = f"{source}: policy.scanner: '{path}'"
     if not path.startswith("/"):
-        raise SiteError(f"{where}: not an absolute path", see=_SEE)
+        raise SiteError("not an absolute path", see=_SEE, where=where)
     try:
         status = os.stat(path)
     except OSError as error:
-        raise SiteError(f"{where}: {process.reason(error)}", see=_SEE) from None
+        raise SiteError(process.reason(error), see=_SEE, where=where) from None
     if status.st_uid not in {0, os.stat(source).st_uid}:
-        raise SiteError(f"{where}: owned by user {status.st_uid}, not by root", see=_SEE)
+        raise SiteError(f"owned by user {status.st_uid}, not by root", see=_SEE, where=where)
     if status.st_mode & _OTHERS_MAY_WRITE:
-        raise SiteError(f"{where}: others than its owner may write it", f"chmod go-w {path}", _SEE)
+        raise SiteError(
+            "others than its owner may write it", f"chmod go-w {path}", _SEE, where=where
+        )
     if not (stat.S_ISREG(status.st_mode) and os.access(path, os.X_OK)):
-        raise SiteError(f"{where}: not an executable file", f"chmod a+rx {path}", _SEE)
+        raise SiteError("not an executable file", f"chmod a+rx {path}", _SEE, where=where)
 
 
 def _filled(words: Sequence[str], subject: Subject, rootfs: str) -> list[str]:

@@ -6,7 +6,7 @@ A deferred string is a list whose items are strings or ``{"var", "op", "word"}``
 
 from __future__ import annotations
 
-from container_engine.node.report.failure import LaunchError
+from container_engine.errors import LaunchError
 
 TYPE_CHECKING = False  # importing typing would cost more than the rest of a launcher
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ def parse_plan(text: str) -> LaunchPlan:
     try:
         plan = parse_json(text)
     except (ValueError, RecursionError, SystemError) as error:  # SystemError: a lone brace
-        raise LaunchError(f"{damaged}: {error}", "plan-damaged") from None
+        raise LaunchError(str(error), see="plan-damaged", where=damaged) from None
     if not isinstance(plan, dict):
-        raise LaunchError(f"{damaged}: it is not a JSON object", "plan-damaged")
+        raise LaunchError("it is not a JSON object", see="plan-damaged", where=damaged)
     read: LaunchPlan = plan  # type: ignore[assignment]  # every reader copes with what it lacks
     return read
 
@@ -100,8 +100,8 @@ def _variable(part: Variable, environment: Mapping[str, str], where: str) -> str
     if kind == "-":
         return resolve(part["word"], environment, where)
     reason = resolve(part["word"], environment, where) if kind == "?" else ""
-    message = f"{where}: ${{{name}}}: {reason or _why_undefined(name)}"
-    raise LaunchError(message, "variable-on-node")
+    message = f"${{{name}}}: {reason or _why_undefined(name)}"
+    raise LaunchError(message, see="variable-on-node", where=where)
 
 
 # slurmstepd or one of its plugins sets these for each task, after the container has started.

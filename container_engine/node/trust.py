@@ -8,8 +8,8 @@ import stat
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-def distrust(path: str) -> str:
-    """Return why others than root or the engine's owner may change a path, "" if they may not.
+def distrust(path: str) -> tuple[str, str] | None:
+    """Return the path that others than root or the engine's owner may change, and why, or None.
 
     The directories above it are checked, too. A sticky one of root's (/tmp) is safe: no other user
     can replace root's files there. Raise OSError if a path cannot be read.
@@ -25,10 +25,10 @@ def distrust(path: str) -> str:
 
 def _fault(
     path: str, status: os.stat_result, owners: tuple[int, int], *, sticky_is_safe: bool
-) -> str:
+) -> tuple[str, str] | None:
     if status.st_uid not in owners:
-        return f"'{path}': owned by user {status.st_uid}, not by root"
+        return path, f"owned by user {status.st_uid}, not by root"
     sticky = sticky_is_safe and status.st_mode & stat.S_ISVTX
     if status.st_mode & _OTHERS_MAY_WRITE and not sticky:
-        return f"'{path}': others than its owner may write it"
-    return ""
+        return path, "others than its owner may write it"
+    return None

@@ -53,9 +53,10 @@ def meant(
         return Meant(meanings[0], consulted)
     if known.is_enforcing:
         raise UserError(
-            f"'{image.name}': stands for any of {_listed(meanings)} ({known.searched_by})",
+            f"stands for any of {_listed(meanings)} ({known.searched_by})",
             "write one of them, or an alias into registries.conf",
             "image-reference",
+            name=image.name,
         )
     chosen = _stored(meanings, found)
     if chosen is None and pull_policy(context, Pull(settings.pull)) != Pull.NEVER:

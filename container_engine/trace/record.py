@@ -78,7 +78,7 @@ def steps(directory: str, uid: int, since: float = 0) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise UserError(f"{directory}: {reason(error)}") from None
+        raise UserError(reason(error), where=directory) from None
     return [name for _changed, name in sorted(found, key=lambda pair: -pair[0])]
 
 
@@ -102,7 +102,7 @@ def choose(directory: str, wanted: str, uid: int) -> str:
         return of_job[0]
     hint = f"there are {', '.join(known[:5])}" if known else "no launch has left one"
     hint += f"; as the job's user: su USER -c 'ce trace {wanted}'" if uid == 0 else ""
-    raise UserError(f"{wanted}: no trace in {directory}", f"{hint}; `ce trace` lists them")
+    raise UserError(f"no trace in {directory}", f"{hint}; `ce trace` lists them", where=wanted)
 
 
 def read(directory: str, step: str) -> list[Trace]:
@@ -199,7 +199,7 @@ def content(path: str) -> str:
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):
             return ""
-        raise UserError(f"{path}: {reason(error)}") from None
+        raise UserError(reason(error), where=path) from None
     return read.decode("utf-8", "replace") if len(read) <= _MOST else ""
 
 

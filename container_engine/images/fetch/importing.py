@@ -91,14 +91,15 @@ class Importer:
             raise self._rules.refusal("signature_policy", why)
         if pull == Pull.NEVER:
             raise UserError(
-                f"'{image.name}': not in a store", "ce pull gets it", "image-not-in-store"
+                "not in a store", "ce pull gets it", "image-not-in-store", name=image.name
             )
         own = stores.own
         if own is None:
             raise UserError(
-                f"'{image.name}': in no store of the site, and EDF_IMAGESTORE=void keeps nothing",
+                "in no store of the site, and EDF_IMAGESTORE=void keeps nothing",
                 "ce import -o FILE.sqsh IMAGE makes a file that an environment can name",
                 "image-not-in-store",
+                name=image.name,
             )
         try:
             return self._look_up(image, stores, own, pull, found)
@@ -136,7 +137,7 @@ class Importer:
         try:
             return sha256(policy) or "" if policy else ""
         except OSError as error:
-            raise SiteError(f"{policy}: {reason(error)}", see="site-configuration") from None
+            raise SiteError(reason(error), see="site-configuration", where=policy) from None
 
     def _is_judged(self, found: Known) -> bool:
         """Check whether the site's current signature policy has accepted this name.
@@ -196,8 +197,8 @@ class Importer:
                 self._rules.admit_size(image.name, remote.size)
                 found = self._imported(maker, image, remote, stores, own, lease)
         if found is None:
-            message = f"'{image.name}': removed from the store while it was imported"
-            raise UserError(message, see="image-not-in-store")
+            message = "removed from the store while it was imported"
+            raise UserError(message, see="image-not-in-store", name=image.name)
         return self._answer(image, found, pull)
 
     def _held(self, lock: str, image: Imported) -> AbstractContextManager[Lease]:
@@ -237,7 +238,7 @@ class Importer:
         """Use the result of an earlier look-up, because the registry cannot be asked."""
         ref = found.ref
         own.remember(image, ref.digest, ref.checked, tried=time.time(), judged=ref.judged)
-        notice = _could_not_ask(image, ref, error.message)
+        notice = _could_not_ask(image, ref, error.about(image.name))
         not_after = time.time() + _RETRY_S
         return Stored(found.path, ref.digest, own.ref(image), not_after, (notice,))
 
@@ -310,10 +311,10 @@ class Importer:
         return fetched
 
     def _too_slow(self, image: Imported, error: SiteError) -> SiteError:
-        program = os.path.basename(error.message.partition(": ")[0])
+        program = os.path.basename(error.where)
         limit = f"{self._limits.import_s:g} s, the site's import_timeout_s ({program} is at work)"
         hint = "try again: layers that have come are kept"
-        return SiteError(f"'{image.name}': not imported within {limit}", hint, error.see)
+        return SiteError(f"not imported within {limit}", hint, error.see, name=image.name)
 
 
 class Waiting:
@@ -344,7 +345,6 @@ def _is_as_before(found: Known, before: Known | None) -> bool:
 
 def _could_not_ask(image: Imported, ref: Ref, why: str) -> str:
     day = time.strftime("%Y-%m-%d %H:%M", time.localtime(ref.checked))
-    why = why.removeprefix(f"'{image.name}': ")
     return f"'{image.name}': used as it was on {day}, a newer one could not be looked for: {why}"
 
 
@@ -358,4 +358,4 @@ def unusable(directory: str, error: OSError) -> UserError:
     where = os.fspath(error.filename) if error.filename else directory
     full = error.errno in {errno.ENOSPC, errno.EDQUOT}
     see = "store-full" if full else "store-unusable"
-    return UserError(f"'{where}': {reason(error)}", see=see)
+    return UserError(reason(error), see=see, name=where)

@@ -69,9 +69,10 @@ def _login(image: RegistryImage, env: Mapping[str, str]) -> Login | None:
     ]
     if not fitting and image.user is not None:
         raise UserError(
-            f"'{image.name}': no password of '{image.user}' for {image.registry} is known",
+            f"no password of '{image.user}' for {image.registry} is known",
             f"podman login -u '{image.user}' {image.registry}, or a line in {path}",
             "registry-login",
+            name=image.name,
         )
     # a login for the registry itself counts before those for other hosts
     return min(fitting, key=lambda login: machines.index(login.machine), default=None)
@@ -92,10 +93,10 @@ def _read(path: str) -> list[Login]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise UserError(f"{path}: {reason(error)}", see="registry-login") from None
+        raise UserError(reason(error), see="registry-login", where=path) from None
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise UserError(
-            f"{path}: others may read the passwords in it", f"chmod 600 {path}", "registry-login"
+            "others may read the passwords in it", f"chmod 600 {path}", "registry-login", where=path
         )
     return _parse(path, text)
 
@@ -112,9 +113,10 @@ def _parse(path: str, text: str) -> list[Login]:
             logins[-1] = logins[-1]._replace(**{field: value})
         elif key != "account":
             raise UserError(
-                f"{path}:{number}: not 'machine NAME login USER password WORD'",
+                "not 'machine NAME login USER password WORD'",
                 "commands like $(aws …) are not run: podman login has credential helpers",
                 "registry-login",
+                where=f"{path}:{number}",
             )
     return logins
 

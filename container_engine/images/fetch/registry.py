@@ -133,8 +133,8 @@ class Skopeo(NamedTuple):
         described = document.config
         config = None if described is None else Wanted(_hex(described.digest), described.size)
         if config is not None and config.size > MOST:
-            message = f"'{image.name}': its configuration is larger than {MOST >> 20} MiB"
-            raise UserError(message, see="image-format")
+            message = f"its configuration is larger than {MOST >> 20} MiB"
+            raise UserError(message, see="image-format", name=image.name)
         return Remote(digest, source, sum(one.size for one in layers), layers, text, config)
 
     def platforms(self, image: RegistryImage, archs: Sequence[str]) -> dict[str, Remote]:
@@ -202,8 +202,10 @@ class Skopeo(NamedTuple):
         except SiteError as error:
             if error.see != "program-slow" or not isinstance(image, RegistryImage):
                 raise
-            message = f"'{image.name}': {image.registry} did not answer within {self.look_up_s:g} s"
-            raise SiteError(message, see="registry-unreachable", details=error.details) from None
+            message = f"{image.registry} did not answer within {self.look_up_s:g} s"
+            raise SiteError(
+                message, see="registry-unreachable", details=error.details, name=image.name
+            ) from None
 
     def _run(self, image: Imported, program: Callable[[], _Result]) -> _Result:
         """Run a program, again if that may help: skopeo 1.9 itself gives up at the first 500."""
@@ -266,8 +268,8 @@ def _choose(image: RegistryImage, listed: tuple[_Listed, ...], arch: str) -> str
     ]
     if not fitting:
         known = sorted({one.platform.architecture for one in listed} - {"", "unknown"})
-        message = f"'{image.name}': not made for {arch}, only for {', '.join(known)}"
-        raise UserError(message, see="image-architecture")
+        message = f"not made for {arch}, only for {', '.join(known)}"
+        raise UserError(message, see="image-architecture", name=image.name)
     # the base variant runs on every machine of the architecture
     return min(fitting, key=lambda one: one.platform.variant not in {"", "v8"}).digest
 
@@ -277,7 +279,7 @@ def _read(image: Imported, layout: str, blobs: str) -> Fetched:
     listed = index.manifests or ()
     manifest = _parse(image, _blob(blobs, listed[0]))
     if manifest.config is None:
-        raise UserError(f"'{image.name}': an artifact, not an image", see="image-format")
+        raise UserError("an artifact, not an image", see="image-format", name=image.name)
     config = _blob(blobs, manifest.config)
     layers = tuple(os.path.join(blobs, "sha256", _hex(one.digest)) for one in manifest.layers)
     return Fetched(config, layers, sum(one.size for one in manifest.layers))
@@ -290,8 +292,9 @@ def check_platform(image: Imported, config: bytes, arch: str) -> None:
         return
     system = "" if found.os == "linux" else f"{found.os}/"
     raise UserError(
-        f"'{image.name}': made for {system}{found.architecture}, wanted is {arch}",
+        f"made for {system}{found.architecture}, wanted is {arch}",
         see="image-architecture",
+        name=image.name,
     )
 
 
@@ -299,7 +302,7 @@ def _platform(image: Imported, config: bytes) -> _Platform:
     try:
         return _Platform.model_validate_json(config)
     except ValidationError:
-        raise UserError(f"'{image.name}': an artifact, not an image", see="image-format") from None
+        raise UserError("an artifact, not an image", see="image-format", name=image.name) from None
 
 
 def _blob(blobs: str, blob: _Blob) -> bytes:
@@ -314,8 +317,8 @@ def small_blob(path: str) -> bytes:
     text = small(path)
     if hashlib.sha256(text).hexdigest() != os.path.basename(path):
         os.unlink(path)
-        message = f"{path}: not what its digest says"
-        raise UserError(message, "it was removed, try again", "image-damaged")
+        message = "not what its digest says"
+        raise UserError(message, "it was removed, try again", "image-damaged", where=path)
     return text
 
 
@@ -324,9 +327,10 @@ def _parse(image: Imported, text: bytes) -> _Document:
         return _Document.model_validate_json(text)
     except ValidationError as error:
         raise UserError(
-            f"'{image.name}': neither an OCI image nor a Docker image of schema 2: "
+            "neither an OCI image nor a Docker image of schema 2: "
             f"{first_misfit(_Document, error)}",
             see="image-format",
+            name=image.name,
         ) from None
 
 
@@ -354,4 +358,4 @@ def _refusal(image: Imported, error: process.CommandError, policy: str) -> CeErr
         hint = f"ce login {image.registry}"
     if policy and _REJECTED.search(text):
         hint = f"the site's policy.signature_policy is {policy}"
-    return UserError(f"'{image.name}': {text}", hint, see, details=error.details)
+    return UserError(text, hint, see, details=error.details, name=image.name)

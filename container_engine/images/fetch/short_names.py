@@ -172,4 +172,4 @@ def _meant(image: RegistryImage, repository: str, source: str) -> RegistryImage:
 
 
 def _unclear(path: str, why: str) -> UserError:
-    return UserError(f"{path}: {why}", _HINT, "image-reference")
+    return UserError(why, _HINT, "image-reference", where=path)

@@ -116,7 +116,7 @@ class Builder(NamedTuple):
         except process.CommandError as error:
             raise _failure(recipe, steps.last, error) from None
         except OSError as error:
-            raise UserError(f"'{layout}': {reason(error)}", see="store-unusable") from None
+            raise UserError(reason(error), see="store-unusable", name=layout) from None
 
     def _run(
         self, argv: Sequence[str], env: Mapping[str, str], steps: Steps, *, quiet: bool
@@ -234,20 +234,19 @@ def _failure(recipe: Recipe, step: str, error: process.CommandError) -> UserErro
 
     Podman has the exit code of a failed RUN, and 125 for everything else.
     """
-    message = error.message.removeprefix("setpriv: ").removeprefix("Error: ")
     name = os.path.relpath(recipe.containerfile, recipe.context)
     if name.startswith("../"):
         name = recipe.containerfile
     if not step:
-        text = f"'{recipe.containerfile}': not built: {message}"
-        return UserError(text, see="image-build", details=error.details)
+        text, name = f"not built: {error.complaint}", recipe.containerfile
+        return UserError(text, see="image-build", details=error.details, name=name)
     number = 0
     with contextlib.suppress(OSError), open(recipe.containerfile, errors="replace") as file:
         number = line_of(step, file.read())
     where = f"{name}:{number}" if number else name
-    ended = f"exit code {error.status}" if 0 < error.status != _PODMANS_OWN else message
+    ended = f"exit code {error.status}" if 0 < error.status != _PODMANS_OWN else error.complaint
     return UserError(
-        f"{where}: {shortened(step)}: {ended}", see="image-build", details=error.details
+        f"{shortened(step)}: {ended}", see="image-build", details=error.details, where=where
     )
 
 
@@ -265,9 +264,10 @@ def find_containerfile(context: str) -> str:
         if os.path.isfile(path):
             return path
     raise UserError(
-        f"'{context}': neither a Containerfile nor a Dockerfile is there",
+        "neither a Containerfile nor a Dockerfile is there",
         "-f names it",
         "image-build",
+        name=context,
     )
 
 
@@ -281,12 +281,13 @@ def _private(path: str) -> str:
             os.mkdir(path, 0o700)
         found = os.lstat(path)
     except OSError as error:
-        raise UserError(f"'{path}': {reason(error)}", see="store-unusable") from None
+        raise UserError(reason(error), see="store-unusable", name=path) from None
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise SiteError(
-            f"'{path}': not a directory of yours alone",
+            "not a directory of yours alone",
             "set TMPDIR to another place",
             "store-unusable",
+            name=path,
         )
     return path
 

@@ -27,14 +27,14 @@ def check(directory: str, wanted: int) -> None:
     left = free(directory)
     needs = f"the import needs about {size_text(wanted)}"
     if left is not None and wanted > left:
-        message = f"'{directory}': {size_text(left)} are free, {needs}"
-        raise UserError(message, _HINT, "store-full")
+        message = f"{size_text(left)} are free, {needs}"
+        raise UserError(message, _HINT, "store-full", name=directory)
     try:
         _reserve(directory, wanted)
     except OSError as error:
         if error.errno in FULL:
             raise UserError(
-                f"'{directory}': {reason(error)}: {needs}", _HINT, "store-full"
+                f"{reason(error)}: {needs}", _HINT, "store-full", name=directory
             ) from None
 
 

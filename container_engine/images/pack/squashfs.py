@@ -61,17 +61,17 @@ def check(path: str) -> Superblock:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise UserError(f"'{path}': {reason(error)}", _meant(path), _see(error)) from None
+        raise UserError(reason(error), _meant(path), _see(error), name=path) from None
     try:
         status = os.fstat(fd)
         if stat.S_ISDIR(status.st_mode):
-            raise UserError(f"'{path}': a directory, not a SquashFS file", see=_NO_IMAGE)
+            raise UserError("a directory, not a SquashFS file", see=_NO_IMAGE, name=path)
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISBLK(status.st_mode)):
-            raise UserError(f"'{path}': not a regular file", see=_NO_IMAGE)
+            raise UserError("not a regular file", see=_NO_IMAGE, name=path)
         head = os.read(fd, _HEAD)
         size = os.lseek(fd, 0, os.SEEK_END)
     except OSError as error:
-        raise UserError(f"'{path}': {reason(error)}", see=_see(error)) from None
+        raise UserError(reason(error), see=_see(error), name=path) from None
     finally:
         os.close(fd)
     return parse(path, head, size)
@@ -80,17 +80,17 @@ def check(path: str) -> Superblock:
 def parse(path: str, head: bytes, size: int) -> Superblock:
     """Parse the superblock in the first bytes of a file of `size` bytes. Raises as `check` does."""
     if not head:
-        raise UserError(f"'{path}': the file is empty", see="image-damaged")
+        raise UserError("the file is empty", see="image-damaged", name=path)
     if not head.startswith(_MAGIC):
         kind, hint = _recognise(head)
-        raise UserError(f"'{path}': not a SquashFS file but {kind}", hint, _NO_IMAGE)
+        raise UserError(f"not a SquashFS file but {kind}", hint, _NO_IMAGE, name=path)
     if len(head) < _SUPERBLOCK_SIZE:
         raise _cut_short(path, size, f"at least {_SUPERBLOCK_SIZE}")
     fields = _SUPERBLOCK.unpack_from(head)
     block_size, compression, major, bytes_used = fields[3], fields[5], fields[9], fields[12]
     if major != _VERSION:
-        message = f"'{path}': SquashFS version {major}, only version 4 can be mounted"
-        raise UserError(message, see=_NO_IMAGE)
+        message = f"SquashFS version {major}, only version 4 can be mounted"
+        raise UserError(message, see=_NO_IMAGE, name=path)
     if bytes_used > size:
         raise _cut_short(path, size, str(bytes_used))
     name = _COMPRESSORS.get(compression, f"unknown ({compression})")
@@ -115,9 +115,10 @@ def _see(error: OSError) -> str:
 
 def _cut_short(path: str, size: int, wanted: str) -> UserError:
     return UserError(
-        f"'{path}': cut short, it has {size} bytes of {wanted}",
+        f"cut short, it has {size} bytes of {wanted}",
         "copy or download it again",
         "image-damaged",
+        name=path,
     )
 
 

@@ -100,9 +100,10 @@ def to_file(source: str, path: str, arch: str, adopter: Adopter) -> None:
     if not os.path.isdir(source):
         squashfs.check(source)
         raise UserError(
-            f"'{source}': a SquashFS file already",
+            "a SquashFS file already",
             "environments can name it as it is",
             "image-format",
+            name=source,
         )
     directory = os.path.dirname(path)
     try:
@@ -128,8 +129,8 @@ def pack(
         # the reason precedes the line that reports the exit
         said = [line.strip() for line in error.stderr.splitlines() if line.strip()]
         message = "; ".join(said[-2:]) or error.message
-        text = f"'{directory}': mksquashfs: {message}"
-        raise UserError(text, see="image-format", details=error.details) from None
+        text = f"mksquashfs: {message}"
+        raise UserError(text, see="image-format", details=error.details, name=directory) from None
 
 
 def _sizes(directory: str) -> Iterator[int]:
@@ -153,7 +154,7 @@ def _check_tables(path: str, env: Mapping[str, str]) -> None:
         process.output(["unsquashfs", "-ll", path], env, _LIST_TIMEOUT_S)
     except process.CommandError as error:
         raise UserError(
-            f"'{path}': damaged: {error.message}", "copy or download it again", "image-damaged"
+            f"damaged: {error.message}", "copy or download it again", "image-damaged", name=path
         ) from None
 
 

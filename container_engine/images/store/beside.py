@@ -41,7 +41,7 @@ def read(path: str, main: str, see: str = "image-file-unreadable") -> bytes | No
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise UserError(f"{path}: {reason(error)}", see=see) from None
+        raise UserError(reason(error), see=see, where=path) from None
 
 
 def small(path: str) -> bytes:
@@ -75,9 +75,10 @@ def check_stored(path: str, status: os.stat_result) -> None:
     trusted = {directory.st_uid, os.geteuid(), 0}
     if directory.st_mode & stat.S_IWOTH and status.st_uid not in trusted:
         raise UserError(
-            f"{path}: owned by {owner(status.st_uid)}, in a store that everybody may write",
+            f"owned by {owner(status.st_uid)}, in a store that everybody may write",
             f"remove it, and chmod o-w {os.path.dirname(path)}",
             _SEE,
+            where=path,
         )
 
 
@@ -88,13 +89,14 @@ def _check(path: str, status: os.stat_result, main: str) -> None:
     of_main = os.stat(main).st_uid
     if status.st_uid not in {of_main, os.geteuid(), 0}:
         raise UserError(
-            f"{path}: owned by {owner(status.st_uid)}, and {main} by {owner(of_main)}",
+            f"owned by {owner(status.st_uid)}, and {main} by {owner(of_main)}",
             "it would decide what runs: remove it, or let both have one owner",
             _SEE,
+            where=path,
         )
     if stat.S_ISREG(status.st_mode) and status.st_mode & stat.S_IWOTH:
-        message = f"{path}: everybody may write it, and it decides what runs"
-        raise UserError(message, f"chmod o-w {path}", _SEE)
+        message = "everybody may write it, and it decides what runs"
+        raise UserError(message, f"chmod o-w {path}", _SEE, where=path)
 
 
 def _is_stored(main: str) -> bool:

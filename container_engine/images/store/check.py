@@ -88,7 +88,7 @@ class Checker:
         try:
             squashfs.check(item.path)
         except UserError as error:
-            return error.message.removeprefix(f"'{item.path}': ")
+            return error.reason
         expected = identity.sums(item.path)
         if expected is None:
             return "its checksum is missing, so nothing vouches for its content"

@@ -310,7 +310,7 @@ def _read(path: str) -> Holder | None:
     try:
         return read(path)
     except OSError as error:
-        raise UserError(f"'{path}': {reason(error)}", see="store-unusable") from None
+        raise UserError(reason(error), see="store-unusable", name=path) from None
 
 
 def _too_long(path: str, holder: Holder, limit_s: float, what: str) -> UserError:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import stat
 
+from container_engine.errors import LaunchError
 from container_engine.node.devices.cdi_file import Directory, Registry
 from container_engine.node.plan_json import resolve
-from container_engine.node.report.failure import LaunchError
 from container_engine.node.start.container import Bind
 
 TYPE_CHECKING = False
@@ -69,7 +69,7 @@ def _add(
 ) -> None:
     device = registry.find(name)
     if device is None:
-        raise LaunchError(f"{origin}: {unknown(name, registry)}", "cdi-device-unknown")
+        raise LaunchError(unknown(name, registry), see="cdi-device-unknown", where=origin)
     if device.file not in used:
         # the edits that a file has for all of its devices apply once
         used[device.file] = None
@@ -151,4 +151,6 @@ def _add_mount(mount: Mapping[str, Any], device: Device, origin: str, edits: Hoo
 
 
 def _refused(device: Device, origin: str, message: str) -> LaunchError:
-    return LaunchError(f"{origin}: device '{device.name}' ({device.file}): {message}", "cdi-file")
+    return LaunchError(
+        f"device '{device.name}' ({device.file}): {message}", see="cdi-file", where=origin
+    )

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import stat
 
+from container_engine.errors import LaunchError
 from container_engine.node.plan_json import parse_json
-from container_engine.node.report.failure import LaunchError
 from container_engine.node.trust import distrust
 
 TYPE_CHECKING = False
@@ -127,8 +127,9 @@ def _read_directory(place: Directory) -> dict[str, Device]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        message = f"CDI directory '{place.path}': {error.strerror}"
-        raise LaunchError(message, "cdi-file") from None
+        raise LaunchError(
+            f"{error.strerror}", see="cdi-file", kind="CDI directory", name=place.path
+        ) from None
     _check_owner(place.path, place)
     devices: dict[str, Device] = {}
     for name in names:
@@ -139,7 +140,7 @@ def _read_directory(place: Directory) -> dict[str, Device]:
                     raise LaunchError(
                         f"CDI device '{device.name}' is in two files of equal weight: {other.file}"
                         f" and {device.file}",
-                        "cdi-file",
+                        see="cdi-file",
                     )
     return devices
 
@@ -154,11 +155,11 @@ def read_file(path: str, place: Directory) -> list[Device]:
             raise FaultError(f"is larger than {_MAX_SIZE} bytes")
         return _devices(path, _parse(path, text), place)
     except OSError as error:
-        raise LaunchError(f"CDI file '{path}': {error.strerror}", "cdi-file") from None
+        raise LaunchError(f"{error.strerror}", see="cdi-file", kind="CDI file", name=path) from None
     except RecursionError:
-        raise LaunchError(f"CDI file '{path}': nested too deeply", "cdi-file") from None
+        raise LaunchError("nested too deeply", see="cdi-file", kind="CDI file", name=path) from None
     except ValueError as error:
-        raise LaunchError(f"CDI file '{path}': {error}", "cdi-file") from None
+        raise LaunchError(str(error), see="cdi-file", kind="CDI file", name=path) from None
 
 
 def _check_owner(path: str, place: Directory) -> None:
@@ -166,18 +167,18 @@ def _check_owner(path: str, place: Directory) -> None:
     try:
         found = _of_user(path) if place.is_users else distrust(path)
     except OSError as error:
-        raise LaunchError(f"CDI file '{path}': {error.strerror}", "cdi-file") from None
+        raise LaunchError(f"{error.strerror}", see="cdi-file", kind="CDI file", name=path) from None
     if found:
-        raise LaunchError(f"CDI file {found}", "cdi-file")
+        raise LaunchError(found[1], see="cdi-file", kind="CDI file", name=found[0])
 
 
-def _of_user(path: str) -> str:
+def _of_user(path: str) -> tuple[str, str] | None:
     status = os.stat(path)
     if status.st_uid not in (0, os.getuid()):
-        return f"'{path}': owned by user {status.st_uid}, not by you"
+        return path, f"owned by user {status.st_uid}, not by you"
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"'{path}': others than its owner may write it"
-    return ""
+        return path, "others than its owner may write it"
+    return None
 
 
 def _parse(path: str, text: str) -> Any:  # noqa: ANN401  # such a file has any type

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 
+from container_engine.errors import LaunchError
 from container_engine.node.devices import cdi
 from container_engine.node.devices.cdi_file import Registry
 from container_engine.node.hooks.files import is_device
 from container_engine.node.hooks.pattern import expand, matches
-from container_engine.node.report.failure import LaunchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _add(
         device = registry.find(one)
         if device is None:
             text = f"{_VISIBLE}: {cdi.unknown(one, registry)}"
-            edits.lacks.append(("", LaunchError(text, "cdi-device-unknown")))
+            edits.lacks.append(("", LaunchError(text, see="cdi-device-unknown")))
             continue
         parts = [device.edits] if device.file in used else [device.shared, device.edits]
         used[device.file] = None

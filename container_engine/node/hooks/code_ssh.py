@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from container_engine.node.report.failure import LaunchError
+from container_engine.errors import LaunchError
 from container_engine.node.ssh.server import BUNDLE, JOB, NODES, SshServer
 from container_engine.node.start.container import Bind
 
@@ -33,7 +33,7 @@ def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: Hoo
         raise LaunchError(
             f"hook ssh: '{programs}' does not exist on this node: the ssh server was not there when"
             " the container engine was installed",
-            "hook-file-missing",
+            see="hook-file-missing",
         )
     server = SshServer(hook, node, edits)
     edits.binds.append(Bind("bind", programs, BUNDLE, ("ro",)))

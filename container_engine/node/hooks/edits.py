@@ -7,8 +7,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from container_engine.errors import LaunchError
     from container_engine.node.plan_types import HookUse
-    from container_engine.node.report.failure import LaunchError
     from container_engine.node.start.container import Bind
     from container_engine.node.start.specification import Operation
 

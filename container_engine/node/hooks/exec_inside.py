@@ -6,7 +6,7 @@ import os
 import select
 import signal
 
-from container_engine.node.report.failure import LaunchError
+from container_engine.errors import LaunchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def run(place: Place, what: str, words: Sequence[str], stdin: int | None = None)
 def failure(what: str, code: int | None, said: str, timeout_s: float) -> LaunchError:
     how = f"not ready within {timeout_s:g} s" if code is None else f"exit code {code}"
     message = f"{what} did not start: {how}" + (f"; it printed: {said}" if said else "")
-    return LaunchError(message, "hook-service", details=said)
+    return LaunchError(message, see="hook-service", details=said)
 
 
 def _readable(fd: int, timeout_s: float) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import stat
 
+from container_engine.errors import LaunchError
 from container_engine.node.hooks.node_fields import fill, holds, known, leave_out
 from container_engine.node.hooks.pattern import expand, has_wildcard
-from container_engine.node.report.failure import LaunchError
 from container_engine.node.start.container import Bind
 
 TYPE_CHECKING = False
@@ -56,8 +56,8 @@ def check_node(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None
         if problem:
             hint = f" ({check['hint']})" if check.get("hint") else ""
             if check["severity"] == "fail":
-                text, remedy = f"hook {hook['name']}: {problem}", check.get("hint", "")
-                edits.lack(hook, LaunchError(text, "hook-check", hint=remedy))
+                where, remedy = f"hook {hook['name']}", check.get("hint")
+                edits.lack(hook, LaunchError(problem, remedy, "hook-check", where=where))
             else:
                 edits.warn(hook, f"{problem}{hint}")
 
@@ -72,13 +72,19 @@ def _lacks_variable(condition: str, node: Mapping[str, str]) -> str:
 
 
 def _lacks_group(name: str, _node: Mapping[str, str]) -> str:
+    gid = group_id(name)
+    if gid is None:
+        return f"no group '{name}' on this node"
+    return "" if gid in (os.getgid(), *os.getgroups()) else f"you are not in the group '{name}'"
+
+
+def group_id(name: str) -> int | None:
     import grp
 
     try:
-        gid = grp.getgrnam(name).gr_gid
+        return grp.getgrnam(name).gr_gid
     except KeyError:
-        return f"no group '{name}' on this node"
-    return "" if gid in (os.getgid(), *os.getgroups()) else f"you are not in the group '{name}'"
+        return None
 
 
 ON_NODE: dict[str, Callable[[str, Mapping[str, str]], str]] = {
@@ -104,9 +110,5 @@ def is_device(path: str) -> bool:
 
 
 def missing(hook: HookUse, what: str, path: str) -> LaunchError:
-    name = hook["name"]
-    return LaunchError(
-        f"hook {name}: {what} '{path}' does not exist on this node",
-        "hook-file-missing",
-        hint=leave_out(name),
-    )
+    where, text = f"hook {hook['name']}", f"{what} '{path}' does not exist on this node"
+    return LaunchError(text, leave_out(hook["name"]), "hook-file-missing", where=where)

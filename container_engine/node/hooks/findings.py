@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 
+from container_engine.errors import LaunchError
 from container_engine.node.hooks.run import HooksOnNode
 from container_engine.node.plan_json import to_json
-from container_engine.node.report.failure import LaunchError, explain
+from container_engine.node.report.failure import explain
 from container_engine.node.start import environment as env
 from container_engine.node.start.checks import check_image
 from container_engine.node.start.container import Paths
@@ -69,4 +70,4 @@ def _note(packet: bytes) -> str:
     text = packet[1:].decode("utf-8", "surrogateescape")
     if packet.startswith(b"N"):
         return text
-    raise explain(text) if packet else LaunchError("the session ended", "launcher-ended")
+    raise explain(text) if packet else LaunchError("the session ended", see="launcher-ended")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from container_engine.errors import LaunchError
 from container_engine.node.hooks.pattern import matches
-from container_engine.node.report.failure import LaunchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def fill(text: str, hook: HookUse, node: Mapping[str, str]) -> str:
         raise LaunchError(
             f"hook {hook['name']}: '{text}' needs {{node.{name}}}, which this step does not have"
             f" ({hook['file']})",
-            "hook-file-missing",
+            see="hook-file-missing",
         )
     return before + value + fill(after, hook, node)
 

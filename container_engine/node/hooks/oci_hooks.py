@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import stat
 
+from container_engine.errors import LaunchError
 from container_engine.node.plan_json import parse_json, to_json
 from container_engine.node.report import failure
-from container_engine.node.report.failure import LaunchError
 from container_engine.node.start.container import HOOKS_STDERR, INIT_PATH
 from container_engine.node.trust import distrust
 
@@ -183,7 +183,7 @@ def _definition(hook: Mapping[str, Any], stage: str) -> dict[str, Any]:
 
 
 def _failed(message: str, report: str) -> LaunchError:
-    return LaunchError(message, "oci-hook-failed", details=report.replace("\f", "\n"))
+    return LaunchError(message, see="oci-hook-failed", details=report.replace("\f", "\n"))
 
 
 def _read(directory: str) -> Iterator[tuple[str, list[Hook]]]:
@@ -193,8 +193,7 @@ def _read(directory: str) -> Iterator[tuple[str, list[Hook]]]:
     except FileNotFoundError:
         return
     except OSError as error:
-        message = f"OCI hook directory '{directory}': {error.strerror}"
-        raise LaunchError(message, "oci-hook-invalid") from None
+        raise _invalid("OCI hook directory", directory, str(error.strerror)) from None
     _check_owner(directory)
     for name in names:
         if not name.endswith(".json"):
@@ -205,11 +204,13 @@ def _read(directory: str) -> Iterator[tuple[str, list[Hook]]]:
             with open(file, "rb") as stream:
                 yield name, _hooks(name, parse_json(stream.read().decode()))
         except OSError as error:
-            message = f"OCI hook file '{file}': {error.strerror}"
-            raise LaunchError(message, "oci-hook-invalid") from None
+            raise _invalid("OCI hook file", file, str(error.strerror)) from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            message = f"OCI hook file '{file}': not as in oci-hooks(5): {error}"
-            raise LaunchError(message, "oci-hook-invalid") from None
+            raise _invalid("OCI hook file", file, f"not as in oci-hooks(5): {error}") from None
+
+
+def _invalid(kind: str, path: str, reason: str) -> LaunchError:
+    return LaunchError(reason, see="oci-hook-invalid", kind=kind, name=path)
 
 
 def _hooks(name: str, content: Mapping[str, Any]) -> list[Hook]:
@@ -225,17 +226,22 @@ def _hooks(name: str, content: Mapping[str, Any]) -> list[Hook]:
 
 def _check_program(hook: Hook) -> None:
     if not hook.path.startswith("/"):
-        raise LaunchError(f"{hook}: not an absolute path", "oci-hook-invalid")
+        raise _unusable(hook, "not an absolute path")
     try:
         mode = os.stat(hook.path).st_mode
     except OSError as error:
-        raise LaunchError(f"{hook}: {error.strerror}", "oci-hook-invalid") from None
+        raise _unusable(hook, str(error.strerror)) from None
     if not (stat.S_ISREG(mode) and os.access(hook.path, os.X_OK)):
-        raise LaunchError(f"{hook}: is not a program that you can run", "oci-hook-invalid")
+        raise _unusable(hook, "is not a program that you can run")
     _check_owner(hook.path)
+
+
+def _unusable(hook: Hook, reason: str) -> LaunchError:
+    return LaunchError(reason, see="oci-hook-invalid", where=str(hook))
 
 
 def _check_owner(path: str) -> None:
     found = distrust(path)
     if found:
-        raise LaunchError(f"OCI hooks: {found}", "oci-hook-invalid")
+        path, reason = found
+        raise LaunchError(reason, see="oci-hook-invalid", where="OCI hooks", name=path)

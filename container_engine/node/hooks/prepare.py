@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from container_engine.errors import LaunchError
 from container_engine.node.hooks import CODE
 from container_engine.node.hooks.edits import HookEdits
 from container_engine.node.hooks.files import ON_NODE, add_devices, add_mounts, check_node, missing
 from container_engine.node.hooks.node_fields import applies, fill
 from container_engine.node.hooks.pattern import expand
-from container_engine.node.report.failure import LaunchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _code(name: str) -> Code:
         raise LaunchError(
             f"hook code '{name}' is not part of this node's container engine: submit host and node"
             " have different versions of it",
-            "engine-versions",
+            see="engine-versions",
         )
     module = f"container_engine.node.hooks.code_{name}"
     prepare_hook: Code = __import__(module, fromlist=["prepare"]).prepare

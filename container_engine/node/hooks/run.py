@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 
+from container_engine.errors import LaunchError
 from container_engine.node.devices import cdi
 from container_engine.node.hooks.oci_hooks import OciHooks
 from container_engine.node.hooks.prepare import prepare
 from container_engine.node.plan_json import parse_json, to_json
-from container_engine.node.report.failure import LaunchError, refuse
+from container_engine.node.report.failure import refuse
 from container_engine.node.start.environment import apply, is_slurms
 
 TYPE_CHECKING = False
@@ -93,7 +94,7 @@ class HooksOnNode:
                 raise LaunchError(
                     f"two hooks mount on '{bind.target}': '{binds[bind.target].source}' and"
                     f" '{bind.source}'",
-                    "hook-clash",
+                    see="hook-clash",
                 )
         container.mounts = [*binds.values(), *container.mounts]
         self._binds = [(b.source, b.target) for b in container.mounts if b.kind == "bind"]
@@ -138,7 +139,7 @@ class HooksOnNode:
             return
         said = parse_json(note)
         if "error" in said:
-            raise LaunchError(said["error"], "hook-check", also=said["also"])
+            raise LaunchError(said["error"], see="hook-check", also=tuple(said["also"]))
         if "warning" in said:
             self._edits.warnings.append(said["warning"])
         if "decision" in said:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 from _socket import AF_UNIX, SOCK_SEQPACKET, socket, socketpair
 
+from container_engine.errors import LaunchError
 from container_engine.node.hooks.exec_inside import DEFAULTS, Process, failure
-from container_engine.node.report.failure import LaunchError
 from container_engine.node.start.container import INIT_PATH
 from container_engine.node.start.specification import encode
 
@@ -174,10 +174,10 @@ def _run_attendant(program: str, passed: Sequence[int], environment: Mapping[str
         )
     except OSError as error:
         message = f"cannot start {program}: {error.strerror}"
-        raise LaunchError(message, "program-missing") from None
+        raise LaunchError(message, see="program-missing") from None
     finally:
         for fd in opened:
             os.set_inheritable(fd, False)
     # the program exits once its own child process attends
     if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0:
-        raise LaunchError(f"cannot start {program}", "program-missing")
+        raise LaunchError(f"cannot start {program}", see="program-missing")

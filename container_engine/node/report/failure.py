@@ -2,32 +2,11 @@
 
 from __future__ import annotations
 
+from container_engine.errors import LaunchError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-class LaunchError(Exception):
-    """A failed start. The text is one line, `code` the exit code of the task.
-
-    `see` is its code in the catalogue (`container_engine.faults`), `hint` a remedy if the
-    catalogue's is not the best one. `details` is the output of the programs that failed. `also` are
-    lines of the same kind as the text, for further obstacles to the start.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        see: str,
-        *,
-        hint: str = "",
-        code: int = 125,
-        details: str = "",
-        also: Sequence[str] = (),
-    ) -> None:
-        super().__init__(message)
-        self.see, self.hint, self.code, self.details = see, hint, code, details
-        self.also = also
 
 
 _MOST_LINES = 40
@@ -45,7 +24,7 @@ def refuse(lacks: Sequence[tuple[str, LaunchError]]) -> None:
         message, *also = map(_with_remedy, errors)
         if len(also) > _MOST_LINES:
             also[_MOST_LINES:] = [f"and {len(also) - _MOST_LINES} more"]
-        raise LaunchError(message, errors[0].see, hint=_remedies(lacks), also=also)
+        raise LaunchError(message, see=errors[0].see, hint=_remedies(lacks), also=tuple(also))
 
 
 def _with_remedy(error: LaunchError) -> str:
@@ -106,12 +85,14 @@ def explain(report: str) -> LaunchError:
         return _creation(_CREATORS[stage], what, log, errno)
     known = _KERNEL_WORDS.get((stage, errno))
     if known is not None:
-        return LaunchError(*known, details=log)
+        return LaunchError(known[0], see=known[1], details=log)
     reason = f": {_strerror(errno)}" if errno else ""
     said = _last_line(without_id(log))
     full = errno == _ENOSPC
     message = f"{what}{reason}{_SPACE_WORDS if full else ''}" + (f" ({said})" if said else "")
-    return LaunchError(message, "container-space" if full else _SEE.get(stage, _OTHER), details=log)
+    return LaunchError(
+        message, see="container-space" if full else _SEE.get(stage, _OTHER), details=log
+    )
 
 
 _OTHER = "container-setup"
@@ -132,7 +113,8 @@ def _creation(creator: str, what: str, log: str, errno: int) -> LaunchError:
     if said.startswith("exit status"):
         # the error is that of the program Podman ran, which printed more before
         said = _last_line(log.rpartition("\nError: ")[0]) or said
-    words, see, hint = "", "creation-failed", ""
+    words, see = "", "creation-failed"
+    hint = None
     said = said.replace(_DATABASE_FULL, "no space left on device")
     if "cgroup" in said and "unified" in said:
         words, see = _CGROUP_WORDS, "cgroups-hybrid"
@@ -145,7 +127,7 @@ def _creation(creator: str, what: str, log: str, errno: int) -> LaunchError:
     elif errno == _ENOENT:
         see = "program-missing"
     message = f"{creator} cannot start the container: {said or what}{words}"
-    return LaunchError(message, see, hint=hint, details=log)
+    return LaunchError(message, see=see, hint=hint, details=log)
 
 
 def _is_of_another_kind(said: str) -> bool:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 
+from container_engine.errors import LaunchError
 from container_engine.faults import block
 from container_engine.node import node_name
 from container_engine.node.report import details, trace
-from container_engine.node.report.failure import LaunchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def of_mistake(error: Exception) -> LaunchError:
 
     message = f"internal error of the launcher: {type(error).__name__}: {error}"
     where = "".join(traceback.format_exception(error))
-    return LaunchError(message.replace("\n", " "), "internal-error", details=where)
+    return LaunchError(message.replace("\n", " "), see="internal-error", details=where)
 
 
 def told(
@@ -44,10 +44,10 @@ def told(
         log = _keep(f"{message}\n\n{details}", recorded, node)
     whole = " ".join((message, *also))
     if not trace.is_news(recorded, node, f"error {trace.alike(whole, node)}"):
-        return LaunchError("", failure.see, code=failure.code)
+        return LaunchError("", see=failure.see)
     below = block.below(failure.see, failure.hint, log)
     text = "\n".join((_one_line(message), *(f"ce: also: {_one_line(t)}" for t in also), below))
-    return LaunchError(text, failure.see, code=failure.code)
+    return LaunchError(text, see=failure.see)
 
 
 def _keep(text: str, recorded: int, node: Mapping[str, str]) -> str:

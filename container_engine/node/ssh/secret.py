@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from hashlib import sha256
 
-from container_engine.node.report.failure import LaunchError
+from container_engine.errors import LaunchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _read(path: str) -> bytes:
     if mode & 0o077 or owner != os.getuid() or len(own) != _BYTES:
         raise LaunchError(
             f"hook ssh: '{path}': not {_BYTES} bytes that only you can read",
-            "hook-service",
+            see="hook-service",
             hint="remove the file; the next start makes a new one",
         )
     return own

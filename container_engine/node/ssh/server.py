@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import pwd
 
+from container_engine.errors import LaunchError
 from container_engine.node.hooks import exec_inside
 from container_engine.node.node_name import complete, expand
-from container_engine.node.report.failure import LaunchError
 from container_engine.node.ssh import keys, record, secret
 from container_engine.node.ssh.ports import address_of, claim, is_free, listeners
 
@@ -141,7 +141,7 @@ class SshServer:
             finally:
                 claimed.close()
         message = f"hook ssh: no port from {self._wanted} to {last - 1} is free"
-        raise LaunchError(message, "hook-service")
+        raise LaunchError(message, see="hook-service")
 
     def _serve(self, place: exec_inside.Place, port: int) -> bool:
         """Start the server on this port; return False if another process has taken the port."""
@@ -213,8 +213,10 @@ def _address(where: str) -> str:
         return address_of(where)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        message = f"hook ssh: settings.listen of the site: '{where}': {reason}"
-        raise LaunchError(message, "hook-service") from None
+        key = "settings.listen of the site"
+        raise LaunchError(
+            reason, see="hook-service", where="hook ssh", key=key, name=where
+        ) from None
 
 
 def _person() -> tuple[str, str]:

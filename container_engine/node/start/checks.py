@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import stat
 
+from container_engine.errors import LaunchError
 from container_engine.node.plan_json import resolve
-from container_engine.node.report.failure import LaunchError
 from container_engine.node.start.container import Bind
 
 TYPE_CHECKING = False
@@ -32,14 +32,20 @@ def check_image(path: str) -> None:
             superblock = file.read(_SUPERBLOCK_SIZE) or b""
             size = os.fstat(file.fileno()).st_size
     except OSError as error:
-        raise LaunchError(f"image '{path}': {error.strerror}", "image-not-on-node") from None
+        raise LaunchError(
+            f"{error.strerror}", see="image-not-on-node", kind="image", name=path
+        ) from None
     if len(superblock) < _SUPERBLOCK_SIZE or not superblock.startswith(_SQUASHFS_MAGIC):
-        raise LaunchError(f"image '{path}': is not a SquashFS file", "image-not-squashfs")
+        raise LaunchError(
+            "is not a SquashFS file", see="image-not-squashfs", kind="image", name=path
+        )
     used = int.from_bytes(superblock[40:48], "little")
     if used > size:
         raise LaunchError(
-            f"image '{path}': is cut short: it has {size} bytes and should have {used}",
-            "image-damaged",
+            f"is cut short: it has {size} bytes and should have {used}",
+            see="image-damaged",
+            kind="image",
+            name=path,
         )
 
 
@@ -50,15 +56,21 @@ def resolve_mounts(
     mounts = [_literal(mount, environment) for mount in plan["mounts"]]
     for mount, origin in zip(mounts, plan["mounts"], strict=True):
         if problem := _source_problem(mount):
-            text = f"{origin['from']}: mount source '{mount.source}': {problem}"
             of_site = origin["from"].startswith(_OF_SITE)
             code = "site-mount-missing" if of_site else "mount-source-missing"
-            hint = _FORBIDDEN if problem == _DENIED else ""
-            lacks.append(LaunchError(text, code, hint=hint))
+            hint = _FORBIDDEN if problem == _DENIED else None
+            lacks.append(_of_mount(origin, "source", mount.source, problem, code, hint))
         if mount.target in _RESERVED or f"{mount.target}/".startswith(_OURS):
-            text = f"{origin['from']}: mount destination '{mount.target}': cannot be replaced"
-            lacks.append(LaunchError(text, "mount-destination"))
+            problem, code = "cannot be replaced", "mount-destination"
+            lacks.append(_of_mount(origin, "destination", mount.target, problem, code))
     return mounts
+
+
+def _of_mount(
+    mount: Mapping[str, Any], what: str, path: str, problem: str, see: str, hint: str | None = None
+) -> LaunchError:
+    kind = f"mount {what}"
+    return LaunchError(problem, hint, see, where=mount["from"], kind=kind, name=path)
 
 
 def _literal(mount: Mapping[str, Any], environment: Mapping[str, str]) -> Bind:
@@ -78,7 +90,7 @@ def _source_problem(mount: Bind) -> str:
         try:
             check_image(mount.source)
         except LaunchError as failure:
-            return str(failure).rpartition("': ")[2]
+            return failure.reason
         return ""
     try:
         os.stat(mount.source)
@@ -99,14 +111,18 @@ def resolve_devices(
     for device in plan["devices"]:
         name = resolve(device["name"], environment, device["from"])
         if not _is_offered(name, allowed):
-            text = f"{device['from']}: device '{name}': this site does not offer it"
-            lacks.append(LaunchError(text, "device-not-offered"))
+            lacks.append(
+                _of_device(device, name, "this site does not offer it", "device-not-offered")
+            )
         elif problem := _device_problem(name, cdi=device["cdi"]):
-            text = f"{device['from']}: device '{name}': {problem}"
-            lacks.append(LaunchError(text, "device-missing"))
+            lacks.append(_of_device(device, name, problem, "device-missing"))
         elif not device["cdi"]:
             found.append(name)
     return found
+
+
+def _of_device(device: Mapping[str, Any], name: str, problem: str, see: str) -> LaunchError:
+    return LaunchError(problem, see=see, where=device["from"], kind="device", name=name)
 
 
 def _device_problem(path: str, *, cdi: bool) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from container_engine.errors import LaunchError
 from container_engine.node.plan_json import resolve
-from container_engine.node.report.failure import LaunchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def for_container(plan: LaunchPlan, edf: Mapping[str, str | None]) -> dict[str, 
         raise LaunchError(
             f"env: the variables of the image and of [env] have {total} bytes together, which is"
             f" too large: {MAX_ENVIRONMENT} are possible",
-            "environment-too-large",
+            see="environment-too-large",
         )
     return given
 
@@ -71,7 +71,7 @@ def check_size(name: str, value: str) -> int:
     if size > MAX_VARIABLE:
         raise LaunchError(
             f"env.{name}: has {size} bytes with its name; Linux allows {MAX_VARIABLE}",
-            "variable-too-large",
+            see="variable-too-large",
         )
     return size
 
@@ -166,7 +166,7 @@ def encode_records(
     """
     for name, value in (*changes.items(), *(per_task or {}).items()):
         if not name or "=" in name or "\0" in name or "\0" in (value or ""):
-            raise LaunchError(f"env: a variable that cannot be: {name!a}", "edf-value")
+            raise LaunchError(f"env: a variable that cannot be: {name!a}", see="edf-value")
     records: Sequence[str] = [
         *(name if value is None else f"{name}={value}" for name, value in changes.items()),
         *(f"={name}={other}" for name, other in (per_task or {}).items()),

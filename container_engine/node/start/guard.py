@@ -7,7 +7,7 @@ import sys
 from _signal import SIGPIPE, SIGXFSZ  # type: ignore[import-not-found]
 from _socket import AF_UNIX, CMSG_SPACE, SCM_RIGHTS, SOCK_SEQPACKET, SOL_SOCKET, socket, socketpair
 
-from container_engine.node.report.failure import LaunchError, explain
+from container_engine.errors import LaunchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def start_guard(libexec: str, watch: Watch, specification: bytes) -> socket:
     except OSError as error:
         message = f"cannot start {program}: {error.strerror}"
         hint = _TOO_MANY if isinstance(error, BlockingIOError) else ""
-        raise LaunchError(message, "program-missing", hint=hint) from None
+        raise LaunchError(message, see="program-missing", hint=hint) from None
     finally:
         theirs.close()
         os.close(spec)
@@ -65,7 +65,7 @@ def await_report(
     control: socket,
     timeout_s: float,
     hear: Callable[[str], None] | None = None,
-    describe: Callable[[str], LaunchError] = explain,
+    describe: Callable[[str], LaunchError] | None = None,
 ) -> tuple[tuple[str, str], Sequence[int]]:
     """Return the guard's times, its children's output, and the descriptors of a ready container.
 
@@ -76,7 +76,7 @@ def await_report(
         data, ancillary, _flags, _address = control.recvmsg(MAX_PACKET, CMSG_SPACE(4 * FD_SIZE))
     except TimeoutError:
         message = f"the container did not start within {timeout_s:g} s"
-        raise LaunchError(message, "start-timeout") from None
+        raise LaunchError(message, see="start-timeout") from None
     if data[:1] == b"N" and hear is not None:
         hear(data[1:].decode("utf-8", "surrogateescape"))
         return await_report(control, timeout_s, hear, describe)
@@ -85,7 +85,12 @@ def await_report(
         return (moments, said), _received(ancillary)
     if not data:
         raise _ended()
-    raise describe(data[1:].decode("utf-8", "replace"))
+    report = data[1:].decode("utf-8", "replace")
+    if describe is not None:
+        raise describe(report)
+    from container_engine.node.report.failure import explain
+
+    raise explain(report)
 
 
 def go_on(control: socket, fds: Sequence[int]) -> None:
@@ -100,7 +105,7 @@ def go_on(control: socket, fds: Sequence[int]) -> None:
 
 def _ended() -> LaunchError:
     message = "the process that guards the container ended while it started"
-    return LaunchError(message, "launcher-ended")
+    return LaunchError(message, see="launcher-ended")
 
 
 def rights(fds: Sequence[int]) -> list[tuple[int, int, bytes]]:

@@ -11,9 +11,9 @@ import pwd
 import sys
 from _socket import socket
 
+from container_engine.errors import LaunchError
 from container_engine.node.plan_json import parse_plan, resolve
 from container_engine.node.report import trace
-from container_engine.node.report.failure import LaunchError, explain, refuse, without_id
 from container_engine.node.start import environment as env
 from container_engine.node.start import image_in_use, site_rules
 from container_engine.node.start.checks import check_image, resolve_devices, resolve_mounts
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 PLAN_VERSION = 1
 _MAX_NOTICES = 4 * 1024
+_FAILED = 125  # the exit code of a task whose container did not start
 
 
 class Session:
@@ -85,7 +86,7 @@ def start(
         raise LaunchError(
             f"this node understands plans of version {PLAN_VERSION}, not {plan.get('version')!r}:"
             " submit host and node have different versions of the container engine",
-            "engine-versions",
+            see="engine-versions",
         )
     begun = _Start(plan, node, libexec, marks)
     try:
@@ -164,10 +165,12 @@ class _Start:
     def _await(self, control: socket) -> Sequence[int]:
         """Wait for the guard's report and return its descriptors."""
         hooks = self._hooks
-        ears = (None, explain) if hooks is None else (hooks.hear, hooks.explain)
+        ears = (None, None) if hooks is None else (hooks.hear, hooks.explain)
         timeout_s = self._plan["settings"]["start_timeout_s"]
         (self._marks.guard, printed), fds = await_report(control, timeout_s, *ears)
         if self._container.is_heard:
+            from container_engine.node.report.failure import without_id
+
             self._said = without_id(printed)
         return fds
 
@@ -208,7 +211,10 @@ def _hooks(
         device["cdi"] for device in plan["devices"]
     )
     if not others and not any(trace.may_apply(hook, node) for hook in plan.get("hooks", ())):
-        refuse([("", error) for error in lacks])
+        if lacks:
+            from container_engine.node.report.failure import refuse
+
+            refuse([("", error) for error in lacks])
         return None
     from container_engine.node.hooks.run import HooksOnNode
 
@@ -281,7 +287,7 @@ def _answer(reply: socket, text: str, fds: Sequence[int] = ()) -> None:
     try:
         reply.sendmsg([text.encode("utf-8", "surrogateescape")[: MAX_PACKET - 1]], rights(fds))
     except (BrokenPipeError, ConnectionError):
-        sys.exit(125)  # slurmstepd is gone: no process reads the reply
+        sys.exit(_FAILED)  # slurmstepd is gone: no process reads the reply
 
 
 def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, begun: int) -> None:
@@ -334,11 +340,11 @@ def main(argv: Sequence[str], libexec: str) -> int:
     try:
         _launch(reply, (plan_fd, environment_fd), Watch(process, life), libexec, begun)
     except LaunchError as failure:
-        _answer(reply, f"F{failure.code}\n{failure}")
-        return failure.code
+        _answer(reply, f"F{_FAILED}\n{failure}")
+        return _FAILED
     except Exception as error:  # noqa: BLE001  # the plugin must get internal errors too
         from container_engine.node.report import report
 
-        _answer(reply, f"F125\n{report.told(report.of_mistake(error), -1, {}, {})}")
-        return 125
+        _answer(reply, f"F{_FAILED}\n{report.told(report.of_mistake(error), -1, {}, {})}")
+        return _FAILED
     return 0

@@ -7,8 +7,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-from container_engine.errors import CeError, UserError
-from container_engine.node.report.failure import LaunchError
+from container_engine.errors import CeError
 from container_engine.node.start.guard import PYTHONS_SIGNALS, Watch
 from container_engine.node.start.launcher import start
 
@@ -16,12 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from container_engine.node.plan_types import LaunchPlan
-
-
-def for_user(failure: LaunchError, before: str = "") -> UserError:
-    """Return the failure as an error of a command of the engine; `before` precedes its text."""
-    hint, also = failure.hint or None, tuple(failure.also)
-    return UserError(f"{before}{failure}", hint, failure.see, details=failure.details, also=also)
 
 
 def run_in_container(
@@ -33,16 +26,13 @@ def run_in_container(
     """Start the container and become the command in it, with its terminal, signals and exit code.
 
     Call `started` when the image is mounted and everything is set up. The session ends with this
-    process, and with the session whatever the command leaves running. Raise UserError if the
+    process, and with the session whatever the command leaves running. Raise LaunchError if the
     container cannot be started; nothing has run then.
     """
     this = os.pidfd_open(os.getpid())
-    try:
-        session = start(plan, os.environ, Watch(this), libexec)
-        _start_sweeper(f"{libexec}/ce-sweep", (this, session.fds[3], session.fds[1]))
-        session.go_on()
-    except LaunchError as failure:
-        raise for_user(failure) from None
+    session = start(plan, os.environ, Watch(this), libexec)
+    _start_sweeper(f"{libexec}/ce-sweep", (this, session.fds[3], session.fds[1]))
+    session.go_on()
     started()
     for line in session.warnings:
         sys.stderr.write(f"ce: warning: {line}\n")

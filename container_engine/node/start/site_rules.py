@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import stat
 
-from container_engine.node.report.failure import LaunchError
+from container_engine.errors import LaunchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def of_node(libexec: str) -> Rules | None:
 def check(path: str, rules: Rules | None) -> None:
     """Raise LaunchError for an image that the site of this node refuses."""
     if rules is not None and (refusal := rules.image_refusal(path)):
-        raise LaunchError(refusal, "image-policy")
+        raise LaunchError(refusal, see="image-policy")
 
 
 def check_mounts(planned: Sequence[Bind], all_of_them: Sequence[Bind], rules: Rules | None) -> None:
@@ -121,7 +121,7 @@ def check_mounts(planned: Sequence[Bind], all_of_them: Sequence[Bind], rules: Ru
         return
     for mount in all_of_them:
         if refusal := rules.mount_refusal(mount, of_hook=mount not in planned):
-            raise LaunchError(refusal, "mount-policy")
+            raise LaunchError(refusal, see="mount-policy")
 
 
 def _texts(directories: Sequence[str]) -> list[tuple[str, bytes]]:
@@ -142,7 +142,7 @@ def _files(directory: str) -> Iterator[str]:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise LaunchError(f"{drop_ins}: {error.strerror}", "site-configuration") from None
+        raise LaunchError(f"{error.strerror}", see="site-configuration", where=drop_ins) from None
     for name in names:
         if name.endswith(".toml") and not name.startswith("."):
             yield f"{drop_ins}/{name}"
@@ -155,7 +155,7 @@ def _read(file: str) -> bytes | None:
     except FileNotFoundError:
         return None  # removed in the meantime
     except OSError as error:
-        raise LaunchError(f"{file}: {error.strerror}", "site-configuration") from None
+        raise LaunchError(f"{error.strerror}", see="site-configuration", where=file) from None
 
 
 def _wanted(texts: Sequence[tuple[str, bytes]]) -> Rules:
@@ -169,8 +169,8 @@ def _wanted(texts: Sequence[tuple[str, bytes]]) -> Rules:
         try:
             content = tomllib.loads(text.decode())
         except ValueError as error:
-            message = f"{file}: not valid TOML: {error}"
-            raise LaunchError(message, "site-configuration") from None
+            reason = f"not valid TOML: {error}"
+            raise LaunchError(reason, see="site-configuration", where=file) from None
         found = content.get("policy", {})
         policy.update(found)
         where.update(dict.fromkeys(found, file))
@@ -182,8 +182,8 @@ def _strings(policy: Mapping[str, Any], rule: str, where: Mapping[str, str]) -> 
     found: Sequence[str] = policy.get(rule, ())
     if isinstance(found, (list, tuple)) and all(isinstance(item, str) for item in found):
         return found
-    message = f"{where.get(rule, 'default')}: policy.{rule}: expected an array of strings"
-    raise LaunchError(message, "site-configuration")
+    message = f"policy.{rule}: expected an array of strings"
+    raise LaunchError(message, see="site-configuration", where=where.get(rule, "default"))
 
 
 def _digest_of(path: str) -> str:
@@ -202,9 +202,10 @@ def _distrust(path: str) -> str:
     from container_engine.node.trust import distrust
 
     try:
-        return distrust(path)
+        found = distrust(path)
     except OSError as error:
-        return f"'{path}': {error.strerror}"
+        found = path, str(error.strerror)
+    return f"'{found[0]}': {found[1]}" if found else ""
 
 
 def _is_in(path: str, store: str) -> bool:

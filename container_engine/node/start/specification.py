@@ -6,7 +6,7 @@ strings; for each operation the name, the number of arguments in decimal, and th
 
 from __future__ import annotations
 
-from container_engine.node.report.failure import LaunchError
+from container_engine.errors import LaunchError
 from container_engine.node.start.container import INIT_NAME, Bind
 
 TYPE_CHECKING = False
@@ -116,6 +116,6 @@ def encode(steps: Sequence[Operation]) -> bytes:
     for name, arguments in steps:
         if any("\0" in argument for argument in arguments):
             message = f"a NUL character in what the container is made of ({name})"
-            raise LaunchError(message, "internal-error")
+            raise LaunchError(message, see="internal-error")
         strings += [name, str(len(arguments)), *arguments]
     return b"".join(string.encode("utf-8", "surrogateescape") + b"\0" for string in strings)

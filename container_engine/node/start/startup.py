@@ -9,8 +9,8 @@ import os
 import select
 import signal
 
+from container_engine.errors import LaunchError
 from container_engine.node.plan_json import resolve
-from container_engine.node.report.failure import LaunchError
 from container_engine.node.start.container import INIT_PATH
 
 TYPE_CHECKING = False
@@ -74,7 +74,7 @@ def run(
         _end_group(pid)
         said = _contents(log)
         message = _describe(steps, lines, code, said, timeout_s)
-        raise LaunchError(message, "startup-failed", details=said)
+        raise LaunchError(message, see="startup-failed", details=said)
     return _changes(before, _contents(output))
 
 

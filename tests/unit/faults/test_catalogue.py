@@ -68,11 +68,10 @@ def test_each_error_of_a_launch_has_a_code(place: str) -> None:
             assert isinstance(call.func, ast.Name)
             if call.func.id not in ERRORS:
                 continue
-            least = 2 if call.func.id == "LaunchError" else 3
             named = any(word.arg == "see" for word in call.keywords)
             starred = any(isinstance(argument, ast.Starred) for argument in call.args)
             where = f"{path.relative_to(ROOT)}:{call.lineno}"
-            assert named or starred or len(call.args) >= least, where
+            assert named or starred or len(call.args) >= 3, where
 
 
 def test_each_code_in_the_sources_is_in_the_catalogue() -> None:
@@ -82,7 +81,7 @@ def test_each_code_in_the_sources_is_in_the_catalogue() -> None:
             for word in call.keywords:
                 if word.arg == "see" and isinstance(word.value, ast.Constant):
                     assert word.value.value in FAULTS or not word.value.value, f"{path}: {call}"
-            place = {"LaunchError": 1, "UserError": 2, "SiteError": 2}.get(call.func.id)
+            place = 2 if call.func.id in ERRORS else None
             if place is not None and len(call.args) > place:
                 code = call.args[place]
                 if isinstance(code, ast.Constant):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.node.report.failure import LaunchError
+from container_engine.errors import LaunchError
 from container_engine.node.start.checks import check_image, resolve_devices, resolve_mounts
 from tests.unit.node.plans import device, mount, plan, variable
 

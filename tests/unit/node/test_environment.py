@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from container_engine.edf import reading
-from container_engine.node.report.failure import LaunchError
+from container_engine.errors import LaunchError
 from container_engine.node.start import environment
 from container_engine.node.start.environment import (
     apply,

@@ -5,16 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from container_engine.faults.catalogue import FAULTS
-from container_engine.node.report.failure import LaunchError, explain
+from container_engine.node.report.failure import explain
 
 
 def said(report: str) -> str:
     return str(explain(report))
-
-
-def test_a_failure_means_125_unless_it_says_otherwise() -> None:
-    assert LaunchError("x", "creation-failed").code == 125
-    assert LaunchError("x", "creation-failed", code=127).code == 127
 
 
 def test_the_kernels_reason_comes_last() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.node.report.failure import LaunchError
+from container_engine.errors import LaunchError
 from container_engine.node.start import guard, launcher
 from tests.unit.node.plans import plan
 
@@ -30,6 +30,7 @@ ALLOWED = {
     "pwd",
     "stat",
     "container_engine",
+    "container_engine.errors",
     "container_engine.node",
     *(
         f"container_engine.node.{name}"
@@ -37,7 +38,6 @@ ALLOWED = {
             "node_name",
             "plan_json",
             "report",
-            "report.failure",
             "report.trace",
             "start",
             "start.checks",

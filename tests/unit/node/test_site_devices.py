@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from container_engine.errors import LaunchError
 from container_engine.node.devices import site_devices
 from container_engine.node.hooks.edits import HookEdits
 from container_engine.node.hooks.run import HooksOnNode
-from container_engine.node.report.failure import LaunchError
 from tests.unit.node.plans import device, image, plan
 
 GPUS = ("nvidia.com/gpu=all",)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.node.report.failure import LaunchError
+from container_engine.errors import LaunchError
 from container_engine.node.start import site_rules
 from container_engine.node.start.container import Bind
 

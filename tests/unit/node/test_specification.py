@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from container_engine.node.report.failure import LaunchError
+from container_engine.errors import LaunchError
 from container_engine.node.start.container import Bind, Paths, Person
 from container_engine.node.start.specification import encode, operations
 from tests.unit.node.plans import container

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from container_engine.errors import LaunchError
 from container_engine.node.hooks.run import HooksOnNode
-from container_engine.node.report.failure import LaunchError, refuse
+from container_engine.node.report.failure import refuse
 from container_engine.node.start import environment
 from container_engine.node.start.container import Bind, Paths
 from tests.unit.node.hooks.hooks import device, hook, mount
@@ -50,7 +51,7 @@ def test_a_missing_device_is_named_with_its_hook_and_a_remedy() -> None:
         on_node(hook(devices=[device("/dev/cxi-none*")]))
     assert str(refused.value) == "hook cxi: device '/dev/cxi-none*' does not exist on this node"
     assert refused.value.see == "hook-file-missing"
-    assert 'com.hooks.cxi.enabled = "false"' in refused.value.hint
+    assert 'com.hooks.cxi.enabled = "false"' in (refused.value.hint or "")
 
 
 def test_what_is_no_device_does_not_count_as_one(tmp_path: Path) -> None:
@@ -98,7 +99,7 @@ def test_a_cdi_device_of_a_hook_is_told_with_the_hooks_name() -> None:
 
 
 def test_what_the_environment_and_what_hooks_lack_is_one_list_with_both_remedies() -> None:
-    lacks = [LaunchError(f"e.toml:2: '/no/{name}'", "mount-source-missing") for name in "ab"]
+    lacks = [LaunchError(f"e.toml:2: '/no/{name}'", see="mount-source-missing") for name in "ab"]
     the_plan = plan(hooks=[hook(devices=[device("/dev/none")])], image=image())
     with pytest.raises(LaunchError) as refused:
         HooksOnNode(the_plan, {}, {}, "/libexec", lacks)
@@ -116,7 +117,7 @@ def test_what_the_environment_and_what_hooks_lack_is_one_list_with_both_remedies
 
 def test_a_list_without_end_is_cut_and_says_so() -> None:
     with pytest.raises(LaunchError) as refused:
-        refuse([("", LaunchError(f"no {number}", "device-missing")) for number in range(100)])
+        refuse([("", LaunchError(f"no {number}", see="device-missing")) for number in range(100)])
     assert len(refused.value.also) == 41
     assert refused.value.also[-1] == "and 59 more"
 
@@ -317,7 +318,7 @@ def test_notes_become_variables_warnings_or_the_end() -> None:
     assert hooks.warnings == ["hook cxi: old"]
     with pytest.raises(LaunchError, match=r"^no$") as refused:
         hooks.hear('{"error": "no", "also": ["nor this"]}')
-    assert (refused.value.see, refused.value.also) == ("hook-check", ["nor this"])
+    assert (refused.value.see, refused.value.also) == ("hook-check", ("nor this",))
 
 
 def test_code_that_this_node_does_not_have_is_refused() -> None:
