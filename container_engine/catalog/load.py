@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import tomllib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
-from container_engine.catalog import trust
 from container_engine.catalog.model import HOOK_NAME, HookFile
+from container_engine.ownership import fault, fault_above
 from container_engine.process import reason
 from container_engine.validation_text import misfits
 
@@ -85,8 +86,7 @@ class _Loader:
             return
         root = os.path.realpath(path)
         try:
-            distrust = trust.of_ancestors(root, self.owners)
-            distrust = distrust or trust.of_entry(root, root, self.owners)
+            distrust = fault_above(root, self.owners) or self._distrust(root, root)
             names = sorted(os.listdir(root))
         except OSError as error:
             self.faults.append(Fault(path, reason(error)))
@@ -113,12 +113,25 @@ class _Loader:
 
     def _distrust_below(self, path: str, root: str) -> None:
         self.probed.append(path)
-        distrust = trust.of_entry(path, root, self.owners)
+        distrust = self._distrust(path, root)
         if distrust:
             self.faults.append(Fault(*distrust))
         elif os.path.isdir(path) and not os.path.islink(path):
             for name in sorted(os.listdir(path)):
                 self._distrust_below(os.path.join(path, name), root)
+
+    def _distrust(self, path: str, root: str) -> tuple[str, str] | tuple[str, str, str] | None:
+        """Return the fault of a file or directory below `root`, a real path; follow symlinks."""
+        try:
+            real = os.path.realpath(path, strict=True)
+            status = os.lstat(real)
+        except OSError as error:
+            return path, reason(error)
+        if real != root and not real.startswith(f"{root}/"):
+            return path, f"is a symbolic link out of {root}, to {real}"
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+            return path, "is neither a file nor a directory"
+        return fault(path, status, self.owners)
 
     def _merge(self, name: str, file: str) -> None:
         try:

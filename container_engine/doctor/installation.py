@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from container_engine import __version__
 from container_engine.doctor.finding import Finding, failed, ok, warning
 from container_engine.errors import CeError
+from container_engine.ownership import fault
 from container_engine.process import CommandError, output
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ PROGRAMS = (
     *("ce-attend", "ce-sweep", "ce-keep"),
 )
 _PLUGIN = "lib/slurm/container_engine.so"
-_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _TIMEOUT_S = 20
 _INCLUDES = 8  # largest depth of nested includes in plugstack.conf
 
@@ -62,12 +61,10 @@ def _owner(prefix: Path) -> Finding:
             status = path.stat()
         except OSError:
             continue  # missing files have already been reported
-        sticky = status.st_mode & stat.S_ISVTX
-        if status.st_uid != 0:
-            text = f"{path} belongs to user {status.st_uid}, not to root"
-            return failed("owner", text, f"chown -R root {prefix}")
-        if status.st_mode & _OTHERS_MAY_WRITE and not sticky:
-            return failed("owner", f"others may write {path}", f"chmod go-w {path}")
+        found = fault(str(path), status, {0}, sticky_is_safe=True)
+        if found:
+            remedy = found[2] if status.st_uid == 0 else f"chown -R root {prefix}"
+            return failed("owner", f"{path}: {found[1]}", remedy)
     return ok("owner", "root, and nobody else may write")
 
 

@@ -18,6 +18,7 @@ from container_engine.images.pack.namespaces import OWN_NAMESPACES
 from container_engine.images.store.beside import content
 from container_engine.images.store.files import publish
 from container_engine.images.store.store import CLOCKS_S
+from container_engine.ownership import fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from container_engine.images.policy import Rules
 
 _MAX_REPORT = 1 << 20
-_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 # ce-image goes to the background once the image is mounted; it ends when the scanner's namespaces
 # end
 _MOUNTED = '"$1" "$2" "$3" && shift 3 && exec "$@"'
@@ -149,12 +149,9 @@ def check_program(path: str, source: str) -> None:
         status = os.stat(path)
     except OSError as error:
         raise SiteError(process.reason(error), see=_SEE, where=where) from None
-    if status.st_uid not in {0, os.stat(source).st_uid}:
-        raise SiteError(f"owned by user {status.st_uid}, not by root", see=_SEE, where=where)
-    if status.st_mode & _OTHERS_MAY_WRITE:
-        raise SiteError(
-            "others than its owner may write it", f"chmod go-w {path}", _SEE, where=where
-        )
+    found = fault(path, status, {0, os.stat(source).st_uid})
+    if found:
+        raise SiteError(*found[1:], _SEE, where=where)
     if not (stat.S_ISREG(status.st_mode) and os.access(path, os.X_OK)):
         raise SiteError("not an executable file", f"chmod a+rx {path}", _SEE, where=where)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import tomllib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
+from container_engine import ownership
 from container_engine.errors import SiteError
 from container_engine.process import reason
 from container_engine.site.model import SiteConfig
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 SYSTEM_DIRECTORY = "/etc/container-engine"
 MAIN, DROP_INS = "config.toml", "conf.d"
-_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 # Arrays of these keys are joined across files, and tables merged key by key. For all other keys
 # the value of the last file counts.
 _APPENDED = ("devices", "devices_if_there", "mounts")
@@ -147,14 +146,10 @@ def _content(path: str, uid: int, faults: list[Fault]) -> dict[str, Any] | None:
 def _check_owner(path: str, status: os.stat_result, uid: int, faults: list[Fault]) -> bool:
     # The owner of the engine's code has as much power anyway. In a container's user namespace,
     # where root's files appear as nobody's, this check is what accepts the installation.
-    if status.st_uid not in (0, uid, os.stat(__file__).st_uid):
-        hint = f"chown root {path}"
-        faults.append(Fault(path, "", f"owned by user {status.st_uid}, not by root", hint))
-    elif status.st_mode & _OTHERS_MAY_WRITE:
-        faults.append(Fault(path, "", "others than its owner may write it", f"chmod go-w {path}"))
-    else:
-        return True
-    return False
+    found = ownership.fault(path, status, {uid, *ownership.of_engine()})
+    if found:
+        faults.append(Fault(path, "", *found[1:]))
+    return not found
 
 
 class _Merged:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import container_engine
 from container_engine.catalog.load import load
 from container_engine.errors import SiteError
+from container_engine.ownership import of_engine
 from container_engine.plan import coherence
 from container_engine.plan.build import Offer
 from container_engine.plan.sitewide import sitewide
@@ -84,7 +85,7 @@ def builtin(prefix: str) -> str:
 
 def owners() -> frozenset[int]:
     """Return the uids whose hooks are trusted: root and the owner of the engine's own code."""
-    trusted = frozenset([0, os.stat(container_engine.__file__).st_uid])
+    trusted = of_engine()
     # Slurm's programs may run in a container. There, root's files appear as nobody's, and the
     # directories above the host's bind mounts belong to the container, and so to the user.
     is_in_container = os.stat("/proc").st_uid != 0

@@ -23,7 +23,7 @@ void ce_audit_note(struct ce_audit *audit, uint32_t job, uint32_t step, uid_t ui
 }
 
 /* Append the line to the file; refuse anything a user could have put there: a symlink, a FIFO, on which root
- * would block, a file owned by the user. */
+ * would block, a file owned by the user. The rule for files is that of container_engine/ownership.py. */
 static int append(const char *path, const char *line, struct ce_error *err)
 {
 	struct stat st;

@@ -26,6 +26,7 @@ from container_engine.images.pack import apt
 from container_engine.images.pack.namespaces import OWN_NAMESPACES
 from container_engine.images.pack.steps import Steps, line_of, shortened
 from container_engine.images.store.files import publish
+from container_engine.ownership import fault
 from container_engine.process import reason
 from container_engine.secrecy import is_secret_name
 
@@ -282,7 +283,7 @@ def _private(path: str) -> str:
         found = os.lstat(path)
     except OSError as error:
         raise UserError(reason(error), see="store-unusable", name=path) from None
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+    if not stat.S_ISDIR(found.st_mode) or fault(path, found, {os.geteuid()}):
         raise SiteError(
             "not a directory of yours alone",
             "set TMPDIR to another place",

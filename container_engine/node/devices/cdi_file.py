@@ -7,11 +7,10 @@ program to run.
 from __future__ import annotations
 
 import os
-import stat
 
 from container_engine.errors import LaunchError
 from container_engine.node.plan_json import parse_json
-from container_engine.node.trust import distrust
+from container_engine.ownership import distrust, fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -165,20 +164,12 @@ def read_file(path: str, place: Directory) -> list[Device]:
 def _check_owner(path: str, place: Directory) -> None:
     """Raise LaunchError if the owner is not trusted; the same rule holds for the directory."""
     try:
-        found = _of_user(path) if place.is_users else distrust(path)
+        users = (0, os.getuid())
+        found = fault(path, os.stat(path), users, owner="you") if place.is_users else distrust(path)
     except OSError as error:
         raise LaunchError(f"{error.strerror}", see="cdi-file", kind="CDI file", name=path) from None
     if found:
         raise LaunchError(found[1], see="cdi-file", kind="CDI file", name=found[0])
-
-
-def _of_user(path: str) -> tuple[str, str] | None:
-    status = os.stat(path)
-    if status.st_uid not in (0, os.getuid()):
-        return path, f"owned by user {status.st_uid}, not by you"
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return path, "others than its owner may write it"
-    return None
 
 
 def _parse(path: str, text: str) -> Any:  # noqa: ANN401  # such a file has any type

@@ -14,7 +14,7 @@ from container_engine.errors import LaunchError
 from container_engine.node.plan_json import parse_json, to_json
 from container_engine.node.report import failure
 from container_engine.node.start.container import HOOKS_STDERR, INIT_PATH
-from container_engine.node.trust import distrust
+from container_engine.ownership import distrust
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -243,5 +243,5 @@ def _unusable(hook: Hook, reason: str) -> LaunchError:
 def _check_owner(path: str) -> None:
     found = distrust(path)
     if found:
-        path, reason = found
+        path, reason, _remedy = found
         raise LaunchError(reason, see="oci-hook-invalid", where="OCI hooks", name=path)

@@ -199,12 +199,12 @@ def _is_of_image(target: str) -> bool:
 
 
 def _distrust(path: str) -> str:
-    from container_engine.node.trust import distrust
+    from container_engine.ownership import distrust
 
     try:
         found = distrust(path)
     except OSError as error:
-        found = path, str(error.strerror)
+        found = path, str(error.strerror), ""
     return f"'{found[0]}': {found[1]}" if found else ""
 
 

@@ -1,0 +1,65 @@
+"""Check that only trusted users can change a file that decides what is run.
+
+The one place of this rule in Python. `submit/quick.py` and `node/report/trace.py` compare inline,
+because every launch would pay for the import; `append` in `spank_plugin/plugin/audit.c` is the
+plugin's.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    # a path, the reason for refusing it, and the command that repairs it
+    Distrust = tuple[str, str, str]
+
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def fault(
+    path: str,
+    status: os.stat_result,
+    owners: Collection[int],
+    *,
+    owner: str = "root",
+    sticky_is_safe: bool = False,
+) -> Distrust | None:
+    """Return the fault if others than `owners` can change what `status` describes, or None.
+
+    `owner` is shown as the one it should have. In a sticky directory (/tmp) other users cannot
+    replace its owner's files, but they can add their own.
+    """
+    if status.st_uid not in owners:
+        return path, f"owned by user {status.st_uid}, not by {owner}", f"chown {owner} {path}"
+    sticky = sticky_is_safe and status.st_mode & stat.S_ISVTX
+    if status.st_mode & _OTHERS_MAY_WRITE and not sticky:
+        return path, "others than its owner may write it", f"chmod go-w {path}"
+    return None
+
+
+def fault_above(path: str, owners: Collection[int]) -> Distrust | None:
+    """Return the first fault in the directories above `path`, a real path. Raise OSError."""
+    while path != "/":
+        path = os.path.dirname(path)
+        found = fault(path, os.lstat(path), owners, sticky_is_safe=True)
+        if found:
+            return found
+    return None
+
+
+def of_engine() -> frozenset[int]:
+    """Return the uids that decide what is run anyway: root and the owner of the engine's code."""
+    return frozenset((0, os.stat(__file__).st_uid))
+
+
+def distrust(path: str) -> Distrust | None:
+    """Return the fault of a file, which may be a symlink, and of the directories above it.
+
+    Only root and the owner of the engine's code are trusted. Raise OSError.
+    """
+    owners, real = of_engine(), os.path.realpath(path)
+    return fault(path, os.stat(real), owners) or fault_above(real, owners)
