@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.edf.model import Device
-from container_engine.edf.text import DeferredVar, Text
+from container_engine.edf.text import Text, Variable
 from container_engine.errors import UserError
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ class DeviceError(UserError):
 
 def parse_device(text: Text, origin: Origin) -> Device:
     """Return the device that an expanded entry names. Raises DeviceError."""
-    first = text if isinstance(text, str) else text.parts[0]
-    if isinstance(first, DeferredVar):
+    first = text if isinstance(text, str) else text[0]
+    if isinstance(first, Variable):
         # A CDI name normally has a literal "=", the path of a device has none.
         return Device(text, is_cdi="=" in _literal(text), origin=origin)
     if first.startswith("/"):
@@ -43,5 +43,5 @@ def _hint(text: str) -> str:
 
 
 def _literal(text: Text) -> str:
-    parts = (text,) if isinstance(text, str) else text.parts
+    parts = (text,) if isinstance(text, str) else text
     return "".join(part for part in parts if isinstance(part, str))

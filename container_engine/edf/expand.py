@@ -8,15 +8,16 @@ again, and a mount is not split at a colon in it.
 
 from __future__ import annotations
 
-from container_engine.edf.text import DeferredVar, Text, join
-from container_engine.edf.tokens import ExpandError, Fault, Variable, scan
+from container_engine.deferred import NOTHING, VALUE, WORD, chosen
+from container_engine.edf.text import Text, Variable, join
+from container_engine.edf.tokens import ExpandError, Expansion, Fault, scan
 
 TYPE_CHECKING = False  # avoids the import of typing; type checkers know the name
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 # A piece of an evaluated string, and whether it is protected.
-Piece = tuple["str | DeferredVar", bool]
+Piece = tuple[str | Variable, bool]
 
 MAX_EXPANDED = 1 << 20
 
@@ -80,8 +81,8 @@ def spell(text: Text, literal: Callable[[str], str]) -> str:
     if isinstance(text, str):
         return literal(text)
     return "".join(
-        literal(part) if isinstance(part, str) else f"${{{part.name}{part.op}{_word(part.word)}}}"
-        for part in text.parts
+        literal(part) if isinstance(part, str) else f"${{{part.var}{part.op}{_word(part.word)}}}"
+        for part in text
     )
 
 
@@ -98,9 +99,9 @@ def deferred_names(text: Text) -> list[str]:
     if isinstance(text, str):
         return []
     names: list[str] = []
-    for part in text.parts:
-        if isinstance(part, DeferredVar):
-            names.append(part.name)
+    for part in text:
+        if isinstance(part, Variable):
+            names.append(part.var)
             names.extend(deferred_names(part.word))
     return names
 
@@ -113,7 +114,7 @@ class _Evaluation:
         self.faults: list[Fault] = []
         self.size = 0
 
-    def evaluate(self, nodes: list[str | Variable], *, protected: bool = False) -> list[Piece]:
+    def evaluate(self, nodes: list[str | Expansion], *, protected: bool = False) -> list[Piece]:
         result: list[Piece] = []
         for node in nodes:
             if isinstance(node, str):
@@ -123,22 +124,20 @@ class _Evaluation:
                 result.extend(self._variable(node))
         return result
 
-    def _variable(self, var: Variable) -> list[Piece]:
+    def _variable(self, var: Expansion) -> list[Piece]:
         value = self.scope.get(var.name)
         if var.name.startswith("image:") or (value is None and self.scope.deferred(var.name)):
-            return [(DeferredVar(var.name, var.op, self._word(var)), True)]
-        present = bool(value) if var.op.startswith(":") else value is not None
-        operator = var.op[-1:]
-        if operator == "+":
-            return self.evaluate(var.word, protected=True) if present else []
-        if present and value is not None:
-            return [(self._value(var.name, value), True)]
-        if operator == "-":
+            return [(Variable(var.name, var.op, self._word(var)), True)]
+        choice = chosen(var.op, value)
+        if choice == WORD:
             return self.evaluate(var.word, protected=True)
-        self._missing(var)
+        if choice == VALUE and value is not None:
+            return [(self._value(var.name, value), True)]
+        if choice != NOTHING:
+            self._missing(var)
         return []
 
-    def _word(self, var: Variable) -> Text:
+    def _word(self, var: Expansion) -> Text:
         return join([part for part, _ in self.evaluate(var.word)])
 
     def _value(self, name: str, value: str) -> str:
@@ -150,7 +149,7 @@ class _Evaluation:
                 self.faults.append((f"the value of variable '{name}' is not valid UTF-8", None))
         return value
 
-    def _missing(self, var: Variable) -> None:
+    def _missing(self, var: Expansion) -> None:
         if not var.op:
             hint = f"export {var.name} before the launch, or write ${{{var.name}:-default}}"
             self.faults.append((f"variable '{var.name}' is not defined", hint))

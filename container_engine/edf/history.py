@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from container_engine.deferred import WORD, chosen
 from container_engine.edf.expand import escape
 from container_engine.edf.mounts import mount_text
 from container_engine.edf.tokens import scan
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from container_engine.edf.layer import Item, Layer, Sourced
     from container_engine.edf.model import Edf, Mount, Origin
     from container_engine.edf.text import Text
-    from container_engine.edf.tokens import Variable
+    from container_engine.edf.tokens import Expansion
 
     # Text, except for the two keys whose value is true or false.
     Value = bool | Text
@@ -75,7 +76,7 @@ def variables(written: str, scope: Scope, secrecy: Secrecy = _OPEN) -> Iterator[
 
 
 def _found(
-    nodes: Sequence[str | Variable], scope: Scope, secrecy: Secrecy
+    nodes: Sequence[str | Expansion], scope: Scope, secrecy: Secrecy
 ) -> Iterator[tuple[str, str]]:
     for node in nodes:
         if isinstance(node, str):
@@ -88,18 +89,13 @@ def _found(
             yield node.name, "known on the node only"
             yield from _found(node.word, scope, secrecy)
         else:
-            counts = _word_counts(node, value)
+            counts = chosen(node.op, value) == WORD
             yield node.name, _meaning(node, value, scope, secrecy, word_counts=counts)
             yield from _found(node.word if counts else [], scope, secrecy)
 
 
-def _word_counts(variable: Variable, value: str | None) -> bool:
-    present = bool(value) if variable.op.startswith(":") else value is not None
-    return present == variable.op.endswith("+") and variable.op != ""
-
-
 def _meaning(
-    variable: Variable, value: str | None, scope: Scope, secrecy: Secrecy, *, word_counts: bool
+    variable: Expansion, value: str | None, scope: Scope, secrecy: Secrecy, *, word_counts: bool
 ) -> str:
     source = "the path of the file" if variable.name in scope.own else "the environment"
     shown = "not defined" if value is None else told(variable.name, value, secrecy)

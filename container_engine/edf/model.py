@@ -9,12 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from container_engine.edf.text import DeferredText, DeferredVar, Text
+from container_engine.edf.text import Text
 
 __all__ = [
     "Annotation",
-    "DeferredText",
-    "DeferredVar",
     "Device",
     "Edf",
     "EnvEntry",

@@ -9,7 +9,7 @@ from container_engine.did_you_mean import nearest
 from container_engine.edf.expand import escape, spell
 from container_engine.edf.foreign_names import FOREIGN_FLAGS
 from container_engine.edf.model import Mount
-from container_engine.edf.text import DeferredText, DeferredVar, Text, join
+from container_engine.edf.text import Text, Variable, join
 from container_engine.errors import UserError
 
 if TYPE_CHECKING:
@@ -76,9 +76,9 @@ def mount_text(mount: Mount, literal: Callable[[str], str]) -> str:
 
 def _split(pieces: Sequence[Piece]) -> list[Text]:
     """Split at the colons in the text as written; the value of a variable is never split."""
-    fields: list[list[str | DeferredVar]] = [[]]
+    fields: list[list[str | Variable]] = [[]]
     for part, protected in pieces:
-        if protected or isinstance(part, DeferredVar):
+        if protected or isinstance(part, Variable):
             fields[-1].append(part)
             continue
         first, *others = _split_literal(part)
@@ -121,10 +121,10 @@ def _each_path(text: Text, cwd: str, what: str, clean: Callable[[str], str]) -> 
     """Return an absolute, clean path; of a deferred text only the known start is checked."""
     if isinstance(text, str):
         return clean(_absolute(text, cwd, what))
-    first, *others = text.parts
-    if isinstance(first, DeferredVar):
+    first, *others = text
+    if isinstance(first, Variable):
         return text
-    return DeferredText((_absolute(first, cwd, what), *others))
+    return (_absolute(first, cwd, what), *others)
 
 
 def _absolute(path: str, cwd: str, what: str) -> str:
@@ -148,7 +148,7 @@ def _tidy(path: str) -> str:
 
 
 def _flags(text: Text) -> list[str]:
-    if isinstance(text, DeferredText):
+    if not isinstance(text, str):
         raise MountError(
             f"the flags '{escape(text)}' depend on a variable that only the node knows"
         )

@@ -13,7 +13,6 @@ from container_engine.edf.model import Annotation, EnvEntry
 from container_engine.edf.mounts import parse_mount
 from container_engine.edf.placeholders import advice, find_path_placeholder, find_placeholder
 from container_engine.edf.report import key_text
-from container_engine.edf.text import DeferredText, Text
 from container_engine.edf.tokens import ExpandError, names, scan
 from container_engine.errors import UserError
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from container_engine.edf.model import Device, Mount, Origin
     from container_engine.edf.positions import Path
     from container_engine.edf.report import Report
+    from container_engine.edf.text import Text
 
 # For these, the value of the host is hardly ever what the container needs.
 _HOST_PATHS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
@@ -177,7 +177,7 @@ class Reader:
     def _known(self, path: Path, written: str) -> str | None:
         """Return the expanded value of a key that must be complete before the launch."""
         text = self._expand(path, written)
-        if not isinstance(text, DeferredText):
+        if text is None or isinstance(text, str):
             return text
         self._refuse_image_variables(path, text)
         for name in deferred_names(text):
@@ -248,13 +248,13 @@ class Reader:
 
 
 def _working_directory(text: Text, cwd: str) -> Text:
-    first = text if isinstance(text, str) else text.parts[0]
+    first = text if isinstance(text, str) else text[0]
     if not isinstance(first, str) or first.startswith("/") or not text:
         return text
     if first in (".", "..") or first.startswith(("./", "../")):
         joined = posixpath.join(cwd, first.removeprefix("./"))
-        if isinstance(text, DeferredText):
-            return DeferredText((joined, *text.parts[1:]))
+        if not isinstance(text, str):
+            return (joined, *text[1:])
         return posixpath.normpath(joined)
     hint = "'~' is not expanded, write ${HOME}" if first.startswith("~") else None
     raise UserError(

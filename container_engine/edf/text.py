@@ -1,73 +1,40 @@
-"""Text that may contain variables that only the compute node knows.
-
-The classes are plain, not dataclasses or NamedTuples, because programs that start on every node
-import this module, and `typing` alone costs them several milliseconds.
-"""
+"""Text that may contain variables that only the compute node knows, in an EDF and in a plan."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, TypeAlias
 
-class DeferredVar:
-    """`${NAME}` or `${NAME<op>word}`, to be looked up later.
-
-    `op` is one of "", ":-", "-", ":+", "+", ":?", "?"; `word` is expanded as far as it can be.
-    A name that begins with "image:" means the environment of the image, any other the node's.
-    """
-
-    __slots__ = ("name", "op", "word")
-
-    def __init__(self, name: str, op: str = "", word: Text = "") -> None:
-        self.name = name
-        self.op = op
-        self.word = word
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, DeferredVar) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def __repr__(self) -> str:
-        return f"DeferredVar({self.name!r}, {self.op!r}, {self.word!r})"
-
-    def _key(self) -> tuple[str, str, Text]:
-        return (self.name, self.op, self.word)
+Operator: TypeAlias = Literal["", ":-", "-", ":+", "+", ":?", "?"]
 
 
-class DeferredText:
-    """A string with at least one part that is a deferred variable; the others are known."""
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """`${var<op>word}`, which only the compute node can look up."""
 
-    __slots__ = ("parts",)
+    # A name that begins with "image:" means the environment of the image; a plan has none of these.
+    var: str = field(metadata={"description": "name of a variable of the node"})
+    op: Operator = field(
+        default="", metadata={"description": "as in ${var<op>word}; empty: the value itself"}
+    )
+    word: Text = field(default="", metadata={"description": "what stands behind the operator"})
 
-    def __init__(self, parts: tuple[str | DeferredVar, ...]) -> None:
-        self.parts = parts
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, DeferredText) and self.parts == other.parts
-
-    def __hash__(self) -> int:
-        return hash(self.parts)
-
-    def __repr__(self) -> str:
-        return f"DeferredText({self.parts!r})"
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
 
-# A plain string is expanded and literal: it must never be scanned for variables again.
-Text = str | DeferredText
+# A plain string is expanded and literal: it must never be scanned for variables again. A tuple has
+# at least one variable; it is joined on the node after its variables have been looked up.
+Text: TypeAlias = str | tuple[str | Variable, ...]
 
 
-def join(parts: list[str | DeferredVar]) -> Text:
+def join(parts: list[str | Variable]) -> Text:
     """Join the parts, merging neighbouring strings; a plain string if nothing is deferred."""
-    merged: list[str | DeferredVar] = []
-    run: list[str] = []
+    merged: list[str | Variable] = []
     for part in parts:
-        if isinstance(part, str):
-            run.append(part)
-            continue
-        merged.extend(filter(None, ["".join(run)]))
-        run = []
-        merged.append(part)
-    tail = "".join(run)
-    if not merged:
-        return tail
-    return DeferredText((*merged, tail) if tail else tuple(merged))
+        if isinstance(part, str) and merged and isinstance(merged[-1], str):
+            merged[-1] += part
+        elif part != "":
+            merged.append(part)
+    if all(isinstance(part, str) for part in merged):
+        return "".join(map(str, merged))
+    return tuple(merged)

@@ -11,13 +11,15 @@ TYPE_CHECKING = False  # avoids the import of typing; type checkers know the nam
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from container_engine.edf.text import Operator
+
 Fault = tuple["str", "str | None"]
 
 MAX_DEPTH = 20
 MAX_VARIABLES = 10_000
 _NAME_START = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
 _NAME_CHARS = _NAME_START | frozenset("0123456789")
-_OPERATORS = (":-", ":+", ":?", "-", "+", "?")
+_OPERATORS: tuple[Operator, ...] = (":-", ":+", ":?", "-", "+", "?")
 _NOT_EXECUTED = (
     "run the command before the launch, export its output as a variable and use that here; "
     "a literal {literal} is written {escaped}"
@@ -33,27 +35,27 @@ class ExpandError(UserError):
         self.faults = tuple(faults)
 
 
-class Variable:
+class Expansion:
     """`$name` or `${name<op>word}` as written."""
 
     __slots__ = ("name", "op", "word")
 
-    def __init__(self, name: str, op: str, word: list[str | Variable]) -> None:
+    def __init__(self, name: str, op: Operator, word: list[str | Expansion]) -> None:
         self.name = name
         self.op = op
         self.word = word
 
 
-def scan(text: str) -> list[str | Variable]:
+def scan(text: str) -> list[str | Expansion]:
     """Return the nodes of the text. Raises ExpandError for unsupported forms."""
     return _Scanner(text).scan()
 
 
-def names(nodes: list[str | Variable]) -> set[str]:
+def names(nodes: list[str | Expansion]) -> set[str]:
     """Return every variable that the nodes mention, including those in words."""
     found: set[str] = set()
     for node in nodes:
-        if isinstance(node, Variable):
+        if isinstance(node, Expansion):
             found |= {node.name} | names(node.word)
     return found
 
@@ -66,8 +68,8 @@ class _Scanner:
         self.pos = 0
         self.variables = 0
 
-    def scan(self) -> list[str | Variable]:
-        nodes: list[str | Variable] = []
+    def scan(self) -> list[str | Expansion]:
+        nodes: list[str | Expansion] = []
         while self.pos < len(self.text):
             at = self.text.find("$", self.pos)
             end = len(self.text) if at < 0 else at
@@ -80,7 +82,7 @@ class _Scanner:
                 nodes.append(self._dollar(0))
         return nodes
 
-    def _dollar(self, depth: int) -> str | Variable:
+    def _dollar(self, depth: int) -> str | Expansion:
         after = self.text[self.pos + 1 : self.pos + 2]
         if after in ("$", "`") and after:
             self.pos += 2
@@ -96,7 +98,7 @@ class _Scanner:
         if not name:
             return "$"
         self._count()
-        return Variable(name, "", [])
+        return Expansion(name, "", [])
 
     def _count(self) -> None:
         self.variables += 1
@@ -113,7 +115,7 @@ class _Scanner:
         self.pos = end
         return self.text[start:end]
 
-    def _braces(self, depth: int) -> Variable:
+    def _braces(self, depth: int) -> Expansion:
         start = self.pos - 2
         if depth >= MAX_DEPTH:
             raise ExpandError([(f"'${{' nested more than {MAX_DEPTH} deep", None)])
@@ -122,11 +124,11 @@ class _Scanner:
             name += self._image_name()
         op = self._operator()
         if name and op:
-            return Variable(name, op, self._word(start, depth + 1))
+            return Expansion(name, op, self._word(start, depth + 1))
         if not name or self.text[self.pos : self.pos + 1] != "}":
             raise self._unsupported(start)
         self.pos += 1
-        return Variable(name, "", [])
+        return Expansion(name, "", [])
 
     def _image_name(self) -> str:
         """Read the rest of `image:NAME`; return "" for the variable `image` with an operator."""
@@ -137,16 +139,16 @@ class _Scanner:
         self.pos += 1
         return f":{self._name()}"
 
-    def _operator(self) -> str:
+    def _operator(self) -> Operator:
         for op in _OPERATORS:
             if self.text.startswith(op, self.pos):
                 self.pos += len(op)
                 return op
         return ""
 
-    def _word(self, start: int, depth: int) -> list[str | Variable]:
+    def _word(self, start: int, depth: int) -> list[str | Expansion]:
         """Read up to the closing brace; `\\}` and `\\\\` stand for `}` and `\\`."""
-        nodes: list[str | Variable] = []
+        nodes: list[str | Expansion] = []
         run: list[str] = []
         while self.pos < len(self.text):
             char = self.text[self.pos]

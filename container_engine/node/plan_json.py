@@ -88,18 +88,16 @@ def resolve(text: Text, environment: Mapping[str, str], where: str) -> str:
 
 
 def _variable(part: Variable, environment: Mapping[str, str], where: str) -> str:
+    from container_engine.deferred import MISSING, VALUE, WORD, chosen
+
     name, operator = part["var"], part["op"]
     value = environment.get(name)
-    # the colon of an operator makes an empty value count as unset
-    present = value is not None and not (operator.startswith(":") and value == "")
-    kind = operator[-1:]
-    if kind == "+":
-        return resolve(part["word"], environment, where) if present else ""
-    if present:
-        return value or ""
-    if kind == "-":
+    choice = chosen(operator, value)
+    if choice == WORD:
         return resolve(part["word"], environment, where)
-    reason = resolve(part["word"], environment, where) if kind == "?" else ""
+    if choice != MISSING:
+        return value or "" if choice == VALUE else ""
+    reason = resolve(part["word"], environment, where) if operator.endswith("?") else ""
     message = f"${{{name}}}: {reason or _why_undefined(name)}"
     raise LaunchError(message, see="variable-on-node", where=where)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from container_engine.catalog.load import Hook
     from container_engine.edf.model import Edf, Origin
-    from container_engine.plan.model import Text
+    from container_engine.edf.text import Text
     from container_engine.plan.overrides import Chosen
     from container_engine.plan.parameters import Entries
     from container_engine.plan.public_key import Judged

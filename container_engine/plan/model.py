@@ -7,7 +7,7 @@ The node launcher reads the JSON with the standard library alone. Every part rec
 from __future__ import annotations
 
 import json
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -19,29 +19,16 @@ from container_engine.catalog.model import (  # noqa: TC001  # pydantic evaluate
     OciHook,
     Service,
 )
+from container_engine.edf.text import Text  # noqa: TC001  # pydantic evaluates it
 from container_engine.secrecy import WORDS
 
 VERSION: Literal[1] = 1
 _FROM = "file:line that asks for it, or words where no file does"
 
-Operator: TypeAlias = Literal["", ":-", "-", ":+", "+", ":?", "?"]
-
 
 class _Frozen(BaseModel):
     # validators of models that this launch does not use are never built
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
-
-
-class Variable(_Frozen):
-    """`${var<op>word}`, which only the compute node can look up."""
-
-    var: str = Field(description="name of a variable of the node")
-    op: Operator = Field("", description="as in ${var<op>word}; empty: the value itself")
-    word: Text = Field("", description="what stands behind the operator")
-
-
-# A plain string is literal; a list is joined on the node after its variables have been looked up.
-Text: TypeAlias = str | tuple[str | Variable, ...]
 
 
 class Image(_Frozen):

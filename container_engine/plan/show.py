@@ -11,7 +11,8 @@ from container_engine.wrapping import with_origin
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from container_engine.plan.model import EnvEntry, HookUse, LaunchPlan, Mount, Text, Variable
+    from container_engine.edf.text import Text, Variable
+    from container_engine.plan.model import EnvEntry, HookUse, LaunchPlan, Mount
 
 _USUAL = Secrecy()
 _LABEL_WIDTH = 13

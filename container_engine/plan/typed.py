@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 
+from container_engine.edf.text import Text, Variable
 from container_engine.plan import model
-from container_engine.plan.model import LaunchPlan, Variable
+from container_engine.plan.model import LaunchPlan
 
 TARGET = Path(__file__).parents[1] / "node" / "plan_types.py"
 _HEAD = '''"""The launch plan's types, for the type checker alone: never imported by a launch.
@@ -39,13 +41,16 @@ def render() -> str:
     return _HEAD + "\n" + "\n".join(done.values()).rstrip("\n") + "\n"
 
 
-def _add(kind: type[BaseModel], done: dict[str, str]) -> None:
+def _add(kind: type[BaseModel | Variable], done: dict[str, str]) -> None:
     if kind.__name__ in done:
         return
-    hints = get_type_hints(kind, None, vars(model))
-    keys = {
-        field.alias or name: _text(hints[name], done) for name, field in kind.model_fields.items()
-    }
+    hints = get_type_hints(kind, None, {**vars(model), "Text": Text})
+    names = (
+        {field.name: field.name for field in fields(kind)}
+        if is_dataclass(kind)
+        else {name: field.alias or name for name, field in kind.model_fields.items()}
+    )
+    keys = {key: _text(hints[name], done) for name, key in names.items()}
     # `from` is a word of Python
     if all(key.isidentifier() and key != "from" for key in keys):
         lines = "".join(f"    {key}: {text}\n" for key, text in keys.items())
@@ -59,7 +64,7 @@ def _add(kind: type[BaseModel], done: dict[str, str]) -> None:
 def _text(hint: object, done: dict[str, str]) -> str:  # noqa: PLR0911  # a case for each form
     """Return a type as the generated module writes it."""
     origin, arguments = get_origin(hint), get_args(hint)
-    if hint == model.Text:
+    if hint == Text:
         return "Text"
     if origin is Annotated:
         return _text(arguments[0], done)
@@ -74,7 +79,7 @@ def _text(hint: object, done: dict[str, str]) -> str:  # noqa: PLR0911  # a case
     if hint is types.NoneType:
         return "None"
     assert isinstance(hint, type), hint
-    if issubclass(hint, BaseModel):
+    if issubclass(hint, BaseModel | Variable):
         _add(hint, done)
     return hint.__name__
 

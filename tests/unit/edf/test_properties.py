@@ -12,8 +12,6 @@ from container_engine.edf.expand import Scope, deferred_names, escape, expand, p
 from container_engine.edf.layer import Layer, Sourced, add_mount, merge
 from container_engine.edf.model import (
     Annotation,
-    DeferredText,
-    DeferredVar,
     Device,
     EnvEntry,
     Loaded,
@@ -23,7 +21,7 @@ from container_engine.edf.model import (
 )
 from container_engine.edf.mounts import MountError, mount_text, parse_mount
 from container_engine.edf.render import to_json, to_toml
-from container_engine.edf.text import join
+from container_engine.edf.text import Variable, join
 from container_engine.edf.tokens import ExpandError
 from container_engine.node.node_name import OF_TASKS
 from container_engine.site.model import SiteConfig
@@ -43,11 +41,11 @@ PARTS = st.sampled_from(
 )  # fmt: skip
 SOUP = st.lists(PARTS | TEXT, max_size=12).map("".join)
 VARIABLES = st.builds(
-    DeferredVar,
+    Variable,
     st.sampled_from(["SLURM_A", "SLURM_JOB_ID", "image:PATH"]),
     st.sampled_from(["", ":-", "-", ":+", "+", ":?", "?"]),
     TEXT,
-).map(lambda var: var if var.op else DeferredVar(var.name))
+).map(lambda var: var if var.op else Variable(var.var))
 DEFERRED = st.lists(TEXT | VARIABLES, max_size=5).map(join)
 
 
@@ -254,7 +252,7 @@ def test_merging_is_associative(one: Layer, two: Layer, three: Layer) -> None:
 
 
 def test_parts_are_joined_without_a_trace() -> None:
-    var = DeferredVar("SLURM_A")
+    var = Variable("SLURM_A")
     assert join(["a", "", "b"]) == "ab"
     assert join([]) == ""
-    assert join(["a", "b", var, "", var, "c", "d"]) == DeferredText(("ab", var, var, "cd"))
+    assert join(["a", "b", var, "", var, "c", "d"]) == ("ab", var, var, "cd")

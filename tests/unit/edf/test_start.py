@@ -16,7 +16,7 @@ def imported_by(module: str) -> set[str]:
     return set(done.stdout.decode().split())
 
 
-@pytest.mark.parametrize("module", ["errors", "edf.text", "edf.tokens", "edf.expand"])
-def test_errors_and_expansion_import_nothing_slow(module: str) -> None:
+@pytest.mark.parametrize("module", ["errors", "deferred", "ownership"])
+def test_what_nodes_share_with_the_submit_host_imports_nothing_slow(module: str) -> None:
     slow = {"re", "typing", "dataclasses", "pathlib", "enum", "functools", "collections", "json"}
     assert not imported_by(f"container_engine.{module}") & slow

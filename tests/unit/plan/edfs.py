@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from container_engine.edf.model import DeferredText, DeferredVar, Edf, EnvEntry, Origin
+from container_engine.edf.model import Edf, EnvEntry, Origin
+from container_engine.edf.text import Operator, Variable
 from container_engine.plan.build import Built, Offer
 from container_engine.plan.judge import judge
 from container_engine.plan.model import Image
@@ -22,10 +23,10 @@ def built(environment: Edf, image: Image = PLAIN, site: SiteConfig | None = None
     return judge(environment, image, offer, "0")
 
 
-def variable(name: str, op: str = "", word: str = "") -> DeferredVar:
-    return DeferredVar(name, op, word)
+def variable(name: str, op: Operator = "", word: str = "") -> Variable:
+    return Variable(name, op, word)
 
 
-def entry(name: str, *parts: str | DeferredVar) -> EnvEntry:
-    whole = len(parts) == 1 and isinstance(parts[0], str)
-    return EnvEntry(name, parts[0] if whole else DeferredText(parts), HERE)  # type: ignore[arg-type]
+def entry(name: str, *parts: str | Variable) -> EnvEntry:
+    first, *others = parts
+    return EnvEntry(name, first if isinstance(first, str) and not others else parts, HERE)

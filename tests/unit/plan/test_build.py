@@ -2,9 +2,10 @@
 
 import pytest
 
-from container_engine.edf.model import Annotation, DeferredText, DeferredVar, Device, Mount, Origin
+from container_engine.edf.model import Annotation, Device, Mount, Origin
+from container_engine.edf.text import Operator, Variable
 from container_engine.plan.build import missing_image
-from container_engine.plan.model import Image, LaunchPlan, Variable, from_json
+from container_engine.plan.model import Image, LaunchPlan, from_json
 from container_engine.site import SiteConfig
 from tests.unit.plan.edfs import HERE, PLAIN, built, edf, entry, variable
 
@@ -56,7 +57,7 @@ def test_variables_of_the_image_are_filled_in_and_those_of_the_node_stay() -> No
     ],
 )
 def test_operators_work_on_a_variable_that_the_image_lacks(
-    op: str, word: str, value: str | None
+    op: Operator, word: str, value: str | None
 ) -> None:
     entries = (entry("X", variable("image:NO", op, word)),)
     assert plan(edf(env=entries)).env[0].value == value
@@ -72,15 +73,15 @@ def test_the_colon_of_an_operator_makes_empty_count_as_unset() -> None:
 
 
 def test_an_image_variable_works_in_the_word_of_a_node_variable() -> None:
-    word = DeferredText((variable("image:PATH"), ":/x"))
-    entries = (entry("A", DeferredVar("SLURM_X", ":-", word)),)
+    word = (variable("image:PATH"), ":/x")
+    entries = (entry("A", Variable("SLURM_X", ":-", word)),)
     assert plan(edf(env=entries)).env[0].value == (
         Variable(var="SLURM_X", op=":-", word="/bin:/x"),
     )
 
 
 def test_all_undefined_image_variables_are_named_with_their_lines() -> None:
-    mount = Mount("bind", DeferredText((variable("image:M"),)), "/m", (), Origin("/b.toml", 9))
+    mount = Mount("bind", (variable("image:M"),), "/m", (), Origin("/b.toml", 9))
     outcome = built(edf(env=(entry("A", variable("image:NO")),), mounts=(mount,)))
     assert outcome.plan is None
     assert [str(problem) for problem in outcome.problems] == [

@@ -1,0 +1,15 @@
+"""Decide what an expansion `${NAME<op>word}` stands for, on the submit host and on nodes. Pure."""
+
+VALUE, WORD, NOTHING, MISSING = "value", "word", "nothing", "missing"
+
+
+def chosen(operator: str, value: str | None) -> str:
+    """Return whether the value or the word counts, or neither, or whether the value is missing."""
+    # the colon of an operator makes an empty value count as unset
+    present = bool(value) if operator.startswith(":") else value is not None
+    kind = operator[-1:]
+    if kind == "+":
+        return WORD if present else NOTHING
+    if present:
+        return VALUE
+    return WORD if kind == "-" else MISSING
