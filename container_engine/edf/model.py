@@ -1,15 +1,19 @@
 """The effective EDF: all files merged, all variables expanded, every value with its origin.
 
 Frozen dataclasses, not pydantic models: these objects are made by our own code from values that the
-document model (`document.py`) has already checked, so a second validation would only cost time.
+document model (`document.py`) has already checked, so a second validation would only cost time. A
+plan holds the mounts and devices as they are, therefore they have descriptions for its schema.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 from container_engine.edf.text import Text
+
+if TYPE_CHECKING:
+    from pydantic_core import CoreSchema
 
 __all__ = [
     "Annotation",
@@ -42,29 +46,45 @@ class Origin:
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" if self.line else self.file
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
+        """Return the schema for a plan, whose JSON has the origin as text."""
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(
+            lambda value: value if isinstance(value, Origin) else Origin(value, 0),
+            serialization=core_schema.to_string_ser_schema(when_used="always"),
+            json_schema_input_schema=core_schema.str_schema(),
+        )
+
+
+_FROM = "file:line that asks for it, or words where no file does"
+_STRICT = {"extra": "forbid"}
+
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One mount. `source` and `target` are absolute unless their first part is deferred.
+    """Sources and targets are absolute once their variables are known."""
 
-    A target without deferred parts is normalised: no "..", no doubled or trailing slash. A squashfs
-    mount shows the content of the file `source`; the source of a tmpfs is "tmpfs".
-    """
+    # A target without deferred parts is normalised: no "..", no doubled or trailing slash.
+    kind: MountKind = field(metadata={"description": "what is mounted"})
+    source: Text = field(metadata={"description": "a path of the host; of a tmpfs the word tmpfs"})
+    target: Text = field(metadata={"description": "a path in the container"})
+    options: tuple[str, ...] = field(metadata={"description": "flags, in the order of writing"})
+    origin: Origin = field(metadata={"description": _FROM, "alias": "from"})
 
-    kind: MountKind
-    source: Text
-    target: Text
-    options: tuple[str, ...]
-    origin: Origin
+    __pydantic_config__: ClassVar = _STRICT
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A CDI name (`vendor.com/class=name`) or the path of a device."""
+    """A CDI name or the path of a device node."""
 
-    name: Text
-    is_cdi: bool
-    origin: Origin
+    name: Text = field(metadata={"description": "vendor.com/class=name, or a path of the host"})
+    is_cdi: bool = field(metadata={"description": "whether it is a CDI name", "alias": "cdi"})
+    origin: Origin = field(metadata={"description": _FROM, "alias": "from"})
+
+    __pydantic_config__: ClassVar = _STRICT
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -9,11 +10,9 @@ from container_engine.edf.model import Problem
 from container_engine.plan.hooks import use
 from container_engine.plan.image_vars import Resolver
 from container_engine.plan.model import (
-    Device,
     EnvEntry,
     Image,
     LaunchPlan,
-    Mount,
     Settings,
     StartupLine,
 )
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from container_engine.catalog.load import Hook
-    from container_engine.edf.model import Edf, Origin
+    from container_engine.edf.model import Device, Edf, Mount, Origin
     from container_engine.edf.text import Text
     from container_engine.plan.overrides import Chosen
     from container_engine.plan.parameters import Entries
@@ -145,26 +144,18 @@ def _entrypoint(edf: Edf, image: Image, offer: Offer) -> tuple[tuple[str, ...], 
 
 
 def _mounts(edf: Edf, texts: Resolver) -> tuple[Mount, ...]:
+    def text(value: Text, origin: Origin) -> Text:
+        return texts.text(value, origin, "mounts")
+
     return tuple(
-        Mount(
-            kind=mount.kind,
-            source=texts.text(mount.source, mount.origin, "mounts"),
-            target=texts.text(mount.target, mount.origin, "mounts"),
-            options=mount.options,
-            origin=str(mount.origin),
-        )
-        for mount in edf.mounts
+        replace(one, source=text(one.source, one.origin), target=text(one.target, one.origin))
+        for one in edf.mounts
     )
 
 
 def _devices(edf: Edf, texts: Resolver) -> tuple[Device, ...]:
     return tuple(
-        Device(
-            name=texts.text(device.name, device.origin, "devices"),
-            cdi=device.is_cdi,
-            origin=str(device.origin),
-        )
-        for device in edf.devices
+        replace(one, name=texts.text(one.name, one.origin, "devices")) for one in edf.devices
     )
 
 

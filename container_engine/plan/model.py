@@ -19,6 +19,7 @@ from container_engine.catalog.model import (  # noqa: TC001  # pydantic evaluate
     OciHook,
     Service,
 )
+from container_engine.edf.model import Device, Mount  # noqa: TC001  # pydantic evaluates them
 from container_engine.edf.text import Text  # noqa: TC001  # pydantic evaluates it
 from container_engine.secrecy import WORDS
 
@@ -47,24 +48,6 @@ class Image(_Frozen):
     source: str = Field("", description="where env, entrypoint and workdir were read")
     passing: str = Field("", description="a store that goes with the step; empty: the image stays")
     origin: str = Field("", alias="from", description=_FROM)
-
-
-class Mount(_Frozen):
-    """Sources and targets are absolute once their variables are known."""
-
-    kind: Literal["bind", "squashfs", "tmpfs"] = Field(description="what is mounted")
-    source: Text = Field(description="a path of the host; of a tmpfs the word tmpfs")
-    target: Text = Field(description="a path in the container")
-    options: tuple[str, ...] = Field((), description="flags, in the order of writing")
-    origin: str = Field(alias="from", description=_FROM)
-
-
-class Device(_Frozen):
-    """A CDI name or the path of a device node."""
-
-    name: Text = Field(description="vendor.com/class=name, or a path of the host")
-    cdi: bool = Field(description="whether it is a CDI name")
-    origin: str = Field(alias="from", description=_FROM)
 
 
 class EnvEntry(_Frozen):

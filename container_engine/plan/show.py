@@ -11,8 +11,9 @@ from container_engine.wrapping import with_origin
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from container_engine.edf.model import Mount
     from container_engine.edf.text import Text, Variable
-    from container_engine.plan.model import EnvEntry, HookUse, LaunchPlan, Mount
+    from container_engine.plan.model import EnvEntry, HookUse, LaunchPlan
 
 _USUAL = Secrecy()
 _LABEL_WIDTH = 13
@@ -30,8 +31,8 @@ def show(plan: LaunchPlan, secrecy: Secrecy = _USUAL, columns: int | None = None
         ("file system", "writable" if plan.writable else "read-only", plan.writable_from),
         ("entrypoint", shlex.join(plan.entrypoint) or "none", plan.entrypoint_from),
     ]
-    rows += [("mount", _mount(mount), mount.origin) for mount in plan.mounts]
-    rows += [("device", text(device.name), device.origin) for device in plan.devices]
+    rows += [("mount", _mount(mount), str(mount.origin)) for mount in plan.mounts]
+    rows += [("device", text(device.name), str(device.origin)) for device in plan.devices]
     rows += [
         ("hook", _hook(hook), f"{hook.reason}, {hook.origin}")
         for hook in plan.hooks

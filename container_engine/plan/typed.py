@@ -11,6 +11,7 @@ from typing import Annotated, Literal, Union, get_args, get_origin, get_type_hin
 
 from pydantic import BaseModel
 
+from container_engine.edf.model import Device, Mount, Origin
 from container_engine.edf.text import Text, Variable
 from container_engine.plan import model
 from container_engine.plan.model import LaunchPlan
@@ -41,12 +42,12 @@ def render() -> str:
     return _HEAD + "\n" + "\n".join(done.values()).rstrip("\n") + "\n"
 
 
-def _add(kind: type[BaseModel | Variable], done: dict[str, str]) -> None:
+def _add(kind: type[BaseModel | Mount | Device | Variable], done: dict[str, str]) -> None:
     if kind.__name__ in done:
         return
     hints = get_type_hints(kind, None, {**vars(model), "Text": Text})
     names = (
-        {field.name: field.name for field in fields(kind)}
+        {field.name: field.metadata.get("alias", field.name) for field in fields(kind)}
         if is_dataclass(kind)
         else {name: field.alias or name for name, field in kind.model_fields.items()}
     )
@@ -78,8 +79,10 @@ def _text(hint: object, done: dict[str, str]) -> str:  # noqa: PLR0911  # a case
         return f"Mapping[{', '.join(_text(part, done) for part in arguments)}]"
     if hint is types.NoneType:
         return "None"
+    if hint is Origin:
+        return "str"
     assert isinstance(hint, type), hint
-    if issubclass(hint, BaseModel | Variable):
+    if issubclass(hint, BaseModel | Mount | Device | Variable):
         _add(hint, done)
     return hint.__name__
 

@@ -53,7 +53,7 @@ def site(user: User) -> Site:
 
 
 def targets(plan: LaunchPlan) -> dict[object, str]:
-    return {mount.target: mount.origin for mount in plan.mounts}
+    return {mount.target: str(mount.origin) for mount in plan.mounts}
 
 
 def values(plan: LaunchPlan) -> dict[str, object]:
