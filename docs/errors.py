@@ -1,4 +1,4 @@
-"""`python docs/errors.py`: update the pages of errors (docs/guide/errors) from the catalogue.
+"""`python docs/errors.py`: update the pages of errors and the plugin's help.h from the catalogue.
 
 The head of a page comes from container_engine/faults/catalogue.py; the rest is written by hand and
 kept. A code without a page gets a page with a head only.
@@ -6,6 +6,7 @@ kept. A code without a page gets a page with a head only.
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from container_engine.faults.catalogue import FAULTS  # noqa: E402 - found from 
 
 DIRECTORY = ROOT / "docs/guide/errors"
 INDEX = ROOT / "docs/guide/errors.md"
+PLUGIN = ROOT / "spank_plugin"
+HEADER = PLUGIN / "common/help.h"
 NOT_RUN = 125
 END = "<!-- the lines above are made by docs/errors.py -->\n"
 
@@ -53,9 +56,27 @@ def body(code: str) -> str:
     return path.read_text(encoding="utf-8").partition(END)[2] if path.exists() else ""
 
 
+def header() -> str:
+    """Return the hints of the codes that the plugin and its programs report."""
+    sources = (path.read_text(encoding="utf-8") for path in PLUGIN.rglob("*.c"))
+    used = set(re.findall(r"\bCE_HELP_\w+", "\n".join(sources)))
+    lines = "".join(
+        f'#define {name} \\\n\tCE_HELP("{code}", "{fault.remedy}")\n'
+        for code, fault in FAULTS.items()
+        if (name := f"CE_HELP_{code.replace('-', '_').upper()}") in used
+    )
+    return (
+        "/* The lines below an error, for `below` of struct ce_error: the remedy and the code of"
+        " the fault catalogue.\n * Made by docs/errors.py. */\n"
+        "#ifndef CE_HELP_H\n#define CE_HELP_H\n\n"
+        '#define CE_HELP(code, remedy) "ce: hint: " remedy "\\nce: see: ce help " code\n\n'
+        f"{lines}\n#endif\n"
+    )
+
+
 def pages() -> dict[Path, str]:
     found = {DIRECTORY / f"{code}.md": head(code) + body(code) for code in FAULTS}
-    return {INDEX: index(), **found}
+    return {HEADER: header(), INDEX: index(), **found}
 
 
 def _sentence(text: str) -> str:

@@ -1,61 +1,43 @@
-/*
- * The lines below an error, for `below` of struct ce_error: the remedy and the code of the fault catalogue
- * (container_engine/faults/). A test compares them with the catalogue.
- */
+/* The lines below an error, for `below` of struct ce_error: the remedy and the code of the fault catalogue.
+ * Made by docs/errors.py. */
 #ifndef CE_HELP_H
 #define CE_HELP_H
 
 #define CE_HELP(code, remedy) "ce: hint: " remedy "\nce: see: ce help " code
 
-#define CE_HELP_COMMAND_NOT_FOUND                                                                  \
-	CE_HELP("command-not-found",                                                               \
-		"the image's PATH counts, not your host's; a path is one in the container: is "    \
-		"its directory mounted?")
-#define CE_HELP_COMMAND_NOT_EXECUTABLE                                                             \
-	CE_HELP("command-not-executable",                                                          \
-		"is it a directory, without x, on a noexec mount, or for another machine or loader?")
-#define CE_HELP_IMAGE_DAMAGED                                                                      \
-	CE_HELP("image-damaged",                                                                   \
-		"copy, download or import it again; report the node if good images fail there, "   \
-		"too")
-#define CE_HELP_WORKDIR                                                                            \
-	CE_HELP("workdir-missing", "make it in the image, mount it, or name another workdir")
-#define CE_HELP_JOIN                                                                               \
-	CE_HELP("task-join",                                                                       \
-		"try again; if it stays so, report it with the details of ce trace")
-#define CE_HELP_START_TIMEOUT                                                                      \
-	CE_HELP("start-timeout",                                                                   \
-		"try again; then look for a hanging file system on the node and a service or "     \
-		"entrypoint that does not end")
-#define CE_HELP_LAUNCHER_ENDED                                                                     \
-	CE_HELP("launcher-ended",                                                                  \
-		"was the step cancelled, or killed for its memory (--mem)? if it stays so on one " \
-		"node, report the node")
-#define CE_HELP_GONE                                                                               \
-	CE_HELP("image-gone",                                                                      \
-		"never replace or remove an image file that steps use; give a new one a name of its own")
-#define CE_HELP_DIED                                                                               \
+#define CE_HELP_IMAGE_DAMAGED \
+	CE_HELP("image-damaged", "copy, download or import it again; report the node if good images fail there, too")
+#define CE_HELP_PLAN_NOT_ARRIVED \
+	CE_HELP("plan-not-arrived", "report it: plugin and engine of the same version belong on all hosts")
+#define CE_HELP_LAUNCHER_ENDED \
+	CE_HELP("launcher-ended", "was the step cancelled, or killed for its memory (--mem)? if it stays so on one node, report the node")
+#define CE_HELP_START_TIMEOUT \
+	CE_HELP("start-timeout", "try again; then look for a hanging file system on the node and a service or entrypoint that does not end")
+#define CE_HELP_IMAGE_GONE \
+	CE_HELP("image-gone", "never replace or remove an image file that steps use; give a new one a name of its own")
+#define CE_HELP_CONTAINER_DIED \
 	CE_HELP("container-died", "was something killed for its memory? ask for more with --mem")
-#define CE_HELP_NO_PLAN                                                                            \
-	CE_HELP("plan-not-arrived",                                                                \
-		"report it: plugin and engine of the same version belong on all hosts")
-#define CE_HELP_CONTAINED                                                                          \
-	CE_HELP("plugin-contained",                                                                \
-		"ask the administrator to take contain_spank out of slurm.conf")
-#define CE_HELP_TWICE                                                                              \
-	CE_HELP("environment-twice",                                                               \
-		"leave --environment out of the srun in the script, or name another environment")
-#define CE_HELP_NOT_INHERITED                                                                      \
+#define CE_HELP_COMMAND_NOT_FOUND \
+	CE_HELP("command-not-found", "the image's PATH counts, not your host's; a path is one in the container: is its directory mounted?")
+#define CE_HELP_COMMAND_NOT_EXECUTABLE \
+	CE_HELP("command-not-executable", "is it a directory, without x, on a noexec mount, or for another machine or loader?")
+#define CE_HELP_WORKDIR_MISSING \
+	CE_HELP("workdir-missing", "make it in the image, mount it, or name another workdir")
+#define CE_HELP_TASK_JOIN \
+	CE_HELP("task-join", "try again; if it stays so, report it with the details of ce trace")
+#define CE_HELP_PLUGIN_CONTAINED \
+	CE_HELP("plugin-contained", "ask the administrator to take contain_spank out of slurm.conf")
+#define CE_HELP_ENVIRONMENT_TWICE \
+	CE_HELP("environment-twice", "leave --environment out of the srun in the script, or name another environment")
+#define CE_HELP_ENVIRONMENT_NOT_INHERITED \
 	CE_HELP("environment-not-inherited", "repeat --environment on this command, and report it")
-#define CE_HELP_COMPONENTS                                                                         \
-	CE_HELP("components-differ",                                                               \
-		"name the same environment for each of them, or start steps of their own")
-#define CE_HELP_PLUGIN                                                                             \
+#define CE_HELP_COMPONENTS_DIFFER \
+	CE_HELP("components-differ", "name the same environment for each of them, or start steps of their own")
+#define CE_HELP_PLUGIN_CONFIGURATION \
 	CE_HELP("plugin-configuration", "ask the administrator to run ce doctor on this host")
-#define CE_HELP_MUTE                                                                               \
-	CE_HELP("planner-mute",                                                                    \
-		"report it: plugin and engine of the same version belong on all hosts")
-#define CE_HELP_PLANNER                                                                            \
+#define CE_HELP_PLANNER_KILLED \
 	CE_HELP("planner-killed", "start it again; an import goes on where it was interrupted")
+#define CE_HELP_PLANNER_MUTE \
+	CE_HELP("planner-mute", "report it: plugin and engine of the same version belong on all hosts")
 
 #endif

@@ -57,7 +57,7 @@ int ce_join(const struct ce_container *container, struct ce_error *err)
 		return ce_fail(err, "cannot enter the container's mount namespace: %s",
 			       strerror(errno));
 	if (chdir(container->workdir) < 0)
-		return ce_fail_below(err, CE_HELP_WORKDIR,
+		return ce_fail_below(err, CE_HELP_WORKDIR_MISSING,
 				     "workdir '%s': cannot change to it in the container: %s",
 				     container->workdir, strerror(errno));
 	return refuse_privileges(container, err);

@@ -30,7 +30,7 @@ static void die(int reply, const char *what)
 	char answer[PATH_MAX + 512];
 
 	int length = snprintf(answer, sizeof answer, "F%d\ncannot start the launcher: %s: %s\n%s",
-			      CE_EXIT_ENGINE, what, strerror(errno), CE_HELP_PLUGIN);
+			      CE_EXIT_ENGINE, what, strerror(errno), CE_HELP_PLUGIN_CONFIGURATION);
 	if (length > 0 && (size_t)length < sizeof answer)
 		(void)ce_send(reply, answer, (size_t)length, NULL, 0);
 	_exit(CE_EXIT_ENGINE);
@@ -104,7 +104,7 @@ static void fork_launcher(const struct ce_config *config, char **job, const int 
 	if (pid < 0) {
 		char answer[256];
 		int length = snprintf(answer, sizeof answer, "F%d\ncannot start the launcher: fork: %s\n%s",
-				      CE_EXIT_ENGINE, strerror(errno), CE_HELP_PLUGIN);
+				      CE_EXIT_ENGINE, strerror(errno), CE_HELP_PLUGIN_CONFIGURATION);
 		(void)ce_send(reply, answer, (size_t)length, NULL, 0);
 	}
 	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)

@@ -76,7 +76,7 @@ int ce_options_end_component(struct ce_error *err)
 	if ((mine == NULL && first == NULL) ||
 	    (mine != NULL && first != NULL && strcmp(mine, first) == 0))
 		return 0;
-	return ce_fail_below(err, CE_HELP_COMPONENTS,
+	return ce_fail_below(err, CE_HELP_COMPONENTS_DIFFER,
 		       "--environment: '%s' for one component and '%s' for another: Slurm gives all "
 		       "components of a heterogeneous job or step the same; name one for each of them, "
 		       "or start separate steps",

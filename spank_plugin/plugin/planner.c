@@ -125,17 +125,17 @@ int ce_planner_run(const struct ce_config *config, const char *caller, const cha
 	int read_errno = errno;
 	close(ends[0]);
 	if (rc != 0)
-		return ce_fail_below(err, CE_HELP_PLUGIN, "cannot start %s: %s", config->plan, strerror(rc));
+		return ce_fail_below(err, CE_HELP_PLUGIN_CONFIGURATION, "cannot start %s: %s", config->plan, strerror(rc));
 	int status = planner_status(pid);
 	/* check this first: a planner whose output is not read to its end dies of that */
 	if (text == NULL)
 		return ce_fail(err, "cannot read the plan: %s", strerror(read_errno));
 	if (!WIFEXITED(status))
-		return ce_fail_below(err, CE_HELP_PLANNER, "the planner was killed; nothing was started");
+		return ce_fail_below(err, CE_HELP_PLANNER_KILLED, "the planner was killed; nothing was started");
 	if (WEXITSTATUS(status) != 0)
 		return -1;
 	if (ce_planned_read(text, planned) < 0)
-		return ce_fail_below(err, CE_HELP_MUTE,
+		return ce_fail_below(err, CE_HELP_PLANNER_MUTE,
 				     "%s printed neither a plan nor that there is no container; nothing was "
 				     "started",
 				     config->plan);

@@ -128,7 +128,7 @@ static int prepare_session(struct ce_step *step, spank_t spank)
 	const char *plan;
 	enum ce_word word = ce_carry_word(text, &plan);
 	if (word == CE_SAYS_NOTHING)
-		return ce_fail_below(err, CE_HELP_NO_PLAN,
+		return ce_fail_below(err, CE_HELP_PLAN_NOT_ARRIVED,
 				     "the plan of the environment did not arrive on this node");
 	step->has_prolog = ce_after_prolog_wanted(ce_variable(environment, CE_CARRY_PROLOG) != NULL);
 	const char *planned = ce_variable(environment, CE_CARRY_TIMES);
@@ -162,7 +162,7 @@ int ce_step_unmark(spank_t spank)
 void ce_step_refuse(struct ce_step *step)
 {
 	step->session_wanted = 1;
-	ce_fail_below(&step->start_error, CE_HELP_NO_PLAN,
+	ce_fail_below(&step->start_error, CE_HELP_PLAN_NOT_ARRIVED,
 		      "srun has prepared this step for a container, but the option --environment did not "
 		      "arrive on this node");
 }
@@ -173,12 +173,12 @@ void ce_step_prepare(struct ce_step *step, spank_t spank, const struct ce_config
 		return;
 	step->session_wanted = 1;
 	if (config->error.message != NULL)
-		ce_fail_below(&step->start_error, CE_HELP_PLUGIN, "%s", config->error.message);
+		ce_fail_below(&step->start_error, CE_HELP_PLUGIN_CONFIGURATION, "%s", config->error.message);
 	else if (getpid() != stepd)
 		/* Slurm >= 24.05 can call this in a process that shares the memory with slurmstepd, but not
 		 * the descriptors: the numbers that it would leave behind mean something else in
 		 * slurmstepd. */
-		ce_fail_below(&step->start_error, CE_HELP_CONTAINED,
+		ce_fail_below(&step->start_error, CE_HELP_PLUGIN_CONTAINED,
 			      "Slurm calls plugins in processes of their own (contain_spank in "
 			      "slurm.conf), where a container cannot be started");
 	else

@@ -57,9 +57,9 @@ static int plan_and_carry(const struct ce_config *config, spank_context_t contex
 	int is_salloc = strcmp(program_invocation_short_name, "salloc") == 0;
 
 	if (config->error.message != NULL)
-		return ce_fail_below(err, CE_HELP_PLUGIN, "%s", config->error.message);
+		return ce_fail_below(err, CE_HELP_PLUGIN_CONFIGURATION, "%s", config->error.message);
 	if (is_srun && getenv(CE_INSIDE) != NULL && ce_options_repeated())
-		return ce_fail_below(err, CE_HELP_TWICE,
+		return ce_fail_below(err, CE_HELP_ENVIRONMENT_TWICE,
 			       "--environment=%s: this batch script runs inside it already, and srun "
 			       "inherits that",
 			       ce_options_environment());
@@ -80,7 +80,7 @@ int ce_plugin_submit(const struct ce_config *config, spank_context_t context, st
 	if (ce_options_environment() != NULL)
 		return plan_and_carry(config, context, err);
 	if (ce_inherited() != NULL)
-		return ce_fail_below(err, CE_HELP_NOT_INHERITED,
+		return ce_fail_below(err, CE_HELP_ENVIRONMENT_NOT_INHERITED,
 				     "--environment=%s: the job has it, but Slurm does not give it to "
 				     "this command",
 				     ce_inherited());

@@ -109,7 +109,7 @@ static void say_once(spank_t spank, const char *kind, const char *text)
  * it. */
 static void say_error(const struct ce_step *step, spank_t spank, const struct ce_error *err, int marks)
 {
-	const char *message = ce_error_text(err), *below = ce_error_below(err, CE_HELP_JOIN);
+	const char *message = ce_error_text(err), *below = ce_error_below(err, CE_HELP_TASK_JOIN);
 
 	if (message[0] != '\0' && is_first_task(spank) &&
 	    (below[0] == '\0' || ce_claim_message(marks, step->planned, message)))

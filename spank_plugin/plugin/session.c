@@ -41,7 +41,7 @@ int ce_session_wait(const struct ce_launcher *launcher, int timeout_s,
 	/* The namespaces could still be entered after the container's death, but the
 	 * image is no longer served. */
 	if (is_over(launcher))
-		return ce_fail_below(err, CE_HELP_DIED,
+		return ce_fail_below(err, CE_HELP_CONTAINER_DIED,
 				     "the container ended before the task could join it");
 	return 0;
 }
@@ -151,7 +151,7 @@ static void *watch_session(void *unused)
 
 const char *ce_session_help(const char *cause)
 {
-	return strncmp(cause, CE_CAUSE_GONE, strlen(CE_CAUSE_GONE)) == 0 ? CE_HELP_GONE : CE_HELP_DIED;
+	return strncmp(cause, CE_CAUSE_GONE, strlen(CE_CAUSE_GONE)) == 0 ? CE_HELP_IMAGE_GONE : CE_HELP_CONTAINER_DIED;
 }
 
 int ce_session_died(const struct ce_launcher *launcher)

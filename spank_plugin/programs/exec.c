@@ -69,7 +69,7 @@ static int take_container(struct ce_container *container, struct ce_error *err)
 	    sscanf(text, "%d %d %d %d %n", &container->user_ns, &container->mount_ns,
 		   &container->environment, &container->may_gain, &skipped) != 4 ||
 	    skipped == 0)
-		return ce_fail_below(err, CE_HELP_PLUGIN, CE_NOT_LOADED);
+		return ce_fail_below(err, CE_HELP_PLUGIN_CONFIGURATION, CE_NOT_LOADED);
 	container->workdir = strdup(text + skipped);
 	unsetenv(CE_JOIN_CONTAINER);
 	return container->workdir != NULL ? 0 : ce_fail(err, "out of memory");
@@ -140,7 +140,7 @@ static int run_task(char **argv)
 	else
 		become_task(command, named != NULL || argv[1] == NULL ? argv : argv + 1, &err);
 	if (speaks && ce_claim_message(news.marks, news.planned, ce_error_text(&err)))
-		ce_say_error(getenv(CE_NODE), ce_error_text(&err), ce_error_below(&err, CE_HELP_JOIN));
+		ce_say_error(getenv(CE_NODE), ce_error_text(&err), ce_error_below(&err, CE_HELP_TASK_JOIN));
 	return err.exit_code;
 }
 
@@ -165,6 +165,6 @@ int main(int argc, char **argv)
 	}
 	become(&container, argc - 5, argv + 5, &err);
 	fprintf(stderr, "ce: error: %s\n%s\n", ce_error_text(&err),
-		ce_error_below(&err, CE_HELP_JOIN));
+		ce_error_below(&err, CE_HELP_TASK_JOIN));
 	return err.exit_code;
 }

@@ -203,7 +203,7 @@ TEST("a launcher that is not installed is an answer with 125 that says what is m
 	ce_launcher_start(&launcher, &config, job);
 	char *answer = read_answer();
 	snprintf(wanted, sizeof wanted,
-		 "F125\ncannot start the launcher: %s: No such file or directory\n" CE_HELP_PLUGIN, config.node);
+		 "F125\ncannot start the launcher: %s: No such file or directory\n" CE_HELP_PLUGIN_CONFIGURATION, config.node);
 	CHECK_TEXT(answer, wanted);
 	free(answer);
 }

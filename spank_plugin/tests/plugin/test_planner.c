@@ -72,7 +72,7 @@ TEST("a planner that ends well and says nothing, half a word or another one is a
 		CHECK(plan.text == NULL);
 		CHECK_CONTAINS(ce_error_text(&err),
 			       "/planner printed neither a plan nor that there is no container");
-		CHECK_TEXT(ce_error_below(&err, ""), CE_HELP_MUTE);
+		CHECK_TEXT(ce_error_below(&err, ""), CE_HELP_PLANNER_MUTE);
 		ce_error_clear(&err);
 	}
 }

@@ -74,7 +74,7 @@ TEST("a bad plugstack.conf is told to who asks for a container, and stops nobody
 	CHECK_TEXT(printed, "");
 	free(printed);
 	CHECK_INT(WEXITSTATUS(test_in_child(submit_with_option, &printed)), 125);
-	CHECK_TEXT(printed, "ce: error: plugstack.conf: unknown argument 'prefixx=/opt'\n" CE_HELP_PLUGIN "\n");
+	CHECK_TEXT(printed, "ce: error: plugstack.conf: unknown argument 'prefixx=/opt'\n" CE_HELP_PLUGIN_CONFIGURATION "\n");
 	free(printed);
 	CHECK_INT(init_badly(S_CTX_REMOTE), SLURM_SUCCESS);
 	CHECK_TEXT(fake_job.log, "container_engine: plugstack.conf: unknown argument 'prefixx=/opt'\n");
@@ -97,7 +97,7 @@ TEST("a plugin that is loaded twice is told to who asks for a container")
 	install("echo plan; echo x");
 	CHECK_INT(WEXITSTATUS(test_in_child(submit_with_two_lines, &printed)), 125);
 	CHECK_TEXT(printed,
-		   "ce: error: plugstack.conf: loads the plugin twice; one line is enough\n" CE_HELP_PLUGIN "\n");
+		   "ce: error: plugstack.conf: loads the plugin twice; one line is enough\n" CE_HELP_PLUGIN_CONFIGURATION "\n");
 	free(printed);
 }
 
@@ -255,7 +255,7 @@ TEST("an srun that asks for the environment its batch script runs in is refused 
 	again = "demo";
 	ends_submit(submit_inside,
 		    "ce: error: --environment=demo: this batch script runs inside it already, and srun "
-		    "inherits that\n" CE_HELP_TWICE "\n");
+		    "inherits that\n" CE_HELP_ENVIRONMENT_TWICE "\n");
 }
 
 TEST("an srun that inherits the environment of its batch script, or names another, starts")
@@ -309,7 +309,7 @@ TEST("a command that is for a container cannot be executed where nobody takes th
 	install("echo plan; echo x");
 	send_command();
 	CHECK_CONTAINS(sent, "/\nce: error: this node's Slurm does not load the plugin of --environment; "
-			     "nothing was started\n" CE_HELP_PLUGIN "\n/hostname");
+			     "nothing was started\n" CE_HELP_PLUGIN_CONFIGURATION "\n/hostname");
 	CHECK_INT(access(sent, F_OK), -1);
 	CHECK_INT(errno, ENOENT);
 	CHECK_TEXT(run, "hostname");
@@ -415,7 +415,7 @@ TEST("components of a heterogeneous step that name two environments are refused"
 	ends_submit(submit_components,
 		    "ce: error: --environment: 'a' for one component and 'b' for another: Slurm gives "
 		    "all components of a heterogeneous job or step the same; name one for each of "
-		    "them, or start separate steps\n" CE_HELP_COMPONENTS "\n");
+		    "them, or start separate steps\n" CE_HELP_COMPONENTS_DIFFER "\n");
 }
 
 TEST("a component without an environment beside one that has one is refused")
@@ -458,5 +458,5 @@ TEST("a planner that says nothing ends srun, salloc and sbatch")
 TEST("a planner that was killed ends srun with one line")
 {
 	install("kill -9 $$");
-	ends_submit(submit_local, "ce: error: the planner was killed; nothing was started\n" CE_HELP_PLANNER "\n");
+	ends_submit(submit_local, "ce: error: the planner was killed; nothing was started\n" CE_HELP_PLANNER_KILLED "\n");
 }

@@ -185,7 +185,7 @@ TEST("the word that there is no container runs the command on the host and leave
 TEST("a plan that did not arrive fails every task with 125, once in words")
 {
 	begin_step_carrying(NULL);
-	task_fails(125, "ce: error: nid7: the plan of the environment did not arrive on this node\n" CE_HELP_NO_PLAN "\n");
+	task_fails(125, "ce: error: nid7: the plan of the environment did not arrive on this node\n" CE_HELP_PLAN_NOT_ARRIVED "\n");
 	fake_job.task = 1;
 	task_fails(125, "");
 	CHECK_TEXT(fake_job.log, "");
@@ -199,7 +199,7 @@ TEST("what arrives without its word is no plan, and the host is no fallback")
 	for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
 		begin_step_carrying(texts[i]);
 		task_fails(125, "ce: error: nid7: the plan of the environment did not arrive on this "
-				"node\n" CE_HELP_NO_PLAN "\n");
+				"node\n" CE_HELP_PLAN_NOT_ARRIVED "\n");
 		end_step();
 	}
 }
@@ -215,7 +215,7 @@ static void begin_step_without_option(void)
 
 #define DROPPED                                                                                    \
 	"ce: error: nid7: srun has prepared this step for a container, but the option "            \
-	"--environment did not arrive on this node\n" CE_HELP_NO_PLAN "\n"
+	"--environment did not arrive on this node\n" CE_HELP_PLAN_NOT_ARRIVED "\n"
 
 TEST("a command that srun has marked does not run on the host for want of its option")
 {
@@ -616,7 +616,7 @@ TEST("when the guard is killed its tasks are, and the cause is told once")
 		   "container_engine: the process that guards the container was killed; "
 		   "the tasks of this node are killed\n");
 	CHECK_TEXT(said, "ce: error: n7: the process that guards the container was killed\n"
-		   CE_HELP_DIED "\n");
+		   CE_HELP_CONTAINER_DIED "\n");
 	end_step();
 }
 
@@ -631,7 +631,7 @@ TEST("tasks that find their container dead say why, once, before slurmstepd can"
 	CHECK_INT(ce_pidfd_kill(guard, SIGKILL), 0);
 	CHECK(test_ends(guard));
 	fake_job.task = 1;
-	task_fails(125, "ce: error: nid7: the process that guards the container was killed\n" CE_HELP_DIED "\n");
+	task_fails(125, "ce: error: nid7: the process that guards the container was killed\n" CE_HELP_CONTAINER_DIED "\n");
 	fake_job.task = 0;
 	task_fails(125, "");
 	end_step();

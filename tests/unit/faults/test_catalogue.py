@@ -88,14 +88,6 @@ def test_each_code_in_the_sources_is_in_the_catalogue() -> None:
                     assert code.value in FAULTS, f"{path}:{call.lineno}"
 
 
-def test_the_plugin_says_the_same_as_the_catalogue() -> None:
-    text = (ROOT / "spank_plugin/common/help.h").read_text(encoding="utf-8").replace("\\\n", "")
-    found = re.findall(r'CE_HELP\(\s*"([a-z-]+)",\s*((?:"[^"]*"\s*)+)\)', text)
-    assert len(found) >= 10
-    for code, pieces in found:
-        assert "".join(re.findall(r'"([^"]*)"', pieces)) == FAULTS[code].remedy
-
-
 def test_every_code_arises_somewhere() -> None:
     files = [
         *PACKAGE.rglob("*.py"),
