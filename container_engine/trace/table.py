@@ -28,7 +28,7 @@ PHASES = {
     "namespaces": "the user's namespaces are created",
     "mount": "the image is mounted",
     "hooks": "hooks add libraries, devices, files",
-    "create": "Podman creates the container",
+    "create": "crun creates the container",
     "init": "its first process starts, with the entrypoint",
     "environment": "the tasks' variables are put together",
     "services": "services of hooks start",
