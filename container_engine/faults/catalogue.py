@@ -344,9 +344,10 @@ FAULTS = {
         " that does not end",
     ),
     "image-gone": Fault(
-        "an image file was removed or replaced while a step used it",
+        "an image file was removed, replaced or overwritten while a step used it",
         EITHER,
-        "never replace or remove an image file that steps use; give a new one a name of its own",
+        "never remove, replace or overwrite an image file that steps use; give a new one a name of"
+        " its own",
         137,
     ),
     "container-died": Fault(

@@ -14,7 +14,7 @@
 #define CE_HELP_START_TIMEOUT \
 	CE_HELP("start-timeout", "try again; then look for a hanging file system on the node and a service or entrypoint that does not end")
 #define CE_HELP_IMAGE_GONE \
-	CE_HELP("image-gone", "never replace or remove an image file that steps use; give a new one a name of its own")
+	CE_HELP("image-gone", "never remove, replace or overwrite an image file that steps use; give a new one a name of its own")
 #define CE_HELP_CONTAINER_DIED \
 	CE_HELP("container-died", "was something killed for its memory? ask for more with --mem")
 #define CE_HELP_COMMAND_NOT_FOUND \

@@ -19,8 +19,8 @@
 static int server_ended(struct guard *guard, const char *image, int status)
 {
 	if (WIFEXITED(status) && WEXITSTATUS(status) == CE_IMAGE_GONE) {
-		errno = ESTALE;
-		return guard_fail(guard, CE_CAUSE_GONE "'%s' was removed or replaced on its file server",
+		errno = 0;
+		return guard_fail(guard, CE_CAUSE_GONE "'%s' was removed, replaced or overwritten",
 				  image != NULL ? image : "it");
 	}
 	if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_LOADED)

@@ -60,6 +60,15 @@ static void image_init(void *data, struct fuse_conn_info *connection)
 	connection->max_background = BACKGROUND;
 }
 
+/* Of a file that is gone, a task would only see EIO or SIGBUS, now or hours later: the guard reports the reason and
+ * ends the step. */
+static void reply_error(fuse_req_t req, int error)
+{
+	if (error == EIO && squash_is_gone(image_of(req)))
+		_exit(CE_IMAGE_GONE);
+	fuse_reply_err(req, error);
+}
+
 static void image_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct squash *image = image_of(req);
@@ -74,7 +83,7 @@ static void image_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (rc == 0)
 		describe(image, inode, &st, &entry);
 	if (rc < 0 && rc != -ENOENT)
-		fuse_reply_err(req, -rc);
+		reply_error(req, -rc);
 	else
 		fuse_reply_entry(req, &entry);
 }
@@ -87,7 +96,7 @@ static void image_getattr(fuse_req_t req, fuse_ino_t node, struct fuse_file_info
 
 	(void)info;
 	if (rc < 0)
-		fuse_reply_err(req, -rc);
+		reply_error(req, -rc);
 	else
 		fuse_reply_attr(req, &st, FOREVER);
 }
@@ -99,7 +108,7 @@ static void image_readlink(fuse_req_t req, fuse_ino_t node)
 	int rc = squash_link(image, inode_of(image, node), &target);
 
 	if (rc < 0)
-		fuse_reply_err(req, -rc);
+		reply_error(req, -rc);
 	else
 		fuse_reply_readlink(req, target);
 	free(target);
@@ -122,7 +131,7 @@ static void image_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offse
 
 	(void)info;
 	if (rc < 0) {
-		fuse_reply_err(req, -rc);
+		reply_error(req, -rc);
 		return;
 	}
 	fuse_reply_iov(req, piece.parts, piece.count);
@@ -197,7 +206,7 @@ static void list(fuse_req_t req, fuse_ino_t node, size_t size, off_t from, int p
 		rc = squash_list(listed.image, inode_of(listed.image, node), first, plus, put_found,
 				 &listed);
 	if (rc < 0)
-		fuse_reply_err(req, -rc);
+		reply_error(req, -rc);
 	else
 		fuse_reply_buf(req, listed.buffer, listed.used);
 	free(listed.buffer);
@@ -222,7 +231,7 @@ static void image_readdirplus(fuse_req_t req, fuse_ino_t node, size_t size, off_
 static void reply_xattr(fuse_req_t req, const char *bytes, int length, size_t size)
 {
 	if (length < 0)
-		fuse_reply_err(req, -length);
+		reply_error(req, -length);
 	else if (size == 0)
 		fuse_reply_xattr(req, (size_t)length);
 	else if ((size_t)length > size)
@@ -375,12 +384,6 @@ static int serve(struct squash *image, char **words)
 	return rc;
 }
 
-/* A task would only see EIO or SIGBUS, now or hours later: the guard reports the reason and ends the step. */
-static void end_gone(void)
-{
-	_exit(CE_IMAGE_GONE);
-}
-
 int main(int argc, char **argv)
 {
 	const char *why;
@@ -395,7 +398,6 @@ int main(int argc, char **argv)
 	}
 	mallopt(M_MMAP_THRESHOLD, MAP_FROM_BYTES);
 	mallopt(M_ARENA_MAX, 2);
-	squash_gone = end_gone;
 	struct squash *image = squash_file(argv[1], &why);
 	if (!image) {
 		(void)complain(argv[1], why);

@@ -58,6 +58,7 @@ static const uint16_t allowed[] = {
 	SYS_lseek,
 	SYS_close,
 	SYS_fstat,
+	SYS_statx,
 	SYS_futex,
 	SYS_munmap,
 	SYS_mremap,

@@ -2,9 +2,11 @@
 #include "squash.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sqfs/error.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "squash_inner.h"
 #include "squash_lzo.h"
@@ -80,19 +82,23 @@ const char *squash_load(struct squash *squash)
 	return NULL;
 }
 
-void (*squash_gone)(void);
-
-/* libsquashfs' own, the same for all files of a process */
-static int (*read_of_library)(sqfs_file_t *file, sqfs_u64 offset, void *buffer, size_t size);
-
-/* libsquashfs returns one error for everything that pread refuses; errno has the reason. */
-static int read_at(sqfs_file_t *file, sqfs_u64 offset, void *buffer, size_t size)
+static int look(int place, int flags, struct statx *found)
 {
-	int rc = read_of_library(file, offset, buffer, size);
+	return statx(place, "", AT_EMPTY_PATH | flags, STATX_SIZE | STATX_MTIME, found);
+}
 
-	if (rc == SQFS_ERROR_IO && errno == ESTALE && squash_gone)
-		squash_gone();
-	return rc;
+/* What a failed read returns does not tell: for a file that NFS has lost, pread may fail with ESTALE, EIO or EBADF,
+ * and a file that was overwritten is read as a damaged one. So ask the server what the file is now. */
+int squash_is_gone(const struct squash *squash)
+{
+	const struct statx *opened = &squash->opened;
+	struct statx now;
+
+	if (look(squash->place, AT_STATX_FORCE_SYNC, &now) != 0)
+		return errno == ESTALE;
+	return now.stx_size != opened->stx_size ||
+	       now.stx_mtime.tv_sec != opened->stx_mtime.tv_sec ||
+	       now.stx_mtime.tv_nsec != opened->stx_mtime.tv_nsec;
 }
 
 struct squash *squash_file(const char *path, const char **why)
@@ -104,12 +110,10 @@ struct squash *squash_file(const char *path, const char **why)
 		return NULL;
 	}
 	pthread_mutex_init(&squash->lock, NULL);
-	squash->file = sqfs_open_file(path, SQFS_FILE_OPEN_READ_ONLY);
-	if (squash->file) {
-		read_of_library = squash->file->read_at;
-		squash->file->read_at = read_at;
+	squash->place = open(path, O_PATH | O_CLOEXEC);
+	if (squash->place >= 0 && look(squash->place, 0, &squash->opened) == 0 &&
+	    (squash->file = sqfs_open_file(path, SQFS_FILE_OPEN_READ_ONLY)) != NULL)
 		return squash;
-	}
 	*why = strerror(errno);
 	squash_close(squash);
 	return NULL;
@@ -139,6 +143,8 @@ void squash_close(struct squash *squash)
 	sqfs_destroy(squash->fragments);
 	sqfs_destroy(squash->cmp);
 	sqfs_destroy(squash->file);
+	if (squash->place >= 0)
+		close(squash->place);
 	pthread_mutex_destroy(&squash->lock);
 	free(squash);
 }

@@ -16,13 +16,13 @@ struct squash;
 struct squash *squash_open(const char *path, const char **why);
 /* Do the same in two steps: open the file without reading from it, then read its tables. squash_load returns
  * NULL, or why they cannot be read. */
-/* Called in any thread when the file's server does not know it any more (ESTALE): nothing of it can be read again.
- * NULL: the reader gets EIO, as for any other error. */
-extern void (*squash_gone)(void);
-
 struct squash *squash_file(const char *path, const char **why);
 const char *squash_load(struct squash *squash);
 void squash_close(struct squash *squash);
+
+/* Return 1 if the file is no longer what was opened: its server has lost it, or somebody has written to it. May wait
+ * for a file server. */
+int squash_is_gone(const struct squash *squash);
 
 /* Return the root's inode reference: 48 bits, its position in the inode table. */
 uint64_t squash_root(const struct squash *squash);

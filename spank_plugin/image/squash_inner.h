@@ -45,6 +45,8 @@ struct listing;
 
 struct squash {
 	sqfs_file_t *file;
+	int place;	     /* a descriptor of the file for squash_is_gone, O_PATH */
+	struct statx opened; /* what it was when it was opened */
 	sqfs_super_t super;
 	sqfs_compressor_t *cmp; /* for metadata */
 	sqfs_frag_table_t *fragments;

@@ -20,8 +20,8 @@
 
 /* how far apart in time Slurm's SIGKILL may reach the processes of one step, on a busy machine */
 enum { KILL_SPREAD_MS = 1000, KILL_WAIT_MS = 500, LOOK_MS = 10 };
-/* how much later than its tasks, which crash without their image, a container's death may be noticed */
-enum { BREAK_WAIT_MS = 300 };
+/* how much later than its tasks, which fail without their image, a container's death may be noticed */
+enum { FAILED_WAIT_MS = 300 };
 
 static int is_over(const struct ce_launcher *launcher)
 {
@@ -55,7 +55,7 @@ static struct {
 	atomic_int ending; /* the end was requested: a closed socket is not an error */
 	atomic_int exited; /* tasks that slurmstepd has waited for */
 	atomic_llong killed; /* when it last found one that was killed, as ce_now_ms; 0 for never */
-	atomic_int broken; /* a task crashed */
+	atomic_int failed; /* a task crashed or failed */
 	const struct ce_launcher *launcher;
 	int *tasks; /* pidfds, because a pid could be reused before it is used */
 	size_t task_count;
@@ -211,20 +211,20 @@ static int is_ended(int status)
 	return found;
 }
 
-/* Return whether the process crashed; the exit code by which a shell reports a command's SIGBUS counts,
- * too. */
-static int is_broken(int status)
+/* Return whether the process crashed or failed. Without its image it may do so in any way: by SIGBUS, by 126 of a
+ * shell that can execute nothing more, by 1 of a program that cannot read. */
+static int is_failed(int status)
 {
 	return (WIFSIGNALED(status) && !is_ended(status)) ||
-	       (WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGBUS);
+	       (WIFEXITED(status) && WEXITSTATUS(status) != 0);
 }
 
 void ce_session_note_exit(int status)
 {
 	if (is_ended(status))
 		atomic_store(&watch.killed, ce_now_ms());
-	if (is_broken(status))
-		atomic_store(&watch.broken, 1);
+	if (is_failed(status))
+		atomic_store(&watch.failed, 1);
 	atomic_fetch_add(&watch.exited, 1);
 }
 
@@ -240,7 +240,7 @@ static void stop_watching(void)
 	watch.task_count = 0;
 	atomic_store(&watch.exited, 0);
 	atomic_store(&watch.killed, 0);
-	atomic_store(&watch.broken, 0);
+	atomic_store(&watch.failed, 0);
 }
 
 /* ---- the end ----------------------------------------------------------------------------------- */
@@ -250,8 +250,8 @@ void ce_session_end(struct ce_launcher *launcher)
 	struct ce_end end;
 
 	/* A container that died by itself must still be reported, however quickly its tasks have ended. */
-	if (atomic_load(&watch.broken))
-		ce_wait_readable(launcher->life, ce_now_ms() + BREAK_WAIT_MS);
+	if (atomic_load(&watch.failed))
+		ce_wait_readable(launcher->life, ce_now_ms() + FAILED_WAIT_MS);
 	atomic_store(&watch.ending, !is_over(launcher));
 	ce_launcher_let_go(launcher);
 	ce_end_begin(&end, launcher);

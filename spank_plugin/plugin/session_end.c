@@ -17,7 +17,7 @@
 
 /* the child's waits, one after the other */
 enum { LAUNCHER_WAIT_MS = 2000, GUARD_WAIT_MS = 2000, ATTENDED_WAIT_MS = 2000 };
-enum { CHILD_WAIT_MS = 9000, FINISH_WAIT_MS = 1000, TELL_WAIT_MS = 1000 };
+enum { CHILD_WAIT_MS = 9000, FINISH_WAIT_MS = 1000, TELL_WAIT_MS = 1000, CLAIM_WAIT_MS = 400 };
 /* the numbers of the descriptors that the child keeps; all others from slurmstepd are closed */
 enum { CHILD_GATE = 3, CHILD_REPLY, CHILD_LIFE, CHILD_FIRST_CLOSED };
 
@@ -26,13 +26,32 @@ struct duty {
 	const char *planned, *cause;
 };
 
+/* Claim the message for this node. The directory of the marks may be on the file server that is the reason of all
+ * this, and does not answer: then another node may print the same, which is better than nothing. */
+static int claim_soon(int marks, const struct duty *duty)
+{
+	siginfo_t end = { .si_status = 0 };
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(ce_claim_message(marks, duty->planned, duty->cause) ? 0 : 1);
+	CE_AUTO_FD child = pid > 0 ? ce_pidfd_open(pid) : -1;
+	if (child < 0)
+		return 1;
+	if (!ce_wait_readable(child, ce_now_ms() + CLAIM_WAIT_MS)) {
+		ce_pidfd_kill(child, SIGKILL);
+		return 1;
+	}
+	return waitid(P_PIDFD, (id_t)child, &end, WEXITED) < 0 || end.si_status != 1;
+}
+
 static void tell(int reply, const struct ce_shared *shared, const struct duty *duty)
 {
 	struct ce_error err = CE_ERROR_INIT;
 	struct ce_container container = CE_CONTAINER_INIT;
 
 	(void)ce_reply_look(reply, &container, &err);
-	if (ce_claim_message(container.marks, duty->planned, duty->cause))
+	if (claim_soon(container.marks, duty))
 		ce_say_error(shared != NULL ? shared->node : NULL, duty->cause,
 			     ce_session_help(duty->cause));
 	ce_container_close(&container);

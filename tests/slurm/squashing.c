@@ -28,6 +28,12 @@ static int answer(long result)
 	return result < 0 ? -errno : (int)result;
 }
 
+/* REAL/.stale says that the server has lost all images: NFS may then fail with EIO, and looking with ESTALE. */
+static int is_lost(const char *path)
+{
+	return strstr(path, ".sqsh") != NULL && faccessat(real, ".stale", F_OK, 0) == 0;
+}
+
 static int caller_is_root(void)
 {
 	return fuse_get_context()->uid == 0;
@@ -39,6 +45,8 @@ static int squashing_getattr(const char *path, struct stat *st, struct fuse_file
 	(void)fi;
 	if (caller_is_root() && strcmp(path, "/") != 0)
 		return -EACCES;
+	if (is_lost(path))
+		return -ESTALE;
 	return answer(fstatat(real, below(path), st, AT_SYMLINK_NOFOLLOW));
 }
 
@@ -74,10 +82,8 @@ static int squashing_open(const char *path, struct fuse_file_info *fi)
 static int squashing_read(const char *path, char *to, size_t size, off_t offset,
 			  struct fuse_file_info *fi)
 {
-	(void)path;
-	/* as when the file's server has lost it: REAL/.stale says so */
-	if (faccessat(real, ".stale", F_OK, 0) == 0)
-		return -ESTALE;
+	if (is_lost(path))
+		return -EIO;
 	return answer(pread((int)fi->fh, to, size, offset));
 }
 

@@ -306,6 +306,27 @@ TEST("a damaged file does no harm, wherever it is damaged")
 	}
 }
 
+/* Return what squash_is_gone says of an opened image after the command. */
+static int gone_after(const char *command)
+{
+	make_image("-comp zstd");
+	struct squash *squash = opened();
+	CHECK_INT(squash_is_gone(squash), 0);
+	run(command);
+	int gone = squash_is_gone(squash);
+	squash_close(squash);
+	return gone;
+}
+
+TEST("a file that is written to or cut while it is open is gone, one that is linked or moved is not")
+{
+	CHECK_INT(gone_after("truncate -s +1 image"), 1);
+	CHECK_INT(gone_after(": >image"), 1);
+	CHECK_INT(gone_after("printf x | dd of=image bs=1 seek=5000 conv=notrunc status=none"), 1);
+	CHECK_INT(gone_after("ln image image2; chmod 0600 image; mv image2 image3"), 0);
+	CHECK_INT(gone_after("rm image"), 0);
+}
+
 TEST("a file with more attributes than any kernel sets is damaged, and is not read through")
 {
 	const char *why;

@@ -515,6 +515,13 @@ TEST("a command that is not in the container is 127, one that cannot be executed
 }
 
 /* Returns once the task is in the container. */
+static void fail(int number)
+{
+	(void)number;
+	_exit(126);
+}
+
+/* SIGBUS ends it as a crash, SIGALRM as a shell that cannot execute a command. */
 static pid_t start_task(void)
 {
 	int joined[2];
@@ -527,6 +534,7 @@ static pid_t start_task(void)
 		CHECK(freopen("/dev/null", "w", stderr) != NULL);
 		task();
 		close(joined[0]);
+		signal(SIGALRM, fail);
 		close(joined[1]);
 		pause();
 		_exit(0);
@@ -709,7 +717,7 @@ TEST("a container that dies is reported although its tasks break down by themsel
 	end_step();
 }
 
-TEST("a container whose tasks break down before it is seen to die is reported")
+static void break_before_death(int how)
 {
 	int before = keep_stderr();
 	begin_step("ready");
@@ -722,11 +730,21 @@ TEST("a container whose tasks break down before it is seen to die is reported")
 		kill(guard, SIGKILL);
 		_exit(0);
 	}
-	CHECK_INT(kill(pid, SIGBUS), 0);
+	CHECK_INT(kill(pid, how), 0);
 	task_exits(pid);
 	CHECK_INT(waitpid(later, NULL, 0), later);
 	CHECK_CONTAINS(read_stderr(before), "the process that guards the container was killed\n");
 	end_step();
+}
+
+TEST("a container whose tasks break down before it is seen to die is reported")
+{
+	break_before_death(SIGBUS);
+}
+
+TEST("a container whose tasks fail before it is seen to die is reported")
+{
+	break_before_death(SIGALRM);
 }
 
 TEST("processes that a task left behind in the container end with the step")
