@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from container_engine.images.fetch.listener import Listener
     from container_engine.images.store.void_store import Passing
+    from container_engine.site.load import Configuration
 
 
 class Context(NamedTuple):
@@ -24,6 +25,7 @@ class Context(NamedTuple):
     `started_ns` is a time before anything was read, by the clock of time.time_ns. `site_file` is
     the argument of the hidden option --site, else None. With EDF_IMAGESTORE=void no image is kept:
     `passing` then stores the images of one launch, and `only_asks` is set if no file is needed.
+    `site_read` has the site's configuration once it was read; None if it may change meanwhile.
     """
 
     env: Mapping[str, str]
@@ -35,6 +37,7 @@ class Context(NamedTuple):
     passing: Passing | None = None
     only_asks: bool = False
     listener: Callable[[], Listener] = Quiet
+    site_read: list[Configuration] | None = None
 
     @property
     def libexec(self) -> str:
@@ -50,4 +53,5 @@ def of_this_process(site_file: str | None) -> Context:
             "it was removed; change into another one",
             "current-directory",
         ) from None
-    return Context(os.environ, cwd, os.geteuid(), sys.prefix, time.time_ns(), site_file)
+    now = time.time_ns()
+    return Context(os.environ, cwd, os.geteuid(), sys.prefix, now, site_file, site_read=[])

@@ -12,8 +12,13 @@ if TYPE_CHECKING:
 
 
 def configuration(context: Context) -> Configuration:
-    """Load the site's configuration. Raises SiteError with all its faults."""
-    return load(context.prefix, context.uid, context.site_file)
+    """Return the site's configuration, read once. Raises SiteError with all its faults."""
+    if context.site_read:
+        return context.site_read[0]
+    found = load(context.prefix, context.uid, context.site_file)
+    if context.site_read is not None:
+        context.site_read.append(found)
+    return found
 
 
 def with_faults(context: Context) -> Configuration:
