@@ -24,7 +24,7 @@ REQUIRED := $(ROOT)/.required-$(call digest,pyproject.toml)
 PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICENSE)
 
 .PHONY: help deps packages demo check docs recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 sandbox-images test-slurm-core \
-	bench bench-images bench-reading bench-tree check-debian13 check-debian13-core deb rpm check-packages \
+	bench bench-images bench-reading bench-tree check-podman check-debian13 check-debian13-core deb rpm check-packages \
 	check-sanitizers check-sanitizers-core check-vm vm-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
 
 help: ## show this text
@@ -170,6 +170,13 @@ bench-reading: bench-tree sandbox-engine ## measure reading from an image, besid
 bench-tree: $(VENV)/.dev packages ## make what bench-images packs, once; needs the network
 	@sandbox/packages mmdebstrap umoci
 	@PYTHONPATH=sandbox $(VENV)/bin/python -m tests.bench.tree
+
+# Those that count on crun say so themselves.
+check-podman: $(VENV)/.dev sandbox-engine ## cluster and Podman tests with Podman as what creates containers
+	@directory=$(CE_SANDBOX_DIR)/prefix/etc/container-engine/conf.d; mkdir -p $$directory; \
+		trap "rm -f $$directory/10-podman.toml" EXIT; \
+		echo 'start = "podman"' > $$directory/10-podman.toml; \
+		$(PYTEST) $(SLOW) $(or $(T),tests/integration tests/slurm)
 
 check-debian13: ## all cluster and Podman tests with Slurm 24.11 and Podman 5.4, in a Debian 13 of their own
 	@tests/systems/debian13
