@@ -21,6 +21,9 @@ digest = $(shell cat $(1) | sha256sum | cut -c1-16)
 # Where files are written; what they say of themselves is below PREFIX.
 ROOT := $(DESTDIR)$(PREFIX)
 REQUIRED := $(ROOT)/.required-$(call digest,pyproject.toml)
+# One directory below PREFIX, where Python finds pyvenv.cfg in its parent; never in bin, which users put on
+# their PATH: their `python3` must stay their own.
+INTERPRETER := $(ROOT)/libexec/python3
 PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICENSE)
 
 .PHONY: help deps packages demo check docs recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 sandbox-images test-slurm-core \
@@ -56,11 +59,11 @@ $(VENV)/.docs: pyproject.toml $(VENV)/.build
 
 install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-engine); DESTDIR for packages
 	@rm -f $(ROOT)/.sources
-	@$(ROOT)/bin/python3 -IB docs/manual.py $(ROOT)/share/man
+	@$(INTERPRETER) -IB docs/manual.py $(ROOT)/share/man
 	@set -e; for place in bash:bash-completion/completions/ce zsh:zsh/site-functions/_ce \
 			fish:fish/vendor_completions.d/ce.fish; do \
 		file=$(ROOT)/share/$${place#*:}; mkdir -p $$(dirname $$file); \
-		$(ROOT)/bin/python3 -I -m container_engine completion $${place%%:*} > $$file; \
+		$(INTERPRETER) -I -m container_engine completion $${place%%:*} > $$file; \
 	done
 	@# whoever launches meanwhile finds the old hooks or the new ones
 	@rm -rf $(ROOT)/share/container-engine/hooks.new
@@ -78,7 +81,7 @@ install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-en
 	@set -e; for script in $(SCRIPTS); do \
 		name=$$(basename $$script _script.py.in); place=$$name; \
 		case $$name in ce|plan) place=python/$$name;; esac; \
-		packages=$$($(ROOT)/bin/python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+		packages=$$($(INTERPRETER) -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
 		sed -e 's|@PREFIX@|$(PREFIX)|g' -e "s|@PACKAGES@|$${packages#$(DESTDIR)}|g" $$script \
 			> $(ROOT)/libexec/container-engine/.$$name; \
 		chmod 0755 $(ROOT)/libexec/container-engine/.$$name; \
@@ -89,14 +92,15 @@ install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-en
 		mv -T $(ROOT)/libexec/container-engine/.$$name $(ROOT)/libexec/container-engine/$$name; \
 	done
 
-$(ROOT)/.python: $(VENV)/.build
+$(ROOT)/.interpreter: $(VENV)/.build
 	@$(PYTHON) -m venv --without-pip $(ROOT)
+	@mkdir -p $(@D)/libexec && ln -sf "$$(readlink -f $(ROOT)/bin/python3)" $(INTERPRETER) && rm -f $(ROOT)/bin/python* $(ROOT)/.python
 	@# nobody works in this environment, and where it was made means nothing
 	@rm -f $(ROOT)/bin/*ctivate* && sed -i '/^command/d' $(ROOT)/pyvenv.cfg
 	@touch $@
 
-$(REQUIRED): $(ROOT)/.python
-	@$(PIP) --python $(ROOT)/bin/python3 install -qq $(call requirements)
+$(REQUIRED): $(ROOT)/.interpreter
+	@$(PIP) --python $(INTERPRETER) install -qq $(call requirements)
 	@rm -f $(ROOT)/.required-* && touch $@
 
 # A copy is built, so that neither the sources nor another build are in the way.
@@ -105,7 +109,7 @@ $(PACKAGE): $(REQUIRED)
 		trap 'rm -rf "$$copy"' EXIT; \
 		cp -r container_engine pyproject.toml LICENSE README.md "$$copy"; \
 		$(PIP) wheel -qq --no-deps --no-build-isolation -w "$$copy/wheel" "$$copy"; \
-		$(PIP) --python $(ROOT)/bin/python3 install -qq --no-deps --force-reinstall \
+		$(PIP) --python $(INTERPRETER) install -qq --no-deps --force-reinstall \
 			"$$copy"/wheel/*.whl
 	@# nothing of the user's environment must decide which Python or which modules `ce` gets
 	@ln -sf ../libexec/container-engine/ce-start $(ROOT)/bin/.ce && mv -T $(ROOT)/bin/.ce $(ROOT)/bin/ce

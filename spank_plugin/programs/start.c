@@ -74,7 +74,7 @@ int main(int argc, char **argv)
 	if ((size_t)length <= tail || strcmp(prefix + length - tail, PLACE) != 0)
 		return fail(prefix, "is not where `make install` put it");
 	prefix[(size_t)length - tail] = '\0';
-	snprintf(python, sizeof python, "%s/bin/python3", prefix);
+	snprintf(python, sizeof python, "%s/libexec/python3", prefix);
 	snprintf(script, sizeof script, "%s/libexec/container-engine/python/%s", prefix,
 		 start->script);
 

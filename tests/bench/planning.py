@@ -18,7 +18,7 @@ def measure(user: User, here: Place, rounds: int) -> list[Row]:
     levels = [*plan[:-1], str(here.four_levels)]
     # Without a place for memos every plan is made anew.
     forgetful = {"XDG_CACHE_HOME": "/proc/none"}
-    python = [str(here.prefix / "bin" / "python3"), "-ISE", "-c", "pass"]
+    python = [str(here.prefix / "libexec" / "python3"), "-ISE", "-c", "pass"]
     ways: dict[str, Callable[[], float]] = {
         "python": lambda: user.run(python),
         "warm": lambda: user.run(plan),

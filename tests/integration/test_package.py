@@ -107,6 +107,10 @@ def test_ce_doctor_and_the_page_on_installing_know_every_program(unpacked: Path)
     assert {word.strip("/") for word in re.findall(r"[\w/-]+", said)} == set(programs)
 
 
+def test_users_who_have_the_programs_on_their_path_keep_their_own_python(unpacked: Path) -> None:
+    assert [path.name for path in (unpacked / PREFIX / "bin").iterdir()] == ["ce"]
+
+
 def test_no_file_of_the_package_names_the_place_where_it_was_built(unpacked: Path) -> None:
     build = f"{ROOT}/build/".encode()
     files = [path for path in unpacked.rglob("*") if path.is_file() and not path.is_symlink()]

@@ -181,7 +181,7 @@ def test_broken_files_that_a_hook_reads_run_nothing_of_the_image(forge: Forge, w
     """Python opens the source of a failing line, and imports the codec that it names."""
     prefix, marker = forge.cluster.prefix, forge.directory / "ran"
     code = "import encodings; print(encodings.__path__[0])"
-    argv = [str(prefix / "bin/python3"), "-ISE", "-c", code]
+    argv = [str(prefix / "libexec/python3"), "-ISE", "-c", code]
     codecs = subprocess.run(argv, check=True, text=True, capture_output=True).stdout.strip()
     forge.put(f"{codecs.lstrip('/')}/evil.py", f"MARKER = {str(marker)!r}\n{_CODEC}")
     sources = [prefix / "libexec/container-engine/inject"]

@@ -46,15 +46,19 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Install `ce` as `make install` does, but with these sources and this Python's packages."""
     prefix = tmp_path_factory.mktemp("prefix")
     venv.EnvBuilder(symlinks=True).create(prefix)
+    (prefix / "libexec").mkdir()
+    (prefix / "libexec/python3").symlink_to((prefix / "bin/python3").resolve())
+    for link in prefix.glob("bin/python*"):
+        link.unlink()
     (packages,) = prefix.glob("lib/python3*/site-packages")
     (packages / "sources.pth").write_text(f"{SOURCES}\n{sysconfig.get_path('purelib')}\n")
     start = "import sys\nfrom container_engine.cli.main import main\nsys.exit(main())\n"
-    _script(prefix / "bin/ce", f"#!{prefix}/bin/python3\n{start}")
+    _script(prefix / "bin/ce", f"#!{prefix}/libexec/python3\n{start}")
     filled = (
         TEMPLATE.read_text().replace("@PREFIX@", str(prefix)).replace("@PACKAGES@", str(SOURCES))
     )
     _script(prefix / "libexec/container-engine/plan", filled)
-    anew = f'#!/bin/sh\nexec {prefix}/bin/python3 -I -X utf8 {prefix}/bin/ce "$@"\n'
+    anew = f'#!/bin/sh\nexec {prefix}/libexec/python3 -I -X utf8 {prefix}/bin/ce "$@"\n'
     _script(prefix / "libexec/container-engine/plan-anew", anew)
     return prefix
 
