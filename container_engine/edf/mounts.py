@@ -45,14 +45,15 @@ def parse_mount(pieces: Sequence[Piece], cwd: str, origin: Origin) -> Mount:
         )
     flags = _flags(fields[2]) if len(fields) == 3 else []
     if fields[0] == "tmpfs" and len(fields) > 1:
-        return Mount("tmpfs", "tmpfs", _target(fields[1], cwd), _tmpfs_options(flags), origin)
+        return Mount("tmpfs", "tmpfs", _target(fields[1]), _tmpfs_options(flags), origin)
     if len(fields) == 2 and isinstance(fields[1], str) and fields[1] in FLAGS:
         path = _shown(fields[0])
         raise MountError(
             f"the destination '{fields[1]}' is a flag", f"write '{path}:{path}:{fields[1]}'"
         )
     source = _source(fields[0], cwd)
-    target = _target(fields[1] if len(fields) > 1 else fields[0], cwd)
+    # a path that stands for both sides is the same path on both
+    target = _target(fields[1]) if len(fields) > 1 else _target(fields[0], cwd)
     if "sqsh" in flags:
         return Mount("squashfs", source, target, _squashfs_options(flags), origin)
     return Mount("bind", source, target, _options(flags, FLAGS), origin)
@@ -108,7 +109,11 @@ def _source(text: Text, cwd: str) -> Text:
     return _each_path(text, cwd, "source", _tidy)
 
 
-def _target(text: Text, cwd: str) -> Text:
+def _target(text: Text, cwd: str = "") -> Text:
+    """Return the destination. Without `cwd` a relative one is refused.
+
+    A user may mean the directory of the launch or the root of the container by it.
+    """
     target = _each_path(text, cwd, "destination", posixpath.normpath)
     if isinstance(target, str):
         target = "/" + target.lstrip("/")  # normpath keeps two leading slashes, as in POSIX
@@ -130,11 +135,15 @@ def _each_path(text: Text, cwd: str, what: str, clean: Callable[[str], str]) -> 
 def _absolute(path: str, cwd: str, what: str) -> str:
     if path.startswith("/"):
         return path
-    if path in (".", "..") or path.startswith(("./", "../")):
+    is_relative = path in (".", "..") or path.startswith(("./", "../"))
+    if is_relative and cwd:
         return posixpath.join(cwd, path.removeprefix("./"))
     if not path:
         raise MountError(f"the {what} is empty", "is a variable set to nothing? or write the path")
     hint = "a relative path begins with './'"
+    if not cwd:
+        inside = posixpath.normpath(f"/{path}")
+        hint = f"it is a place in the container: write '{inside}', or '${{PWD}}/…' for where you are"
     if path == "tmpfs":
         hint = "write 'tmpfs:/DESTINATION'"
     if path.startswith("~"):
