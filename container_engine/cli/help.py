@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from container_engine.submit.context import Context
 
 # Failures of other programs, which have no error code: a page for each in docs/guide/topics.
-TOPICS = {"mpi": "ranks that do not find one another, a PMIx that does not fit"}
+TOPICS = {
+    "mpi": "ranks that do not find one another, a PMIx that does not fit",
+    "pyxis": "the options --container-… and what each of them does here",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -26,8 +29,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "codes",
         metavar="CODE",
         nargs="*",
-        help="of an error, as in the line 'ce: see:', a topic (mpi), a verb, or errors for all"
-        " codes; without it an overview",
+        help="of an error, as in the line 'ce: see:', a topic (mpi, pyxis), a verb, or errors for"
+        " all codes; without it an overview",
     )
 
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from container_engine import message_text
 from container_engine.cli import messages, output
+from container_engine.cli.container_options import add_container_options
 from container_engine.edf.locate import is_path, search_path
-from container_engine.edf.render import toml_string
+from container_engine.edf.render import to_toml, toml_string
+from container_engine.edf.text import Variable
 from container_engine.errors import UserError
 from container_engine.process import reason
 from container_engine.submit.environment import load_effective
@@ -19,11 +21,16 @@ from container_engine.submit.refused import RefusedError
 if TYPE_CHECKING:
     import argparse
 
-    from container_engine.edf.model import Problem
+    from container_engine.edf.model import EnvEntry, Problem
+    from container_engine.edf.text import Text
     from container_engine.submit.context import Context
 
 DEFAULT_NAME = "./env.toml"
 DEFAULT_IMAGE = "ubuntu:24.04"
+HEAD = """\
+# An environment for 'srun --environment={name}' and 'ce run {name} -- COMMAND', made of options.
+# 'ce explain {name}' says what counts and why.
+"""
 TEMPLATE = """\
 # An environment for 'srun --environment={name}' and 'ce run {name} -- COMMAND'.
 # 'ce validate {name}' checks it, 'ce explain {name}' says what counts and why.
@@ -78,12 +85,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--image", metavar="REF", default=DEFAULT_IMAGE, help=f"its image; else {DEFAULT_IMAGE}"
     )
+    parser.add_argument(
+        "--from-options",
+        action="store_true",
+        help="write what options of pyxis say, which follow",
+    )
+    add_container_options(parser)
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     """Write the environment. Never overwrites a file; writes nothing if it would not be valid."""
     path = _path(arguments.name, context)
-    text = TEMPLATE.format(name=arguments.name, image=toml_string(arguments.image))
+    text = _text(arguments, context)
     problems = _problems(path, text, context)
     if any(problem.severity == "error" for problem in problems):
         raise RefusedError(problems)
@@ -91,6 +104,42 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     messages.say(message_text.of_problems(problems))
     output.exact(os.fsencode(f"{path}\n"))
     return 0
+
+
+def _text(arguments: argparse.Namespace, context: Context) -> str:
+    if arguments.from_options:
+        return f"{HEAD.format(name=arguments.name)}{_of_options(arguments, context)}"
+    if arguments.container_options:
+        raise UserError("init: options of pyxis need --from-options before them")
+    return TEMPLATE.format(name=arguments.name, image=toml_string(arguments.image))
+
+
+def _of_options(arguments: argparse.Namespace, context: Context) -> str:
+    """Return a file that says the same as the options. Raises RefusedError."""
+    loaded = load_effective(None, context, words=arguments.container_options)
+    if loaded.edf is None:
+        raise RefusedError(loaded.problems)
+    edf = loaded.edf
+    env = tuple(_of_caller(entry) for entry in edf.env)
+    home = context.env.get("HOME")
+    mounts = tuple(
+        replace(mount, source=_variable("HOME")) if mount.source == home else mount
+        for mount in edf.mounts
+    )
+    image = edf.image or ""
+    if image.startswith("."):
+        image = os.path.normpath(os.path.join(context.cwd, image))
+    return to_toml(replace(edf, image=image, env=env, mounts=mounts))
+
+
+def _of_caller(entry: EnvEntry) -> EnvEntry:
+    """Return the entry with its name in place of the value that it has now."""
+    is_named = entry.origin.file == "--container-env"
+    return replace(entry, value=_variable(entry.name)) if is_named else entry
+
+
+def _variable(name: str) -> Text:
+    return (Variable(name),)
 
 
 def _problems(path: str, text: str, context: Context) -> list[Problem]:

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from container_engine.cli import messages, output
+from container_engine.cli.container_options import add_container_options, refuse_nothing
 from container_engine.cli.pull_option import add_pull
 from container_engine.cli.show_secrets import add_show_secrets, secrecy
 from container_engine.errors import UserError
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="an environment: a name or the path of a file")
+    parser.add_argument(
+        "name", metavar="NAME", nargs="?", help="an environment: a name or the path of a file"
+    )
     parser.add_argument("--json", action="store_true", help="the plan itself, as nodes receive it")
     add_show_secrets(parser)
     parser.add_argument(
@@ -30,9 +33,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
     add_pull(parser)
+    add_container_options(parser, of_plugin=True)
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
+    if arguments.name is None and not arguments.container_options:
+        return refuse_nothing("plan")
     if context.env.get("EDF_IMAGESTORE") != "void":
         _print(arguments, context)
     elif arguments.caller == "srun":
@@ -70,7 +76,9 @@ def _refuse_inside(text: str) -> None:
 
 
 def _print(arguments: argparse.Namespace, context: Context) -> None:
-    notices, said = recall.plan_of(arguments.name, context, arguments.pull)
+    notices, said = recall.plan_of(
+        arguments.name, context, arguments.pull, arguments.container_options
+    )
     text = quick.plan_in(said)
     if arguments.caller == "sbatch" and context.only_asks:
         _refuse_inside(text)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from container_engine import message_text
 from container_engine.cli import interactive, messages
+from container_engine.cli.container_options import add_container_options, names_image
 from container_engine.cli.foreign_options import USAGE, add_foreign
 from container_engine.cli.pull_option import add_pull
 from container_engine.errors import UserError
@@ -60,6 +61,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--image", metavar="REF", help="an image instead of NAME: an environment without a file"
     )
+    add_container_options(parser)
     add_foreign(parser)
 
 
@@ -67,10 +69,12 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     name, command = _words(arguments)
     if arguments.environment is not None and arguments.image is not None:
         return refuse("run: either --environment or --image, not both", "see ce run --help")
+    if arguments.image is not None and arguments.container_options:
+        return refuse("run: --image: beside options of pyxis write --container-image", None)
     if _has_late_option(arguments):
         message = f"run: '{arguments.command[0]}': options stand before the name"
         return refuse(message, "ce run [OPTION ...] NAME -- COMMAND")
-    if name is None and arguments.image is None:
+    if name is None and arguments.image is None and not names_image(arguments):
         return refuse(
             "run: no environment is given", "ce run NAME -- COMMAND; ce list shows the environments"
         )
@@ -86,7 +90,7 @@ def start(
     """
     if not command:
         if not interactive.has_terminal():
-            which = name if name is not None else f"--image {arguments.image}"
+            which = _shown(name, arguments)
             message = (
                 f"{arguments.verb}: without a command there is a shell, which needs a terminal"
             )
@@ -105,7 +109,14 @@ def start(
         return run_in_container(plan, command, context.libexec, started=stack.close)
 
 
-def refuse(message: str, hint: str) -> int:
+def _shown(name: str | None, arguments: argparse.Namespace) -> str:
+    """Return what the user has asked for, as it would stand before a command."""
+    if arguments.image is not None:
+        return f"--image {arguments.image}"
+    return " ".join([*arguments.container_options, *([] if name is None else [name])])
+
+
+def refuse(message: str, hint: str | None) -> int:
     """Report a wrong command line and return its exit code."""
     messages.say(messages.of_error(UserError(message, hint)))
     return USAGE
@@ -117,14 +128,20 @@ def _has_late_option(arguments: argparse.Namespace) -> bool:
     if not command or not command[0].startswith("-") or command[0] == "--":
         return False
     before: str = arguments.words[-len(command) - 1]
-    return before != "--" and arguments.environment is None and arguments.image is None
+    return before != "--" and not _is_named_by_option(arguments)
+
+
+def _is_named_by_option(arguments: argparse.Namespace) -> bool:
+    """Check whether all words are the command, because an option names the container."""
+    by_option = (arguments.environment, arguments.image)
+    return any(one is not None for one in by_option) or names_image(arguments)
 
 
 def _words(arguments: argparse.Namespace) -> tuple[str | None, list[str]]:
     """Return the name of the environment, None for an image alone, and the command line."""
     first: list[str] = [] if arguments.name is None else [arguments.name]
     rest: list[str] = arguments.command or []
-    if arguments.environment is not None or arguments.image is not None:
+    if _is_named_by_option(arguments):
         return arguments.environment, [*first, *rest]
     return arguments.name, rest[1:] if rest[:1] == ["--"] else rest
 
@@ -152,7 +169,9 @@ def _with_passing(context: Context, stack: contextlib.ExitStack) -> Context:
 
 def _plan(name: str | None, arguments: argparse.Namespace, context: Context) -> LaunchPlan | None:
     """Return the plan as the node launcher reads it, or None for no container."""
-    if name is None:
+    if arguments.container_options:
+        notices, said = recall.plan_of(name, context, arguments.pull, arguments.container_options)
+    elif name is None:
         notices, said = recall.plan_of_image(arguments.image, context, arguments.pull)
     else:
         notices, said = _plan_of(name, context, arguments.pull)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.cli import run
+from container_engine.cli.container_options import names_image
 
 if TYPE_CHECKING:
     import argparse
@@ -22,7 +23,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     """Run bash if the image has it, else sh; return its exit code."""
-    if (arguments.name is None) == (arguments.image is None):
+    has_image = arguments.image is not None or names_image(arguments)
+    if (arguments.name is None) != has_image:
         message = "shell: expected either an environment or --image REF"
         return run.refuse(message, "ce shell NAME; ce list shows the environments")
     return run.start(arguments.name, [], arguments, context)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from container_engine import message_text
 from container_engine.cli import messages, output
+from container_engine.cli.container_options import add_container_options, refuse_nothing
 from container_engine.faults.block import code_for
 from container_engine.submit.environment import judged, load_effective, offered
 from container_engine.submit.host_files import missing_files
@@ -24,8 +25,9 @@ FORMAT_VERSION = 1
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "names", metavar="NAME", nargs="+", help="an environment: a name or the path of a file"
+        "names", metavar="NAME", nargs="*", help="an environment: a name or the path of a file"
     )
+    add_container_options(parser)
     parser.add_argument("--strict", action="store_true", help="warnings are errors")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.add_argument(
@@ -37,7 +39,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     """Print problems to stderr and verdicts to stdout. Return 0 if all are valid, else 1."""
-    verdicts = [_judge(name, arguments, context) for name in arguments.names]
+    if not arguments.names and not arguments.container_options:
+        return refuse_nothing("validate")
+    names: list[str | None] = list(arguments.names) or [None]
+    verdicts = [_judge(name, arguments, context) for name in names]
     if arguments.json:
         document = {
             "version": FORMAT_VERSION,
@@ -90,8 +95,8 @@ def _warnings(count: int) -> str:
     return f", {count} warning{'' if count == 1 else 's'}" if count else ""
 
 
-def _judge(name: str, arguments: argparse.Namespace, context: Context) -> _Verdict:
-    loaded = load_effective(name, context)
+def _judge(name: str | None, arguments: argparse.Namespace, context: Context) -> _Verdict:
+    loaded = load_effective(name, context, words=arguments.container_options)
     problems = list(loaded.problems)
     if loaded.edf is not None:
         problems += judged(loaded.edf, context, offered(context))
@@ -99,4 +104,5 @@ def _judge(name: str, arguments: argparse.Namespace, context: Context) -> _Verdi
         problems += missing_files(loaded.edf, context)
     if arguments.strict:
         problems = [replace(problem, severity="error") for problem in problems]
-    return _Verdict(name, loaded.edf, problems)
+    shown = " ".join(arguments.container_options) if name is None else name
+    return _Verdict(shown, loaded.edf, problems)

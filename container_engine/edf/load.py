@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from container_engine.edf.expand import Scope, deferred_names, expand
 from container_engine.edf.file import Setting
 from container_engine.edf.inherit import Family
+from container_engine.edf.layer import Layer
 from container_engine.edf.locate import search_path
 from container_engine.edf.model import Edf, Loaded, Problem
+from container_engine.edf.options import NO_OPTIONS, Overlay, apply
 from container_engine.errors import UserError
 
 if TYPE_CHECKING:
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 
     from container_engine.edf.file import EdfFile
     from container_engine.edf.hook_values import HookRules
-    from container_engine.edf.layer import Layer
 
 __all__ = ["load", "search_path", "trace"]
 
@@ -38,39 +39,54 @@ def load(
     whatever its bytes.
     """
     family = Family(Setting(env, cwd, deferred, hooks), search)
-    return _load(name, family, Scope(env, {}, deferred))[0]
+    return _load(name, family, Scope(env, {}, deferred), NO_OPTIONS)[0]
 
 
 def trace(
-    name: str,
+    name: str | None,
     *,
     env: Mapping[str, str],
     cwd: str,
     search: tuple[str, ...],
     deferred: Callable[[str], bool],
     hooks: HookRules = (),
+    over: Overlay = NO_OPTIONS,
 ) -> tuple[Loaded, tuple[EdfFile, ...]]:
-    """Load as `load` does, and return the content of each file, in order of rising precedence."""
+    """Load as `load` does, and return the content of each file, in order of rising precedence.
+
+    The options of `over` lie over all files. Without a name there are only they.
+    """
     family = Family(Setting(env, cwd, deferred, hooks), search)
-    loaded, path = _load(name, family, Scope(env, {}, deferred))
+    loaded, path = _load(name, family, Scope(env, {}, deferred), over)
     return loaded, () if path is None else family.sequence(path)
 
 
-def _load(name: str, family: Family, scope: Scope) -> tuple[Loaded, str | None]:
+def _load(
+    name: str | None, family: Family, scope: Scope, over: Overlay
+) -> tuple[Loaded, str | None]:
     try:
-        path = family.find(_expanded(name, scope))
+        path = None if name is None else family.find(_expanded(name, scope))
     except UserError as error:
         problem = Problem(
-            "error", name, 0, "", error.message, error.hint, see=error.see or "edf-value"
+            "error", name or "", 0, "", error.message, error.hint, see=error.see or "edf-value"
         )
         return Loaded(None, (problem,), tuple(family.probed)), None
-    layer = family.merged(path)
+    below = Layer() if path is None else family.merged(path)
+    family.problems.extend(over.problems)
+    layer = apply(over, below, family.problems)
     # the same mount can be hidden on two paths through the bases
     problems = tuple(dict.fromkeys(family.problems))
     if any(problem.severity == "error" for problem in problems):
         return Loaded(None, problems, tuple(family.probed)), path
-    edf = _edf(name, tuple(family.files), layer)
+    edf = _edf(_name(name, layer), tuple(family.files), layer)
     return Loaded(edf, problems, tuple(family.probed)), path
+
+
+def _name(name: str | None, layer: Layer) -> str:
+    """Return the name of the environment; options alone are called like their image."""
+    if name is not None:
+        return name
+    return layer.image.value if layer.image else ""
 
 
 def _expanded(name: str, scope: Scope) -> str:

@@ -24,7 +24,7 @@ _PROPAGATION = (
     "private", "rprivate", "slave", "rslave", "shared", "rshared", "unbindable",
 )  # fmt: skip
 _PLAIN = ("nosuid", "nodev", "noexec")
-FLAGS = (*_ACCESS, *_PLAIN, *_BINDS, *_PROPAGATION, "sqsh")
+FLAGS = (*_ACCESS, *_PLAIN, *_BINDS, *_PROPAGATION, "sqsh", "nofail")
 _TMPFS_FLAGS = (*_ACCESS, *_PLAIN)
 _EXCLUSIVE = (_ACCESS, _BINDS, _PROPAGATION)
 REFUSED_TARGETS = ("/", "/proc", "/sys", "/dev")
@@ -143,7 +143,9 @@ def _absolute(path: str, cwd: str, what: str) -> str:
     hint = "a relative path begins with './'"
     if not cwd:
         inside = posixpath.normpath(f"/{path}")
-        hint = f"it is a place in the container: write '{inside}', or '${{PWD}}/…' for where you are"
+        hint = (
+            f"it is a place in the container: write '{inside}', or '${{PWD}}/…' for where you are"
+        )
     if path == "tmpfs":
         hint = "write 'tmpfs:/DESTINATION'"
     if path.startswith("~"):

@@ -115,6 +115,11 @@ FAULTS = {
         EITHER,
         "remove the line; ce config show says what counts",
     ),
+    "container-option": Fault(
+        "an option --container-…, or its variable PYXIS_CONTAINER_…, cannot be followed",
+        YOU,
+        "correct or remove it; ce help pyxis says what each one does here",
+    ),
     # ---- images
     "image-file-not-found": Fault(
         "the image file does not exist where you submit",
@@ -389,6 +394,11 @@ FAULTS = {
         "Slurm is configured to call plugins in processes of their own",
         SITE,
         "ask the administrator to take contain_spank out of slurm.conf",
+    ),
+    "pyxis-too": Fault(
+        "this step asks for containers of two plugins, pyxis and this engine",
+        YOU,
+        "use one of them: --environment, or the options and variables of pyxis",
     ),
     "environment-twice": Fault(
         "a batch script that runs in a container asks for the same container again",

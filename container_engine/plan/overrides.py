@@ -113,7 +113,8 @@ def _refused(edf: Edf, offer: Offer) -> Iterator[Problem]:
 def _refusal(key: str, origin: Origin, name: str, offer: Offer) -> Problem:
     rule = offer.origins.get("edf_may_override", "the site's configuration")
     message = f"the site decides this: '{name}' is not in edf_may_override of {rule}"
-    hint = "remove the line; 'ce config show' says what counts"
+    written = "line" if origin.line else "option"
+    hint = f"remove the {written}; 'ce config show' says what counts"
     return _problem(key, origin, message, hint, "site-decides")
 
 

@@ -234,6 +234,18 @@ class SiteConfig(BaseModel):
         "where it prints them, in traces and in errors",
         examples=[["TOKEN", "SECRET", "PASSWORD", "KEY", "SITE_LICENSE*"]],
     )
+    pyxis_writable: StrictBool = Field(
+        False,
+        description="whether a container of --container-image without an environment can be "
+        "written to, where no option says; pyxis calls it ENROOT_ROOTFS_WRITABLE",
+        examples=[True],
+    )
+    pyxis_mount_home: StrictBool = Field(
+        False,
+        description="whether such a container has the user's home, where no option says; pyxis "
+        "calls it ENROOT_MOUNT_HOME",
+        examples=[True],
+    )
     batch_script: Literal["host", "inside"] = Field(
         "host",
         description="where the script of sbatch --environment runs; each srun in it is inside",

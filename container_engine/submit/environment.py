@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine import __version__
 from container_engine.edf.expand import Scope
+from container_engine.edf.layer import Sourced
 from container_engine.edf.load import search_path, trace
 from container_engine.edf.model import Edf, Origin, Problem
+from container_engine.edf.options import NO_OPTIONS, Overlay, alone, no_container, read
 from container_engine.errors import UserError
 from container_engine.images.reference import looks_like_file, parse
 from container_engine.images.resolve import refuse_bare_file
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from container_engine.edf.file import EdfFile
+    from container_engine.edf.layer import Layer
     from container_engine.edf.model import Loaded, Severity
     from container_engine.plan.build import Offer
     from container_engine.plan.model import HookUse
@@ -51,18 +54,24 @@ class Traced(NamedTuple):
         return self.offer.site
 
 
-def load_effective(name: str, context: Context, whole: Offer | None = None) -> Loaded:
+def load_effective(
+    name: str | None, context: Context, whole: Offer | None = None, words: Sequence[str] = ()
+) -> Loaded:
     """Load the environment `name`; an invalid image reference is one of its problems.
 
-    `whole` is what the site offers, if the caller has it already.
+    `whole` is what the site offers, if the caller has it already. `words` are options of pyxis over
+    the environment, or over nothing if `name` is None.
     """
-    return _load(name, context, whole or offered(context))[0]
+    return _load(name, context, whole or offered(context), words)[0]
 
 
-def load_to_launch(name: str, context: Context, whole: Offer) -> Loaded:
-    """Load as `load_effective` does, and add an error if no file names an image."""
-    loaded, files = _load(name, context, whole)
-    return _with(loaded, [missing_image(files[-1].path)]) if _lacks_image(loaded, files) else loaded
+def load_to_launch(
+    name: str | None, context: Context, whole: Offer, words: Sequence[str] = ()
+) -> Loaded:
+    """Load as `load_effective` does, and add an error if no file or option names an image."""
+    loaded, files, layers = _load(name, context, whole, words)
+    lacks = files and _lacks_image(loaded, layers)
+    return _with(loaded, [missing_image(files[-1].path)]) if lacks else loaded
 
 
 def image_alone(image: str) -> Edf:
@@ -76,7 +85,7 @@ def image_alone(image: str) -> Edf:
 def trace_effective(name: str, context: Context) -> Traced:
     """Return the environment `name` with its history. Raises RefusedError if it is not valid."""
     whole = offered(context)
-    loaded, files = _load(name, context, whole)
+    loaded, files, _layers = _load(name, context, whole)
     if loaded.edf is None:
         raise RefusedError(loaded.problems)
     used = use(loaded.edf, whole.hooks, whole.machine, whole.entries)
@@ -111,8 +120,12 @@ def offered(context: Context) -> Offer:
     return offer(context, configuration(context), [])
 
 
-def _load(name: str, context: Context, whole: Offer) -> tuple[Loaded, tuple[EdfFile, ...]]:
+def _load(
+    name: str | None, context: Context, whole: Offer, words: Sequence[str] = ()
+) -> tuple[Loaded, tuple[EdfFile, ...], list[Layer]]:
+    """Return the environment, its files, and the layers of the files and of the options."""
     site = whole.site
+    over = _overlay(name, words, context, whole)
     loaded, files = trace(
         name,
         env=context.env,
@@ -120,9 +133,25 @@ def _load(name: str, context: Context, whole: Offer) -> tuple[Loaded, tuple[EdfF
         search=search_path(context.env, site.edf_dir),
         deferred=site.is_deferred,
         hooks=rules(whole.hooks),
+        over=over,
     )
     others = [] if loaded.edf is None else overrides.problems(loaded.edf, whole)
-    return _with(loaded, [*others, *_image_problems(files, context.cwd)]), files
+    layers = [*(file.layer for file in files), over.layer]
+    return _with(loaded, [*others, *_image_problems(layers, context.cwd)]), files, layers
+
+
+def _overlay(name: str | None, words: Sequence[str], context: Context, whole: Offer) -> Overlay:
+    """Return what the options add. Raises RefusedError if they have nothing to apply to."""
+    if name is not None and not words:
+        return NO_OPTIONS
+    over = read(words, context.env, context.cwd)
+    if name is not None:
+        return over.without_empty_image()
+    if over.layer.image is None:
+        raise RefusedError([*over.problems, no_container(over)])
+    origin = Origin(whole.origin("pyxis_writable"), 0)
+    writable = Sourced(whole.site.pyxis_writable, origin)
+    return alone(over, writable=writable, mounts_home=whole.site.pyxis_mount_home)
 
 
 def _with(loaded: Loaded, others: Sequence[Problem]) -> Loaded:
@@ -131,17 +160,17 @@ def _with(loaded: Loaded, others: Sequence[Problem]) -> Loaded:
     return replace(loaded, edf=None if refused else loaded.edf, problems=problems)
 
 
-def _lacks_image(loaded: Loaded, files: Sequence[EdfFile]) -> bool:
-    """Check that no file names an image. False in doubt: a file in error may name one."""
+def _lacks_image(loaded: Loaded, layers: Sequence[Layer]) -> bool:
+    """Check that nothing names an image. False in doubt: a file in error may name one."""
     doubtful = ("image", "base_environment")
     if any(not error.key or error.key.startswith(doubtful) for error in loaded.errors):
         return False
-    return bool(files) and not any(file.layer.image for file in files)
+    return not any(layer.image for layer in layers)
 
 
-def _image_problems(files: Sequence[EdfFile], cwd: str) -> list[Problem]:
+def _image_problems(layers: Sequence[Layer], cwd: str) -> list[Problem]:
     """Return the problems of the effective image, even if the environment has other errors."""
-    image = next((file.layer.image for file in reversed(files) if file.layer.image), None)
+    image = next((layer.image for layer in reversed(layers) if layer.image), None)
     if image is None or not image.value:
         return []
     try:

@@ -49,7 +49,11 @@ def _of_image(edf: Edf, context: Context) -> list[Problem]:
 
 def _files(edf: Edf) -> Iterator[tuple[str, str, str, Origin]]:
     for mount in edf.mounts:
-        if mount.kind != "tmpfs" and isinstance(mount.source, str):
+        if (
+            mount.kind != "tmpfs"
+            and isinstance(mount.source, str)
+            and "nofail" not in mount.options
+        ):
             yield "mounts", "source", mount.source, mount.origin
     for device in edf.devices:
         if not device.is_cdi and isinstance(device.name, str):

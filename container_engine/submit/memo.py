@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import container_engine
@@ -51,7 +51,7 @@ class Memo(NamedTuple):
     `not_after`, in seconds since 1970; 0 means without limit.
     """
 
-    key: tuple[bytes, bytes, bytes]
+    key: tuple[bytes, ...]
     files: tuple[str, ...]
     environment: Mapping[str, str | None]
     started_ns: int
@@ -60,8 +60,9 @@ class Memo(NamedTuple):
     not_after: float = 0
 
 
-def key(name: str, cwd: str, prefix: str) -> tuple[bytes, bytes, bytes]:
-    return os.fsencode(name), os.fsencode(cwd), os.fsencode(prefix)
+def key(name: str | None, cwd: str, prefix: str, words: Sequence[str] = ()) -> tuple[bytes, ...]:
+    own = None if name is None else os.fsencode(name)
+    return quick.key(own, os.fsencode(cwd), os.fsencode(prefix), [*map(os.fsencode, words)])
 
 
 def remember(memo: Memo, environment: Mapping[str, str], uid: int) -> bool:

@@ -21,7 +21,7 @@ from container_engine.submit.site import configuration
 from container_engine.submit.site_offer import offer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from container_engine.edf.model import Mount
     from container_engine.plan.build import Offer
@@ -62,17 +62,21 @@ class _Inputs(NamedTuple):
     files: list[str]
 
 
-def prepare(name: str, context: Context) -> Prepared:
+def prepare(name: str | None, context: Context, words: Sequence[str] = ()) -> Prepared:
     """Plan the environment `name`, and remember the plan for the next launch.
+
+    `words` are options of pyxis over it, or over nothing if `name` is None.
 
     May import an image. Raises RefusedError with every problem of the EDF, CeError for all else.
     """
     inputs = _Inputs(memo.Recorder(context.env), [])
-    prepared = _plan(lambda asking, whole: load_to_launch(name, asking, whole), context, inputs)
+    prepared = _plan(
+        lambda asking, whole: load_to_launch(name, asking, whole, words), context, inputs
+    )
     image = None if prepared.plan is None else prepared.plan.image
     if context.site_file is None and not (image and image.passing):
         remembered = memo.Memo(
-            memo.key(name, context.cwd, context.prefix),
+            memo.key(name, context.cwd, context.prefix, words),
             tuple(inputs.files),
             inputs.environment.asked,
             context.started_ns,

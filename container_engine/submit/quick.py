@@ -5,9 +5,9 @@ For most launches, nothing else runs on the submit host. So it imports only `os`
 sides use the functions below for the path of a memo, its fields and the signature of a file.
 
 A memo is a line that names the format, then fields that end with NUL: version of the engine, uid,
-key (name, directory, prefix), expiry in seconds since 1970 (0: never), number of files, path and
-signature of each, number of variables, name and value of each, notices, plan, and an end mark,
-which shows that nothing is missing.
+key (name, directory, prefix, options), expiry in seconds since 1970 (0: never), number of files,
+path and signature of each, number of variables, name and value of each, notices, plan, and an end
+mark, which shows that nothing is missing.
 """
 
 import os
@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-MAGIC = b"container-engine plan memo 4\n"
+MAGIC = b"container-engine plan memo 5\n"
 END = b"end"
 # keywords in a planner's output: a plan follows, or no container (spank_plugin/plugin/carry.h)
 PLAN, HOST = "plan\n", "host\n"
@@ -43,6 +43,14 @@ def directory(environment: "Mapping[bytes, bytes]") -> bytes | None:
             return None
         cache = home + b"/.cache"
     return cache + b"/container-engine/plans"
+
+
+def key(
+    name: bytes | None, cwd: bytes, prefix: bytes, words: "Sequence[bytes]"
+) -> tuple[bytes, ...]:
+    """Return the key of a request; no two requests have the same."""
+    options = b"".join(b"%d:%s" % (len(word), word) for word in words)
+    return variable(name), cwd, prefix, options
 
 
 def file_name(key: "Sequence[bytes]") -> str:
@@ -167,22 +175,29 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 def main(arguments: "Sequence[str]", prefix: str) -> int:
-    """Run `plan [--for CALLER] [--] NAME`: print the plan to stdout, notices and errors to stderr.
+    """Run `plan [--for CALLER] [OPTION…] [--] [NAME]`: print the plan, and errors to stderr.
 
-    With --for, facts and a keyword that states whether there is a plan are printed before it.
+    With --for, facts and a keyword that states whether there is a plan are printed before it. An
+    OPTION is one of pyxis; with an image among them there may be no name.
     """
     caller: list[str] = []
     rest = list(arguments)
     if rest[:1] == ["--for"]:
         caller, rest = rest[:2], rest[2:]
+    words: list[str] = []
+    while rest and rest[0].startswith(("--container-", "--no-container-")):
+        words.append(rest.pop(0))
     if rest[:1] == ["--"]:
         rest = rest[1:]
-    if len(rest) != 1:
-        write_all(2, b"ce: error: usage: plan [--for srun|salloc|sbatch] NAME\n")
+    if len(rest) != 1 and (rest or not words):
+        write_all(2, b"ce: error: usage: plan [--for srun|salloc|sbatch] [OPTION ...] NAME\n")
         return 2
     try:
-        key = (os.fsencode(rest[0]), os.getcwdb(), os.fsencode(prefix))
-        found = recall(key, os.environb, os.geteuid())
+        name = os.fsencode(rest[0]) if rest else None
+        options = [os.fsencode(word) for word in words]
+        found = recall(
+            key(name, os.getcwdb(), os.fsencode(prefix), options), os.environb, os.geteuid()
+        )
     except OSError:
         found = None  # without a current directory, the slow path reports the error
     if found is not None:
@@ -191,13 +206,13 @@ def main(arguments: "Sequence[str]", prefix: str) -> int:
         shown = said if caller else plan_in(said)
         write_all(1, shown.encode("utf-8", "surrogateescape"))
         return 0
-    return _plan_anew(prefix, caller, rest[0])
+    return _plan_anew(prefix, [*caller, *words, "--", *rest])
 
 
-def _plan_anew(prefix: str, caller: "Sequence[str]", name: str) -> int:
+def _plan_anew(prefix: str, words: "Sequence[str]") -> int:
     program = f"{prefix}/libexec/container-engine/plan-anew"
     try:
-        os.execv(program, [program, "plan", "--json", *caller, "--", name])
+        os.execv(program, [program, "plan", "--json", *words])
     except OSError as error:
         write_all(2, os.fsencode(f"ce: error: cannot start {program}: {error.strerror}\n"))
     return 1

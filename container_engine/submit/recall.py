@@ -8,15 +8,22 @@ from typing import TYPE_CHECKING
 from container_engine.submit import quick
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from container_engine.submit.context import Context
 
 
-def plan_of(name: str, context: Context, pull: str | None) -> tuple[str, str]:
+def plan_of(
+    name: str | None, context: Context, pull: str | None, words: Sequence[str] = ()
+) -> tuple[str, str]:
     """Return the notices for stderr, and the output of a planner (see quick.plan_in).
 
-    Without a memo a new plan is made, which costs the import of the models. Raises CeError.
+    `words` are options of pyxis, which need no name if they have an image. Without a memo a new
+    plan is made, which costs the import of the models. Raises CeError.
     """
-    key = tuple(map(os.fsencode, (name, context.cwd, context.prefix)))
+    own = None if name is None else os.fsencode(name)
+    options = [os.fsencode(word) for word in words]
+    key = quick.key(own, os.fsencode(context.cwd), os.fsencode(context.prefix), options)
     # memos only hold plans made with the site's own configuration and pull policy
     usual = pull is None and not context.site_file
     found = quick.recall(key, os.environb, context.uid) if usual else None
@@ -26,7 +33,7 @@ def plan_of(name: str, context: Context, pull: str | None) -> tuple[str, str]:
     from container_engine.submit.prepare import prepare
     from container_engine.submit.stores import with_pull
 
-    prepared = prepare(name, with_pull(context, pull))
+    prepared = prepare(name, with_pull(context, pull), words)
     return prepared.notices, quick.with_secret(prepared.printed)
 
 

@@ -20,6 +20,7 @@ _RESERVED = frozenset(["/", "/proc", "/sys", "/dev"])
 # where hooks mount files for which the image has no place
 _OURS = "/.container-engine/"
 _DENIED = "Permission denied"
+_ABSENT = "does not exist"
 _FORBIDDEN = "only what you may read yourself can be mounted: ask its owner"
 # the beginning of the origin of mounts from the site's configuration
 _OF_SITE = "site: "
@@ -52,10 +53,18 @@ def check_image(path: str) -> None:
 def resolve_mounts(
     plan: Mapping[str, Any], environment: Mapping[str, str], lacks: list[LaunchError]
 ) -> list[Bind]:
-    """Return the plan's mounts with literal strings; add those that are impossible to `lacks`."""
-    mounts = [_literal(mount, environment) for mount in plan["mounts"]]
-    for mount, origin in zip(mounts, plan["mounts"], strict=True):
-        if problem := _source_problem(mount):
+    """Return the plan's mounts with literal strings; add those that are impossible to `lacks`.
+
+    A mount with the flag `nofail` whose source does not exist is left out.
+    """
+    mounts = []
+    for origin in plan["mounts"]:
+        mount = _literal(origin, environment)
+        problem = _source_problem(mount)
+        if problem == _ABSENT and "nofail" in mount.options:
+            continue
+        mounts.append(mount)
+        if problem:
             of_site = origin["from"].startswith(_OF_SITE)
             code = "site-mount-missing" if of_site else "mount-source-missing"
             hint = _FORBIDDEN if problem == _DENIED else None
@@ -153,4 +162,4 @@ def _is_offered(path: str, allowed: Sequence[str]) -> bool:
 
 def _reason(error: OSError) -> str:
     # strerror would also be true of a symlink's target, but users look for the name they wrote
-    return "does not exist" if isinstance(error, FileNotFoundError) else str(error.strerror)
+    return _ABSENT if isinstance(error, FileNotFoundError) else str(error.strerror)

@@ -347,7 +347,7 @@ def test_the_quick_way_wants_one_name(installed: Installed) -> None:
     done = installed.quick("a", "b")
     assert (done.returncode, done.stderr) == (
         2,
-        "ce: error: usage: plan [--for srun|salloc|sbatch] NAME\n",
+        "ce: error: usage: plan [--for srun|salloc|sbatch] [OPTION ...] NAME\n",
     )
 
 

@@ -245,7 +245,7 @@ def _cut(user: User) -> None:
     os.truncate(file, file.stat().st_size - 6)
 
 
-NUMBER_OF_FILES = 5  # after version, uid and the three parts of the key
+NUMBER_OF_FILES = 6  # after version, uid and the three parts of the key
 
 
 def _write_field(user: User, index: int, value: bytes) -> None:

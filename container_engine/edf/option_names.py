@@ -1,0 +1,43 @@
+"""The options of pyxis, and the variables that stand for them. Imports nothing: `ce run` is quick.
+
+`spank_plugin/plugin/pyxis_options.c` has the same names; a test compares them.
+"""
+
+# each option of srun, and the placeholder of its value, "" for a switch
+OPTIONS = {
+    "container-image": "[USER@][REGISTRY#]IMAGE[:TAG]|PATH",
+    "container-mounts": "SRC:DST[:FLAGS][,SRC:DST...]",
+    "container-workdir": "PATH",
+    "container-name": "NAME",
+    "container-save": "PATH",
+    "container-mount-home": "",
+    "no-container-mount-home": "",
+    "container-remap-root": "",
+    "no-container-remap-root": "",
+    "container-entrypoint": "",
+    "no-container-entrypoint": "",
+    "container-entrypoint-log": "",
+    "container-writable": "",
+    "container-readonly": "",
+    "container-env": "NAME[,NAME...]",
+    "container-unshare": "NAMESPACE[,NAMESPACE...]",
+}
+# A word before the options: the variables below count, too. Only the plugin says so.
+VARIABLES_COUNT = "--container-variables"
+# PYXIS_CONTAINER_… for each option with a value, and for each pair of switches
+VARIABLES = (
+    "IMAGE",
+    "MOUNTS",
+    "WORKDIR",
+    "NAME",
+    "SAVE",
+    "MOUNT_HOME",
+    "REMAP_ROOT",
+    "ENTRYPOINT",
+    "ENTRYPOINT_LOG",
+    "WRITABLE",
+    "READONLY",
+    "ENV",
+    "UNSHARE",
+)
+PREFIX = "PYXIS_CONTAINER_"

@@ -1,0 +1,332 @@
+"""Reads the options of pyxis into a layer that lies over an environment, or over nothing.
+
+Their values are literal: the shell has expanded them. Reads no file.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine.did_you_mean import nearest
+from container_engine.edf.layer import Layer, Sourced, add_mount, merge
+from container_engine.edf.model import Annotation, EnvEntry, Mount, Origin, Problem
+from container_engine.edf.mounts import parse_mount
+from container_engine.edf.option_names import OPTIONS, PREFIX, VARIABLES, VARIABLES_COUNT
+from container_engine.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from container_engine.edf.expand import Piece
+    from container_engine.edf.model import Severity
+    from container_engine.edf.text import Text
+
+ROOT_REMAP, ENTRYPOINT_LOG = "com.ce.root_remap", "com.pyxis.entrypoint_log"
+_SEE = "container-option"
+_YES, _NO = ("1", "true", "yes", "y"), ("0", "false", "no", "n")
+# what needs a container that outlives its step
+_REFUSED = {
+    "container-name": (
+        "a container ends with its step here, so it cannot be named",
+        "leave it out, and give --container-image to each srun",
+    ),
+    "container-save": (
+        "a container ends with its step here and cannot be saved",
+        "ce build makes an image from a Dockerfile",
+    ),
+    "container-unshare": (
+        "tasks keep the network, IPC and host name of the node",
+        "leave it out",
+    ),
+}
+
+
+class Given(NamedTuple):
+    """An option as it was given: `name` without dashes, and `origin` for messages."""
+
+    name: str
+    value: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """The part of an environment that options add.
+
+    `unmounted` are destinations from which the environment's mounts are taken away, `home` decides
+    on the user's home. `env` is the environment of the caller.
+    """
+
+    layer: Layer = field(default_factory=Layer)
+    unmounted: tuple[tuple[str, Origin], ...] = ()
+    home: Given | None = None
+    problems: tuple[Problem, ...] = ()
+    given: tuple[Given, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def without_empty_image(self) -> Overlay:
+        """Return the options without `--container-image=`, which asks for no other image."""
+        if self.layer.image is None or self.layer.image.value:
+            return self
+        return replace(self, layer=replace(self.layer, image=None))
+
+
+NO_OPTIONS = Overlay()
+
+
+def no_container(over: Overlay) -> Problem:
+    """Return the error for options that have neither an image nor an environment."""
+    where = over.given[0].origin if over.given else "--container-image"
+    hint = "add --container-image=IMAGE or --environment=NAME"
+    return _problem(where, "there is no container to apply it to", hint)
+
+
+def read(words: Sequence[str], env: Mapping[str, str], cwd: str) -> Overlay:
+    """Return what the words `--NAME[=VALUE]` add; of an option given twice the last counts.
+
+    If VARIABLES_COUNT is one of the words, variables count where no option is given. `env` is only
+    asked for single names.
+    """
+    reader = _Reader(env, cwd)
+    options = [word for word in words if word != VARIABLES_COUNT]
+    given = [one for word in options if (one := reader.word(word)) is not None]
+    if VARIABLES_COUNT in words:
+        given = list(_with_variables(given, env, reader))
+    return reader.overlay(given)
+
+
+def apply(over: Overlay, lower: Layer, problems: list[Problem]) -> Layer:
+    """Return `lower`, an environment, with the options over it."""
+    mounts = dict(lower.mounts)
+    for target, origin in over.unmounted:
+        if mounts.pop(target, None) is None:
+            message = f"umount:{target}: the environment mounts nothing there"
+            problems.append(_problem(origin.file, message))
+    _warn_of_image(over, lower, problems)
+    merged = merge(replace(lower, mounts=mounts), over.layer, problems)
+    return _with_home(over, merged, problems)
+
+
+def alone(over: Overlay, *, writable: Sourced[bool], mounts_home: bool) -> Overlay:
+    """Return the options with the site's defaults for a container without an environment."""
+    layer = over.layer
+    layer = replace(layer, writable=layer.writable or writable)
+    home = over.home
+    if home is None and mounts_home:
+        home = Given("container-mount-home", "", "container-mount-home of the site")
+    return replace(over, layer=layer, home=home)
+
+
+def _warn_of_image(over: Overlay, lower: Layer, problems: list[Problem]) -> None:
+    """Warn if a variable, which may have been set long ago, replaces the image of a file."""
+    image = over.layer.image
+    if image is None or not lower.image or not image.origin.file.startswith(PREFIX):
+        return
+    message = f"'{image.value}' replaces '{lower.image.value}' of {lower.image.origin}"
+    problems.append(_problem(image.origin.file, message, "unset the variable", "warning"))
+
+
+def _with_home(over: Overlay, layer: Layer, problems: list[Problem]) -> Layer:
+    """Return the layer with the user's home mounted, or not, and HOME as root has it."""
+    is_root = ROOT_REMAP in over.layer.annotations and _is_root(layer)
+    env, mounts = dict(layer.env), dict(layer.mounts)
+    if is_root and "HOME" not in env:
+        env["HOME"] = EnvEntry("HOME", "/root", over.layer.annotations[ROOT_REMAP].origin)
+    if over.home is not None:
+        home = over.env.get("HOME", "")
+        if not home.startswith("/"):
+            problems.append(_problem(over.home.origin, "HOME is not set to a path"))
+            return layer
+        if over.home.name.startswith("no-"):
+            mounts.pop(home, None)
+        else:
+            target = "/root" if _is_root(layer) else posixpath.normpath(home)
+            origin = Origin(over.home.origin, 0)
+            add_mount(mounts, Mount("bind", home, target, (), origin), problems)
+    return replace(layer, env=env, mounts=mounts)
+
+
+def _is_root(layer: Layer) -> bool:
+    remap = layer.annotations.get(ROOT_REMAP)
+    return remap is not None and remap.value == "true"
+
+
+def _problem(
+    where: str, message: str, hint: str | None = None, severity: Severity = "error"
+) -> Problem:
+    return Problem(severity, where, 0, "", message, hint, see=_SEE)
+
+
+def _with_variables(given: list[Given], env: Mapping[str, str], reader: _Reader) -> Iterator[Given]:
+    """Yield variables, then options; an option that repeats a variable has the variable's name.
+
+    The plugin hands an image of a variable on as an option, for the nodes.
+    """
+    variables: dict[str, Given] = {}
+    for name in VARIABLES:
+        value = env.get(PREFIX + name)
+        if value is not None and (one := reader.variable(name, value)) is not None:
+            variables[_subject(one.name)] = one
+    options: list[Given] = []
+    for one in given:
+        same = variables.get(_subject(one.name))
+        options.append(same if same is not None and same[:2] == one[:2] else one)
+    taken = {_subject(one.name) for one in options}
+    yield from (one for subject, one in variables.items() if subject not in taken)
+    yield from options
+
+
+def _subject(name: str) -> str:
+    """Return what an option decides, which its opposite decides, too."""
+    plain = name.removeprefix("no-")
+    return "container-writable" if plain == "container-readonly" else plain
+
+
+class _Reader:
+    """A reader of options, which collects their faults."""
+
+    def __init__(self, env: Mapping[str, str], cwd: str) -> None:
+        self._env = env
+        self._cwd = cwd
+        self.problems: list[Problem] = []
+
+    def word(self, word: str) -> Given | None:
+        name, equals, value = word.removeprefix("--").partition("=")
+        if name not in OPTIONS or not word.startswith("--"):
+            meant = nearest(name, OPTIONS)
+            suggestion = f", did you mean '--{meant}'?" if meant else ""
+            self._error(word, f"unknown option{suggestion}")
+        elif bool(OPTIONS[name]) != bool(equals):
+            self._error(f"--{name}", "needs a value" if OPTIONS[name] else "takes no value")
+        else:
+            return Given(name, value, f"--{name}")
+        return None
+
+    def variable(self, name: str, value: str) -> Given | None:
+        origin = PREFIX + name
+        option = "container-" + name.lower().replace("_", "-")
+        if OPTIONS[option]:
+            return Given(option, value, origin) if value else None
+        if value.lower() in _YES:
+            return Given(option, "", origin)
+        if value.lower() not in _NO:
+            hint = f"known are {', '.join((*_YES, *_NO))}"
+            self.problems.append(_problem(origin, f"'{value}' is ignored", hint, "warning"))
+            return None
+        opposite = {"WRITABLE": "container-readonly", "READONLY": "container-writable"}
+        return (
+            None
+            if name == "ENTRYPOINT_LOG"
+            else Given(opposite.get(name, f"no-{option}"), "", origin)
+        )
+
+    def overlay(self, given: list[Given]) -> Overlay:
+        last = {_subject(one.name): one for one in given}
+        for name, (message, hint) in _REFUSED.items():
+            if name in last and last[name].value:
+                self._error(last[name].origin, message, hint)
+        mounts, unmounted = self._mounts([one for one in given if one.name == "container-mounts"])
+        layer = Layer(
+            image=self._image(last.get("container-image")),
+            workdir=self._workdir(last.get("container-workdir")),
+            writable=_switch(last.get("container-writable")),
+            entrypoint=_switch(last.get("container-entrypoint")),
+            mounts=mounts,
+            env=self._variables(last.get("container-env")),
+            annotations=_annotations(last),
+        )
+        home = last.get("container-mount-home")
+        return Overlay(layer, tuple(unmounted), home, tuple(self.problems), tuple(given), self._env)
+
+    def _image(self, one: Given | None) -> Sourced[str] | None:
+        return None if one is None else Sourced(image_name(one.value), Origin(one.origin, 0))
+
+    def _workdir(self, one: Given | None) -> Sourced[Text] | None:
+        if one is None or not one.value:
+            return None
+        if not one.value.startswith("/"):
+            self._error(one.origin, f"'{one.value}' is not an absolute path in the container")
+            return None
+        return Sourced(one.value, Origin(one.origin, 0))
+
+    def _variables(self, one: Given | None) -> dict[str, EnvEntry]:
+        found: dict[str, EnvEntry] = {}
+        if one is None:
+            return found
+        for name in filter(None, one.value.split(",")):
+            if "=" in name:
+                hint = f"export {name}, and write {name.partition('=')[0]}"
+                self._error(one.origin, f"'{name}': expected the name of a variable", hint)
+            elif value := self._env.get(name):
+                found[name] = EnvEntry(name, value, Origin(one.origin, 0))
+        return found
+
+    def _mounts(self, given: Iterable[Given]) -> tuple[dict[Text, Mount], list[tuple[str, Origin]]]:
+        mounts: dict[Text, Mount] = {}
+        unmounted: list[tuple[str, Origin]] = []
+        for one in given:
+            origin = Origin(one.origin, 0)
+            for text in filter(None, one.value.split(",")):
+                first, _colon, rest = text.partition(":")
+                if first == "umount" and rest:
+                    unmounted.append((_inside(rest), origin))
+                    continue
+                try:
+                    mount = parse_mount(_pieces(text), self._cwd, origin)
+                except UserError as error:
+                    self._error(one.origin, f"'{text}': {error.message}", error.hint)
+                else:
+                    add_mount(mounts, mount, self.problems)
+        return mounts, unmounted
+
+    def _error(self, where: str, message: str, hint: str | None = None) -> None:
+        self.problems.append(_problem(where, message, hint))
+
+
+def image_name(value: str) -> str:
+    """Return the name of an image as an EDF would have it: a short name is always Docker Hub's."""
+    is_short = not value.startswith(("/", ".")) and "://" not in value and "#" not in value
+    first, slash, _rest = value.partition("/")
+    has_host = slash and ("." in first or ":" in first or first == "localhost")
+    if not value or not is_short or has_host:
+        return value
+    return f"docker.io/{value}" if slash else f"docker.io/library/{value}"
+
+
+def _switch(one: Given | None) -> Sourced[bool] | None:
+    if one is None:
+        return None
+    value = not one.name.startswith("no-") and one.name != "container-readonly"
+    return Sourced(value, Origin(one.origin, 0))
+
+
+def _annotations(last: Mapping[str, Given]) -> dict[str, Annotation]:
+    keys = {"container-remap-root": ROOT_REMAP, "container-entrypoint-log": ENTRYPOINT_LOG}
+    found: dict[str, Annotation] = {}
+    for name, key in keys.items():
+        if name in last:
+            value = "false" if last[name].name.startswith("no-") else "true"
+            found[key] = Annotation(key, value, Origin(last[name].origin, 0))
+    return found
+
+
+def _pieces(text: str) -> list[Piece]:
+    """Return SRC[:DST[:FLAGS]] with relative paths as pyxis reads them, split at each colon."""
+    source, *others = text.split(":")
+    if source not in ("", "tmpfs") and not source.startswith(("/", ".")):
+        source = f"./{source}"
+    fields = [source, *others]
+    if others and others[0]:
+        fields[1] = _inside(others[0])
+    pieces: list[Piece] = []
+    for index, part in enumerate(fields):
+        pieces += [(":", False)] if index else []
+        pieces.append((part, True))
+    return pieces
+
+
+def _inside(path: str) -> str:
+    """Return a path in the container; a relative one begins at its root."""
+    return posixpath.normpath("/" + path.lstrip("/"))

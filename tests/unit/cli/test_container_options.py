@@ -1,0 +1,138 @@
+"""`ce run`, `shell`, `plan` and `validate` take the options of pyxis as srun does."""
+
+import json
+from typing import Any
+
+import pytest
+
+from container_engine.cli.main import main
+from tests.unit import squashfs
+from tests.unit.cli.conftest import Installed
+
+Capture = pytest.CaptureFixture[str]
+
+
+def test_options_are_planned_and_validated_without_a_file(installed: Installed) -> None:
+    squashfs.make(installed.home / "i.sqsh", {"etc/x": ""})
+    options = [
+        "--container-image=./i.sqsh",
+        "--container-mounts",
+        "/a:/b:ro",
+        "--container-writable",
+    ]
+    plan = json.loads(installed.ce("plan", "--json", *options).stdout)
+    assert (plan["writable"], plan["writable_from"]) == (True, "--container-writable")
+    assert plan["mounts"][0]["from"] == "--container-mounts"
+    again = installed.quick(*options[:1], "--container-mounts=/a:/b:ro", *options[3:], "--")
+    assert json.loads(again.stdout) == plan
+    assert installed.ce("validate", *options).stdout == (
+        "--container-image=./i.sqsh --container-mounts=/a:/b:ro --container-writable: valid\n"
+    )
+
+
+def test_the_planner_of_the_plugin_reads_variables(installed: Installed) -> None:
+    squashfs.make(installed.home / "i.sqsh", {"etc/x": ""})
+    env = {"PYXIS_CONTAINER_WORKDIR": "rel", "PYXIS_CONTAINER_IMAGE": "./i.sqsh"}
+    words = ["plan", "--json", "--for", "srun", "--container-variables", "--"]
+    assert installed.ce(*words, env=env).stderr.startswith(
+        "ce: error: PYXIS_CONTAINER_WORKDIR: 'rel' is not an absolute path in the container\n"
+    )
+    assert installed.ce("plan", "--container-image=./i.sqsh", env=env).returncode == 0
+
+
+def test_options_lie_over_a_name(installed: Installed) -> None:
+    (installed.home / "e.toml").write_text('image = ""\n')
+    squashfs.make(installed.home / "i.sqsh", {"etc/x": ""})
+    done = installed.ce("plan", "--json", "--container-image=./i.sqsh", "./e.toml")
+    assert json.loads(done.stdout)["image"]["from"] == "--container-image"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["plan"], "the following arguments are required: NAME"),
+        (["validate"], "the following arguments are required: NAME"),
+        (
+            ["plan", "--container-mounts=/a"],
+            "--container-mounts: there is no container to apply it to",
+        ),
+        (
+            ["run", "--container-name=x", "--container-image=y", "--", "true"],
+            "--container-name: a container ends with its step here, so it cannot be named",
+        ),
+    ],
+)
+def test_what_is_missing_or_refused_is_named(
+    words: list[str], message: str, capsys: Capture
+) -> None:
+    assert main(words) != 0
+    assert capsys.readouterr().err.startswith(f"ce: error: {message}\n")
+
+
+def test_a_command_follows_the_image_of_an_option(installed: Installed) -> None:
+    for words in (["--", "echo", "-x"], ["echo", "-x"]):
+        done = installed.ce("run", "--container-image=", *words)
+        assert (done.returncode, done.stdout) == (0, "-x\n")
+    (installed.home / "e.toml").write_text('image = ""\n')
+    done = installed.ce("run", "--container-writable", "./e.toml", "--", "echo", "-x")
+    assert (done.returncode, done.stdout) == (0, "-x\n")
+    done = installed.ce("run", "--container-image=", "--environment=./e.toml", "echo", "-x")
+    assert (done.returncode, done.stdout) == (0, "-x\n")
+
+
+def test_a_file_says_the_same_as_options(installed: Installed) -> None:
+    squashfs.make(installed.home / "i.sqsh", {"etc/x": ""})
+    env = {"TOKEN": "a$b"}
+    options = [
+        *(
+            "--container-image=./i.sqsh",
+            "--container-mounts=./d:e:ro,/a$b",
+            "--container-env=TOKEN",
+        ),
+        *("--container-mount-home", "--container-entrypoint", "--container-remap-root"),
+        "--container-workdir=/w",
+    ]
+    done = installed.ce("init", "./e.toml", "--from-options", *options, env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (installed.home / "e.toml").read_text() == (
+        "# An environment for 'srun --environment=./e.toml' and 'ce run ./e.toml -- COMMAND',"
+        " made of options.\n"
+        "# 'ce explain ./e.toml' says what counts and why.\n"
+        "entrypoint = true\n"
+        f'image = "{installed.home}/i.sqsh"\n'
+        "mounts = [\n"
+        f'  "{installed.home}/d:/e:ro",\n'
+        '  "/a$$b:/a$$b",\n'
+        '  "${HOME}:/root",\n'
+        "]\n"
+        'workdir = "/w"\n'
+        "writable = false\n"
+        "\n[annotations]\n"
+        '"com.ce.root_remap" = "true"\n'
+        "\n[env]\n"
+        'HOME = "/root"\n'
+        'TOKEN = "${TOKEN}"\n'
+    )
+    by_options, by_file = (
+        json.loads(installed.ce("plan", "--json", *words, env=env).stdout)
+        for words in (options, ["./e.toml"])
+    )
+    assert without_origins(by_file) == without_origins(by_options)
+
+
+def without_origins(plan: dict[str, Any]) -> dict[str, Any]:
+    """Return what a plan does, without the places that ask for it."""
+    kept = {key: plan[key] for key in ("workdir", "writable", "annotations", "entrypoint")}
+    kept["mounts"] = [{**mount, "from": ""} for mount in plan["mounts"]]
+    kept["env"] = [{**entry, "from": ""} for entry in plan["env"]]
+    return kept | {"image": plan["image"]["path"], "root": plan["settings"]["root_remap"]}
+
+
+def test_options_that_are_refused_write_no_file(installed: Installed) -> None:
+    for words in (["--from-options"], ["--from-options", "--container-name=x"]):
+        done = installed.ce("init", "./e.toml", *words)
+        assert done.returncode == 1
+        assert "ce: error: --container-" in done.stderr
+    done = installed.ce("init", "./e.toml", "--container-image=x")
+    assert "options of pyxis need --from-options" in done.stderr
+    assert not (installed.home / "e.toml").exists()

@@ -1,0 +1,190 @@
+"""The options of pyxis become a layer over an environment, or a refusal that names the option."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from container_engine import message_text
+from container_engine.edf.layer import Layer, Sourced
+from container_engine.edf.model import Mount, Origin
+from container_engine.edf.option_names import OPTIONS, VARIABLES, VARIABLES_COUNT
+from container_engine.edf.options import Overlay, apply, image_name, read
+
+HOME = "/home/me"
+ENV = {"HOME": HOME, "TOKEN": "a,b=c", "EMPTY": ""}
+FILE = Origin("/e.toml", 3)
+
+
+def overlay(*words: str, env: dict[str, str] | None = None) -> Overlay:
+    return read(words, ENV | (env or {}), "/work")
+
+
+def said(over: Overlay, lower: Layer | None = None) -> str:
+    problems = list(over.problems)
+    apply(over, lower or Layer(), problems)
+    return message_text.of_problems(problems)
+
+
+def mounts(over: Overlay, lower: Layer | None = None) -> list[str]:
+    layer = apply(over, lower or Layer(), [])
+    return [
+        " ".join([str(one.source), str(one.target), *one.options, f"<{one.origin}>"])
+        for one in layer.mounts.values()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "image"),
+    [
+        ("ubuntu", "docker.io/library/ubuntu"),
+        ("ubuntu:24.04", "docker.io/library/ubuntu:24.04"),
+        ("me/tool:1", "docker.io/me/tool:1"),
+        (f"ubuntu@sha256:{'0' * 64}", f"docker.io/library/ubuntu@sha256:{'0' * 64}"),
+        ("nvcr.io#nvidia/pytorch:24.05-py3", "nvcr.io#nvidia/pytorch:24.05-py3"),
+        ("me@nvcr.io#nvidia/pytorch", "me@nvcr.io#nvidia/pytorch"),
+        ("reg.io/x/y", "reg.io/x/y"),
+        ("reg:5000/x", "reg:5000/x"),
+        ("localhost/x", "localhost/x"),
+        ("docker://ubuntu", "docker://ubuntu"),
+        ("/images/x.sqsh", "/images/x.sqsh"),
+        ("./x.sqsh", "./x.sqsh"),
+    ],
+)
+def test_a_short_name_of_an_image_is_always_docker_hubs(value: str, image: str) -> None:
+    assert image_name(value) == image
+
+
+def test_mounts_are_written_as_for_pyxis() -> None:
+    words = "/a,/b:/c:ro+nosuid,./d:e,../f:/g/../h,data:/data,tmpfs:/t:size=1g,/n:/m:nofail"
+    assert mounts(overlay(f"--container-mounts={words}")) == [
+        "/a /a <--container-mounts>",
+        "/b /c ro nosuid <--container-mounts>",
+        "/work/d /e <--container-mounts>",
+        "/work/../f /h <--container-mounts>",
+        "/work/data /data <--container-mounts>",
+        "tmpfs /t size=1g <--container-mounts>",
+        "/n /m nofail <--container-mounts>",
+    ]
+
+
+def test_a_dollar_or_a_backslash_in_a_path_is_not_expanded() -> None:
+    assert mounts(overlay(r"--container-mounts=/a$HOME:/b\c")) == [
+        r"/a$HOME /b\c <--container-mounts>"
+    ]
+
+
+def test_mounts_given_twice_add_up_and_other_options_replace_each_other() -> None:
+    over = overlay(
+        *("--container-mounts=/a", "--container-image=x", "--container-mounts=/b"),
+        *("--container-image=/y", "--container-writable", "--container-readonly"),
+        *("--no-container-entrypoint", "--container-entrypoint"),
+    )
+    assert len(mounts(over)) == 2
+    assert over.layer.image == Sourced("/y", Origin("--container-image", 0))
+    assert over.layer.writable == Sourced(False, Origin("--container-readonly", 0))
+    assert over.layer.entrypoint == Sourced(True, Origin("--container-entrypoint", 0))
+
+
+def environment() -> Layer:
+    paths = ("/scratch", HOME, "/data")
+    return Layer(
+        image=Sourced("file", FILE),
+        mounts={path: Mount("bind", path, path, (), FILE) for path in paths},
+    )
+
+
+def test_a_mount_of_the_environment_can_be_taken_away() -> None:
+    over = overlay("--container-mounts=umount:/scratch", "--no-container-mount-home")
+    assert mounts(over, environment()) == ["/data /data </e.toml:3>"]
+    assert said(overlay("--container-mounts=umount:/none"), environment()) == (
+        "ce: error: --container-mounts: umount:/none: the environment mounts nothing there\n"
+    )
+
+
+def test_the_home_is_mounted_where_root_has_it_if_the_user_is_root() -> None:
+    assert mounts(overlay("--container-mount-home")) == [f"{HOME} {HOME} <--container-mount-home>"]
+    over = overlay("--container-mount-home", "--container-remap-root")
+    assert mounts(over) == [f"{HOME} /root <--container-mount-home>"]
+    layer = apply(over, Layer(), [])
+    assert layer.env["HOME"].value == "/root"
+    assert layer.annotations["com.ce.root_remap"].value == "true"
+    assert said(overlay("--container-mount-home", env={"HOME": ""})) == (
+        "ce: error: --container-mount-home: HOME is not set to a path\n"
+    )
+
+
+def test_variables_of_the_host_are_taken_where_they_have_a_value() -> None:
+    over = overlay("--container-env=TOKEN,EMPTY,NONE")
+    assert {name: entry.value for name, entry in over.layer.env.items()} == {"TOKEN": "a,b=c"}
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        (
+            "--container-name=x",
+            "--container-name: a container ends with its step here, so it cannot be named",
+        ),
+        ("--container-save=/x.sqsh", "--container-save: a container ends with its step here and"),
+        ("--container-unshare=net", "--container-unshare: tasks keep the network, IPC and host"),
+        ("--container-workdir=x", "--container-workdir: 'x' is not an absolute path in the"),
+        ("--container-env=A=B", "--container-env: 'A=B': expected the name of a variable"),
+        ("--container-mounts=/a:/b:r0", "--container-mounts: '/a:/b:r0': unknown flag 'r0'"),
+        ("--container-mounts=/a:/proc", "--container-mounts: '/a:/proc': '/proc' cannot be the"),
+        ("--container-mounts=:/a", "--container-mounts: ':/a': the source is empty"),
+        ("--container-imag=x", "--container-imag=x: unknown option, did you mean"),
+        ("--container-image", "--container-image: needs a value"),
+        ("--container-writable=1", "--container-writable: takes no value"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_the_option_named(word: str, message: str) -> None:
+    assert said(overlay(word)).startswith(f"ce: error: {message}")
+
+
+def test_variables_count_only_if_the_plugin_says_so_and_options_win() -> None:
+    env = {
+        "PYXIS_CONTAINER_IMAGE": "/v.sqsh",
+        "PYXIS_CONTAINER_MOUNTS": "/v",
+        "PYXIS_CONTAINER_WRITABLE": "yes",
+        "PYXIS_CONTAINER_ENTRYPOINT": "0",
+        "PYXIS_CONTAINER_REMAP_ROOT": "TRUE",
+        "PYXIS_CONTAINER_MOUNT_HOME": "maybe",
+    }
+    assert overlay("--container-image=/i.sqsh", env=env).layer.writable is None
+    over = overlay(VARIABLES_COUNT, "--container-mounts=/m", "--no-container-remap-root", env=env)
+    assert over.layer.image == Sourced("/v.sqsh", Origin("PYXIS_CONTAINER_IMAGE", 0))
+    assert over.layer.writable == Sourced(True, Origin("PYXIS_CONTAINER_WRITABLE", 0))
+    assert over.layer.entrypoint == Sourced(False, Origin("PYXIS_CONTAINER_ENTRYPOINT", 0))
+    assert over.layer.annotations["com.ce.root_remap"].value == "false"
+    assert mounts(over) == ["/m /m <--container-mounts>"]
+    assert "PYXIS_CONTAINER_MOUNT_HOME: 'maybe' is ignored" in said(over)
+
+
+def test_an_image_that_the_plugin_hands_on_for_a_variable_has_the_variables_name() -> None:
+    env = {"PYXIS_CONTAINER_IMAGE": "/v.sqsh"}
+    over = overlay(VARIABLES_COUNT, "--container-image=/v.sqsh", env=env)
+    assert said(over, environment()) == (
+        "ce: warning: PYXIS_CONTAINER_IMAGE: '/v.sqsh' replaces 'file' of /e.toml:3\n"
+        "ce: hint: unset the variable\n"
+    )
+    assert said(overlay("--container-image=/v.sqsh"), environment()) == ""
+
+
+def test_every_option_and_every_variable_of_pyxis_is_known() -> None:
+    assert len(OPTIONS) == 16
+    assert len(VARIABLES) == 13
+    for name, value in OPTIONS.items():
+        over = overlay(f"--{name}=/x" if value else f"--{name}")
+        assert "unknown" not in said(over)
+        assert over.given[0].name == name
+
+
+def test_without_options_nothing_changes() -> None:
+    assert apply(overlay(), environment(), []) == environment()
+
+
+def test_the_plugin_registers_the_same_options() -> None:
+    source = Path(__file__).parents[3] / "spank_plugin/plugin/pyxis_options.c"
+    rows = re.findall(r'\{ "([a-z-]+)", (?:"([^"]*)"|NULL),', source.read_text(encoding="utf-8"))
+    assert dict(rows) == OPTIONS
