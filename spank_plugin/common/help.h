@@ -5,6 +5,8 @@
 
 #define CE_HELP(code, remedy) "ce: hint: " remedy "\nce: see: ce help " code
 
+#define CE_HELP_CONTAINER_OPTION \
+	CE_HELP("container-option", "correct or remove it; ce help pyxis says what each one does here")
 #define CE_HELP_IMAGE_DAMAGED \
 	CE_HELP("image-damaged", "copy, download or import it again; report the node if good images fail there, too")
 #define CE_HELP_PLAN_NOT_ARRIVED \
@@ -27,6 +29,8 @@
 	CE_HELP("task-join", "try again; if it stays so, report it with the details of ce trace")
 #define CE_HELP_PLUGIN_CONTAINED \
 	CE_HELP("plugin-contained", "ask the administrator to take contain_spank out of slurm.conf")
+#define CE_HELP_PYXIS_TOO \
+	CE_HELP("pyxis-too", "use one of them: --environment, or the options and variables of pyxis")
 #define CE_HELP_ENVIRONMENT_TWICE \
 	CE_HELP("environment-twice", "leave --environment out of the srun in the script, or name another environment")
 #define CE_HELP_ENVIRONMENT_NOT_INHERITED \

@@ -14,19 +14,40 @@
 enum { MAX_ENVIRONMENT = 32 * 1024 * 1024, MAX_STAT = 4096 };
 
 /* An option under both of its names (inherit.h). */
-#define OPTION(name) { CE_INHERITED name, CE_INHERITED_PLAIN name }
+#define OPTION(name, shown) { CE_INHERITED name, CE_INHERITED_PLAIN name, shown }
+/* Those with a name to show ask for a container. */
 static const struct {
-	const char *inherited, *plain;
-} options[] = { OPTION("environment"), OPTION("edf") };
+	const char *inherited, *plain, *shown;
+} options[] = { OPTION("environment", "--environment"),
+		OPTION("edf", "--environment"),
+		OPTION("container_image", "--container-image"),
+		OPTION("container_name", "--container-name"),
+		OPTION("container_mounts", NULL),
+		OPTION("container_workdir", NULL),
+		OPTION("container_save", NULL),
+		OPTION("container_mount_home", NULL),
+		OPTION("no_container_mount_home", NULL),
+		OPTION("container_remap_root", NULL),
+		OPTION("no_container_remap_root", NULL),
+		OPTION("container_entrypoint", NULL),
+		OPTION("no_container_entrypoint", NULL),
+		OPTION("container_entrypoint_log", NULL),
+		OPTION("container_writable", NULL),
+		OPTION("container_readonly", NULL),
+		OPTION("container_env", NULL),
+		OPTION("container_unshare", NULL) };
 enum { COUNT = sizeof options / sizeof options[0], PREFIX = sizeof "SLURM_SPANK_" - 1 };
 
-const char *ce_inherited(void)
+const char *ce_inherited(const char **option)
 {
-	const char *value = NULL;
-
-	for (size_t i = 0; i < COUNT && value == NULL; i++)
-		value = getenv(options[i].inherited);
-	return value;
+	for (size_t i = 0; i < COUNT && options[i].shown != NULL; i++) {
+		const char *value = getenv(options[i].inherited);
+		if (value != NULL) {
+			*option = options[i].shown;
+			return value;
+		}
+	}
+	return NULL;
 }
 
 static void forget(void)
@@ -113,17 +134,20 @@ static void adopt_from_ancestors(void)
 	}
 }
 
-void ce_inherit(int descends)
+int ce_inherit(int descends)
 {
-	const char *asked = getenv(CE_INHERIT);
+	const char *asked = getenv(CE_INHERIT), *option;
 
 	if (asked != NULL && strcmp(asked, "no") == 0) {
 		forget();
-		return;
+		return 0;
 	}
-	int found = ce_inherited() != NULL;
-	for (char **entry = environ; !found && *entry != NULL; entry++)
-		found = adopt(*entry);
+	int had = ce_inherited(&option) != NULL, found = had;
+	for (size_t i = 0; !had && i < COUNT; i++) {
+		const char *value = getenv(options[i].plain);
+		found |= value != NULL && setenv(options[i].inherited, value, 1) == 0;
+	}
 	if (!found && descends)
 		adopt_from_ancestors();
+	return 1;
 }

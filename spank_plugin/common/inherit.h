@@ -16,10 +16,11 @@
 
 /* Restore inherited options; call this before Slurm looks for them. If the environment has none and
  * `descends` is set, take them from the nearest ancestor process of the same user that was started with one.
- * If CE_INHERIT is "no", remove all of them, and CE_INHERIT itself, which must not reach the step. */
-void ce_inherit(int descends);
+ * If CE_INHERIT is "no", remove all of them, and CE_INHERIT itself, which must not reach the step, and
+ * return 0; else return 1. */
+int ce_inherit(int descends);
 
-/* Return the value of an inherited option, NULL for none. */
-const char *ce_inherited(void);
+/* Return the value of an inherited option that asks for a container, NULL for none, and the option's name. */
+const char *ce_inherited(const char **option);
 
 #endif

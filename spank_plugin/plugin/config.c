@@ -50,6 +50,10 @@ int ce_config_read(struct ce_config *config, int argc, char **argv, struct ce_er
 			config->may_gain = 0;
 		else if (strcmp(argv[i], "no_new_privs=off") == 0)
 			config->may_gain = 1;
+		else if (strcmp(argv[i], "pyxis=on") == 0)
+			config->leaves_pyxis = 0;
+		else if (strcmp(argv[i], "pyxis=off") == 0)
+			config->leaves_pyxis = 1;
 		else
 			return ce_fail(err, "plugstack.conf: unknown argument '%s'", argv[i]);
 	}

@@ -1,16 +1,34 @@
+#define _GNU_SOURCE
 #include "options.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/help.h"
+#include "common/inherit.h"
+#include "common/io.h"
+#include "pyxis_options.h"
+
+/* Tells the planner that variables of pyxis count (container_engine/edf/option_names.py). */
+#define VARIABLES_COUNT "--container-variables"
+
+/* The environment of steps, for tools that can pass no option. */
+#define CE_ENVIRONMENT "CE_ENVIRONMENT"
 
 static char *environment;
 
+/* The options of pyxis, as the planner takes them, and the words made of them and the environment. */
+enum { MAX_GIVEN = 256 };
+static char *given[MAX_GIVEN];
+static int count, has_pyxis;
+static const char *words[MAX_GIVEN + 4];
+
 /* For a heterogeneous job or step: what its first component asked for (NULL: nothing), how many components
- * there have been, and whether the one whose options are being read asked for something. */
+ * there have been, whether the one whose options are being read asked for an environment, and its first
+ * option of pyxis. */
 static char *first;
-static int components, asked;
+static int components, asked, begin;
 
 /* Whether the effective value is the same as the one before it. */
 static int repeated;
@@ -32,6 +50,15 @@ static int take(int value, const char *argument, int remote)
 	return 0;
 }
 
+static int take_pyxis(int index, const char *argument, int remote)
+{
+	(void)remote;
+	if (count == MAX_GIVEN)
+		return -1;
+	given[count] = ce_pyxis_word(index, argument);
+	return given[count] != NULL ? (count++, 0) : -1;
+}
+
 static char name_environment[] = "environment", name_edf[] = "edf";
 static char value_name[] = "NAME|PATH";
 static char usage_environment[] =
@@ -43,15 +70,77 @@ static struct spank_option options[] = {
 	{ name_edf, value_name, usage_edf, 1, 0, take },
 };
 
-int ce_options_register(spank_t spank)
+int ce_options_register(spank_t spank, int with_pyxis)
 {
+	has_pyxis = with_pyxis;
 	for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
 		if (spank_option_register(spank, &options[i]) != ESPANK_SUCCESS) {
 			slurm_error("container_engine: cannot register --%s", options[i].name);
 			return SLURM_ERROR;
 		}
 	}
-	return SLURM_SUCCESS;
+	return with_pyxis ? ce_pyxis_register(spank, take_pyxis) : SLURM_SUCCESS;
+}
+
+/* Variables of the user, and the ones from which Slurm takes options of the same meaning. */
+static const struct {
+	const char *variable, *option, *alias;
+	int of_pyxis;
+} variables[] = {
+	{ CE_ENVIRONMENT, CE_INHERITED "environment", CE_INHERITED "edf", 0 },
+	{ CE_PYXIS_IMAGE, CE_INHERITED "container_image", NULL, 1 },
+	{ CE_PYXIS_NAME, CE_INHERITED "container_name", NULL, 1 },
+};
+enum { VARIABLES = sizeof variables / sizeof variables[0] };
+
+void ce_options_from_variables(int with_pyxis)
+{
+	for (int i = 0; i < VARIABLES; i++) {
+		const char *value = getenv(variables[i].variable), *alias = variables[i].alias;
+		if (value == NULL || *value == '\0' || (variables[i].of_pyxis && !with_pyxis) ||
+		    getenv(variables[i].option) != NULL || (alias != NULL && getenv(alias) != NULL))
+			continue;
+		(void)setenv(variables[i].option, value, 1);
+	}
+}
+
+int ce_options_asked(void)
+{
+	return environment != NULL || count > 0;
+}
+
+const char *ce_options_shown(void)
+{
+	return environment != NULL ? environment : count > 0 ? given[0] : "";
+}
+
+const char *const *ce_options_words(void)
+{
+	int used = 0;
+
+	if (has_pyxis && ce_pyxis_has_variables())
+		words[used++] = VARIABLES_COUNT;
+	for (int i = 0; i < count; i++)
+		words[used++] = given[i];
+	words[used++] = "--";
+	words[used++] = environment;
+	words[used] = NULL;
+	return words;
+}
+
+int ce_options_splits_mounts(void)
+{
+	static const char mounts[] = "--container-mounts=";
+	const char *seen = NULL;
+
+	for (int i = 0; i < count; i++) {
+		if (strncmp(given[i], mounts, strlen(mounts)) != 0)
+			continue;
+		if (seen != NULL && strcmp(seen, given[i]) != 0)
+			return 1;
+		seen = given[i];
+	}
+	return 0;
 }
 
 const char *ce_options_environment(void)
@@ -64,14 +153,34 @@ int ce_options_repeated(void)
 	return repeated;
 }
 
+/* Return what this component asks for, in one text on the heap; NULL for nothing. */
+static char *request(void)
+{
+	char *text = NULL;
+	size_t size = 0;
+
+	if (!asked && begin == count)
+		return NULL;
+	FILE *stream = open_memstream(&text, &size);
+	if (stream == NULL)
+		return NULL;
+	for (int i = begin; i < count; i++)
+		fprintf(stream, "%s%s", given[i], i + 1 < count || asked ? " " : "");
+	fprintf(stream, "%s", asked ? environment : "");
+	fclose(stream);
+	return text;
+}
+
 int ce_options_end_component(struct ce_error *err)
 {
-	const char *mine = asked ? environment : NULL;
+	CE_AUTO_FREE char *mine = request();
 
 	asked = 0;
+	begin = count;
 	if (components++ == 0) {
-		first = mine != NULL ? strdup(mine) : NULL;
-		return mine == NULL || first != NULL ? 0 : ce_fail(err, "out of memory");
+		first = mine;
+		mine = NULL;
+		return 0;
 	}
 	if ((mine == NULL && first == NULL) ||
 	    (mine != NULL && first != NULL && strcmp(mine, first) == 0))
@@ -88,5 +197,7 @@ void ce_options_clear(void)
 	free(environment);
 	free(first);
 	environment = first = NULL;
-	components = asked = repeated = 0;
+	while (count > 0)
+		free(given[--count]);
+	components = asked = repeated = begin = 0;
 }

@@ -1,4 +1,4 @@
-/* The option --environment and its alias --edf. */
+/* The option --environment, its alias --edf, and the options of pyxis. */
 #ifndef CE_OPTIONS_H
 #define CE_OPTIONS_H
 
@@ -6,12 +6,30 @@
 
 #include "common/error.h"
 
-/* Register both; return SLURM_ERROR, after a message, if Slurm refuses. */
-int ce_options_register(spank_t spank);
+/* Register the options, those of pyxis only if `with_pyxis` is set; return SLURM_ERROR, after a message, if
+ * Slurm refuses. */
+int ce_options_register(spank_t spank, int with_pyxis);
 
-/* Return the last value given, NULL if neither option was given. On a node its content is meaningless: it
- * only shows that a container was requested. */
+/* Give the options that variables ask for, unless the job has them: CE_ENVIRONMENT, and those of pyxis if
+ * `with_pyxis` is set. Call this before Slurm looks for options. */
+void ce_options_from_variables(int with_pyxis);
+
+/* Return whether any of them was given. On a node it is all that counts: a container was requested. */
+int ce_options_asked(void);
+
+/* Return the last value of --environment or --edf, NULL if neither was given. On a node its content is
+ * meaningless. */
 const char *ce_options_environment(void);
+
+/* Return what was asked for, for messages: the environment, or else the first option of pyxis. */
+const char *ce_options_shown(void);
+
+/* Return the words for the planner, after which NULL stands: the options of pyxis in their order, "--", and
+ * the environment, if any. They are valid until the next call. */
+const char *const *ce_options_words(void);
+
+/* Return whether mounts were given in several options that differ. */
+int ce_options_splits_mounts(void);
 
 /* Compare this component's request with the first one's; call this after the options of each component of a
  * heterogeneous job or step (once, if it is not heterogeneous). Fail if they differ: Slurm passes the last

@@ -34,10 +34,8 @@ static int spawn_attributes(posix_spawnattr_t *attributes)
 		       : 0;
 }
 
-static int spawn_planner(const struct ce_config *config, const char *caller,
-			 const char *environment, int output, pid_t *pid)
+static int spawn_planner(const struct ce_config *config, const char *const *argv, int output, pid_t *pid)
 {
-	const char *const argv[] = { config->plan, "--for", caller, "--", environment, NULL };
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attributes;
 	int rc = ENOMEM;
@@ -109,7 +107,24 @@ int ce_planned_read(const char *output, struct ce_planned *planned)
 	return planned->text != NULL ? 0 : -1;
 }
 
-int ce_planner_run(const struct ce_config *config, const char *caller, const char *environment,
+/* Return the planner's command line on the heap; its strings are not copied. */
+static const char **command(const struct ce_config *config, const char *caller, const char *const *words)
+{
+	size_t count = 0, used = 0;
+
+	while (words[count] != NULL)
+		count++;
+	const char **argv = calloc(count + 4, sizeof *argv);
+	if (argv == NULL)
+		return NULL;
+	argv[used++] = config->plan;
+	argv[used++] = "--for";
+	argv[used++] = caller;
+	memcpy(argv + used, words, count * sizeof *words);
+	return argv;
+}
+
+int ce_planner_run(const struct ce_config *config, const char *caller, const char *const *words,
 		   struct ce_planned *planned, struct ce_error *err)
 {
 	int ends[2];
@@ -117,9 +132,10 @@ int ce_planner_run(const struct ce_config *config, const char *caller, const cha
 	size_t size = 0;
 
 	*planned = (struct ce_planned){ 0 };
-	if (pipe2(ends, O_CLOEXEC) < 0)
+	CE_AUTO_FREE const char **argv = command(config, caller, words);
+	if (argv == NULL || pipe2(ends, O_CLOEXEC) < 0)
 		return ce_fail(err, "cannot start the planner: %s", strerror(errno));
-	int rc = spawn_planner(config, caller, environment, ends[1], &pid);
+	int rc = spawn_planner(config, argv, ends[1], &pid);
 	close(ends[1]);
 	CE_AUTO_FREE char *text = rc == 0 ? ce_read_all(ends[0], MAX_PLAN, &size) : NULL;
 	int read_errno = errno;

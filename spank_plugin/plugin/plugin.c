@@ -5,9 +5,10 @@
  * --------------------  --------------------  -----------------  ------------------------------------
  * init                  all                   user / root        read plugstack.conf's arguments,
  *                                                                register the options
- * init                  srun, salloc, sbatch  user               restore the option of the job they are
- *                                                                started in, if it is no longer in the
- *                                                                environment; remove the job's mark
+ * init                  srun, salloc, sbatch  user               restore the options of the job they are
+ *                                                                started in, if they are no longer in the
+ *                                                                environment; set those that variables
+ *                                                                ask for (CE_ENVIRONMENT); remove the job's mark
  *                                                                from the environment
  * init_post_opt         srun, salloc, sbatch  user               run `ce plan`; srun: put the plan into
  *                                                                the step's environment; salloc, sbatch:
@@ -39,7 +40,7 @@
  * Root never parses the plan or any other input of the user: it copies bytes into a memory file. Root
  * never receives a descriptor from the launcher or the guard, which are the user's processes. A
  * step that asked for a container and cannot have it fails; nothing here ever lets its command run
- * outside. Without --environment every callback returns at once.
+ * outside. Without --environment, or an option of pyxis, every callback returns at once.
  *
  * This file has the entry points. Their work is in plugin_submit.c for srun, salloc and sbatch, in
  * plugin_step.c for slurmstepd, in plugin_task.c for a task.
@@ -59,6 +60,7 @@
 #include "plugin_step.h"
 #include "plugin_submit.h"
 #include "plugin_task.h"
+#include "pyxis_options.h"
 
 SPANK_PLUGIN(container_engine, 1)
 
@@ -92,12 +94,15 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 	if (config.error.message != NULL && context == S_CTX_REMOTE)
 		slurm_info("container_engine: %s", ce_error_text(&config.error));
 	stepd = getpid();
+	/* pyxis's own options would be registered twice, which Slurm reports at every srun */
+	int with_pyxis = !config.leaves_pyxis && !ce_pyxis_is_loaded();
 	/* as root, don't take options from the environment of the user who called the command (sudo) */
 	if (context != S_CTX_REMOTE) {
 		ce_unmark_job();
-		ce_inherit(getuid() != 0);
+		if (ce_inherit(getuid() != 0))
+			ce_options_from_variables(with_pyxis);
 	}
-	return ce_options_register(spank);
+	return ce_options_register(spank, with_pyxis);
 }
 
 int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
@@ -134,7 +139,7 @@ int slurm_spank_user_init(spank_t spank, int argc, char **argv)
 	(void)argc, (void)argv;
 	int prepared = ce_step_unmark(spank);
 
-	if (spank_remote(spank) && ce_options_environment() != NULL)
+	if (spank_remote(spank) && ce_options_asked())
 		ce_step_prepare(&step, spank, &config, stepd);
 	else if (spank_remote(spank) && prepared)
 		ce_step_refuse(&step);
@@ -155,7 +160,7 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 	if (spank_remote(spank) && step.session_wanted)
 		ce_task_join(&step, spank, &config);
 	else if (spank_remote(spank))
-		ce_script_warn(spank, ce_options_environment());
+		ce_script_warn(spank, ce_options_asked() ? ce_options_shown() : NULL);
 	return SLURM_SUCCESS;
 }
 

@@ -15,6 +15,7 @@
 #include "options.h"
 #include "planner.h"
 #include "plugin_script.h"
+#include "pyxis_options.h"
 #include "srun_options.h"
 #include "step_shared.h"
 
@@ -35,7 +36,7 @@ static int carry(struct ce_planned *planned, int is_srun, int is_salloc, int64_t
 	 * if the site runs the batch script itself in the container. */
 	if (!is_srun && (is_salloc || !planned->script_inside)) {
 		if (has_plan)
-			ce_script_announce(is_salloc, ce_options_environment());
+			ce_script_announce(is_salloc, ce_options_shown());
 		return 0;
 	}
 	free(void_store); /* of an earlier component; ce-keep removes the directory */
@@ -58,13 +59,19 @@ static int plan_and_carry(const struct ce_config *config, spank_context_t contex
 
 	if (config->error.message != NULL)
 		return ce_fail_below(err, CE_HELP_PLUGIN_CONFIGURATION, "%s", config->error.message);
+	if (!is_srun && ce_options_splits_mounts())
+		return ce_fail_below(err, CE_HELP_CONTAINER_OPTION,
+				     "--container-mounts: given twice, but Slurm hands only the last one to the "
+				     "steps of a job: join them with a comma");
+	if (ce_pyxis_is_loaded() && ce_pyxis_check_alone(err) < 0)
+		return -1;
 	if (is_srun && getenv(CE_INSIDE) != NULL && ce_options_repeated())
 		return ce_fail_below(err, CE_HELP_ENVIRONMENT_TWICE,
 			       "--environment=%s: this batch script runs inside it already, and srun "
 			       "inherits that",
 			       ce_options_environment());
 	if (ce_planner_run(config, is_srun ? "srun" : is_salloc ? "salloc" : "sbatch",
-			   ce_options_environment(), &planned, err) < 0)
+			   ce_options_words(), &planned, err) < 0)
 		return -1;
 	int rc = carry(&planned, is_srun, is_salloc, begun, err);
 	ce_planned_clear(&planned);
@@ -73,17 +80,19 @@ static int plan_and_carry(const struct ce_config *config, spank_context_t contex
 
 int ce_plugin_submit(const struct ce_config *config, spank_context_t context, struct ce_error *err)
 {
+	const char *option = NULL;
+
 	ce_carry_forget();
 	/* Slurm calls this once for each component of a heterogeneous job or step */
 	if (ce_options_end_component(err) < 0)
 		return -1;
-	if (ce_options_environment() != NULL)
+	if (ce_options_asked())
 		return plan_and_carry(config, context, err);
-	if (ce_inherited() != NULL)
+	const char *value = ce_inherited(&option);
+	if (value != NULL)
 		return ce_fail_below(err, CE_HELP_ENVIRONMENT_NOT_INHERITED,
-				     "--environment=%s: the job has it, but Slurm does not give it to "
-				     "this command",
-				     ce_inherited());
+				     "%s=%s: the job has it, but Slurm does not give it to this command",
+				     option, value);
 	return 0;
 }
 

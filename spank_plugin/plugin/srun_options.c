@@ -60,3 +60,25 @@ int ce_srun_broadcasts(void)
 
 	return getenv("SLURM_BCAST") != NULL || has_word(line, size, "--bc");
 }
+
+/* Return whether the next word may be the value of this one: "-n" or "--nodes", not "-n2" or "--nodes=2". */
+static int may_take_next(const char *word)
+{
+	return word[0] == '-' && (word[1] == '-' ? strchr(word, '=') == NULL : strlen(word) == 2);
+}
+
+int ce_srun_has_option(const char *option)
+{
+	size_t size = 0, length = strlen(option);
+	CE_AUTO_FREE char *line = command_line(&size);
+	const char *before = "--=", *word = line != NULL ? line + strlen(line) + 1 : NULL;
+
+	for (; word != NULL && word < line + size; word += strlen(word) + 1) {
+		if (strcmp(word, "--") == 0 || (word[0] != '-' && !may_take_next(before)))
+			return 0;
+		if (strncmp(word, option, length) == 0 && (word[length] == '\0' || word[length] == '='))
+			return 1;
+		before = word;
+	}
+	return 0;
+}

@@ -14,4 +14,8 @@ int ce_srun_broadcasts(void);
  * word is mistaken for one. */
 int ce_srun_is_multi_prog(int argc, char *const *argv);
 
+/* Return whether the command line has this long option before the command. In doubt, an option without "="
+ * is taken to have the next word as its value. */
+int ce_srun_has_option(const char *option);
+
 #endif

@@ -13,6 +13,8 @@
 #include "common/help.h"
 #include "fake_spank.h"
 #include "harness.h"
+
+static const char *option;
 #include "installation.h"
 
 #define ENVIRONMENT CE_INHERITED "environment"
@@ -74,14 +76,14 @@ static void finds_demo(void)
 
 	ce_inherit(1);
 	CHECK_TEXT(getenv(ENVIRONMENT), "demo");
-	CHECK_TEXT(ce_inherited(), "demo");
+	CHECK_TEXT(ce_inherited(&option), "demo");
 	CHECK_INT(test_open_fds(), fds);
 }
 
 static void finds_nothing(void)
 {
 	ce_inherit(1);
-	CHECK(ce_inherited() == NULL);
+	CHECK(ce_inherited(&option) == NULL);
 }
 
 static void demo_in_child(void)
@@ -170,7 +172,7 @@ static void root_finds_nothing(void)
 {
 	fake_reset(S_CTX_LOCAL);
 	CHECK_INT(init_plugin(), SLURM_SUCCESS);
-	CHECK(ce_inherited() == NULL);
+	CHECK(ce_inherited(&option) == NULL);
 }
 
 TEST("root's srun looks at no process: who calls sudo chooses the environment of a process of root's")

@@ -14,6 +14,7 @@
 #include "plugin/carry.h"
 
 static struct ce_config config;
+static const char *const x[] = { "--", "x", NULL };
 
 /* Plans with this shell script in the planner's place; what ce_planner_run returns. */
 static int plan_with(const char *script, const char *environment, struct ce_planned *plan, struct ce_error *err)
@@ -23,7 +24,8 @@ static int plan_with(const char *script, const char *environment, struct ce_plan
 	CHECK(asprintf(&text, "#!/bin/sh\n%s\n", script) > 0);
 	config.plan = (char *)test_file(test_directory(), "planner", text, 0755);
 	free(text);
-	return ce_planner_run(&config, "srun", environment, plan, err);
+	const char *const words[] = { "--", environment, NULL };
+	return ce_planner_run(&config, "srun", words, plan, err);
 }
 
 TEST("the planner's output is the plan, byte by byte")
@@ -129,13 +131,13 @@ TEST("a planner that is missing or cannot be executed is named")
 	char *wanted = NULL;
 
 	config.plan = (char *)test_path(test_directory(), "nothing");
-	CHECK_INT(ce_planner_run(&config, "srun", "x", &plan, &err), -1);
+	CHECK_INT(ce_planner_run(&config, "srun", x, &plan, &err), -1);
 	CHECK(asprintf(&wanted, "cannot start %s: No such file or directory", config.plan) > 0);
 	CHECK_TEXT(ce_error_text(&err), wanted);
 	ce_error_clear(&err);
 	free(wanted);
 	config.plan = (char *)test_file(test_directory(), "data", "text", 0644);
-	CHECK_INT(ce_planner_run(&config, "srun", "x", &plan, &err), -1);
+	CHECK_INT(ce_planner_run(&config, "srun", x, &plan, &err), -1);
 	CHECK_CONTAINS(ce_error_text(&err), "Permission denied");
 	ce_error_clear(&err);
 }

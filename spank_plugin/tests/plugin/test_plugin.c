@@ -18,14 +18,14 @@
 
 /* ---- init -------------------------------------------------------------------------------------- */
 
-TEST("both options are registered wherever users or slurmstepd need them")
+TEST("all options are registered wherever users or slurmstepd need them")
 {
 	static const spank_context_t contexts[] = { S_CTX_LOCAL, S_CTX_ALLOCATOR, S_CTX_REMOTE };
 
 	for (size_t i = 0; i < sizeof contexts / sizeof contexts[0]; i++) {
 		fake_reset(contexts[i]);
 		CHECK_INT(init_plugin(), SLURM_SUCCESS);
-		CHECK_INT(fake_job.option_count, 2);
+		CHECK_INT(fake_job.option_count, 18);
 		CHECK_TEXT(fake_job.options[0].name, "environment");
 		CHECK_TEXT(fake_job.options[1].name, "edf");
 		CHECK_INT(fake_job.options[0].has_arg, 1);

@@ -1,0 +1,130 @@
+#define _GNU_SOURCE
+#include "pyxis_options.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/help.h"
+#include "srun_options.h"
+
+/* "[pyxis]" is what tools look for in the output of srun --help. container_engine/edf/option_names.py has the
+ * same names and arguments. */
+static const struct {
+	const char *name, *argument, *usage;
+} known[] = {
+	{ "container-image", "[USER@][REGISTRY#]IMAGE[:TAG]|PATH",
+	  "[pyxis] the image of the container: a reference into a registry, or the path of a SquashFS file" },
+	{ "container-mounts", "SRC:DST[:FLAGS][,SRC:DST...]",
+	  "[pyxis] bind mounts inside the container; flags are separated with \"+\", e.g. \"ro+rprivate\"" },
+	{ "container-workdir", "PATH", "[pyxis] working directory inside the container" },
+	{ "container-name", "NAME", "[pyxis] name of the container; refused: it ends with its step" },
+	{ "container-save", "PATH", "[pyxis] save the container to a SquashFS file; refused" },
+	{ "container-mount-home", NULL, "[pyxis] bind mount the user's home directory" },
+	{ "no-container-mount-home", NULL, "[pyxis] do not bind mount the user's home directory" },
+	{ "container-remap-root", NULL, "[pyxis] appear as root inside the container" },
+	{ "no-container-remap-root", NULL, "[pyxis] do not appear as root inside the container" },
+	{ "container-entrypoint", NULL, "[pyxis] run the entrypoint of the image" },
+	{ "no-container-entrypoint", NULL, "[pyxis] do not run the entrypoint of the image" },
+	{ "container-entrypoint-log", NULL, "[pyxis] print the output of the entrypoint" },
+	{ "container-writable", NULL, "[pyxis] make the container's file system writable" },
+	{ "container-readonly", NULL, "[pyxis] make the container's file system read-only" },
+	{ "container-env", "NAME[,NAME...]",
+	  "[pyxis] variables of the host that count before those of the image" },
+	{ "container-unshare", "NAMESPACE[,NAMESPACE...]", "[pyxis] namespaces of its own; refused" },
+};
+enum { COUNT = sizeof known / sizeof known[0] };
+
+#define VARIABLES "PYXIS_CONTAINER_"
+#define INHERITED "SLURM_SPANK__SLURM_SPANK_OPTION_pyxis_container_"
+
+/* Return whether the shared object at this path, which is loaded, is the plugin of this name. */
+static int is_plugin(const char *path, const char *name)
+{
+	void *object = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+	const char *own = object != NULL ? dlsym(object, "plugin_name") : NULL;
+	int found = own != NULL && strcmp(own, name) == 0;
+
+	if (object != NULL)
+		dlclose(object);
+	return found;
+}
+
+int ce_pyxis_is_loaded(void)
+{
+	void *self = dlopen(NULL, RTLD_LAZY);
+	struct link_map *first = NULL;
+	int found = 0;
+
+	if (self == NULL)
+		return 0;
+	if (dlinfo(self, RTLD_DI_LINKMAP, &first) == 0) {
+		for (struct link_map *one = first; one != NULL && !found; one = one->l_next)
+			found = one->l_name[0] == '/' && is_plugin(one->l_name, "pyxis");
+	}
+	dlclose(self);
+	return found;
+}
+
+int ce_pyxis_register(spank_t spank, spank_opt_cb_f take)
+{
+	for (int i = 0; i < COUNT; i++) {
+		/* Slurm copies the strings and does not change them */
+		struct spank_option option = { (char *)known[i].name,  (char *)known[i].argument,
+					       (char *)known[i].usage, known[i].argument != NULL,
+					       i,		       take };
+		if (spank_option_register(spank, &option) != ESPANK_SUCCESS) {
+			slurm_error("container_engine: cannot register --%s", known[i].name);
+			return SLURM_ERROR;
+		}
+	}
+	return SLURM_SUCCESS;
+}
+
+char *ce_pyxis_word(int index, const char *argument)
+{
+	char *word = NULL;
+	int has_argument = known[index].argument != NULL;
+
+	return asprintf(&word, "--%s%s%s", known[index].name, has_argument ? "=" : "",
+			has_argument && argument != NULL ? argument : "") < 0
+		       ? NULL
+		       : word;
+}
+
+int ce_pyxis_has_variables(void)
+{
+	for (char **entry = environ; *entry != NULL; entry++) {
+		if (strncmp(*entry, VARIABLES, strlen(VARIABLES)) == 0)
+			return 1;
+	}
+	return 0;
+}
+
+static int refuse(const char *what, struct ce_error *err)
+{
+	return ce_fail_below(err, CE_HELP_PYXIS_TOO,
+			     "%s asks pyxis for a container and --environment another plugin: a step has one",
+			     what);
+}
+
+int ce_pyxis_check_alone(struct ce_error *err)
+{
+	static const char *const asking[] = { "image", "name" };
+	static const char *const variables[] = { CE_PYXIS_IMAGE, CE_PYXIS_NAME };
+	char option[64], inherited[96];
+
+	for (size_t i = 0; i < sizeof asking / sizeof asking[0]; i++) {
+		const char *value = getenv(variables[i]);
+		snprintf(option, sizeof option, "--container-%s", asking[i]);
+		snprintf(inherited, sizeof inherited, INHERITED "%s", asking[i]);
+		if (value != NULL && *value != '\0')
+			return refuse(variables[i], err);
+		if (getenv(inherited) != NULL || ce_srun_has_option(option))
+			return refuse(option, err);
+	}
+	return 0;
+}

@@ -1,0 +1,3 @@
+/* Another plugin, of which only the name matters. */
+extern const char plugin_name[];
+const char plugin_name[] = "pyxis";

@@ -1,0 +1,257 @@
+/* The options of pyxis: registered where pyxis is not, and handed to the planner as they are. */
+#define _GNU_SOURCE
+#include "plugin/pyxis_options.h"
+
+#include <dlfcn.h>
+#include <slurm/slurm.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/help.h"
+#include "common/inherit.h"
+#include "fake_spank.h"
+#include "harness.h"
+#include "installation.h"
+#include "plugin/carry.h"
+
+#define SAYS_WORDS "echo plan; printf '[%s]' \"$@\""
+
+static void submit(spank_context_t context)
+{
+	fake_reset(context);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+}
+
+static const char *planned(void)
+{
+	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	const char *words = getenv(CE_CARRY_PART "0");
+	slurm_spank_exit(fake_spank(), 0, NULL);
+	return words;
+}
+
+TEST("help has the mark by which tools look for pyxis, and the forms of its arguments")
+{
+	submit(S_CTX_LOCAL);
+	for (int i = 2; i < fake_job.option_count; i++) {
+		const struct spank_option *option = &fake_job.options[i];
+		CHECK(strncmp(option->usage, "[pyxis] ", 8) == 0);
+		CHECK_INT(option->has_arg, option->arginfo != NULL);
+	}
+	CHECK_TEXT(fake_job.options[2].name, "container-image");
+	CHECK_TEXT(fake_job.options[2].arginfo, "[USER@][REGISTRY#]IMAGE[:TAG]|PATH");
+	slurm_spank_exit(fake_spank(), 0, NULL);
+}
+
+TEST("the planner gets the options in their order, with and without an environment")
+{
+	install(SAYS_WORDS);
+	submit(S_CTX_LOCAL);
+	CHECK_INT(fake_give_option("container-image", "a b"), 0);
+	CHECK_INT(fake_give_option("no-container-mount-home", NULL), 0);
+	CHECK_INT(fake_give_option("container-mounts", "/a:/b,/c"), 0);
+	CHECK_TEXT(planned(), "plan\n[--for][srun][--container-image=a b][--no-container-mount-home]"
+			      "[--container-mounts=/a:/b,/c][--]");
+	submit(S_CTX_LOCAL);
+	CHECK_INT(fake_give_option("container-writable", ""), 0);
+	CHECK_INT(fake_give_option("environment", "--demo"), 0);
+	CHECK_TEXT(planned(), "plan\n[--for][srun][--container-writable][--][--demo]");
+}
+
+TEST("variables of pyxis ask for a container, and the planner reads the others")
+{
+	install(SAYS_WORDS);
+	setenv("PYXIS_CONTAINER_IMAGE", "/v.sqsh", 1);
+	setenv("PYXIS_CONTAINER_WRITABLE", "1", 1);
+	submit(S_CTX_LOCAL);
+	/* as Slurm does with what the job has */
+	CHECK_TEXT(getenv(CE_INHERITED "container_image"), "/v.sqsh");
+	CHECK_INT(fake_give_option("container-image", getenv(CE_INHERITED "container_image")), 0);
+	CHECK_TEXT(planned(),
+		   "plan\n[--for][srun][--container-variables][--container-image=/v.sqsh][--]");
+}
+
+TEST("a variable of pyxis that asks for no container changes nothing")
+{
+	install("exit 1");
+	setenv("PYXIS_CONTAINER_MOUNTS", "/a", 1);
+	setenv("PYXIS_CONTAINER_IMAGE", "", 1);
+	submit(S_CTX_LOCAL);
+	CHECK(planned() == NULL);
+}
+
+TEST("CE_ENVIRONMENT is an environment for what can pass no option; options and the job's count before it")
+{
+	setenv("CE_ENVIRONMENT", "mine", 1);
+	submit(S_CTX_LOCAL);
+	CHECK_TEXT(getenv(CE_INHERITED "environment"), "mine");
+	slurm_spank_exit(fake_spank(), 0, NULL);
+	setenv(CE_INHERITED "environment", "the job's", 1);
+	submit(S_CTX_LOCAL);
+	CHECK_TEXT(getenv(CE_INHERITED "environment"), "the job's");
+	slurm_spank_exit(fake_spank(), 0, NULL);
+	unsetenv(CE_INHERITED "environment");
+	setenv(CE_INHERITED "edf", "the job's", 1);
+	submit(S_CTX_LOCAL);
+	CHECK(getenv(CE_INHERITED "environment") == NULL);
+	slurm_spank_exit(fake_spank(), 0, NULL);
+	unsetenv(CE_INHERITED "edf");
+	setenv(CE_INHERIT, "no", 1);
+	submit(S_CTX_LOCAL);
+	CHECK(getenv(CE_INHERITED "environment") == NULL);
+	slurm_spank_exit(fake_spank(), 0, NULL);
+	setenv("CE_ENVIRONMENT", "", 1);
+	submit(S_CTX_LOCAL);
+	CHECK(getenv(CE_INHERITED "environment") == NULL);
+	slurm_spank_exit(fake_spank(), 0, NULL);
+}
+
+TEST("the options can be left out in plugstack.conf")
+{
+	setenv("PYXIS_CONTAINER_IMAGE", "/v.sqsh", 1);
+	more_of_plugstack = "pyxis=off";
+	submit(S_CTX_LOCAL);
+	CHECK_INT(fake_job.option_count, 2);
+	CHECK(getenv(CE_INHERITED "container_image") == NULL);
+	slurm_spank_exit(fake_spank(), 0, NULL);
+	more_of_plugstack = "pyxis=on";
+	submit(S_CTX_LOCAL);
+	CHECK_INT(fake_job.option_count, 18);
+	slurm_spank_exit(fake_spank(), 0, NULL);
+	more_of_plugstack = NULL;
+}
+
+static void submit_two_mounts(void)
+{
+	submit(S_CTX_ALLOCATOR);
+	CHECK_INT(fake_give_option("container-image", "x"), 0);
+	CHECK_INT(fake_give_option("container-mounts", "/a"), 0);
+	CHECK_INT(fake_give_option("container-mounts", "/b"), 0);
+	slurm_spank_init_post_opt(fake_spank(), 0, NULL);
+}
+
+TEST("mounts that the steps of a job would not get are refused")
+{
+	char *printed;
+
+	install("echo plan; echo x");
+	CHECK_INT(WEXITSTATUS(test_in_child(submit_two_mounts, &printed)), 125);
+	CHECK_TEXT(printed, "ce: error: --container-mounts: given twice, but Slurm hands only the last one to the "
+			    "steps of a job: join them with a comma\n" CE_HELP_CONTAINER_OPTION "\n");
+	free(printed);
+}
+
+static const char *given[2];
+
+static void submit_components(void)
+{
+	submit(S_CTX_LOCAL);
+	for (size_t i = 0; i < 2; i++) {
+		if (given[i] != NULL)
+			CHECK_INT(fake_give_option("container-image", given[i]), 0);
+		CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	}
+	slurm_spank_exit(fake_spank(), 0, NULL);
+	_exit(0);
+}
+
+TEST("components of a heterogeneous step may have the same image, not two")
+{
+	char *printed;
+
+	install("echo plan; echo x");
+	given[0] = given[1] = "a";
+	CHECK_INT(test_in_child(submit_components, &printed), 0);
+	free(printed);
+	given[1] = "b";
+	CHECK_INT(WEXITSTATUS(test_in_child(submit_components, &printed)), 125);
+	CHECK_CONTAINS(printed, "'--container-image=a' for one component and '--container-image=b' for another");
+	free(printed);
+	given[0] = NULL;
+	CHECK_INT(WEXITSTATUS(test_in_child(submit_components, &printed)), 125);
+	free(printed);
+}
+
+static void submit_without(void)
+{
+	setenv(CE_INHERITED "container_image", "x", 1);
+	submit(S_CTX_LOCAL);
+	slurm_spank_init_post_opt(fake_spank(), 0, NULL);
+}
+
+TEST("an image of the job that Slurm does not give to srun ends it")
+{
+	char *printed;
+
+	CHECK_INT(WEXITSTATUS(test_in_child(submit_without, &printed)), 125);
+	CHECK_TEXT(printed, "ce: error: --container-image=x: the job has it, but Slurm does not give it to this "
+			    "command\n" CE_HELP_ENVIRONMENT_NOT_INHERITED "\n");
+	free(printed);
+}
+
+/* ---- beside pyxis ------------------------------------------------------------------------------ */
+
+static void *load_pyxis(void)
+{
+	void *pyxis = dlopen(TEST_PYXIS, RTLD_LAZY);
+
+	CHECK(pyxis != NULL);
+	return pyxis;
+}
+
+TEST("where pyxis is loaded, its options are its own, whatever plugstack.conf says")
+{
+	CHECK(!ce_pyxis_is_loaded());
+	void *pyxis = load_pyxis();
+	CHECK(ce_pyxis_is_loaded());
+	more_of_plugstack = "pyxis=on";
+	submit(S_CTX_LOCAL);
+	CHECK_INT(fake_job.option_count, 2);
+	slurm_spank_exit(fake_spank(), 0, NULL);
+	more_of_plugstack = NULL;
+	dlclose(pyxis);
+	CHECK(!ce_pyxis_is_loaded());
+}
+
+static void submit_both(void)
+{
+	void *pyxis = load_pyxis();
+
+	submit(S_CTX_LOCAL);
+	CHECK_INT(fake_give_option("environment", "demo"), 0);
+	slurm_spank_init_post_opt(fake_spank(), 0, NULL);
+	slurm_spank_exit(fake_spank(), 0, NULL);
+	dlclose(pyxis);
+	_exit(0);
+}
+
+TEST("an environment alone works beside pyxis, also with variables that ask it for nothing")
+{
+	char *printed;
+
+	install("echo plan; echo x");
+	setenv("PYXIS_CONTAINER_MOUNTS", "/a", 1);
+	CHECK_INT(test_in_child(submit_both, &printed), 0);
+	CHECK_TEXT(printed, "");
+	free(printed);
+}
+
+TEST("an environment and a container of pyxis are refused with one sentence")
+{
+	static const char *const names[] = { "PYXIS_CONTAINER_IMAGE", "PYXIS_CONTAINER_NAME",
+					     "SLURM_SPANK__SLURM_SPANK_OPTION_pyxis_container_image" };
+	char *printed;
+
+	install("echo plan; echo x");
+	for (size_t i = 0; i < 3; i++) {
+		setenv(names[i], "x", 1);
+		CHECK_INT(WEXITSTATUS(test_in_child(submit_both, &printed)), 125);
+		CHECK_CONTAINS(printed, "asks pyxis for a container and --environment another plugin: a step has "
+					"one\n" CE_HELP_PYXIS_TOO "\n");
+		CHECK_CONTAINS(printed, i < 2 ? names[i] : "--container-image");
+		free(printed);
+		unsetenv(names[i]);
+	}
+}

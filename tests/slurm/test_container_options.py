@@ -1,0 +1,179 @@
+"""The options and variables of pyxis on srun's command line, and CE_ENVIRONMENT."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.cluster import Cluster, causes
+from tests.slurm.plugins import line_of, own_stack
+
+
+def srun(
+    cluster: Cluster, *words: str, env: dict[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    return cluster.run(["srun", *words], env=env, cwd=cwd)
+
+
+def image_of(cluster: Cluster) -> str:
+    return f"--container-image={cluster.image('demo')}"
+
+
+def test_help_has_the_mark_by_which_tools_look_for_pyxis(cluster: Cluster) -> None:
+    shown = cluster.run(["srun", "--help"]).stdout
+    assert "--container-image=[USER@][REGISTRY#]IMAGE[:TAG]|PATH" in shown
+    assert shown.count("[pyxis]") == 16
+
+
+def test_a_step_runs_in_an_image_without_a_file(cluster: Cluster) -> None:
+    data = cluster.write("mounted\n")
+    script = "cat /data/x; cat /etc/hostname; touch /new || echo kept out; pwd"
+    done = srun(
+        cluster,
+        *("-N2", image_of(cluster), f"--container-mounts={data}:/data/x:ro"),
+        *("--container-workdir=/tmp", "sh", "-c", script),
+    )
+    assert done.returncode == 0, done.stderr
+    lines = sorted(done.stdout.split("\n"))
+    assert lines.count("mounted") == lines.count("kept out") == lines.count("/tmp") == 2
+    done = srun(cluster, image_of(cluster), "--container-writable", "touch", "/new")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_home_is_there_on_request_and_root_has_it_as_his(cluster: Cluster) -> None:
+    mark = cluster.home() / "mark"
+    mark.touch()
+    script = "cd && pwd && id -u && ls mark 2>&1"
+    done = srun(cluster, image_of(cluster), "sh", "-c", script)
+    assert "No such file" in done.stdout
+    done = srun(cluster, image_of(cluster), "--container-mount-home", "sh", "-c", script)
+    assert done.stdout.splitlines()[::2] == [str(cluster.home()), "mark"], done.stderr
+    both = ("--container-mount-home", "--container-remap-root")
+    done = srun(cluster, image_of(cluster), *both, "sh", "-c", script)
+    assert done.stdout.splitlines() == ["/root", "0", "mark"], done.stderr
+    mark.unlink()
+
+
+def test_an_option_counts_before_the_environment(cluster: Cluster) -> None:
+    edf = cluster.edf('workdir = "/"\n[env]\nA = "file"\n')
+    words = (f"--environment={edf}", "--container-workdir=/tmp", "--container-env=A")
+    done = srun(cluster, *words, "sh", "-c", "pwd; echo $A", env={"A": "host"})
+    assert done.stdout.splitlines() == ["/tmp", "host"], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--container-name=x"], "--container-name: a container ends with its step here, so it"),
+        (["--container-save=x"], "--container-save: a container ends with its step here and"),
+        (["--container-unshare=net"], "--container-unshare: tasks keep the network"),
+        (["--container-mounts=/a:/b:r0"], "--container-mounts: '/a:/b:r0': unknown flag 'r0'"),
+    ],
+)
+@pytest.mark.parametrize("command", ["srun", "salloc", "sbatch"])
+def test_what_cannot_be_done_is_refused_at_submit(
+    cluster: Cluster, command: str, words: list[str], message: str
+) -> None:
+    script = ["--wrap=true"] if command == "sbatch" else ["true"]
+    done = cluster.run([command, image_of(cluster), *words, *script])
+    assert done.returncode == 125
+    (cause,) = causes(done)
+    assert cause.startswith(f"ce: error: {message}")
+
+
+def test_options_without_a_container_are_refused(cluster: Cluster) -> None:
+    done = srun(cluster, "--container-mounts=/tmp", "true")
+    assert done.returncode == 125
+    assert causes(done) == ["ce: error: --container-mounts: there is no container to apply it to"]
+    assert "ce: see: ce help container-option" in done.stderr.splitlines()
+
+
+def test_a_source_that_a_node_lacks_is_reported_unless_it_may_be_missing(cluster: Cluster) -> None:
+    mounts = "--container-mounts=/nowhere/x:/x"
+    done = srun(cluster, image_of(cluster), mounts, "true")
+    assert done.returncode == 125
+    assert "--container-mounts: mount source '/nowhere/x': does not exist" in done.stderr
+    done = srun(cluster, image_of(cluster), f"{mounts}:nofail", "ls", "/x")
+    assert "No such file" in done.stderr
+    assert "ce: error" not in done.stderr
+
+
+def test_variables_of_pyxis_ask_for_a_container(cluster: Cluster) -> None:
+    env = {
+        "PYXIS_CONTAINER_IMAGE": str(cluster.image("demo")),
+        "PYXIS_CONTAINER_WORKDIR": "/tmp",
+        "PYXIS_CONTAINER_WRITABLE": "1",
+    }
+    script = "touch /new && pwd"
+    done = srun(cluster, "sh", "-c", script, env=env)
+    assert (done.returncode, done.stdout) == (0, "/tmp\n"), done.stderr
+    done = srun(cluster, "true", env={"PYXIS_CONTAINER_NAME": "x"})
+    assert done.returncode == 125
+    assert causes(done)[0].startswith("ce: error: PYXIS_CONTAINER_NAME: a container ends with")
+    done = srun(cluster, "pwd", env={"PYXIS_CONTAINER_WORKDIR": "/tmp"})
+    assert done.stdout == f"{cluster.home()}\n"
+
+
+def test_ce_environment_is_for_tools_that_can_pass_nothing(cluster: Cluster, demo: str) -> None:
+    script = "touch /new && echo inside"
+    done = srun(cluster, "-N2", "sh", "-c", script, env={"CE_ENVIRONMENT": demo})
+    assert done.stdout == "inside\n" * 2, done.stderr
+    other = cluster.edf('workdir = "/tmp"\n')
+    words = [f"--environment={other}", "pwd"]
+    assert srun(cluster, *words, env={"CE_ENVIRONMENT": demo}).stdout == "/tmp\n"
+    done = srun(cluster, "true", env={"CE_ENVIRONMENT": "nowhere"})
+    assert done.returncode == 125
+    assert "no environment 'nowhere'" in causes(done)[0]
+
+
+def test_steps_of_a_job_have_its_options(cluster: Cluster) -> None:
+    words = [image_of(cluster), "--container-workdir=/tmp", "--container-writable"]
+    script = "srun sh -c 'touch /new && pwd'; srun --container-workdir=/etc pwd"
+    done = cluster.run(["salloc", *words, "sh", "-c", script])
+    assert done.stdout == "/tmp\n/etc\n", done.stderr
+
+
+# ---- beside pyxis
+
+
+def pyxis(directory: Path) -> Path:
+    """Build a plugin that has the name and an option of pyxis."""
+    source = directory / "pyxis.c"
+    source.write_text(
+        "#include <slurm/spank.h>\nSPANK_PLUGIN(pyxis, 1)\n"
+        "static int take(int v, const char *a, int r) { (void)v, (void)a, (void)r; return 0; }\n"
+        "static struct spank_option option = {\n"
+        '\t"container-image", "IMAGE", "[pyxis] the real one", 1, 0, take };\n'
+        "int slurm_spank_init(spank_t s, int c, char **v)\n"
+        "{ (void)c, (void)v; return spank_option_register(s, &option); }\n"
+    )
+    plugin = directory / "spank_pyxis.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", plugin, source], check=True)
+    return plugin
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_beside_pyxis_its_options_are_its_own(
+    cluster: Cluster, demo: str, shared: Path, is_first: bool
+) -> None:
+    other = f"required {pyxis(shared)}"
+    own = f"{line_of(cluster)} prefix={cluster.prefix} pyxis=on"
+    env = own_stack(cluster, shared, *((other, own) if is_first else (own, other)))
+    shown = srun(cluster, "--help", env=env)
+    assert shown.stdout.count("[pyxis]") == 1
+    assert "provided by both" not in shown.stderr + shown.stdout
+    done = srun(cluster, f"--environment={demo}", "pwd", env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+    sentence = "asks pyxis for a container and --environment another plugin: a step has one"
+    for words, more, what in (
+        (["--container-image=x"], {}, "--container-image"),
+        (["-N", "1", "--container-image", "x"], {}, "--container-image"),
+        ([], {"PYXIS_CONTAINER_IMAGE": "x"}, "PYXIS_CONTAINER_IMAGE"),
+        ([], {"PYXIS_CONTAINER_NAME": "x"}, "PYXIS_CONTAINER_NAME"),
+    ):
+        done = srun(cluster, f"--environment={demo}", *words, "true", env=env | more)
+        assert done.returncode == 125
+        assert causes(done) == [f"ce: error: {what} {sentence}"]
+        assert done.stderr.splitlines()[-1] == "ce: see: ce help pyxis-too"
+    words = [f"--environment={demo}", "echo", "--container-image=x"]
+    assert srun(cluster, *words, env=env).stdout == "--container-image=x\n"
