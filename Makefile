@@ -80,7 +80,7 @@ install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-en
 	@mkdir -p $(ROOT)/libexec/container-engine/python
 	@set -e; for script in $(SCRIPTS); do \
 		name=$$(basename $$script _script.py.in); place=$$name; \
-		case $$name in ce|plan) place=python/$$name;; esac; \
+		case $$name in ce|plan|enroot) place=python/$$name;; esac; \
 		packages=$$($(INTERPRETER) -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
 		sed -e 's|@PREFIX@|$(PREFIX)|g' -e "s|@PACKAGES@|$${packages#$(DESTDIR)}|g" $$script \
 			> $(ROOT)/libexec/container-engine/.$$name; \
@@ -91,6 +91,9 @@ install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-en
 		ln -sf ce-start $(ROOT)/libexec/container-engine/.$$name; \
 		mv -T $(ROOT)/libexec/container-engine/.$$name $(ROOT)/libexec/container-engine/$$name; \
 	done
+	@# commands of other tools, for the PATH of sites and users that want them
+	@mkdir -p $(ROOT)/libexec/container-engine/compat
+	@ln -sfn ../ce-start $(ROOT)/libexec/container-engine/compat/enroot
 
 $(ROOT)/.interpreter: $(VENV)/.build
 	@$(PYTHON) -m venv --without-pip $(ROOT)

@@ -194,8 +194,11 @@ def looks_like_file(text: str) -> bool:
 
 def _unsupported(text: str, scheme: str) -> UserError:
     error = _bad(text, f"'{scheme}://' is not supported, only '{_SCHEME}'")
-    if scheme in ("podman", "dockerd"):
-        name = text.partition("://")[2]
+    name = text.partition("://")[2]
+    if scheme == "dockerd":
+        hint = f"docker save {name} -o x.tar; then 'ce import docker-archive:x.tar' imports it"
+        return UserError(error.message, hint, error.see)
+    if scheme == "podman":
         hint = f"'ce import podman://{name}' imports it from Podman's storage"
         return UserError(error.message, hint, error.see)
     return error

@@ -5,7 +5,7 @@
  * that the loader ignores them, and the Python program restores them once it runs: they belong to the job's
  * environment (container_engine/loader_env.py).
  *
- * Its name selects what to start: `plan` and `plan-anew`; anything else is `ce`. Its location gives the
+ * Its name selects what to start: `plan`, `plan-anew` and `enroot`; anything else is `ce`. Its location gives the
  * prefix. Runs as the user. Exit code: 125 ours.
  */
 #define _GNU_SOURCE
@@ -29,6 +29,7 @@ static const struct start {
 	{ "plan", "plan", { "-ISE" } },
 	/* the plan's encoding does not depend on the locale */
 	{ "plan-anew", "ce", { "-I", "-X", "utf8" } },
+	{ "enroot", "enroot", { "-I" } },
 	{ "ce", "ce", { "-I" } },
 };
 enum { START_COUNT = sizeof starts / sizeof starts[0] };

@@ -33,6 +33,35 @@ def test_the_environment_may_be_named_as_for_srun(engine: Engine) -> None:
     assert (process.returncode, out, err) == (3, "--pull\n", "")
 
 
+def _output(engine: Engine, *words: str) -> str:
+    with engine.popen(list(words)) as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    return out
+
+
+def test_options_of_pyxis_stand_in_place_of_a_file(engine: Engine) -> None:
+    ce, *_rest = engine.argv(engine.edf())
+    data = engine.scratch / "data"
+    data.write_text("mounted")
+    options = (f"--container-image={engine.image('busybox')}", f"--container-mounts={data}:x/y")
+    script = "cat /x/y; touch /new 2>/dev/null || echo ' read-only'"
+    assert _output(engine, ce, "run", *options, "sh", "-c", script) == "mounted read-only\n"
+    writable = ("--container-writable", "--container-remap-root")
+    script = "touch /new; id -u; echo $HOME"
+    assert _output(engine, ce, "run", *options, *writable, "sh", "-c", script) == "0\n/root\n"
+
+
+def test_the_command_enroot_starts_an_image_by_its_name(engine: Engine) -> None:
+    enroot = str(engine.prefix / "libexec/container-engine/compat/enroot")
+    create = (enroot, "create", "-f", "-n", "tool", str(engine.image("busybox")))
+    assert _output(engine, *create) == ""
+    assert "tool\n" in _output(engine, enroot, "list")
+    start = (enroot, "start", "--rw", "-e", "A=1", "tool", "sh", "-c", "touch /new && echo $A")
+    assert _output(engine, *start) == "1\n"
+    assert _output(engine, enroot, "remove", "-f", "tool") == ""
+
+
 def test_a_command_that_does_not_exist_is_127(engine: Engine) -> None:
     done = engine.run(engine.edf(), "no-such-command")
     assert done.returncode == 127
