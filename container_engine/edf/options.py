@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from container_engine.edf.expand import Piece
-    from container_engine.edf.model import Severity
+    from container_engine.edf.model import Edf, Severity
     from container_engine.edf.text import Text
 
 ROOT_REMAP, ENTRYPOINT_LOG = "com.ce.root_remap", "com.pyxis.entrypoint_log"
+PYTORCH = "com.pyxis.pytorch_remap_vars"
 _SEE = "container-option"
 _YES, _NO = ("1", "true", "yes", "y"), ("0", "false", "no", "n")
 # what needs a container that outlives its step
@@ -117,6 +118,20 @@ def alone(over: Overlay, *, writable: Sourced[bool], mounts_home: bool) -> Overl
     if home is None and mounts_home:
         home = Given("container-mount-home", "", "container-mount-home of the site")
     return replace(over, layer=layer, home=home)
+
+
+def with_pytorch(edf: Edf, image_env: Mapping[str, str]) -> Edf:
+    """Return the environment with RANK and LOCAL_RANK, which pyxis gives to images with PyTorch.
+
+    That is so for the image of an option; for one of a file, the file decides.
+    """
+    origin = edf.image_origin
+    is_option = origin is not None and origin.file not in edf.files
+    given = {entry.key: entry for entry in edf.annotations}
+    if origin is None or not is_option or "PYTORCH_VERSION" not in image_env or PYTORCH in given:
+        return edf
+    given[PYTORCH] = Annotation(PYTORCH, "true", Origin(f"{origin}: PYTORCH_VERSION", 0))
+    return replace(edf, annotations=tuple(entry for _, entry in sorted(given.items())))
 
 
 def _warn_of_image(over: Overlay, lower: Layer, problems: list[Problem]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from container_engine import __version__, message_text
 from container_engine.edf.model import Loaded, Problem
+from container_engine.edf.options import with_pytorch
 from container_engine.errors import UserError
 from container_engine.node.start import site_rules
 from container_engine.node.start.container import Bind
@@ -116,6 +117,7 @@ def _plan(load: Load, context: Context, inputs: _Inputs) -> Prepared:
         problems = (*loaded.problems, image_problem(edf, error))
         raise RefusedError(problems, error.details) from None
     inputs.files.extend(resolved.consulted)
+    edf = with_pytorch(edf, resolved.image.env)
     judged = judge(edf, resolved.image, offered, __version__)
     if judged.plan is None:
         raise RefusedError((*loaded.problems, *judged.problems))

@@ -176,3 +176,18 @@ def test_no_two_requests_have_the_same_key() -> None:
 def test_an_option_needs_no_file_to_be_validated(user: User) -> None:
     loaded = load_effective(None, user.context(), words=["--container-image=A B"])
     assert "--container-image: image: " in of_problems(loaded.problems)
+
+
+def test_an_image_with_pytorch_has_its_ranks_as_with_pyxis(user: User) -> None:
+    image = squashfs.make(user.home / "torch.sqsh", {"etc/environment": "PYTORCH_VERSION=2\n"})
+    key = "com.pyxis.pytorch_remap_vars"
+    plan = planned(user, f"--container-image={image}")
+    assert plan.annotations == {key: "true"}
+    assert plan.annotations_from == {key: "--container-image: PYTORCH_VERSION"}
+    assert "pytorch_remap_vars" in [hook.name for hook in plan.hooks]
+    (user.first / "t.toml").write_text(f'image = "{image}"\n')
+    assert planned(user, "--container-writable", name="t").annotations == {}
+    (user.first / "t.toml").write_text(f'[annotations]\n{key} = "false"\n')
+    plan = planned(user, f"--container-image={image}", name="t")
+    assert plan.annotations == {key: "false"}
+    assert planned(user, f"--container-image={user.image}").annotations == {}
