@@ -57,6 +57,19 @@ def mounts_refusal(*mounts: dict[str, object]) -> str:
     return "\n".join(map(str, lacks))
 
 
+def test_a_source_that_may_be_missing_is_left_out(tmp_path: Path) -> None:
+    lacks: list[LaunchError] = []
+    given = [
+        mount(f"{tmp_path}/none", "/x", "nofail"),
+        mount(str(tmp_path), "/y", "nofail"),
+    ]
+    assert [bind.target for bind in resolve_mounts(plan(mounts=given), {}, lacks)] == ["/y"]
+    assert lacks == []
+    given = [mount(str(tmp_path), "/proc", "nofail")]
+    resolve_mounts(plan(mounts=given), {}, lacks)
+    assert len(lacks) == 1
+
+
 def test_mounts_become_literal(tmp_path: Path) -> None:
     source, target = [variable("TOP"), "/x"], ["/m/", variable("N")]
     (tmp_path / "x").mkdir()
