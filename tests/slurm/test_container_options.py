@@ -164,7 +164,9 @@ def test_beside_pyxis_its_options_are_its_own(
     assert "provided by both" not in shown.stderr + shown.stdout
     done = srun(cluster, f"--environment={demo}", "pwd", env=env)
     assert (done.returncode, done.stderr) == (0, "")
-    sentence = "asks pyxis for a container and --environment another plugin: a step has one"
+    sentence = (
+        "asks pyxis for a container, --environment or CE_ENVIRONMENT another plugin: a step has one"
+    )
     for words, more, what in (
         (["--container-image=x"], {}, "--container-image"),
         (["-N", "1", "--container-image", "x"], {}, "--container-image"),
