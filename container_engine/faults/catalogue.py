@@ -375,6 +375,11 @@ FAULTS = {
         "is it a directory, without x, on a noexec mount, or for another machine or loader?",
         126,
     ),
+    "mpirun-inside": Fault(
+        "the image's mpirun would start its processes with Slurm's srun, which is not in the container",
+        YOU,
+        "start the ranks with srun instead: srun --mpi=pmix -n N PROGRAM (--mpi=pmi2 for MPICH)",
+    ),
     "workdir-missing": Fault(
         "the working directory cannot be entered in the container",
         YOU,

@@ -23,6 +23,8 @@
 	CE_HELP("command-not-found", "the image's PATH counts, not your host's; a path is one in the container: is its directory mounted?")
 #define CE_HELP_COMMAND_NOT_EXECUTABLE \
 	CE_HELP("command-not-executable", "is it a directory, without x, on a noexec mount, or for another machine or loader?")
+#define CE_HELP_MPIRUN_INSIDE \
+	CE_HELP("mpirun-inside", "start the ranks with srun instead: srun --mpi=pmix -n N PROGRAM (--mpi=pmi2 for MPICH)")
 #define CE_HELP_WORKDIR_MISSING \
 	CE_HELP("workdir-missing", "make it in the image, mount it, or name another workdir")
 #define CE_HELP_TASK_JOIN \

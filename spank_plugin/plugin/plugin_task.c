@@ -13,6 +13,7 @@
 #include "common/hints.h"
 #include "common/io.h"
 #include "common/join.h"
+#include "common/mpirun.h"
 #include "common/say.h"
 #include "common/uses_mpi.h"
 #include "join_after_prolog.h"
@@ -71,9 +72,15 @@ static int is_without_ranks(spank_t spank)
 	return 1;
 }
 
+#define RANKS_ALONE                                                                                \
+	"the program uses MPI, and srun has no --mpi=: each task will be rank 0 of 1 or fail "     \
+	"(--mpi=pmix for Open MPI, --mpi=pmi2 for MPICH: ce help mpi)"
+
 /* Check that the command can be executed, to report the right error and exit code; Slurm itself looks it up
- * later, with the same PATH. `*is_alone` is set if it uses MPI and each rank will be alone. */
-static int check_command(spank_t spank, int *is_alone, struct ce_error *err)
+ * later, with the same PATH. `*warning` is set if it uses MPI and each rank will be alone, or if it is an mpirun
+ * that may not work. */
+static int check_command(spank_t spank, const struct ce_variables *variables, const char **warning,
+			 struct ce_error *err)
 {
 	int argc = 0;
 	char **argv = NULL;
@@ -84,8 +91,9 @@ static int check_command(spank_t spank, int *is_alone, struct ce_error *err)
 	CE_AUTO_FREE char *found = NULL;
 	if (ce_find_command(task_variable(spank, "PATH"), argv[0], &found, err) < 0)
 		return -1;
-	*is_alone = is_without_ranks(spank) && ce_uses_mpi(found);
-	return 0;
+	if (is_without_ranks(spank) && ce_uses_mpi(found))
+		*warning = RANKS_ALONE;
+	return ce_check_mpirun(found, argc, argv, variables, warning, err);
 }
 
 /* ---- messages for the user --------------------------------------------------------------------- */
@@ -136,10 +144,6 @@ static void end_if_it_died(const struct ce_step *step, spank_t spank, const stru
 	_exit(CE_EXIT_ENGINE);
 }
 
-#define RANKS_ALONE                                                                                \
-	"the program uses MPI, and srun has no --mpi=: each task will be rank 0 of 1 or fail "     \
-	"(--mpi=pmix for Open MPI, --mpi=pmi2 for MPICH: ce help mpi)"
-
 /* Print a warning, by the first task of the first node of the step that has it. */
 static void warn_once(const struct ce_step *step, spank_t spank, const struct ce_container *container,
 		      const char *line)
@@ -156,7 +160,7 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 	int argc = 0;
 	char **argv = NULL, line[CE_SCRIPT_LINE];
 	struct ce_script script;
-	int is_alone = 0;
+	const char *warning = NULL;
 
 	container->may_gain = config->may_gain;
 	if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS)
@@ -172,12 +176,12 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 	ce_script_find(argc, argv, &script);
 	if (ce_join(container, err) < 0 ||
 	    ce_apply_environment(container->environment, &variables, err) < 0 ||
-	    check_command(spank, &is_alone, err) < 0)
+	    check_command(spank, &variables, &warning, err) < 0)
 		return -1;
 	if (ce_script_is_elsewhere(&script, line))
 		warn_once(step, spank, container, line);
-	if (is_alone)
-		warn_once(step, spank, container, RANKS_ALONE);
+	if (warning != NULL)
+		warn_once(step, spank, container, warning);
 	return 0;
 }
 

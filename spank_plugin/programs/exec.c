@@ -22,6 +22,7 @@
 #include "common/hints.h"
 #include "common/io.h"
 #include "common/join.h"
+#include "common/mpirun.h"
 #include "common/say.h"
 
 static int set_variable(void *context, const char *name, const char *value)
@@ -42,12 +43,16 @@ static int become(struct ce_container *container, int count, char **command, str
 	CE_AUTO_FREE char *program = NULL;
 	struct ce_script script;
 	char line[CE_SCRIPT_LINE];
+	const char *doubt = NULL;
 
 	ce_script_find(count, command, &script);
 	if (ce_join(container, err) < 0 ||
 	    ce_apply_environment(container->environment, &variables, err) < 0 ||
-	    ce_find_command(getenv("PATH"), command[0], &program, err) < 0)
+	    ce_find_command(getenv("PATH"), command[0], &program, err) < 0 ||
+	    ce_check_mpirun(program, count, command, &variables, &doubt, err) < 0)
 		return -1;
+	if (doubt != NULL)
+		fprintf(stderr, "ce: warning: %s\n", doubt);
 	if (ce_script_is_elsewhere(&script, line))
 		fprintf(stderr, "ce: warning: %s\n", line);
 	execv(program, command);
@@ -99,6 +104,8 @@ static int become_task(const char *command, char **argv, struct ce_error *err)
 	const struct ce_variables variables = { set_variable, get_variable, NULL };
 	struct ce_container container = CE_CONTAINER_INIT;
 	CE_AUTO_FREE char *program = NULL;
+	const char *doubt = NULL; /* only the plugin's tasks know which of them prints warnings */
+	int count = 0;
 
 	if (take_container(&container, err) < 0 || ce_join(&container, err) < 0 ||
 	    ce_apply_environment(container.environment, &variables, err) < 0 ||
@@ -108,6 +115,10 @@ static int become_task(const char *command, char **argv, struct ce_error *err)
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
 		return ce_fail(err, "cannot tie the task to slurmstepd: %s", strerror(errno));
 	argv[0] = program;
+	while (argv[count] != NULL)
+		count++;
+	if (ce_check_mpirun(program, count, argv, &variables, &doubt, err) < 0)
+		return -1;
 	execv(program, argv);
 	err->below = CE_HELP_COMMAND_NOT_EXECUTABLE;
 	return ce_fail_code(err, CE_EXIT_NOT_EXECUTABLE, "%s: cannot be executed in the container: %s",

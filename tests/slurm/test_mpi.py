@@ -110,6 +110,41 @@ def test_a_program_with_mpi_that_srun_does_not_connect_is_reported_once(
         assert "ce: " not in done.stderr
 
 
+MPIRUN = ("mpirun", "-np", "2", "mpi-probe", "ring")
+
+
+@pytest.mark.parametrize(
+    ("image", "nodes"), [("mpich", "-N1"), ("mpich", "-N2"), ("openmpi", "-N2")]
+)
+def test_an_mpirun_that_would_wait_for_srun_ends_at_once(
+    cluster: Cluster, image: str, nodes: str
+) -> None:
+    srun = (nodes, "--ntasks-per-node=1", f"--environment={cluster.edf(image=image)}")
+    done = cluster.srun(*srun, *MPIRUN, timeout=60)
+    assert done.returncode == 125
+    error, _hint, see = (line for line in done.stderr.splitlines() if line.startswith("ce: "))
+    assert "starts its processes with Slurm's srun, which is not in the container" in error
+    assert see == "ce: see: ce help mpirun-inside"
+
+
+def test_an_mpirun_on_one_node_works_without_srun(cluster: Cluster) -> None:
+    """Open MPI recognises its node by the host name, which the nodes here share."""
+    edf = cluster.edf(image="mpich")
+    for words in (
+        ("mpirun", "-launcher", "fork", *MPIRUN[1:]),
+        ("env", "HYDRA_LAUNCHER=fork", *MPIRUN),
+    ):
+        done = cluster.srun("-n1", f"--environment={edf}", *words, env=UCX, timeout=60)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "ring 1 allreduce 1\n", "")
+    name = "export SLURM_NODELIST=$(hostname) SLURM_JOB_NODELIST=$(hostname)"
+    script = f"{name}; mpirun --oversubscribe {' '.join(MPIRUN[1:])}"
+    edf = cluster.edf(image="openmpi")
+    done = cluster.srun("-n1", f"--environment={edf}", "sh", "-c", script, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "ring 1 allreduce 1\n"), done.stderr
+    done = cluster.srun("-n1", f"--environment={edf}", *MPIRUN, timeout=60)
+    assert "Open MPI's mpirun may not recognise this node" in done.stderr
+
+
 def test_a_task_sees_nothing_of_what_srun_chose(cluster: Cluster, mpich: str) -> None:
     done = cluster.srun("--mpi=pmi2", "-n2", f"--environment={mpich}", "env")
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,18 @@
+/*
+ * mpirun of the image within a Slurm step: it starts its processes with Slurm's srun, which images do not have.
+ * Hydra (MPICH, Intel MPI) then waits for ever, Open MPI ends with "report this to the developers".
+ */
+#ifndef CE_MPIRUN_H
+#define CE_MPIRUN_H
+
+#include "error.h"
+#include "join.h"
+
+/* Check the command line, whose program is the file `found`, in the container. Return -1 and an error if it is
+ * an mpirun that cannot work there, else 0. `*doubt` becomes a warning, static, where it may or may not work,
+ * else it is left alone. An mpirun for which the user has chosen another way to start processes is fine, and
+ * so is Open MPI's on a single node. */
+int ce_check_mpirun(const char *found, int argc, char **argv, const struct ce_variables *variables,
+		    const char **doubt, struct ce_error *err);
+
+#endif
