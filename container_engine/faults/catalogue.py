@@ -376,7 +376,8 @@ FAULTS = {
         126,
     ),
     "mpirun-inside": Fault(
-        "the image's mpirun would start its processes with Slurm's srun, which is not in the container",
+        "the image's mpirun would start its processes with Slurm's srun, which is not in the"
+        " container",
         YOU,
         "start the ranks with srun instead: srun --mpi=pmix -n N PROGRAM (--mpi=pmi2 for MPICH)",
     ),

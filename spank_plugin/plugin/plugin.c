@@ -27,7 +27,8 @@
  *                                                                a task prolog or --multi-prog leave
  *                                                                the joining to ce-join
  * task_init             the batch script      user               warn if it runs on the host and starts
- *                                                                no step
+ *                                                                no step; leave a note, which each srun
+ *                                                                of the job removes
  * task_post_fork        slurmstepd            root               open a pidfd of the task; after the first
  *                                                                one, write the line of the audit, with
  *                                                                the hash of the plan
@@ -35,7 +36,9 @@
  * task_exit             slurmstepd            root               after the last task of the node: end the
  *                                                                session in good order, in a child that
  *                                                                becomes the user
- * exit                  slurmstepd            root               the same, if no task has run
+ * task_exit             slurmstepd, batch     root               warn if the note is still there, in a child
+ *                                                                that becomes the user
+ * exit                  slurmstepd            root               end the session, if no task has run
  *
  * Root never parses the plan or any other input of the user: it copies bytes into a memory file. Root
  * never receives a descriptor from the launcher or the guard, which are the user's processes. A
@@ -134,6 +137,12 @@ int slurm_spank_local_user_init(spank_t spank, int argc, char **argv)
 	return SLURM_ERROR;
 }
 
+/* What a message calls the container that was asked for; NULL without one. */
+static const char *asked_for(void)
+{
+	return ce_options_asked() ? ce_options_shown() : NULL;
+}
+
 int slurm_spank_user_init(spank_t spank, int argc, char **argv)
 {
 	(void)argc, (void)argv;
@@ -143,6 +152,8 @@ int slurm_spank_user_init(spank_t spank, int argc, char **argv)
 		ce_step_prepare(&step, spank, &config, stepd);
 	else if (spank_remote(spank) && prepared)
 		ce_step_refuse(&step);
+	if (spank_remote(spank) && !step.session_wanted)
+		ce_script_prepare(spank, asked_for());
 	return SLURM_SUCCESS;
 }
 
@@ -160,7 +171,7 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 	if (spank_remote(spank) && step.session_wanted)
 		ce_task_join(&step, spank, &config);
 	else if (spank_remote(spank))
-		ce_script_warn(spank, ce_options_asked() ? ce_options_shown() : NULL);
+		ce_script_begin(spank, asked_for());
 	return SLURM_SUCCESS;
 }
 
@@ -168,6 +179,7 @@ int slurm_spank_task_exit(spank_t spank, int argc, char **argv)
 {
 	(void)argc, (void)argv;
 	ce_step_task_exit(&step, spank);
+	ce_script_end(spank, asked_for());
 	return SLURM_SUCCESS;
 }
 

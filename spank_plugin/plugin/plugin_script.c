@@ -9,8 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "carry.h"
 #include "common/io.h"
 #include "common/say.h"
+#include "script_note.h"
+#include "session_end.h"
 
 enum { LIMIT = 1 << 20 };
 
@@ -70,17 +73,50 @@ static char *read_script(const char *path)
 	return text;
 }
 
-void ce_script_warn(spank_t spank, const char *environment)
+/* Where the note of this slurmstepd's batch script is; "" for none. */
+static char note[PATH_MAX];
+
+static int is_batch(spank_t spank)
 {
 	uint32_t step = 0;
+
+	return spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS && step == SLURM_BATCH_SCRIPT;
+}
+
+void ce_script_prepare(spank_t spank, const char *environment)
+{
+	uint32_t job = 0;
+	uid_t uid;
+
+	note[0] = '\0';
+	if (environment != NULL && is_batch(spank) && spank_get_item(spank, S_JOB_ID, &job) == ESPANK_SUCCESS &&
+	    spank_get_item(spank, S_JOB_UID, &uid) == ESPANK_SUCCESS)
+		ce_note_path(uid, job, note);
+}
+
+static int is_on_host(spank_t spank)
+{
+	char **environment = NULL;
+	int is_set = spank_get_item(spank, S_JOB_ENV, &environment) == ESPANK_SUCCESS &&
+		     ce_variable(environment, CE_SCRIPT_ON_HOST) != NULL;
+
+	if (is_set)
+		spank_unsetenv(spank, CE_SCRIPT_ON_HOST);
+	return is_set;
+}
+
+void ce_script_begin(spank_t spank, const char *environment)
+{
 	int argc = 0;
 	char **argv = NULL, line[512];
 
-	if (environment == NULL || spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS ||
-	    step != SLURM_BATCH_SCRIPT ||
+	if (environment == NULL || !is_batch(spank) || is_on_host(spank) ||
 	    spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1)
 		return;
 	CE_AUTO_FREE char *text = read_script(argv[0]);
+	/* ce run uses the environment, too, and removes no note */
+	if (note[0] != '\0' && (text == NULL || !has_word(text, strlen(text), "ce run")))
+		ce_note_make(note);
 	if (text == NULL || ce_script_starts_steps(text))
 		return;
 	snprintf(line, sizeof line,
@@ -88,4 +124,28 @@ void ce_script_warn(spank_t spank, const char *environment)
 		 "the commands to run inside)",
 		 environment);
 	ce_say(NULL, "warning", line);
+}
+
+static void warn_if_unused(const void *environment)
+{
+	char line[512];
+
+	if (!ce_note_take(note))
+		return;
+	snprintf(line, sizeof line,
+		 "no srun of this job used '%.256s': all of it ran on the host (write srun before the commands to "
+		 "run inside)",
+		 (const char *)environment);
+	ce_say(NULL, "warning", line);
+}
+
+void ce_script_end(spank_t spank, const char *environment)
+{
+	uid_t uid;
+	gid_t gid;
+
+	if (note[0] != '\0' && environment != NULL && spank_get_item(spank, S_JOB_UID, &uid) == ESPANK_SUCCESS &&
+	    spank_get_item(spank, S_JOB_GID, &gid) == ESPANK_SUCCESS)
+		ce_end_as_user(uid, gid, warn_if_unused, environment);
+	note[0] = '\0';
 }

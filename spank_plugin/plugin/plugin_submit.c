@@ -5,6 +5,7 @@
 #include <slurm/slurm_version.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "argv_mark.h"
 #include "carry.h"
@@ -16,6 +17,7 @@
 #include "planner.h"
 #include "plugin_script.h"
 #include "pyxis_options.h"
+#include "script_note.h"
 #include "srun_options.h"
 #include "step_shared.h"
 
@@ -29,7 +31,7 @@ static int carry(struct ce_planned *planned, int is_srun, int is_salloc, int64_t
 {
 	int has_plan = strcmp(planned->text, CE_WORD_HOST) != 0;
 
-	if (!is_srun && ce_mark_job(err) < 0)
+	if (!is_srun && (ce_mark_job(err) < 0 || (!has_plan && setenv(CE_SCRIPT_ON_HOST, "1", 1) < 0)))
 		return -1;
 	/* salloc and sbatch only check the environment: each srun inside inherits the option and plans for
 	 * itself, so that it uses the environment variables of its own time and place. A plan is needed only
@@ -46,6 +48,18 @@ static int carry(struct ce_planned *planned, int is_srun, int is_salloc, int64_t
 	carried = is_srun && has_plan;
 	ce_srun_note_options();
 	return ce_carry_put(planned->text, begun, err);
+}
+
+/* The job has used its environment, so its batch script need not be warned (script_note.h). */
+static void remove_note(void)
+{
+	const char *job = getenv("SLURM_JOB_ID"), *option;
+	char path[PATH_MAX];
+
+	if (job == NULL || ce_inherited(&option) == NULL)
+		return;
+	ce_note_path(getuid(), (uint32_t)strtoul(job, NULL, 10), path);
+	(void)ce_note_take(path);
 }
 
 static int plan_and_carry(const struct ce_config *config, spank_context_t context,
@@ -73,6 +87,8 @@ static int plan_and_carry(const struct ce_config *config, spank_context_t contex
 	if (ce_planner_run(config, is_srun ? "srun" : is_salloc ? "salloc" : "sbatch",
 			   ce_options_words(), &planned, err) < 0)
 		return -1;
+	if (is_srun)
+		remove_note();
 	int rc = carry(&planned, is_srun, is_salloc, begun, err);
 	ce_planned_clear(&planned);
 	return rc;

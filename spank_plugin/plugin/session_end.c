@@ -150,6 +150,28 @@ static int start_child(const struct ce_launcher *launcher, const struct duty *du
 	return pid > 0 ? ce_pidfd_open(pid) : -1;
 }
 
+void ce_end_as_user(uid_t uid, gid_t gid, void (*work)(const void *), const void *context)
+{
+	int ends[2];
+	char word;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+		return;
+	pid_t pid = fork();
+	if (pid == 0) {
+		ce_default_signals();
+		if (dup2(ends[0], CHILD_GATE) < 0 || close_range(CHILD_GATE + 1, ~0U, 0) < 0 ||
+		    read(CHILD_GATE, &word, 1) != 1 || ce_become_user(uid, gid, NULL, 0) != NULL)
+			_exit(1);
+		work(context);
+		_exit(0);
+	}
+	close(ends[0]);
+	struct ce_end end = { .gate = ends[1], .child = pid > 0 ? ce_pidfd_open(pid) : -1 };
+	(void)ce_send(end.gate, "g", 1, NULL, 0);
+	ce_end_finish(&end);
+}
+
 void ce_end_begin(struct ce_end *end, const struct ce_launcher *launcher)
 {
 	end->child = start_child(launcher, NULL, &end->gate);

@@ -27,4 +27,8 @@ void ce_end_run(const struct ce_launcher *launcher);
  * printed messages comes from the user and is untrusted. In slurmstepd, as root, from any thread. */
 void ce_end_report(const struct ce_launcher *launcher, const char *planned, const char *cause);
 
+/* Do this work in a child that has become the user; wait a second at most. Its stderr is slurmstepd's, which for
+ * a batch job is the job's. In slurmstepd, as root. */
+void ce_end_as_user(uid_t uid, gid_t gid, void (*work)(const void *), const void *context);
+
 #endif

@@ -238,9 +238,31 @@ def test_a_script_without_srun_says_that_it_runs_on_the_host(
     script = f"#SBATCH --environment={demo}\n{_WHO}\n"
     done = _batch(cluster, shared, script)
     assert done.stdout == f"{_HOST}\n"
-    (line,) = done.stderr.splitlines()
+    line, last = done.stderr.splitlines()
     assert line.startswith("ce: warning: ")
     assert f"this script has no srun: all of it runs on the host, nothing in '{demo}'" in line
     assert "write srun before" in line
+    assert last.startswith("ce: warning: ")
+    assert f"no srun of this job used '{demo}': all of it ran on the host" in last
     done = _batch(cluster, shared, f"{script}srun true\n")
     assert done.stderr == ""
+
+
+def test_a_job_whose_sruns_were_never_reached_says_so_at_its_end(
+    cluster: Cluster, shared: Path, demo: str
+) -> None:
+    head = f"#SBATCH --environment={demo}\necho first >&2\n"
+    done = _batch(cluster, shared, f"{head}if false; then srun true; fi\necho last >&2\n")
+    first, last, warning = done.stderr.splitlines()
+    assert (first, last) == ("first", "last")
+    assert f"no srun of this job used '{demo}': all of it ran on the host" in warning
+    inner = cluster.write("#!/bin/sh\nsrun true\n", mode=0o755)
+    for script in (f": srun; {inner}\n", "srun -N2 true\n", "env -u HOME HOME=/ srun true\n"):
+        assert _batch(cluster, shared, f"{head}{script}", "-N2").stderr == "first\n"
+
+
+def test_a_job_whose_environment_is_the_host_warns_of_nothing(
+    cluster: Cluster, shared: Path
+) -> None:
+    edf = cluster.edf('image = ""\n', image=None)
+    assert _batch(cluster, shared, f"#SBATCH --environment={edf}\nenv\n").stderr == ""

@@ -1,7 +1,10 @@
 #define _GNU_SOURCE
 #include "plugin/plugin_script.h"
 
+#include <stdio.h>
+
 #include "harness.h"
+#include "plugin/script_note.h"
 
 TEST("a script starts steps where a word of a line does, however it is written")
 {
@@ -20,4 +23,18 @@ TEST("comments, options of sbatch and words that only look alike start none")
 	CHECK(!ce_script_starts_steps("  # srun a\n"));
 	CHECK(!ce_script_starts_steps("./mysrun; srun_it; srun-all; a.srun; srun.sh\n"));
 	CHECK(!ce_script_starts_steps("echo\n#\n\n"));
+}
+
+TEST("a note is made below directories that are missing, and found only once")
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof path, "%s/a/b/7", test_directory());
+	CHECK_INT(ce_note_take(path), 0);
+	ce_note_make(path);
+	CHECK_INT(ce_note_take(path), 1);
+	CHECK_INT(ce_note_take(path), 0);
+	CHECK_INT(ce_note_take(""), 0);
+	ce_note_path((uid_t)-2, 7, path);
+	CHECK_TEXT(path, "");
 }
