@@ -11,6 +11,7 @@ from container_engine.edf.history import histories
 from container_engine.lint.advise import advise
 from container_engine.lint.subject import Subject
 from container_engine.submit.environment import judged, trace_effective
+from container_engine.submit.network_files import network_file_system
 from container_engine.submit.refused import RefusedError
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             traced.hooks,
             traced.profiles,
             context.env,
+            network_file_system,
         )
         # no advice on lines that the loader has already warned about
         warned = {(problem.file, problem.line, problem.key) for problem in problems}

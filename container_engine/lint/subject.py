@@ -16,11 +16,16 @@ if TYPE_CHECKING:
     from container_engine.plan.model import HookUse
 
 
+def _nowhere(_path: str) -> str:
+    return ""
+
+
 class Subject(NamedTuple):
     """A valid environment with its `histories`.
 
     `home` and `cwd` are the caller's; `home` is "" if there is none. `hooks` apply to the
     environment; `profiles` are all in the catalog, by hook and name. `variables` are the caller's.
+    `network` returns the kind of the network file system that has a path, "" for none.
     """
 
     edf: Edf
@@ -31,6 +36,7 @@ class Subject(NamedTuple):
     hooks: tuple[HookUse, ...] = ()
     profiles: Mapping[str, Mapping[str, Mapping[str, str]]] = MappingProxyType({})
     variables: Mapping[str, str] = MappingProxyType({})
+    network: Callable[[str], str] = _nowhere
 
     def annotation(self, key: str) -> str | None:
         return next((entry.value for entry in self.edf.annotations if entry.key == key), None)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.cli.main import main
+from container_engine.submit.network_files import network_file_system
 
 Capture = pytest.CaptureFixture[str]
 OFI = "[annotations]\ncom.hooks.aws_ofi_nccl.enabled = true\n"
@@ -20,7 +21,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/home/user")
     monkeypatch.setenv("PATH", "/bin")
-    for name in ("CONDA_PREFIX", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"):
+    for name in (
+        "CONDA_PREFIX",
+        "LD_LIBRARY_PATH",
+        "PYTHONHOME",
+        "PYTHONPATH",
+        "SSH_AUTH_SOCK",
+        "VIRTUAL_ENV",
+    ):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
 
@@ -240,3 +248,50 @@ def test_variables_of_modules_and_conda_are_reported_unless_the_file_decides(
     )
     removed = '[env]\nPYTHONPATH = ""\nCONDA_PREFIX = ""\n'
     assert advice(here, capsys, removed) == "e.toml: no advice\n"
+
+
+def test_sockets_on_a_network_file_system_are_reported(
+    here: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kind(path: str) -> str:
+        return "nfs4" if path.startswith("/home/") else ""
+
+    monkeypatch.setattr("container_engine.cli.lint.network_file_system", kind)
+    why = "a socket there is seen on all nodes and answers on one, or cannot be made"
+    mounts = 'mounts = ["/home/user", "/home/user/tmp:/tmp", "/home/user/x:/y", "/scratch:/run"]\n'
+    said = advice(here, capsys, f'{mounts}[env]\nRAY_TMPDIR = "/y/ray"\n')
+    assert said == (
+        f"2: mounts: puts '/home/user/tmp', on nfs4, in the place of /tmp: {why}\n"
+        "    mount it elsewhere\n"
+        f"4: env.RAY_TMPDIR: leads to '/home/user/x/ray' on nfs4: {why}\n"
+        '    RAY_TMPDIR = "/tmp" is each container\'s own, "" removes it\n'
+    )
+    monkeypatch.setenv("SSH_AUTH_SOCK", "/home/user/agent")
+    said = advice(here, capsys, 'mounts = ["/home/user"]\n')
+    assert said.startswith(
+        "1: env.SSH_AUTH_SOCK: your shell's value leads to '/home/user/agent' on nfs4"
+    )
+    for text in (
+        "",
+        'mounts = ["/home/user"]\n[env]\nSSH_AUTH_SOCK = ""\n',
+        'mounts = ["/scratch:/home"]\n',
+    ):
+        assert advice(here, capsys, text) == "e.toml: no advice\n"
+
+
+def test_a_file_system_is_known_by_the_last_mount_that_has_the_path(
+    monkeypatch: pytest.MonkeyPatch, here: Path
+) -> None:
+    table = here / "mountinfo"
+    table.write_text(
+        "1 0 0:1 / / rw - ext4 /dev/a rw\n"
+        "2 1 0:2 / /home rw - nfs4 server:/home rw\n"
+        "3 2 0:3 / /home/my\\040own rw shared:1 - tmpfs none rw\n"
+        "4 1 0:4 / /homework rw - xfs /dev/b rw\n"
+    )
+    real = open
+    monkeypatch.setattr(
+        "builtins.open", lambda path, **more: real(table if "proc" in str(path) else path, **more)
+    )
+    found = [network_file_system(path) for path in ("/home/a", "/home/my own/a", "/homework", "/a")]
+    assert found == ["nfs4", "", "", ""]
