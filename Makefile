@@ -64,6 +64,11 @@ install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-en
 			fish:fish/vendor_completions.d/ce.fish; do \
 		file=$(ROOT)/share/$${place#*:}; mkdir -p $$(dirname $$file); \
 		$(INTERPRETER) -I -m container_engine completion $${place%%:*} > $$file; \
+	done; \
+	for place in bash:bash-completion/start/container-engine zsh:zsh/site-functions/_ce_slurm \
+			fish:fish/vendor_conf.d/container-engine.fish; do \
+		file=$(ROOT)/share/$${place#*:}; mkdir -p $$(dirname $$file); \
+		$(INTERPRETER) -I -m container_engine completion $${place%%:*} --slurm > $$file; \
 	done
 	@# whoever launches meanwhile finds the old hooks or the new ones
 	@rm -rf $(ROOT)/share/container-engine/hooks.new

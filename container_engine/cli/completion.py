@@ -6,31 +6,86 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from container_engine.cli import output, shells
+from container_engine.cli import images, output, shells, steps
+from container_engine.cli.help import TOPICS
 from container_engine.cli.parser import build
 from container_engine.cli.verbs import VERBS
+from container_engine.faults.catalogue import FAULTS
+from container_engine.images.store.inventory import items
+from container_engine.submit.environment import offered
 from container_engine.submit.names import environments
+from container_engine.submit.prepare import site_config
+from container_engine.submit.stores import stores
+from container_engine.trace import record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from container_engine.submit.context import Context
 
 SHELLS = {"bash": shells.bash, "zsh": shells.zsh, "fish": shells.fish}
+SLURM = {"bash": shells.bash_slurm, "zsh": shells.zsh_slurm, "fish": shells.fish_slurm}
+# arguments of a verb that name something that ce can list
+_LISTED: dict[tuple[str, str], shells.Kind] = {
+    ("exec", "step"): "step",
+    ("hooks", "names"): "hook",
+    ("inspect", "name"): "named",
+    ("pull", "image"): "image",
+    ("report", "job"): "trace",
+    ("rmi", "images"): "image",
+    ("run", "environment"): "environment",
+    ("run", "image"): "image",
+    ("scan", "name"): "named",
+    ("shell", "image"): "image",
+    ("ssh", "job"): "step",
+    ("ssh-config", "job"): "step",
+    ("trace", "step"): "trace",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "shell", metavar="SHELL", nargs="?", choices=tuple(SHELLS), help="bash, zsh or fish"
     )
+    parser.add_argument(
+        "--slurm",
+        action="store_true",
+        help="only srun, sbatch and salloc, for a file that shells read when they start",
+    )
     # used by the completion scripts
-    parser.add_argument("--environments", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--list", metavar="KIND", help=argparse.SUPPRESS)
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    if arguments.environments:
-        output.exact(b"".join(os.fsencode(f"{name}\n") for name, _file in environments(context)))
+    shell = arguments.shell or "bash"
+    if arguments.list is not None:
+        kind, _colon, word = arguments.list.partition(":")
+        output.exact(b"".join(os.fsencode(f"{name}\n") for name in _names(kind, word, context)))
     else:
-        output.exact(SHELLS[arguments.shell or "bash"](commands()).encode())
+        text = SLURM[shell]() if arguments.slurm else SHELLS[shell](commands())
+        output.exact(text.encode())
     return 0
+
+
+def _names(kind: str, word: str, context: Context) -> Iterable[str]:
+    """Return the names of this kind; `word` follows the verb."""
+    if kind == "hook" and word == "explain":
+        kind = "environment"
+    if kind == "hook":
+        return sorted(offered(context).hooks) if word in ("show", "test") else ()
+    if kind == "step":
+        return [step.id for step in steps.running(context)]
+    if kind == "trace":
+        return record.steps(steps.trace_directory(context) or "", context.uid)
+    found = [] if kind == "image" else [name for name, _file in environments(context)]
+    return found + (_images(context) if kind in ("image", "named") else [])
+
+
+def _images(context: Context) -> list[str]:
+    roots = [store.root for store in stores(context, site_config(context)).all()]
+    return sorted(
+        {images.familiar(name) for root in roots for i in items(root) for name in i.names}
+    )
 
 
 def commands() -> tuple[shells.Command, ...]:
@@ -47,10 +102,10 @@ def _command(name: str, parser: argparse.ArgumentParser) -> shells.Command:
         if action.help == argparse.SUPPRESS:
             continue
         if action.option_strings:
-            value = None if action.nargs == 0 else _value(action)
+            value = None if action.nargs == 0 else _value(name, action)
             options.append(shells.Option(tuple(action.option_strings), _text(action), value))
         else:
-            words.append((_value(action), action.nargs in ("*", "+", "...")))
+            words.append((_value(name, action), action.nargs in ("*", "+", "...")))
     kinds = tuple(kind for kind, _many in words)
     return shells.Command(name, VERBS[name].help, tuple(options), kinds, _repeats(words))
 
@@ -63,9 +118,13 @@ def _text(action: argparse.Action) -> str:
     return (action.help or "").partition(";")[0].partition(" (")[0]
 
 
-def _value(action: argparse.Action) -> shells.Value:
+def _value(verb: str, action: argparse.Action) -> shells.Value:
     if action.choices is not None:
         return shells.Value("words", tuple(map(str, action.choices)))
+    if verb == "help":
+        return shells.Value("words", (*VERBS, *TOPICS, *FAULTS, "errors"))
+    if (verb, action.dest) in _LISTED:
+        return shells.Value(_LISTED[verb, action.dest])
     about = action.help or ""
     if "environment" in about and action.dest in ("name", "names", "other"):
         return shells.Value("environment")

@@ -64,7 +64,7 @@ def _table(root: str, found: Sequence[Item]) -> str:
 
 def _rows(item: Item) -> list[Sequence[str]]:
     """Return a row for each name; further names of an image follow the first."""
-    first, *others = (message_text.one_line(_familiar(name)) for name in item.names or ("-",))
+    first, *others = (message_text.one_line(familiar(name)) for name in item.names or ("-",))
     digest = item.digest.removeprefix("sha256:")[:12]
     arch = message_text.one_line(item.arch)
     times = (_minute(item.created)[:10], _minute(item.used))
@@ -72,7 +72,7 @@ def _rows(item: Item) -> list[Sequence[str]]:
     return rows + [(f"  = {name}", "", "", "", "", "") for name in others]
 
 
-def _familiar(name: str) -> str:
+def familiar(name: str) -> str:
     return next((name.removeprefix(text) for text in _UNSAID if name.startswith(text)), name)
 
 

@@ -31,6 +31,9 @@ CASES = [
     ("ce explain --e", {"--env"}),
     ("ce lint na", {"name space"}),
     ("ce shell oth", {"other"}),
+    ("ce hooks show pmi", {"pmix", "pmi2"}),
+    ("ce hooks explain oth", {"other"}),
+    ("ce help mpirun-i", {"mpirun-inside"}),
 ]
 
 
@@ -113,17 +116,29 @@ source {}
 """
 
 
-class Zsh:
-    """An interactive zsh at a terminal, the only way to test its completion."""
+_BASHRC = """
+PS1='ready>' COLUMNS=200
+bind 'set enable-bracketed-paste off'
+bind 'set show-all-if-ambiguous on'
+"""
 
-    def __init__(self, home: Installed, shell: str) -> None:
-        (home.home / ".zshrc").write_text(_ZSHRC.format(script(home, "zsh")))
+
+class Terminal:
+    """An interactive shell at a terminal, the only way to test all of its completion."""
+
+    def __init__(self, home: Installed, argv: list[str], start: str) -> None:
+        (home.home / ".zshrc").write_text(start)
         self._screen = ""
         self._pid, self._fd = pty.fork()
         if self._pid == 0:
             os.chdir(home.home)
-            os.execve(shell, [shell, "-d", "-i"], environment(home))
+            os.execve(argv[0], argv, environment(home))
         self.until(r"(ready>)")  # earlier keys may be lost
+
+    def completed(self, line: str) -> str:
+        """Return the line, quoted, after a tab at its end."""
+        self.type(f"{line}\t\x01printf '%s\\n' 'it is: \x05.'\n")
+        return self.until(r"\nit is: (.*)\.\r\n(?s:.*)ready>")
 
     def type(self, keys: str) -> None:
         self._screen = ""
@@ -147,19 +162,18 @@ class Zsh:
 
 
 @pytest.fixture
-def zsh(home: Installed, need_tool: NeedTool) -> Iterator[Zsh]:
-    shell = Zsh(home, need_tool("zsh"))
+def zsh(home: Installed, need_tool: NeedTool) -> Iterator[Terminal]:
+    shell = Terminal(home, [need_tool("zsh"), "-d", "-i"], _ZSHRC.format(script(home, "zsh")))
     yield shell
     shell.close()
 
 
-def test_zsh_offers_the_same(zsh: Zsh) -> None:
+def test_zsh_offers_the_same(zsh: Terminal) -> None:
     """A tab inserts the only candidate; ^D lists several."""
     for line, offered in CASES:
         if len(offered) == 1:
             # The completed line is quoted and printed.
-            zsh.type(f"{line}\t\x01print -r -- 'it is: \x05.'\n")
-            seen = zsh.until(r"\nit is: (.*)\.\r\n(?s:.*)ready>").rstrip()
+            seen = zsh.completed(line).rstrip()
             (word,) = offered
             quoted = word.replace(" ", "\\ ")
             assert seen == f"{line.rpartition(' ')[0]} {quoted}"
@@ -170,7 +184,7 @@ def test_zsh_offers_the_same(zsh: Zsh) -> None:
             zsh.type("\x15")
 
 
-def test_zsh_runs_no_name(zsh: Zsh, home: Installed) -> None:
+def test_zsh_runs_no_name(zsh: Terminal, home: Installed) -> None:
     zsh.type("ce plan evil\x04")
     zsh.until(r"(evil\\;touch\\ pwned\\;)")
     zsh.type("\x15print -r -- 'it is: done.'\n")
@@ -208,8 +222,124 @@ def test_every_option_of_every_verb_is_known() -> None:
 
 def test_hidden_options_are_not_offered() -> None:
     assert all(
-        name not in ("--here", "--lines", "--environments", "--site")
+        name not in ("--here", "--lines", "--list", "--site")
         for command in commands()
         for option in command.options
         for name in option.names
     )
+
+
+# ---- srun, sbatch and salloc beside the site's own completion ---------------------------------
+
+_SITE_BASH = """
+_srun() { mapfile -t COMPREPLY < <(compgen -W '--partition= --exact' -- "$2"); }
+"""
+# how the site's completion comes: before ours, or later, when it is needed
+_BASH_ORDERS = {
+    "before": "complete -o nospace -F _srun srun; source {}",
+    "later": "__load_completion() {{ complete -o nospace -F _srun srun sinfo; }}; source {}",
+    "with another": "__load_completion() {{ complete -o nospace -F _srun srun sinfo; }}; source {}",
+}
+
+
+@pytest.mark.parametrize("order", _BASH_ORDERS)
+def test_bash_completes_environments_beside_the_sites_completion(
+    home: Installed, need_tool: NeedTool, order: str
+) -> None:
+    (home.home / "file-of-mine").touch()
+    source = _BASH_ORDERS[order].format(script(home, "bash"))
+    rc = home.home / "rc"
+    rc.write_text(f"{_BASHRC}{_SITE_BASH}{source}\n")
+    bash = Terminal(home, [need_tool("bash"), "--noprofile", "--rcfile", str(rc), "-i"], "")
+    if order == "with another":
+        assert bash.completed("sinfo --par") == "sinfo --partition="
+    for line, wanted in (
+        ("srun --par", "srun --partition="),
+        ("srun --environment=oth", "srun --environment=other "),
+        ("srun -N2 --edf train/l", "srun -N2 --edf train/large "),
+        ("srun --envi", "srun --environment="),
+        ("srun --ex", "srun --exact"),
+        ("sbatch --environment=na", "sbatch --environment=name\\ space "),
+        ("salloc fil", "salloc file-of-mine "),
+        ("sbatch fil", "sbatch file-of-mine "),
+    ):
+        assert bash.completed(line) == wanted
+    bash.type("srun --environment=evil\t")
+    bash.until(r"(touch\\ pwned\\;)")
+    bash.type("\x15\n")
+    assert not (home.home / "pwned").exists()
+    bash.close()
+
+
+def test_zsh_completes_environments_beside_the_sites_completion(
+    home: Installed, need_tool: NeedTool
+) -> None:
+    (home.home / "file-of-mine").touch()
+    site = "_srun() { compadd -S '' -- --partition= --exact }; compdef _srun srun\n"
+    start = _ZSHRC.format(script(home, "zsh")) + site
+    zsh = Terminal(home, [need_tool("zsh"), "-d", "-i"], start)
+    for line, wanted in (
+        ("srun --par", "srun --partition="),
+        ("srun --environment=oth", "srun --environment=other "),
+        ("srun -N2 --edf train/l", "srun -N2 --edf train/large "),
+        ("srun --envi", "srun --environment="),
+        ("srun --exa", "srun --exact"),
+        ("salloc fil", "salloc file-of-mine "),
+    ):
+        assert zsh.completed(line).rstrip() == wanted.rstrip()
+    zsh.close()
+
+
+def test_fish_completes_environments_beside_the_sites_completion(
+    home: Installed, need_tool: NeedTool
+) -> None:
+    site = "complete -c srun -l partition -x"
+    for line, offered in (
+        ("srun --par", {"--partition"}),
+        ("srun --environment=oth", {"--environment=other"}),
+        ("srun -N2 --edf train/l", {"train/large"}),
+        ("sbatch --envi", {"--environment"}),
+    ):
+        asking = f"{site}; source {script(home, 'fish')}; complete -C '{line}'"
+        assert ask(home, need_tool("fish"), "--no-config", "-c", asking) == offered
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_part_for_slurm_stands_alone(home: Installed, need_tool: NeedTool, shell: str) -> None:
+    path = home.home / "part"
+    path.write_text(home.ce("completion", shell, "--slurm").stdout)
+    done = subprocess.run([need_tool(shell), "-n", path], capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "sbatch" in path.read_text()
+
+
+# ---- what ce lists ----------------------------------------------------------------------------
+
+
+def test_each_kind_lists_what_it_says(home: Installed) -> None:
+    def listed(kind: str) -> set[str]:
+        return set(home.ce("completion", "--list", kind).stdout.splitlines())
+
+    assert {"train", "train/large", "other"} <= listed("environment")
+    assert listed("hook:explain") == listed("environment") == listed("named")
+    assert {"pmix", "ssh", "cxi"} <= listed("hook:show")
+    assert listed("hook:check") == listed("hook:list") == listed("image") == set()
+
+
+def test_verbs_that_take_images_steps_and_hooks_say_so() -> None:
+    described = {command.name: command for command in commands()}
+    kinds = {
+        "rmi": "image",
+        "inspect": "named",
+        "exec": "step",
+        "trace": "trace",
+        "hooks": "hook",
+        "report": "trace",
+        "ssh": "step",
+        "pull": "image",
+        "lock": "environment",
+    }
+    assert {
+        name: described[name].words[-1 if name == "hooks" else 0].kind for name in kinds
+    } == kinds
+    assert "mpi" in described["help"].words[0].words
