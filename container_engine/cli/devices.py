@@ -52,12 +52,15 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         document = {"version": FORMAT_VERSION, "devices": [row._asdict() for row in rows]}
         output.document(document)
         return 0
+    shown = []
     for row in rows:
         notes = [] if row.allowed else ["not for users at this site"]
         notes += [] if row.opens else ["you may not open it"]
         said = f"  ({', '.join(notes)})" if notes else ""
-        output.line(f"{row.kind:<7} {row.name:<32} {row.source}{said}")
-    if not rows:
+        shown.append((row.kind, row.name, f"{row.source}{said}"))
+    if shown:
+        output.table(shown)
+    else:
         where = ", ".join(offered.site.cdi_dirs)
         output.line(f"no CDI files in {where}, and no device node that a hook knows")
     return 0

@@ -16,13 +16,16 @@ if TYPE_CHECKING:
 
     from container_engine.submit.context import Context
 
+FORMAT_VERSION = 1
 TROUBLE = 2
+_CHANGES = {"-": "removed", "+": "added", "~": "reordered"}
 _COLOURS = {"-": "31", "+": "32", "~": "33"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     for name, metavar in (("name", "NAME"), ("other", "OTHER")):
         parser.add_argument(name, metavar=metavar, help="an environment: a name or a path")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     add_show_secrets(parser)
     parser.set_defaults(failure=TROUBLE)
 
@@ -37,7 +40,25 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         messages.say(message_text.of_problems(side.problems))
     hidden = secrecy(arguments, context, sides[0].site.secret_variables)
     lines = differences(sides[0].edf, sides[1].edf, hidden)
+    if arguments.json:
+        output.document({"version": FORMAT_VERSION, "differences": list(map(_parts, lines))})
+        return int(bool(lines))
     colourful = messages.wants_colour(sys.stdout, context.env)
     for line in lines:
         output.line(line, _COLOURS[line[0]] if colourful else "")
     return int(bool(lines))
+
+
+def _parts(line: str) -> dict[str, str | None]:
+    """Return a line of the comparison as an object."""
+    sign, rest = line[0], line[2:]
+    if sign == "~":
+        return {
+            "change": _CHANGES[sign],
+            "key": rest.partition(":")[0],
+            "value": None,
+            "from": None,
+        }
+    key, _equals, said = rest.partition(" = ")
+    value, _hash, origin = said.rpartition("  # ")
+    return {"change": _CHANGES[sign], "key": key, "value": value, "from": origin}

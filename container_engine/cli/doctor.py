@@ -16,6 +16,7 @@ from container_engine.errors import CeError, UserError
 from container_engine.process import reason
 from container_engine.submit.prepare import site_config
 from container_engine.submit.stores import stores
+from container_engine.wrapping import aligned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 # column width for the names of the checks on one host
 _WIDTH = 17
+_STATES = max(map(len, State))
 _COLOURS = {State.OK: "32", State.WARNING: "33", State.FAILED: "31;1"}
 
 
@@ -173,12 +175,17 @@ def _code(findings: Sequence[Finding]) -> int:
 
 
 def _say(folded: Sequence[Folded], context: Context, width: int = 0) -> None:
-    width = width or max((len(entry.finding.check) for entry in folded), default=0)
+    """Print findings, with the names of checks in at least `width` columns."""
     colourful = sys.stdout.isatty() and not context.env.get("NO_COLOR")
+    rows, colours = [], []
     for finding, nodes in folded:
         where = f"{cluster.hostlist(nodes, context.env)}: " if nodes else ""
-        colour = _COLOURS[finding.state] if colourful else ""
-        text = f"{finding.check:<{width}}  {where}{finding.message}"
-        output.line(text, before=f"{finding.state:<8} ", colour=colour)
+        check = f"{finding.check:<{width}}"
+        rows.append((f"{finding.state:<{_STATES}}", check, f"{where}{finding.message}"))
+        colours.append(_COLOURS[finding.state] if colourful else "")
         if finding.remedy:
-            output.line(f"{'':8} {'':{width}}  remedy: {finding.remedy}")
+            rows.append(("", "", f"remedy: {finding.remedy}"))
+            colours.append("")
+    indent = _STATES + 4 + max((len(check) for _state, check, _text in rows), default=0)
+    for row, colour in zip(aligned(rows) if rows else (), colours, strict=True):
+        output.folded(row, indent, colour, _STATES)

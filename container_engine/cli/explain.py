@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from container_engine.submit.context import Context
     from container_engine.submit.environment import Traced
 
+FORMAT_VERSION = 1
 _KEEP_FIRST = ("devices", "startup")
 
 
@@ -41,6 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="VARIABLE",
         help="where a variable of the container comes from: EDF, hook, image or host",
     )
+    parser.add_argument("--json", action="store_true", help="print JSON")
     add_show_secrets(parser)
 
 
@@ -54,9 +56,29 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         lines: Iterable[str] = explain_variable(arguments.env, traced, context, hidden)
     else:
         lines = _explain(arguments.key, traced, context, hidden)
-    for line in list(lines):
-        output.line(line)
+    lines = list(lines)
+    if arguments.json:
+        values = _grouped(lines, arguments.env)
+        output.document({"version": FORMAT_VERSION, "name": arguments.name, "values": values})
+        return 0
+    for line in lines:
+        output.folded(line, 8 if line.startswith(" ") else 4)
     return 0
+
+
+def _grouped(lines: Iterable[str], variable: str | None) -> list[dict[str, object]]:
+    """Return an object for each value: the lines below it, indented, are about it."""
+    found: list[dict[str, object]] = []
+    about: list[str] = []
+    for line in lines:
+        if line.startswith(" "):
+            about.append(line.strip())
+            continue
+        key, equals, value = line.partition(" = ")
+        about = []
+        name = variable if variable is not None else key.partition(" ")[0]
+        found.append({"key": name, "value": value if equals else None, "about": about})
+    return found
 
 
 def _explain(key: str | None, traced: Traced, context: Context, hidden: Secrecy) -> Iterator[str]:

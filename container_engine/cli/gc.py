@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from container_engine.images.store.inventory import Item
     from container_engine.submit.context import Context
 
+FORMAT_VERSION = 1
 _DAY_S = 86400
 _BLOB_DAYS = 7
 
@@ -55,59 +56,95 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "-f", "--force", action="store_true", help="also remove what running jobs use"
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="do not say what goes")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    is_any = _remove_passing(arguments, context)
+    report = _Report(quiet=arguments.quiet or arguments.json)
+    _remove_passing(arguments, context, report)
     if context.env.get("EDF_IMAGESTORE") == VOID:
-        if not is_any and not arguments.quiet:
-            output.line("nothing to remove")
-        return 0
+        if not report.void_stores:
+            report.line("nothing to remove")
+    else:
+        _collect(arguments, context, report)
+    if arguments.json:
+        output.document(report.as_json(dry_run=arguments.dry_run))
+    return 0
+
+
+class _Report:
+    """A record of what `ce gc` removes and keeps, printed as it happens unless quiet."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self.store: str | None = None
+        self.void_stores: list[str] = []
+        self.images: list[tuple[Item, str, bool]] = []  # with the reason, and whether it is kept
+        self.layers = 0
+        self.freed = self.refreshed = 0
+
+    def line(self, text: str) -> None:
+        if not self._quiet:
+            output.line(text)
+
+    def image(self, item: Item, why: str, *, kept: bool) -> None:
+        self.images = [one for one in self.images if one[0] != item] + [(item, why, kept)]
+        self.line(f"{'kept: ' if kept else ''}{_line(item, why)}")
+
+    def as_json(self, *, dry_run: bool) -> dict[str, object]:
+        images = [
+            {
+                "path": item.path, "names": list(item.names), "digest": item.digest,
+                "arch": item.arch, "size": item.size, "reason": why, "kept": kept,
+            }
+            for item, why, kept in self.images
+        ]
+        return {
+            "version": FORMAT_VERSION, "dry_run": dry_run, "store": self.store,
+            "images": images, "layers": self.layers, "void_stores": self.void_stores,
+            "freed": self.freed, "refreshed": self.refreshed,
+        }
+
+
+def _collect(arguments: argparse.Namespace, context: Context, report: _Report) -> None:
     root, now = own_store(context, site_config(context)).root, time.time()
+    report.store = root
     used = used_by_jobs(root, context)
     chosen = inventory.superfluous(inventory.items(root), _limits(arguments), now)
     kept = [] if arguments.force else [item for item, _why in chosen if used.why_not(item.path)]
     going = _Going(
         [(item, why) for item, why in chosen if item not in kept],
-        *_layers(root, arguments),
+        *_layers(root, arguments, report),
     )
     try:
-        freed = going.size()
-        if not arguments.quiet:
-            for item in kept:
-                output.line(f"kept: {_line(item, used.why_not(item.path) or '')}")
-            going.say()
+        report.freed = going.size()
+        for item in kept:
+            report.image(item, used.why_not(item.path) or "", kept=True)
+        going.say(report)
         if not arguments.dry_run:
-            freed -= _remove(going, root, used, arguments)
+            report.freed -= _remove(going, root, NOTHING if arguments.force else used, report)
+            inventory.remove_links(used.over)
     except OSError as error:
         raise unusable(root, error) from None
-    alive = 0
     if arguments.keep_alive and not arguments.dry_run:
-        alive = inventory.keep_alive(root, now)
-    if not arguments.quiet:
-        _say_result(freed, alive, arguments)
-    return 0
+        report.refreshed = inventory.keep_alive(root, now)
+    _say_result(report, arguments)
 
 
-def _remove_passing(arguments: argparse.Namespace, context: Context) -> bool:
-    """Remove the stores of killed launches with EDF_IMAGESTORE=void; return whether any existed.
-
-    --dry-run only lists them.
-    """
+def _remove_passing(arguments: argparse.Namespace, context: Context, report: _Report) -> None:
+    """Remove the stores of killed launches with EDF_IMAGESTORE=void; --dry-run only lists them."""
     find = void_store.dead if arguments.dry_run else void_store.remove_dead
-    found = find(context.env)
-    for left in found:
-        if not arguments.quiet:
-            output.line(f"{left.root}: left by a launch that was killed")
-    return bool(found)
+    for left in find(context.env):
+        report.void_stores.append(str(left.root))
+        report.line(f"{left.root}: left by a launch that was killed")
 
 
-def _layers(root: str, arguments: argparse.Namespace) -> tuple[list[str], str]:
+def _layers(root: str, arguments: argparse.Namespace, report: _Report) -> tuple[list[str], str]:
     """Return the layers to remove and the reason, sparing any that an import may be reading."""
     if arguments.layers and not _is_importing(root):
         return inventory.old_blobs(root, -1), "only spare later imports a download"
-    if arguments.layers and not arguments.quiet:
-        output.line("layers of the last week are kept: an import is running")
+    if arguments.layers:
+        report.line("layers of the last week are kept: an import is running")
     return inventory.old_blobs(root, _BLOB_DAYS * _DAY_S), "unused for a week"
 
 
@@ -125,13 +162,14 @@ class _Going(NamedTuple):
     def size(self) -> int:
         return self._room() + sum(item.size for item, _why in self.images)
 
-    def say(self) -> None:
+    def say(self, report: _Report) -> None:
         for item, why in self.images:
-            output.line(_line(item, why))
+            report.image(item, why, kept=False)
+        report.layers = len(self.layers)
         if self.layers:
             room = size_text(self._room())
             many = "s"[: len(self.layers) - 1]
-            output.line(f"{len(self.layers)} compressed layer{many} ({room}): {self.why_layers}")
+            report.line(f"{len(self.layers)} compressed layer{many} ({room}): {self.why_layers}")
 
     def go(self, root: str, used: InUse) -> list[tuple[Item, str]]:
         """Remove all; return the images that must stay because jobs have begun to use them."""
@@ -147,13 +185,11 @@ class _Going(NamedTuple):
         return sum(map(os.path.getsize, self.layers))
 
 
-def _remove(going: _Going, root: str, used: InUse, arguments: argparse.Namespace) -> int:
+def _remove(going: _Going, root: str, used: InUse, report: _Report) -> int:
     """Remove all; return the number of bytes that stay because jobs have begun to use them."""
-    left = going.go(root, NOTHING if arguments.force else used)
-    if not arguments.quiet:
-        for item, why in left:
-            output.line(f"kept: {_line(item, why)}")
-    inventory.remove_links(used.over)
+    left = going.go(root, used)
+    for item, why in left:
+        report.image(item, why, kept=True)
     return sum(item.size for item, _why in left)
 
 
@@ -173,8 +209,8 @@ def _line(item: Item, why: str) -> str:
     return f"{names} {item.arch} ({size_text(item.size)}): {why}"
 
 
-def _say_result(freed: int, kept: int, arguments: argparse.Namespace) -> None:
+def _say_result(report: _Report, arguments: argparse.Namespace) -> None:
     done = "would be freed" if arguments.dry_run else "freed"
-    output.line(f"{size_text(freed)} {done}" if freed else "nothing to remove")
+    report.line(f"{size_text(report.freed)} {done}" if report.freed else "nothing to remove")
     if arguments.keep_alive and not arguments.dry_run:
-        output.line(f"{kept} images look new")
+        report.line(f"{report.refreshed} images look new")

@@ -93,11 +93,9 @@ def _list(context: Context, *, as_json: bool) -> int:
         document = {"version": FORMAT_VERSION, "hooks": rows}
         output.document(document)
         return 0
-    width = max(len(hook.name) for hook in hooks)
-    for row in rows:
-        said = "off at this site" if row["turned_off"] else row["default"]
-        head = f"{row['name']:<{width}} {said:<10} {row['from']:<9} "
-        output.folded(f"{head}{row['summary']}", len(head))
+    states = ["off at this site" if row["turned_off"] else str(row["default"]) for row in rows]
+    cells = zip(rows, states, strict=True)
+    output.table([(str(r["name"]), s, str(r["from"]), str(r["summary"])) for r, s in cells])
     return 0
 
 

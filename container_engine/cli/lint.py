@@ -17,7 +17,10 @@ from container_engine.submit.refused import RefusedError
 if TYPE_CHECKING:
     import argparse
 
+    from container_engine.edf.model import Problem
     from container_engine.submit.context import Context
+
+FORMAT_VERSION = 1
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -25,11 +28,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "names", metavar="NAME", nargs="+", help="an environment: a name or the path of a file"
     )
     parser.add_argument("--strict", action="store_true", help="exit with 1 if there is any advice")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     """Print advice to stdout, and the warnings of `ce validate` to stderr."""
     count = 0
+    listed: list[dict[str, object]] = []
     for name in arguments.names:
         traced = trace_effective(name, context)
         problems = (*traced.problems, *judged(traced.edf, context, traced.offer))
@@ -52,10 +57,20 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         warned = {(problem.file, problem.line, problem.key) for problem in problems}
         found = [p for p in advise(subject) if (p.file, p.line, p.key) not in warned]
         count += len(found)
+        listed += [{"name": name, **_parts(problem)} for problem in found]
+        if arguments.json:
+            continue
         text = (
             "".join(map(message_text.of_advice, found))
             or f"{message_text.one_line(name)}: no advice\n"
         )
         output.text(text)
+    if arguments.json:
+        output.document({"version": FORMAT_VERSION, "advice": listed})
     sys.stdout.flush()
     return int(arguments.strict and count > 0)
+
+
+def _parts(problem: Problem) -> dict[str, object]:
+    names = ("file", "line", "key", "message", "hint")
+    return {name: getattr(problem, name) for name in names}

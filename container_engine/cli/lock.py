@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine import __version__
 from container_engine.cli import output
@@ -21,12 +21,14 @@ from container_engine.submit.stores import asking, rules, stores
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping, Sequence
 
     from container_engine.edf.model import Edf
     from container_engine.images.reference import RegistryImage
     from container_engine.site import SiteConfig
     from container_engine.submit.context import Context
 
+FORMAT_VERSION = 1
 _ARCHITECTURES = ("amd64", "arm64")
 
 
@@ -39,28 +41,56 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="write nothing; end with 1 where a lock is missing or the environment has moved on",
     )
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     settings = site_config(context)
     good = True
+    made: list[_Result] = []
     for name in arguments.names:
         edf = environment_of(name, context, settings)
         if edf is None:
             raise UserError("no environment, a path ends in .toml", name=name)
-        if arguments.check:
-            good = _check(edf, context) and good
-        else:
-            _lock(edf, context, settings)
+        result = _check(edf, context) if arguments.check else _lock(edf, context, settings)
+        good = good and not result.moved
+        made.append(result)
+        if not arguments.json:
+            for line in result.lines():
+                output.line(line)
+    if arguments.json:
+        listed = [result.as_json() for result in made]
+        output.document({"version": FORMAT_VERSION, "locks": listed})
     return 0 if good else 1
 
 
-def _check(edf: Edf, context: Context) -> bool:
+class _Result(NamedTuple):
+    """A lock file after `ce lock`: the images written, or what differs where it was checked."""
+
+    path: str
+    images: Mapping[str, lock.Pinned]
+    moved: Sequence[str] = ()
+
+    def lines(self) -> list[str]:
+        pinned = [
+            f"{self.path}: {arch} {image.digest} ({size_text(image.size)})"
+            for arch, image in self.images.items()
+        ]
+        return pinned or [f"{self.path}: {'; '.join(self.moved) or 'up to date'}"]
+
+    def as_json(self) -> dict[str, object]:
+        images = [
+            {"arch": arch, "digest": image.digest, "size": image.size}
+            for arch, image in self.images.items()
+        ]
+        return {"file": self.path, "images": images, "differences": list(self.moved)}
+
+
+def _check(edf: Edf, context: Context) -> _Result:
     path = lock.beside(edf.files[-1])
     found = lock.read(edf.files[-1])
     if found is None:
-        output.line(f"{path}: missing")
-        return False
+        return _Result(path, {}, ["missing"])
     moved = lock.differences(found, declared(edf.name, context, offered(context)))
     image = parse(edf.image or "", context.cwd)
     pinned = found.images.get("file")
@@ -70,11 +100,10 @@ def _check(edf: Edf, context: Context) -> bool:
         and lock.pin_file(image.path).digest != pinned.digest
     ):
         moved.append(f"the content of '{image.path}' has changed")
-    output.line(f"{path}: {'; '.join(moved) or 'up to date'}")
-    return not moved
+    return _Result(path, {}, moved)
 
 
-def _lock(edf: Edf, context: Context, settings: SiteConfig) -> None:
+def _lock(edf: Edf, context: Context, settings: SiteConfig) -> _Result:
     now = declared(edf.name, context, offered(context))
     image = parse(edf.image or "", context.cwd)
     if isinstance(image, FileImage):
@@ -96,8 +125,7 @@ def _lock(edf: Edf, context: Context, settings: SiteConfig) -> None:
     )
     path = lock.beside(edf.files[-1])
     lock.write(path, made)
-    for arch, pinned in images.items():
-        output.line(f"{path}: {arch} {pinned.digest} ({size_text(pinned.size)})")
+    return _Result(path, images)
 
 
 def _pinned(image: RegistryImage, context: Context, settings: SiteConfig) -> dict[str, lock.Pinned]:

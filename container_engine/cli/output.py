@@ -33,10 +33,12 @@ def columns() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def folded(content: str, indent: int) -> None:
-    """Print one line, wrapped at words to the terminal's width."""
+def folded(content: str, indent: int, colour: str = "", coloured: int = 0) -> None:
+    """Print one line, wrapped at words to the terminal's width; its first characters in colour."""
     for each in wrap(one_line(content), columns(), indent):
-        sys.stdout.write(f"{each}\n")
+        head = f"\033[{colour}m{each[:coloured]}\033[0m" if colour else each[:coloured]
+        sys.stdout.write(f"{head}{each[coloured:]}\n")
+        colour = ""
 
 
 def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> None:

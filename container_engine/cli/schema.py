@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
     from container_engine.submit.context import Context
 
-FORMATS = ("config", "edf", "hook", "images", "lock", "plan", "ps", "trace")
+FORMATS = (
+    *("config", "diff", "edf", "explain", "gc", "hook", "images", "lint", "lock", "locks"),
+    *("plan", "ps", "store", "trace", "version"),
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -23,8 +26,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FORMAT",
         choices=FORMATS,
         help="config: config.toml; edf: an environment; hook: hook.toml; lock: what 'ce lock' "
-        "writes; plan: what 'ce plan --json' prints; images, ps, trace: what these verbs list with"
-        " --json",
+        "writes; locks: what it prints with --json; all others: what the verb of this name prints"
+        " with --json",
     )
 
 

@@ -1,7 +1,7 @@
 """`python -m container_engine.cli.schema_lists [DIRECTORY]` writes the schemas of lists.
 
-They describe what the verbs of these names print with --json. Each document is an object with a
-version and one list.
+They describe what the verbs of these names print with --json; `locks` is what `ce lock` prints.
+Each document is an object with a version.
 """
 
 from __future__ import annotations
@@ -91,10 +91,145 @@ class ListOfTraces(_Frozen):
     steps: list[TracedStep] = Field(description="the newest first")
 
 
+class ExplainedValue(_Frozen):
+    """A key that has a value, or the variable that was asked for."""
+
+    key: str = Field(description="as in `ce explain`: image, mounts[0], env.PATH, …")
+    value: str | None = Field(description="as an EDF writes it; null if it has none")
+    about: list[str] = Field(description="where it comes from and what it replaces, one line each")
+
+
+class Explanation(_Frozen):
+    """`ce explain --json`: the values of an environment and their origins."""
+
+    version: Literal[1] = Field(1, description=_VERSION)
+    name: str = Field(description="the environment, as it was given")
+    values: list[ExplainedValue] = Field(description="in the order of the text")
+
+
+class Difference(_Frozen):
+    """A value that only one of two environments has."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, populate_by_name=True)
+    change: Literal["removed", "added", "reordered"] = Field(
+        description="only in the first, only in the second, or an array in another order"
+    )
+    key: str = Field(description="as in `ce explain`")
+    value: str | None = Field(description="as an EDF writes it; null if reordered")
+    origin: str | None = Field(alias="from", description="FILE:LINE, or default")
+
+
+class ListOfDifferences(_Frozen):
+    """`ce diff --json`: what two environments do differently."""
+
+    version: Literal[1] = Field(1, description=_VERSION)
+    differences: list[Difference] = Field(description="sorted by key; empty if there are none")
+
+
+class Advice(_Frozen):
+    """A piece of advice on an environment."""
+
+    name: str = Field(description="the environment, as it was given")
+    file: str = Field(description="the file that it is about")
+    line: int = Field(description="counted from 1; 0 if unknown")
+    key: str = Field(description="the key that it is about; empty if none")
+    message: str = Field(description="the advice")
+    hint: str | None = Field(description="what to write instead")
+
+
+class ListOfAdvice(_Frozen):
+    """`ce lint --json`: advice on valid environments."""
+
+    version: Literal[1] = Field(1, description=_VERSION)
+    advice: list[Advice] = Field(description="in the order of the text")
+
+
+class LockedImage(_Frozen):
+    """The image of a lock for one architecture."""
+
+    arch: str = Field(description="amd64, arm64, or file for an image file")
+    digest: str = Field(description="of the image's content")
+    size: int = Field(description="in bytes")
+
+
+class LockFile(_Frozen):
+    """A lock file that was written or checked."""
+
+    file: str = Field(description="its path")
+    images: list[LockedImage] = Field(description="what was written; empty with --check")
+    differences: list[str] = Field(description="with --check: why it must be renewed")
+
+
+class ListOfLocks(_Frozen):
+    """`ce lock --json`: the lock files of environments."""
+
+    version: Literal[1] = Field(1, description=_VERSION)
+    locks: list[LockFile] = Field(description="in the order of the command line")
+
+
+class StoreDamage(_Frozen):
+    """A damaged path of a store."""
+
+    path: str = Field(description="a file or directory of the store")
+    problem: str = Field(description="what is wrong with it")
+    state: Literal["found", "removed", "repaired", "left"] = Field(description="what was done")
+    reason: str = Field(description="why it was left, else empty")
+
+
+class StoreCheck(_Frozen):
+    """`ce store check --json` and `ce store repair --json`: damage in a store."""
+
+    version: Literal[1] = Field(1, description=_VERSION)
+    store: str = Field(description="its directory")
+    read: int = Field(description="bytes that were read")
+    damages: list[StoreDamage] = Field(description="empty if nothing is wrong")
+
+
+class CollectedImage(_Frozen):
+    """An image that is removed, or that jobs keep."""
+
+    path: str = Field(description="its SquashFS file")
+    names: list[str] = Field(description="in full, as REGISTRY/REPOSITORY:TAG")
+    digest: str = Field(description="of its content in the registry")
+    arch: str = Field(description="the machine it is for (amd64, arm64)")
+    size: int = Field(description="of the file, in bytes")
+    reason: str = Field(description="why it is removed or kept")
+    kept: bool = Field(description="whether it stays")
+
+
+class Collection(_Frozen):
+    """`ce gc --json`: what was removed, or would be with --dry-run."""
+
+    version: Literal[1] = Field(1, description=_VERSION)
+    dry_run: bool = Field(description="whether nothing was removed")
+    store: str | None = Field(description="its directory; null for EDF_IMAGESTORE=void")
+    images: list[CollectedImage] = Field(description="those that the limits chose")
+    layers: int = Field(description="how many compressed layers are removed")
+    void_stores: list[str] = Field(description="stores left by killed launches")
+    freed: int = Field(description="in bytes")
+    refreshed: int = Field(description="how many images --keep-alive has touched")
+
+
+class EngineVersion(_Frozen):
+    """`ce version --json`: the version of the engine."""
+
+    version: Literal[1] = Field(1, description=_VERSION)
+    engine: str = Field(description="the version of the engine")
+    prefix: str = Field(description="the directory of the installation")
+    python: str = Field(description="the version of its Python")
+
+
 MODELS: dict[str, type[BaseModel]] = {
+    "diff.json": ListOfDifferences,
+    "explain.json": Explanation,
+    "gc.json": Collection,
     "images.json": ListOfImages,
+    "lint.json": ListOfAdvice,
+    "locks.json": ListOfLocks,
     "ps.json": ListOfSteps,
+    "store.json": StoreCheck,
     "trace.json": ListOfTraces,
+    "version.json": EngineVersion,
 }
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.cli import output
 from container_engine.cli.jobs import used_by_jobs
@@ -22,17 +22,20 @@ if TYPE_CHECKING:
     from container_engine.images.store.check import Damage
     from container_engine.submit.context import Context
 
+FORMAT_VERSION = 1
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
         choices=("check", "repair"),
-        help="check reads everything; repair mends or removes what is damaged",
+        help="check reads everything; repair rewrites or removes what is damaged",
     )
     parser.add_argument(
         "-f", "--force", action="store_true", help="repair also what running jobs use"
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress, only damage")
+    parser.add_argument("--json", action="store_true", help="print JSON, and no progress")
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
@@ -40,7 +43,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     root = own_store(context, site_config(context)).root
     if not os.path.isdir(root):
         raise UserError("there is no store yet", "ce pull IMAGE makes one", name=root)
-    told = listener(quiet=arguments.quiet)
+    told = listener(quiet=arguments.quiet or arguments.json)
     done, total = 0, 0
 
     def on_read(size: int) -> None:
@@ -48,37 +51,60 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         done += size
         told.far(root, "checking", done, total)
 
-    found = left = 0
+    found: list[_Found] = []
     is_repair = arguments.action == "repair"
     try:
         checker = Checker(root, on_read)
         total = checker.size()
         for damage in checker.check():
-            found += 1
             told.clear()
-            if is_repair:
-                # queried for each: a check takes hours, and jobs begin meanwhile
-                used = (
-                    NOTHING if arguments.force or not damage.stamp else used_by_jobs(root, context)
-                )
-                why = used.why_not(damage.path) or repair(damage, used)
-                if why:
-                    left += 1
-                    output.line(
-                        f"left: {damage.path}: {damage.problem}; {why} (--force removes it)"
-                    )
-                    continue
-            output.line(_line(damage, arguments.action))
+            why = _repaired(damage, root, arguments, context) if is_repair else None
+            found.append(_Found(damage, _state(damage, why, is_repair=is_repair), why or ""))
+            if not arguments.json:
+                output.line(found[-1].line())
     except OSError as error:
         raise unusable(root, error) from None
     told.clear()
-    if not found and not arguments.quiet:
+    if arguments.json:
+        damages = [one.as_json() for one in found]
+        document = {"store": root, "read": done, "damages": damages}
+        output.document({"version": FORMAT_VERSION, **document})
+    elif not found and not arguments.quiet:
         output.line(f"{root}: nothing is wrong, {size_text(done)} read")
+    left = [one for one in found if one.state == "left"]
     return 1 if left or (found and not is_repair) else 0
 
 
-def _line(damage: Damage, action: str) -> str:
-    done = ""
-    if action == "repair":
-        done = "removed: " if damage.mend is None else "mended: "
-    return f"{done}{damage.path}: {damage.problem}"
+def _repaired(
+    damage: Damage, root: str, arguments: argparse.Namespace, context: Context
+) -> str | None:
+    """Repair a damage; return why it was left, or None. The question which images jobs use is
+    asked for each: a check takes hours, and jobs begin meanwhile.
+    """
+    used = NOTHING if arguments.force or not damage.stamp else used_by_jobs(root, context)
+    return used.why_not(damage.path) or repair(damage, used)
+
+
+def _state(damage: Damage, why: str | None, *, is_repair: bool) -> str:
+    if not is_repair:
+        return "found"
+    if why:
+        return "left"
+    return "removed" if damage.mend is None else "repaired"
+
+
+class _Found(NamedTuple):
+    """A damage, what was done about it, and why nothing was if so."""
+
+    damage: Damage
+    state: str
+    why: str
+
+    def line(self) -> str:
+        before = "" if self.state == "found" else f"{self.state}: "
+        behind = f"; {self.why} (--force removes it)" if self.state == "left" else ""
+        return f"{before}{self.damage.path}: {self.damage.problem}{behind}"
+
+    def as_json(self) -> dict[str, str]:
+        facts = {"path": self.damage.path, "problem": self.damage.problem}
+        return {**facts, "state": self.state, "reason": self.why}

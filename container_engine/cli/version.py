@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from container_engine import __version__
@@ -13,10 +14,18 @@ if TYPE_CHECKING:
     from container_engine.submit.context import Context
 
 
-def configure(_parser: argparse.ArgumentParser) -> None:
-    """Add no arguments."""
+FORMAT_VERSION = 1
 
 
-def execute(_arguments: argparse.Namespace, _context: Context) -> int:
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    if arguments.json:
+        python = ".".join(map(str, sys.version_info[:3]))
+        about = {"engine": __version__, "prefix": context.prefix, "python": python}
+        output.document({"version": FORMAT_VERSION, **about})
+        return 0
     output.line(f"ce {__version__}")
     return 0

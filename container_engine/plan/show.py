@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from container_engine.secrecy import Secrecy
-from container_engine.wrapping import with_origin
+from container_engine.wrapping import aligned, with_origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from container_engine.plan.model import EnvEntry, HookUse, LaunchPlan
 
 _USUAL = Secrecy()
-_LABEL_WIDTH = 13
 _MAX_ALIGNED = 60
 
 
@@ -120,12 +119,15 @@ def _layout(rows: list[tuple[str, str, str]], columns: int | None) -> Iterable[s
     shown = [(label, _printable(what), _printable(origin)) for label, what, origin in rows]
     most = _MAX_ALIGNED if columns is None else min(_MAX_ALIGNED, columns // 2)
     pad = max((len(what) for _l, what, _o in shown if len(what) <= most), default=0)
-    before = ""
-    for label, what, origin in shown:
-        head = "" if label == before else label
-        before = label
-        text = f"{head:<{_LABEL_WIDTH}}{what}"
-        for line in with_origin(text, origin, _LABEL_WIDTH + pad, columns, _LABEL_WIDTH):
+    labels = [label for label, _what, _origin in shown]
+    heads = [
+        "" if label == before else label
+        for label, before in zip(labels, ["", *labels[:-1]], strict=True)
+    ]
+    width = max(map(len, labels)) + 2
+    texts = aligned([(head, row[1]) for head, row in zip(heads, shown, strict=True)])
+    for text, (_label, _what, origin) in zip(texts, shown, strict=True):
+        for line in with_origin(text, origin, width + pad, columns, width):
             yield f"{line}\n"
 
 

@@ -11,15 +11,16 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from container_engine.cli.main import main
+from container_engine.cli.schema import FORMATS as NAMES
 from container_engine.cli.steps import Step
 from container_engine.edf.document import KEYS
 from container_engine.images.store.inventory import Item
 from container_engine.plan.model import Image, LaunchPlan
+from tests.unit import squashfs
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ROOT / "edf_schemas"
 DATA = ROOT / "tests" / "data" / "edf"
-NAMES = ("config", "edf", "hook", "images", "lock", "plan", "ps", "trace")
 # Faults that a schema can express: types and unknown keys.
 BAD_BY_SCHEMA = [
     "1-base-as-a-table",
@@ -168,6 +169,47 @@ def test_lists_of_images_and_steps_are_valid_by_their_schemas() -> None:
         judge.validate({"version": 1, key: []})
         assert not judge.is_valid([row])
         assert not judge.is_valid({"version": 1, key: [{**row, "unknown": 1}]})
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a directory with two environments and an image, and a store with a damaged image."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("EDF_IMAGESTORE", str(tmp_path / "store"))
+    monkeypatch.setenv("PYTHONPATH", "/x")
+    (tmp_path / "store/images").mkdir(parents=True)
+    squashfs.make(tmp_path / "i.sqsh", {"etc/os-release": "ID=x"})
+    for name, text in (
+        ("a", 'mounts = ["/a", "/b"]'),
+        ("b", 'mounts = ["/b", "/a"]\n[env]\nA = "1"'),
+    ):
+        (tmp_path / f"{name}.toml").write_text(f'image = "./i.sqsh"\n{text}\n')
+    return tmp_path / "store"
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "code"),
+    [
+        ("diff", "diff ./a.toml ./b.toml", 1),
+        ("explain", "explain ./b.toml", 0),
+        ("explain", "explain ./b.toml --env A", 0),
+        ("gc", "gc --dry-run --age 1", 0),
+        ("lint", "lint ./b.toml", 0),
+        ("locks", "lock --check ./a.toml", 1),
+        ("locks", "lock ./a.toml", 0),
+        ("store", "store check", 0),
+        ("version", "version", 0),
+    ],
+)
+def test_what_verbs_print_with_json_is_valid_by_its_schema(
+    store: Path, name: str, words: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert store.is_dir()
+    assert main([*words.split(), "--json"]) == code
+    document = json.loads(capsys.readouterr().out)
+    validator(name).validate(document)
+    assert document["version"] == 1
 
 
 def test_an_installed_engine_needs_no_schema_files(tmp_path: Path) -> None:

@@ -112,8 +112,8 @@ def test_what_was_generated_is_what_the_node_offers(
     assert file.stat().st_mode & 0o777 == 0o644
     assert main(["--site", str(site), "devices"]) == 0
     assert capsys.readouterr().out.splitlines()[:2] == [
-        f"cdi     hpe.com/cxi=0                    {file}",
-        f"cdi     hpe.com/cxi=all                  {file}  (not for users at this site)",
+        f"cdi  hpe.com/cxi=0    {file}",
+        f"cdi  hpe.com/cxi=all  {file}  (not for users at this site)",
     ]
     assert main(["--site", str(site), "devices", "--json"]) == 0
     names = [row["name"] for row in json.loads(capsys.readouterr().out)["devices"]]

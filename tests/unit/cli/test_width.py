@@ -66,6 +66,7 @@ def home(installed: Installed) -> Installed:
     [
         *(("help",), ("help", "mpi"), ("help", "user-namespaces"), ("help", "edf-syntax")),
         *(("plan", "./e.toml"), ("hooks", "list"), ("config", "show")),
+        *(("explain", "./e.toml"), ("explain", "./e.toml", "--env", "PATH")),
     ],
     ids=" ".join,
 )
