@@ -177,3 +177,25 @@ def _is_plain(word: str) -> bool:
 def test_a_message_that_nobody_prints_would_be_found(message: str, sources: str) -> None:
     with pytest.raises(AssertionError):
         test_a_message_in_the_documentation_is_one_of_the_engine(message, sources)
+
+
+# What a page says that the engine prints, and a file of an environment that provokes it.
+SAID = {
+    "image = ubuntu\n": "a string must be in quotes",
+    '[env]\nimage = "a:1"\n': "'image' stands below [env] and so belongs to it",
+    'image = "a:1"\nvolumes = []\n': "unknown key 'volumes', did you mean 'mounts'?",
+    'mounts = ["${SCRATCH}"]\n': "variable 'SCRATCH' is not defined",
+    'mounts = ["~/x"]\n': "the source '~/x' is not an absolute path",
+    "[env]\nA = 8\n": "expected a string, found the integer 8",
+    'writable = "yes"\n': 'expected true or false, found the string "yes"',
+}
+
+
+@pytest.mark.parametrize("text", SAID)
+def test_the_page_on_edfs_quotes_what_the_engine_says(text: str, tmp_path: Path) -> None:
+    (tmp_path / "e.toml").write_text(text, encoding="utf-8")
+    loaded = load(
+        f"{tmp_path}/e.toml", env={}, cwd=str(tmp_path), search=(), deferred=lambda _: False
+    )
+    assert SAID[text] in "\n".join(map(str, loaded.problems))
+    assert SAID[text] in (ROOT / "docs/guide/edf.md").read_text(encoding="utf-8")
