@@ -34,8 +34,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
         metavar="ACTION",
+        nargs="?",
+        default="show",
         choices=("show", "check"),
-        help="show: each value and the file it comes from; check: what is wrong, exit code 1",
+        help="show, the default: each value and the file it comes from; check: what is wrong, exit"
+        " code 1",
     )
     parser.add_argument("--json", action="store_true", help="for programs")
     add_show_secrets(parser)

@@ -94,15 +94,25 @@ class _Report:
     def as_json(self, *, dry_run: bool) -> dict[str, object]:
         images = [
             {
-                "path": item.path, "names": list(item.names), "digest": item.digest,
-                "arch": item.arch, "size": item.size, "reason": why, "kept": kept,
+                "path": item.path,
+                "names": list(item.names),
+                "digest": item.digest,
+                "arch": item.arch,
+                "size": item.size,
+                "reason": why,
+                "kept": kept,
             }
             for item, why, kept in self.images
         ]
         return {
-            "version": FORMAT_VERSION, "dry_run": dry_run, "store": self.store,
-            "images": images, "layers": self.layers, "void_stores": self.void_stores,
-            "freed": self.freed, "refreshed": self.refreshed,
+            "version": FORMAT_VERSION,
+            "dry_run": dry_run,
+            "store": self.store,
+            "images": images,
+            "layers": self.layers,
+            "void_stores": self.void_stores,
+            "freed": self.freed,
+            "refreshed": self.refreshed,
         }
 
 

@@ -71,7 +71,9 @@ def _about(code: str, context: Context) -> str:
     if code in TOPICS:
         return _topic(code, context)
     if code not in FAULTS:
-        meant = nearest(code, [*FAULTS, *TOPICS, *verbs.VERBS, "errors"])
+        known = [*FAULTS, *TOPICS, *verbs.VERBS, "errors"]
+        longer = [name for name in known if name.startswith(f"{code}-")]
+        meant = longer[0] if len(longer) == 1 else nearest(code, known)
         hint = f"did you mean '{meant}'?" if meant else "'ce help errors' lists all codes"
         raise UserError("no error, topic or verb has this name", hint, name=code)
     return _page(code, context)

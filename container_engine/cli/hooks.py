@@ -38,7 +38,14 @@ check [DIR ...] is the catalog right? with DIR instead of the site's directories
 test NAME       does this node have what the hook needs?
 explain EDF     which hooks apply to an environment, why, what they change, and which libraries"""
     actions = ("list", "show", "check", "test", "explain")
-    parser.add_argument("action", metavar="ACTION", choices=actions, help=", ".join(actions))
+    parser.add_argument(
+        "action",
+        metavar="ACTION",
+        nargs="?",
+        default="list",
+        choices=actions,
+        help=f"{', '.join(actions)}; else list",
+    )
     parser.add_argument(
         "names", metavar="NAME", nargs="*", default=[], help="a hook, directory or environment"
     )

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from container_engine.site import SiteConfig
     from container_engine.submit.context import Context
 
+# endings of files that newcomers name without ./
+_FILES = (".tar", ".tar.gz", ".tgz", ".sqsh", ".sif")
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -69,6 +72,12 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         raise UserError(
             "a reference into a registry, a path begins with '/' or '.'",
             f"did you mean './{arguments.image}'?",
+            name=arguments.image,
+        )
+    if isinstance(image, RegistryImage) and arguments.image.endswith(_FILES):
+        raise UserError(
+            "a reference into a registry, and there is no such file here",
+            f"for a file: ./{arguments.image}; for the registry: docker://{arguments.image}",
             name=arguments.image,
         )
     if isinstance(image, LocalImage) and image.transport != PODMAN:

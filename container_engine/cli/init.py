@@ -11,17 +11,19 @@ from container_engine import message_text
 from container_engine.cli import messages, output
 from container_engine.cli.container_options import add_container_options
 from container_engine.edf.locate import is_path, search_path
+from container_engine.edf.model import Problem
 from container_engine.edf.render import to_toml, toml_string
 from container_engine.edf.text import Variable
 from container_engine.errors import UserError
 from container_engine.process import reason
 from container_engine.submit.environment import load_effective
+from container_engine.submit.names import environments
 from container_engine.submit.refused import RefusedError
 
 if TYPE_CHECKING:
     import argparse
 
-    from container_engine.edf.model import EnvEntry, Problem
+    from container_engine.edf.model import EnvEntry
     from container_engine.edf.text import Text
     from container_engine.submit.context import Context
 
@@ -148,7 +150,13 @@ def _problems(path: str, text: str, context: Context) -> list[Problem]:
         trial = os.path.join(directory, "trial.toml")
         _create(trial, text)
         loaded = load_effective(trial, context)
-    return [replace(problem, file=path) for problem in loaded.problems]
+    found = [replace(problem, file=path) for problem in loaded.problems]
+    image = loaded.edf.image if loaded.edf is not None else None
+    if any(name == image for name, _file in environments(context)):
+        message = f"'{image}' is looked for in a registry, and an environment has this name, too"
+        hint = f'to start from the environment, write base_environment = "{image}" and no image'
+        found.append(Problem("warning", path, 0, "image", message, hint))
+    return found
 
 
 def _path(name: str, context: Context) -> str:

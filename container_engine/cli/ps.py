@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING
 
 from container_engine import message_text
 from container_engine.cli import output, steps
+from container_engine.errors import UserError
 
 if TYPE_CHECKING:
-    import argparse
-
     from container_engine.submit.context import Context
 
 FORMAT_VERSION = 1
@@ -19,9 +19,15 @@ _HEAD = ("STEP", "NODES", "TIME", "COMMAND", "ENVIRONMENT", "IMAGE")
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", metavar="JOB", nargs="?", help="only the steps of this job")
     parser.add_argument("--json", action="store_true", help="for programs")
+    # of Docker and Podman
+    parser.add_argument("-a", "--all", action="store_true", help=argparse.SUPPRESS)
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
+    if arguments.all:
+        raise UserError(
+            "ps: only steps that run are listed", "ce trace lists those that have ended"
+        )
     found = [
         step
         for step in steps.running(context)

@@ -28,8 +28,11 @@ FORMAT_VERSION = 1
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
+        metavar="ACTION",
+        nargs="?",
+        default="check",
         choices=("check", "repair"),
-        help="check reads everything; repair rewrites or removes what is damaged",
+        help="check, the default, reads everything; repair rewrites or removes what is damaged",
     )
     parser.add_argument(
         "-f", "--force", action="store_true", help="repair also what running jobs use"

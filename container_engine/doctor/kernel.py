@@ -133,5 +133,5 @@ def _terminals(path: Path) -> Finding:
         reason = f"mode {mode:04o}: tmux, script and sshd inside containers get no terminal"
     if mode & _ALL_MAY == _ALL_MAY:
         return ok("/dev/pts/ptmx", f"mode {mode:04o}")
-    remedy = "mount -o remount,ptmxmode=666 /dev/pts, and in /etc/fstab; srun --pty needs it not"
+    remedy = "mount -o remount,ptmxmode=666 /dev/pts, and in /etc/fstab; not needed for srun --pty"
     return warning("/dev/pts/ptmx", reason, remedy)

@@ -21,6 +21,9 @@
 	NOT_FOUND("this is a container already; ce init NAME --image IMAGE writes an environment " \
 		  "for another image")
 #define BUILTIN NOT_FOUND("it is a command of the shell: srun sh -c 'COMMANDS'")
+#define COMPILERS                                                                                  \
+	NOT_FOUND("the image has no compiler: use one with development files (…-devel), or install a "  \
+		  "compiler in a Dockerfile (RUN …) and use ce build")
 #define MPI                                                                                        \
 	NOT_FOUND("the image has no MPI launcher; srun starts the ranks: srun --mpi=pmix -n N "    \
 		  "PROGRAM (ce help mpi)")
@@ -42,6 +45,7 @@ static const struct {
 	{ " srun sbatch salloc squeue scancel scontrol sinfo sacct ", SLURM },
 	{ " docker podman apptainer singularity enroot ", ENGINE },
 	{ " mpirun mpiexec orterun ", MPI },
+	{ " mpicc mpicxx mpif90 mpifort gcc g++ cc gfortran clang make cmake nvcc ", COMPILERS },
 	{ " cd export source alias ulimit ", BUILTIN },
 };
 

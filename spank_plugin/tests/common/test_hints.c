@@ -29,6 +29,7 @@ TEST("what is never or rarely in an image has a hint that says what works instea
 	helps("docker", "ce init");
 	helps("mpirun", "srun --mpi=");
 	helps("cd", "sh -c");
+	helps("mpicc", "…-devel");
 	helps("./train.py", "workdir = \"${PWD}\"");
 }
 

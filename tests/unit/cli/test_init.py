@@ -101,3 +101,13 @@ def _is_example(line: str) -> bool:
     return line.strip().startswith("#") and code.startswith(
         ('"', "workdir =", "startup =", "OMP", "PATH =", "com.hooks.cxi.")
     )
+
+
+def test_an_image_with_the_name_of_an_environment_is_reported(home: Path, capsys: Capture) -> None:
+    assert main(["init", "base", "--image", "ubuntu:24.04"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(["init", "mine", "--image", "base"]) == 0
+    said = capsys.readouterr()
+    assert said.out == f"{home}/.edf/mine.toml\n"
+    assert "image: 'base' is looked for in a registry, and an environment has this name" in said.err
+    assert 'write base_environment = "base" and no image' in said.err

@@ -363,3 +363,26 @@ def test_a_difference_has_colours_on_a_terminal(installed: Installed) -> None:
     assert [line[:15] for line in plain] == ['- workdir = "/a', '+ workdir = "/b']
     shown = installed.run("script", "-qec", " ".join(words), "/dev/null", env={"TERM": "xterm"})
     assert shown.stdout.splitlines() == [f"\033[31m{plain[0]}\033[0m", f"\033[32m{plain[1]}\033[0m"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("ps --all", 1, "ce trace lists those that have ended"),
+        ("help mpirun", 1, "did you mean 'mpirun-inside'?"),
+        ("import image.tar", 1, "for a file: ./image.tar"),
+    ],
+)
+def test_first_tries_are_answered_with_what_works(
+    installed: Installed, words: str, code: int, said: str
+) -> None:
+    done = installed.ce(*words.split())
+    assert done.returncode == code
+    assert said in done.stderr
+
+
+def test_a_verb_with_actions_does_the_harmless_one_by_itself(installed: Installed) -> None:
+    for verb, action in (("hooks", "list"), ("config", "show"), ("store", "check")):
+        alone, named = installed.ce(verb), installed.ce(verb, action)
+        assert (alone.returncode, alone.stdout) == (named.returncode, named.stdout)
+        assert alone.stderr == named.stderr
