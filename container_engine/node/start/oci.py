@@ -117,7 +117,7 @@ def _hooks(container: Container) -> dict[str, list[Any]]:
 def _mounts(paths: Paths, container: Container) -> list[dict[str, Any]]:
     """Return all mounts, a directory before what lies in it; of two on one path, the later one."""
     given = [
-        _mount("tmpfs", "tmpfs", "/dev", "nosuid", "noexec", "strictatime", "mode=755", "size=64m"),
+        _mount("tmpfs", "tmpfs", "/dev", "nosuid", "strictatime", "mode=755", "size=64m"),
         _bind("/sys", "rprivate", "nosuid", "noexec", "nodev", "ro"),
         *(_bind(path, "rprivate", "nosuid", "noexec", "nodev", "rw") for path in _queues()),
         _bind("/dev/shm", "rprivate", "nosuid", "noexec", "nodev", "rw"),
@@ -128,8 +128,8 @@ def _mounts(paths: Paths, container: Container) -> list[dict[str, Any]]:
         *map(_device, container.devices),
     ]
     last = {mount["destination"]: mount for mount in given}
-    # on what is mounted there, the file would be made anew, and stay if that is the host's
-    if "/run" not in last:
+    # in a directory of the host that is mounted there, the file would be made, and stay
+    if "/run" not in last or last["/run"]["type"] == "tmpfs":
         last[_MARK] = _mount("bind", paths.at(_CONTAINER), _MARK, "rprivate", "bind")
     return sorted(last.values(), key=lambda mount: mount["destination"].count("/"))
 
