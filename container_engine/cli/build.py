@@ -7,7 +7,6 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from container_engine.cli import output
-from container_engine.cli.login import all_state_files
 from container_engine.cli.named_image import say_use
 from container_engine.errors import UserError
 from container_engine.images.fetch.importing import Pull, unusable
@@ -85,9 +84,8 @@ def _image(
         told.say(f"{image.name}: nothing has changed since it was built (--no-cache builds it)")
         return known.path
     policy = settings.policy.signature_policy
-    logins = next(filter(os.path.exists, all_state_files(context.env)), "")
     limit = settings.import_timeout_s
-    builder = Builder(context.env, context.uid, os.getegid(), limit, policy, logins)
+    builder = Builder(context.env, context.uid, os.getegid(), limit, policy)
     with tempfile.TemporaryDirectory(prefix="ce-build-", dir=context.env.get("TMPDIR")) as work:
         layout = os.path.join(work, "oci")
         builder.build(

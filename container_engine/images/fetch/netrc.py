@@ -123,7 +123,7 @@ def _parse(path: str, text: str) -> list[Login]:
 
 def _podmans(registry: str, env: Mapping[str, str]) -> Iterator[str | None]:
     """Yield the users that Podman, skopeo or Docker know for a registry, None for a hidden one."""
-    for path in _auth_files(env):
+    for path in auth_files(env):
         try:
             with open(path, encoding="utf-8") as file:
                 said = json.load(file)
@@ -147,8 +147,8 @@ def _user_of(entry: object) -> str | None:
         return None
 
 
-def _auth_files(env: Mapping[str, str]) -> Iterator[str]:
-    """Yield the files in which skopeo looks for logins."""
+def auth_files(env: Mapping[str, str]) -> Iterator[str]:
+    """Yield the files in which Podman and skopeo look for logins; the first has most weight."""
     if env.get(_AUTH_FILE):
         yield env[_AUTH_FILE]
         return

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from container_engine import process
 from container_engine.errors import SiteError, UserError
 from container_engine.images.fetch.blobs import sha256
+from container_engine.images.fetch.netrc import auth_files
 from container_engine.images.pack import apt
 from container_engine.images.pack.namespaces import OWN_NAMESPACES
 from container_engine.images.pack.steps import Steps, line_of, shortened
@@ -78,9 +79,9 @@ class Recipe(NamedTuple):
 
 
 class Builder(NamedTuple):
-    """A builder of images. `env` is the user's: registries.conf counts. `policy` is as for skopeo.
+    """A builder of images. `env` is the user's: registries.conf and logins count.
 
-    `logins` is the file with the logins, "" for none.
+    `policy` is as for skopeo.
     """
 
     env: Mapping[str, str]
@@ -88,7 +89,6 @@ class Builder(NamedTuple):
     gid: int
     timeout_s: float
     policy: str = ""
-    logins: str = ""
 
     def build(self, recipe: Recipe, digest: str, layout: str, *, fresh: bool, quiet: bool) -> None:
         """Write the image as an OCI layout to the directory `layout`, which must not exist.
@@ -155,12 +155,18 @@ class Builder(NamedTuple):
         seen = [*sorted(directories, key=len), "--", *self._files(recipe), "--"]
         return self._command(place, seen, self._driver(place, seen))
 
+    @property
+    def _podmans_login(self) -> str:
+        """The file of `podman login`, which lies in a directory that the build has its own of."""
+        first, *_others = auth_files(self.env)
+        return "" if self.env.get("REGISTRY_AUTH_FILE") else first
+
     def _files(self, recipe: Recipe) -> list[str]:
         """Return the files outside these directories that Podman may read, existing or not."""
         home = self.env.get("HOME", "/")
         own = os.path.join(self.env.get("XDG_CONFIG_HOME") or f"{home}/.config", "containers")
         named = [self.env.get(variable, "") for variable in _FILE_VARIABLES]
-        files = [recipe.containerfile, self.policy, self.logins, *named, *_LINKED]
+        files = [recipe.containerfile, self.policy, *auth_files(self.env), *named, *_LINKED]
         files += [os.path.realpath(path) for path in files if path]
         files += [f"{own}/{name}" for name in _OWN_FILES]
         return [path for path in dict.fromkeys(files) if path.startswith("/")]
@@ -173,6 +179,7 @@ class Builder(NamedTuple):
             _private(f"{place}/run"),
             self._users(place),
             _private(f"{place}/tmp"),
+            self._podmans_login,
             *seen,
             sys.executable,
             *("-I", "-S", _FAKEROOT),
@@ -218,10 +225,8 @@ class Builder(NamedTuple):
 
         The `_CONTAINERS_*` variables mean that Podman is in its user namespace already.
         """
-        logins = {"REGISTRY_AUTH_FILE": self.logins} if self.logins else {}
         return {
             **self.env,
-            **logins,
             "TMPDIR": "/var/tmp",
             "XDG_RUNTIME_DIR": f"{_RUN}/user",
             "_CONTAINERS_USERNS_CONFIGURED": "done",

@@ -1,13 +1,14 @@
-# sh smallroot.sh RUN USERS TMP [DIRECTORY…] -- [FILE…] -- PROGRAM [ARGUMENT…]
+# sh smallroot.sh RUN USERS TMP LOGINS [DIRECTORY…] -- [FILE…] -- PROGRAM [ARGUMENT…]
 #
 # Becomes a program in a root of its own: the system's directories, the directories that are named, copies of the
 # files that are named, and nothing else of the host. It runs as root in fresh user, mount and PID namespaces. RUN is an
 # empty directory where the root is mounted; the program stands in a directory of that which is private and ends
-# with it. USERS becomes /etc/passwd; the directory TMP is there as /tmp and /var/tmp.
+# with it. USERS becomes /etc/passwd; the directory TMP is there as /tmp and /var/tmp. The file LOGINS, if it is there,
+# becomes that of the directory for Podman's run time.
 set -eu
 PATH="$PATH:/usr/sbin:/usr/bin:/sbin:/bin"
-new=$1 users=$2 tmp=$3
-shift 3
+new=$1 users=$2 tmp=$3 logins=$4
+shift 4
 
 bind() {
     mkdir -p "./$1"
@@ -18,6 +19,10 @@ mount -t tmpfs -o mode=755 tmpfs "$new"
 cd "$new"
 mkdir -p old run/own/user
 chmod 700 run/own/user
+if [ -f "$logins" ]; then
+    mkdir run/own/user/containers
+    cp -L "$logins" run/own/user/containers/auth.json
+fi
 for path in /usr /bin /sbin /lib /lib32 /lib64 /libx32; do
     if [ -L "$path" ]; then
         cp -P "$path" "./$path"
