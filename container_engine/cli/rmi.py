@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from container_engine.submit.context import Context
 
 _PREFIX, _SHORTEST = "sha256:", 12
+_FORCE = "--force removes it under its tasks"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -36,12 +37,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     root = own_store(context, site_config(context)).root
     removal = _Removal(root, in_use.NOTHING if arguments.force else used_by_jobs(root, context))
-    for name in arguments.images:
-        try:
-            removal.remove(name, context)
-        except OSError as error:
-            raise unusable(root, error) from None
+    try:
+        # all are looked up before any is removed, so that a wrong name changes nothing
+        chosen = [removal.chosen(name, context) for name in arguments.images]
+        removal.check(chosen)
+        for one in chosen:
+            removal.remove(one)
+    except OSError as error:
+        raise unusable(root, error) from None
     return 0
+
+
+class _Chosen(NamedTuple):
+    """What an argument of the command stands for: images, of which only `name` goes if it is set.
+
+    An image goes with its last name.
+    """
+
+    argument: str
+    items: tuple[inventory.Item, ...]
+    name: str = ""
 
 
 class _Removal(NamedTuple):
@@ -50,40 +65,52 @@ class _Removal(NamedTuple):
     root: str
     used: InUse
 
-    def remove(self, name: str, context: Context) -> None:
-        """Remove an image, or only its name if it has others. Raises UserError, OSError."""
+    def chosen(self, argument: str, context: Context) -> _Chosen:
+        """Return what an argument stands for. Raises UserError, OSError."""
         found = inventory.items(self.root)
-        matching = _by_digest(name, found)
+        matching = _by_digest(argument, found)
         if matching:
-            self._remove_items(name, matching)
-            return
-        image = parse_source(name, context.cwd)
+            return _Chosen(argument, tuple(matching))
+        image = parse_source(argument, context.cwd)
         if isinstance(image, RegistryImage):
             there = {name for item in found for name in item.names}
             meanings = candidates(image, context)
             image = next((one for one in meanings if one.canonical in there), image)
-        known = []
+        known: list[inventory.Item] = []
         if not isinstance(image, FileImage):
             known = [item for item in found if image.canonical in item.names]
         if isinstance(image, FileImage) or not known:
             others = sorted(n for i in found for n in i.names if n.startswith(_repository(image)))
             hint = f"there is {', '.join(others)}" if others else "ce images lists what is there"
-            raise UserError(f"not in {self.root}", hint, name=name)
-        self._remove_items(name, [item for item in known if len(item.names) == 1])
-        for item in known:
-            inventory.forget(self.root, image.canonical, item.arch)
+            raise UserError(f"not in {self.root}", hint, name=argument)
+        return _Chosen(argument, tuple(known), image.canonical)
 
-    def _remove_items(self, name: str, items: Sequence[inventory.Item]) -> None:
-        """Remove all items, or none if a job uses one of them."""
-        for item in items:
-            why = self.used.why_not(item.path)
-            if why is not None:
-                raise UserError(why, "--force removes it under its tasks", name=name)
-        for item in items:
-            why = inventory.remove(self.root, item, self.used)
-            if why is not None:
-                raise UserError(why, "--force removes it under its tasks", name=name)
-            output.line(f"removed {item.path} ({size_text(item.size)})")
+    def check(self, chosen: Sequence[_Chosen]) -> None:
+        """Raise UserError if a job uses an image that would be removed."""
+        names = {one.name for one in chosen}
+        for one in chosen:
+            for item in one.items:
+                goes = not one.name or names.issuperset(item.names)
+                why = self.used.why_not(item.path) if goes else None
+                if why is not None:
+                    raise UserError(why, _FORCE, name=one.argument)
+
+    def remove(self, chosen: _Chosen) -> None:
+        """Remove the images, or only their name if they have others. Raises UserError, OSError."""
+        wanted = {item.path for item in chosen.items}
+        # listed again: an argument before this one may have removed another name
+        for item in inventory.items(self.root):
+            if item.path in wanted:
+                self._remove_item(chosen, item)
+
+    def _remove_item(self, chosen: _Chosen, item: inventory.Item) -> None:
+        if chosen.name and not {chosen.name}.issuperset(item.names):
+            inventory.forget(self.root, chosen.name, item.arch)
+            return
+        why = inventory.remove(self.root, item, self.used)
+        if why is not None:
+            raise UserError(why, _FORCE, name=chosen.argument)
+        output.line(f"removed {item.path} ({size_text(item.size)})")
 
 
 def _by_digest(name: str, found: Sequence[inventory.Item]) -> list[inventory.Item]:

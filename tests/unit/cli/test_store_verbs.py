@@ -110,6 +110,16 @@ def test_a_name_goes_and_the_image_with_its_last_name(owner: Owner) -> None:
     assert owner.ce("images", "-q") == ""
 
 
+def test_of_several_arguments_all_are_removed_or_none(owner: Owner) -> None:
+    one, two = owner.add("one:1"), owner.add("two:1", "three:1")
+    said = owner.ce("rmi", "one:1", "missing:1", code=1)
+    assert said.startswith(f"ce: error: 'missing:1': not in {owner.store}")
+    assert one.exists()
+    said = owner.ce("rmi", "three:1", "one:1", "two:1", "one:1")
+    assert said.splitlines() == [f"removed {path} (4.0 KiB)" for path in (one, two)]
+    assert owner.ce("images", "-q") == ""
+
+
 def test_the_beginning_of_several_digests_removes_nothing(owner: Owner) -> None:
     owner.add("own:1")
     images = owner.store / "images"
