@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from container_engine.images.reference import RegistryImage
 
 SUFFIX = ".lock"
+_FILE = "file"  # in place of an architecture
 _HEAD = 96  # bytes of the superblock, which changes whenever a file is made anew
 _SAMPLES, _SAMPLE = 16, 4096  # number of samples, and bytes in each
 _DIGEST = r"^sha256:[0-9a-f]{64}$"
@@ -86,9 +87,13 @@ def read(edf_path: str) -> Lock | None:
     if text is None:
         return None
     try:
-        return Lock.model_validate_json(text)
+        lock = Lock.model_validate_json(text)
     except ValidationError as error:
         raise UserError(str(first_misfit(Lock, error)), _HINT, "image-lock", where=path) from None
+    if not lock.name and _FILE not in lock.images:
+        why = f"'{_FILE}' is missing, and no name of an image is locked"
+        raise UserError(why, _HINT, "image-lock", where=path, key="images")
+    return lock
 
 
 def write(path: str, lock: Lock) -> None:
@@ -149,7 +154,7 @@ def locked_image(lock: Lock, path: str, declared: str, arch: str, cwd: str) -> s
             raise UserError(
                 f"a file is locked, and '{declared}' is none", _HINT, "image-lock", where=path
             )
-        _check_file(image.path, lock.images["file"], path)
+        _check_file(image.path, lock.images[_FILE], path)
         return declared
     pinned = lock.images.get(arch)
     if pinned is None:

@@ -119,3 +119,16 @@ def test_the_lock_of_a_file_of_the_sites_gets_the_hint_to_build_on_it() -> None:
     assert caught.value.hint == (
         'lock an environment of your own: a file with base_environment = "demo"'
     )
+
+
+def test_a_lock_that_locks_nothing_is_refused_with_its_key(tmp_path: Path) -> None:
+    edf = tmp_path / "e.toml"
+    edf.write_text("")
+    empty = lock.Lock(
+        version=1, engine="1", environment="x", image="i.sqsh", name="", images={}, hooks={}
+    )
+    (tmp_path / "e.lock").write_text(empty.to_json())
+    with pytest.raises(UserError) as caught:
+        lock.read(str(edf))
+    assert caught.value.message.startswith(f"{tmp_path}/e.lock: images: 'file' is missing")
+    assert caught.value.see == "image-lock"
