@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _LIST_TIMEOUT_S = 300
-_FIELDS = 6  # mode, owner, size, date, time, path
+# mode, owner, size, date, time and path of a file
+_LISTED = re.compile(r"-\S{9} \d+/\d+ +(\d+) \S+ \S+ (/.*)")
 
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -111,12 +113,12 @@ def tree(path: str, depth: int, env: Mapping[str, str]) -> dict[str, Content]:
     """
     listed = process.output(["unsquashfs", "-lln", "-d", "", path], env, _LIST_TIMEOUT_S)
     found: dict[str, Content] = {}
-    for line in listed.decode("utf-8", "replace").splitlines():
-        fields = line.split(None, _FIELDS - 1)
-        if len(fields) < _FIELDS or not line.startswith("-"):
+    for line in listed.decode("utf-8", "replace").split("\n"):
+        match = _LISTED.fullmatch(line)
+        if match is None:
             continue  # not a file, or the rest of a name that contains a line break
-        parts = fields[-1].split("/")[1:-1]
-        size = int(fields[2])
+        parts = match[2].split("/")[1:-1]
+        size = int(match[1])
         for length in range(min(depth, len(parts)) + 1):
             place = "/" + "/".join(parts[:length])
             before = found.get(place, Content(0, 0))

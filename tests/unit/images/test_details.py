@@ -1,9 +1,13 @@
 """The documents of an image that `ce inspect` reads."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from container_engine.errors import UserError
 from container_engine.images import details
+from tests.unit import squashfs
 
 
 @pytest.mark.parametrize(
@@ -22,3 +26,10 @@ def test_the_document_at_fault_and_its_key_are_named(
         details.of_documents(configuration, manifest)
     assert caught.value.message.startswith(why)
     assert caught.value.see == "image-format"
+
+
+def test_names_with_line_ends_are_counted_once(tmp_path: Path) -> None:
+    names = ("a/b", "a/c\n-rw a size that is none", "a/d\x85-rw a b c d e")
+    image = squashfs.make(tmp_path / "i.sqsh", dict.fromkeys(names, "four"))
+    found = details.tree(str(image), 1, os.environ)
+    assert found == {"/": details.Content(12, 3), "/a": details.Content(12, 3)}
