@@ -17,7 +17,7 @@ from container_engine.images.store.beside import small
 from container_engine.images.store.files import files_of, is_older, now_at, publish
 from container_engine.images.store.in_use import NOTHING
 from container_engine.images.store.publish import MANIFEST_SUFFIX, SUFFIXES, belongings
-from container_engine.images.store.store import ref_name
+from container_engine.images.store.store import Store, ref_name
 from container_engine.process import reason
 
 if TYPE_CHECKING:
@@ -53,13 +53,15 @@ class Checker:
     def size(self) -> int:
         """Return the approximate number of bytes that a check reads."""
         paths = [item.path for item in inventory.items(self._root)] + self._blobs()
-        return sum(os.path.getsize(path) for path in paths if os.path.exists(path))
+        return sum(map(_size, paths))
 
     def check(self) -> Iterator[Damage]:
         """Yield each problem of the store. Reads all of its files."""
         for item in inventory.items(self._root):
-            before = os.stat(item.path)
-            damage = self._of_image(item)
+            before = _status(item.path)
+            damage = self._of_image(item) if before else None
+            if before is None or _status(item.path) is None:
+                continue  # removed meanwhile, with what lies beside it
             with contextlib.suppress(OSError):  # a check does not count as a use
                 os.utime(item.path, ns=(before.st_atime_ns, before.st_mtime_ns))
             if damage:
@@ -67,7 +69,7 @@ class Checker:
         yield from self._strangers()
         yield from self._bad_refs()
         for path in self._blobs():
-            if self._sum(path) != os.path.basename(path):
+            if self._sum(path) not in {None, os.path.basename(path)}:
                 yield Damage(path, "not what its name says")
         yield from self._left_behind()
 
@@ -140,14 +142,13 @@ class Checker:
                 yield Damage(path, "left by an import that was ended")
 
     def _bad_refs(self) -> Iterator[Damage]:
-        there = {(item.digest, item.arch) for item in inventory.items(self._root)}
         for named in inventory.refs(self._root):
             name = os.path.basename(named.path)
             if named.ref is None:
                 yield Damage(named.path, "cannot be understood")
             elif name != f"{ref_name(named.ref.name, named.arch)}.json":
                 yield Damage(named.path, f"speaks of another name, {named.ref.name}")
-            elif (named.ref.digest, named.arch) not in there:
+            elif not os.path.lexists(Store(self._root, named.arch).image(named.ref.digest)):
                 yield Damage(named.path, f"{named.ref.name} leads to no image")
 
     def _left_behind(self) -> Iterator[Damage]:
@@ -168,8 +169,12 @@ class Checker:
         return files_of(f"{self._root}/blobs/sha256")
 
     def _sum(self, path: str) -> str | None:
-        found = blobs.sha256(path)
-        self._on_read(os.path.getsize(path))
+        """Return the digest of a file in hexadecimal, or None if it was removed."""
+        try:
+            found = blobs.sha256(path)
+        except FileNotFoundError:
+            return None
+        self._on_read(_size(path))
         return found
 
 
@@ -199,6 +204,19 @@ def _remove_image(damage: Damage, used: InUse) -> str | None:
     if why is None:
         inventory.remove_files(damage.also)
     return why
+
+
+def _status(path: str) -> os.stat_result | None:
+    """Return the status of a file, or None if it was removed."""
+    try:
+        return os.stat(path)
+    except FileNotFoundError:
+        return None
+
+
+def _size(path: str) -> int:
+    status = _status(path)
+    return status.st_size if status else 0
 
 
 def _stamp(status: os.stat_result) -> str:

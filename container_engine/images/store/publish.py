@@ -67,6 +67,7 @@ def _finished(made: str) -> str:
         return digest.result()
 
 
+_HERE, _NO_REPLACE = -100, 1  # AT_FDCWD, RENAME_NOREPLACE
 # errors of file systems without hard links
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 
@@ -74,7 +75,8 @@ _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EX
 def appear(made: str, path: str) -> bool:
     """Rename the file `made` to `path` and return True, or return False if `path` exists.
 
-    The file server decides. Without hard links, `path` is replaced.
+    The file server decides. Without hard links renameat2(2) does the same; where a file system has
+    neither, `path` is looked for first, and only another process at that very moment is missed.
     """
     try:
         os.link(made, path)
@@ -84,10 +86,28 @@ def appear(made: str, path: str) -> bool:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        os.replace(made, path)
-        return True
+        return _renamed(made, path)
     with contextlib.suppress(OSError):
         os.unlink(made)
+    return True
+
+
+def _renamed(made: str, path: str) -> bool:
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        failed = libc.renameat2(_HERE, os.fsencode(made), _HERE, os.fsencode(path), _NO_REPLACE)
+        number = ctypes.get_errno()
+    except AttributeError:  # an old C library
+        failed, number = -1, errno.ENOSYS
+    if not failed:
+        return True
+    if number == errno.EEXIST or os.path.lexists(path):
+        return False
+    if number not in {errno.EINVAL, errno.ENOSYS}:
+        raise OSError(number, os.strerror(number), made)
+    os.replace(made, path)
     return True
 
 

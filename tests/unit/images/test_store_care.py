@@ -1,9 +1,11 @@
 """Content and damage of a store, and what is removed to free space."""
 
 import contextlib
+import errno
 import hashlib
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -290,3 +292,68 @@ def test_a_huge_or_strange_file_beside_an_image_is_named_and_not_read(store: Sto
     assert [item.names for item in inventory.items(store.root)] == [()]
     assert problems(store)[f"images/{path.name}"] == "its configuration: larger than 4 MiB"
     assert store.find(named("a:1")) is None
+
+
+class Meanwhile:
+    """What other processes do to the store while a check reads its first file."""
+
+    def __init__(self, do: Callable[[], object]) -> None:
+        self._do: Callable[[], object] | None = do
+
+    def __call__(self, _size: int) -> None:
+        do, self._do = self._do, None
+        if do is not None:
+            do()
+
+
+def test_what_is_removed_during_a_check_is_no_damage(store: Store) -> None:
+    paths = sorted(add(store, number, f"a:{number}") for number in range(3))
+    blob = Path(f"{store.root}/blobs/sha256/{'0' * 64}")
+    blob.parent.mkdir(parents=True)
+    blob.write_text("x")
+    found = {item.path: item for item in inventory.items(store.root)}
+
+    def remove() -> None:
+        for path in paths:
+            inventory.remove(store.root, found[str(path)], NOTHING)
+        blob.unlink()
+
+    assert list(check.Checker(store.root, Meanwhile(remove)).check()) == []
+    assert check.Checker(store.root).size() == 0
+
+
+def test_a_name_that_is_imported_during_a_check_stays(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(store, 1, "a:1")
+    items, lists = inventory.items, []
+
+    def listed(root: str) -> list[inventory.Item]:
+        lists.append(items(root))
+        if len(lists) == 2:
+            add(store, 2, "b:1")
+        return lists[-1]
+
+    monkeypatch.setattr(inventory, "items", listed)
+    assert list(check.Checker(store.root).check()) == []
+
+
+@pytest.fixture
+def without_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_made: str, _path: str) -> None:
+        raise PermissionError(errno.EPERM, "no hard links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+
+
+@pytest.mark.usefixtures("without_links")
+def test_without_hard_links_an_image_is_not_replaced_either(tmp_path: Path) -> None:
+    made, path = tmp_path / "made", tmp_path / "image"
+    made.write_text("new")
+    assert publish.appear(str(made), str(path))
+    assert (path.read_text(), made.exists()) == ("new", False)
+    made.write_text("another")
+    assert not publish.appear(str(made), str(path))
+    assert path.read_text() == "new"
+    with pytest.raises(FileNotFoundError):
+        publish.appear(str(tmp_path / "none"), str(tmp_path / "other"))
