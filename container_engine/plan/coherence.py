@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from container_engine.catalog.load import Hook
-
-
-_ORDERS = ("implies", "after")
+    from container_engine.catalog.model import HookFile
 
 
 def faults(hooks: Mapping[str, Hook]) -> tuple[Fault, ...]:
@@ -33,19 +31,13 @@ def faults(hooks: Mapping[str, Hook]) -> tuple[Fault, ...]:
             message = f"profile: there is no profile '{hook.data.profile}'"
             found.append(Fault(hook.file, message, f"there are {known}" if known else None))
     found += _shared_annotations(hooks)
-    for key in _ORDERS:
-        found += _cycles(hooks, key)
+    found += _cycles(hooks)
     return tuple(found)
 
 
 def _unknown_hooks(hook: Hook, hooks: Mapping[str, Hook]) -> Iterator[Fault]:
     data = hook.data
-    for key, names in (
-        ("implies", data.implies),
-        ("conflicts", data.conflicts),
-        ("after", data.after),
-        ("requires.hooks", data.requires.hooks),
-    ):
+    for key, names in {**_before(data), "conflicts": data.conflicts}.items():
         for name in names:
             if name not in hooks:
                 meant = nearest(name, hooks)
@@ -133,27 +125,37 @@ def _shared_annotations(hooks: Mapping[str, Hook]) -> Iterator[Fault]:
             yield Fault(hook.file, f"has the annotation {hook.switch}, as the hook '{other.name}'")
 
 
-def _cycles(hooks: Mapping[str, Hook], key: str) -> Iterator[Fault]:
-    """Yield a fault for each cycle once, naming its hooks."""
+def _cycles(hooks: Mapping[str, Hook]) -> Iterator[Fault]:
+    """Yield a fault for each cycle once, naming its hooks and the keys that make it."""
     done: set[str] = set()
     for start in sorted(hooks):
-        above: list[str] = []
-        cycle = _cycle(hooks, key, start, above, done)
+        cycle = _cycle(hooks, start, [], done)
         if cycle:
+            pairs = list(zip(cycle, (*cycle[1:], cycle[0]), strict=True))
+            keys = sorted({_key(hooks[one].data, other) for one, other in pairs})
             chain = " -> ".join((*cycle, cycle[0]))
-            yield Fault(hooks[cycle[0]].file, f"{key}: goes in a circle: {chain}")
+            message = f"{', '.join(keys)}: goes in a circle: {chain}"
+            yield Fault(hooks[cycle[0]].file, message)
 
 
-def _cycle(
-    hooks: Mapping[str, Hook], key: str, name: str, above: list[str], done: set[str]
-) -> list[str]:
+def _cycle(hooks: Mapping[str, Hook], name: str, above: list[str], done: set[str]) -> list[str]:
     if name in above:
         return above[above.index(name) :]
     if name in done or name not in hooks:
         return []
     done.add(name)
-    for other in getattr(hooks[name].data, key):
-        cycle = _cycle(hooks, key, other, [*above, name], done)
-        if cycle:
-            return cycle
+    for names in _before(hooks[name].data).values():
+        for other in names:
+            cycle = _cycle(hooks, other, [*above, name], done)
+            if cycle:
+                return cycle
     return []
+
+
+def _before(data: HookFile) -> dict[str, tuple[str, ...]]:
+    """Return the hooks that are applied before one, by the key that names them."""
+    return {"implies": data.implies, "after": data.after, "requires.hooks": data.requires.hooks}
+
+
+def _key(data: HookFile, other: str) -> str:
+    return next(key for key, names in _before(data).items() if other in names)

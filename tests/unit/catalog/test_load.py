@@ -130,6 +130,15 @@ def test_what_is_implied_in_a_circle_is_named_in_order(site: Site) -> None:
     assert site.faults() == ["a/hook.toml: implies: goes in a circle: a -> b -> c -> a"]
 
 
+def test_a_circle_of_different_keys_is_named_too(site: Site) -> None:
+    site.hook("a", 'implies = ["b"]')
+    site.hook("b", 'after = ["c"]')
+    site.hook("c", '[requires]\nhooks = ["a"]')
+    assert site.faults() == [
+        "a/hook.toml: after, implies, requires.hooks: goes in a circle: a -> b -> c -> a"
+    ]
+
+
 def test_two_hooks_with_one_annotation_are_named(site: Site) -> None:
     site.hook("a", 'switch = "com.x"')
     site.hook("b", 'switch = "com.x"')
