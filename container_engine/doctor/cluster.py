@@ -148,13 +148,26 @@ def understood(lines: Iterable[str], asked: float, heard: float) -> list[Answer]
     """
     found: dict[str, list[Finding]] = {}
     for line in lines:
-        if not line.startswith("["):
+        answer = _answer(line)
+        if answer is None:
             continue  # output of a login script or another plugin
-        node, when, check, state, message, remedy = json.loads(line)
+        node, when, finding = answer
         if node not in found:
             found[node] = _clock(max(asked - when, when - heard))
-        found[node].append(Finding(check, State(state), message, remedy))
+        found[node].append(finding)
     return [Answer(node, tuple(findings)) for node, findings in found.items()]
+
+
+def _answer(line: str) -> tuple[str, float, Finding] | None:
+    """Return the node, its time and a finding of a line from `to_lines`, or None for any other."""
+    try:
+        node, when, check, state, message, remedy = json.loads(line)
+        finding = Finding(check, State(state), message, remedy)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    texts = (node, check, message) if remedy is None else (node, check, message, remedy)
+    is_ours = isinstance(when, float | int) and all(isinstance(text, str) for text in texts)
+    return (node, when, finding) if is_ours else None
 
 
 def _clock(apart: float) -> list[Finding]:

@@ -92,6 +92,24 @@ def test_full_nodes_and_silent_ones_take_nobody_elses_answer(
     ]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[info] module loaded",
+        "[1, 2]",
+        '["n1", "soon", "kernel", "ok", "6.1.0", null]',
+        '["n1", 1000, "kernel", "fine", "6.1.0", null]',
+        '["n1", 1000, "kernel", "ok", 6, null]',
+        '[["n1"], 1000, "kernel", "ok", "6.1.0", null]',
+        "[" * 100_000,
+    ],
+)
+def test_output_of_other_programs_is_no_answer(line: str) -> None:
+    lines = [line, json.dumps(["n1", 1000, *ok("kernel", "6.1.0")])]
+    (answer,) = understood(lines, asked=1000, heard=1000)
+    assert answer.findings == (ok("kernel", "6.1.0"),)
+
+
 @pytest.mark.parametrize(("when", "apart"), [(1000, None), (1090, None), (960, "40"), (1140, "50")])
 def test_a_clock_is_wrong_by_what_no_slow_answer_explains(when: int, apart: str | None) -> None:
     """All answers arrive after that of the slowest node, here after 90 seconds."""
