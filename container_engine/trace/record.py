@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -71,10 +72,12 @@ def steps(directory: str, uid: int, since: float = 0) -> list[str]:
     found = []
     try:
         for entry in os.scandir(directory):
-            status = entry.stat(follow_symlinks=False)
-            trusted = _STEP.fullmatch(entry.name) and _is_credible(status, uid)
-            if trusted and status.st_mtime >= since:
-                found.append((status.st_mtime, entry.name))
+            # a launch may remove an old step meanwhile
+            with contextlib.suppress(FileNotFoundError):
+                status = entry.stat(follow_symlinks=False)
+                trusted = _STEP.fullmatch(entry.name) and _is_credible(status, uid)
+                if trusted and status.st_mtime >= since:
+                    found.append((status.st_mtime, entry.name))
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -127,11 +130,15 @@ def first(directory: str, step: str) -> Trace | None:
 
 
 def _traces(directory: str, step: str) -> Iterator[Trace]:
-    paths = sorted(
-        os.scandir(os.path.join(directory, step)), key=lambda entry: _natural(entry.name)
-    )
-    for entry in paths:
-        trace = _read(entry.path) if entry.name.endswith(".json") else None
+    place = os.path.join(directory, step)
+    try:
+        names = sorted(os.listdir(place), key=_natural)
+    except FileNotFoundError:
+        return  # a launch has just removed it as an old one
+    except OSError as error:
+        raise UserError(reason(error), where=place) from None
+    for name in names:
+        trace = _read(f"{place}/{name}") if name.endswith(".json") else None
         if trace is not None:
             yield trace
 
@@ -197,7 +204,7 @@ def content(path: str) -> str:
                 return ""
             read = file.read(_MOST + 1)
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO):
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.ENOENT):
             return ""
         raise UserError(reason(error), where=path) from None
     return read.decode("utf-8", "replace") if len(read) <= _MOST else ""
@@ -217,7 +224,7 @@ def _documents(path: str) -> Iterator[dict[str, Any]]:
     for line in content(path).split("\n"):
         try:
             document = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return
         if isinstance(document, dict):
             yield document

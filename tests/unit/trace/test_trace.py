@@ -3,6 +3,7 @@
 import json
 import os
 import pwd
+import shutil
 import time
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -329,3 +330,38 @@ def test_the_first_trace_is_had_without_reading_the_others(tmp_path: Path) -> No
 def test_a_step_without_a_readable_trace_has_no_first(tmp_path: Path) -> None:
     write(tmp_path, "8.0", "n1", {"version": 0})
     assert record.first(str(tmp_path), "8.0") is None
+
+
+def test_a_step_that_is_removed_while_steps_are_listed_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("6.0", "7.0"):
+        write(tmp_path, name, "n1", facts(50))
+    shutil.rmtree(tmp_path / "6.0")
+    there = [*os.scandir(tmp_path), _Gone("6.0")]
+    monkeypatch.setattr(os, "scandir", lambda _path: iter(there))
+    assert record.steps(str(tmp_path), os.getuid()) == ["7.0"]
+
+
+class _Gone:
+    """An entry of a directory whose file was removed before anybody looked at it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def stat(self, **_how: bool) -> os.stat_result:
+        raise FileNotFoundError(self.name)
+
+
+def test_of_a_step_that_was_removed_there_is_no_trace(tmp_path: Path) -> None:
+    assert record.read(str(tmp_path), "7.0") == []
+    (tmp_path / "7.0").mkdir()
+    (tmp_path / "7.0/n1.json").symlink_to("gone")
+    assert record.read(str(tmp_path), "7.0") == []
+    assert record.content(str(tmp_path / "7.0/n2.json")) == ""
+
+
+def test_a_file_that_is_nested_without_end_is_no_trace(tmp_path: Path) -> None:
+    (tmp_path / "7.0").mkdir()
+    (tmp_path / "7.0/n1.json").write_text("[" * 200_000)
+    assert record.read(str(tmp_path), "7.0") == []
