@@ -93,8 +93,13 @@ def open_file(directory: str, node: Mapping[str, str]) -> int:
     except OSError:
         return -1
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        return os.open(f"{name}.json", flags, 0o600, dir_fd=place)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            return os.open(f"{name}.json", flags, 0o600, dir_fd=place)
+        except FileExistsError:
+            # of an earlier step with this number; a new file makes the directory as young as it
+            os.unlink(f"{name}.json", dir_fd=place)
+            return os.open(f"{name}.json", flags, 0o600, dir_fd=place)
     except OSError:
         return -1
     finally:
@@ -163,7 +168,7 @@ def write(
     try:
         os.write(fd, line)
         if node.get("SLURM_NODEID") == "0":
-            _forget_old(os.path.dirname(os.path.dirname(os.readlink(f"/proc/self/fd/{fd}"))))
+            _forget_old(directory_of(fd))
     except OSError:
         return  # a full disk loses the trace, not the step
 
@@ -193,25 +198,29 @@ def _hooks(plan: LaunchPlan, node: Mapping[str, str]) -> list[dict[str, str]]:
     ]
 
 
-def _forget_old(directory: str) -> None:
-    """Remove the user's oldest steps beyond those kept; step numbers grow with time."""
+def _forget_old(step: str) -> None:
+    """Remove the user's oldest steps beyond those kept, but never `step`, the current one's.
+
+    Their numbers do not tell the age: a cluster whose Slurm was set up anew begins at 1 again.
+    """
+    directory, current = os.path.split(step)
     own, uid = [], os.geteuid()
     with os.scandir(directory) as entries:
         for entry in entries:
-            job, _dot, step = entry.name.partition(".")
-            if job.isdecimal() and step.isdecimal():
+            job, _dot, number = entry.name.partition(".")
+            if job.isdecimal() and number.isdecimal() and entry.name != current:
                 found = entry.stat(follow_symlinks=False)
                 if found.st_uid == uid and entry.is_dir(follow_symlinks=False):
-                    own.append(entry.name)
-    own.sort(key=lambda name: [int(number) for number in name.split(".")])
-    for step in own[:-_KEPT]:
-        place = open_own(f"{directory}/{step}")
+                    own.append((found.st_mtime_ns, int(job), int(number), entry.name))
+    own.sort()
+    for *_age, name in own[: 1 - _KEPT]:
+        place = open_own(f"{directory}/{name}")
         try:
-            for name in os.listdir(place):
-                os.unlink(name, dir_fd=place)
+            for file in os.listdir(place):
+                os.unlink(file, dir_fd=place)
         finally:
             os.close(place)
-        os.rmdir(f"{directory}/{step}")
+        os.rmdir(f"{directory}/{name}")
 
 
 def is_news(fd: int, node: Mapping[str, str], message: str) -> bool:

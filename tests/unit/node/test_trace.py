@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -120,18 +121,43 @@ def test_a_link_in_the_place_of_a_trace_is_not_followed(tmp_path: Path) -> None:
     target = tmp_path / "precious"
     target.write_text("keep")
     (tmp_path / "12.3/n1.json").symlink_to(target)
-    assert trace.open_file(str(tmp_path), NODE) == -1
+    os.close(trace.open_file(str(tmp_path), NODE))
     assert target.read_text() == "keep"
+    assert not (tmp_path / "12.3/n1.json").is_symlink()
 
 
-def test_old_steps_are_forgotten_by_their_number_and_foreign_files_kept(tmp_path: Path) -> None:
-    for number in range(trace._KEPT + 5):
-        (tmp_path / f"{number}.0").mkdir()
-        (tmp_path / f"{number}.0/n1.json").write_text("{}")
+def _steps(where: Path, numbers: Iterable[int]) -> None:
+    """Make directories of steps, each a minute younger than the one before."""
+    for age, number in enumerate(numbers):
+        (where / f"{number}.0").mkdir()
+        (where / f"{number}.0/n1.json").write_text("{}")
+        os.utime(where / f"{number}.0", (60 * age, 60 * age))
+
+
+def test_the_oldest_steps_are_forgotten_and_foreign_files_kept(tmp_path: Path) -> None:
+    _steps(tmp_path, range(trace._KEPT + 5))
     (tmp_path / "notes").mkdir()
-    trace._forget_old(str(tmp_path))
+    trace._forget_old(str(tmp_path / f"{trace._KEPT + 4}.0"))
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"notes", *(f"{number}.0" for number in range(5, trace._KEPT + 5))}
+
+
+def test_where_jobs_are_numbered_anew_the_steps_of_before_are_forgotten(tmp_path: Path) -> None:
+    """The marks of printed messages are in the current step's directory."""
+    _steps(tmp_path, [*range(1000, 1001 + trace._KEPT), 1, 2])
+    os.utime(tmp_path / "1.0", (0, 0))
+    trace._forget_old(str(tmp_path / "1.0"))
+    left = {path.name for path in tmp_path.iterdir()}
+    assert len(left) == trace._KEPT
+    assert {"1.0", "2.0"} <= left
+    assert left.isdisjoint({"1000.0", "1001.0", "1002.0"})
+
+
+def test_a_step_with_the_number_of_an_old_one_is_as_young_as_it_is(tmp_path: Path) -> None:
+    os.close(trace.open_file(str(tmp_path), NODE))
+    os.utime(tmp_path / "12.3", (0, 0))
+    os.close(trace.open_file(str(tmp_path), NODE))
+    assert (tmp_path / "12.3").stat().st_mtime > 1_600_000_000
 
 
 def _planted(tmp_path: Path) -> Path:
@@ -163,9 +189,8 @@ def test_old_steps_that_are_links_or_somebody_elses_are_left_alone(tmp_path: Pat
     (tmp_path / "1.0/n1.json").write_text("{}")
     if os.geteuid() == 0:
         os.chown(tmp_path / "1.0", 12345, 12345)
-    for number in range(2, trace._KEPT + 5):
-        (tmp_path / f"{number}.0").mkdir()
-    trace._forget_old(str(tmp_path))
+    _steps(tmp_path, range(2, trace._KEPT + 5))
+    trace._forget_old(str(tmp_path / "5.0"))
     assert (precious / "thesis").read_text() == "keep"
     assert (tmp_path / "0.0").is_symlink()
     assert (tmp_path / "1.0/n1.json").exists() == (os.geteuid() == 0)
