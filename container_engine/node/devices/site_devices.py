@@ -122,10 +122,13 @@ def _visible(name: str, variables: Mapping[str, str | None]) -> list[str]:
 
 
 def _of_nvidia(part: Mapping[str, Any], variables: Mapping[str, str | None]) -> Mapping[str, Any]:
-    """Select device files unless the variable is "none", driver files unless "void" or unset."""
+    """Select device files unless the variable is "none", the driver unless "void" or unset.
+
+    The driver is files, and programs that make them known. Variables and groups are for both.
+    """
     said = variables.get(_VISIBLE) or "void"
     if said == "void":
-        return {"deviceNodes": part.get("deviceNodes", ())}
+        return {**part, "mounts": (), "hooks": ()}
     capabilities = (variables.get(_CAPABILITIES) or _USUAL).split(",")
     mounts = [mount for mount in part.get("mounts", ()) if _is_wanted(mount, capabilities)]
     nodes = () if said == "none" else part.get("deviceNodes", ())

@@ -94,6 +94,23 @@ def test_without_the_variable_there_are_device_files_and_no_driver(
     assert (edits.devices, driver(edits)) == (ALL, [])
 
 
+def test_without_the_driver_variables_and_groups_of_the_devices_are_still_theirs(
+    node: Node,
+) -> None:
+    node.with_gpus()
+    file = node.cdi / "nvidia.json"
+    content = json.loads(file.read_text())
+    program = {"hookName": "createContainer", "path": "/bin/true"}
+    shared = {"env": ["OF_THE_SITE=1"], "additionalGids": [4_000_000], "hooks": [program]}
+    content["containerEdits"] |= shared
+    file.write_text(json.dumps(content))
+    edits = node.edits()
+    assert edits.env == {"OF_THE_SITE": "1"}
+    assert "group 4000000" in edits.warnings[0]
+    assert edits.oci_hooks == []
+    assert node.edits(HAS_ALL).oci_hooks == [program]
+
+
 @pytest.mark.parametrize("where", ["of_image", "edf", "job"])
 def test_with_it_the_driver_comes_too_whoever_sets_it(node: Node, where: str) -> None:
     node.with_gpus()
