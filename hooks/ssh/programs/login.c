@@ -135,8 +135,12 @@ static int print_shell(void)
 {
 	const char *found = getenv("SHELL");
 
-	for (size_t i = 0; found == NULL || access(found, X_OK) < 0; i++)
-		found = i < sizeof shells / sizeof shells[0] ? shells[i] : SELF;
+	if (found == NULL || access(found, X_OK) < 0)
+		found = SELF;
+	for (size_t i = 0; strcmp(found, SELF) == 0 && i < sizeof shells / sizeof shells[0]; i++) {
+		if (access(shells[i], X_OK) == 0)
+			found = shells[i];
+	}
 	return write_all(1, found, strlen(found)) < 0 ? fail("standard output") : 0;
 }
 
