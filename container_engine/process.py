@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import CeError, SiteError
 from container_engine.loader_env import without_loader
@@ -57,16 +57,21 @@ def on_the_host(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def output(
-    argv: Sequence[str], env: Mapping[str, str], timeout_s: float, most: int | None = None
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    timeout_s: float,
+    most: int | None = None,
+    confine: Callable[[], None] | None = None,
 ) -> bytes:
     """Run a program without stdin and return its stdout; kill it after `timeout_s` seconds.
 
-    Raises CommandError if it fails, SiteError if it is not installed or too slow, TooMuchError if
-    it prints more than `most` bytes.
+    `confine` is called in the child before it becomes the program. Raises CommandError if it fails,
+    SiteError if it is not installed or too slow, TooMuchError if it prints more than `most` bytes.
     """
     said = b""
     try:
-        with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=_PIPE) as child:
+        start = _Start(confine=confine)
+        with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=_PIPE, start=start) as child:
             assert child.stdout is not None
             said = child.stdout.read(-1 if most is None else most + 1)
             if most is not None and len(said) > most:
@@ -153,7 +158,9 @@ def shown(
     """
     import os
 
-    with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=_PIPE, stderr=2) as child:
+    with _child(
+        argv, env, timeout_s, stdin=_NOTHING, stdout=_PIPE, start=_Start(stderr=2)
+    ) as child:
         assert child.stdout is not None
         while piece := os.read(child.stdout.fileno(), _PIECE):
             with contextlib.suppress(OSError):  # a closed terminal does not end the program
@@ -174,7 +181,8 @@ def into_file(argv: Sequence[str], env: Mapping[str, str], timeout_s: float, pat
     """Run a program with stdout and stderr in the file `path`. Raises the errors of `output`."""
     with open(path, "wb") as file:
         number = file.fileno()
-        with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=number, stderr=number):
+        start = _Start(stderr=number)
+        with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=number, start=start):
             pass
 
 
@@ -213,10 +221,21 @@ def kept(argv: Sequence[str], env: Mapping[str, str], timeout_s: float, fd: int)
     """Run a program that inherits the descriptor `fd`, and kill it when the body ends."""
     with (
         contextlib.suppress(CommandError),
-        _child(argv, env, timeout_s, stdin=_NOTHING, stdout=_NOTHING, inherited=(fd,)) as child,
+        _child(argv, env, timeout_s, _NOTHING, _NOTHING, _Start(inherited=(fd,))) as child,
     ):
         yield
         child.kill()
+
+
+class _Start(NamedTuple):
+    """What is special about the start of a program; see subprocess.Popen."""
+
+    stderr: int | None = None
+    inherited: Sequence[int] = ()
+    confine: Callable[[], None] | None = None
+
+
+_USUAL = _Start()
 
 
 @contextlib.contextmanager
@@ -226,8 +245,7 @@ def _child(
     timeout_s: float,
     stdin: IO[bytes] | int,
     stdout: int,
-    stderr: int | None = None,
-    inherited: Sequence[int] = (),
+    start: _Start = _USUAL,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Yield a running program, killed after `timeout_s` seconds or if the body raises.
 
@@ -251,8 +269,9 @@ def _child(
                 env=without_loader(env),
                 stdin=stdin,
                 stdout=stdout,
-                stderr=stderr or said,
-                pass_fds=inherited,
+                stderr=start.stderr or said,
+                pass_fds=start.inherited,
+                preexec_fn=start.confine,  # noqa: PLW1509  # makes system calls only
             )
         except OSError as error:
             raise _not_started(argv, error) from None

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from container_engine import process
 from container_engine.errors import SiteError, UserError
+from container_engine.images.pack.unsquashfs import unsquashfs
 from container_engine.validation_text import first_misfit
 
 if TYPE_CHECKING:
@@ -124,10 +125,9 @@ def _refuse_nul(source: str, *texts: str) -> None:
 
 
 def _cat(image_path: str, member: str, env: Mapping[str, str]) -> str | None:
-    argv = ["unsquashfs", "-cat", image_path, member]
     try:
         # a file of a few compressed bytes may expand to any number of zeros
-        said = process.output(argv, env, _READ_TIMEOUT_S, _MOST_BYTES)
+        said = unsquashfs(["-cat", image_path, member], env, _READ_TIMEOUT_S, _MOST_BYTES)
         return said.decode("utf-8", "replace")
     except process.TooMuchError:
         raise UserError(

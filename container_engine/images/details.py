@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from container_engine import process
 from container_engine.errors import UserError
 from container_engine.images import config
 from container_engine.images.pack import squashfs
+from container_engine.images.pack.unsquashfs import unsquashfs
 from container_engine.images.store import beside
 from container_engine.images.store.publish import MANIFEST_SUFFIX
 from container_engine.validation_text import first_misfit
@@ -111,7 +111,7 @@ def tree(path: str, depth: int, env: Mapping[str, str]) -> dict[str, Content]:
 
     A file with several names counts under each. Raises CeError.
     """
-    listed = process.output(["unsquashfs", "-lln", "-d", "", path], env, _LIST_TIMEOUT_S)
+    listed = unsquashfs(["-lln", "-d", "", path], env, _LIST_TIMEOUT_S)
     found: dict[str, Content] = {}
     for line in listed.decode("utf-8", "replace").split("\n"):
         match = _LISTED.fullmatch(line)

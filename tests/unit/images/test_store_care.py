@@ -295,7 +295,7 @@ def test_a_huge_or_strange_file_beside_an_image_is_named_and_not_read(store: Sto
 
 
 class Meanwhile:
-    """What other processes do to the store while a check reads its first file."""
+    """A change by other processes while a check reads its first file."""
 
     def __init__(self, do: Callable[[], object]) -> None:
         self._do: Callable[[], object] | None = do
