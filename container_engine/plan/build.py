@@ -43,6 +43,10 @@ def _nothing_asked(_key: str) -> bool:
     return False
 
 
+def _nothing_refused(_mount: Mount) -> str:
+    return ""
+
+
 def missing_image(file: str) -> Problem:
     """Return the error for an EDF if none of its files has `image`. `image = ""` is no error."""
     return Problem(
@@ -61,7 +65,8 @@ class Offer(NamedTuple):
 
     `entries` lists a directory of the submit host, `key` judges a file there as a public key, and
     `asked` checks whether an OCI hook of the site runs for an annotation. `wide` applies to every
-    environment; `origins` maps settings to the files that set them.
+    environment; `origins` maps settings to the files that set them. `refused` returns why the
+    site's policy refuses a mount, "" if it does not.
     """
 
     site: SiteConfig
@@ -72,6 +77,7 @@ class Offer(NamedTuple):
     origins: Mapping[str, str] = MappingProxyType({})
     key: Callable[[str], Judged] = no_key
     asked: Callable[[str], bool] = _nothing_asked
+    refused: Callable[[Mount], str] = _nothing_refused
 
     def origin(self, key: str) -> str:
         """Return where the site sets `key`, as plans show it."""

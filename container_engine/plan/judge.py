@@ -48,6 +48,7 @@ def judge(edf: Edf, image: Image | None, offer: Offer, engine: str) -> Built:
         *_without_effect(edf, offer),
         *_devices(edf, offer),
         *_sizes(edf, offer, plan),
+        *_mounts(edf, offer),
         *of_keys,
     )
     refused = image is None or any(problem.severity == "error" for problem in found)
@@ -92,6 +93,14 @@ def _devices(edf: Edf, offer: Offer) -> Iterator[Problem]:
                 f"it offers {', '.join(offer.site.allowed_devices) or 'none'}",
                 see="device-not-offered",
             )
+
+
+def _mounts(edf: Edf, offer: Offer) -> Iterator[Problem]:
+    """Yield the mounts, also of the site, that its policy refuses; the node checks them again."""
+    for mount in (*offer.wide.mounts, *edf.mounts):
+        if refusal := offer.refused(mount):
+            file, line = mount.origin.file, mount.origin.line
+            yield Problem("error", file, line, "mounts", refusal, see="mount-policy")
 
 
 def _without_effect(edf: Edf, offer: Offer) -> Iterator[Problem]:

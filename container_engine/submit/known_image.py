@@ -39,11 +39,17 @@ def refused_image(edf: Edf, context: Context, site: SiteConfig) -> list[Problem]
     try:
         if isinstance(reference, FileImage):
             wanted.admit(reference._replace(path=os.path.realpath(reference.path)))
+            wanted.admit_place(edf.image, reference.path, site.image_stores)
+            path: str | None = reference.path
         else:
             image = stored(reference, context, site)
             found = stores(context, site).find(image)
             is_local = found is not None and found.ref.origin
             wanted.admit_local(image) if is_local else wanted.admit(image)
+            path = None if found is None else found.path
+            wanted.admit_place(image.name, path, site.image_stores)
+        if path is not None and os.path.exists(path):
+            wanted.admit_size(edf.image, os.path.getsize(path))
     except UserError as error:
         # a launch reports all other errors, such as a missing store
         return [image_problem(edf, error)] if error.see == "image-policy" else []

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from container_engine import __version__, message_text
-from container_engine.edf.model import Loaded, Problem
+from container_engine.edf.model import Loaded
 from container_engine.edf.options import with_pytorch
 from container_engine.errors import UserError
-from container_engine.node.start import site_rules
-from container_engine.node.start.container import Bind
 from container_engine.plan.judge import judge
 from container_engine.plan.overrides import choose
 from container_engine.submit import memo, quick
@@ -22,13 +19,11 @@ from container_engine.submit.site import configuration
 from container_engine.submit.site_offer import offer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from container_engine.edf.model import Mount
     from container_engine.plan.build import Offer
     from container_engine.plan.model import LaunchPlan
     from container_engine.site import SiteConfig
-    from container_engine.site.load import Configuration
     from container_engine.submit.context import Context
 
     Load: TypeAlias = Callable[[Context, Offer], Loaded]
@@ -121,9 +116,6 @@ def _plan(load: Load, context: Context, inputs: _Inputs) -> Prepared:
     judged = judge(edf, resolved.image, offered, __version__)
     if judged.plan is None:
         raise RefusedError((*loaded.problems, *judged.problems))
-    unwanted = list(_unwanted_mounts((*offered.wide.mounts, *edf.mounts), config))
-    if unwanted:
-        raise RefusedError((*loaded.problems, *judged.problems, *unwanted))
     notices += "".join(map(message_text.of_warning, resolved.notices))
     notices += message_text.of_problems(judged.problems)
     return Prepared(judged.plan, notices, resolved.not_after)
@@ -132,25 +124,3 @@ def _plan(load: Load, context: Context, inputs: _Inputs) -> Prepared:
 def site_config(context: Context) -> SiteConfig:
     """Return the site's settings. Raises SiteError."""
     return configuration(context).settings
-
-
-def _unwanted_mounts(mounts: Iterable[Mount], config: Configuration) -> Iterator[Problem]:
-    """Yield the mounts that the site's policy refuses.
-
-    Mounts whose source this host does not have, or whose paths have variables of the node, are
-    left to the check on the node.
-    """
-    policy = config.settings.policy
-    if not (policy.site_images_only or policy.image_digests or policy.mount_sources):
-        return
-    where = {key.removeprefix("policy."): file for key, file in config.origins.items()}
-    rules = site_rules.Rules(policy.model_dump(), config.settings.image_stores, where)
-    for mount in mounts:
-        if not isinstance(mount.source, str) or not isinstance(mount.target, str):
-            continue
-        if mount.kind != "tmpfs" and not os.path.exists(mount.source):
-            continue
-        refusal = rules.mount_refusal(Bind(mount.kind, mount.source, mount.target, mount.options))
-        if refusal:
-            file, line = mount.origin.file, mount.origin.line
-            yield Problem("error", file, line, "mounts", refusal, see="mount-policy")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import container_engine
 from container_engine.catalog.load import load
 from container_engine.errors import SiteError
+from container_engine.node.start import site_rules
+from container_engine.node.start.container import Bind
 from container_engine.ownership import of_engine
 from container_engine.plan import coherence
 from container_engine.plan.build import Offer
@@ -16,9 +18,10 @@ from container_engine.submit import oci_annotations
 from container_engine.submit.public_keys import read_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from container_engine.catalog.load import Catalog
+    from container_engine.edf.model import Mount
     from container_engine.plan.public_key import Judged
     from container_engine.site import SiteConfig
     from container_engine.site.load import Configuration
@@ -60,8 +63,30 @@ def offer(context: Context, config: Configuration, probed: list[str]) -> Offer:
 
     wide = sitewide(config, context.env)
     return Offer(
-        *(settings, found.hooks, machine(settings), entries, wide, config.origins, key, asked)
+        *(settings, found.hooks, machine(settings), entries, wide, config.origins, key, asked),
+        refused=_mount_policy(config),
     )
+
+
+def _mount_policy(config: Configuration) -> Callable[[Mount], str]:
+    """Return the function that asks the site's policy about a mount.
+
+    Mounts whose source this host does not have, or whose paths have variables of the node, are
+    left to the check on the node.
+    """
+    where = {key.removeprefix("policy."): file for key, file in config.origins.items()}
+    policy = config.settings.policy
+    rules = site_rules.Rules(policy.model_dump(), config.settings.image_stores, where)
+
+    def refused(mount: Mount) -> str:
+        if not isinstance(mount.source, str) or not isinstance(mount.target, str):
+            return ""
+        if mount.kind != "tmpfs" and not os.path.exists(mount.source):
+            return ""
+        bind = Bind(mount.kind, mount.source, mount.target, mount.options)
+        return rules.mount_refusal(bind)
+
+    return refused
 
 
 def machine(settings: SiteConfig) -> str:

@@ -132,6 +132,51 @@ def test_an_image_that_the_site_forbids_is_refused_by_all(
     assert "policy.denied_images: '/*' forbids" in said
 
 
+POLICIES = {
+    "a mount from elsewhere": (
+        'mounts = ["/usr:/data"]\n',
+        'mount_sources = ["/nowhere"]',
+        "{file}:2: mounts: {site}: policy.mount_sources: '/usr' matches none of '/nowhere'",
+    ),
+    "a mount over the image": (
+        'mounts = ["{here}/open:/usr/lib"]\n',
+        "site_images_only = true",
+        "{file}:2: mounts: {site}: policy.site_images_only: mount destination '/usr/lib' is for",
+    ),
+    "an image from elsewhere": (
+        "",
+        "site_images_only = true",
+        "{file}:1: image: {site}: policy.site_images_only: '{image}' is in no store of the site's",
+    ),
+    "an image that is not listed": (
+        "",
+        f'image_digests = ["sha256:{"0" * 64}"]',
+        "{file}:1: image: {site}: policy.image_digests: '{image}' is in no store of the site's",
+    ),
+    "an image that is too large": (
+        "",
+        'max_image_size = "1K"',
+        "{file}:1: image: {site}: policy.max_image_size: 1K: '{image}' has 0 MiB",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_policy_of_the_site_is_the_same_for_all(
+    name: str, here: Path, image: Path, capsys: Capture
+) -> None:
+    body, policy, wanted = POLICIES[name]
+    file = here / "e.toml"
+    file.write_text(f'image = "{image}"\n{body.format(here=here)}')
+    (here / "open").mkdir()
+    (here / "open").chmod(0o777)
+    store = "" if name.startswith("an image") else f'image_stores = ["{image.parent}"]\n'
+    refused, said = Said(file, capsys, f"{store}[policy]\n{policy}\n").agree()
+    names = {"file": file, "site": here / "site.conf", "image": image}
+    assert refused
+    assert f"ce: error: {wanted.format(**names)}" in said
+
+
 def oci_hooks(here: Path, **when: object) -> Path:
     directory = here / "oci"
     directory.mkdir()
