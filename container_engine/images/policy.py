@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
 from container_engine.images.pack.budget import Budget
-from container_engine.images.reference import LOCAL_REGISTRY, FileImage, LocalImage
+from container_engine.images.reference import FileImage, LocalImage, plain_name
 from container_engine.site import Policy
 
 if TYPE_CHECKING:
@@ -97,8 +97,8 @@ def _names(image: Reference | LocalImage) -> tuple[str, ...]:
     if isinstance(image, FileImage):
         return (image.path,)
     if isinstance(image, LocalImage):
-        base = image.canonical.rpartition("/")[2]
-        return (f"{LOCAL_REGISTRY}/{base.partition(':')[0]}", f"{LOCAL_REGISTRY}/{base}")
+        name = plain_name(image)
+        return (name.partition(":")[0], name)
     return (f"{image.registry}/{image.repository}", image.canonical)
 
 

@@ -118,6 +118,13 @@ class LocalImage(NamedTuple):
         return f"docker-archive:{self.archive}" if self.archive else self._place
 
 
+def plain_name(image: Imported) -> str:
+    """Return the name that counts for rules: what is from this host is `localhost/NAME`."""
+    if isinstance(image, LocalImage):
+        return f"{LOCAL_REGISTRY}/{image.canonical.rpartition('/')[2]}"
+    return image.canonical
+
+
 Imported: TypeAlias = RegistryImage | LocalImage
 Reference: TypeAlias = FileImage | RegistryImage
 

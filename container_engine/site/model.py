@@ -56,6 +56,18 @@ class Policy(BaseModel):
         "stores (image_stores) keep them; nodes look at that again, too; empty: all",
         examples=[[f"sha256:{'0' * 64}"]],
     )
+    image_registries: tuple[str, ...] = Field(
+        (),
+        description="patterns of registries and repositories from which launches use images, by "
+        "the names that a store keeps beside an image; nodes look at that again, too; empty: all",
+        examples=[["nvcr.io/nvidia", "registry.example", "localhost"]],
+    )
+    signed_images_only: StrictBool = Field(
+        False,
+        description="launches use images only that the present signature_policy has accepted, as "
+        "a store keeps it beside an image; nodes look at that again, too",
+        examples=[True],
+    )
     mount_sources: tuple[str, ...] = Field(
         (),
         description="patterns of paths from which environments may mount, as what they lead to; "

@@ -18,7 +18,7 @@ from container_engine.images.store.store import architecture
 from container_engine.plan.model import Image
 from container_engine.submit.lock_state import declared
 from container_engine.submit.short_name import candidates, meant
-from container_engine.submit.stores import asking, importer, pull_policy, rules, stores
+from container_engine.submit.stores import admit_names, asking, importer, pull_policy, rules, stores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,6 +108,7 @@ def found_image(
     if resolved.image.path == NOT_KEPT:
         return resolved
     wanted.admit_place(text, resolved.image.path, settings.image_stores)
+    admit_names(context, resolved.image.path)
     wanted.admit_size(text, os.path.getsize(resolved.image.path))
     return resolved
 

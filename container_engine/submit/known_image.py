@@ -10,7 +10,7 @@ from container_engine.errors import CeError, UserError
 from container_engine.images.reference import FileImage, parse
 from container_engine.images.resolve import from_file
 from container_engine.submit.short_name import stored
-from container_engine.submit.stores import rules, stores
+from container_engine.submit.stores import admit_names, rules, stores
 
 if TYPE_CHECKING:
     from container_engine.edf.model import Edf
@@ -49,6 +49,7 @@ def refused_image(edf: Edf, context: Context, site: SiteConfig) -> list[Problem]
             path = None if found is None else found.path
             wanted.admit_place(image.name, path, site.image_stores)
         if path is not None and os.path.exists(path):
+            admit_names(context, path)
             wanted.admit_size(edf.image, os.path.getsize(path))
     except UserError as error:
         # a launch reports all other errors, such as a missing store

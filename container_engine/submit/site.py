@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.node.start.site_rules import Rules
 from container_engine.site.load import load, read
 
 if TYPE_CHECKING:
@@ -19,6 +20,12 @@ def configuration(context: Context) -> Configuration:
     if context.site_read is not None:
         context.site_read.append(found)
     return found
+
+
+def node_rules(config: Configuration) -> Rules:
+    """Return the rules that nodes apply, here from the configuration of the submit host."""
+    where = {key.removeprefix("policy."): file for key, file in config.origins.items()}
+    return Rules(config.settings.policy.model_dump(), config.settings.image_stores, where)
 
 
 def with_faults(context: Context) -> Configuration:

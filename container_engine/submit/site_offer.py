@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import container_engine
 from container_engine.catalog.load import load
 from container_engine.errors import SiteError
-from container_engine.node.start import site_rules
 from container_engine.node.start.container import Bind
 from container_engine.ownership import of_engine
 from container_engine.plan import coherence
@@ -16,6 +15,7 @@ from container_engine.plan.build import Offer
 from container_engine.plan.sitewide import sitewide
 from container_engine.submit import oci_annotations
 from container_engine.submit.public_keys import read_key
+from container_engine.submit.site import node_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -74,9 +74,7 @@ def _mount_policy(config: Configuration) -> Callable[[Mount], str]:
     Mounts whose source this host does not have, or whose paths have variables of the node, are
     left to the check on the node.
     """
-    where = {key.removeprefix("policy."): file for key, file in config.origins.items()}
-    policy = config.settings.policy
-    rules = site_rules.Rules(policy.model_dump(), config.settings.image_stores, where)
+    rules = node_rules(config)
 
     def refused(mount: Mount) -> str:
         if not isinstance(mount.source, str) or not isinstance(mount.target, str):

@@ -6,7 +6,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from container_engine.errors import UserError
+from container_engine.errors import LaunchError, SiteError, UserError
 from container_engine.images.fetch.importing import Importer, Limits, Pull
 from container_engine.images.fetch.listener import Quiet
 from container_engine.images.fetch.netrc import logged_in
@@ -17,7 +17,7 @@ from container_engine.images.store.adopt import Adopter
 from container_engine.images.store.beside import owner
 from container_engine.images.store.store import VOID, Store, Stores, architecture, locate
 from container_engine.images.store.void_store import Passing
-from container_engine.submit.site import configuration
+from container_engine.submit.site import configuration, node_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -96,6 +96,17 @@ def rules(context: Context, settings: SiteConfig) -> Rules:
     """Return the site's rules for images."""
     config = configuration(context)
     return Rules(settings.policy, config.files[0] if config.files else "", config.origins)
+
+
+def admit_names(context: Context, path: str) -> None:
+    """Raise UserError for an image whose names beside it the site refuses, as nodes do."""
+    try:
+        refusal = node_rules(configuration(context)).name_refusal(path)
+    except LaunchError as error:
+        raise SiteError(error.reason, see=error.see, where=error.where) from None
+    if refusal:
+        hint = "the site decides which images may be used; ask its support"
+        raise UserError(refusal, hint, "image-policy")
 
 
 def pull_policy(context: Context, usual: Pull) -> Pull:

@@ -228,3 +228,38 @@ def test_a_site_without_a_scanner_says_so(site: Site) -> None:
     site.says()
     done = site.ce("scan", "/x.sqsh")
     assert done.stderr == f"ce: error: {site.file}: policy.scanner: the site names no scanner\n"
+
+
+def test_launches_ask_for_signatures_and_registries_by_what_lies_beside_an_image(
+    site: Site, tmp_path: Path
+) -> None:
+    name = site.registry.push(tmp_path / "i", "beside:1", [Member("a")])
+    policy, store = site.dir / "policy.json", site.dir / "store"
+    policy.write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
+    site.says()
+    assert site.ce("pull", name).returncode == 0
+    [image] = (store / "images").glob("*.sqsh")
+    by_file = site.edf(image)
+    site.says(signature_policy=str(policy), signed_images_only=True)
+    done = site.ce("plan", by_file)
+    assert "policy.signed_images_only: policy.signature_policy has not accepted" in done.stderr
+    assert site.ce("validate", by_file).stderr.splitlines()[0] in done.stderr
+    # the name is asked for anew, and what lies beside the image is for the file, too
+    assert site.ce("plan", site.edf(name)).returncode == 0
+    assert site.ce("plan", site.edf(image)).returncode == 0
+    policy.write_text('{"default": [{"type": "reject"}]}')
+    assert "signed_images_only" in site.ce("plan", site.edf(image)).stderr
+    site.says(image_registries=[site.registry.address])
+    assert site.ce("plan", site.edf(image)).returncode == 0
+    site.says(image_registries=["nvcr.io"])
+    done = site.ce("plan", site.edf(image))
+    assert f"policy.image_registries: '{image}' is from none of 'nvcr.io'; where" in done.stderr
+    site.says(image_registries=["localhost"])
+    copy = site.dir / "mine.sqsh"
+    copy.write_bytes(image.read_bytes())
+    assert site.ce("import", str(copy), "nvcr.io/pretended:1").returncode == 0
+    assert site.ce("plan", site.edf("nvcr.io/pretended:1")).returncode == 0
+    site.says(image_registries=["nvcr.io"])
+    assert "where it is from: 'localhost/pretended:1'" in (
+        site.ce("plan", site.edf("nvcr.io/pretended:1")).stderr
+    )

@@ -19,10 +19,11 @@ from container_engine.images.pack import free_space
 from container_engine.images.pack.convert import Maker, Place
 from container_engine.images.pack.pack import Packer
 from container_engine.images.policy import NO_RULES
+from container_engine.images.reference import plain_name
 from container_engine.images.resolve import Stored
 from container_engine.images.store.files import fresh_directory, size_text
 from container_engine.images.store.lease import held
-from container_engine.images.store.publish import install, install_stored
+from container_engine.images.store.publish import install, install_stored, names, note_name
 from container_engine.process import reason
 
 if TYPE_CHECKING:
@@ -145,7 +146,12 @@ class Importer:
         Images from this host, and those in the site's own stores, need not be accepted.
         """
         judge = self._judge()
-        return not judge or not found.is_own or found.ref.judged == judge or found.ref.origin != ""
+        if not judge or not found.is_own or found.ref.origin != "":
+            return True
+        # nodes know only what lies beside the image
+        is_noted = judge in names(found.path).values()
+        wanted = self._rules.policy.signed_images_only
+        return found.ref.judged == judge and (is_noted or not wanted)
 
     def _is_good(self, image: Imported, found: Known, pull: Pull) -> bool:
         if not self._is_judged(found):
@@ -229,6 +235,9 @@ class Importer:
             if judge and not is_judged and not image.is_ours:
                 self._ask_policy(maker, image, remote, own, lease)
             own.remember(image, remote.digest, judged=judge)
+            if own.has(remote.digest):
+                accepted = "" if image.is_ours else judge
+                note_name(own.image(remote.digest), plain_name(image), accepted)
             found = stores.find(image)
             if found is not None:
                 return found

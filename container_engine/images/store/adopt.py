@@ -18,11 +18,11 @@ from container_engine.images.fetch.registry import check_platform
 from container_engine.images.pack import free_space, squashfs
 from container_engine.images.pack.pack import Packer
 from container_engine.images.pack.unsquashfs import unsquashfs
-from container_engine.images.reference import LocalImage
+from container_engine.images.reference import LocalImage, plain_name
 from container_engine.images.store.beside import read as read_beside
 from container_engine.images.store.files import fresh_directory, size_text
 from container_engine.images.store.lease import held
-from container_engine.images.store.publish import install, install_stored
+from container_engine.images.store.publish import install, install_stored, note_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -64,6 +64,7 @@ class Adopter(NamedTuple):
                 size = os.path.getsize(made)
                 install_stored(made, configuration, store.image(digest), manifest)
                 store.remember(image, digest)
+                note_name(store.image(digest), plain_name(image))
                 took = time.monotonic() - began
                 self.listener.say(f"{called}: imported, {size_text(size)} in {took:.1f} s")
         except OSError as error:

@@ -15,7 +15,11 @@ from container_engine.images.store.files import publish
 
 MANIFEST_SUFFIX = ".manifest"  # as in the registry: the image's name is its digest
 USED_SUFFIX = ".used"  # the time of the import, and of the last launch that used the image
-SUFFIXES = (".json", identity.SUFFIX, MANIFEST_SUFFIX, USED_SUFFIX)
+NAMES_SUFFIX = (
+    ".names"  # the names under which it was fetched; nodes read it (node/start/site_rules)
+)
+SUFFIXES = (".json", identity.SUFFIX, MANIFEST_SUFFIX, USED_SUFFIX, NAMES_SUFFIX)
+_MOST_NAMES = 64
 
 
 class Use(NamedTuple):
@@ -114,6 +118,28 @@ def _renamed(made: str, path: str) -> bool:
 def note_use(path: str, use: Use) -> None:
     """Record the times in `use` beside the image `path`. Raises OSError."""
     publish(path + USED_SUFFIX, f"{use.imported:.0f}\n{use.used:.0f}\n".encode())
+
+
+def note_name(path: str, name: str, judge: str = "") -> None:
+    """Record beside the image `path` that it was fetched as `name`.
+
+    `judge` is the hash of the signature policy that has accepted it, "" for none. Raises OSError.
+    """
+    known = names(path)
+    if known.get(name) == judge:
+        return
+    lines = [f"{one} {by or '-'}\n" for one, by in {**known, name: judge}.items()]
+    publish(path + NAMES_SUFFIX, "".join(lines[-_MOST_NAMES:]).encode())
+
+
+def names(path: str) -> dict[str, str]:
+    """Return the recorded names of the image `path`, each with the hash of the policy, or ""."""
+    try:
+        lines = small(path + NAMES_SUFFIX).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return {}
+    pairs = (line.split(" ") for line in lines)
+    return {pair[0]: pair[1].replace("-", "") for pair in pairs if len(pair) == 2}
 
 
 def use(path: str) -> Use | None:

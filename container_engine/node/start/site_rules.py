@@ -21,23 +21,32 @@ if TYPE_CHECKING:
     from container_engine.node.start.container import Bind
 
 IMAGES_ONLY, DIGESTS, SOURCES = "site_images_only", "image_digests", "mount_sources"
-_RULES = (IMAGES_ONLY, DIGESTS, SOURCES)
+REGISTRIES, SIGNED, _SIGNERS = "image_registries", "signed_images_only", "signature_policy"
+_RULES = (IMAGES_ONLY, DIGESTS, SOURCES, REGISTRIES, SIGNED)
 _SYSTEM = "/etc/container-engine"
 # other content in one of these would turn an image into another one in all but its name
 _OF_IMAGE = ("/bin", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/sbin", "/usr")
 _DIGEST_LENGTH = len("sha256-") + 64
+_NAMES = ".names"  # images/store/publish.py
+_MOST = 1 << 16
 
 
 class Rules:
     """The rules that apply on a node; `where` has the file of each rule that a file sets."""
 
-    __slots__ = ("_digests", "_is_images_only", "_sources", "_stores", "_where")
+    __slots__ = (
+        *("_digests", "_is_images_only", "_is_signed_only", "_registries", "_signers", "_sources"),
+        *("_stores", "_where"),
+    )
 
     def __init__(
         self, policy: Mapping[str, Any], stores: Sequence[str], where: Mapping[str, str]
     ) -> None:
         # any value that is not false turns the rule on
         self._is_images_only = policy.get(IMAGES_ONLY, False) is not False
+        self._is_signed_only = policy.get(SIGNED, False) is not False
+        self._signers = policy.get(_SIGNERS, "")
+        self._registries = _strings(policy, REGISTRIES, where)
         self._digests = _strings(policy, DIGESTS, where)
         self._sources = _strings(policy, SOURCES, where)
         self._stores = stores
@@ -50,6 +59,41 @@ class Rules:
 
     def image_refusal(self, path: str) -> str:
         """Return why the site of this node refuses an image file; "" if it does not."""
+        return self._place_refusal(path) or self.name_refusal(path)
+
+    def name_refusal(self, path: str) -> str:
+        """Return why the names that are kept beside an image are not those of this site."""
+        if not (self._registries or self._is_signed_only):
+            return ""
+        names = _names(path)
+        if self._registries and not any(map(self._is_from_registry, names)):
+            known = ", ".join(f"'{name}'" for name in names) or "unknown"
+            patterns = ", ".join(f"'{pattern}'" for pattern in self._registries)
+            why = f"'{path}' is from none of {patterns}; where it is from: {known}"
+            return self._refusal(REGISTRIES, why)
+        if self._is_signed_only and not self._is_accepted(names):
+            why = f"policy.{_SIGNERS} has not accepted '{path}'; ce pull asks it again"
+            return self._refusal(SIGNED, why)
+        return ""
+
+    def _is_accepted(self, names: Mapping[str, str]) -> bool:
+        judge = _hash_of(self._signers)
+        return judge != "" and judge in names.values()
+
+    def _is_from_registry(self, name: str) -> bool:
+        from fnmatch import fnmatchcase
+
+        repository = name.partition("@")[0]
+        head, slash, last = repository.rpartition("/")
+        repository = f"{head}{slash}{last.partition(':')[0]}"
+        return any(
+            fnmatchcase(one, form)
+            for pattern in self._registries
+            for one in (name, repository)
+            for form in (pattern, f"{pattern.rstrip('/')}/*")
+        )
+
+    def _place_refusal(self, path: str) -> str:
         if not self.binds_images:
             return ""
         rule = IMAGES_ONLY if self._is_images_only else DIGESTS
@@ -184,6 +228,38 @@ def _strings(policy: Mapping[str, Any], rule: str, where: Mapping[str, str]) -> 
         return found
     message = f"policy.{rule}: expected an array of strings"
     raise LaunchError(message, see="site-configuration", where=where.get(rule, "default"))
+
+
+def _names(path: str) -> dict[str, str]:
+    """Return the names of an image with the hashes of the policies that accepted them.
+
+    They count only if the owner of the image or root has written them, and nobody else may.
+    """
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+    try:
+        of_image = os.stat(path).st_uid
+        with open(os.open(path + _NAMES, flags), "rb", buffering=0) as file:
+            found = os.fstat(file.fileno())
+            is_trusted = found.st_uid in (0, of_image) and not found.st_mode & stat.S_IWOTH
+            text = file.read(_MOST) if is_trusted and stat.S_ISREG(found.st_mode) else b""
+    except OSError:
+        return {}
+    pairs = (line.split(" ") for line in (text or b"").decode("utf-8", "replace").splitlines())
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+
+
+def _hash_of(policy: object) -> str:
+    """Return the SHA-256 of the signature policy in use, "" if there is none."""
+    import hashlib
+
+    if not isinstance(policy, str) or not policy:
+        return ""
+    try:
+        with open(policy, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except OSError as error:
+        why = f"{error.strerror}"
+        raise LaunchError(why, see="site-configuration", where=policy) from None
 
 
 def _digest_of(path: str) -> str:

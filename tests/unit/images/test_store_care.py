@@ -191,6 +191,7 @@ def test_what_was_not_used_for_long_goes_and_then_what_is_too_much(store: Store)
 
 def test_creation_import_and_use_are_told_apart(store: Store) -> None:
     path = add(store, 1, used=100_000)
+    publish.note_name(str(path), "reg.io/a:1")
     [item] = inventory.items(store.root)
     assert time.gmtime(item.created)[:5] == (2024, 2, 3, 4, 5)
     assert item.used == pytest.approx(time.time() - 100_000, abs=60)

@@ -1,5 +1,6 @@
 """The site's rules on images and mounts, as a node applies them."""
 
+import hashlib
 import os
 import tempfile
 import traceback
@@ -282,3 +283,85 @@ def test_hooks_mount_what_is_roots_from_anywhere(node: Node) -> None:
     assert node.refusal(Mounted(own, "/data", of_hook=True)) == ""
     os.chown(own, USER, USER)
     assert "mount_sources" in node.refusal(Mounted(own, "/data", of_hook=True))
+
+
+def names(node: Node, text: str, uid: int = 0, mode: int = 0o644) -> None:
+    path = node.image.with_name(f"{node.image.name}.names")
+    path.unlink(missing_ok=True)
+    path.write_text(text)
+    os.chown(path, uid, uid)
+    path.chmod(mode)
+
+
+REGISTRIES = '[policy]\nimage_registries = ["reg.io/team", "nvcr.io", "q.io/*/x"]\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "is_right"),
+    [
+        ("reg.io/team/a:1", True),
+        ("reg.io/team:1", True),
+        (f"reg.io/team/a@sha256:{'0' * 64}", True),
+        ("nvcr.io/nvidia/b:2", True),
+        ("q.io/y/x:1", True),
+        ("reg.io/team-other/a:1", False),
+        ("reg.io/a:1", False),
+        ("evil.io/reg.io/team/a:1", False),
+        ("nvcr.io.evil.io/a:1", False),
+        ("", False),
+    ],
+)
+def test_an_image_is_of_a_registry_by_the_names_beside_it(
+    node: Node, name: str, is_right: bool
+) -> None:
+    node.says(REGISTRIES)
+    names(node, f"other.io/x:1 -\n{name} -\n")
+    said = node.refusal(node.image)
+    assert said == "" if is_right else "policy.image_registries: " in said
+    names(node, f"{name}\n{name} - -\n")  # not in the form of a store
+    assert "policy.image_registries: " in node.refusal(node.image)
+
+
+@pytest.mark.parametrize(("uid", "mode"), [(USER, 0o644), (12345, 0o644), (0, 0o666)])
+def test_names_count_only_if_the_owner_of_the_image_or_root_wrote_them(
+    node: Node, uid: int, mode: int
+) -> None:
+    node.says(REGISTRIES)
+    names(node, "nvcr.io/a:1 -\n")
+    assert node.refusal(node.image) == ""
+    names(node, "nvcr.io/a:1 -\n", uid, mode)
+    assert "where it is from: unknown" in node.refusal(node.image)
+
+
+def test_names_behind_a_link_or_of_a_pipe_do_not_count(node: Node) -> None:
+    node.says(REGISTRIES)
+    names(node, "nvcr.io/a:1 -\n")
+    path = node.image.with_name(f"{node.image.name}.names")
+    path.rename(node.root / "elsewhere")
+    path.symlink_to(node.root / "elsewhere")
+    assert "where it is from: unknown" in node.refusal(node.image)
+    path.unlink()
+    os.mkfifo(path)
+    assert "where it is from: unknown" in node.refusal(node.image)
+
+
+def test_an_image_is_signed_if_the_present_policy_has_accepted_it(node: Node) -> None:
+    policy = node.conf / "signers.json"
+    policy.write_text("{}")
+    judge = hashlib.sha256(b"{}").hexdigest()
+    node.says(f'[policy]\nsigned_images_only = true\nsignature_policy = "{policy}"\n')
+    for text in ("", "a.io/a:1 -\n", f"a.io/a:1 {'0' * 64}\n"):
+        names(node, text)
+        assert "policy.signed_images_only: policy.signature_policy has not" in (
+            node.refusal(node.image)
+        )
+    names(node, f"b.io/b:1 -\na.io/a:1 {judge}\n")
+    assert node.refusal(node.image) == ""
+    assert "signed_images_only" in node.refusal(Mounted("/x.sqsh", "/data", "squashfs"))
+    policy.write_text('{"default": []}')
+    assert "has not accepted" in node.refusal(node.image)
+    policy.unlink()
+    assert node.refusal(node.image) == f"{policy}: No such file or directory"
+    node.says("[policy]\nsigned_images_only = true\n")
+    names(node, "a.io/a:1 \n")
+    assert "has not accepted" in node.refusal(node.image)
