@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from container_engine.ownership import fault
 from container_engine.process import CommandError, output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 PROGRAMS = (
     *("plan", "plan-anew", "node", "inject", "epilog"),
@@ -23,6 +24,8 @@ PROGRAMS = (
 )
 _PLUGIN = "lib/slurm/container_engine.so"
 _TIMEOUT_S = 20
+_INSTRUCTION, _MOST_INSTRUCTIONS = 8, 4096  # of classic BPF: bytes, and how many Linux takes
+_PROFILE = "write one with seccomp_export_bpf, see the administrator's page on installing"
 _INCLUDES = 8  # largest depth of nested includes in plugstack.conf
 
 
@@ -100,7 +103,7 @@ def look_at_slurm(prefix: Path, env: Mapping[str, str]) -> Iterator[Finding]:
         return
     settings = dict(re.findall(r"^(\S+)\s+= (.*)$", text, re.MULTILINE))
     yield _release(prefix, settings.get("SLURM_VERSION", ""))
-    yield _plugstack(prefix, settings)
+    yield from _plugstack(prefix, settings)
     yield _tracking(settings.get("ProctrackType", ""))
     yield _munge(settings, env)
 
@@ -130,7 +133,7 @@ def _release(prefix: Path, version: str) -> Finding:
     return ok("slurm", version)
 
 
-def _plugstack(prefix: Path, settings: Mapping[str, str]) -> Finding:
+def _plugstack(prefix: Path, settings: Mapping[str, str]) -> Iterator[Finding]:
     default = str(
         Path(settings.get("SLURM_CONF", "/etc/slurm/slurm.conf")).parent / "plugstack.conf"
     )
@@ -140,14 +143,39 @@ def _plugstack(prefix: Path, settings: Mapping[str, str]) -> Finding:
     lines = [line for line in _plugstack_lines(Path(path), _INCLUDES) if _names(line, plugin)]
     wanted = f"required {plugin} prefix={prefix}"
     if not lines:
-        return failed("plugstack.conf", f"{path} has no line for {plugin}", f"add: {wanted}")
-    if len(lines) > 1:
+        yield failed("plugstack.conf", f"{path} has no line for {plugin}", f"add: {wanted}")
+    elif len(lines) > 1:
         text = f"{path} loads the plugin {len(lines)} times: no job with an environment starts"
-        return failed("plugstack.conf", text, "have one line for it, in one included file")
-    if lines[0].split()[0] != "required":
+        yield failed("plugstack.conf", text, "have one line for it, in one included file")
+    elif lines[0].split()[0] != "required":
         text = f"{path}: '{lines[0].split()[0]}': without it, jobs would run on the host"
-        return failed("plugstack.conf", text, f"write: {wanted}")
-    return ok("plugstack.conf", path)
+        yield failed("plugstack.conf", text, f"write: {wanted}")
+    else:
+        yield ok("plugstack.conf", path)
+        yield _confinement(lines[0].split()[2:])
+
+
+def _confinement(arguments: Sequence[str]) -> Finding:
+    """Check what the plugin's arguments make of tasks: privileges and a seccomp profile."""
+    gains = "may gain privileges" if "no_new_privs=off" in arguments else "no new privileges"
+    named = [word.partition("=")[2] for word in arguments if word.startswith("seccomp=")]
+    if not named:
+        return ok("tasks", f"{gains}, no seccomp profile")
+    path = named[-1]
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        return failed("tasks", f"seccomp={path}: {error.strerror}: none starts", _PROFILE)
+    count, rest = divmod(status.st_size, _INSTRUCTION)
+    if found := fault(path, status, (0,)):
+        _path, why, remedy = found
+        return failed("tasks", f"seccomp={path}: {why}: none starts", remedy)
+    if rest or not 0 < count <= _MOST_INSTRUCTIONS or not stat.S_ISREG(status.st_mode):
+        text = f"seccomp={path}: not a compiled seccomp filter: none starts"
+        return failed("tasks", text, _PROFILE)
+    if not os.access(path, os.R_OK) or not status.st_mode & stat.S_IROTH:
+        return failed("tasks", f"seccomp={path}: users cannot read it", f"chmod a+r {path}")
+    return ok("tasks", f"{gains}, seccomp profile {path} of {count} instructions")
 
 
 def _names(line: str, plugin: str) -> bool:

@@ -5,8 +5,8 @@
 #ifndef CE_CE_JOIN_H
 #define CE_CE_JOIN_H
 
-/* CE_JOIN_CONTAINER: the descriptors of the user namespace, the mount namespace and the environment, whether
- * the task may gain privileges, then the working directory. CE_JOIN_COMMAND: the command that ce-join
+/* CE_JOIN_CONTAINER: the descriptors of the user namespace, the mount namespace, the environment and the seccomp
+ * profile (-1: none), whether the task may gain privileges, then the working directory. CE_JOIN_COMMAND: the command that ce-join
  * replaces; unset where ce-join is a prefix of the command. */
 #define CE_JOIN_CONTAINER "CE_JOIN_CONTAINER"
 #define CE_JOIN_COMMAND "CE_JOIN_COMMAND"

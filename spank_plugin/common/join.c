@@ -30,6 +30,7 @@ void ce_container_close(struct ce_container *container)
 	ce_close_fd(&container->attended);
 	ce_close_fd(&container->trace);
 	ce_close_fd(&container->marks);
+	ce_close_fd(&container->profile);
 	free(container->workdir);
 	container->workdir = NULL;
 	free(container->notices);

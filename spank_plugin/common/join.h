@@ -19,13 +19,14 @@ struct ce_container {
 	int attended;	/* readable once the work that follows the guard's end is done */
 	int trace;	/* the user's trace file of this launch, to append to; may be -1 */
 	int marks;	/* the directory of the step's traces, for say.h; may be -1 */
+	int profile;	/* the site's seccomp profile, see profile.h; may be -1 */
 	char *workdir;	/* on the heap, owned */
 	char *notices;	/* on the heap, owned; lines for the user, may be empty */
 	char *said;	/* on the heap, owned; the entrypoint's output, may be empty */
 	int may_gain;	/* whether execve may give new privileges after the join (no_new_privs=off) */
 };
 
-#define CE_CONTAINER_INIT { -1, -1, -1, -1, -1, -1, -1, -1, NULL, NULL, NULL, 0 }
+#define CE_CONTAINER_INIT { -1, -1, -1, -1, -1, -1, -1, -1, -1, NULL, NULL, NULL, 0 }
 
 void ce_container_close(struct ce_container *container);
 

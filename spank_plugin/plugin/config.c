@@ -32,6 +32,15 @@ static int read_audit(const char *place, struct ce_config *config, struct ce_err
 	return config->audit != NULL ? 0 : ce_fail(err, "out of memory");
 }
 
+static int read_seccomp(const char *place, struct ce_config *config, struct ce_error *err)
+{
+	if (place[0] != '/')
+		return ce_fail(err, "plugstack.conf: seccomp=%s: must be an absolute path", place);
+	free(config->seccomp);
+	config->seccomp = strdup(place);
+	return config->seccomp != NULL ? 0 : ce_fail(err, "out of memory");
+}
+
 int ce_config_read(struct ce_config *config, int argc, char **argv, struct ce_error *err)
 {
 	const char *prefix = CE_DEFAULT_PREFIX;
@@ -45,6 +54,9 @@ int ce_config_read(struct ce_config *config, int argc, char **argv, struct ce_er
 				return -1;
 		} else if (strncmp(argv[i], "audit=", 6) == 0) {
 			if (read_audit(argv[i] + 6, config, err) < 0)
+				return -1;
+		} else if (strncmp(argv[i], "seccomp=", 8) == 0) {
+			if (read_seccomp(argv[i] + 8, config, err) < 0)
 				return -1;
 		} else if (strcmp(argv[i], "no_new_privs=on") == 0)
 			config->may_gain = 0;
@@ -74,6 +86,7 @@ void ce_config_clear(struct ce_config *config)
 	free(config->node);
 	free(config->join);
 	free(config->audit);
+	free(config->seccomp);
 	ce_error_clear(&config->error);
 	*config = (struct ce_config){ .error = CE_ERROR_INIT };
 }

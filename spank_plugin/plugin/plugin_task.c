@@ -14,6 +14,7 @@
 #include "common/io.h"
 #include "common/join.h"
 #include "common/mpirun.h"
+#include "common/profile.h"
 #include "common/say.h"
 #include "common/uses_mpi.h"
 #include "join_after_prolog.h"
@@ -163,6 +164,11 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 	const char *warning = NULL;
 
 	container->may_gain = config->may_gain;
+	if (config->seccomp != NULL) {
+		container->profile = ce_profile_open(config->seccomp, err);
+		if (container->profile < 0)
+			return -1;
+	}
 	if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS)
 		argc = 0;
 	if (ce_multi_prog_prefixed(argc, argv))
@@ -210,11 +216,15 @@ static int join(struct ce_step *step, spank_t spank, const struct ce_config *con
 		(void)ce_write_all(STDOUT_FILENO, container.said, strlen(container.said));
 	*marks = container.marks;
 	container.marks = -1;
+	CE_AUTO_FD profile = container.profile;
+	container.profile = -1;
 	ce_container_close(&container);
 	/* Set this after the join, which would clear it: a task must not outlive the slurmstepd
 	 * that guards its container. */
 	if (rc == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
 		rc = ce_fail(err, "cannot tie the task to slurmstepd: %s", strerror(errno));
+	if (rc == 0)
+		rc = ce_profile_apply(profile, err);
 	return rc;
 }
 

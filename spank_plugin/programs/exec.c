@@ -23,6 +23,7 @@
 #include "common/io.h"
 #include "common/join.h"
 #include "common/mpirun.h"
+#include "common/profile.h"
 #include "common/say.h"
 
 static int set_variable(void *context, const char *name, const char *value)
@@ -71,8 +72,8 @@ static int take_container(struct ce_container *container, struct ce_error *err)
 	if (getenv(CE_NODE) == NULL)
 		return ce_fail(err, "ce-join is started by slurmstepd");
 	if (text == NULL ||
-	    sscanf(text, "%d %d %d %d %n", &container->user_ns, &container->mount_ns,
-		   &container->environment, &container->may_gain, &skipped) != 4 ||
+	    sscanf(text, "%d %d %d %d %d %n", &container->user_ns, &container->mount_ns,
+		   &container->environment, &container->profile, &container->may_gain, &skipped) != 5 ||
 	    skipped == 0)
 		return ce_fail_below(err, CE_HELP_PLUGIN_CONFIGURATION, CE_NOT_LOADED);
 	container->workdir = strdup(text + skipped);
@@ -111,7 +112,6 @@ static int become_task(const char *command, char **argv, struct ce_error *err)
 	    ce_apply_environment(container.environment, &variables, err) < 0 ||
 	    ce_find_command(getenv("PATH"), command, &program, err) < 0)
 		return -1;
-	ce_container_close(&container);
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
 		return ce_fail(err, "cannot tie the task to slurmstepd: %s", strerror(errno));
 	argv[0] = program;
@@ -119,6 +119,9 @@ static int become_task(const char *command, char **argv, struct ce_error *err)
 		count++;
 	if (ce_check_mpirun(program, count, argv, &variables, &doubt, err) < 0)
 		return -1;
+	if (ce_profile_apply(container.profile, err) < 0)
+		return -1;
+	ce_container_close(&container);
 	execv(program, argv);
 	err->below = CE_HELP_COMMAND_NOT_EXECUTABLE;
 	return ce_fail_code(err, CE_EXIT_NOT_EXECUTABLE, "%s: cannot be executed in the container: %s",

@@ -2,6 +2,7 @@
 
 import pwd
 import signal
+import struct
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.slurm import procfs
+from tests.slurm.blame import differing
 from tests.slurm.cluster import ALICE, BOB, Cluster, Completed
 from tests.slurm.job import Job, started
 from tests.slurm.leftovers import helpers, is_helper
+from tests.slurm.plugins import line_of, plugins_on
 from tests.slurm.procfs import Process
 
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -308,3 +311,38 @@ def test_no_execve_gives_a_task_privileges(
     )
     expected = "0" if way == "outside" else "1"
     assert (done.returncode, done.stdout.split()) == (0, ["NoNewPrivs:", expected]), done.stderr
+
+
+# allows everything: that it is there is seen in /proc
+_PROFILE = struct.pack("HBBI", 0x06, 0, 0, 0x7FFF0000)
+
+
+@pytest.mark.parametrize("way", ["task", "behind a prolog", "of many programs", "outside"])
+def test_tasks_have_the_sites_seccomp_profile(
+    cluster: Cluster, demo: str, shared: Path, way: str
+) -> None:
+    profile = cluster.dir / "etc/tasks.bpf"
+    profile.write_bytes(_PROFILE)
+    profile.chmod(0o644)
+    prolog = shared / "prolog"
+    prolog.write_text("#!/bin/sh\n")
+    prolog.chmod(0o755)
+    look = ("grep", "-w", "Seccomp:", "/proc/self/status")
+    programs = str(cluster.write(f"0 {' '.join(look)}\n"))
+    step = ("-w", "n2", f"--environment={demo}")
+    argv = {
+        "task": ["srun", *step, *look],
+        "behind a prolog": ["srun", f"--task-prolog={prolog}", *step, *look],
+        "of many programs": ["srun", *step, "--multi-prog", programs],
+        "outside": ["srun", "-w", "n2", *look],
+    }[way]
+    line = f"{line_of(cluster)} prefix={cluster.prefix} seccomp={profile}\n"
+    with differing("n2"), plugins_on(cluster, "n2", shared, line):
+        done = cluster.run(argv)
+        profile.write_bytes(_PROFILE[:7])
+        broken = cluster.run(argv)
+    profile.unlink()
+    expected = "0" if way == "outside" else "2"
+    assert (done.returncode, done.stdout.split()) == (0, ["Seccomp:", expected]), done.stderr
+    assert broken.returncode == (0 if way == "outside" else 125)
+    assert ("seccomp profile is not a filter" in broken.stderr) == (way != "outside")

@@ -128,3 +128,20 @@ TEST("a time limit must be a number from 1 to 86400")
 		ce_config_clear(&config);
 	}
 }
+
+TEST("a seccomp profile for tasks is named by its absolute path")
+{
+	struct ce_config config = { .error = CE_ERROR_INIT };
+	struct ce_error err = CE_ERROR_INIT;
+
+	CHECK_INT(read_one(&config, "prefix=/opt", &err), 0);
+	CHECK(config.seccomp == NULL);
+	ce_config_clear(&config);
+	CHECK_INT(read_one(&config, "seccomp=/etc/ce/tasks.bpf", &err), 0);
+	CHECK_TEXT(config.seccomp, "/etc/ce/tasks.bpf");
+	ce_config_clear(&config);
+	CHECK_INT(read_one(&config, "seccomp=tasks.bpf", &err), -1);
+	CHECK_TEXT(ce_error_text(&err), "plugstack.conf: seccomp=tasks.bpf: must be an absolute path");
+	ce_error_clear(&err);
+	ce_config_clear(&config);
+}

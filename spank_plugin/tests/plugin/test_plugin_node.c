@@ -1,16 +1,22 @@
 /* The plugin's callbacks in slurmstepd and in the tasks, with a launcher that does what it is told. */
 #define _GNU_SOURCE
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
 #include <slurm/slurm.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -403,6 +409,99 @@ TEST("where the site lets them, tasks may gain privileges by execve")
 	fake_job.argv = argv;
 	runs_joined(task_that_may_gain);
 	end_step();
+}
+
+/* Refuses getpriority with ENOTUNIQ, and nothing else. */
+static const struct sock_filter profile[] = {
+	BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getpriority, 0, 1),
+	BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOTUNIQ),
+	BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+};
+static char seccomp[256];
+
+/* Write the first `size` bytes of the profile, and let plugstack.conf name the file. */
+static const char *use_profile(size_t size)
+{
+	const char *path = test_path(test_directory(), "tasks.bpf");
+	CE_AUTO_FD fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+
+	CHECK(fd >= 0);
+	CHECK_INT(write(fd, profile, size), (long)size);
+	snprintf(seccomp, sizeof seccomp, "seccomp=%s", path);
+	more_of_plugstack = seccomp;
+	return path;
+}
+
+static void confined_task(void)
+{
+	task();
+	errno = 0;
+	CHECK_INT(getpriority(PRIO_PROCESS, 0), -1);
+	CHECK_INT(errno, ENOTUNIQ);
+	CHECK_INT(prctl(PR_GET_SECCOMP, 0, 0, 0, 0), SECCOMP_MODE_FILTER);
+	CHECK_INT(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), 1);
+}
+
+static void unconfined_task(void)
+{
+	task();
+	CHECK_INT(prctl(PR_GET_SECCOMP, 0, 0, 0, 0), SECCOMP_MODE_DISABLED);
+}
+
+TEST("tasks have the site's seccomp profile, where there is one")
+{
+	static char command[] = "sh";
+	static char *argv[] = { command, NULL };
+
+	begin_step("ready");
+	fake_job.argc = 1;
+	fake_job.argv = argv;
+	runs_joined(unconfined_task);
+	end_step();
+	use_profile(sizeof profile);
+	begin_step("ready");
+	fake_job.argc = 1;
+	fake_job.argv = argv;
+	runs_joined(confined_task);
+	end_step();
+}
+
+/* Check that no task starts, and what is printed. */
+static void is_refused(const char *why)
+{
+	static char command[] = "sh";
+	static char *argv[] = { command, NULL };
+	char *printed;
+
+	begin_step("ready");
+	fake_job.argc = 1;
+	fake_job.argv = argv;
+	int status = test_in_child(task, &printed);
+	CHECK_INT(WEXITSTATUS(status), 125);
+	CHECK_CONTAINS(printed, why);
+	CHECK(strstr(printed, "the command runs") == NULL);
+	free(printed);
+	end_step();
+}
+
+TEST("a task whose seccomp profile cannot be had does not run")
+{
+	const char *path = use_profile(sizeof profile - 1);
+
+	is_refused("the site's seccomp profile is not a filter of 1 to 4096 instructions");
+	use_profile(0);
+	is_refused("the site's seccomp profile is not a filter");
+	use_profile(sizeof profile[0]);
+	is_refused("the site's seccomp profile: Invalid argument");
+	use_profile(sizeof profile);
+	CHECK_INT(chmod(path, 0664), 0);
+	is_refused("must be a file of root's that nobody else can write");
+	CHECK_INT(chmod(path, 0644), 0);
+	CHECK_INT(chown(path, 1, 0), 0);
+	is_refused("must be a file of root's that nobody else can write");
+	CHECK_INT(unlink(path), 0);
+	is_refused("tasks.bpf: No such file or directory");
 }
 
 TEST("a step with a container has a line in the audit of its node, one on the host has none")

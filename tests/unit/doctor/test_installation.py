@@ -48,6 +48,46 @@ def test_the_line_for_the_plugin_must_be_there_and_required(
 
 
 @pytest.mark.parametrize(
+    ("arguments", "size", "mode", "state", "message"),
+    [
+        ("", 0, 0, State.OK, "no new privileges, no seccomp profile"),
+        ("no_new_privs=off", 0, 0, State.OK, "may gain privileges, no seccomp profile"),
+        ("seccomp={file}", 16, 0o644, State.OK, "profile {file} of 2 instructions"),
+        (
+            "seccomp={file}",
+            16,
+            0o664,
+            State.FAILED,
+            "others than its owner may write it: none starts",
+        ),
+        ("seccomp={file}", 16, 0o600, State.FAILED, "users cannot read it"),
+        ("seccomp={file}", 17, 0o644, State.FAILED, "not a compiled seccomp filter"),
+        ("seccomp={file}", 0, 0o644, State.FAILED, "not a compiled seccomp filter"),
+        ("seccomp={file}", 8 * 4097, 0o644, State.FAILED, "not a compiled seccomp filter"),
+        ("seccomp={file}.no", 8, 0o644, State.FAILED, "No such file or directory: none starts"),
+    ],
+)
+@pytest.mark.usefixtures("as_nobody")  # root
+def test_the_confinement_of_tasks_is_shown_and_its_profile_checked(
+    tmp_path: Path,
+    slurm: dict[str, str],
+    arguments: str,
+    size: int,
+    mode: int,
+    state: State,
+    message: str,
+) -> None:
+    profile = tmp_path / "tasks.bpf"
+    profile.write_bytes(b"x" * size)
+    profile.chmod(mode)
+    line = f"{LINE} {arguments}".format(file=profile)
+    (tmp_path / "plugstack.conf").write_text(line + "\n")
+    found = {finding.check: finding for finding in look_at_slurm(PREFIX, slurm)}
+    assert found["tasks"].state is state
+    assert message.format(file=profile) in found["tasks"].message
+
+
+@pytest.mark.parametrize(
     ("release", "state", "message"),
     [
         ("24.11", State.OK, "24.11.5"),

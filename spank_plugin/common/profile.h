@@ -1,0 +1,15 @@
+/* The site's seccomp profile for tasks: a compiled filter in a file of root's. */
+#ifndef CE_PROFILE_H
+#define CE_PROFILE_H
+
+#include "error.h"
+
+/* Open the profile: instructions of classic BPF, as seccomp_export_bpf(3) writes them. Only a regular file that
+ * root owns and nobody else can write will do. Return a descriptor, or -1 with the error. */
+int ce_profile_open(const char *path, struct ce_error *err);
+
+/* Confine this process, and all that it becomes and starts, to the profile in `fd`; no-op for -1. Call it last:
+ * the profile may refuse what prepares a task. */
+int ce_profile_apply(int fd, struct ce_error *err);
+
+#endif
