@@ -119,7 +119,7 @@ def _semantic(config: Configuration, context: Context) -> Iterator[Fault]:
             sitewide(config, context.env)
         except SiteError as error:
             yield Fault(error.message, "", "", error.hint)
-    for key in ("edf_dir", "image_store", "image_stores", "hooks_dirs", "hook_catalog"):
+    for key in ("edf_dir", "edf_dirs", "image_store", "image_stores", "hooks_dirs", "hook_catalog"):
         if key not in config.origins:
             continue  # a default directory need not exist
         value = getattr(config.settings, key)

@@ -165,10 +165,10 @@ def _path(name: str, context: Context) -> str:
     if is_path(name):
         path = name if name.endswith(".toml") else f"{name}.toml"
         return os.path.normpath(os.path.join(context.cwd, path))
-    directory, *others = search_path(context.env, "")
-    if not directory and not others:
+    own = search_path(context.env, ())
+    if not own:
         raise UserError("init: neither EDF_PATH nor HOME is set", "name a path, such as ./env.toml")
-    return os.path.normpath(os.path.join(context.cwd, directory, f"{name}.toml"))
+    return os.path.normpath(os.path.join(context.cwd, own[0], f"{name}.toml"))
 
 
 def _create(path: str, text: str) -> None:

@@ -25,7 +25,7 @@ def environment_of(text: str, context: Context, settings: SiteConfig) -> Edf | N
     if is_path(text) and not text.endswith(".toml"):
         return None
     try:
-        locate(text, context.cwd, search_path(context.env, settings.edf_dir), {})
+        locate(text, context.cwd, search_path(context.env, settings.edf_path), {})
     except NotFoundError:
         if text.endswith(".toml"):
             raise

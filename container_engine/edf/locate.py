@@ -25,13 +25,15 @@ class NotFoundError(UserError):
         super().__init__(message, hint, see)
 
 
-def search_path(env: Mapping[str, str], site_dir: str = SITE_DIRECTORY) -> tuple[str, ...]:
+def search_path(
+    env: Mapping[str, str], site: tuple[str, ...] = (SITE_DIRECTORY,)
+) -> tuple[str, ...]:
     """Return the directories in which a plain name is searched: the user's, then the site's."""
     own = env.get("EDF_PATH")
     if own:
-        return (*filter(None, own.split(":")), site_dir)
+        return (*filter(None, own.split(":")), *site)
     home = env.get("HOME")
-    return (os.path.join(home, ".edf"), site_dir) if home else (site_dir,)
+    return (os.path.join(home, ".edf"), *site) if home else site
 
 
 def is_path(name: str) -> bool:

@@ -147,6 +147,12 @@ class SiteConfig(BaseModel):
     edf_dir: str = Field(
         "/etc/edf", description="where EDFs of the site lie", examples=["/etc/edf"]
     )
+    edf_dirs: tuple[str, ...] = Field(
+        (),
+        description="further directories with EDFs of the site, searched after edf_dir in this "
+        "order: the first EDF of a name is used",
+        examples=[["/apps/edf", "/capstor/edf/community"]],
+    )
     image_store: str | None = Field(
         None,
         description="imported images, where neither EDF_IMAGESTORE nor SCRATCH is set",
@@ -263,6 +269,11 @@ class SiteConfig(BaseModel):
         description="where the script of sbatch --environment runs; each srun in it is inside",
         examples=["inside"],
     )
+
+    @property
+    def edf_path(self) -> tuple[str, ...]:
+        """The directories with EDFs of the site; the first EDF of a name is used."""
+        return (self.edf_dir, *self.edf_dirs)
 
     def offers(self, device: str) -> bool:
         """Check whether users may request a device, given as a path or CDI name."""

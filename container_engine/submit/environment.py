@@ -130,7 +130,7 @@ def _load(
         name,
         env=context.env,
         cwd=context.cwd,
-        search=search_path(context.env, site.edf_dir),
+        search=search_path(context.env, site.edf_path),
         deferred=site.is_deferred,
         hooks=rules(whole.hooks),
         over=over,

@@ -77,3 +77,25 @@ def test_no_environment_is_no_error(
     (tmp_path / "config.toml").write_text(f'edf_dir = "{tmp_path}/none"\n')
     assert listed(tmp_path) == 0
     assert capsys.readouterr() == ("no environments yet (ce init NAME creates one)\n", "")
+
+
+def test_of_several_directories_of_the_site_the_first_has_the_say(
+    home: Path, capsys: Capture
+) -> None:
+    config = home / "config.toml"
+    config.write_text(f'{config.read_text()}edf_dirs = ["{home}/more", "{home}/most"]\n')
+    for name, image in {
+        "more/demo": "no",
+        "more/x": "more:1",
+        "most/x": "no",
+        "most/y": "y:1",
+    }.items():
+        path = home / f"{name}.toml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f'image = "{image}"\n')
+    assert listed(home) == 0
+    lines = capsys.readouterr().out.replace(str(home), "").splitlines()
+    rows = {line.split()[0]: line.split()[1:] for line in lines}
+    assert rows["demo"] == ["ubuntu:24.04", "/site/demo.toml"]
+    assert rows["x"] == ["more:1", "/more/x.toml"]
+    assert rows["y"] == ["y:1", "/most/y.toml"]

@@ -25,7 +25,7 @@ def is_deferred(name: str) -> bool:
 def load_edf(name: str | Path, cwd: str | Path = CWD, **env: str) -> Loaded:
     """Load an EDF with the variables above and those given; names are found in EDF_PATH."""
     known = ENV | env
-    search = search_path(known, "/nonexistent/etc/edf")
+    search = search_path(known, ("/nonexistent/etc/edf",))
     return load(str(name), env=known, cwd=str(cwd), search=search, deferred=is_deferred)
 
 

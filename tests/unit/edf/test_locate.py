@@ -31,10 +31,19 @@ def test_a_path_is_relative_to_the_calling_process(tmp_path: Path) -> None:
 
 
 def test_a_name_is_looked_for_in_the_users_then_in_the_sites_directory() -> None:
-    assert search_path({"HOME": "/home/me"}, "/etc/edf") == ("/home/me/.edf", "/etc/edf")
-    assert search_path({}, "/etc/edf") == ("/etc/edf",)
+    assert search_path({"HOME": "/home/me"}, ("/etc/edf", "/apps/edf")) == (
+        "/home/me/.edf",
+        "/etc/edf",
+        "/apps/edf",
+    )
+    assert search_path({}, ("/etc/edf", "/apps/edf")) == ("/etc/edf", "/apps/edf")
     with_path = {"HOME": "/home/me", "EDF_PATH": "/a::/b"}
-    assert search_path(with_path, "/etc/edf") == ("/a", "/b", "/etc/edf")
+    assert search_path(with_path, ("/etc/edf", "/apps/edf")) == (
+        "/a",
+        "/b",
+        "/etc/edf",
+        "/apps/edf",
+    )
 
 
 def test_the_first_directory_of_the_search_path_wins(tmp_path: Path) -> None:
