@@ -4,21 +4,23 @@ Only the named benches are written: an older file of figures would overwrite new
 machine.
 """
 
-import json
 import sys
 from pathlib import Path
 
-from tests.bench.results import Row
+from tests.bench.results import Made, Row, read
 
 ROOT = Path(__file__).parents[2]
 BEGIN, END = "<!-- {}:begin -->\n", "<!-- {}:end -->"
+MEASURED = "Measured on "
 # A file of figures below build, which is also the name of the table, and the page that shows it.
 TABLES = (
     ("bench", "docs/benchmarks.md"),
     ("bench-images", "docs/benchmarks.md"),
     ("bench-reading", "docs/benchmarks.md"),
 )
-HEAD = "| figure | median (min to max) | against | ratio | budget |\n|---|---|---|---|---|\n"
+HEAD = (
+    "| figure | median (min to max) | of | against | ratio | budget |\n|---|---|---|---|---|---|\n"
+)
 
 
 def _number(value: float) -> str:
@@ -32,11 +34,12 @@ def line(row: Row) -> str:
         value += f" ({_number(row.min)} to {_number(row.max)})"
     ratio = f"{row.ratio:.2f}" if row.ratio is not None else ""
     budget = f"{row.budget:g}: {row.verdict.partition(',')[0]}" if row.budget is not None else ""
-    return f"| {row.metric.strip()} | {value} | {row.against or ''} | {ratio} | {budget} |\n"
+    cells = (row.metric.strip(), value, str(row.n), row.against or "", ratio, budget)
+    return f"| {' | '.join(cells)} |\n"
 
 
-def filled(page: str, name: str, rows: list[Row]) -> str:
-    """Return the page with a new table; the text after the table is kept.
+def filled(page: str, name: str, made: Made, rows: list[Row]) -> str:
+    """Return the page with a new table and its origin; the text after them is kept.
 
     Raise ValueError if the page has no such table.
     """
@@ -44,7 +47,10 @@ def filled(page: str, name: str, rows: list[Row]) -> str:
     table, blank, words = rest.partition("\n\n")
     if not begin or not blank or END.format(name) not in words or not table.startswith("|"):
         raise ValueError(f"the page has no table of figures '{name}'")
-    return before + begin + HEAD + "".join(map(line, rows)).rstrip("\n") + blank + words
+    if words.startswith(MEASURED):
+        _origin, _blank, words = words.partition("\n\n")
+    made_now = HEAD + "".join(map(line, rows)).rstrip("\n")
+    return f"{before}{begin}{made_now}{blank}{made}{blank}{words}"
 
 
 def main(names: list[str]) -> int:
@@ -56,10 +62,12 @@ def main(names: list[str]) -> int:
         if name not in names:
             continue
         figures, page = ROOT / f"build/{name}.json", ROOT / shown
-        rows = [Row(**entry) for entry in json.loads(figures.read_text())]
+        made, rows = read(figures)
         # Indented rows, which break down the row above, are left out.
         kept = [row for row in rows if row.metric[0] != " "]
-        page.write_text(filled(page.read_text(encoding="utf-8"), name, kept), encoding="utf-8")
+        page.write_text(
+            filled(page.read_text(encoding="utf-8"), name, made, kept), encoding="utf-8"
+        )
     return 0
 
 

@@ -1,11 +1,16 @@
 """Results of measurements: rows for a table and for `build/bench.json`."""
 
 import json
+import os
+import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.bench.samples import Samples
+
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -58,9 +63,49 @@ def duration(
     )
 
 
+@dataclass(frozen=True)
+class Made:
+    """Origin of figures: time, source tree, host and the programs that were measured."""
+
+    when: str
+    commit: str
+    processors: int
+    load: float
+    programs: str
+
+    def __str__(self) -> str:
+        host = f"{self.processors} processors, load {self.load:.1f}"
+        return f"Measured on {self.when}, of commit {self.commit}; {host}; {self.programs}."
+
+
+def made() -> Made:
+    """Return the origin of figures that are measured now."""
+    commit = _said("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude=*")
+    versions = (_said(*argv) for argv in (("srun", "-V"), ("podman", "-v"), ("crun", "-v")))
+    programs = ", ".join(version for version in versions if version)
+    now = time.strftime("%Y-%m-%d %H:%M", time.gmtime())
+    load = round(os.getloadavg()[0], 1)
+    return Made(now, commit or "unknown", os.cpu_count() or 0, load, programs)
+
+
+def _said(*argv: str) -> str:
+    """Return the first line that a program prints, "" if there is no such program."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
+    except OSError:
+        return ""
+    return done.stdout.partition("\n")[0].strip()
+
+
 def write(rows: Sequence[Row], path: Path) -> None:
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    content = {"made": asdict(made()), "rows": [asdict(row) for row in rows]}
+    path.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def read(path: Path) -> tuple[Made, list[Row]]:
+    content = json.loads(path.read_text())
+    return Made(**content["made"]), [Row(**entry) for entry in content["rows"]]
 
 
 def _number(value: float | None) -> str:
