@@ -195,12 +195,33 @@ def start_s(cluster: Cluster, demo: str) -> float:
         return time.monotonic() - begin
 
 
+@pytest.fixture
+def delay(moment: int, victim: str, start_s: float) -> float:
+    """Return a random time of this moment of a start, in seconds; KILLS_SEED repeats it."""
+    seed = os.environ.get("KILLS_SEED") or str(random.SystemRandom().randrange(1 << 32))
+    print(f"KILLS_SEED={seed}", flush=True)
+    return (moment + random.Random(f"{seed} {victim} {moment}").random()) / _MOMENTS * start_s
+
+
+@pytest.fixture(scope="module")
+def hits() -> Iterator[dict[str, list[bool]]]:
+    """Yield a list for each victim of whether it was killed in time: most must have been."""
+    found: dict[str, list[bool]] = {"launcher": [], "guard": []}
+    yield found
+    for victim, killed in found.items():
+        assert len(killed) < _MOMENTS or sum(killed) > len(killed) // 2, f"{victim}: {killed}"
+
+
 @pytest.mark.parametrize("moment", range(_MOMENTS))
 @pytest.mark.parametrize("victim", ["launcher", "guard"])
 def test_a_kill_during_the_start_fails_the_step_and_the_command_never_runs_on_the_host(
-    cluster: Cluster, demo: str, shared: Path, start_s: float, victim: str, moment: int
+    cluster: Cluster,
+    demo: str,
+    shared: Path,
+    victim: str,
+    delay: float,
+    hits: dict[str, list[bool]],
 ) -> None:
-    delay = (moment + random.random()) / _MOMENTS * start_s
     text = _program(cluster, "node" if victim == "launcher" else "ce-guard")
     marker = shared / "ran"
     step = [f"--environment={demo}", "sh", "-c", f"touch {marker}; echo up; exec sleep 1000"]
@@ -209,6 +230,7 @@ def test_a_kill_during_the_start_fails_the_step_and_the_command_never_runs_on_th
         # the moment itself is tested
         time.sleep(delay)
         killed = _kill_if_it_lives(process, text)
+        hits[victim].append(killed)
         within_s = 2 if killed else 30
         until("the end of all or a running task", lambda: job.out or not left(cluster), within_s)
         if job.out and (victim == "launcher" or not killed):
