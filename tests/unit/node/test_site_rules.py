@@ -135,6 +135,9 @@ def test_what_the_user_could_change_is_no_image_of_the_site(node: Node) -> None:
         for owner, group in ((USER, 0), (0, USER)):
             os.chown(path, owner, group)
             assert "site_images_only" in node.refusal(node.image)
+        os.chown(path, USER, 0)
+        path.chmod(mode & ~0o222)  # its owner may change the mode
+        assert "site_images_only" in node.refusal(node.image)
         os.chown(path, 0, 0)
         path.chmod(mode)
     assert node.refusal(node.image) == ""
