@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.errors import UserError
+from container_engine.errors import SiteError, UserError
 from container_engine.images.pack.build import Builder, Recipe
 
 # in place of Podman: prints the logins in the order in which Podman takes them
@@ -65,3 +65,20 @@ def test_a_file_that_the_user_names_is_the_only_one(person: Person) -> None:
     named = person.write("own.json", "named\n")
     person.env["REGISTRY_AUTH_FILE"] = str(named)
     assert person.seen() == [str(named), "named"]
+
+
+@pytest.mark.parametrize("fault", ["writable", "a link", "somebody else's"])
+def test_a_place_that_is_not_the_users_alone_is_not_built_in(
+    person: Person, as_nobody: Callable[[Path], None], fault: str
+) -> None:
+    place = person.home / f"ce-build-{os.getuid()}"
+    target = person.home / "target"
+    (target if fault == "a link" else place).mkdir(mode=0o700)
+    if fault == "writable":
+        place.chmod(0o770)
+    elif fault == "a link":
+        place.symlink_to(target)
+    else:
+        as_nobody(place)
+    with pytest.raises(SiteError, match="not a directory of yours alone"):
+        person.seen()

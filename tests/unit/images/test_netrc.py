@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from container_engine.errors import UserError
 from container_engine.images.fetch.netrc import logged_in
 from container_engine.images.reference import RegistryImage, parse
 
@@ -54,3 +55,12 @@ def test_without_a_login_of_enroots_the_environment_is_the_callers(env: dict[str
     (Path(env["HOME"]) / ".config/enroot/.credentials").unlink()
     with logged_in(image(), env) as made:
         assert made == env
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o601])
+def test_passwords_that_others_may_read_are_not_used(
+    env: dict[str, str], tmp_path: Path, mode: int
+) -> None:
+    (tmp_path / ".config/enroot/.credentials").chmod(mode)
+    with pytest.raises(UserError, match="others may read the passwords"), logged_in(image(), env):
+        pass
