@@ -89,7 +89,8 @@ def _node(context: Context, settings: SiteConfig, configuration: Finding) -> Ite
     prefix = Path(context.prefix)
     yield from person.look(context.uid, context.env)
     yield from kernel.look(Path("/"))
-    yield from programs.look(context.env)
+    chosen = {"podman": settings.podman, "crun": settings.runtime}
+    yield from programs.look(context.env, site=chosen)
     yield from installation.look(prefix, context.env)
     yield from installation.look_at_slurm(prefix, context.env)
     yield configuration

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from container_engine.doctor.finding import Finding, failed, ok, warning
@@ -42,12 +43,17 @@ _SUBMIT = (
 )
 
 
-def look(env: Mapping[str, str], path: str = PATH) -> Iterator[Finding]:
-    """Check the programs that a compute node must have."""
+_NO_CHOICE: Mapping[str, str] = MappingProxyType({})
+
+
+def look(
+    env: Mapping[str, str], path: str = PATH, site: Mapping[str, str] = _NO_CHOICE
+) -> Iterator[Finding]:
+    """Check the programs that a compute node must have; `site` has the paths that it chose."""
     with tempfile.TemporaryDirectory(prefix="ce-doctor-") as runtime:
         # crun needs XDG_RUNTIME_DIR even to print its version; a session has its own
         own = {**env, "PATH": path, "XDG_RUNTIME_DIR": runtime}
-        yield from (_check(program, own, failed) for program in _NODE)
+        yield from (_check(program, own, failed, site.get(program.name)) for program in _NODE)
 
 
 def look_for_imports(env: Mapping[str, str], path: str = PATH) -> Iterator[Finding]:
@@ -55,8 +61,12 @@ def look_for_imports(env: Mapping[str, str], path: str = PATH) -> Iterator[Findi
     yield from (_check(program, {**env, "PATH": path}, warning) for program in _SUBMIT)
 
 
-def _check(program: _Program, env: Mapping[str, str], absent: Verdict) -> Finding:
-    where = shutil.which(program.name, path=env["PATH"])
+def _check(
+    program: _Program, env: Mapping[str, str], absent: Verdict, chosen: str | None = None
+) -> Finding:
+    where = shutil.which(chosen or program.name, path=env["PATH"])
+    if where is None and chosen:
+        return absent(program.name, f"'{chosen}' is not a program", "correct the site's setting")
     if where is None:
         return absent(program.name, f"not in {env['PATH']}", f"install {program.package}")
     if not program.version:

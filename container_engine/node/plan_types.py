@@ -155,7 +155,10 @@ class Settings(TypedDict, total=False):
     start_timeout_s: float
     tmpfs_size: str
     hooks_dirs: Sequence[str]
+    podman: str
+    runtime: str
     trace_dir: str
+    tracking_tool: Sequence[str]
     cdi_dirs: Sequence[str]
     user_cdi_dir: str
     allowed_devices: Sequence[str]

@@ -110,7 +110,12 @@ class Settings(_Frozen):
     start_timeout_s: float = Field(120, gt=0, description="limit for the start, in seconds")
     tmpfs_size: str = Field("50%", description="limit of what a container may write")
     hooks_dirs: tuple[str, ...] = Field((), description="directories of OCI hooks")
+    podman: str = Field("", description="path of Podman on the nodes; empty: by PATH")
+    runtime: str = Field("", description="path of crun on the nodes; empty: as Podman finds it")
     trace_dir: str = Field("", description="where traces are written; empty: nowhere")
+    tracking_tool: tuple[str, ...] = Field(
+        (), description="program of the nodes that gets the trace of a step's first node"
+    )
     cdi_dirs: tuple[str, ...] = Field((), description="directories of CDI files, later ones win")
     user_cdi_dir: str = Field("", description="the same, below a user's home; empty: none")
     allowed_devices: tuple[str, ...] = Field(("*",), description="patterns of paths and CDI names")

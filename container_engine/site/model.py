@@ -24,6 +24,7 @@ Overridable: TypeAlias = Literal[
 # a path, or a CDI name
 DEVICE = r"^(/[^:]*|[^/=]+/[^/=]+=.+)$"
 Digest: TypeAlias = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+PROGRAM = r"^(/.*)?$"  # an absolute path, or nothing
 SIZE = r"^[0-9]+(%|[kmgKMG]?)$"
 
 
@@ -218,6 +219,18 @@ class SiteConfig(BaseModel):
     hooks_dirs: tuple[str, ...] = Field(
         (), description="OCI hook directories", examples=[["/etc/containers/oci/hooks.d"]]
     )
+    podman: str = Field(
+        "",
+        pattern=PROGRAM,
+        description="Podman on the compute nodes; empty: the first in the system's directories",
+        examples=["/opt/podman-5/bin/podman"],
+    )
+    runtime: str = Field(
+        "",
+        pattern=PROGRAM,
+        description="crun on the compute nodes; empty: the one that Podman finds",
+        examples=["/opt/podman-5/bin/crun"],
+    )
     hook_catalog: tuple[str, ...] = Field(
         ("/etc/container-engine/hooks.d",),
         description="directories of the site's hooks, NAME/hook.toml; later ones win",
@@ -227,6 +240,12 @@ class SiteConfig(BaseModel):
         "~/.local/state/container-engine/trace",
         description="where each node writes the trace of a launch, as the user; empty: nowhere",
         examples=["/scratch/traces"],
+    )
+    tracking_tool: tuple[str, ...] = Field(
+        (),
+        description="a program of the nodes and its arguments: for each step the first node gives "
+        "it the trace of its launch, JSON on its standard input; it runs as the user, in the step",
+        examples=[["/usr/local/bin/track-containers"]],
     )
     cdi_dirs: tuple[str, ...] = Field(
         ("/etc/cdi", "/var/run/cdi"),

@@ -136,8 +136,10 @@ def concealed(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> str:
 def write(
     fd: int, plan: LaunchPlan, node: Mapping[str, str], marks: Marks, error: str = ""
 ) -> None:
-    """Append the launcher's line; no-op without a trace."""
-    if fd < 0:
+    """Append the launcher's line, and give it to the site's tracking program, if there are any."""
+    is_first = node.get("SLURM_NODEID") == "0"
+    program = plan.get("settings", {}).get("tracking_tool") if is_first else ()
+    if fd < 0 and not program:
         return
     marks.mark("end")
     phases = marks.phases()
@@ -165,9 +167,18 @@ def write(
         "error": error[:_LONGEST_ERROR],
     }
     line = (to_json(record) + "\n").encode()
+    if fd >= 0:
+        _append(fd, line, is_first=is_first)
+    if program:
+        from container_engine.node.report import tracking
+
+        tracking.send(program, line, node)
+
+
+def _append(fd: int, line: bytes, *, is_first: bool) -> None:
     try:
         os.write(fd, line)
-        if node.get("SLURM_NODEID") == "0":
+        if is_first:
             _forget_old(directory_of(fd))
     except OSError:
         return  # a full disk loses the trace, not the step

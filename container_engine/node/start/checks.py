@@ -50,6 +50,19 @@ def check_image(path: str) -> None:
         )
 
 
+def site_programs(settings: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the site's Podman and runtime, "" for the usual ones. Raise LaunchError.
+
+    Podman itself would take another runtime in place of one that is missing.
+    """
+    chosen = (settings.get("podman", ""), settings.get("runtime", ""))
+    for key, path in zip(("podman", "runtime"), chosen, strict=True):
+        if path and not os.access(path, os.X_OK):
+            why = f"'{path}' is not a program on this node"
+            raise LaunchError(why, see="site-configuration", where=f"{key} of the site")
+    return chosen
+
+
 def resolve_mounts(
     plan: Mapping[str, Any], environment: Mapping[str, str], lacks: list[LaunchError]
 ) -> list[Bind]:

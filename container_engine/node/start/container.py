@@ -27,12 +27,17 @@ _FLAGS = frozenset(["ro", "rw", "nosuid", "nodev", "noexec", "suid", "dev", "exe
 
 
 class Paths:
-    """The paths of files and directories in the session's private mount namespace."""
+    """The paths of files and directories in the session's private mount namespace.
 
-    __slots__ = ("init", "server", "session")
+    `podman` and `runtime` are the site's programs; the latter is "" for crun as PATH has it.
+    """
 
-    def __init__(self, session: str, libexec: str) -> None:
+    __slots__ = ("init", "podman", "runtime", "server", "session")
+
+    def __init__(self, session: str, libexec: str, podman: str = "", runtime: str = "") -> None:
         self.session = session
+        self.podman = podman or "podman"
+        self.runtime = runtime
         self.init = f"{libexec}/ce-init"
         self.server = f"{libexec}/ce-image"
 

@@ -16,7 +16,12 @@ from container_engine.node.plan_json import parse_plan, resolve
 from container_engine.node.report import trace
 from container_engine.node.start import environment as env
 from container_engine.node.start import image_in_use, site_rules
-from container_engine.node.start.checks import check_image, resolve_devices, resolve_mounts
+from container_engine.node.start.checks import (
+    check_image,
+    resolve_devices,
+    resolve_mounts,
+    site_programs,
+)
 from container_engine.node.start.container import Container, Paths, Person
 from container_engine.node.start.guard import (
     MAX_PACKET,
@@ -103,7 +108,8 @@ class _Start:
         self, plan: LaunchPlan, node: Mapping[str, str], libexec: str, marks: trace.Marks
     ) -> None:
         self._plan, self._node, self._libexec, self._marks = plan, node, libexec, marks
-        self._paths = Paths(session=f"{libexec}/session", libexec=libexec)
+        programs = site_programs(plan["settings"])
+        self._paths = Paths(f"{libexec}/session", libexec, *programs)
         self._workdir = resolve(plan["workdir"], node, plan["workdir_from"])
         self._edf = env.edf_settings(plan, node)
         rules = site_rules.of_node(libexec)

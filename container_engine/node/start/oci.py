@@ -62,7 +62,7 @@ def creation(
     ], (
         "crun",
         [
-            *("crun", f"--root={SHORT_SESSION}/run", "--cgroup-manager=disabled"),
+            *(paths.runtime or "crun", f"--root={SHORT_SESSION}/run", "--cgroup-manager=disabled"),
             *("run", "--detach", "--no-new-keyring", f"--bundle={bundle}"),
             *(f"--pid-file={paths.at('init.pid')}", _NAME),
         ],

@@ -50,9 +50,9 @@ def creation(
 
 
 def arguments(paths: Paths, container: Container) -> list[str]:
-    """Return the whole command line, `podman` first."""
+    """Return the whole command line, Podman first."""
     return [
-        "podman",
+        paths.podman,
         *_engine(),
         "run",
         *_isolation(container),
@@ -189,7 +189,7 @@ def configuration(
         f"hooks_dir = {_toml_list([paths.at(_HOOKS)] if container.oci_hooks else [])}\n"
         # crun copies itself into that directory, else into /tmp, where a kill would leave the copy
         f'conmon_env_vars = ["PATH={PATH}", "_LIBCONTAINER_STATEDIR={SHORT_SESSION}/home"]\n'
-    )
+    ) + (f"[engine.runtimes]\ncrun = [{_toml_string(paths.runtime)}]\n" if paths.runtime else "")
 
 
 STORAGE_CONFIGURATION = f"""\

@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 
 from container_engine.errors import LaunchError
-from container_engine.node.start.checks import check_image, resolve_devices, resolve_mounts
+from container_engine.node.start.checks import (
+    check_image,
+    resolve_devices,
+    resolve_mounts,
+    site_programs,
+)
 from tests.unit.node.plans import device, mount, plan, variable
 
 
@@ -174,3 +179,10 @@ def test_a_deferred_device_cannot_leave_the_directory_that_the_site_offers() -> 
             "device-not-offered",
         )
     ]
+
+
+def test_a_program_of_the_site_that_this_node_lacks_starts_nothing() -> None:
+    assert site_programs({}) == ("", "")
+    assert site_programs({"podman": "/bin/sh", "runtime": ""}) == ("/bin/sh", "")
+    with pytest.raises(LaunchError, match="runtime of the site: '/etc/passwd' is not a program"):
+        site_programs({"podman": "/bin/sh", "runtime": "/etc/passwd"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -135,3 +136,21 @@ def test_bytes_that_are_not_utf_8_survive() -> None:
 def test_a_nul_makes_no_further_operation() -> None:
     with pytest.raises(LaunchError, match=r"^a NUL character in .* \(podman\)$"):
         encode([("podman", ["podman", "x\0more\0" + "1\0/tmp/theirs"])])
+
+
+def of_site(way: str, podman: str, runtime: str) -> dict[str, list[str]]:
+    """Return the operations by name on a site with these programs; files by their path."""
+    settings: Settings = {"tmpfs_size": "50%", "start": way}  # type: ignore[typeddict-item]
+    paths = Paths("/s", "/libexec", podman, runtime)
+    made = operations(paths, "/i.sqsh", container(), {}, ME, settings)
+    return {a[0] if name == "file" else name: list(a) for name, a in made}
+
+
+def test_a_site_chooses_podman_and_the_runtime() -> None:
+    usual, own = (of_site("podman", *pair) for pair in (("", ""), ("/opt/podman", "/opt/crun")))
+    assert (usual["podman"][0], own["podman"][0]) == ("podman", "/opt/podman")
+    assert "engine.runtimes" not in usual["/s/containers.conf"][1]
+    runtimes = tomllib.loads(own["/s/containers.conf"][1])["engine"]["runtimes"]
+    assert runtimes == {"crun": ["/opt/crun"]}
+    assert of_site("crun", "", "")["crun"][0] == "crun"
+    assert of_site("crun", "/opt/podman", "/opt/crun")["crun"][0] == "/opt/crun"

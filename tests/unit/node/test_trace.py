@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -252,3 +253,43 @@ def test_two_nodes_that_say_the_same_are_alike(message: str) -> None:
 def test_nodes_that_say_different_things_are_not_alike() -> None:
     node = {"SLURMD_NODENAME": "n1"}
     assert trace.alike("no /a", node) != trace.alike("no /b", node)
+
+
+def tracking(tmp_path: Path, script: str) -> Any:  # noqa: ANN401
+    """Return a plan whose tracking program is this shell script."""
+    program = tmp_path / "track"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    the_plan = plan()
+    the_plan["settings"]["tracking_tool"] = [str(program), "an argument"]
+    return the_plan
+
+
+def test_the_first_node_gives_its_record_to_the_sites_program(tmp_path: Path) -> None:
+    record = tmp_path / "record"
+    the_plan = tracking(tmp_path, f'{{ echo "$1"; env; cat; }} >{record}')
+    secret = {"MY_TOKEN": "s3cret", "LD_PRELOAD": "/x.so", "SLURM_JOB_NAME": "of-the-job"}
+    trace.write(-1, the_plan, {**NODE, **secret, "SLURM_NODEID": "1"}, marks())
+    assert not record.exists()
+    trace.write(-1, the_plan, {**NODE, **secret, "SLURM_NODEID": "0"}, marks(), "why")
+    first, *variables, document = record.read_text().splitlines()
+    assert first == "an argument"
+    assert "SLURM_JOB_NAME=of-the-job" in variables
+    assert not [line for line in variables if "s3cret" in line or "x.so" in line]
+    assert json.loads(document)["error"] == "why"
+    assert json.loads(document)["job"] == NODE["SLURM_JOB_ID"]
+
+
+@pytest.mark.parametrize("script", ["exit 3", "exec sleep 30", "exec <&-; exit 0"])
+def test_a_tracking_program_that_fails_or_hangs_costs_little_time(
+    tmp_path: Path, script: str
+) -> None:
+    begin = time.monotonic()
+    trace.write(-1, tracking(tmp_path, script), {**NODE, "SLURM_NODEID": "0"}, marks())
+    assert time.monotonic() - begin < 20
+
+
+def test_a_tracking_program_that_is_missing_costs_nothing(tmp_path: Path) -> None:
+    the_plan = tracking(tmp_path, "")
+    the_plan["settings"]["tracking_tool"] = [str(tmp_path / "none")]
+    trace.write(-1, the_plan, {**NODE, "SLURM_NODEID": "0"}, marks())

@@ -1,0 +1,75 @@
+"""Programs that a site chooses: Podman, the runtime, and one that gets a record of each step."""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.cluster import Cluster
+from tests.slurm.polling import until
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+
+class Programs:
+    """Programs of the site, which note that they were started."""
+
+    def __init__(self, directory: Path, file: Path) -> None:
+        self.directory, self._file = directory, file
+        self.noted = directory / "noted"
+        self.noted.mkdir()
+        self.noted.chmod(0o777)
+
+    def make(self, name: str, script: str) -> str:
+        path = self.directory / name
+        path.write_text(f"#!/bin/sh\n{script.replace('NOTE', f'{self.noted}/{name}')}\n")
+        path.chmod(0o755)
+        return str(path)
+
+    def say(self, settings: str) -> None:
+        self._file.write_text(settings)
+
+
+@pytest.fixture
+def programs(cluster: Cluster) -> Iterator[Programs]:
+    directory = Path(tempfile.mkdtemp(dir=cluster.scratch))
+    directory.chmod(0o755)
+    file = cluster.prefix / "etc/container-engine/conf.d/90-programs-of-a-test.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    yield Programs(directory, file)
+    file.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "with libraries"])
+def test_the_sites_podman_and_runtime_start_the_container(
+    cluster: Cluster, demo: str, programs: Programs, beside: bool
+) -> None:
+    podman = programs.make("podman", 'echo >>NOTE; exec /usr/bin/podman "$@"')
+    runtime = programs.make("crun", 'echo >>NOTE; exec /usr/bin/crun "$@"')
+    programs.say(f'podman = "{podman}"\nruntime = "{runtime}"\n')
+    more = ("--mpi=pmi2", "-n2") if beside else ()
+    done = cluster.srun("-w", "n1", *more, f"--environment={demo}", "cat", "/etc/os-release")
+    assert (done.returncode, "ID=ce-demo" in done.stdout) == (0, True), done.stderr
+    assert {path.name for path in programs.noted.iterdir()} == {"podman", "crun"}
+    programs.say('runtime = "/nowhere/crun"\n')
+    done = cluster.srun("-w", "n1", *more, f"--environment={demo}", "true")
+    assert done.returncode == 125
+    assert "runtime of the site: '/nowhere/crun' is not a program on this node" in done.stderr
+
+
+def test_the_tracking_program_gets_one_record_per_step(
+    cluster: Cluster, demo: str, programs: Programs
+) -> None:
+    tool = programs.make("track", 'cat >"NOTE.$SLURM_NODEID.$$"')
+    programs.say(f'tracking_tool = ["{tool}"]\n')
+    done = cluster.srun("-N2", f"--environment={demo}", "true")
+    assert done.returncode == 0, done.stderr
+    until("a record", lambda: list(programs.noted.iterdir()))
+    [path] = programs.noted.iterdir()
+    assert path.name.startswith("track.0.")
+    until("all of it", lambda: path.read_text().endswith("\n"))
+    record = json.loads(path.read_text())
+    assert record["environment"] == demo
+    assert record["image"]["path"].endswith(".sqsh")
