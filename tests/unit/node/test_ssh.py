@@ -227,3 +227,15 @@ def test_records_that_others_may_write_lead_nobody_astray(tmp_path: Path) -> Non
     (tmp_path / "8").symlink_to(directory.parent)
     assert record.servers(str(tmp_path), "8") == []
     assert not record.prepare(str(tmp_path / "8/0"), "n1")
+
+
+def test_a_link_in_the_place_of_a_draft_is_not_followed(tmp_path: Path) -> None:
+    precious, directory = tmp_path / "precious", tmp_path / "7/0"
+    precious.write_text("keep")
+    directory.mkdir(parents=True, mode=0o700)
+    directory.parent.chmod(0o700)
+    (directory / "n1.port.new").symlink_to(precious)
+    assert not record.prepare(str(directory), "n1")
+    with pytest.raises(OSError, match="symbolic links"):
+        record.write(str(directory), "n1", "15264 here me /k", "ssh-ed25519 AAAA")
+    assert precious.read_text() == "keep"
