@@ -112,7 +112,7 @@ def _created(path: str) -> float | None:
     try:
         text = str(json.loads(small(path))["created"])
         return datetime.fromisoformat(_FRACTION.sub("", text)).timestamp()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

@@ -133,8 +133,14 @@ def note_name(path: str, name: str, judge: str = "") -> None:
 
 
 def names(path: str) -> dict[str, str]:
-    """Return the recorded names of the image `path`, each with the hash of the policy, or ""."""
+    """Return the recorded names of the image `path`, each with the hash of the policy, or "".
+
+    As on nodes, they count only if the image's owner or root wrote them: a name that is added to
+    those of somebody else would make all of them ours.
+    """
     try:
+        if os.lstat(path + NAMES_SUFFIX).st_uid not in {0, os.stat(path).st_uid}:
+            return {}
         lines = small(path + NAMES_SUFFIX).decode("utf-8", "replace").splitlines()
     except OSError:
         return {}

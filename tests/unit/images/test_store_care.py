@@ -358,3 +358,21 @@ def test_without_hard_links_an_image_is_not_replaced_either(tmp_path: Path) -> N
     assert path.read_text() == "new"
     with pytest.raises(FileNotFoundError):
         publish.appear(str(tmp_path / "none"), str(tmp_path / "other"))
+
+
+def test_names_that_somebody_else_wrote_do_not_become_ours(
+    store: Store, as_nobody: Callable[[Path], None]
+) -> None:
+    path = add(store, 1)
+    publish.note_name(str(path), "reg.io/a:1", "abc")
+    assert publish.names(str(path)) == {"reg.io/a:1": "abc"}
+    as_nobody(Path(f"{path}.names"))
+    assert publish.names(str(path)) == {}
+    publish.note_name(str(path), "reg.io/b:1")
+    assert publish.names(str(path)) == {"reg.io/b:1": ""}
+
+
+def test_a_configuration_that_is_nested_without_end_hides_no_image(store: Store) -> None:
+    path = add(store, 1)
+    Path(f"{path}.json").write_text(f'{{"a": {"[" * 100_000}{"]" * 100_000}}}')
+    assert [item.path for item in inventory.items(store.root)] == [str(path)]
