@@ -47,7 +47,7 @@ def misfits(model: type[BaseModel], error: ValidationError) -> Iterator[Misfit]:
         if problem["type"] == "extra_forbidden":
             yield Misfit("", _unknown(model, place))
         else:
-            yield Misfit(_dotted(place), _said(problem), _example(model, place))
+            yield Misfit(_dotted(place), _message(problem), _example(model, place))
 
 
 def first_misfit(model: type[BaseModel], error: ValidationError) -> Misfit:
@@ -55,7 +55,7 @@ def first_misfit(model: type[BaseModel], error: ValidationError) -> Misfit:
     return next(misfits(model, error))
 
 
-def _said(problem: ErrorDetails) -> str:
+def _message(problem: ErrorDetails) -> str:
     if problem["type"] == "string_pattern_mismatch":
         return f"{problem['input']!r} has another form"  # the pattern would not help the user
     if problem["type"] == "missing":

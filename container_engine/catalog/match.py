@@ -60,9 +60,9 @@ def match(hooks: Mapping[str, Hook], annotations: Mapping[str, str]) -> Matched:
 
 
 def _enabled(hook: Hook, annotations: Mapping[str, str]) -> Active | None:
-    said = annotations.get(hook.switch)
-    if said is not None:
-        return Active(hook, hook.switch, hook.switch) if said == TRUE else None
+    value = annotations.get(hook.switch)
+    if value is not None:
+        return Active(hook, hook.switch, hook.switch) if value == TRUE else None
     for name, parameter in hook.data.parameters.items():
         key = f"{hook.annotation}.{name}"
         if parameter.enables and key in annotations:
@@ -92,8 +92,10 @@ def _imply(
                 continue
             if other.switch in annotations:
                 # the user has disabled it: the hook that implies it may not work, but may be wanted
-                said = annotations[other.switch]
-                message = f"'{said}', so the hook '{name}' is left out, which {one.hook.name} needs"
+                value = annotations[other.switch]
+                message = (
+                    f"'{value}', so the hook '{name}' is left out, which {one.hook.name} needs"
+                )
                 refusals.append(Refusal(other.switch, message, "remove the line", is_error=False))
                 continue
             active[name] = Active(other, f"implied by {one.hook.name}", one.asked)

@@ -83,10 +83,10 @@ class Values:
 
     def _parameter(self, hook: Hook, name: str) -> str:
         key = f"{hook.annotation}.{name}"
-        said = self._chosen.get(key, self._annotations.get(key))
-        return hook.data.parameters[name].default if said is None else said
+        value = self._chosen.get(key, self._annotations.get(key))
+        return hook.data.parameters[name].default if value is None else value
 
     def _setting(self, hook: Hook, name: str) -> str:
-        said = self._annotations.get(f"{hook.annotation}.{name}")
-        allowed = said is not None and name in hook.data.allow
-        return said if allowed and said is not None else hook.data.settings[name]
+        value = self._annotations.get(f"{hook.annotation}.{name}")
+        allowed = value is not None and name in hook.data.allow
+        return value if allowed and value is not None else hook.data.settings[name]

@@ -56,8 +56,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     for row in rows:
         notes = [] if row.allowed else ["not for users at this site"]
         notes += [] if row.opens else ["you may not open it"]
-        said = f"  ({', '.join(notes)})" if notes else ""
-        shown.append((row.kind, row.name, f"{row.source}{said}"))
+        suffix = f"  ({', '.join(notes)})" if notes else ""
+        shown.append((row.kind, row.name, f"{row.source}{suffix}"))
     if shown:
         output.table(shown)
     else:

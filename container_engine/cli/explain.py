@@ -10,7 +10,7 @@ from container_engine.cli.explain_variable import explain_variable
 from container_engine.cli.show_secrets import add_show_secrets, secrecy
 from container_engine.did_you_mean import nearest
 from container_engine.edf.document import KEYS
-from container_engine.edf.history import histories, quoted, told, variables
+from container_engine.edf.history import displayed, histories, quoted, variables
 from container_engine.edf.mounts import mount_text
 from container_engine.errors import UserError
 from container_engine.plan.sitewide import SiteOrigin, add
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator, Sequence
 
-    from container_engine.edf.history import History, Saying
+    from container_engine.edf.history import Assignment, History
     from container_engine.secrecy import Secrecy
     from container_engine.submit.context import Context
     from container_engine.submit.environment import Traced
@@ -140,7 +140,7 @@ def _of_site(traced: Traced, hidden: Secrecy) -> Iterator[tuple[str, str]]:
             yield f"devices = {quoted(device.name)}", str(device.origin)
     for entry in whole.env:
         if isinstance(entry.origin, SiteOrigin):
-            shown = told(entry.name, entry.value, hidden)
+            shown = displayed(entry.name, entry.value, hidden)
             yield f"env.{entry.name} = {shown}", str(entry.origin)
 
 
@@ -149,12 +149,12 @@ def _escaped(literal: str) -> str:
 
 
 def _lines(history: History, traced: Traced, context: Context, hidden: Secrecy) -> Iterator[str]:
-    said = history.said
-    yield f"{history.key} = {told(_variable(history), said.value, hidden)}"
-    yield f"    from {said.origin}{_as_written(history, hidden)}"
-    if said.written is not None:
-        scope = scope_at(said.origin, context, traced.site)
-        for name, meaning in variables(said.written, scope, hidden):
+    effective = history.effective
+    yield f"{history.key} = {displayed(_variable(history), effective.value, hidden)}"
+    yield f"    from {effective.origin}{_as_written(history, hidden)}"
+    if effective.written is not None:
+        scope = scope_at(effective.origin, context, traced.site)
+        for name, meaning in variables(effective.written, scope, hidden):
             yield f"    ${{{name}}} is {meaning}"
     for other in reversed(history.others):
         yield f"    {_relation(history, other, hidden)}"
@@ -166,16 +166,16 @@ def _variable(history: History) -> str:
 
 
 def _as_written(history: History, hidden: Secrecy) -> str:
-    said, written = history.said, history.said.written
-    if written is None or written == said.value:
+    effective, written = history.effective, history.effective.written
+    if written is None or written == effective.value:
         return ""
     # "${HF_TOKEN}" reveals no secret, and it is what the user wants to see
     name = "" if "$" in written else _variable(history)
-    return f", written {told(name, written, hidden)}"
+    return f", written {displayed(name, written, hidden)}"
 
 
-def _relation(history: History, other: Saying, hidden: Secrecy) -> str:
+def _relation(history: History, other: Assignment, hidden: Secrecy) -> str:
     keeps_first = history.key.startswith(_KEEP_FIRST)
-    if keeps_first or other.value == history.said.value:
+    if keeps_first or other.value == history.effective.value:
         return f"repeated in {other.origin}" if keeps_first else f"same as in {other.origin}"
-    return f"overrides {told(_variable(history), other.value, hidden)} from {other.origin}"
+    return f"overrides {displayed(_variable(history), other.value, hidden)} from {other.origin}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.edf.expand import escape
-from container_engine.edf.history import told
+from container_engine.edf.history import displayed
 from container_engine.errors import UserError
 from container_engine.node.hooks.edits import HookEdits
 from container_engine.node.start.environment import apply, for_tasks, without_slurms
@@ -39,11 +39,11 @@ def explain_variable(name: str, traced: Traced, context: Context, secrecy: Secre
     entry = _entry(name, add(traced.edf, traced.offer.wide).env)
     if not without_slurms({name: None}):
         return [f"{name}: always from Slurm, which sets it for each task", *_ignored(entry)]
-    said = None if entry is None else _value(entry, image)
-    result = _result(name, said, image, traced, context)
-    shown = "" if result is None else told(name, result, secrecy)
+    written = None if entry is None else _value(entry, image)
+    result = _result(name, written, image, traced, context)
+    shown = "" if result is None else displayed(name, result, secrecy)
     head = f"{name} is not set" if result is None else f"{name} = {shown}"
-    sources = _sources(name, traced, said, image, context, secrecy)
+    sources = _sources(name, traced, written, image, context, secrecy)
     return [head, *(f"    {line}" for line in sources)]
 
 
@@ -56,12 +56,12 @@ def _ignored(entry: EnvEntry | None) -> list[str]:
 
 
 def _result(
-    name: str, said: str | None, image: Image | None, traced: Traced, context: Context
+    name: str, written: str | None, image: Image | None, traced: Traced, context: Context
 ) -> str | None:
     inside = image.env if image else {}
     host = context.env.get(name)
     outside = {} if host is None else {name: host}
-    edf = {} if said is None else {name: said or None}
+    edf = {} if written is None else {name: written or None}
     edits = HookEdits("")
     for hook in traced.hooks:
         if hook.automatic_when:
@@ -76,17 +76,17 @@ def _result(
 def _sources(
     name: str,
     traced: Traced,
-    said: str | None,
+    written: str | None,
     image: Image | None,
     context: Context,
     secrecy: Secrecy,
 ) -> Iterator[str]:
     def shown(value: str) -> str:
-        return told(name, value, secrecy)
+        return displayed(name, value, secrecy)
 
     entry = _entry(name, traced.edf.env)
-    if entry is not None and said is not None:
-        yield f"EDF: {shown(said) if said else 'unset'}, {entry.origin}"
+    if entry is not None and written is not None:
+        yield f"EDF: {shown(written) if written else 'unset'}, {entry.origin}"
     else:
         yield "EDF: says nothing"
     given = _entry(name, traced.offer.wide.env)

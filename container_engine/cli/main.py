@@ -82,8 +82,8 @@ def _report_mistake(error: Exception) -> None:
         traceback.print_exception(error)
     where = "".join(traceback.format_exception(error))
     message = f"internal error: {type(error).__name__}: {error}"
-    said = InternalError(message, see="internal-error", details=where)
-    messages.say(messages.of_error(said))
+    mistake = InternalError(message, see="internal-error", details=where)
+    messages.say(messages.of_error(mistake))
 
 
 def _die_of(number: signal.Signals) -> None:

@@ -56,7 +56,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         raise UserError("exists", "--force replaces it", name=arguments.file)
     if os.path.realpath(target).startswith(f"{os.path.realpath(source)}/"):
         raise UserError("lies in the directory that is packed", name=arguments.file)
-    told = listener(quiet=arguments.quiet)
+    progress = listener(quiet=arguments.quiet)
     packer = Packer(context.env, site_config(context).import_timeout_s)
     block_size = str(_BLOCKS[arguments.block_size])
     more = ("-b", block_size, "-Xcompression-level", str(arguments.level))
@@ -64,7 +64,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     try:
         with tempfile.TemporaryDirectory(prefix=".ce-pack-", dir=parent) as work:
             made = os.path.join(work, "file")
-            block = pack(source, made, packer, told, *more)
+            block = pack(source, made, packer, progress, *more)
             with open(made, "rb") as file:
                 os.fsync(file.fileno())
             os.replace(made, target)
@@ -73,6 +73,6 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             text = f"{process.reason(error)}, nothing is left of the file"
             raise UserError(text, "make room, or name a file elsewhere", name=parent) from None
         raise unusable(parent, error) from None
-    told.say(f"{arguments.file}: {size_text(block.bytes_used)}")
+    progress.say(f"{arguments.file}: {size_text(block.bytes_used)}")
     output.line(target)
     return 0

@@ -139,8 +139,10 @@ def _versions(context: Context) -> str:
         lines += [line.strip() for line in file if line.startswith("PRETTY_NAME=")]
     for program in _VERSIONS:
         try:
-            said = output([program, "--version"], context.env, _TIMEOUT_S).decode(errors="replace")
-            lines.append(f"{program}: {said.strip().partition(chr(10))[0]}")
+            version = output([program, "--version"], context.env, _TIMEOUT_S).decode(
+                errors="replace"
+            )
+            lines.append(f"{program}: {version.strip().partition(chr(10))[0]}")
         except CeError as error:
             lines.append(f"{program}: {error}")
     return "\n".join(lines)
@@ -220,8 +222,8 @@ def _plan(path: str, subject: Subject) -> str:
     context = subject.context
     if context.uid != subject.owner:
         raise UserError("the plan depends on the job's user: ce report as that user has it")
-    _notices, said = recall.plan_of(path, context, "never")
-    text = quick.plan_in(said)
+    _notices, planned = recall.plan_of(path, context, "never")
+    text = quick.plan_in(planned)
     if not text:
         return "no container: this environment runs on the host"
     plan = from_json(text)

@@ -38,8 +38,8 @@ def running(context: Context) -> list[Step]:
     directory = trace_directory(context)
     known = record.steps(directory, context.uid) if directory else []
     found = []
-    said = output(argv, plain_environment(context), _TIMEOUT_S).decode(errors="replace")
-    for line in said.split("\n"):
+    listing = output(argv, plain_environment(context), _TIMEOUT_S).decode(errors="replace")
+    for line in listing.split("\n"):
         identity, *facts = line.split("|", 3)
         # a line without these fields continues a step's name that contains line ends
         if _STEP.fullmatch(identity) and len(facts) == 3:

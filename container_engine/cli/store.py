@@ -46,13 +46,13 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     root = own_store(context, site_config(context)).root
     if not os.path.isdir(root):
         raise UserError("there is no store yet", "ce pull IMAGE makes one", name=root)
-    told = listener(quiet=arguments.quiet or arguments.json)
+    progress = listener(quiet=arguments.quiet or arguments.json)
     done, total = 0, 0
 
     def on_read(size: int) -> None:
         nonlocal done
         done += size
-        told.far(root, "checking", done, total)
+        progress.far(root, "checking", done, total)
 
     found: list[_Found] = []
     is_repair = arguments.action == "repair"
@@ -60,14 +60,14 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         checker = Checker(root, on_read)
         total = checker.size()
         for damage in checker.check():
-            told.clear()
+            progress.clear()
             why = _repaired(damage, root, arguments, context) if is_repair else None
             found.append(_Found(damage, _state(damage, why, is_repair=is_repair), why or ""))
             if not arguments.json:
                 output.line(found[-1].line())
     except OSError as error:
         raise unusable(root, error) from None
-    told.clear()
+    progress.clear()
     if arguments.json:
         damages = [one.as_json() for one in found]
         document = {"store": root, "read": done, "damages": damages}

@@ -48,7 +48,7 @@ def _run(ce: str, directory: str, env: Mapping[str, str]) -> Finding:
     argv = [ce, "run", f"{directory}/trial.toml", "--", *_COMMAND]
     before = time.monotonic()
     try:
-        said = output(argv, env, _TIMEOUT_S)
+        printed = output(argv, env, _TIMEOUT_S)
     except CommandError as error:
         lines = [line for line in error.stderr.splitlines() if line.startswith("ce: ")]
         text = "; ".join(lines[:1]).removeprefix("ce: error: ") or str(error)
@@ -58,6 +58,6 @@ def _run(ce: str, directory: str, env: Mapping[str, str]) -> Finding:
         )
     except CeError as error:
         return failed(_CHECK, f"does not start: {error}", error.hint or "see the lines above")
-    if f"{_MARK}=inside".encode() not in said.split(b"\0"):
+    if f"{_MARK}=inside".encode() not in printed.split(b"\0"):
         return failed(_CHECK, "starts, but its environment is not what was asked for", "report it")
     return ok(_CHECK, f"starts and ends in {1000 * (time.monotonic() - before):.0f} ms")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.edf.history import quoted, told
+from container_engine.edf.history import displayed, quoted
 from container_engine.edf.mounts import mount_text
 from container_engine.secrecy import Secrecy
 
@@ -21,13 +21,13 @@ _OPEN = Secrecy(shows=True)
 class _Value(NamedTuple):
     """A value with its key and origin; items of arrays share their array's key.
 
-    `shown` is compared; `told` is printed, with secrets hidden.
+    `shown` is compared; `displayed` is printed, with secrets hidden.
     """
 
     key: str
     shown: str
     origin: Origin | None
-    told: str
+    displayed: str
 
 
 def differences(one: Edf, other: Edf, secrecy: Secrecy = _OPEN) -> list[str]:
@@ -59,13 +59,13 @@ def _compared(key: str, mine: Sequence[_Value], others: Sequence[_Value]) -> lis
 
 def _line(sign: str, value: _Value) -> str:
     where = f"  # {value.origin}" if value.origin else "  # default"
-    return f"{sign} {value.key} = {value.told}{where}"
+    return f"{sign} {value.key} = {value.displayed}{where}"
 
 
 def _values(edf: Edf, secrecy: Secrecy) -> Iterator[_Value]:
     for key, value, origin in _pairs(edf):
         name = key[4:] if key.startswith("env.") else ""
-        yield _Value(key, quoted(value), origin, told(name, value, secrecy))
+        yield _Value(key, quoted(value), origin, displayed(name, value, secrecy))
 
 
 def _pairs(edf: Edf) -> Iterator[tuple[str, bool | Text, Origin | None]]:

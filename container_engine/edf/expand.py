@@ -157,8 +157,8 @@ class _Evaluation:
         state = "unset or empty" if var.op == ":?" else "not set"
         word = self._word(var)
         reason = word if isinstance(word, str) else escape(word)
-        said = f": {reason}" if reason else ""
-        self.faults.append((f"variable '{var.name}' is {state}{said}", None))
+        detail = f": {reason}" if reason else ""
+        self.faults.append((f"variable '{var.name}' is {state}{detail}", None))
 
     def _grow(self, text: str) -> None:
         self.size += len(text)

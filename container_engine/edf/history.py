@@ -28,7 +28,7 @@ _OPEN = Secrecy(shows=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Saying:
+class Assignment:
     """One place that sets a value: the value there, and the string as it was written.
 
     The value of a mount is its shortest spelling. `written` is None for true and false.
@@ -43,13 +43,13 @@ class Saying:
 class History:
     """One effective value under its name for users (`mounts[1]`, `env.PATH`).
 
-    `said` is the place that counts. `others` are the overridden places, the next in precedence
+    `effective` is the place that counts. `others` are the overridden places, the next in precedence
     last; for devices and start-up lines they only repeat the value.
     """
 
     key: str
-    said: Saying
-    others: tuple[Saying, ...]
+    effective: Assignment
+    others: tuple[Assignment, ...]
 
 
 def histories(edf: Edf, files: Sequence[EdfFile]) -> tuple[History, ...]:
@@ -57,11 +57,11 @@ def histories(edf: Edf, files: Sequence[EdfFile]) -> tuple[History, ...]:
 
     `files` are those of `edf`, in order of rising precedence, as `trace` returns them.
     """
-    places: dict[Item, list[Saying]] = {}
+    places: dict[Item, list[Assignment]] = {}
     for file in files:
-        for item, origin, value in _sayings(file.layer):
-            saying = Saying(origin, value, file.written.get(item))
-            places.setdefault(item, []).append(saying)
+        for item, origin, value in _assignments(file.layer):
+            assignment = Assignment(origin, value, file.written.get(item))
+            places.setdefault(item, []).append(assignment)
     return tuple(
         _history(key, origin, places.get(item, [])) for key, item, origin in _effective(edf)
     )
@@ -98,7 +98,7 @@ def _meaning(
     variable: Expansion, value: str | None, scope: Scope, secrecy: Secrecy, *, word_counts: bool
 ) -> str:
     source = "the path of the file" if variable.name in scope.own else "the environment"
-    shown = "not defined" if value is None else told(variable.name, value, secrecy)
+    shown = "not defined" if value is None else displayed(variable.name, value, secrecy)
     text = shown if value is None else f"{shown}, from {source}"
     if word_counts:
         return f"{text}; the text behind '{variable.op}' counts"
@@ -116,14 +116,20 @@ def quoted(value: Value) -> str:
     return json.dumps(value if isinstance(value, str) else escape(value), ensure_ascii=False)
 
 
-def told(name: str, value: Value, secrecy: Secrecy) -> str:
+def displayed(name: str, value: Value, secrecy: Secrecy) -> str:
     """Return the value of the variable `name`, or of anything else (""), quoted; hide secrets."""
     return HIDDEN if secrecy.hides(name) else secrecy.text(quoted(value))
 
 
-def _history(key: str, origin: Origin, sayings: list[Saying]) -> History:
-    said = next(saying for saying in reversed(sayings) if saying.origin == origin)
-    return History(key, said, tuple(saying for saying in sayings if saying is not said))
+def _history(key: str, origin: Origin, assignments: list[Assignment]) -> History:
+    effective = next(
+        assignment for assignment in reversed(assignments) if assignment.origin == origin
+    )
+    return History(
+        key,
+        effective,
+        tuple(assignment for assignment in assignments if assignment is not effective),
+    )
 
 
 def _effective(edf: Edf) -> Iterator[tuple[str, Item, Origin]]:
@@ -147,7 +153,7 @@ def _effective(edf: Edf) -> Iterator[tuple[str, Item, Origin]]:
         yield "writable", ("writable", ""), edf.writable_origin
 
 
-def _sayings(layer: Layer) -> Iterator[tuple[Item, Origin, Value]]:
+def _assignments(layer: Layer) -> Iterator[tuple[Item, Origin, Value]]:
     yield from _single("image", layer.image)
     yield from _single("workdir", layer.workdir)
     yield from _single("writable", layer.writable)

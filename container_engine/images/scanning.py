@@ -103,7 +103,7 @@ class Scanner(NamedTuple):
     def _run(self, subject: Subject) -> tuple[int | None, str]:
         policy = self.rules.policy
         with tempfile.TemporaryDirectory(prefix="ce-scan-") as work:
-            rootfs, said = os.path.join(work, "rootfs"), os.path.join(work, "report")
+            rootfs, report = os.path.join(work, "rootfs"), os.path.join(work, "report")
             os.mkdir(rootfs)
             argv = _filled(policy.scanner, subject, rootfs)
             if any("{rootfs}" in word for word in policy.scanner):
@@ -111,12 +111,12 @@ class Scanner(NamedTuple):
                 argv = [*OWN_NAMESPACES, "sh", "-c", _MOUNTED, *mounting, *argv]
             try:
                 status: int | None = 0
-                process.into_file(argv, self.env, policy.scanner_timeout_s, said)
+                process.into_file(argv, self.env, policy.scanner_timeout_s, report)
             except process.CommandError as error:
                 status = error.status
             except SiteError as error:
                 return None, error.message
-            with open(said, "rb") as file:
+            with open(report, "rb") as file:
                 return status, file.read(_MAX_REPORT).decode(errors="replace")
 
     def _place(self, subject: Subject) -> str:

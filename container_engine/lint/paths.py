@@ -21,12 +21,12 @@ _SYSTEM = ("/usr/bin", "/bin")
 def paths(subject: Subject) -> Iterator[Problem]:
     """Check PATH, LD_LIBRARY_PATH and PYTHONPATH below [env]."""
     for name, history in subject.below("env"):
-        if name in _LISTS and history.said.value != "":
+        if name in _LISTS and history.effective.value != "":
             yield from _list(name, history)
 
 
 def _list(name: str, history: History) -> Iterator[Problem]:
-    origin, key, value = history.said.origin, history.key, history.said.value
+    origin, key, value = history.effective.origin, history.key, history.effective.value
     used = variables_in(history)
     text = value if isinstance(value, str) else "" if isinstance(value, bool) else escape(value)
     keeps = f'write {name} = "…:${{image:{name}}}" to keep what the image has'

@@ -27,12 +27,14 @@ def secrets(subject: Subject) -> Iterator[Problem]:
         if named or TOKENS.search(text):
             hint = f'write {name} = "${{{name}}}" and export {name} before the launch'
             yield advice(
-                history.said.origin, history.key, "a secret is written into the file", hint
+                history.effective.origin, history.key, "a secret is written into the file", hint
             )
     for _, history in subject.below("startup"):
         if TOKENS.search(written(history)):
             hint = "let the line read it from a file that only you can read"
-            yield advice(history.said.origin, "startup", "a secret is written into the file", hint)
+            yield advice(
+                history.effective.origin, "startup", "a secret is written into the file", hint
+            )
 
 
 def _could_be_secret(text: str) -> bool:

@@ -21,4 +21,4 @@ def startup(subject: Subject) -> Iterator[Problem]:
                 continue
             message = f"'${name}' is replaced when the job is submitted, by the host's value"
             hint = f"write '$${name}' for the value that the container's shell has"
-            yield advice(history.said.origin, history.key, message, hint)
+            yield advice(history.effective.origin, history.key, message, hint)

@@ -59,7 +59,7 @@ def advice(origin: Origin, key: str, message: str, hint: str | None = None) -> P
 
 def written(history: History) -> str:
     """Return the string as it stands in the file, "" for a boolean."""
-    return history.said.written or ""
+    return history.effective.written or ""
 
 
 def variables_in(history: History) -> set[str]:

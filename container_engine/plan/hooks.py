@@ -106,10 +106,10 @@ def choices(
         if value != parameter.default
     ]
     for name, value in [("", ""), *others]:
-        said = {f"{hook.annotation}.{name}": value} if name else {}
-        values, active = Values(hooks, said, machine), Active(hook, "", "")
+        chosen = {f"{hook.annotation}.{name}": value} if name else {}
+        values, active = Values(hooks, chosen, machine), Active(hook, "", "")
         # refusals are dropped: the caller sees them as missing parts
-        list(settle(active, values, said, entries))
+        list(settle(active, values, chosen, entries))
         yield f"{name} = {value}" if name else "", _use(active, values, hook.file)
 
 

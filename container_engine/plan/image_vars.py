@@ -58,8 +58,8 @@ class Resolver:
 
     def _complain(self, image: Image, variable: Variable, origin: Origin, key: str) -> None:
         # the word of ${…:?word} is the user's own message
-        said = variable.word if variable.op.endswith("?") else ""
-        message = said if isinstance(said, str) and said else "the image does not define it"
+        own = variable.word if variable.op.endswith("?") else ""
+        message = own if isinstance(own, str) and own else "the image does not define it"
         found = f"${{{variable.var}}}: {message}"
         hint = _hint(image, variable.var.removeprefix(PREFIX))
         problem = Problem(

@@ -109,10 +109,10 @@ def _mount(mount: Mount) -> str:
 
 def _hook(hook: HookUse) -> str:
     # the secret is new for each launch, and must not be shown
-    told = {name: value for name, value in hook.parameters.items() if value and name != "secret"}
-    said = [f"{name} = {value}" for name, value in told.items()]
-    said += [f"profile {hook.profile}"] if hook.profile else []
-    return f"{hook.name} {hook.release}{': ' if said else ''}{', '.join(said)}"
+    shown = {name: value for name, value in hook.parameters.items() if value and name != "secret"}
+    parts = [f"{name} = {value}" for name, value in shown.items()]
+    parts += [f"profile {hook.profile}"] if hook.profile else []
+    return f"{hook.name} {hook.release}{': ' if parts else ''}{', '.join(parts)}"
 
 
 def _layout(rows: list[tuple[str, str, str]], columns: int | None) -> Iterable[str]:

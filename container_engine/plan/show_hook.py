@@ -75,9 +75,9 @@ def _default(hook: Hook) -> str:
 
 def _parameter(hook: Hook, name: str) -> Iterator[str]:
     parameter = hook.data.parameters[name]
-    said = f", default {parameter.default}" if parameter.default else ""
-    said += ", must be set" if parameter.required else ""
-    yield f"{hook.annotation}.{name}: {_type(parameter)}{said}"
+    notes = f", default {parameter.default}" if parameter.default else ""
+    notes += ", must be set" if parameter.required else ""
+    yield f"{hook.annotation}.{name}: {_type(parameter)}{notes}"
     yield f"    {parameter.help}{_when(parameter.when)}"
 
 

@@ -11,7 +11,7 @@ from container_engine.plan.hooks import use
 from container_engine.submit.environment import trace_effective
 
 if TYPE_CHECKING:
-    from container_engine.edf.history import Saying
+    from container_engine.edf.history import Assignment
     from container_engine.plan.build import Offer
     from container_engine.submit.context import Context
 
@@ -22,13 +22,13 @@ def declared(name: str, context: Context, offered: Offer) -> Declared:
     Variables are not expanded, so the state is the same for all users.
     """
     traced = trace_effective(name, context)
-    said = {entry.key: _written(entry.said) for entry in histories(traced.edf, traced.files)}
+    values = {entry.key: _written(entry.effective) for entry in histories(traced.edf, traced.files)}
     used = use(traced.edf, offered.hooks, offered.machine, offered.entries)
     # automatic hooks depend on the host
     asked = [hook for hook in used.hooks if hook.reason != AUTOMATIC]
     releases = {hook.name: hook.release for hook in asked}
-    return Declared(digest_of(sorted(said.items())), said.get("image", ""), releases)
+    return Declared(digest_of(sorted(values.items())), values.get("image", ""), releases)
 
 
-def _written(saying: Saying) -> str:
-    return quoted(saying.value) if saying.written is None else saying.written
+def _written(assignment: Assignment) -> str:
+    return quoted(assignment.value) if assignment.written is None else assignment.written

@@ -80,9 +80,9 @@ class Proxy:
     def _receive(self) -> _Answer:
         text, fds, _flags, _address = socket.recv_fds(self._socket, _MAX_ANSWER, _MAX_FDS)
         try:
-            said = json.loads(text)
-            if said["success"]:
-                return _Answer(said["value"], int(said.get("pipeid") or 0), fds)
+            reply = json.loads(text)
+            if reply["success"]:
+                return _Answer(reply["value"], int(reply.get("pipeid") or 0), fds)
         except (ValueError, KeyError, TypeError):
             pass
         for fd in fds:

@@ -131,17 +131,17 @@ class Arrival:
             self._changed.notify_all()
 
     def _receive(self, fd: int, file: int, wanted: Wanted) -> None:
-        done, heard = 0, time.monotonic()
+        done, last = 0, time.monotonic()
         while True:
             ready, _, _ = select.select([fd], [], [], _LOOK_S)
-            if self._is_over or time.monotonic() - heard > self._silence_s:
+            if self._is_over or time.monotonic() - last > self._silence_s:
                 raise BrokenOffError
             if not ready:
                 continue
             size = _move(fd, file)
             if not size:
                 return
-            done, heard = done + size, time.monotonic()
+            done, last = done + size, time.monotonic()
             if done > wanted.size:
                 raise BrokenOffError  # `skopeo copy` reports the error
             with self._changed:

@@ -60,7 +60,7 @@ class Link(NamedTuple):
             return self.uid not in {user, self.store_uid}
         return self.age_s > _YOUNG_S and (running.sees_all or self.uid == running.uid)
 
-    def said(self, running: Running) -> str:
+    def described(self, running: Running) -> str:
         if running.jobs is None:
             return self.job
         if self._is_elsewhere(running):
@@ -87,7 +87,7 @@ class InUse(NamedTuple):
     def why_not(self, path: str) -> str | None:
         """Return, in words, why the image `path` must stay, or None if it need not."""
         known = self.jobs.get(path)
-        return _said(known) if known else None
+        return _described(known) if known else None
 
     def why_not_now(self, path: str) -> str | None:
         """Return the same as `why_not`, also for jobs that have begun since."""
@@ -100,7 +100,7 @@ class InUse(NamedTuple):
             for link in _links(self.root, digits)
             if link.image == name and link.path not in self.seen
         ]
-        return self.why_not(path) or (_said(new) if new else None)
+        return self.why_not(path) or (_described(new) if new else None)
 
 
 NOTHING = InUse(MappingProxyType({}), ())
@@ -119,7 +119,7 @@ def in_use(root: str, found: Sequence[Link], running: Running) -> InUse:
         if link.is_over(running):
             over.append(link.path)
         else:
-            jobs.setdefault(f"{root}/images/{link.image}", []).append(link.said(running))
+            jobs.setdefault(f"{root}/images/{link.image}", []).append(link.described(running))
     using = {path: tuple(some) for path, some in jobs.items()}
     return InUse(using, tuple(over), root, frozenset(link.path for link in found))
 
@@ -139,5 +139,5 @@ def _links(root: str, digits: str = "") -> Iterator[Link]:
                     yield Link(path, match[1], match[2], image, status.st_uid, store_uid, age_s)
 
 
-def _said(jobs: Sequence[str]) -> str:
+def _described(jobs: Sequence[str]) -> str:
     return f"in use by job{'s'[: len(jobs) - 1]} {', '.join(jobs)}"

@@ -139,7 +139,7 @@ class Process:
         if self._waiter and self.pid:
             os.kill(self.pid, signal.SIGKILL)
 
-    def said(self) -> str:
+    def output(self) -> str:
         """Return the end of the program's output, on one line."""
         os.lseek(self._log, 0, os.SEEK_SET)
         text = os.read(self._log, 1 << 20).decode("utf-8", "replace").strip()
@@ -151,18 +151,18 @@ def run(place: Place, what: str, words: Sequence[str], stdin: int | None = None)
     """Run a short command in the container at `/`; return its output. Raise LaunchError with it."""
     process = Process(place, words, workdir="/", stdin=stdin)
     code = process.exit_code(place.timeout_s)
-    said = process.said()
+    printed = process.output()
     process.kill()
     process.let_go()
     if code != 0:
-        raise failure(what, code, said, place.timeout_s)
-    return said
+        raise failure(what, code, printed, place.timeout_s)
+    return printed
 
 
-def failure(what: str, code: int | None, said: str, timeout_s: float) -> LaunchError:
+def failure(what: str, code: int | None, printed: str, timeout_s: float) -> LaunchError:
     how = f"not ready within {timeout_s:g} s" if code is None else f"exit code {code}"
-    message = f"{what} did not start: {how}" + (f"; it printed: {said}" if said else "")
-    return LaunchError(message, see="hook-service", details=said)
+    message = f"{what} did not start: {how}" + (f"; it printed: {printed}" if printed else "")
+    return LaunchError(message, see="hook-service", details=printed)
 
 
 def _readable(fd: int, timeout_s: float) -> bool:

@@ -156,12 +156,12 @@ class OciHooks:
 
     def explain(self, report: str) -> LaunchError:
         """Return the error for the guard's report, as failure.explain, with more about hooks."""
-        told, _mark, said = report.partition("\f")
-        lines = [line.strip() for line in said.split("\n") if line.strip()]
+        marked, _mark, printed = report.partition("\f")
+        lines = [line.strip() for line in printed.split("\n") if line.strip()]
         failed = [line for line in lines if line.startswith(_MARK)]
         lines = [line for line in lines if not line.startswith(_MARK)]
         words = f": {'; '.join(lines[-_LAST_LINES:])}" if lines else ""
-        stage, _newline, rest = told.partition("\n")
+        stage, _newline, rest = marked.partition("\n")
         if stage in _CREATIONS and failed:
             number, _space, code = failed[-1].removeprefix(_MARK).partition(" ")
             return _failed(f"{self.hooks[int(number)]} failed with exit code {code}{words}", report)
@@ -172,7 +172,7 @@ class OciHooks:
             names = self._any("startContainer")
             message = f"{names} failed, or the container's first process did{words}"
             return _failed(message, report)
-        return failure.explain(told)
+        return failure.explain(marked)
 
     def _any(self, stage: str) -> str:
         return " or ".join(str(hook) for hook in self.hooks if hook.stage == stage)

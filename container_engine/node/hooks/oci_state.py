@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 def applies(when: Mapping[str, Any], annotations: Mapping[str, str], command: str) -> bool:
     """Decide as Podman does: there is a condition, and all hold. A container always has mounts."""
-    said = []
+    conditions = []
     if "always" in when:
-        said.append(bool(when["always"]))
+        conditions.append(bool(when["always"]))
     if "hasBindMounts" in when:
-        said.append(bool(when["hasBindMounts"]))
+        conditions.append(bool(when["hasBindMounts"]))
     for key, value in when.get("annotations", {}).items():
         pairs = annotations.items()
-        said.append(any(re.search(key, k) and re.search(value, v) for k, v in pairs))
+        conditions.append(any(re.search(key, k) and re.search(value, v) for k, v in pairs))
     if when.get("commands"):
-        said.append(any(re.search(pattern, command) for pattern in when["commands"]))
-    return bool(said) and all(said)
+        conditions.append(any(re.search(pattern, command) for pattern in when["commands"]))
+    return bool(conditions) and all(conditions)

@@ -137,14 +137,14 @@ class HooksOnNode:
         """Process a line of the program that looks into the image. Raise LaunchError for errors."""
         if self._oci.hear(note):
             return
-        said = parse_json(note)
-        if "error" in said:
-            raise LaunchError(said["error"], see="hook-check", also=tuple(said["also"]))
-        if "warning" in said:
-            self._edits.warnings.append(said["warning"])
-        if "decision" in said:
-            self.decisions.append(said["decision"])
-        self._heard.update(said.get("env", {}))
+        content = parse_json(note)
+        if "error" in content:
+            raise LaunchError(content["error"], see="hook-check", also=tuple(content["also"]))
+        if "warning" in content:
+            self._edits.warnings.append(content["warning"])
+        if "decision" in content:
+            self.decisions.append(content["decision"])
+        self._heard.update(content.get("env", {}))
 
     def for_tasks(self) -> dict[str, str | None]:
         """Return variables that the image's files require, and Slurm's variables that hooks change.

@@ -102,12 +102,12 @@ def _start(service: Mapping[str, Any], place: Place) -> None:
     code = _ready(process, service["ready"], place) if service["ready"] else None
     if not service["ready"]:
         code = process.exit_code(place.timeout_s)
-    said = process.said()
-    runs_already = bool(code and service["running"]) and service["running"] in said
+    printed = process.output()
+    runs_already = bool(code and service["running"]) and service["running"] in printed
     if code != 0 and not runs_already:
         process.kill()
         process.let_go()
-        raise failure(what, code, said, place.timeout_s)
+        raise failure(what, code, printed, place.timeout_s)
     process.let_go()
 
 

@@ -86,9 +86,9 @@ class Image:
                 self.kind, self.libc = "musl", libc
                 self.musl_path = f"/etc/ld-musl-{architecture}.path"
                 content = self.tree.content(self.musl_path, _MOST_OF_MUSL_PATH)
-                said = content.decode("utf-8", "surrogateescape")
+                text = content.decode("utf-8", "surrogateescape")
                 self._defaults = (
-                    tuple(said.replace("\n", ":").strip(":").split(":")) if said else ()
+                    tuple(text.replace("\n", ":").strip(":").split(":")) if text else ()
                 )
                 self._defaults = self._defaults or _MUSL_DEFAULT
 

@@ -63,10 +63,10 @@ class _Work:
         self._search: dict[str, str] = {}
         self._errors: list[str] = []
 
-    def _note(self, **said: object) -> None:
-        self.operations.append(("note", to_json(said)))
+    def _note(self, **fields: object) -> None:
+        self.operations.append(("note", to_json(fields)))
 
-    def _tell(self, hook: Mapping[str, Any], severity: str, text: str) -> None:
+    def _record(self, hook: Mapping[str, Any], severity: str, text: str) -> None:
         line = f"hook {hook['name']}: {text}".replace("\n", " ")
         if severity == "fail":
             self._errors.append(line)
@@ -98,7 +98,7 @@ class _Work:
             self._decider.inject(hook["name"], path, libraries)
         except RefusedError as refusal:
             severity = next((c["severity"] for c in _checks(hook, "glibc")), "warn")
-            self._tell(hook, severity, f"{os.path.basename(path)} is left out: {refusal}")
+            self._record(hook, severity, f"{os.path.basename(path)} is left out: {refusal}")
 
     def _place(self, decision: Decision) -> None:
         if decision.library is None or not decision.is_from_node:
@@ -111,7 +111,7 @@ class _Work:
         for place in decision.places:
             self.operations.append(("root-bind", source, self._root, place))
         if decision.lost:
-            self._tell(
+            self._record(
                 {"name": decision.hook},
                 "warn",
                 f"programs of the image that need {decision.lost[-1]} of {decision.name} will not"
@@ -133,7 +133,7 @@ class _Work:
                 self._tree.remove(place)
             except OSError as error:
                 text = f"the image's {place} stays before the hook's: {error.strerror}"
-                self._tell({"name": decision.hook}, "warn", text)
+                self._record({"name": decision.hook}, "warn", text)
 
     def _make_known(self, hook: Mapping[str, Any]) -> None:
         """Add the libraries in directories or mounts of a hook to the loader's search."""
@@ -188,7 +188,7 @@ class _Work:
                 problem = look(check["subject"]) if look else ""
                 if problem:
                     hint = f" ({check['hint']})" if check.get("hint") else ""
-                    self._tell(hook, check["severity"], f"{problem}{hint}")
+                    self._record(hook, check["severity"], f"{problem}{hint}")
 
 
 def _checks(hook: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:

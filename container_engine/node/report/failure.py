@@ -87,9 +87,9 @@ def explain(report: str) -> LaunchError:
     if known is not None:
         return LaunchError(known[0], see=known[1], details=log)
     reason = f": {_strerror(errno)}" if errno else ""
-    said = _last_line(without_id(log))
+    last = _last_line(without_id(log))
     full = errno == _ENOSPC
-    message = f"{what}{reason}{_SPACE_WORDS if full else ''}" + (f" ({said})" if said else "")
+    message = f"{what}{reason}{_SPACE_WORDS if full else ''}" + (f" ({last})" if last else "")
     return LaunchError(
         message, see="container-space" if full else _SEE.get(stage, _OTHER), details=log
     )
@@ -109,31 +109,31 @@ _SEE = {
 
 def _creation(creator: str, what: str, log: str, errno: int) -> LaunchError:
     errors = [line for line in log.split("\n") if line.startswith("Error: ")]
-    said = errors[-1][len("Error: ") :] if errors else _crash(log) or _last_line(log)
-    if said.startswith("exit status"):
+    cause = errors[-1][len("Error: ") :] if errors else _crash(log) or _last_line(log)
+    if cause.startswith("exit status"):
         # the error is that of the program Podman ran, which printed more before
-        said = _last_line(log.rpartition("\nError: ")[0]) or said
+        cause = _last_line(log.rpartition("\nError: ")[0]) or cause
     words, see = "", "creation-failed"
     hint = None
-    said = said.replace(_DATABASE_FULL, "no space left on device")
-    if "cgroup" in said and "unified" in said:
+    cause = cause.replace(_DATABASE_FULL, "no space left on device")
+    if "cgroup" in cause and "unified" in cause:
         words, see = _CGROUP_WORDS, "cgroups-hybrid"
-    elif "no space left on device" in said:
+    elif "no space left on device" in cause:
         words, see = _SPACE_WORDS, "container-space"
-    elif ("mkdir" in said or "creating directory" in said) and "Not a directory" in said:
+    elif ("mkdir" in cause or "creating directory" in cause) and "Not a directory" in cause:
         words, see, hint = _BELOW_WORDS, "mount-destination", "choose another destination"
-    elif _is_of_another_kind(said):
+    elif _is_of_another_kind(cause):
         words, see, hint = _KIND_WORDS, "mount-destination", _KIND_HINT
     elif errno == _ENOENT:
         see = "program-missing"
-    message = f"{creator} cannot start the container: {said or what}{words}"
+    message = f"{creator} cannot start the container: {cause or what}{words}"
     return LaunchError(message, see=see, hint=hint, details=log)
 
 
-def _is_of_another_kind(said: str) -> bool:
+def _is_of_another_kind(cause: str) -> bool:
     """Detect a file mounted on a directory or the reverse; Podman itself reads /etc/passwd."""
-    return ("mount `" in said and "Not a directory" in said) or (
-        "unable to find user" in said and "is a directory" in said
+    return ("mount `" in cause and "Not a directory" in cause) or (
+        "unable to find user" in cause and "is a directory" in cause
     )
 
 

@@ -30,7 +30,7 @@ def of_mistake(error: Exception) -> LaunchError:
     return LaunchError(message.replace("\n", " "), see="internal-error", details=where)
 
 
-def told(
+def for_plugin(
     failure: LaunchError, recorded: int, node: Mapping[str, str], plan: LaunchPlan
 ) -> LaunchError:
     """Return the failure as the plugin prints it, without text if another node has printed it.

@@ -159,12 +159,12 @@ class SshServer:
             code = None if own or taken else server.exit_code(_STEP_S)
             left_s -= _STEP_S
         ready = own and not taken
-        said = server.said()
+        printed = server.output()
         if not ready:
             server.kill()
         server.let_go()
         if not ready and not taken and (is_free(port) or code is None):
-            raise exec_inside.failure("hook ssh: the server", code, said, place.timeout_s)
+            raise exec_inside.failure("hook ssh: the server", code, printed, place.timeout_s)
         return ready
 
     def _place(self, port: int) -> str:

@@ -135,7 +135,12 @@ def names(paths: Paths, container: Container) -> list[Bind]:
     }
     # Podman refuses two mounts on one path
     taken = {bind.target for bind in container.mounts}
-    return [Bind("bind", source, path, ()) for path, source in sources.items() if path not in taken]
+    return [
+        # the flags of the session's tmpfs, which crun 1.21 drops; of host mounts the kernel keeps them
+        Bind("bind", source, path, ("nosuid", "nodev") if source.startswith(paths.session) else ())
+        for path, source in sources.items()
+        if path not in taken
+    ]
 
 
 def annotations_of(container: Container, paths: Paths) -> Mapping[str, str]:

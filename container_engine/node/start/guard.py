@@ -81,8 +81,8 @@ def await_report(
         hear(data[1:].decode("utf-8", "surrogateescape"))
         return await_report(control, timeout_s, hear, describe)
     if data[:1] == b"R":
-        moments, _nul, said = data[1:].decode("utf-8", "surrogateescape").partition("\0")
-        return (moments, said), _received(ancillary)
+        moments, _nul, printed = data[1:].decode("utf-8", "surrogateescape").partition("\0")
+        return (moments, printed), _received(ancillary)
     if not data:
         raise _ended()
     report = data[1:].decode("utf-8", "replace")

@@ -34,12 +34,12 @@ def note(path: str, node: Mapping[str, str]) -> None:
     except FileNotFoundError:
         _in_new_directory(name, link)
     except FileExistsError:
-        _unless_said(name, link, f"{own}.{os.urandom(4).hex()}@{cluster}")
+        _unless_recorded(name, link, f"{own}.{os.urandom(4).hex()}@{cluster}")
     except OSError:
         pass  # the store is another user's
 
 
-def _unless_said(name: str, link: str, another: str) -> None:
+def _unless_recorded(name: str, link: str, another: str) -> None:
     """Use another name, unless the record is from an earlier step of this user."""
     try:
         if os.lstat(link).st_uid != os.geteuid() or os.readlink(link) != name:

@@ -55,7 +55,7 @@ class Session:
     (spank_plugin/common/join.h) and a pidfd of the guard, readable when nothing of the session is
     left. `attended` is readable once the work after that is done, -1 if there is none. Unless
     `go_on` is called, the session ends with this process; it raises LaunchError if the session has
-    already ended. `warnings` are for the user, `said` is the entrypoint's output if it is to be
+    already ended. `warnings` are for the user, `printed` is the entrypoint's output if it is to be
     shown.
     """
 
@@ -65,13 +65,13 @@ class Session:
         workdir: str,
         go_on: Callable[[], None],
         warnings: Sequence[str],
-        said: str,
+        printed: str,
         attended: int,
     ) -> None:
         self.fds, self.workdir, self.attended = fds, workdir, attended
         self.go_on = go_on
         self.warnings = warnings
-        self.said = said
+        self.printed = printed
 
 
 def start(
@@ -124,7 +124,7 @@ class _Start:
             self._settings = self._hooks.join(self._container, self._paths)
         site_rules.check_mounts(planned, self._container.mounts, rules)
         self._given = env.for_container(plan, self._settings)
-        self._said = ""
+        self._printed = ""
 
     def run(self, watch: Watch) -> Session:
         steps = self._operations()
@@ -147,7 +147,7 @@ class _Start:
         warnings = () if hooks is None else hooks.warnings
         fds = (user_ns, mount_ns, records, guard)
         attended = -1 if hooks is None else hooks.attended
-        return Session(fds, self._workdir, last, warnings, self._said, attended)
+        return Session(fds, self._workdir, last, warnings, self._printed, attended)
 
     def abandon(self) -> None:
         """Remove what announces a container that will not be there."""
@@ -177,7 +177,7 @@ class _Start:
         if self._container.is_heard:
             from container_engine.node.report.failure import without_id
 
-            self._said = without_id(printed)
+            self._printed = without_id(printed)
         return fds
 
     def _changes(
@@ -316,7 +316,7 @@ def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, 
 
         failure = report.of_mistake(error)
         trace.write(recorded, plan, node, marks, trace.concealed(str(failure), plan, node))
-        raise report.told(failure, recorded, node, plan) from None
+        raise report.for_plugin(failure, recorded, node, plan) from None
     marks.mark("answer")
     news = [line for line in session.warnings if trace.is_news(recorded, node, line)]
     notices = trace.concealed("\n".join(news), plan, node)[:_MAX_NOTICES] if news else ""
@@ -326,7 +326,7 @@ def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, 
     ends = (launcher, launcher if session.attended < 0 else session.attended)
     others = () if recorded < 0 else (recorded,) if place < 0 else (recorded, place)
     fds = (*session.fds, *ends, *others)
-    _answer(reply, f"R{session.workdir}\0{notices}\0{session.said}", fds)
+    _answer(reply, f"R{session.workdir}\0{notices}\0{session.printed}", fds)
     try:  # noqa: SIM105  # importing contextlib would cost every start
         session.go_on()
     except LaunchError:
@@ -351,6 +351,6 @@ def main(argv: Sequence[str], libexec: str) -> int:
     except Exception as error:  # noqa: BLE001  # the plugin must get internal errors too
         from container_engine.node.report import report
 
-        _answer(reply, f"F{_FAILED}\n{report.told(report.of_mistake(error), -1, {}, {})}")
+        _answer(reply, f"F{_FAILED}\n{report.for_plugin(report.of_mistake(error), -1, {}, {})}")
         return _FAILED
     return 0

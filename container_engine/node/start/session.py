@@ -37,7 +37,7 @@ def run_in_container(
     for line in session.warnings:
         sys.stderr.write(f"ce: warning: {line}\n")
     sys.stderr.flush()
-    sys.stdout.write(session.said)
+    sys.stdout.write(session.printed)
     sys.stdout.flush()
     program = f"{libexec}/ce-exec"
     fds = session.fds[:3]

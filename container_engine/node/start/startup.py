@@ -72,9 +72,9 @@ def run(
     code = _wait(pid, timeout_s)
     if code != 0:
         _end_group(pid)
-        said = _contents(log)
-        message = _describe(steps, lines, code, said, timeout_s)
-        raise LaunchError(message, see="startup-failed", details=said)
+        printed = _contents(log)
+        message = _describe(steps, lines, code, printed, timeout_s)
+        raise LaunchError(message, see="startup-failed", details=printed)
     return _changes(before, _contents(output))
 
 
@@ -118,8 +118,8 @@ def _describe(
     where = steps[0]["from"] if index is None else f"{steps[index]['from']}: '{lines[index]}'"
     what = f"not done within {timeout_s:g} s" if code is None else f"exit code {code}"
     lines_said = (printed if mark else log).strip()[-_KEPT_OUTPUT:].splitlines()
-    said = " / ".join(lines_said[-_KEPT_LINES:])
-    return f"{where}: start-up step failed: {what}" + (f"; it printed: {said}" if said else "")
+    shown = " / ".join(lines_said[-_KEPT_LINES:])
+    return f"{where}: start-up step failed: {what}" + (f"; it printed: {shown}" if shown else "")
 
 
 def _changes(before: Mapping[str, str], block: str) -> dict[str, str | None]:

@@ -80,7 +80,7 @@ def _load(path: Path, content: bytes) -> Edf | None:
 def _is_explained(edf: Edf, subject: Subject) -> None:
     count = len(edf.mounts) + len(edf.env) + len(edf.devices) + len(edf.startup)
     assert len(subject.histories) >= count + len(edf.annotations)
-    assert all("\n" not in quoted(history.said.value) for history in subject.histories)
+    assert all("\n" not in quoted(history.effective.value) for history in subject.histories)
     assert all(problem.message for problem in advise(subject))
 
 

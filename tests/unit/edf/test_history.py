@@ -61,7 +61,7 @@ def traced(family: Family) -> tuple[Edf, tuple[History, ...]]:
 @given(FAMILIES)
 def test_every_value_has_a_history_that_ends_in_it(family: Family) -> None:
     edf, found = traced(family)
-    said = {history.key: history.said.value for history in found}
+    said = {history.key: history.effective.value for history in found}
     assert {f"env.{entry.name}": entry.value for entry in edf.env}.items() <= said.items()
     assert [said[f"devices[{index}]"] for index in range(len(edf.devices))] == [
         device.name for device in edf.devices
@@ -75,7 +75,7 @@ def test_every_value_has_a_history_that_ends_in_it(family: Family) -> None:
 @given(FAMILIES)
 def test_what_was_overridden_comes_from_other_files(family: Family) -> None:
     for history in traced(family)[1]:
-        files = [saying.origin.file for saying in (*history.others, history.said)]
+        files = [saying.origin.file for saying in (*history.others, history.effective)]
         assert len(files) == len(set(files)), history
 
 
