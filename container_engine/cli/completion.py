@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from container_engine.cli import images, output, shells, steps
+from container_engine.cli import images, output, running_steps, shells
 from container_engine.cli.help import TOPICS
 from container_engine.cli.parser import build
 from container_engine.cli.verbs import VERBS
@@ -74,9 +74,9 @@ def _names(kind: str, word: str, context: Context) -> Iterable[str]:
     if kind == "hook":
         return sorted(offered(context).hooks) if word in ("show", "test") else ()
     if kind == "step":
-        return [step.id for step in steps.running(context)]
+        return [step.id for step in running_steps.running(context)]
     if kind == "trace":
-        return record.steps(steps.trace_directory(context) or "", context.uid)
+        return record.steps(running_steps.trace_directory(context) or "", context.uid)
     found = [] if kind == "image" else [name for name, _file in environments(context)]
     return found + (_images(context) if kind in ("image", "named") else [])
 

@@ -12,11 +12,11 @@ from container_engine.cli.show_secrets import add_show_secrets, secrecy
 from container_engine.doctor.site_files import site_files
 from container_engine.errors import SiteError
 from container_engine.images.scanning import check_program
-from container_engine.plan.sitewide import sitewide
+from container_engine.plan.site_entries import sitewide
 from container_engine.process import reason
 from container_engine.site.load import Fault, directories
 from container_engine.submit.site import with_faults
-from container_engine.wrapping import with_origin
+from container_engine.text_layout import with_origin
 
 if TYPE_CHECKING:
     import argparse

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from container_engine.cli import output
-from container_engine.doctor import cluster, installation, kernel, person, programs, storage, trial
+from container_engine.doctor import account, cluster, installation, kernel, programs, storage, trial
 from container_engine.doctor.finding import Finding, State, failed, ok, warning
 from container_engine.doctor.site_files import site_files
 from container_engine.errors import CeError, UserError
 from container_engine.process import reason
 from container_engine.submit.prepare import site_config
 from container_engine.submit.stores import stores
-from container_engine.wrapping import aligned
+from container_engine.text_layout import aligned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -87,7 +87,7 @@ def _told(findings: Iterator[Finding], context: Context) -> Iterator[Finding]:
 
 def _node(context: Context, settings: SiteConfig, configuration: Finding) -> Iterator[Finding]:
     prefix = Path(context.prefix)
-    yield from person.look(context.uid, context.env)
+    yield from account.look(context.uid, context.env)
     yield from kernel.look(Path("/"))
     chosen = {"podman": settings.podman, "crun": settings.runtime}
     yield from programs.look(context.env, site=chosen)

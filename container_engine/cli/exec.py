@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from container_engine.cli import interactive, messages, steps
+from container_engine.cli import interactive, messages, running_steps
 from container_engine.errors import CeError, UserError
 from container_engine.process import on_the_host, reason
 
@@ -41,9 +41,9 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
         job, _dot, step = arguments.step.partition(".")
         attach.become(attach.find(job, step, arguments.node), command, context.libexec)
-    running = steps.running(context)
-    step = steps.choose(running, arguments.step)
-    nodes = steps.nodes(step, context)
+    running = running_steps.running(context)
+    step = running_steps.choose(running, arguments.step)
+    nodes = running_steps.nodes(step, context)
     node = arguments.node or nodes[0]
     if node not in nodes:
         raise UserError(f"step {step.id} does not run on {node}", f"it runs on {step.nodes}")

@@ -13,7 +13,7 @@ from container_engine.edf.document import KEYS
 from container_engine.edf.history import displayed, histories, quoted, variables
 from container_engine.edf.mounts import mount_text
 from container_engine.errors import UserError
-from container_engine.plan.sitewide import SiteOrigin, add
+from container_engine.plan.site_entries import SiteOrigin, add
 from container_engine.submit.environment import scope_at, trace_effective
 
 if TYPE_CHECKING:

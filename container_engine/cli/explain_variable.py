@@ -14,7 +14,7 @@ from container_engine.node.hooks.edits import HookEdits
 from container_engine.node.start.environment import apply, for_tasks, without_slurms
 from container_engine.plan.image_vars import Resolver
 from container_engine.plan.show import text as as_written
-from container_engine.plan.sitewide import add
+from container_engine.plan.site_entries import add
 from container_engine.submit.known_image import known_image
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from container_engine.cli.page_text import plain
 from container_engine.did_you_mean import nearest
 from container_engine.errors import SiteError, UserError
 from container_engine.faults.catalogue import FAULTS
-from container_engine.wrapping import wrap
+from container_engine.text_layout import wrap
 
 if TYPE_CHECKING:
     import argparse

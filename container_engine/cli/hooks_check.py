@@ -9,8 +9,8 @@ from container_engine.catalog.load import Fault
 from container_engine.cli import messages, output
 from container_engine.doctor.site_files import site_files
 from container_engine.errors import CeError
+from container_engine.plan.hook_conflicts import overlaps
 from container_engine.plan.hooks import whole
-from container_engine.plan.overlap import overlaps
 from container_engine.submit.prepare import site_config
 from container_engine.submit.site_offer import builtin, catalog, machine
 

@@ -11,7 +11,7 @@ from container_engine.images.store.files import size_text
 from container_engine.images.store.inventory import Item, items
 from container_engine.submit.prepare import site_config
 from container_engine.submit.stores import stores
-from container_engine.wrapping import aligned
+from container_engine.text_layout import aligned
 
 if TYPE_CHECKING:
     import argparse

@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from container_engine.message_text import one_line
-from container_engine.wrapping import aligned, wrap
+from container_engine.text_layout import aligned, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from container_engine import message_text
-from container_engine.cli import output, steps
+from container_engine.cli import output, running_steps
 from container_engine.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         )
     found = [
         step
-        for step in steps.running(context)
+        for step in running_steps.running(context)
         if step.traced and arguments.job in (None, step.id.partition(".")[0])
     ]
     if arguments.json:

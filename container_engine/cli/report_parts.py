@@ -14,7 +14,7 @@ from container_engine import __version__
 from container_engine.cli import doctor
 from container_engine.cli.jobs import plain_environment
 from container_engine.cli.messages import log_directory
-from container_engine.cli.steps import trace_directory
+from container_engine.cli.running_steps import trace_directory
 from container_engine.doctor import cluster
 from container_engine.errors import CeError, UserError
 from container_engine.images.lock import SUFFIX

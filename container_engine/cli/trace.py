@@ -9,7 +9,7 @@ import time
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.cli import output, steps
+from container_engine.cli import output, running_steps
 from container_engine.errors import UserError
 from container_engine.process import reason
 from container_engine.submit.prepare import site_config
@@ -73,7 +73,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def _directory(context: Context) -> str:
-    directory = steps.trace_directory(context)
+    directory = running_steps.trace_directory(context)
     if directory is None:
         raise UserError("this site writes no traces", "its configuration has an empty trace_dir")
     return directory

@@ -12,10 +12,10 @@ from container_engine.edf.expand import Scope
 from container_engine.edf.layer import Layer
 from container_engine.edf.model import Problem
 from container_engine.edf.positions import TooDeepError, find_positions
-from container_engine.edf.reading import Reader
 from container_engine.edf.report import Report
 from container_engine.edf.source import SourceError, read_source
 from container_engine.edf.syntax import syntax_problem
+from container_engine.edf.values import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

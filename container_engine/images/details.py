@@ -12,7 +12,7 @@ from container_engine.errors import UserError
 from container_engine.images import config
 from container_engine.images.pack import squashfs
 from container_engine.images.pack.unsquashfs import unsquashfs
-from container_engine.images.store import beside
+from container_engine.images.store import companions
 from container_engine.images.store.publish import MANIFEST_SUFFIX
 from container_engine.validation_text import first_misfit
 
@@ -82,7 +82,8 @@ def of_file(path: str) -> Details:
     """
     squashfs.check(path)
     texts = (
-        beside.read(name, path) or b"{}" for name in (config.beside(path), path + MANIFEST_SUFFIX)
+        companions.read(name, path) or b"{}"
+        for name in (config.beside(path), path + MANIFEST_SUFFIX)
     )
     return of_documents(*texts)
 

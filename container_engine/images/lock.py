@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from container_engine.errors import UserError
 from container_engine.images.pack import squashfs
 from container_engine.images.reference import FileImage, parse
-from container_engine.images.store import beside as beside_file
+from container_engine.images.store import companions as beside_file
 from container_engine.images.store import identity
 from container_engine.images.store.files import publish
 from container_engine.process import reason

@@ -10,7 +10,7 @@ from container_engine.images import config
 from container_engine.images.pack import squashfs
 from container_engine.images.reference import looks_like_file
 from container_engine.images.store import identity
-from container_engine.images.store.beside import read as read_beside
+from container_engine.images.store.companions import read as read_beside
 from container_engine.plan.model import Image
 
 if TYPE_CHECKING:

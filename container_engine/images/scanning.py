@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from container_engine import process
 from container_engine.errors import SiteError
 from container_engine.images.pack.namespaces import OWN_NAMESPACES
-from container_engine.images.store.beside import content
+from container_engine.images.store.companions import content
 from container_engine.images.store.files import publish
 from container_engine.images.store.store import CLOCKS_S
 from container_engine.ownership import fault

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from container_engine.lint.exposure import exposure
-from container_engine.lint.host import host
+from container_engine.lint.mounts import exposure
 from container_engine.lint.network import network
 from container_engine.lint.paths import paths
 from container_engine.lint.pinning import pinning
 from container_engine.lint.secrets import secrets
+from container_engine.lint.shell_variables import host
 from container_engine.lint.sockets import sockets
 from container_engine.lint.startup import startup
 from container_engine.lint.tuning import tuning

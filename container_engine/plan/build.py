@@ -18,7 +18,7 @@ from container_engine.plan.model import (
 )
 from container_engine.plan.overrides import SETTINGS, choose
 from container_engine.plan.public_key import no_key
-from container_engine.plan.sitewide import Sitewide, add
+from container_engine.plan.site_entries import Sitewide, add
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

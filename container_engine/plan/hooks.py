@@ -8,8 +8,8 @@ from container_engine.catalog.match import AUTOMATIC, Active, Refusal, match
 from container_engine.catalog.values import Values
 from container_engine.edf.hook_values import HookRule, ValueRule
 from container_engine.edf.model import Problem
+from container_engine.plan.hook_conflicts import overlaps
 from container_engine.plan.model import HookUse
-from container_engine.plan.overlap import overlaps
 from container_engine.plan.parameters import idle, settle
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from container_engine.did_you_mean import nearest
 from container_engine.edf.model import Problem
-from container_engine.edf.reading import MAX_VARIABLE
+from container_engine.edf.values import MAX_VARIABLE
 from container_engine.plan.build import Built, build
-from container_engine.plan.sitewide import add
+from container_engine.plan.site_entries import add
 from container_engine.plan.ssh_keys import with_keys
 
 if TYPE_CHECKING:

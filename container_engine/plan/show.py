@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from container_engine.secrecy import Secrecy
-from container_engine.wrapping import aligned, with_origin
+from container_engine.text_layout import aligned, with_origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

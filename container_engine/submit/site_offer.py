@@ -10,9 +10,9 @@ from container_engine.catalog.load import load
 from container_engine.errors import SiteError
 from container_engine.node.start.container import Bind
 from container_engine.ownership import of_engine
-from container_engine.plan import coherence
+from container_engine.plan import catalog_faults
 from container_engine.plan.build import Offer
-from container_engine.plan.sitewide import sitewide
+from container_engine.plan.site_entries import sitewide
 from container_engine.submit import oci_annotations
 from container_engine.submit.public_keys import read_key
 from container_engine.submit.site import node_rules
@@ -96,7 +96,7 @@ def machine(settings: SiteConfig) -> str:
 def catalog(directories: Sequence[str]) -> Catalog:
     """Load the hooks of these directories, later ones over earlier ones, with every fault."""
     found = load(directories, owners())
-    return found if found.faults else found._replace(faults=coherence.faults(found.hooks))
+    return found if found.faults else found._replace(faults=catalog_faults.faults(found.hooks))
 
 
 def builtin(prefix: str) -> str:

@@ -14,7 +14,7 @@ from container_engine.images.fetch.registry import Skopeo
 from container_engine.images.policy import Rules
 from container_engine.images.scanning import cache_directory
 from container_engine.images.store.adopt import Adopter
-from container_engine.images.store.beside import owner
+from container_engine.images.store.companions import owner
 from container_engine.images.store.store import VOID, Store, Stores, architecture, locate
 from container_engine.images.store.void_store import Passing
 from container_engine.submit.site import configuration, node_rules

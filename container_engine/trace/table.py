@@ -6,8 +6,8 @@ import statistics
 import time
 from typing import TYPE_CHECKING
 
+from container_engine.text_layout import aligned
 from container_engine.trace.record import missing
-from container_engine.wrapping import aligned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.installed import require_current
-from tests.slurm.blame import Provoked
 from tests.slurm.cluster import Cluster, sandbox
+from tests.slurm.error_block import Provoked
 from tests.slurm.leftovers import assert_nothing_left, foreign, records
 from tests.slurm.site import Site, site_on
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.slurm.blame import mounted_on
 from tests.slurm.cluster import ROOT, Cluster
+from tests.slurm.error_block import mounted_on
 
 
 def own_stack(cluster: Cluster, directory: Path, *lines: str) -> dict[str, str]:

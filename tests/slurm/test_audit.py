@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.blame import differing
 from tests.slurm.cluster import ALICE, Cluster
+from tests.slurm.error_block import differing
 from tests.slurm.plugins import line_of, own_planner, plugins_on
 
 pytestmark = pytest.mark.usefixtures("tidy")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.blame import Blame
 from tests.slurm.cluster import ALICE, Cluster, Completed, causes
+from tests.slurm.error_block import Blame
 from tests.slurm.plugins import own_planner
 
 pytestmark = pytest.mark.usefixtures("tidy")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.blame import Blame, Provoked
 from tests.slurm.cluster import Cluster
+from tests.slurm.error_block import Blame, Provoked
 from tests.slurm.site import Site
 
 pytestmark = pytest.mark.usefixtures("tidy")

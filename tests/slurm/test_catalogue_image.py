@@ -17,8 +17,8 @@ import pytest
 from container_engine.images.store.lease import Holder
 from container_engine.images.store.store import Store, architecture
 from tests.integration.registry import Registry, serving
-from tests.slurm.blame import Blame, Provoked
 from tests.slurm.cluster import ALICE, BOB, Cluster
+from tests.slurm.error_block import Blame, Provoked
 from tests.slurm.site import Site
 from tests.unit.images.oci import Member
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.blame import Blame, Provoked, changed_on, differing, mounted_on
 from tests.slurm.cluster import ALICE, Cluster, sandbox
+from tests.slurm.error_block import Blame, Provoked, changed_on, differing, mounted_on
 from tests.slurm.plugins import disturbing, line_of, own_stack, plugins_on
 
 pytestmark = pytest.mark.usefixtures("tidy")

@@ -7,8 +7,8 @@ from contextlib import suppress
 import pytest
 
 from tests.slurm import procfs
-from tests.slurm.blame import Blame, Provoked
 from tests.slurm.cluster import Cluster
+from tests.slurm.error_block import Blame, Provoked
 from tests.slurm.job import started
 from tests.slurm.polling import until
 from tests.slurm.site import Site

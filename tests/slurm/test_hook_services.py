@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.slurm import procfs
-from tests.slurm.blame import Blame
 from tests.slurm.cluster import ALICE, BOB, ROOT, Cluster, causes
+from tests.slurm.error_block import Blame
 from tests.slurm.job import started
 from tests.slurm.polling import until
 from tests.slurm.site import Site

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.slurm import procfs
-from tests.slurm.blame import differing
 from tests.slurm.cluster import ALICE, BOB, Cluster, Completed
+from tests.slurm.error_block import differing
 from tests.slurm.job import Job, started
 from tests.slurm.leftovers import helpers, is_helper
 from tests.slurm.plugins import line_of, plugins_on

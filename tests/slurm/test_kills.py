@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.slurm import procfs
-from tests.slurm.blame import Blame
 from tests.slurm.cluster import ALICE, Cluster, causes
+from tests.slurm.error_block import Blame
 from tests.slurm.job import Job, job_id, started
 from tests.slurm.leftovers import assert_nothing_left, assert_soon_nothing_left, helpers, left
 from tests.slurm.polling import until

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.blame import Blame
 from tests.slurm.cluster import ALICE, Cluster, Completed
+from tests.slurm.error_block import Blame
 from tests.slurm.plugins import own_planner
 from tests.slurm.polling import until
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.blame import differing
 from tests.slurm.cluster import Cluster
+from tests.slurm.error_block import differing
 from tests.slurm.job import batch
 from tests.slurm.plugins import own_stack, plugins_on
 from tests.slurm.site import Site

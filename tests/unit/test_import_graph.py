@@ -17,7 +17,7 @@ ROOMS = (
     ("edf", "catalog", "site"),
     ("process", "schemas", "validation_text"),
     ("faults",),
-    ("errors", "loader_env", "did_you_mean", "secrecy", "wrapping", "ownership", "deferred"),
+    ("errors", "loader_env", "did_you_mean", "secrecy", "text_layout", "ownership", "deferred"),
 )
 LEVELS = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 

@@ -14,7 +14,7 @@ from container_engine import process
 from container_engine.errors import CeError, SiteError, UserError
 from container_engine.images.fetch import short_names
 from container_engine.images.reference import RegistryImage
-from container_engine.images.store.beside import MOST, small
+from container_engine.images.store.companions import MOST, small
 from container_engine.validation_text import first_misfit
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from container_engine.errors import SiteError, UserError
 from container_engine.images.fetch.blobs import sha256
 from container_engine.images.fetch.netrc import auth_files
 from container_engine.images.pack import apt
+from container_engine.images.pack.containerfile_lines import Steps, line_of, shortened
 from container_engine.images.pack.namespaces import OWN_NAMESPACES
-from container_engine.images.pack.steps import Steps, line_of, shortened
 from container_engine.images.store.files import publish
 from container_engine.ownership import fault
 from container_engine.process import reason

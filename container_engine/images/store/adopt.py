@@ -19,7 +19,7 @@ from container_engine.images.pack import free_space, squashfs
 from container_engine.images.pack.pack import Packer
 from container_engine.images.pack.unsquashfs import unsquashfs
 from container_engine.images.reference import LocalImage, plain_name
-from container_engine.images.store.beside import read as read_beside
+from container_engine.images.store.companions import read as read_beside
 from container_engine.images.store.files import fresh_directory, size_text
 from container_engine.images.store.lease import held
 from container_engine.images.store.publish import install, install_stored, note_name

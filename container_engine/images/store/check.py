@@ -13,7 +13,7 @@ from container_engine.images import config
 from container_engine.images.fetch import blobs
 from container_engine.images.pack import squashfs
 from container_engine.images.store import identity, inventory, lease
-from container_engine.images.store.beside import small
+from container_engine.images.store.companions import small
 from container_engine.images.store.files import files_of, is_older, now_at, publish
 from container_engine.images.store.in_use import NOTHING
 from container_engine.images.store.publish import MANIFEST_SUFFIX, SUFFIXES, belongings

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from container_engine.errors import UserError
 from container_engine.images.fetch.blobs import sha256
-from container_engine.images.store import beside
+from container_engine.images.store import companions
 from container_engine.images.store.files import publish
 
 SUFFIX = ".sha256"
@@ -70,7 +70,7 @@ def note(path: str, digest: str) -> None:
 def sums(path: str) -> Sums | None:
     """Return the sums recorded for the image `path`, None if they cannot be read or trusted."""
     try:
-        text = beside.read(path + SUFFIX, path)
+        text = companions.read(path + SUFFIX, path)
         lines = text.decode("ascii").splitlines() if text else []
     except (UserError, UnicodeDecodeError):
         return None

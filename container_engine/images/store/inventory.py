@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from container_engine.errors import UserError
 from container_engine.images import config
 from container_engine.images.store import identity, publish
-from container_engine.images.store.beside import small
+from container_engine.images.store.companions import small
 from container_engine.images.store.files import files_of, is_older, now_at
 from container_engine.images.store.publish import Use, belongings
 from container_engine.images.store.store import CLOCKS_S, Ref, read_ref, ref_name

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from container_engine.images import config
 from container_engine.images.store import identity
-from container_engine.images.store.beside import small
+from container_engine.images.store.companions import small
 from container_engine.images.store.files import publish
 
 MANIFEST_SUFFIX = ".manifest"  # as in the registry: the image's name is its digest

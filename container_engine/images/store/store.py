@@ -23,7 +23,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from container_engine.errors import UserError
-from container_engine.images.store import beside
+from container_engine.images.store import companions
 from container_engine.images.store.files import publish
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Store(NamedTuple):
             status = os.stat(path)
         except OSError:
             return False
-        beside.check_stored(path, status)
+        companions.check_stored(path, status)
         return stat.S_ISREG(status.st_mode)
 
     def find(self, image: Imported) -> Ref | None:
@@ -168,8 +168,8 @@ def read_ref(path: str) -> Ref | None:
     try:
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
         with open(os.open(path, flags), "rb", buffering=0) as file:
-            beside.check_stored(path, os.fstat(file.fileno()))
-            ref = Ref.model_validate_json(beside.content(file))
+            companions.check_stored(path, os.fstat(file.fileno()))
+            ref = Ref.model_validate_json(companions.content(file))
     except (OSError, ValidationError):
         return None
     latest = time.time() + CLOCKS_S

@@ -136,7 +136,7 @@ def names(paths: Paths, container: Container) -> list[Bind]:
     # Podman refuses two mounts on one path
     taken = {bind.target for bind in container.mounts}
     return [
-        # the flags of the session's tmpfs, which crun 1.21 drops; of host mounts the kernel keeps them
+        # the flags of the session's tmpfs, which crun 1.21 drops
         Bind("bind", source, path, ("nosuid", "nodev") if source.startswith(paths.session) else ())
         for path, source in sources.items()
         if path not in taken

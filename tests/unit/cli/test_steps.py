@@ -2,7 +2,7 @@
 
 import pytest
 
-from container_engine.cli.steps import Step, choose
+from container_engine.cli.running_steps import Step, choose
 from container_engine.errors import UserError
 
 

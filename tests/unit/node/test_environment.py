@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from container_engine.edf import reading
+from container_engine.edf import values
 from container_engine.errors import LaunchError
 from container_engine.node.start import environment
 from container_engine.node.start.environment import (
@@ -164,7 +164,7 @@ def test_a_block_may_end_without_nul_and_have_gaps() -> None:
 
 
 def test_submit_host_and_node_agree_on_the_longest_variable() -> None:
-    assert environment.MAX_VARIABLE == reading.MAX_VARIABLE
+    assert environment.MAX_VARIABLE == values.MAX_VARIABLE
 
 
 def test_a_variable_that_execve_would_refuse_is_named() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.plan import typed
+from container_engine.plan import node_types
 from container_engine.plan.schema import MODELS
 from container_engine.schemas import render, write
 
@@ -18,8 +18,8 @@ def test_the_schema_is_not_stale(name: str) -> None:
 
 
 def test_the_types_of_the_plan_on_nodes_are_not_stale() -> None:
-    stale = "run: python -m container_engine.plan.typed"
-    assert typed.TARGET.read_text(encoding="utf-8") == typed.render(), stale
+    stale = "run: python -m container_engine.plan.node_types"
+    assert node_types.TARGET.read_text(encoding="utf-8") == node_types.render(), stale
 
 
 def test_the_schemas_are_written_into_the_directory_that_is_named(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.images.pack import apt
-from container_engine.images.pack.steps import Steps, line_of, shortened
+from container_engine.images.pack.containerfile_lines import Steps, line_of, shortened
 
 _RECIPE = """\
 # syntax=docker/dockerfile:1

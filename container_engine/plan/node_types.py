@@ -1,4 +1,4 @@
-"""`python -m container_engine.plan.typed` writes node/plan_types.py, the plan as nodes read it."""
+"""`python -m container_engine.plan.node_types` writes node/plan_types.py: the plan on nodes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from container_engine.plan.model import LaunchPlan
 TARGET = Path(__file__).parents[1] / "node" / "plan_types.py"
 _HEAD = '''"""The launch plan's types, for the type checker alone: never imported by a launch.
 
-Generated from plan/model.py by `python -m container_engine.plan.typed`. No key is certain: a launch
-reports what is wrong with a damaged plan, too.
+Generated from plan/model.py by `python -m container_engine.plan.node_types`. No key is certain: a
+launch reports what is wrong with a damaged plan, too.
 """
 
 # ruff: noqa: E501
