@@ -111,10 +111,6 @@ def scope_at(origin: Origin, context: Context, site: SiteConfig) -> Scope:
     return Scope(context.env, {"EDF_DIR": os.path.dirname(origin.file)}, site.is_deferred)
 
 
-def site_of(context: Context) -> SiteConfig:
-    return configuration(context).settings
-
-
 def offered(context: Context) -> Offer:
     """Return what the site offers. Raises SiteError."""
     return offer(context, configuration(context), [])

@@ -13,7 +13,7 @@ from container_engine.node.libraries.names import c_version, dotted, file_versio
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from container_engine.node.libraries.elf import Library
@@ -224,7 +224,3 @@ def compare(ours: Library, other: Library) -> str:
     if not here or not there or here == there:
         return _EQUAL
     return _NEWER if here > there else _OLDER
-
-
-def from_node(decisions: Iterable[Decision]) -> list[Decision]:
-    return [decision for decision in decisions if decision.is_from_node]

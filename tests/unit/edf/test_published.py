@@ -15,8 +15,8 @@ from container_engine.edf.model import Loaded
 from container_engine.edf.render import to_json, to_toml
 from container_engine.images.reference import RegistryImage, parse
 from container_engine.submit.context import Context
-from container_engine.submit.environment import load_effective, site_of
-from container_engine.submit.prepare import prepare
+from container_engine.submit.environment import load_effective
+from container_engine.submit.prepare import prepare, site_config
 from container_engine.submit.refused import RefusedError
 from container_engine.submit.stores import adopter, own_store
 from tests.unit import squashfs
@@ -80,7 +80,7 @@ class World:
         """Provide the image: the file itself, or an import under its name."""
         reference = parse(image, self.context.cwd)
         if isinstance(reference, RegistryImage):
-            settings = site_of(self.context)
+            settings = site_config(self.context)
             store = own_store(self.context, settings)
             adopter(self.context, settings).adopt(str(self._image), reference.canonical, store)
         else:
