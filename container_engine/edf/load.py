@@ -73,7 +73,7 @@ def _load(
         return Loaded(None, (problem,), tuple(family.probed)), None
     below = Layer() if path is None else family.merged(path)
     family.problems.extend(over.problems)
-    layer = apply(over, below, family.problems)
+    layer = below if over is NO_OPTIONS else apply(over, below, family.problems)
     # the same mount can be hidden on two paths through the bases
     problems = tuple(dict.fromkeys(family.problems))
     if any(problem.severity == "error" for problem in problems):

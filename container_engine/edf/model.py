@@ -132,6 +132,11 @@ class Edf:
     startup: tuple[tuple[Text, Origin], ...] = ()
 
     @property
+    def has_image_of_file(self) -> bool:
+        """Whether a file names the image, not an option."""
+        return self.image_origin is not None and self.image_origin.file in self.files
+
+    @property
     def own_file(self) -> str:
         """The user's own file, or the name if there is no file."""
         return self.files[-1] if self.files else self.name

@@ -123,12 +123,11 @@ def alone(over: Overlay, *, writable: Sourced[bool], mounts_home: bool) -> Overl
 def with_pytorch(edf: Edf, image_env: Mapping[str, str]) -> Edf:
     """Return the environment with RANK and LOCAL_RANK, which pyxis gives to images with PyTorch.
 
-    That is so for the image of an option; for one of a file, the file decides.
+    That is for the image of an option; for one of a file, the file decides.
     """
     origin = edf.image_origin
-    is_option = origin is not None and origin.file not in edf.files
     given = {entry.key: entry for entry in edf.annotations}
-    if origin is None or not is_option or "PYTORCH_VERSION" not in image_env or PYTORCH in given:
+    if origin is None or "PYTORCH_VERSION" not in image_env or PYTORCH in given:
         return edf
     given[PYTORCH] = Annotation(PYTORCH, "true", Origin(f"{origin}: PYTORCH_VERSION", 0))
     return replace(edf, annotations=tuple(entry for _, entry in sorted(given.items())))

@@ -58,7 +58,7 @@ def image_of(edf: Edf, context: Context, tools_env: Mapping[str, str], offered: 
     """Return the locked image, else the one the EDF names, imported if need be but not scanned."""
     named = edf.image or ""
     # a lock is for the image that the files name, not for one of an option
-    if edf.image_origin is None or edf.image_origin.file not in edf.files:
+    if not edf.has_image_of_file:
         return found_image(named, context, tools_env, offered.site)
     path = lock.beside(edf.files[-1])
     locked = lock.read(edf.files[-1])

@@ -112,7 +112,8 @@ def _plan(load: Load, context: Context, inputs: _Inputs) -> Prepared:
         problems = (*loaded.problems, image_problem(edf, error))
         raise RefusedError(problems, error.details) from None
     inputs.files.extend(resolved.consulted)
-    edf = with_pytorch(edf, resolved.image.env)
+    if not edf.has_image_of_file:
+        edf = with_pytorch(edf, resolved.image.env)
     judged = judge(edf, resolved.image, offered, __version__)
     if judged.plan is None:
         raise RefusedError((*loaded.problems, *judged.problems))
