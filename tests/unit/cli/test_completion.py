@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.cli.completion import SHELLS, commands
+from container_engine.cli.schema import FORMATS
 from container_engine.cli.verbs import VERBS
 from tests.unit.cli.conftest import Installed
 
@@ -23,7 +24,7 @@ CASES = [
     ("ce plan --pull ", {"age", "always", "missing", "never"}),
     ("ce plan --pull m", {"missing"}),
     ("ce vali", {"validate"}),
-    ("ce schema ", {"config", "edf", "hook", "images", "lock", "plan", "ps", "trace"}),
+    ("ce schema ", set(FORMATS)),
     ("ce config s", {"show"}),
     ("ce completion ", {"bash", "zsh", "fish"}),
     ("ce validate --strict tr", {"train", "train/large"}),
