@@ -3,6 +3,7 @@
 
 #include <grp.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "harness.h"
@@ -52,5 +53,23 @@ TEST("who becomes a user has the groups that are named and no others, root's lea
 	CHECK_INT(test_in_child(without_groups, &printed), 0);
 	free(printed);
 	CHECK_INT(test_in_child(with_other_groups, &printed), 0);
+	free(printed);
+}
+
+/* Of root's own jobs: their ids do not change, and then the kernel leaves a process as traceable as it was. */
+static void as_root_again(void)
+{
+	CHECK_INT(prctl(PR_SET_DUMPABLE, 1), 0);
+	CHECK(ce_become_user(0, 0, NULL, 0) == NULL);
+	CHECK_INT(prctl(PR_GET_DUMPABLE), 0);
+	_exit(0);
+}
+
+TEST("who has become a user cannot be traced")
+{
+	char *printed;
+
+	test_needs_root();
+	CHECK_INT(test_in_child(as_root_again, &printed), 0);
 	free(printed);
 }
