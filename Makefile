@@ -28,7 +28,7 @@ PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICE
 
 .PHONY: help deps packages demo check docs recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 sandbox-images test-slurm-core \
 	bench bench-images bench-reading bench-tree check-podman check-debian13 check-debian13-core deb rpm check-packages \
-	check-sanitizers check-sanitizers-core check-vm vm-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
+	check-sanitizers check-sanitizers-core check-vm check-vm-core vm-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
 
 help: ## show this text
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | column -t -s @
@@ -201,6 +201,11 @@ vm-packages:
 
 check-vm: $(VENV)/.dev vm-up ## tests on two virtual machines: cgroup v2, NFS, cut cables; leaves them running
 	@$(PYTEST) -m vm -o faulthandler_timeout=3600 tests/vm
+	@$(PYTHON) -m tests.vm versions
+
+check-vm-core: $(VENV)/.dev vm-up ## the same without those that take minutes each
+	@$(PYTEST) -m 'vm and not vm_long' -o faulthandler_timeout=3600 tests/vm
+	@$(PYTHON) -m tests.vm versions
 
 vm-up: vm-packages ## start those two machines, with the engine of the working tree
 	@$(PYTHON) -m tests.vm up

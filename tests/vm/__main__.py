@@ -1,5 +1,6 @@
 """Commands for the two machines by hand: `python -m tests.vm` prints them."""
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ _USAGE = """usage: python -m tests.vm COMMAND
   install [TREE]         replace the engine of the machines that run
   ssh N[:USER] COMMAND   run a command on machine N, as root or USER
   monitor N COMMAND      give QEMU's monitor of machine N a command
+  versions               print what the second machine has, for the table of tested systems
   off N, on N            cut the power of machine N; switch it on again
   down                   stop the machines and forget their disks"""
 
@@ -71,6 +73,12 @@ def _on(argv: list[str]) -> int:
     return 0
 
 
+def _versions(_argv: list[str]) -> int:
+    script = (pair.ROOT / "tests/systems/versions").read_text()
+    print(pair.made().second.ssh(f"bash -c {shlex.quote(script)} versions /apps").stdout)
+    return 0
+
+
 def _down(_argv: list[str]) -> int:
     pair.made().down()
     return 0
@@ -84,6 +92,7 @@ _VERBS = {
     "monitor": _monitor,
     "off": _off,
     "on": _on,
+    "versions": _versions,
     "down": _down,
 }
 

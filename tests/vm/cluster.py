@@ -16,6 +16,12 @@ from tests.vm.pair import Pair
 
 # Allows for an emulated processor that others use, too.
 STEP_S = 600
+DROP_CACHES = "sync; echo 3 >/proc/sys/vm/drop_caches"
+# Reads parts of the image that have not been read before.
+READS = (
+    "echo up; while [ ! -e /gate/go ]; do sleep 1; done;"
+    " cat /usr/bin/* /usr/lib/x86_64-linux-gnu/*.so* >/dev/null"
+)
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,17 @@ class Cluster:
         """Run a step as alice."""
         return self.first.ssh(shlex.join(["srun", *argv]), "alice", timeout)
 
+    def alice(self, *argv: str) -> str:
+        """Return the output of a command of alice; fail the test if the command fails."""
+        done = self.first.ssh(shlex.join(argv), "alice", STEP_S)
+        assert done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def state(self, job: str) -> str:
+        """Return the state of a job, such as RUNNING."""
+        shown = self.root(self.first, f"scontrol show job -o {job}")
+        return shown.partition("JobState=")[2].split()[0]
+
     @contextmanager
     def started(self, *argv: str) -> Iterator["Job"]:
         """Run a step as alice in the background; end all steps afterwards."""
@@ -57,6 +74,15 @@ class Cluster:
                 process.kill()
                 process.wait()
                 self.end_all()
+
+    @contextmanager
+    def without_server(self) -> Iterator[None]:
+        """Stop the file server during the block."""
+        self.root(self.first, "systemctl stop nfs-server")
+        try:
+            yield
+        finally:
+            self.root(self.first, "systemctl start nfs-server")
 
     def end_all(self) -> None:
         """Cancel alice's jobs, and wait until both nodes are idle."""
@@ -114,6 +140,10 @@ class Job:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"runs after {timeout:g} s: {self.out}{self.err}") from None
+
+
+def gated_edf(image: str) -> str:
+    return f'image = "/apps/images/{image}.sqsh"\nmounts = ["/gate"]\n'
 
 
 def errors(text: str) -> list[str]:

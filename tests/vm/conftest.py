@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.vm import pair
-from tests.vm.cluster import Cluster
+from tests.vm.cluster import Cluster, gated_edf, write
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -18,9 +18,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def _machines() -> pair.Pair:
-    tree = Path(os.environ.get("CE_VM_TREE") or pair.ROOT)
-    package, machines = pair.package(tree), pair.made()
+def package() -> Path:
+    """Return the package that both machines have."""
+    return pair.package(Path(os.environ.get("CE_VM_TREE") or pair.ROOT))
+
+
+@pytest.fixture(scope="session")
+def _machines(package: Path) -> pair.Pair:
+    machines = pair.made()
     machines.up()
     machines.install(package)
     return machines
@@ -34,3 +39,14 @@ def cluster(_machines: pair.Pair) -> Iterator[Cluster]:
     yield cluster
     cluster.end_all()
     cluster.assert_nothing_left()
+
+
+@pytest.fixture
+def gated(cluster: Cluster) -> Iterator[str]:
+    """Yield an environment with /gate of the second node; its file `go` lets a step continue."""
+    cluster.root(cluster.second, "install -d -m 0777 /gate; rm -f /gate/*")
+    for machine in cluster.pair.machines:
+        write(machine, "/etc/edf/gated.toml", gated_edf("debian"))
+    yield "gated"
+    for machine in cluster.pair.machines:
+        cluster.root(machine, "rm -f /etc/edf/gated.toml")

@@ -75,6 +75,21 @@ class Machine:
         os.kill(pid, signal.SIGKILL)
         until(f"the end of {self.name}", lambda: self.pid is None, 30)
 
+    def reboot(self, within_s: float) -> None:
+        """Reboot it in good order, and wait until its new system answers."""
+        before = self._boot()
+        self.ssh("systemctl reboot")
+        until(f"the reboot of {self.name}", lambda: self._boot() not in ("", before), within_s, 5)
+
+    def _boot(self) -> str:
+        """Return what tells one boot from the next; "" if it does not answer."""
+        for user in ("root", "alice"):
+            # A shared connection would wait for the system that it was made to.
+            quiet = subprocess.DEVNULL
+            argv = [*self.ssh_argv("", user), "-O", "exit"]
+            subprocess.call(argv, stdin=quiet, stdout=quiet, stderr=quiet)
+        return self.ssh("cat /proc/sys/kernel/random/boot_id").stdout.strip()
+
     def remove(self) -> None:
         """Power it off and delete its disk."""
         self.cut_power()
@@ -163,7 +178,7 @@ class Machine:
             *("-nodefaults", "-no-user-config", "-display", "none", "-daemonize"),
             *("-kernel", str(self.made / "vmlinuz"), "-initrd", str(self.made / "initrd")),
             *("-append", f"{_KERNEL} systemd.hostname={self.name}"),
-            *("-drive", f"file={self._disk},if=virtio,cache=unsafe"),
+            *("-drive", f"file={self._disk},if=virtio"),
             *("-serial", f"file:{self.console}"),
             *("-monitor", f"unix:{self._monitor},server,nowait"),
             *("-pidfile", str(self.directory / f"{self.name}.pid")),

@@ -78,6 +78,13 @@ class Pair:
             self.first.ssh("scontrol reconfigure")
             self.await_idle()
 
+    def replace(self, machine: Machine, package: Path) -> None:
+        """Unpack another package of the engine on a machine, whatever runs there."""
+        machine.copy(package, "container-engine.deb")
+        done = machine.ssh("rm -f installed; dpkg -i container-engine.deb", timeout=_INSTALL_S)
+        if done.returncode:
+            raise MachineError(f"{machine.name}: {done.stdout}{done.stderr}")
+
     def down(self) -> None:
         """Stop both and delete their disks, and those of other recipes that no machine uses."""
         for machine in self.machines:

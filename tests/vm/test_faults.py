@@ -1,44 +1,15 @@
 """Steps when the network or the file server fails, and messages of unfit nodes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from tests.vm.cluster import Cluster, errors, write
+from tests.vm.cluster import DROP_CACHES, READS, Cluster, errors, gated_edf, write
 from tests.vm.machine import Machine
 
 _AWAY_S = 30
-_DROP_CACHES = "sync; echo 3 >/proc/sys/vm/drop_caches"
 _PLUGIN = "/opt/container-engine/lib/slurm/container_engine.so"
-# Reads parts of the image that have not been read before.
-_READS = (
-    "echo up; while [ ! -e /gate/go ]; do sleep 1; done;"
-    " cat /usr/bin/* /usr/lib/x86_64-linux-gnu/*.so* >/dev/null"
-)
-
-
-@pytest.fixture
-def gated(cluster: Cluster) -> Iterator[str]:
-    """Yield an environment with /gate of the second node; its file `go` lets a step continue."""
-    cluster.root(cluster.second, "install -d -m 0777 /gate; rm -f /gate/go")
-    write(cluster.first, "/etc/edf/gated.toml", _edf("debian"))
-    yield "gated"
-    cluster.root(cluster.first, "rm -f /etc/edf/gated.toml")
-
-
-def _edf(image: str) -> str:
-    return f'image = "/apps/images/{image}.sqsh"\nmounts = ["/gate"]\n'
-
-
-@contextmanager
-def _without_server(cluster: Cluster) -> Iterator[None]:
-    """Stop the file server during the block."""
-    cluster.root(cluster.first, "systemctl stop nfs-server")
-    try:
-        yield
-    finally:
-        cluster.root(cluster.first, "systemctl start nfs-server")
 
 
 @contextmanager
@@ -52,11 +23,11 @@ def _changed(cluster: Cluster, machine: Machine, do: str, undo: str) -> Iterator
 
 def test_a_step_waits_for_a_file_server_that_is_away(cluster: Cluster, gated: str) -> None:
     with cluster.started(
-        "-wvm2", f"--environment={gated}", "sh", "-c", f"{_READS}; sleep 1; echo done"
+        "-wvm2", f"--environment={gated}", "sh", "-c", f"{READS}; sleep 1; echo done"
     ) as job:
         job.wait_for("up\n")
-        cluster.root(cluster.second, _DROP_CACHES)
-        with _without_server(cluster):
+        cluster.root(cluster.second, DROP_CACHES)
+        with cluster.without_server():
             cluster.root(cluster.second, f"touch /gate/go; sleep {_AWAY_S}")
             assert "done" not in job.out
             assert job.process.poll() is None
@@ -64,17 +35,26 @@ def test_a_step_waits_for_a_file_server_that_is_away(cluster: Cluster, gated: st
         assert (job.wait(), errors(job.err)) == (0, [])
 
 
-def test_a_step_whose_image_the_server_has_lost_fails_and_memory_is_not_blamed(
-    cluster: Cluster, gated: str
+def _lose(cluster: Cluster, image: str) -> None:
+    with cluster.without_server():
+        cluster.root(cluster.first, f"rm {image}")
+
+
+def _overwrite(cluster: Cluster, image: str) -> None:
+    cluster.root(cluster.first, f"head -c 1M /dev/urandom >{image}")
+
+
+@pytest.mark.parametrize("harm", [_lose, _overwrite])
+def test_a_step_whose_image_is_lost_on_the_server_fails_and_memory_is_not_blamed(
+    cluster: Cluster, gated: str, harm: Callable[[Cluster, str], None]
 ) -> None:
-    images = "/srv/apps/images"
-    cluster.root(cluster.first, f"cp {images}/debian.sqsh {images}/lost.sqsh")
-    write(cluster.first, "/etc/edf/gated.toml", _edf("lost"))
-    with cluster.started("-wvm2", f"--environment={gated}", "sh", "-c", _READS) as job:
+    image = "/srv/apps/images/lost.sqsh"
+    cluster.root(cluster.first, f"cp /srv/apps/images/debian.sqsh {image}")
+    write(cluster.first, "/etc/edf/gated.toml", gated_edf("lost"))
+    with cluster.started("-wvm2", f"--environment={gated}", "sh", "-c", READS) as job:
         job.wait_for("up\n")
-        cluster.root(cluster.second, _DROP_CACHES)
-        with _without_server(cluster):
-            cluster.root(cluster.first, f"rm {images}/lost.sqsh")
+        cluster.root(cluster.second, DROP_CACHES)
+        harm(cluster, image)
         cluster.root(cluster.second, "touch /gate/go")
         assert job.wait() != 0
         assert "the image can no longer be read: '/apps/images/lost.sqsh'" in job.err

@@ -1,0 +1,67 @@
+"""Steps whose machine, file server or engine changes under them. These tests take minutes each."""
+
+import pytest
+
+from tests.slurm.polling import until
+from tests.vm import pair
+from tests.vm.cluster import DROP_CACHES, STEP_S, Cluster, errors
+
+pytestmark = pytest.mark.vm_long
+
+_AWAY_S = 60
+_RUNS = ["-N2", "--environment=home", "sh", "-c", "echo up; exec sleep 4714"]
+
+
+def _failed_units(cluster: Cluster) -> str:
+    return cluster.root(cluster.second, "systemctl list-units --failed --plain --no-legend")
+
+
+def _assert_usable(cluster: Cluster) -> None:
+    """Check that a container starts on the second node, with image and home."""
+    done = cluster.srun("-wvm2", "--environment=home", "pwd")
+    assert (done.returncode, done.stdout, errors(done.stderr)) == (0, "/home/alice\n", [])
+
+
+def test_a_machine_that_loses_its_power_ends_the_step_and_comes_back_clean(
+    cluster: Cluster,
+) -> None:
+    with cluster.started(*_RUNS) as job:
+        job.wait_for("up\nup\n")
+        cluster.second.cut_power()
+        cluster.second.start()
+        cluster.pair.await_login(cluster.second)
+        assert job.wait() != 0
+        assert errors(job.err) == []
+    assert _failed_units(cluster) == ""
+    _assert_usable(cluster)
+
+
+def test_a_machine_that_is_rebooted_ends_the_step_and_comes_back_clean(cluster: Cluster) -> None:
+    with cluster.started(*_RUNS) as job:
+        job.wait_for("up\nup\n")
+        cluster.second.reboot(pair.BOOT_S)
+        assert job.wait() != 0
+        assert "container was killed" not in job.err
+    cluster.pair.await_idle()
+    assert _failed_units(cluster) == ""
+    busy = "journalctl -q -b -1 | grep -e 'Failed unmounting' -e 'target is busy' || true"
+    assert cluster.root(cluster.second, busy) == ""
+    _assert_usable(cluster)
+
+
+def test_a_container_starts_when_the_file_server_is_back(cluster: Cluster, gated: str) -> None:
+    srun = "echo up; while [ ! -e /gate/go ]; do sleep 1; done; srun cat /etc/debian_version"
+    script = ["-o/gate/out", "-e/gate/err", "--wrap", srun]
+    queued = ["sbatch", "--parsable", "-wvm2", "-D/", f"--environment={gated}", *script]
+    job = cluster.alice(*queued).strip()
+    until("the script", lambda: "up" in cluster.root(cluster.second, "cat /gate/out; true"), STEP_S)
+    cluster.root(cluster.second, DROP_CACHES)
+    with cluster.without_server():
+        cluster.root(cluster.second, f"touch /gate/go; sleep {_AWAY_S}")
+        assert (cluster.state(job), cluster.root(cluster.second, "cat /gate/out")) == (
+            "RUNNING",
+            "up\n",
+        )
+    until("the end of the job", lambda: cluster.state(job) == "COMPLETED", STEP_S)
+    assert cluster.root(cluster.second, "cat /gate/out").startswith("up\n13")
+    assert errors(cluster.root(cluster.second, "cat /gate/err")) == []
