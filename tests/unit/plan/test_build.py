@@ -161,6 +161,9 @@ def test_the_sites_settings_travel_with_the_plan() -> None:
     )
     assert plan(edf(), site=site).settings.model_dump() == {
         "start_timeout_s": 7,
+        "podman": "",
+        "runtime": "",
+        "tracking_tool": (),
         "tmpfs_size": "1g",
         "hooks_dirs": ("/h",),
         "trace_dir": "/traces",
