@@ -268,7 +268,7 @@ def test_two_containers_of_a_user_do_not_meet(engine: Engine) -> None:
 
 def test_a_plan_of_another_version_is_refused(engine: Engine) -> None:
     argv = [
-        str(engine.prefix / "bin" / "python3"),
+        str(engine.prefix / "libexec" / "python3"),
         "-c",
         "import sys; from container_engine.node.start.session import run_in_container;"
         "run_in_container({'version': 99}, ['true'], sys.argv[1])",
