@@ -43,16 +43,17 @@ def programs(cluster: Cluster) -> Iterator[Programs]:
 
 
 @pytest.mark.parametrize("beside", [False, True], ids=["alone", "with libraries"])
+@pytest.mark.parametrize(("way", "used"), [("crun", {"crun"}), ("podman", {"podman", "crun"})])
 def test_the_sites_podman_and_runtime_start_the_container(
-    cluster: Cluster, demo: str, programs: Programs, beside: bool
+    cluster: Cluster, demo: str, programs: Programs, way: str, used: set[str], beside: bool
 ) -> None:
     podman = programs.make("podman", 'echo >>NOTE; exec /usr/bin/podman "$@"')
     runtime = programs.make("crun", 'echo >>NOTE; exec /usr/bin/crun "$@"')
-    programs.say(f'podman = "{podman}"\nruntime = "{runtime}"\n')
+    programs.say(f'start = "{way}"\npodman = "{podman}"\nruntime = "{runtime}"\n')
     more = ("--mpi=pmi2", "-n2") if beside else ()
     done = cluster.srun("-w", "n1", *more, f"--environment={demo}", "cat", "/etc/os-release")
     assert (done.returncode, "ID=ce-demo" in done.stdout) == (0, True), done.stderr
-    assert {path.name for path in programs.noted.iterdir()} == {"podman", "crun"}
+    assert {path.name for path in programs.noted.iterdir()} == used
     programs.say('runtime = "/nowhere/crun"\n')
     done = cluster.srun("-w", "n1", *more, f"--environment={demo}", "true")
     assert done.returncode == 125
