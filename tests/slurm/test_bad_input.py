@@ -212,7 +212,7 @@ def test_a_device_that_does_not_exist_fails_the_step(cluster: Cluster, shared: P
     assert "/dev/no-such-device" in causes(done)[0]
 
 
-@pytest.mark.parametrize("size", ["4k", "64k"])
+@pytest.mark.parametrize("size", ["4k", "16k"])
 def test_a_container_with_too_little_space_fails_and_says_which_space(
     cluster: Cluster, shared: Path, size: str
 ) -> None:

@@ -215,7 +215,7 @@ def test_devices_of_the_site_are_given_where_the_node_has_them(
     spec = {"cdiVersion": "1.0.0", "kind": "nvidia.com/gpu", "devices": devices}
     (site.cdi / "nvidia.json").write_text(json.dumps(spec))
     done = cluster.srun(f"--environment={site.edf()}", *words)
-    assert (done.stdout, done.stderr) == ("/dev/full\n/dev/gpu\nnone\n", "")
+    assert (done.stdout, done.stderr) == ("/dev/full\n/dev/gpu\nthere\n", "")
     edf = site.edf('env.NVIDIA_VISIBLE_DEVICES = "all"\n')
     ce = [f"{cluster.prefix}/bin/ce", "run", edf, "--", *words]
     done = cluster.run(ce)

@@ -115,6 +115,9 @@ def _creation(creator: str, what: str, log: str, errno: int) -> LaunchError:
         cause = _last_line(log.rpartition("\nError: ")[0]) or cause
     words, see = "", "creation-failed"
     hint = None
+    if not cause and creator == "crun" and what.endswith(f" {_ENOSPC}"):
+        # it copies itself first, and its exit code is all that it says if that fails
+        cause = "no space left on device"
     cause = cause.replace(_DATABASE_FULL, "no space left on device")
     if "cgroup" in cause and "unified" in cause:
         words, see = _CGROUP_WORDS, "cgroups-hybrid"

@@ -22,7 +22,7 @@ from container_engine.node.start.container import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from container_engine.node.start.container import Bind, Container, Paths, Person
@@ -144,12 +144,37 @@ def _translated(bind: Bind) -> dict[str, Any]:
     if bind.kind == "tmpfs":
         sizes = [option for option in bind.options if option.startswith(TMPFS_SETTINGS)]
         return _tmpfs(bind.target, *sizes, *flags)
+    flags += _flags_of_source(bind, flags)
     mode = () if "ro" in flags else ("rw",)
     kind = "rbind" if bind.is_recursive else "bind"
     if bind.kind == "squashfs":
         # crun forgets what the guard has mounted it with
         flags += ["nosuid", "nodev"]
     return _mount("bind", bind.source, bind.target, *flags, *mode, bind.propagation, kind)
+
+
+# a flag of a mount, how statvfs reports it, and the option that takes it away
+_INHERITED = (
+    ("nosuid", os.ST_NOSUID, "suid"),
+    ("nodev", os.ST_NODEV, "dev"),
+    ("noexec", os.ST_NOEXEC, "exec"),
+)
+
+
+def _flags_of_source(bind: Bind, given: Sequence[str]) -> list[str]:
+    """Return what the source is mounted with: crun 1.21 gives a bind mount the named flags only.
+
+    The kernel keeps those of the host's mounts in any case, but not those of the session's own.
+    """
+    try:
+        found = os.statvfs(bind.source).f_flag
+    except OSError:
+        return []  # it exists in the session alone
+    return [
+        name
+        for name, flag, contrary in _INHERITED
+        if found & flag and name not in given and contrary not in given
+    ]
 
 
 def _device(device: str) -> dict[str, Any]:

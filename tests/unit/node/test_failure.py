@@ -86,6 +86,12 @@ def test_too_little_space_is_said_in_the_kernels_words(words: str) -> None:
     assert found.see == "container-space"
 
 
+def test_crun_without_room_for_its_copy_says_so_by_its_exit_code() -> None:
+    found = explain("crun\n0\ncrun ended with exit code 28\n")
+    assert found.see == "container-space"
+    assert str(found).startswith("crun cannot start the container: no space left on device (")
+
+
 def test_a_hybrid_cgroup_hierarchy_is_explained() -> None:
     log = "Error: crun: opening file `cgroup.controllers` of the unified hierarchy\n"
     found = explain(f"podman\n0\nx\n{log}")

@@ -1,6 +1,7 @@
 """A container as an OCI configuration: what tests/integration/test_two_ways.py cannot vary."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 from hypothesis import given
@@ -67,6 +68,22 @@ def test_a_device_may_have_another_name_inside() -> None:
         for m in configuration(container(devices=("/dev/a:/b", "/dev/c")))["mounts"]
     }
     assert (made["/b"]["source"], made["/dev/c"]["source"]) == ("/dev/a", "/dev/c")
+
+
+def test_what_the_source_is_mounted_with_stays() -> None:
+    lines = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    flags = {words[4]: set(words[5].split(",")) for words in lines}
+    for place in ("/", "/proc", "/dev/shm"):
+        made = mounts(Bind("bind", place, "/x", ()))["/x"]["options"]
+        wanted = flags.get(place, set()) & {"nosuid", "nodev", "noexec"}
+        assert set(made) == {"rw", "rslave", "rbind", *wanted}, place
+
+
+def test_a_user_may_take_a_flag_away_and_a_source_of_the_session_is_not_looked_at() -> None:
+    made = mounts(Bind("bind", "/dev/shm", "/x", ("suid", "dev", "exec")))["/x"]["options"]
+    assert {"nosuid", "nodev", "noexec"}.isdisjoint(made)
+    made = mounts(Bind("bind", "/nowhere", "/x", ("ro",)))["/x"]["options"]
+    assert made == ["ro", "rslave", "rbind"]
 
 
 def test_no_file_is_made_in_a_run_that_is_mounted() -> None:
