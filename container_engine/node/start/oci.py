@@ -170,6 +170,9 @@ def _flags_of_source(bind: Bind, given: Sequence[str]) -> list[str]:
         found = os.statvfs(bind.source).f_flag
     except OSError:
         return []  # it exists in the session alone
+    if f"{bind.source}/".startswith("/proc/"):
+        # the session's own, which the guard mounts with all of them
+        found |= os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC
     return [
         name
         for name, flag, contrary in _INHERITED

@@ -73,10 +73,15 @@ def test_a_device_may_have_another_name_inside() -> None:
 def test_what_the_source_is_mounted_with_stays() -> None:
     lines = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     flags = {words[4]: set(words[5].split(",")) for words in lines}
-    for place in ("/", "/proc", "/dev/shm"):
+    for place in ("/", "/dev/shm"):
         made = mounts(Bind("bind", place, "/x", ()))["/x"]["options"]
         wanted = flags.get(place, set()) & {"nosuid", "nodev", "noexec"}
         assert set(made) == {"rw", "rslave", "rbind", *wanted}, place
+
+
+def test_the_sessions_proc_stays_as_it_is_mounted() -> None:
+    made = mounts(Bind("bind", "/proc", "/x", ()))["/x"]["options"]
+    assert {"nosuid", "nodev", "noexec"} <= set(made)
 
 
 def test_a_user_may_take_a_flag_away_and_a_source_of_the_session_is_not_looked_at() -> None:
