@@ -185,12 +185,15 @@ def _first_seen(text: str, after: int) -> Process:
 
 @pytest.fixture(scope="module")
 def start_s(cluster: Cluster, demo: str) -> float:
-    """Return how long the node's part of a start takes now, in seconds."""
+    """Return how long a launcher lives now, in seconds."""
     with started(cluster, "srun", f"--environment={demo}", "sh", "-c", "echo up; cat") as job:
-        _first_seen(_program(cluster, "node"), os.getpid())
+        text = _program(cluster, "node")
+        launcher = _first_seen(text, os.getpid())
         begin = time.monotonic()
-        job.wait_for_lines(1)
+        while _still(launcher, text) is not None:
+            time.sleep(0.001)
         took_s = time.monotonic() - begin
+        job.wait_for_lines(1)
         job.close_input()
         assert job.wait().returncode == 0
         return took_s
@@ -313,7 +316,8 @@ def _kill_if_it_lives(process: Process, text: str) -> bool:
     The guard's first process is soon replaced by a second; a launcher may have ended.
     """
     killed = False
-    found = [process]
+    # the first process may already have been replaced
+    found = [process, *(p for p in helpers() if text in p.command)]
     while living := [p for one in found if (p := _still(one, text)) is not None]:
         for each in living:
             with suppress(ProcessLookupError):
