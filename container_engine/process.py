@@ -228,7 +228,7 @@ def kept(argv: Sequence[str], env: Mapping[str, str], timeout_s: float, fd: int)
 
 
 class _Start(NamedTuple):
-    """What is special about the start of a program; see subprocess.Popen."""
+    """Hold what is special about the start of a program; see subprocess.Popen."""
 
     stderr: int | None = None
     inherited: Sequence[int] = ()

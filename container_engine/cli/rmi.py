@@ -49,9 +49,9 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 
 class _Chosen(NamedTuple):
-    """What an argument of the command stands for: images, of which only `name` goes if it is set.
+    """Hold the images that an argument of the command stands for.
 
-    An image goes with its last name.
+    If `name` is set, only that name goes, and an image with its last one.
     """
 
     argument: str

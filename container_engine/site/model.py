@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from posixpath import normpath
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
@@ -132,16 +132,7 @@ class SiteConfig(BaseModel):
         examples=[{"HTTPS_PROXY": "http://proxy.example:3128"}],
     )
     edf_may_override: tuple[Overridable, ...] = Field(
-        (
-            "entrypoint",
-            "env",
-            "mounts",
-            "pull",
-            "root_remap",
-            "start",
-            "start_timeout_s",
-            "tmpfs_size",
-        ),
+        get_args(Overridable),
         description="what an EDF may decide in another way than the site does",
         examples=[["entrypoint", "env", "pull"]],
     )

@@ -1,5 +1,5 @@
-/* How the loss of an image is reported, which was removed on its file server or written to: ce-image tells the guard
- * by its exit code, the guard tells the plugin by the beginning of its cause. */
+/* An image that was removed on its file server, or written to, is lost: ce-image tells the guard by its exit
+ * code, the guard tells the plugin by the beginning of its cause. */
 #ifndef CE_IMAGE_GONE_H
 #define CE_IMAGE_GONE_H
 

@@ -1,4 +1,4 @@
-/* Whether a program is linked with an MPI library: each of its ranks then asks its starter for the others. */
+/* Tell whether a program is linked with an MPI library: each of its ranks then asks its starter for the others. */
 #ifndef CE_USES_MPI_H
 #define CE_USES_MPI_H
 

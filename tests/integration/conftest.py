@@ -55,6 +55,15 @@ def engine(prepared: Path) -> Iterator[Engine]:
 
 
 @pytest.fixture
+def hooks(engine: Engine) -> Iterator[Path]:
+    """Yield a directory for OCI hooks and CDI files, which is root's, as are all above it."""
+    with tempfile.TemporaryDirectory(prefix="test-hooks-", dir=engine.dir / "cache") as name:
+        directory = Path(name)
+        directory.chmod(0o755)
+        yield directory
+
+
+@pytest.fixture
 def stranger(prepared: Path) -> Iterator[Engine]:
     """Yield the engine as a user has it whom this machine knows by number only."""
     home = Path(tempfile.mkdtemp(prefix="home-", dir=prepared / "cache"))

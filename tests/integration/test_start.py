@@ -5,8 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -109,15 +108,6 @@ def test_pipes_in_an_entrypoint_end_as_usual(engine: Engine) -> None:
 
 
 # ---- annotations and hooks -------------------------------------------------------------------
-
-
-@pytest.fixture
-def hooks(engine: Engine) -> Iterator[Path]:
-    """Yield a directory for OCI hooks, which is root's, as are all directories above it."""
-    with tempfile.TemporaryDirectory(prefix="test-hooks-", dir=engine.dir / "cache") as name:
-        directory = Path(name)
-        directory.chmod(0o755)
-        yield directory
 
 
 def dumped_config(engine: Engine, hooks: Path, text: str) -> Mapping[str, object]:

@@ -8,19 +8,14 @@ import json
 import os
 import re
 import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.integration.engine import Engine
 from tests.integration.leftovers import comm, processes
 from tests.integration.test_start import with_entrypoint
 
 WAYS = ("crun", "podman")
-# Left out of the comparison: soft limits, which Podman 5 raises for the first process alone.
 # bits of the capabilities that Podman gave until version 4: a container of ours has fewer
 MORE = sum(1 << bit for bit in (13, 27, 29))  # NET_RAW, MKNOD, AUDIT_WRITE
 INSIDE = """
@@ -74,7 +69,10 @@ def _inside(text: str) -> dict[str, Any]:
 
 
 def _outside(process: Path) -> dict[str, Any]:
-    """Return what can be seen of the container's first process from the host."""
+    """Return what can be seen of the container's first process from the host.
+
+    Not its limits: Podman 5 raises the soft ones, of this process alone.
+    """
     status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines())
     kept = {k: v for k, v in status.items() if k.startswith(("Uid", "Gid", "Groups", "No", "Sec"))}
     environment = (process / "environ").read_text().split("\0")
@@ -129,15 +127,6 @@ def compare(engine: Engine, edf: Path) -> dict[str, Any]:
     for part in crun:
         assert crun[part] == podman[part], part
     return crun
-
-
-@pytest.fixture
-def hooks(engine: Engine) -> Iterator[Path]:
-    """Yield a directory for hooks and CDI files, which is root's, as are all above it."""
-    with tempfile.TemporaryDirectory(prefix="test-hooks-", dir=engine.dir / "cache") as name:
-        directory = Path(name)
-        directory.chmod(0o755)
-        yield directory
 
 
 def test_a_plain_container(engine: Engine) -> None:

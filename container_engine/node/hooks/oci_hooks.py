@@ -37,8 +37,6 @@ _WRAPPER = (
 )
 # Podman runs the precreate hooks itself and drops their stderr.
 _TO_FILE = 'exec 2>>"$1"; shift; '
-# the guard's operations that create a container
-_CREATIONS = ("crun", "podman")
 _KEYS = ("path", "args", "env", "timeout")
 _ALWAYS = {"always": True}
 # crun never reaches this stage: the kernel ends a session all at once
@@ -162,7 +160,7 @@ class OciHooks:
         lines = [line for line in lines if not line.startswith(_MARK)]
         words = f": {'; '.join(lines[-_LAST_LINES:])}" if lines else ""
         stage, _newline, rest = marked.partition("\n")
-        if stage in _CREATIONS and failed:
+        if stage in failure.CREATORS and failed:
             number, _space, code = failed[-1].removeprefix(_MARK).partition(" ")
             return _failed(f"{self.hooks[int(number)]} failed with exit code {code}{words}", report)
         if stage == "podman" and _PRECREATE in rest:

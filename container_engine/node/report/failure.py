@@ -81,8 +81,8 @@ def explain(report: str) -> LaunchError:
     """Return the error for a report of the guard: operation, errno, subject, children's output."""
     stage, number, what, log = [*report.split("\n", 3), "", "", ""][:4]
     errno = int(number) if number.isdigit() else 0
-    if stage in _CREATORS:
-        return _creation(_CREATORS[stage], what, log, errno)
+    if stage in CREATORS:
+        return _creation(CREATORS[stage], what, log, errno)
     known = _KERNEL_WORDS.get((stage, errno))
     if known is not None:
         return LaunchError(known[0], see=known[1], details=log)
@@ -97,7 +97,7 @@ def explain(report: str) -> LaunchError:
 
 _OTHER = "container-setup"
 # operations of the guard that create the container, and what they run
-_CREATORS = {"crun": "crun", "podman": "Podman"}
+CREATORS = {"crun": "crun", "podman": "Podman"}
 # operations of the guard whose failures are always of one kind
 _SEE = {
     "fuse": "fuse-unavailable",

@@ -64,7 +64,7 @@ class Bind:
 
     @property
     def propagation(self) -> str:
-        """How later mounts below the source and below the target see one another.
+        """Return how later mounts below the source and below the target see one another.
 
         rslave: what the host mounts below the source (autofs, a file system) appears inside.
         """
@@ -73,7 +73,7 @@ class Bind:
 
     @property
     def is_recursive(self) -> bool:
-        """Whether what is mounted below the source comes with it."""
+        """Return whether what is mounted below the source comes with it."""
         return "bind" not in self.options or "rbind" in self.options
 
 
