@@ -8,7 +8,7 @@ OPTIONS = {
     "container-image": "[USER@][REGISTRY#]IMAGE[:TAG]|PATH",
     "container-mounts": "SRC:DST[:FLAGS][,SRC:DST...]",
     "container-workdir": "PATH",
-    "container-name": "NAME",
+    "container-name": "NAME[:auto|create|exec|no_exec]",
     "container-save": "PATH",
     "container-mount-home": "",
     "no-container-mount-home": "",

@@ -23,16 +23,13 @@ if TYPE_CHECKING:
     from container_engine.edf.model import Edf, Severity
     from container_engine.edf.text import Text
 
+CONTAINER_NAME = "com.ce.container_name"
 ROOT_REMAP, ENTRYPOINT_LOG = "com.ce.root_remap", "com.pyxis.entrypoint_log"
 PYTORCH = "com.pyxis.pytorch_remap_vars"
 _SEE = "container-option"
 _YES, _NO = ("1", "true", "yes", "y"), ("0", "false", "no", "n")
 # what needs a container that outlives its step
 _REFUSED = {
-    "container-name": (
-        "a container ends with its step here, so it cannot be named",
-        "leave it out, and give --container-image to each srun",
-    ),
     "container-save": (
         "a container ends with its step here and cannot be saved",
         "ce build makes an image from a Dockerfile",
@@ -323,6 +320,9 @@ def _annotations(last: Mapping[str, Given]) -> dict[str, Annotation]:
         if name in last:
             value = "false" if last[name].name.startswith("no-") else "true"
             found[key] = Annotation(key, value, Origin(last[name].origin, 0))
+    if "container-name" in last and last["container-name"].value:
+        one = last["container-name"]
+        found[CONTAINER_NAME] = Annotation(CONTAINER_NAME, one.value, Origin(one.origin, 0))
     return found
 
 

@@ -150,6 +150,13 @@ HookUse = TypedDict(
     total=False,
 )
 
+class KeptContainer(TypedDict, total=False):
+    name: str
+    key: str
+    mode: Literal['auto', 'create', 'exec', 'no_exec']
+    directory: str
+
+
 class Settings(TypedDict, total=False):
     devices_if_there: Sequence[str]
     start_timeout_s: float
@@ -187,5 +194,6 @@ class LaunchPlan(TypedDict, total=False):
     annotations_from: Mapping[str, str]
     startup: Sequence[StartupLine]
     hooks: Sequence[HookUse]
+    kept: KeptContainer | None
     settings: Settings
     settings_from: Mapping[str, str]

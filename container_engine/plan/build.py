@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from container_engine.edf.model import Problem
 from container_engine.plan.hooks import use
 from container_engine.plan.image_vars import Resolver
+from container_engine.plan.kept import kept_container
 from container_engine.plan.model import (
     EnvEntry,
     Image,
@@ -122,6 +123,7 @@ def build(
         annotations_from={entry.key: str(entry.origin) for entry in edf.annotations},
         startup=_startup(edf, texts),
         hooks=used.hooks,
+        kept=kept_container(edf, image, settings["scope"].value, offer.site.kept_dir),
         settings=_settings(offer, settings),
         settings_from={name: chosen.origin for name, chosen in settings.items()},
     )

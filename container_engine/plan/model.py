@@ -131,6 +131,19 @@ class Settings(_Frozen):
     )
 
 
+class KeptContainer(_Frozen):
+    """A container that lives with its job."""
+
+    name: str = Field(description="as the user calls it; empty: by its environment")
+    key: str = Field(pattern="^[0-9a-f]{16}$", description="tells it from others of the job")
+    mode: Literal["auto", "create", "exec", "no_exec"] = Field(
+        "auto",
+        description="auto: join it, else go on with it, else make it; create: make it; exec: join"
+        " it; no_exec: go on with it or make it",
+    )
+    directory: str = Field(description="of the nodes, below which it is kept")
+
+
 class LaunchPlan(_Frozen):
     """One launch. `to_json` is what travels to the nodes and what `ce plan --json` prints."""
 
@@ -154,6 +167,9 @@ class LaunchPlan(_Frozen):
     annotations_from: dict[str, str] = Field(default_factory=dict, description=_FROM)
     startup: tuple[StartupLine, ...] = Field((), description="run once per node before tasks")
     hooks: tuple[HookUse, ...] = Field((), description="in the order of application")
+    kept: KeptContainer | None = Field(
+        None, description="a container that lives with its job; null: it ends with its step"
+    )
     settings: Settings = Field(Settings(), description="what the site decided")
     settings_from: dict[str, str] = Field(default_factory=dict, description=_FROM)
 

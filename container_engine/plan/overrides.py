@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from container_engine.plan.build import Offer
 
 PREFIX = "com.ce."
+NAME_KEY = "com.ce.container_name"
+NAME_FORM = "NAME[:auto|create|exec|no_exec], a name of letters, digits, '.', '_' and '-'"
+_NAME = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,63})(?::(auto|create|exec|no_exec))?")
 
 
 class _Setting(NamedTuple):
@@ -41,17 +44,30 @@ def _policy(text: str) -> str | None:
     return text if text in ("age", "always", "missing", "never") else None
 
 
+def read_name(text: str) -> tuple[str, str] | None:
+    """Return the name of a container and its mode, None for an invalid text."""
+    found = _NAME.fullmatch(text)
+    return None if found is None else (found[1], found[2] or "auto")
+
+
 def _start(text: str) -> str | None:
     return text if text in ("crun", "podman") else None
+
+
+def _scope(text: str) -> str | None:
+    return text if text in ("step", "job") else None
 
 
 SETTINGS = {
     "pull": _Setting(_policy, "age, always, missing or never"),
     "root_remap": _Setting(_switch, "true or false"),
+    "scope": _Setting(_scope, "step or job"),
     "start": _Setting(_start, "crun or podman"),
     "start_timeout_s": _Setting(_seconds, "a number of seconds"),
     "tmpfs_size": _Setting(_size, "a size such as 16g or 50%"),
 }
+# what only an environment says
+_OWN = {NAME_KEY.removeprefix(PREFIX): _Setting(read_name, NAME_FORM)}
 
 
 class Chosen(NamedTuple):
@@ -79,16 +95,21 @@ def _annotation(entry: Annotation, offer: Offer) -> Iterator[Problem]:
     if not entry.key.startswith(PREFIX):
         return
     name = entry.key.removeprefix(PREFIX)
-    setting, key = SETTINGS.get(name), f"annotations.{entry.key}"
+    own, known = _OWN.get(name), (*SETTINGS, *_OWN)
+    setting, key = SETTINGS.get(name) or own, f"annotations.{entry.key}"
     if setting is None:
-        meant = nearest(name, SETTINGS)
+        meant = nearest(name, known)
         suggestion = f", did you mean '{PREFIX}{meant}'?" if meant else ""
         message = f"unknown annotation '{entry.key}'{suggestion}"
-        hint = f"known are {', '.join(PREFIX + known for known in SETTINGS)}"
+        hint = f"known are {', '.join(PREFIX + one for one in sorted(known))}"
         yield Problem("warning", entry.origin.file, entry.origin.line, "", message, hint)
     elif setting.read(entry.value) is None:
         yield _problem(key, entry.origin, f"expected {setting.wanted}, found '{entry.value}'")
-    elif setting.read(entry.value) != getattr(offer.site, name) and not offer.lets(name):
+    elif (
+        own is None
+        and setting.read(entry.value) != getattr(offer.site, name)
+        and not offer.lets(name)
+    ):
         yield _refusal(key, entry.origin, name, offer)
 
 

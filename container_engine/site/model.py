@@ -17,6 +17,7 @@ Overridable: TypeAlias = Literal[
     "mounts",
     "pull",
     "root_remap",
+    "scope",
     "start",
     "start_timeout_s",
     "tmpfs_size",
@@ -255,6 +256,19 @@ class SiteConfig(BaseModel):
     )
     root_remap: StrictBool = Field(
         False, description="users are root in their containers", examples=[True]
+    )
+    scope: Literal["step", "job"] = Field(
+        "step",
+        description="what a container lives with, where no EDF and no name decides: its step, or "
+        "its job, whose later steps go on with what earlier ones have written",
+        examples=["job"],
+    )
+    kept_dir: str = Field(
+        "/tmp",  # its subdirectories are the users' alone
+        pattern=PROGRAM,
+        description="a directory of the nodes that users may write, for what containers write that "
+        "live with their job",
+        examples=["/local/scratch"],
     )
     secret_variables: tuple[str, ...] = Field(
         WORDS,

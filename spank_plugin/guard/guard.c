@@ -1,7 +1,9 @@
 /*
  * ce-guard: process 1 of a PID namespace in which everything a container owns lives.
  *
- * ce-guard CONTROL WATCH LIFE SPECIFICATION     (open descriptors; LIFE may be -1)
+ * ce-guard CONTROL WATCH LIFE SPECIFICATION [USER_NS]     (open descriptors; LIFE may be -1)
+ *
+ * USER_NS is that of a guard whose container this step joins (guard_kept.c).
  *
  * Runs as the user, never with a privilege. The process that the launcher starts makes the
  * namespaces; its child, process 1, does the rest. Cleanup is a property, not a procedure: when
@@ -28,6 +30,7 @@
 
 #include "common/io.h"
 #include "guard_events.h"
+#include "guard_kept.h"
 #include "guard_ops.h"
 #include "guard_report.h"
 
@@ -116,6 +119,7 @@ static int process_one(struct guard *guard, int specification)
 
 static void serve(struct guard *guard)
 {
+	guard_open_door(guard);
 	while (guard_events(guard, -1) == 0)
 		;
 	const char *cause = ce_error_text(&guard->err);
@@ -133,6 +137,15 @@ static int write_map(struct guard *guard, const char *path, const char *text)
 
 	if (fd < 0 || ce_write_all(fd, text, strlen(text)) < 0)
 		return guard_fail(guard, "cannot write %s", path);
+	return 0;
+}
+
+/* Enter the user namespace of a guard whose container this step joins, and make the other one. */
+static int join_namespaces(struct guard *guard, int user_ns)
+{
+	guard->stage = "namespaces";
+	if (setns(user_ns, CLONE_NEWUSER) < 0 || unshare(CLONE_NEWPID) < 0)
+		return guard_fail(guard, "cannot enter the user namespace of the running container");
 	return 0;
 }
 
@@ -155,13 +168,13 @@ static int make_namespaces(struct guard *guard)
 	return write_map(guard, "/proc/self/gid_map", map);
 }
 
-static int run(struct guard *guard, int specification)
+static int run(struct guard *guard, int specification, int user_ns)
 {
 	/* Ctrl-C at the terminal of `ce run` is meant for the command, not for the
 	 * processes that hold its container. */
 	setsid();
 	umask(022);
-	if (make_namespaces(guard) < 0) {
+	if ((user_ns >= 0 ? join_namespaces(guard, user_ns) : make_namespaces(guard)) < 0) {
 		guard_report_failure(guard);
 		return CE_EXIT_ENGINE;
 	}
@@ -180,15 +193,15 @@ int main(int argc, char **argv)
 {
 	struct guard guard = GUARD_INIT;
 
-	if (argc != 5) {
+	if (argc != 5 && argc != 6) {
 		fprintf(stderr, "ce-guard: started by the container engine's launcher only\n");
 		return CE_EXIT_ENGINE;
 	}
 	guard.control = ce_descriptor(argv[1]);
 	guard.watch = ce_descriptor(argv[2]);
 	guard.life = ce_descriptor(argv[3]);
-	int specification = ce_descriptor(argv[4]);
+	int specification = ce_descriptor(argv[4]), user_ns = argc == 6 ? ce_descriptor(argv[5]) : -1;
 	if (guard.control < 0 || guard.watch < 0 || specification < 0)
 		return CE_EXIT_ENGINE;
-	return run(&guard, specification);
+	return run(&guard, specification, user_ns);
 }

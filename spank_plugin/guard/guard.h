@@ -11,6 +11,7 @@
  * guard_bind.c     operations: bind mounts with flags
  * guard_more.c     operations: those that depend on the contents of the image
  * guard_container.c operations: the container's creation and its first process
+ * guard_kept.c     operations and answers: a container that other steps of the job join
  */
 #ifndef CE_GUARD_H
 #define CE_GUARD_H
@@ -35,7 +36,14 @@ struct guard {
 	int init;	   /* pidfd of the container's first process, -1 before there is one */
 	pid_t fuse[GUARD_MAX_FUSE];
 	char *fuse_image[GUARD_MAX_FUSE]; /* the files that they serve, on the heap */
+	int fuse_device[GUARD_MAX_FUSE];  /* their connections, kept only for other steps; else -1 */
 	size_t fuse_count;
+	struct guard_kept {
+		int lock;      /* of the container's directory, shared with other guards; -1: this step's alone */
+		char *door;    /* the path of the socket that other steps come to, on the heap */
+		int listening; /* that socket, -1 until the container is ready */
+		int container[3]; /* its user namespace, mount namespace and environment; -1 until known */
+	} kept;
 	int in_more; /* the current operations were added by a program */
 	const char *stage;   /* the current operation, for the report */
 	int stage_errno;
@@ -47,7 +55,8 @@ struct guard {
 
 #define GUARD_INIT                                                                          \
 	{ .control = -1, .watch = -1, .life = -1, .signals = -1, .log = -1,     \
-	  .init = -1, .stage = "start", .err = CE_ERROR_INIT }
+	  .init = -1, .kept = { -1, NULL, -1, { -1, -1, -1 } }, .stage = "start",      \
+	  .err = CE_ERROR_INIT }
 
 /* Fail with this message, and keep errno beside it, so that the launcher can translate the kernel's reason.
  * The first failure is kept. Return -1. */

@@ -8,6 +8,11 @@
  * program inherits (-1: none). Return its pid, or -1 after guard_fail. */
 pid_t guard_spawn(struct guard *guard, const char *const argv[], int keep);
 
+/* Start the server of an image, which is mounted through `device` already; with `again`, other servers have
+ * answered requests before. Return 0, or -1 after guard_fail. */
+int guard_start_server(struct guard *guard, const char *server, const char *image, int device,
+		       const char *again);
+
 /* Return 0 for the waitpid status of a program that ended with exit code 0, else -1 after guard_fail. */
 int guard_judge(struct guard *guard, const char *what, int status);
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/image_gone.h"
+#include "guard_kept.h"
 
 /* ---- children ---------------------------------------------------------------------------------- */
 
@@ -83,7 +84,7 @@ static int poll_session(struct guard *guard, int milliseconds)
 	struct pollfd fds[] = {
 		{ .fd = guard->watch, .events = POLLIN }, { .fd = guard->life, .events = POLLIN },
 		{ .fd = guard->control, .events = POLLIN }, { .fd = guard->init, .events = POLLIN },
-		{ .fd = guard->signals, .events = POLLIN },
+		{ .fd = guard->signals, .events = POLLIN }, { .fd = guard->kept.listening, .events = POLLIN },
 	};
 
 	if (poll(fds, sizeof fds / sizeof fds[0], milliseconds) < 0)
@@ -92,6 +93,8 @@ static int poll_session(struct guard *guard, int milliseconds)
 	if ((fds[0].revents & POLLIN) != 0 || (fds[1].revents != 0 && is_over(guard->life)) ||
 	    (fds[2].revents != 0 && is_over(guard->control)))
 		end_session(guard);
+	if (fds[5].revents != 0)
+		guard_answer_door(guard);
 	if ((fds[3].revents & POLLIN) != 0) {
 		errno = 0;
 		return guard_fail(guard, "the container's init process ended");

@@ -11,17 +11,19 @@
 #include "guard_events.h"
 #include "guard_ops.h"
 
-static int start_server(struct guard *guard, const char *server, const char *image, int device)
+int guard_start_server(struct guard *guard, const char *server, const char *image, int device,
+		       const char *again)
 {
 	char target[32];
 
 	/* libfuse takes an open device as /dev/fd/N, so that no setuid fusermount is needed */
 	snprintf(target, sizeof target, "/dev/fd/%d", device);
-	const char *const argv[] = { server, image, target, NULL };
+	const char *const argv[] = { server, image, target, again, NULL };
 	pid_t pid = guard_spawn(guard, argv, device);
 	if (pid < 0)
 		return -1;
 	guard->fuse_image[guard->fuse_count] = strdup(image);
+	guard->fuse_device[guard->fuse_count] = guard->kept.lock >= 0 ? fcntl(device, F_DUPFD_CLOEXEC, 3) : -1;
 	guard->fuse[guard->fuse_count++] = pid;
 	return 0;
 }
@@ -44,7 +46,7 @@ int guard_op_fuse(struct guard *guard, char **args)
 	if (mkdir(args[2], 0755) < 0 ||
 	    mount(args[1], args[2], "fuse.ce-image", MS_NOSUID | MS_NODEV | MS_RDONLY, options) < 0)
 		return guard_fail(guard, "cannot mount a FUSE file system");
-	return start_server(guard, args[0], args[1], device);
+	return guard_start_server(guard, args[0], args[1], device, NULL);
 }
 
 /* Wait until the kernel and the FUSE server have shaken hands. A server that cannot read the file ends, and
@@ -73,7 +75,8 @@ int guard_op_overlay(struct guard *guard, char **args)
 		     args[2]) < 0)
 		return guard_fail(guard, "out of memory");
 	for (size_t i = 1; i < 4; i++) {
-		if (mkdir(args[i], 0755) < 0)
+		/* what an earlier step of the job has written is there already */
+		if (mkdir(args[i], 0755) < 0 && (errno != EEXIST || guard->kept.lock < 0))
 			return guard_fail(guard, "cannot make '%s'", args[i]);
 	}
 	/* nosuid and nodev: the image is the user's, so its setuid bits and devices have no meaning here */

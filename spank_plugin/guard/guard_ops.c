@@ -31,6 +31,9 @@ static const struct operation {
 	{ "crun", 1, guard_op_create },
 	{ "podman", 1, guard_op_create },
 	{ "container", 2, guard_op_container },
+	{ "keep", 2, guard_op_keep },
+	{ "fuse-again", 3, guard_op_fuse_again },
+	{ "joined", 3, guard_op_joined },
 };
 
 static const struct operation *find_operation(const char *name)

@@ -49,6 +49,16 @@ guard_operation guard_op_root_first;
 /* root-link ROOT PATH TARGET: create a symlink in the image, unless PATH exists. */
 guard_operation guard_op_root_link;
 
+/* keep LOCK DOOR: let other steps of the job join this container, by a socket with the path DOOR. LOCK is the
+ * descriptor of a locked file, whose lock this process holds from now on. */
+guard_operation guard_op_keep;
+
+/* fuse-again SERVER IMAGE DEVICE: serve an image through a connection of a guard that may end before us. */
+guard_operation guard_op_fuse_again;
+
+/* joined USER_NS MOUNT_NS ENVIRONMENT: report the container of another guard, by descriptors. */
+guard_operation guard_op_joined;
+
 /* bind SOURCE TARGET FLAG…: make a bind mount with its own flags, for the runtime to bind from. */
 guard_operation guard_op_bind;
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/io.h"
+#include "guard_kept.h"
 
 enum { MAX_ENVIRONMENT = 64 * 1024 * 1024, MAX_LOG = 1 << 20 };
 /* limits for a packet of the control socket: the end of the log, of the hooks' output, of an entrypoint's */
@@ -142,12 +143,18 @@ int guard_report_ready(struct guard *guard, int process_dir)
 	CE_AUTO_FD environment = copy_environment(guard, process_dir);
 	if (environment < 0)
 		return -1;
+	const int container[] = { user_ns, mount_ns, environment };
+	return guard_report_container(guard, container);
+}
+
+int guard_report_container(struct guard *guard, const int container[3])
+{
 	CE_AUTO_FD self = ce_pidfd_open(getpid());
 	if (self < 0)
 		return guard_fail(guard, "cannot open a descriptor of the guard");
-	int fds[] = { user_ns, mount_ns, environment, self };
+	const int fds[] = { container[0], container[1], container[2], self };
 	guard_stamp(guard, "ready");
 	if (send_ready(guard, fds, 4) < 0)
 		return guard_fail(guard, "cannot answer the launcher");
-	return 0;
+	return guard_keep_container(guard, container);
 }

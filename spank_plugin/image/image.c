@@ -1,6 +1,7 @@
 /* ce-image: serves a SquashFS file until it is unmounted.
  *
  *     ce-image FILE /dev/fd/N	through an open FUSE device that is mounted already
+ *     ce-image FILE /dev/fd/N again	the same, where another server has answered the first requests
  *     ce-image FILE DIRECTORY	mounts it there first, and goes to the background
  *
  * The file's contents never change, so the kernel may cache all of them: it asks once for each name, for each
@@ -10,6 +11,7 @@
 #include <errno.h>
 #include <float.h>
 #include <fuse_lowlevel.h>
+#include <linux/fuse.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -323,6 +325,23 @@ static int answer(struct fuse_session *session, long processors)
 #endif
 }
 
+/* Let libfuse believe that the kernel has greeted it: it does that once for a connection, and has done so with
+ * another server. Of the answer, which the kernel does not expect, libfuse drops the error. */
+static void greet(struct fuse_session *session)
+{
+	struct {
+		struct fuse_in_header header;
+		struct fuse_init_in init;
+	} request = {
+		.header = { .len = sizeof request, .opcode = FUSE_INIT, .unique = UINT64_MAX - 1 },
+		.init = { .major = FUSE_KERNEL_VERSION, .minor = FUSE_KERNEL_MINOR_VERSION,
+			  .max_readahead = 1 << 20, .flags = ~(uint32_t)FUSE_INIT_EXT },
+	};
+	const struct fuse_buf buffer = { .size = sizeof request, .mem = &request };
+
+	fuse_session_process_buf(session, &buffer);
+}
+
 static int complain(const char *file, const char *why)
 {
 	fprintf(stderr, "ce-image: %s: %s\n", file, why);
@@ -375,6 +394,8 @@ static int serve(struct squash *image, char **words)
 	int rc = -1;
 
 	if (session && start(session, image, file, place) == 0) {
+		if (words[3])
+			greet(session);
 		rc = answer(session, processors);
 		fuse_session_unmount(session);
 	}
@@ -392,8 +413,8 @@ int main(int argc, char **argv)
 		printf("ce-image with libfuse %s\n", fuse_pkgversion());
 		return 0;
 	}
-	if (argc != 3) {
-		fprintf(stderr, "usage: ce-image FILE DIRECTORY|%sN\n", DEVICE);
+	if (argc != 3 && (argc != 4 || !is_device(argv[2]) || strcmp(argv[3], "again") != 0)) {
+		fprintf(stderr, "usage: ce-image FILE DIRECTORY|%sN [again]\n", DEVICE);
 		return 2;
 	}
 	mallopt(M_MMAP_THRESHOLD, MAP_FROM_BYTES);

@@ -21,13 +21,22 @@ static int failure(const char *answer, struct ce_error *err)
 			    message != NULL ? message + 1 : answer + 1);
 }
 
-/* "R<workdir>\0<notices>\0<said>" with the descriptors of struct ce_container; the last two may be absent. */
+/* Return the string after this one in a buffer that NULs follow; an empty one if there is none. */
+static const char *next_string(const char *text, const char *end)
+{
+	const char *next = text + strlen(text);
+
+	return next < end ? next + 1 : next;
+}
+
+/* "R<workdir>\0<notices>\0<said>\0<kept>" with the descriptors of struct ce_container; all but the first may be
+ * absent. */
 static int ready(const char *answer, size_t size, int fds[CE_MAX_FDS],
 		 struct ce_container *container, struct ce_error *err)
 {
 	/* the buffer is longer than any packet and filled with NULs */
-	const char *notices = answer + strlen(answer) + (strlen(answer) < size);
-	const char *said = notices + strlen(notices) + (notices + strlen(notices) < answer + size);
+	const char *end = answer + size;
+	const char *notices = next_string(answer, end), *said = next_string(notices, end);
 
 	container->user_ns = fds[0];
 	container->mount_ns = fds[1];
@@ -40,6 +49,7 @@ static int ready(const char *answer, size_t size, int fds[CE_MAX_FDS],
 	container->workdir = strdup(answer + 1);
 	container->notices = strdup(notices);
 	container->said = strdup(said);
+	container->is_kept = *next_string(said, end) != '\0';
 	if (fds[5] < 0 || container->workdir == NULL || container->notices == NULL ||
 	    container->said == NULL)
 		return ce_fail(err, "the launcher's answer is not complete");

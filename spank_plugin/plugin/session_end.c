@@ -77,7 +77,9 @@ static void end_what_is_left(int reply, int life, const struct ce_shared *shared
 			ce_pidfd_kill(container.guard, SIGKILL);
 			ce_wait_readable(container.guard, ce_now_ms() + GUARD_WAIT_MS);
 		}
-		ce_sweep(container.mount_ns);
+		/* of a container that lives with its job, Slurm kills what belongs to this step */
+		if (!container.is_kept)
+			ce_sweep(container.mount_ns);
 		ce_shared_write(shared, container.trace);
 		ce_wait_readable(container.attended, ce_now_ms() + ATTENDED_WAIT_MS);
 	}

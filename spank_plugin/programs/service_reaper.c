@@ -6,13 +6,14 @@
  * Services are started by the launcher and live in the host's PID namespace, as tasks do, so the
  * kernel does not end them with the guard. This process outlives the guard for a moment: it waits for
  * GUARD, a pidfd, and then kills every process in the container's mount namespace, whatever its session,
- * process group or parent. It is started before the first service. END is a socket to the guard, which
+ * process group or parent (sweep). It is started before the first service. END is a socket to the guard, which
  * closes it when the session ends in good order: services are then stopped by their own commands, while
  * their image is still served, and the guard waits for that. DONE is the end of a pipe that closes with
  * this process: slurmstepd waits for it before Slurm kills what is left of the step.
  *
  * Runs as the user, outside the container. The specification has the guard's format; the operations:
  *   stop PROGRAM ARG…       stops a service in good order
+ *   sweep WHAT              kills every process in the container (left out if other steps may be in it)
  *   remove PATH             removes a file, or an empty directory, that marks the services as running
  *   poststop PROGRAM ARG…   runs an OCI hook of that stage when the container is gone, however it ended
  */
@@ -89,7 +90,9 @@ static void run_operations(const struct attendant *self, const char *wanted)
 		}
 		if (words[count - 1] == NULL || strcmp(name, wanted) != 0)
 			continue;
-		if (strcmp(name, "remove") == 0)
+		if (strcmp(name, "sweep") == 0)
+			ce_sweep(self->mount_ns);
+		else if (strcmp(name, "remove") == 0)
 			remove_one(words[0]);
 		else
 			stop_one(words, deadline);
@@ -112,7 +115,7 @@ static void attend(struct attendant *self)
 		fds[1].fd = -1;
 		fds[1].revents = 0;
 	}
-	ce_sweep(self->mount_ns);
+	run_operations(self, "sweep");
 	run_operations(self, "remove");
 	run_operations(self, "poststop");
 }

@@ -20,10 +20,10 @@ DEFAULTS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 class Place:
     """The container in which services run, and the environment of its tasks.
 
-    The descriptors belong to the caller.
+    The descriptors belong to the caller. Other steps of the job may be in it if it `is_kept`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # one for each field
         self,
         user_ns: int,
         mount_ns: int,
@@ -33,7 +33,9 @@ class Place:
         environment: Mapping[str, str],
         libexec: str,
         timeout_s: float,
+        is_kept: bool = False,
     ) -> None:
+        self.is_kept = is_kept
         self.user_ns, self.mount_ns, self.guard = user_ns, mount_ns, guard
         self.workdir = workdir
         self.environment = environment

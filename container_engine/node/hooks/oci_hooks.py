@@ -137,7 +137,7 @@ class OciHooks:
         if not self._after:
             return
         from container_engine.node.hooks.oci_state import applies
-        from container_engine.node.hooks.services import attend
+        from container_engine.node.hooks.services import SWEEP, attend
 
         command = [*plan["entrypoint"], INIT_PATH][0]
         state = to_json({**self._state, "status": "stopped", "pid": 0})
@@ -150,6 +150,7 @@ class OciHooks:
                 shell = ["/bin/sh", "-c", _POSTSTOP, "sh", state]
                 steps.append((_AFTER, [*clean, *shell, *words]))
         if steps:
+            steps += [] if plan.get("kept") else [SWEEP]
             attend(steps, guard, mount_ns, done, libexec)
 
     def explain(self, report: str) -> LaunchError:

@@ -193,6 +193,7 @@ class HooksOnNode:
             environment=self._of_tasks(environment),
             libexec=self._edits.libexec,
             timeout_s=self._plan["settings"]["start_timeout_s"],
+            is_kept=bool(self._plan.get("kept")),
         )
         self._place = place
         self._end = services.start(self._edits.services, place, done)

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 
 _EXIT_STEP_MS = 10
+# kill every process in the container; left out where other steps of the job may be in it
+SWEEP: Operation = ("sweep", ["all"])
 
 
 def start(services: Sequence[Mapping[str, Any]], place: Place, done: int) -> socket | None:
@@ -146,6 +148,7 @@ def _attend(services: Sequence[Mapping[str, Any]], place: Place, done: int) -> s
         ("stop", place.inside(service["stop"])) for service in services if service.get("stop")
     ]
     stops = bool(steps)
+    steps += [] if place.is_kept else [SWEEP]
     steps += [("remove", [path]) for path in leftovers(services)]
     ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
     specification = os.memfd_create("ce-services")

@@ -30,12 +30,13 @@ class Paths:
     """The paths of files and directories in the session's private mount namespace.
 
     `podman` and `runtime` are the site's programs; the latter is "" for crun as PATH has it.
+    `written` is the directory for what the container writes.
     """
 
-    __slots__ = ("init", "podman", "runtime", "server", "session")
+    __slots__ = ("init", "podman", "runtime", "server", "session", "written")
 
     def __init__(self, session: str, libexec: str, podman: str = "", runtime: str = "") -> None:
-        self.session = session
+        self.session = self.written = session
         self.podman = podman or "podman"
         self.runtime = runtime
         self.init = f"{libexec}/ce-init"

@@ -28,12 +28,20 @@ class Watch:
         self.process, self.life = process, life
 
 
-def start_guard(libexec: str, watch: Watch, specification: bytes) -> socket:
-    """Start a guard that executes the specification; return the socket to it."""
+def start_guard(
+    libexec: str, watch: Watch, specification: bytes, user_ns: int = -1, more: Sequence[int] = ()
+) -> socket:
+    """Start a guard that executes the specification; return the socket to it.
+
+    It enters the user namespace `user_ns` if there is one. `more` are descriptors that the
+    specification names.
+    """
     ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
     spec = memory_file("ce-specification", specification)
     passed = [theirs.fileno(), watch.process, watch.life, spec]
-    for fd in passed:
+    if user_ns >= 0:
+        passed.append(user_ns)
+    for fd in (*passed, *more):
         if fd >= 0:
             os.set_inheritable(fd, True)
     program = f"{libexec}/ce-guard"
@@ -53,7 +61,8 @@ def start_guard(libexec: str, watch: Watch, specification: bytes) -> socket:
     finally:
         theirs.close()
         os.close(spec)
-        os.set_inheritable(watch.process, False)
+        for fd in (watch.process, *more):
+            os.set_inheritable(fd, False)
         if watch.life >= 0:
             # the guard's alone: its end must show at once, even while the launcher still runs
             os.close(watch.life)
@@ -82,7 +91,7 @@ def await_report(
         return await_report(control, timeout_s, hear, describe)
     if data[:1] == b"R":
         moments, _nul, printed = data[1:].decode("utf-8", "surrogateescape").partition("\0")
-        return (moments, printed), _received(ancillary)
+        return (moments, printed), received(ancillary)
     if not data:
         raise _ended()
     report = data[1:].decode("utf-8", "replace")
@@ -114,7 +123,8 @@ def rights(fds: Sequence[int]) -> list[tuple[int, int, bytes]]:
     return [(SOL_SOCKET, SCM_RIGHTS, data)] if fds else []
 
 
-def _received(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
+def received(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
+    """Return the descriptors that came with a packet; no program inherits them."""
     fds = []
     for level, kind, data in ancillary:
         if level == SOL_SOCKET and kind == SCM_RIGHTS:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from container_engine.node.hooks.run import HooksOnNode
     from container_engine.node.plan_types import LaunchPlan
+    from container_engine.node.start.kept import Kept, Running
     from container_engine.node.start.specification import Operation
 
 PLAN_VERSION = 1
@@ -53,7 +54,8 @@ class Session:
 
     `fds` are the user namespace, the mount namespace, the records of the tasks' environment
     (spank_plugin/common/join.h) and a pidfd of the guard, readable when nothing of the session is
-    left. `attended` is readable once the work after that is done, -1 if there is none. Unless
+    left. `attended` is readable once the work after that is done, -1 if there is none. Other steps
+    of the job may be in the container if it `is_kept`. Unless
     `go_on` is called, the session ends with this process; it raises LaunchError if the session has
     already ended. `warnings` are for the user, `printed` is the entrypoint's output if it is to be
     shown.
@@ -67,8 +69,10 @@ class Session:
         warnings: Sequence[str],
         printed: str,
         attended: int,
+        is_kept: bool = False,
     ) -> None:
         self.fds, self.workdir, self.attended = fds, workdir, attended
+        self.is_kept = is_kept
         self.go_on = go_on
         self.warnings = warnings
         self.printed = printed
@@ -93,7 +97,14 @@ def start(
             " submit host and node have different versions of the container engine",
             see="engine-versions",
         )
-    begun = _Start(plan, node, libexec, marks)
+    kept = None
+    if wanted := plan.get("kept"):
+        from container_engine.node.start import kept as keeping
+
+        kept = keeping.enter(wanted, plan, node)
+        if isinstance(kept, keeping.Running):
+            return _join(kept, plan, node, watch, libexec, marks)
+    begun = _Start(plan, node, libexec, marks, kept)
     try:
         return begun.run(watch)
     except LaunchError:
@@ -101,15 +112,50 @@ def start(
         raise
 
 
+def _join(
+    running: Running,
+    plan: LaunchPlan,
+    node: Mapping[str, str],
+    watch: Watch,
+    libexec: str,
+    marks: trace.Marks,
+) -> Session:
+    """Join the container that another step of the job has started and runs."""
+    marks.mark("namespaces")
+    steps = running.operations(f"{libexec}/ce-image")
+    control = start_guard(libexec, watch, encode(steps), running.guards_ns, running.passed)
+    running.close()
+    timeout_s = plan["settings"]["start_timeout_s"]
+    (marks.guard, _printed), (user_ns, mount_ns, found, guard) = await_report(control, timeout_s)
+    marks.mark("environment")
+    block = env.parse_block(running.environment)
+    os.close(found)
+    workdir = resolve(plan["workdir"], node, plan["workdir_from"])
+    edf = env.edf_settings(plan, node)
+    made = env.for_tasks(plan, edf, env.for_container(plan, edf), block)
+    records = memory_file("ce-env", env.encode_records({"PWD": workdir, "OLDPWD": None, **made}))
+    fds = (user_ns, mount_ns, records, guard)
+    warnings = running.warnings
+    return Session(fds, workdir, lambda: go_on(control, []), warnings, "", -1, is_kept=True)
+
+
 class _Start:
     """One start: the plan's and this node's data, and results of the steps so far."""
 
     def __init__(
-        self, plan: LaunchPlan, node: Mapping[str, str], libexec: str, marks: trace.Marks
+        self,
+        plan: LaunchPlan,
+        node: Mapping[str, str],
+        libexec: str,
+        marks: trace.Marks,
+        kept: Kept | None = None,
     ) -> None:
         self._plan, self._node, self._libexec, self._marks = plan, node, libexec, marks
         programs = site_programs(plan["settings"])
         self._paths = Paths(f"{libexec}/session", libexec, *programs)
+        self._kept = kept
+        if kept is not None:
+            self._paths.written = kept.directory
         self._workdir = resolve(plan["workdir"], node, plan["workdir_from"])
         self._edf = env.edf_settings(plan, node)
         rules = site_rules.of_node(libexec)
@@ -130,7 +176,11 @@ class _Start:
         steps = self._operations()
         image_in_use.note(self._plan["image"]["path"], self._node)
         self._marks.mark("namespaces")
-        control = start_guard(self._libexec, watch, encode(steps))
+        kept = self._kept
+        if kept is not None:
+            steps = [kept.operation(), *steps]
+        more = () if kept is None else (kept.lock,)
+        control = start_guard(self._libexec, watch, encode(steps), more=more)
         user_ns, mount_ns, found, guard = self._await(control)
         self._marks.mark("environment")
         block = env.parse_block(read_all(found))
@@ -147,7 +197,8 @@ class _Start:
         warnings = () if hooks is None else hooks.warnings
         fds = (user_ns, mount_ns, records, guard)
         attended = -1 if hooks is None else hooks.attended
-        return Session(fds, self._workdir, last, warnings, self._printed, attended)
+        is_kept = kept is not None
+        return Session(fds, self._workdir, last, warnings, self._printed, attended, is_kept)
 
     def abandon(self) -> None:
         """Remove what announces a container that will not be there."""
@@ -326,7 +377,8 @@ def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, 
     ends = (launcher, launcher if session.attended < 0 else session.attended)
     others = () if recorded < 0 else (recorded,) if place < 0 else (recorded, place)
     fds = (*session.fds, *ends, *others)
-    _answer(reply, f"R{session.workdir}\0{notices}\0{session.printed}", fds)
+    kept = "kept" if session.is_kept else ""
+    _answer(reply, f"R{session.workdir}\0{notices}\0{session.printed}\0{kept}", fds)
     try:  # noqa: SIM105  # importing contextlib would cost every start
         session.go_on()
     except LaunchError:

@@ -46,7 +46,7 @@ def operations(
         ("fuse", [paths.server, image, paths.at("image")]),
         *(("fuse", [paths.server, source, directory]) for source, directory in served),
         *prepare,
-        ("overlay", [paths.at(d) for d in ("image", "changes", "work", "root")]),
+        ("overlay", [paths.at("image"), *_written(paths), paths.at("root")]),
         *(("served", [directory]) for _source, directory in served),
         *flagged,
         *_person(paths, person),
@@ -54,6 +54,10 @@ def operations(
         creation,
         ("container", [paths.at("init.pid"), INIT_NAME]),
     ]
+
+
+def _written(paths: Paths) -> list[str]:
+    return [f"{paths.written}/changes", f"{paths.written}/work"]
 
 
 def _way(settings: Settings, container: Container) -> Creation:

@@ -1,0 +1,256 @@
+"""Find or make a container that lives with its job: later steps of the job continue it.
+
+On each node such a container has a directory, below the user's: what it writes, the image it was
+made from, a lock, and a socket (a door) for each step in it. The lock is held exclusively while a
+step starts the container, and shared by the guard of every step that runs in it. So a later step
+either joins what runs, or starts a container anew over what earlier ones have written.
+The job's end removes the directory (spank_plugin/programs/epilog.c).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from _socket import AF_UNIX, CMSG_SPACE, SOCK_SEQPACKET, socket
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
+
+from container_engine.errors import LaunchError
+from container_engine.node.node_name import node_name
+from container_engine.node.plan_json import to_json
+from container_engine.node.start.guard import FD_SIZE, MAX_PACKET, received
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from container_engine.node.plan_types import KeptContainer, LaunchPlan
+    from container_engine.node.start.specification import Operation
+
+_SEE = "container-name"
+_DOOR = "door."
+# of a socket's path, see unix(7)
+_MAX_PATH = 107
+_LOOK_S = 0.02
+_VISIT_S = 10.0
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+# what a running container has already, whatever a later step asks for
+_MADE_OF = ("mounts", "devices", "writable", "annotations", "startup")
+
+
+class Kept:
+    """The directory of a container that this step starts; `lock` is held exclusively."""
+
+    def __init__(self, wanted: KeptContainer, directory: str, lock: int, door: str) -> None:
+        self.wanted, self.directory, self.lock, self.door = wanted, directory, lock, door
+
+    def operation(self) -> Operation:
+        """Return the guard's operation that lets later steps come to it."""
+        return ("keep", [str(self.lock), self.door])
+
+
+class Running(Kept):
+    """A container that runs, as another step's guard has handed it over; `lock` is shared.
+
+    `guards_ns` is the user namespace of that guard, `environment` that of the container's first
+    process.
+    """
+
+    def __init__(self, kept: Kept, fds: Sequence[int], images: Sequence[tuple[str, int]]) -> None:
+        super().__init__(kept.wanted, kept.directory, kept.lock, kept.door)
+        self.guards_ns, *self._container = fds
+        self._images = images
+        # the descriptor's position is shared with other steps
+        with open(f"/proc/self/fd/{fds[3]}", "rb") as file:
+            self.environment = file.read()
+        self.warnings: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> list[int]:
+        """The descriptors that the guard inherits."""
+        return [self.lock, *self._container, *(device for _image, device in self._images)]
+
+    def operations(self, server: str) -> list[Operation]:
+        """Return the operations of a guard that joins."""
+        return [
+            self.operation(),
+            *(("fuse-again", [server, image, str(device)]) for image, device in self._images),
+            ("joined", [*map(str, self._container)]),
+        ]
+
+    def close(self) -> None:
+        """Close what belongs to the guard now."""
+        for fd in (self.guards_ns, *self.passed):
+            os.close(fd)
+
+
+def enter(wanted: KeptContainer, plan: LaunchPlan, node: Mapping[str, str]) -> Kept:
+    """Return the container that the plan wants: a Running one, or its directory for a start.
+
+    Wait while another step starts it. Raise LaunchError if the plan wants something else than what
+    is there.
+    """
+    job = node.get("SLURM_JOB_ID", "")
+    if not job.isdigit():
+        raise _error("it lives with a job, and this is none", "start it with srun", wanted)
+    directory = _directory(wanted, job, node_name(node))
+    step = node.get("SLURM_STEP_ID", "0")
+    door = f"{directory}/{_DOOR}{step}.{os.urandom(3).hex()}"
+    if len(os.fsencode(door)) > _MAX_PATH:
+        raise _error(f"the path of '{directory}' is too long for a socket", "", wanted)
+    lock = os.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    kept = Kept(wanted, directory, lock, door)
+    if _locked(lock, LOCK_EX):
+        _begin(kept, plan)
+        return kept
+    if wanted["mode"] in ("create", "no_exec"):
+        reason = "it runs already in another step of this job on this node"
+        raise _error(reason, f"leave ':{wanted['mode']}' out to join it", wanted)
+    return _await(kept, plan)
+
+
+def _directory(wanted: KeptContainer, job: str, node: str) -> str:
+    """Return the container's directory, made if need be, with no way in for another user."""
+    path = f"{wanted['directory']}/ce-kept-{os.geteuid()}"
+    try:
+        _private(path)
+        for name in (f"{job}.{node}", wanted["key"]):
+            path = f"{path}/{name}"
+            _private(path)
+    except OSError as error:
+        raise _error(f"cannot use {path}: {error.strerror}", "", wanted) from None
+    return path
+
+
+def _private(path: str) -> None:
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        found = os.lstat(path)
+        is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+        if not is_own or found.st_mode & _OTHERS:
+            raise PermissionError(1, "it is not a directory of yours alone") from None
+
+
+def _locked(lock: int, how: int) -> bool:
+    try:
+        flock(lock, how | LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _begin(kept: Kept, plan: LaunchPlan) -> None:
+    """Prepare the directory for a start by this step. Raise LaunchError."""
+    wanted, image = kept.wanted, plan["image"]["path"]
+    record = f"{kept.directory}/image"
+    try:
+        with open(record, encoding="utf-8", errors="surrogateescape") as file:
+            earlier = file.read()
+    except FileNotFoundError:
+        earlier = ""
+    if wanted["mode"] == "exec":
+        reason = "no step of this job runs in it on this node"
+        raise _error(reason, "leave ':exec' out to start it", wanted)
+    if earlier and wanted["mode"] == "create":
+        reason = "this job has it on this node already"
+        raise _error(reason, "leave ':create' out to go on with it", wanted)
+    if earlier and earlier != image:
+        reason = f"this job made it from '{earlier}', and this step is to run '{image}'"
+        raise _error(reason, "give the other image another name", wanted)
+    for door in _doors(kept.directory):
+        os.unlink(door)
+    for name, text in (("image", image), ("name", wanted["name"]), ("made", _made_of(plan))):
+        with open(f"{kept.directory}/{name}", "w", encoding="utf-8", errors="surrogateescape") as f:
+            f.write(text)
+
+
+def _made_of(plan: LaunchPlan) -> str:
+    return to_json({key: plan.get(key) for key in _MADE_OF})
+
+
+def _doors(directory: str) -> Iterator[str]:
+    for name in sorted(os.listdir(directory)):
+        if name.startswith(_DOOR):
+            yield f"{directory}/{name}"
+
+
+def _await(kept: Kept, plan: LaunchPlan) -> Kept:
+    """Wait until the container runs, and join it, or until it has ended, and start it."""
+    wanted, deadline = kept.wanted, time.monotonic() + plan["settings"]["start_timeout_s"]
+    while time.monotonic() < deadline:
+        if _locked(kept.lock, LOCK_SH):
+            running = _visit(kept)
+            if running is not None:
+                _compare(running, plan)
+                return running
+        if _locked(kept.lock, LOCK_EX):
+            _begin(kept, plan)
+            return kept
+        time.sleep(_LOOK_S)
+    raise _error("another step of this job starts it and is not done", "", wanted)
+
+
+def _compare(running: Running, plan: LaunchPlan) -> None:
+    """Refuse another image; warn of what a running container cannot get any more."""
+    wanted, image = running.wanted, plan["image"]["path"]
+    with open(f"{running.directory}/image", encoding="utf-8", errors="surrogateescape") as file:
+        earlier = file.read()
+    if earlier != image:
+        reason = f"this job made it from '{earlier}', and this step is to run '{image}'"
+        raise _error(reason, "give the other image another name", wanted)
+    with open(f"{running.directory}/made", encoding="utf-8", errors="surrogateescape") as file:
+        if file.read() != _made_of(plan):
+            running.warnings = (
+                f"{_subject(wanted)}: it runs already, and keeps the mounts, devices and hooks that"
+                " it was started with",
+            )
+
+
+def _visit(kept: Kept) -> Running | None:
+    """Return what the guard behind the first open door hands over, None without one."""
+    for door in _doors(kept.directory):
+        visitor = socket(AF_UNIX, SOCK_SEQPACKET)
+        visitor.settimeout(_VISIT_S)
+        try:
+            visitor.connect(door)
+            return _handed_over(visitor, kept)
+        except OSError:
+            continue  # that step is over
+        finally:
+            visitor.close()
+    return None
+
+
+def _handed_over(visitor: socket, kept: Kept) -> Running:
+    """Read a guard's answer (spank_plugin/guard/guard_kept.h). Raise OSError if it breaks off."""
+    fds: Sequence[int] = ()
+    images: list[tuple[str, int]] = []
+    while True:
+        data, ancillary, _flags, _address = visitor.recvmsg(MAX_PACKET, CMSG_SPACE(8 * FD_SIZE))
+        found = received(ancillary)
+        if not data:
+            for fd in (*fds, *(device for _image, device in images)):
+                os.close(fd)
+            raise ConnectionError
+        if data == b"\0":
+            return Running(kept, fds, images)
+        if not fds:
+            fds = found
+        else:
+            images.append((os.fsdecode(data), found[0]))
+
+
+def _subject(wanted: KeptContainer) -> str:
+    return f"container '{wanted['name']}'" if wanted["name"] else "the job's container"
+
+
+def _error(reason: str, hint: str, wanted: KeptContainer) -> LaunchError:
+    name = wanted["name"]
+    return LaunchError(
+        reason,
+        hint or None,
+        _SEE,
+        kind="container" if name else "the job's container",
+        name=name or None,
+    )

@@ -1,0 +1,121 @@
+/*
+ * A container that lives with its job: the guards of all steps in it keep it. The first one makes it; each
+ * later one is in the same user namespace, serves the images through the same FUSE connections, and so is
+ * enough when the others have ended with their steps. What they share is found in a directory of the user's:
+ * a lock, held shared by every guard whose container is ready, and a socket (a door) for each of them.
+ */
+#define _GNU_SOURCE
+#include "guard_kept.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/io.h"
+#include "guard_child.h"
+#include "guard_ops.h"
+#include "guard_report.h"
+
+#ifndef FUSE_DEV_IOC_CLONE
+#define FUSE_DEV_IOC_CLONE _IOR(229, 0, uint32_t)
+#endif
+enum { BACKLOG = 64 };
+
+int guard_op_keep(struct guard *guard, char **args)
+{
+	guard->kept.lock = ce_descriptor(args[0]);
+	guard->kept.door = strdup(args[1]);
+	if (guard->kept.lock < 0 || guard->kept.door == NULL)
+		return guard_fail(guard, "cannot keep the container for the job");
+	return 0;
+}
+
+int guard_keep_container(struct guard *guard, const int container[3])
+{
+	for (size_t i = 0; i < 3 && guard->kept.lock >= 0; i++) {
+		guard->kept.container[i] = fcntl(container[i], F_DUPFD_CLOEXEC, 3);
+		if (guard->kept.container[i] < 0)
+			return guard_fail(guard, "cannot keep the container for the job");
+	}
+	return 0;
+}
+
+/* ---- the door ---------------------------------------------------------------------------------- */
+
+void guard_open_door(struct guard *guard)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct guard_kept *kept = &guard->kept;
+
+	if (kept->lock < 0 || kept->container[0] < 0)
+		return;
+	int length = snprintf(address.sun_path, sizeof address.sun_path, "%s", kept->door);
+	CE_AUTO_FD listening = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (listening < 0 || (size_t)length >= sizeof address.sun_path ||
+	    bind(listening, (struct sockaddr *)&address, sizeof address) < 0 || listen(listening, BACKLOG) < 0)
+		return; /* the lock stays: another step reports that it cannot join */
+	kept->listening = listening;
+	listening = -1;
+	(void)flock(kept->lock, LOCK_SH);
+}
+
+static int is_own(int visitor)
+{
+	struct ucred who;
+	socklen_t size = sizeof who;
+
+	return getsockopt(visitor, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == geteuid();
+}
+
+void guard_answer_door(struct guard *guard)
+{
+	const struct guard_kept *kept = &guard->kept;
+	CE_AUTO_FD visitor = accept4(kept->listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	CE_AUTO_FD own_ns = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
+
+	if (visitor < 0 || own_ns < 0 || !is_own(visitor))
+		return;
+	const int all[] = { own_ns, kept->container[0], kept->container[1], kept->container[2] };
+	int rc = ce_send(visitor, "C", 1, all, 4);
+	for (size_t i = 0; i < guard->fuse_count && rc == 0; i++) {
+		const char *image = guard->fuse_image[i];
+		rc = ce_send(visitor, image, strlen(image), &guard->fuse_device[i], 1);
+	}
+	/* without this last word, the visitor knows that something is missing */
+	if (rc == 0)
+		(void)ce_send(visitor, "", 1, NULL, 0);
+}
+
+/* ---- a guard that joins ------------------------------------------------------------------------ */
+
+/* The kernel ends the requests of a connection's server with the last descriptor of its device; a clone is a device
+ * of its own, so what another guard's server leaves unanswered when it is killed fails, instead of hanging. */
+int guard_op_fuse_again(struct guard *guard, char **args)
+{
+	CE_AUTO_FD theirs = ce_descriptor(args[2]);
+	CE_AUTO_FD device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	uint32_t number = (uint32_t)theirs;
+
+	if (theirs < 0 || device < 0 || guard->fuse_count == GUARD_MAX_FUSE ||
+	    ioctl(device, FUSE_DEV_IOC_CLONE, &number) < 0)
+		return guard_fail(guard, "cannot serve the image of the running container");
+	return guard_start_server(guard, args[0], args[1], device, "again");
+}
+
+int guard_op_joined(struct guard *guard, char **args)
+{
+	int container[3];
+
+	for (size_t i = 0; i < 3; i++) {
+		container[i] = ce_descriptor(args[i]);
+		if (container[i] < 0)
+			return guard_fail(guard, "the running container's descriptors are missing");
+	}
+	return guard_report_container(guard, container);
+}
