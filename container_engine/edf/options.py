@@ -78,6 +78,10 @@ def no_container(over: Overlay) -> Problem:
     """Return the error for options that have neither an image nor an environment."""
     where = over.given[0].origin if over.given else "--container-image"
     hint = "add --container-image=IMAGE or --environment=NAME"
+    named = next((one for one in over.given if one.name == "container-name"), None)
+    if named is not None:
+        message = f"this job has no container '{named.value}' to go on with"
+        return _problem(named.origin, message, f"to make it, {hint}")
     return _problem(where, "there is no container to apply it to", hint)
 
 

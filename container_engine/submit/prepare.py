@@ -10,7 +10,7 @@ from container_engine.edf.options import with_pytorch
 from container_engine.errors import UserError
 from container_engine.plan.judge import judge
 from container_engine.plan.overrides import choose
-from container_engine.submit import memo, quick
+from container_engine.submit import job_names, memo, quick
 from container_engine.submit.environment import image_alone, load_to_launch
 from container_engine.submit.image import launch_image
 from container_engine.submit.known_image import image_problem
@@ -66,9 +66,15 @@ def prepare(name: str | None, context: Context, words: Sequence[str] = ()) -> Pr
     May import an image. Raises RefusedError with every problem of the EDF, CeError for all else.
     """
     inputs = _Inputs(memo.Recorder(context.env), [])
-    prepared = _plan(
-        lambda asking, whole: load_to_launch(name, asking, whole, words), context, inputs
-    )
+
+    def load(asking: Context, whole: Offer) -> Loaded:
+        request = job_names.completed(name, words, asking.env)
+        inputs.files.extend(request.consulted)
+        return load_to_launch(request.environment, asking, whole, request.words)
+
+    prepared = _plan(load, context, inputs)
+    if prepared.plan is not None and prepared.plan.kept is not None:
+        job_names.record(name, words, inputs.environment, context.cwd)
     image = None if prepared.plan is None else prepared.plan.image
     if context.site_file is None and not (image and image.passing):
         remembered = memo.Memo(

@@ -42,6 +42,7 @@ struct guard {
 		int lock;      /* of the container's directory, shared with other guards; -1: this step's alone */
 		char *door;    /* the path of the socket that other steps come to, on the heap */
 		int listening; /* that socket, -1 until the container is ready */
+		int has_mounts;	  /* whether a guard that joined has a mount namespace of its own */
 		int container[3]; /* its user namespace, mount namespace and environment; -1 until known */
 	} kept;
 	int in_more; /* the current operations were added by a program */
@@ -55,7 +56,7 @@ struct guard {
 
 #define GUARD_INIT                                                                          \
 	{ .control = -1, .watch = -1, .life = -1, .signals = -1, .log = -1,     \
-	  .init = -1, .kept = { -1, NULL, -1, { -1, -1, -1 } }, .stage = "start",      \
+	  .init = -1, .kept = { -1, NULL, -1, 0, { -1, -1, -1 } }, .stage = "start",      \
 	  .err = CE_ERROR_INIT }
 
 /* Fail with this message, and keep errno beside it, so that the launcher can translate the kernel's reason.

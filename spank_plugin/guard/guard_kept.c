@@ -9,21 +9,32 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/mount.h>
+#include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/io.h"
 #include "guard_child.h"
+#include "guard_events.h"
 #include "guard_ops.h"
 #include "guard_report.h"
 
 #ifndef FUSE_DEV_IOC_CLONE
 #define FUSE_DEV_IOC_CLONE _IOR(229, 0, uint32_t)
+#endif
+#ifndef AT_RECURSIVE
+#define AT_RECURSIVE 0x8000
 #endif
 enum { BACKLOG = 64 };
 
@@ -106,6 +117,49 @@ int guard_op_fuse_again(struct guard *guard, char **args)
 	    ioctl(device, FUSE_DEV_IOC_CLONE, &number) < 0)
 		return guard_fail(guard, "cannot serve the image of the running container");
 	return guard_start_server(guard, args[0], args[1], device, "again");
+}
+
+/* Make the directory of a mount and its parents, in the current root. */
+static int make_directories(const char *path)
+{
+	char copy[PATH_MAX];
+
+	snprintf(copy, sizeof copy, "%s", path);
+	for (char *slash = strchr(copy + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		if (mkdir(copy, 0755) < 0 && errno != EEXIST && access(copy, F_OK) < 0)
+			return -1;
+		*slash = '/';
+	}
+	return mkdir(copy, 0755) < 0 && errno != EEXIST && access(copy, F_OK) < 0 ? -1 : 0;
+}
+
+/* Mount in a child, which alone may enter the container; return its exit code. */
+static int bind_inside(int mount_ns, const char *path)
+{
+	CE_AUTO_FD tree = (int)syscall(SYS_open_tree, AT_FDCWD, path,
+				       OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+
+	if (tree < 0 || setns(mount_ns, CLONE_NEWNS) < 0 || make_directories(path) < 0 ||
+	    syscall(SYS_move_mount, tree, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+		return errno;
+	return 0;
+}
+
+int guard_op_bind_inside(struct guard *guard, char **args)
+{
+	int mount_ns = (int)strtol(args[0], NULL, 10), status = 0;
+
+	if (!guard->kept.has_mounts && unshare(CLONE_NEWNS) < 0)
+		return guard_fail(guard, "cannot make a mount namespace");
+	guard->kept.has_mounts = 1;
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(bind_inside(mount_ns, args[1]));
+	if (pid < 0 || guard_wait(guard, pid, &status) < 0)
+		return guard_fail(guard, "cannot start a process");
+	errno = WIFEXITED(status) ? WEXITSTATUS(status) : EINTR;
+	return errno == 0 ? 0 : guard_fail(guard, "cannot mount '%s' in the running container", args[1]);
 }
 
 int guard_op_joined(struct guard *guard, char **args)

@@ -33,6 +33,7 @@ static const struct operation {
 	{ "container", 2, guard_op_container },
 	{ "keep", 2, guard_op_keep },
 	{ "fuse-again", 3, guard_op_fuse_again },
+	{ "bind-inside", 2, guard_op_bind_inside },
 	{ "joined", 3, guard_op_joined },
 };
 

@@ -56,6 +56,10 @@ guard_operation guard_op_keep;
 /* fuse-again SERVER IMAGE DEVICE: serve an image through a connection of a guard that may end before us. */
 guard_operation guard_op_fuse_again;
 
+/* bind-inside MOUNT_NS PATH: mount a directory of the host at the same path of a running container, for this
+ * step's MPI; the descriptor stays open. */
+guard_operation guard_op_bind_inside;
+
 /* joined USER_NS MOUNT_NS ENVIRONMENT: report the container of another guard, by descriptors. */
 guard_operation guard_op_joined;
 

@@ -177,6 +177,9 @@ int guard_op_root_first(struct guard *guard, char **args)
 	if (file < 0)
 		return -1;
 	CE_AUTO_FREE char *text = ce_read_all(file, MAX_FILE, &size);
+	/* an earlier step of the job has added it */
+	if (text != NULL && strncmp(text, line, strlen(line)) == 0 && text[strlen(line)] == '\n')
+		return 0;
 	if (text == NULL || lseek(file, 0, SEEK_SET) < 0 ||
 	    ce_write_all(file, line, strlen(line)) < 0 || ce_write_all(file, "\n", 1) < 0 ||
 	    ce_write_all(file, text, size) < 0)

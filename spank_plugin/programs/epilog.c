@@ -10,13 +10,17 @@
  * killed together: it is removed on the host where srun ran, which the store's file `owner` identifies by its
  * boot id.
  *
+ * What containers have written that live with their job (container_engine/node/start/kept.py) is removed, too:
+ * below /tmp, or below the directory that is the one argument, the site's kept_dir.
+ *
  * A child that becomes the user, without execve, does all of it: users control their processes' environments,
  * and can also make reading them block. The kernel lets no process trace such a child, and its user can harm
  * no other user through it. It holds nothing of slurmd's, so slurmd does not wait for it, and it has three
- * seconds. The exit code is 0 in any case: a failing epilog would drain the node.
+ * seconds; a second one removes what containers have written, and has ten. The exit code is 0 in any case: a failing epilog would drain the node.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
@@ -34,12 +38,14 @@
 #include "common/identity.h"
 #include "common/io.h"
 
-enum { LIMIT_MS = 3000, MAX_FILE = 16 << 20, OPEN_DIRECTORIES = 16 };
+enum { LIMIT_MS = 3000, REMOVAL_MS = 10000, MAX_FILE = 16 << 20, OPEN_DIRECTORIES = 16 };
 
 struct job {
 	const char *id;
 	uid_t uid;
 	gid_t gid;
+	const char *node; /* NULL if Slurm does not say */
+	const char *kept; /* the directory of the site's kept_dir */
 	char home[PATH_MAX];
 };
 
@@ -159,10 +165,77 @@ static void remove_stores(const struct job *job)
 		closedir(dir);
 }
 
+/* ---- containers that lived with the job ---------------------------------------------------------- */
+
+static void remove_tree(int parent, const char *name)
+{
+	if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
+		return;
+	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	/* a user who is root in the container, and overlayfs itself, make directories that nobody may read */
+	if (fd < 0 && errno == EACCES && fchmodat(parent, name, 0700, 0) == 0)
+		fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *dir = fd >= 0 && fchmod(fd, 0700) == 0 ? fdopendir(fd) : NULL;
+	if (dir == NULL) {
+		ce_close_fd(&fd);
+		return;
+	}
+	for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+			remove_tree(dirfd(dir), entry->d_name);
+	}
+	closedir(dir);
+	(void)unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+static void kept_of_user(const struct job *job, char path[PATH_MAX])
+{
+	snprintf(path, PATH_MAX, "%s/ce-kept-%u", job->kept, (unsigned)job->uid);
+}
+
+/* Return whether the user has such containers on this node, without following any link. */
+static int has_kept(const struct job *job)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	kept_of_user(job, path);
+	return lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static int is_kept_by(const char *name, const struct job *job)
+{
+	size_t length = strlen(job->id);
+
+	return strncmp(name, job->id, length) == 0 && name[length] == '.' &&
+	       (job->node == NULL || strcmp(name + length + 1, job->node) == 0);
+}
+
+static void remove_kept(const struct job *job)
+{
+	char path[PATH_MAX];
+
+	kept_of_user(job, path);
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+	for (struct dirent *entry = dir != NULL ? readdir(dir) : NULL; entry != NULL; entry = readdir(dir)) {
+		if (is_kept_by(entry->d_name, job))
+			remove_tree(dirfd(dir), entry->d_name);
+	}
+	if (dir != NULL)
+		closedir(dir);
+}
+
 /* ---- the child --------------------------------------------------------------------------------- */
 
+static void end_what_is_left(const struct job *job)
+{
+	end_processes(job);
+	remove_stores(job);
+}
+
 /* Do the work as the user; never return. */
-static void be_child(const struct job *job)
+static void be_child(const struct job *job, void (*work)(const struct job *job))
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
@@ -174,9 +247,20 @@ static void be_child(const struct job *job)
 	if (close_range(3, ~0U, 0) < 0 || chdir("/") < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
 	    ce_become_user(job->uid, job->gid, NULL, 0) != NULL)
 		_exit(1);
-	end_processes(job);
-	remove_stores(job);
+	work(job);
 	_exit(0);
+}
+
+static void run_child(const struct job *job, void (*work)(const struct job *job), int limit_ms)
+{
+	pid_t pid = fork();
+
+	if (pid == 0)
+		be_child(job, work);
+	CE_AUTO_FD child = pid > 0 ? ce_pidfd_open(pid) : -1;
+	/* wait on the pidfd with a limit: even if the child hangs, this process ends */
+	if (child >= 0 && !ce_wait_readable(child, ce_now_ms() + limit_ms))
+		(void)ce_pidfd_kill(child, SIGKILL);
 }
 
 static int read_job(struct job *job)
@@ -196,19 +280,15 @@ static int read_job(struct job *job)
 	return 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-	struct job job = { .id = NULL };
+	struct job job = { .node = getenv("SLURMD_NODENAME"), .kept = argc > 1 ? argv[1] : "/tmp" };
 
 	ce_default_signals();
 	if (read_job(&job) < 0)
 		return 0;
-	pid_t pid = fork();
-	if (pid == 0)
-		be_child(&job);
-	CE_AUTO_FD child = pid > 0 ? ce_pidfd_open(pid) : -1;
-	/* wait on the pidfd with a limit: even if the child hangs, this process ends */
-	if (child >= 0 && !ce_wait_readable(child, ce_now_ms() + LIMIT_MS))
-		(void)ce_pidfd_kill(child, SIGKILL);
+	run_child(&job, end_what_is_left, LIMIT_MS);
+	if (has_kept(&job))
+		run_child(&job, remove_kept, REMOVAL_MS);
 	return 0;
 }

@@ -70,11 +70,13 @@ class Running(Kept):
         """The descriptors that the guard inherits."""
         return [self.lock, *self._container, *(device for _image, device in self._images)]
 
-    def operations(self, server: str) -> list[Operation]:
-        """Return the operations of a guard that joins."""
+    def operations(self, server: str, directories: Sequence[str]) -> list[Operation]:
+        """Return the operations of a guard that joins and mounts these directories of the step."""
+        mount_ns = str(self._container[1])
         return [
             self.operation(),
             *(("fuse-again", [server, image, str(device)]) for image, device in self._images),
+            *(("bind-inside", [mount_ns, path]) for path in directories),
             ("joined", [*map(str, self._container)]),
         ]
 

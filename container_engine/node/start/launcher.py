@@ -122,7 +122,8 @@ def _join(
 ) -> Session:
     """Join the container that another step of the job has started and runs."""
     marks.mark("namespaces")
-    steps = running.operations(f"{libexec}/ce-image")
+    pmix = node.get("CE_PMIX_DIR")  # the directory of the step's server, which no other step has
+    steps = running.operations(f"{libexec}/ce-image", [pmix] if pmix else [])
     control = start_guard(libexec, watch, encode(steps), running.guards_ns, running.passed)
     running.close()
     timeout_s = plan["settings"]["start_timeout_s"]

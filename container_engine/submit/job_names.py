@@ -1,0 +1,112 @@
+"""Remember what a named container of a job was made from, for steps that give its name alone.
+
+A record is a file of the user's, ~/.local/state/container-engine/names/JOB/NAME, with the
+environment and the image of the last step that gave them. The nodes check that the name exists
+there, and that its image is the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine.edf.option_names import PREFIX, VARIABLES_COUNT
+from container_engine.plan.overrides import read_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_PLACE = ".local/state/container-engine/names"
+_IMAGE, _NAME = "--container-image=", "--container-name="
+# a step of its own allocation has no job yet when it is planned
+_NO_JOB = "new"
+_MAX_AGE_S = 30 * 86400
+
+
+class Request(NamedTuple):
+    """An environment, or None, and the options over it. `consulted` is the record, if any."""
+
+    environment: str | None
+    words: Sequence[str]
+    consulted: tuple[str, ...] = ()
+
+
+def completed(environment: str | None, words: Sequence[str], env: Mapping[str, str]) -> Request:
+    """Return the request with the environment and the image of the container that it names."""
+    name = _name(words, env)
+    if environment is not None or not name or _value(words, env, _IMAGE, "IMAGE"):
+        return Request(environment, words)
+    found = next(_candidates(name, env), None)
+    if found is None:
+        return Request(environment, words, tuple(_of_job(name, env)))
+    try:
+        with open(found, encoding="utf-8") as file:
+            record = json.load(file)
+        environment, image = record["environment"], record["image"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return Request(None, words, (found,))
+    more = [f"{_IMAGE}{image}"] if image else []
+    return Request(environment, [*words, *more], (found,))
+
+
+def record(environment: str | None, words: Sequence[str], env: Mapping[str, str], cwd: str) -> None:
+    """Record what the container that these options name is made from, if they name one."""
+    name = _name(words, env)
+    image = _value(words, env, _IMAGE, "IMAGE")
+    path = next(_of_job(name, env), None) if name else None
+    if path is None or (environment is None and not image):
+        return
+    if environment is not None and ("/" in environment or environment.endswith(".toml")):
+        environment = os.path.join(cwd, environment)
+    if image.startswith("."):
+        image = os.path.join(cwd, image)
+    with suppress(OSError):
+        _forget_old(os.path.dirname(os.path.dirname(path)))
+        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        with open(f"{path}.{os.getpid()}", "w", encoding="utf-8") as file:
+            json.dump({"environment": environment, "image": image}, file)
+        os.replace(f"{path}.{os.getpid()}", path)
+
+
+def _name(words: Sequence[str], env: Mapping[str, str]) -> str:
+    named = read_name(_value(words, env, _NAME, "NAME"))
+    return named[0] if named is not None else ""
+
+
+def _value(words: Sequence[str], env: Mapping[str, str], option: str, variable: str) -> str:
+    given = [word.removeprefix(option) for word in words if word.startswith(option)]
+    if given:
+        return given[-1]
+    return env.get(PREFIX + variable, "") if VARIABLES_COUNT in words else ""
+
+
+def _of_job(name: str, env: Mapping[str, str]) -> Iterator[str]:
+    """Yield the path of the job's record, if there is a home to have it."""
+    home, job = env.get("HOME", ""), env.get("SLURM_JOB_ID", "")
+    if home.startswith("/"):
+        yield f"{home}/{_PLACE}/{job if job.isdigit() else _NO_JOB}/{name}"
+
+
+def _candidates(name: str, env: Mapping[str, str]) -> Iterator[str]:
+    """Yield existing records: the job's; outside of a job, those of all jobs, the newest first."""
+    for path in _of_job(name, env):
+        if env.get("SLURM_JOB_ID", "").isdigit():
+            yield from filter(os.path.exists, [path])
+            continue
+        place = os.path.dirname(os.path.dirname(path))
+        with suppress(OSError):
+            jobs = (f"{place}/{job}/{name}" for job in os.listdir(place))
+            yield from sorted(filter(os.path.exists, jobs), key=os.path.getmtime, reverse=True)
+
+
+def _forget_old(place: str) -> None:
+    with suppress(OSError):
+        for job in os.scandir(place):
+            if job.stat().st_mtime > time.time() - _MAX_AGE_S:
+                continue
+            for one in os.scandir(job.path):
+                os.unlink(one.path)
+            os.rmdir(job.path)
