@@ -115,6 +115,11 @@ FAULTS = {
         EITHER,
         "remove the line; ce config show says what counts",
     ),
+    "container-name": Fault(
+        "the job has a container of this name that is not what this step asks for, or has none",
+        YOU,
+        "leave the word after the colon out to join it or to go on with it, or take another name",
+    ),
     "container-option": Fault(
         "an option --container-…, or its variable PYXIS_CONTAINER_…, cannot be followed",
         YOU,

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from hashlib import sha256
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from container_engine.edf.model import Problem
 from container_engine.plan.hooks import use
 from container_engine.plan.image_vars import Resolver
-from container_engine.plan.kept import kept_container
 from container_engine.plan.model import (
     EnvEntry,
     Image,
+    KeptContainer,
     LaunchPlan,
     Settings,
     StartupLine,
 )
-from container_engine.plan.overrides import SETTINGS, choose
+from container_engine.plan.overrides import NAME_KEY, SETTINGS, choose, read_name
 from container_engine.plan.public_key import no_key
 from container_engine.plan.site_entries import Sitewide, add
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from container_engine.plan.parameters import Entries
     from container_engine.plan.public_key import Judged
     from container_engine.site import SiteConfig
+
+    _Mode = Literal["auto", "create", "exec", "no_exec"]
 
 
 class Built(NamedTuple):
@@ -123,7 +126,7 @@ def build(
         annotations_from={entry.key: str(entry.origin) for entry in edf.annotations},
         startup=_startup(edf, texts),
         hooks=used.hooks,
-        kept=kept_container(edf, image, settings["scope"].value, offer.site.kept_dir),
+        kept=_kept(edf, image, settings["scope"].value, offer.site.kept_dir),
         settings=_settings(offer, settings),
         settings_from={name: chosen.origin for name, chosen in settings.items()},
     )
@@ -184,6 +187,21 @@ def _startup(edf: Edf, texts: Resolver) -> tuple[StartupLine, ...]:
         StartupLine(line=texts.text(line, origin, "startup"), origin=str(origin))
         for line, origin in edf.startup
     )
+
+
+def _kept(edf: Edf, image: Image, scope: str, directory: str) -> KeptContainer | None:
+    """Return the container of the EDF's name, or of the EDF if `scope` is "job"; else None.
+
+    Two environments with the same name of a container mean the same one.
+    """
+    text = next((entry.value for entry in edf.annotations if entry.key == NAME_KEY), "")
+    named = read_name(text)
+    if named is None and scope != "job":
+        return None
+    name, mode = named or ("", "auto")
+    what = ("name", name) if name else ("environment", *edf.files, image.path)
+    key = sha256("\0".join(what).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return KeptContainer(name=name, key=key, mode=cast("_Mode", mode), directory=directory)
 
 
 def _settings(offer: Offer, chosen: Mapping[str, Chosen]) -> Settings:

@@ -34,14 +34,14 @@ class Request(NamedTuple):
     consulted: tuple[str, ...] = ()
 
 
-def completed(environment: str | None, words: Sequence[str], env: Mapping[str, str]) -> Request:
+def completed(words: Sequence[str], env: Mapping[str, str]) -> Request:
     """Return the request with the environment and the image of the container that it names."""
     name = _name(words, env)
-    if environment is not None or not name or _value(words, env, _IMAGE, "IMAGE"):
-        return Request(environment, words)
+    if not name or _value(words, env, _IMAGE, "IMAGE"):
+        return Request(None, words)
     found = next(_candidates(name, env), None)
     if found is None:
-        return Request(environment, words, tuple(_of_job(name, env)))
+        return Request(None, words, tuple(_of_job(name, env)))
     try:
         with open(found, encoding="utf-8") as file:
             record = json.load(file)

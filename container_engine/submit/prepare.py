@@ -68,7 +68,9 @@ def prepare(name: str | None, context: Context, words: Sequence[str] = ()) -> Pr
     inputs = _Inputs(memo.Recorder(context.env), [])
 
     def load(asking: Context, whole: Offer) -> Loaded:
-        request = job_names.completed(name, words, asking.env)
+        if name is not None:
+            return load_to_launch(name, asking, whole, words)
+        request = job_names.completed(words, asking.env)
         inputs.files.extend(request.consulted)
         return load_to_launch(request.environment, asking, whole, request.words)
 

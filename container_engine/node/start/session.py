@@ -7,7 +7,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-from container_engine.errors import CeError
+from container_engine.errors import CeError, UserError
 from container_engine.node.start.guard import PYTHONS_SIGNALS, Watch
 from container_engine.node.start.launcher import start
 
@@ -29,6 +29,11 @@ def run_in_container(
     process, and with the session whatever the command leaves running. Raise LaunchError if the
     container cannot be started; nothing has run then.
     """
+    kept = plan.get("kept")
+    if kept and kept["name"]:
+        hint = "srun joins it or starts it; ce exec goes to one that runs"
+        raise UserError("ce run has no containers with names: they live with a job", hint)
+    plan["kept"] = None
     this = os.pidfd_open(os.getpid())
     session = start(plan, os.environ, Watch(this), libexec)
     _start_sweeper(f"{libexec}/ce-sweep", (this, session.fds[3], session.fds[1]))

@@ -57,8 +57,9 @@ def test_options_lie_over_a_name(installed: Installed) -> None:
             "--container-mounts: there is no container to apply it to",
         ),
         (
-            ["run", "--container-name=x", "--container-image=y", "--", "true"],
-            "--container-name: a container ends with its step here, so it cannot be named",
+            ["run", "--container-name=x/y", "--container-image=y", "--", "true"],
+            "--container-name: annotations.com.ce.container_name: expected NAME[:auto|create|exec|"
+            "no_exec], a name of letters, digits, '.', '_' and '-', found 'x/y'",
         ),
     ],
 )

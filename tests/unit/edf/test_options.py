@@ -123,8 +123,8 @@ def test_variables_of_the_host_are_taken_where_they_have_a_value() -> None:
     ("word", "message"),
     [
         (
-            "--container-name=x",
-            "--container-name: a container ends with its step here, so it cannot be named",
+            "--container-unshare=x",
+            "--container-unshare: tasks keep the network, IPC and host name of the node",
         ),
         ("--container-save=/x.sqsh", "--container-save: a container ends with its step here and"),
         ("--container-unshare=net", "--container-unshare: tasks keep the network, IPC and host"),

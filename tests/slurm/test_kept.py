@@ -1,0 +1,125 @@
+"""Containers that live with their job: later steps go on with them, or join them."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.cluster import Cluster, Completed, causes
+from tests.slurm.error_block import Blame
+from tests.slurm.polling import until
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+KEPT = Path("/tmp")
+
+
+def job(cluster: Cluster, script: str, *words: str) -> Completed:
+    """Run a script in an allocation; `set -e` lets the first failed step end it."""
+    salloc = ("salloc", "--quiet", *(words or ("-N1",)))
+    return cluster.run([*salloc, "sh", "-ec", script], timeout=120)
+
+
+def assert_nothing_kept() -> None:
+    until("the epilogs", lambda: not list(KEPT.glob("ce-kept-*/*")), 30)
+
+
+def test_later_steps_go_on_with_what_earlier_ones_have_written(cluster: Cluster, demo: str) -> None:
+    done = job(
+        cluster,
+        f"srun --environment={demo} --container-name=a sh -c "
+        '"echo mine > /new; rm /etc/os-release; mkdir -m 700 /dir; echo x > /dir/f"\n'
+        "srun --container-name=a sh -c 'cat /new /dir/f; ls /etc/os-release || rm -r /dir'\n"
+        "srun --container-name=a sh -c 'ls -d /dir || echo no dir'\n"
+        f"srun --environment={demo} sh -c 'ls /new || echo fresh'\n"
+        f"srun --environment={demo} --container-name=b sh -c 'ls /new || echo another'\n",
+        "-N2",
+        "-n2",
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [lines.count(word) for word in ("mine", "x", "no dir", "fresh", "another")] == [2] * 5
+    assert_nothing_kept()
+
+
+def test_a_step_joins_one_that_runs_and_may_outlive_it(cluster: Cluster, shared: Path) -> None:
+    edf = cluster.edf(f'mounts = ["{shared}"]\n')
+    wait = "until [ -e {0} ]; do sleep 0.1; done"
+    first = f"echo first > /file; touch {shared}/up; " + wait.format(f"{shared}/joined")
+    # what is read after the first step's end comes from the second step's server alone
+    second = (
+        f"cat /file; touch {shared}/joined; " + wait.format(f"{shared}/over") + "; cat /file; "
+        "find /usr -type f | xargs cat | wc -c"
+    )
+    done = job(
+        cluster,
+        f"srun -n1 --overlap --environment={edf} --container-name=c sh -c '{first}' &\n"
+        f"{wait.format(f'{shared}/up')}\n"
+        f"srun -n1 --overlap --container-name=c:exec sh -c '{second}' > {shared}/out & two=$!\n"
+        f"wait %1; touch {shared}/over; wait $two; cat {shared}/out\n"
+        f"srun -n1 --environment={edf} sh -c 'find /usr -type f | xargs cat | wc -c'\n",
+    )
+    assert done.returncode == 0, done.stderr
+    *said, joined, fresh = done.stdout.splitlines()
+    assert said == ["first", "first"]
+    assert joined == fresh
+    assert_nothing_kept()
+
+
+def test_a_killed_guard_ends_its_own_step_alone(cluster: Cluster, shared: Path) -> None:
+    edf = cluster.edf(f'mounts = ["{shared}"]\n')
+    wait = "until [ -e {0} ]; do sleep 0.1; done"
+    first = f"touch {shared}/up; exec sleep 100"
+    second = f"touch {shared}/joined; {wait.format(f'{shared}/over')}; cat /etc/passwd | wc -l"
+    done = job(
+        cluster,
+        f"srun -n1 --overlap --environment={edf} --container-name=d sh -c '{first}' &\n"
+        f"{wait.format(f'{shared}/up')}\n"
+        f"srun -n1 --overlap --container-name=d sh -c '{second}' > {shared}/out & two=$!\n"
+        f"{wait.format(f'{shared}/joined')}\n"
+        "pkill -KILL -o -u $(id -u) -x ce-guard\n"
+        f"wait %1 || true; touch {shared}/over; wait $two; cat {shared}/out\n",
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 1
+    assert "the process that guards the container was killed" in done.stderr
+    assert_nothing_kept()
+
+
+def test_the_mode_of_a_name_says_what_is_wanted(cluster: Cluster, demo: str) -> None:
+    made = f"srun --environment={demo} --container-name=e"
+    assert job(cluster, f"{made}:create true; {made}:no_exec true").returncode == 0
+    Blame(job(cluster, f"{made} true; {made}:create true"), "container-name", "'e'", "already")
+    Blame(job(cluster, f"{made} true; {made}:exec true"), "container-name", "'e'", "no step")
+    running = f"{made} -n1 --overlap sleep 5 & sleep 2; "
+    done = job(cluster, f"{running} {made}:no_exec --overlap true")
+    refused = "container 'e': it runs already in another step of this job on this node"
+    assert causes(done) == [f"ce: error: n1: {refused}"]
+    other = f"srun --container-name=e --container-image={cluster.image('busybox')} true"
+    Blame(job(cluster, f"{made} true; {other}"), "container-name", "'e'", "made it from")
+
+
+def test_a_name_alone_needs_a_container_of_the_job(cluster: Cluster) -> None:
+    done = job(cluster, "srun --container-name=never-made true")
+    assert done.returncode == 125
+    assert causes(done) == [
+        "ce: error: --container-name: this job has no container 'never-made' to go on with"
+    ]
+
+
+def test_an_environment_may_live_with_the_job_without_a_name(cluster: Cluster) -> None:
+    edf = cluster.edf('annotations.com.ce.scope = "job"\n')
+    same = f"srun --environment={edf}"
+    done = job(cluster, f"{same} touch /mark; {same} ls /mark")
+    assert (done.returncode, done.stdout) == (0, "/mark\n"), done.stderr
+
+
+def test_mpi_works_in_a_step_that_joins(cluster: Cluster) -> None:
+    srun = f"srun --overlap --environment={cluster.edf(image='openmpi')} --container-name=m"
+    done = job(
+        cluster,
+        f"export UCX_TLS=sysv,self\n{srun} -n1 sleep 20 & sleep 3\n"
+        f"{srun} -n2 --mpi=pmix mpi-probe ring\nscancel -s KILL $SLURM_JOB_ID.0; wait || true\n",
+        "-N1",
+        "-n2",
+    )
+    assert done.stdout == "ring 1 allreduce 1\n", done.stderr

@@ -1,0 +1,131 @@
+"""Finding the directory of a container that lives with its job."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from fcntl import LOCK_EX, LOCK_SH, flock
+from pathlib import Path
+
+import pytest
+
+from container_engine.errors import LaunchError
+from container_engine.node.plan_types import KeptContainer, LaunchPlan
+from container_engine.node.start.kept import Kept, Running, enter
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """Return a directory whose path leaves room for a socket's."""
+    with tempfile.TemporaryDirectory(prefix="k", dir="/tmp") as directory:
+        yield Path(directory)
+
+
+NODE = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "2", "SLURMD_NODENAME": "n1"}
+
+
+def plan(
+    directory: Path, mode: str = "auto", image: str = "/i.sqsh"
+) -> tuple[KeptContainer, LaunchPlan]:
+    wanted = KeptContainer(name="a", key="0" * 16, directory=str(directory))
+    wanted["mode"] = mode  # type: ignore[typeddict-item]
+    return wanted, LaunchPlan(kept=wanted, image={"path": image}, settings={"start_timeout_s": 0.2})
+
+
+def entered(
+    directory: Path, mode: str = "auto", image: str = "/i.sqsh", node: Mapping[str, str] = NODE
+) -> Kept:
+    return enter(*plan(directory, mode, image), node)
+
+
+def place(directory: Path) -> Path:
+    return directory / f"ce-kept-{os.geteuid()}" / "7.n1" / ("0" * 16)
+
+
+def test_the_first_step_makes_a_directory_that_only_its_user_can_enter(short: Path) -> None:
+    os.close(entered(short).lock)
+    found = place(short)
+    assert (found / "image").read_text() == "/i.sqsh"
+    for directory in (found, *list(found.parents)[:2]):
+        assert directory.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_later_step_goes_on_in_the_same_directory(short: Path) -> None:
+    first = entered(short)
+    os.close(first.lock)
+    (place(short) / "door.0.ab").touch()
+    second = entered(short)
+    os.close(second.lock)
+    assert second.directory == first.directory
+    assert second.door != first.door
+    assert not isinstance(second, Running)
+    assert not list(place(short).glob("door.*"))
+
+
+@pytest.mark.parametrize("node", ["n2", "n1"])
+def test_another_node_or_job_has_another_one(short: Path, node: str) -> None:
+    first = entered(short)
+    job = "7" if node == "n2" else "8"
+    other = entered(short, node={**NODE, "SLURMD_NODENAME": node, "SLURM_JOB_ID": job})
+    assert other.directory != first.directory
+    os.close(first.lock)
+    os.close(other.lock)
+
+
+@pytest.mark.parametrize(
+    ("mode", "image", "reason"),
+    [
+        ("create", "/i.sqsh", "this job has it on this node already"),
+        ("exec", "/i.sqsh", "no step of this job runs in it on this node"),
+        ("auto", "/other.sqsh", "this job made it from '/i.sqsh', and this step is to run '/other"),
+    ],
+)
+def test_what_is_there_must_be_what_is_wanted(
+    short: Path, mode: str, image: str, reason: str
+) -> None:
+    os.close(entered(short).lock)
+    with pytest.raises(LaunchError) as caught:
+        entered(short, mode, image)
+    assert caught.value.message.startswith(f"container 'a': {reason}")
+
+
+@pytest.mark.parametrize("mode", ["create", "no_exec"])
+def test_one_that_runs_is_refused_on_request(short: Path, mode: str) -> None:
+    first = entered(short)
+    flock(first.lock, LOCK_SH)
+    with pytest.raises(LaunchError, match="it runs already in another step"):
+        entered(short, mode)
+    os.close(first.lock)
+
+
+@pytest.mark.parametrize("how", [LOCK_EX, LOCK_SH])
+def test_a_start_that_is_never_done_is_not_awaited_for_ever(short: Path, how: int) -> None:
+    first = entered(short)
+    flock(first.lock, how)
+    with pytest.raises(LaunchError, match="starts it and is not done"):
+        entered(short)
+    os.close(first.lock)
+
+
+def test_a_directory_that_others_may_enter_is_not_used(short: Path) -> None:
+    (short / f"ce-kept-{os.geteuid()}").mkdir()
+    with pytest.raises(LaunchError, match="not a directory of yours alone"):
+        entered(short)
+
+
+def test_a_link_in_place_of_the_directory_is_not_followed(short: Path) -> None:
+    (short / "mine").mkdir(mode=0o700)
+    (short / f"ce-kept-{os.geteuid()}").symlink_to(short / "mine")
+    with pytest.raises(LaunchError, match="not a directory of yours alone"):
+        entered(short)
+
+
+def test_a_path_too_long_for_a_socket_is_refused(short: Path) -> None:
+    long = short / ("d" * 100)
+    long.mkdir()
+    with pytest.raises(LaunchError, match="too long for a socket"):
+        entered(long)
+
+
+def test_without_a_job_there_is_none(short: Path) -> None:
+    with pytest.raises(LaunchError, match="it lives with a job, and this is none"):
+        entered(short, node={})

@@ -1,0 +1,72 @@
+"""Records of what a job's named containers are made from, for steps that give a name alone."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from container_engine.submit.job_names import completed, record
+
+NAMED = "--container-name=a"
+CWD = "/work/dir"
+
+
+def env(home: Path, job: str = "7") -> dict[str, str]:
+    return {"HOME": str(home), "SLURM_JOB_ID": job}
+
+
+@pytest.mark.parametrize(
+    ("environment", "words", "expected", "more"),
+    [
+        ("demo", [NAMED], "demo", []),
+        ("./own.toml", [NAMED], f"{CWD}/./own.toml", []),
+        (None, [NAMED, "--container-image=alpine"], None, ["--container-image=alpine"]),
+        ("demo", ["--container-image=./x.sqsh", NAMED], "demo", [f"{CWD}/./x.sqsh"]),
+    ],
+)
+def test_a_name_alone_means_what_an_earlier_step_said(
+    tmp_path: Path, environment: str | None, words: list[str], expected: str | None, more: list[str]
+) -> None:
+    record(environment, words, env(tmp_path), CWD)
+    found = completed([NAMED + ":exec"], env(tmp_path))
+    assert found.environment == expected
+    assert [word.removeprefix("--container-image=") for word in found.words[1:]] == [
+        word.removeprefix("--container-image=") for word in more
+    ]
+    assert found.consulted == (f"{tmp_path}/.local/state/container-engine/names/7/a",)
+
+
+def test_another_job_has_another_container(tmp_path: Path) -> None:
+    record("demo", [NAMED], env(tmp_path), CWD)
+    found = completed([NAMED], env(tmp_path, "8"))
+    assert (found.environment, list(found.words)) == (None, [NAMED])
+    # a remembered plan must not outlive the record's absence
+    assert found.consulted == (f"{tmp_path}/.local/state/container-engine/names/8/a",)
+
+
+def test_outside_of_a_job_the_newest_record_of_the_name_counts(tmp_path: Path) -> None:
+    record("old", [NAMED], env(tmp_path, "7"), CWD)
+    record("new", [NAMED], env(tmp_path, "8"), CWD)
+    place = tmp_path / ".local/state/container-engine/names"
+    old = (place / "7/a").stat().st_mtime - 10
+    os.utime(place / "7/a", (old, old))
+    assert completed([NAMED], {"HOME": str(tmp_path)}).environment == "new"
+
+
+def test_a_step_with_an_image_of_its_own_needs_no_record(tmp_path: Path) -> None:
+    record("demo", [NAMED], env(tmp_path), CWD)
+    words = [NAMED, "--container-image=alpine"]
+    assert completed(words, env(tmp_path)) == (None, words, ())
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"environment": "x"}'])
+def test_a_damaged_record_is_no_record(tmp_path: Path, text: str) -> None:
+    record("demo", [NAMED], env(tmp_path), CWD)
+    (tmp_path / ".local/state/container-engine/names/7/a").write_text(text)
+    assert completed([NAMED], env(tmp_path)).environment is None
+
+
+def test_a_step_without_a_name_leaves_no_record(tmp_path: Path) -> None:
+    record("demo", [], env(tmp_path), CWD)
+    record(None, [NAMED], env(tmp_path), CWD)
+    assert not (tmp_path / ".local").exists()
