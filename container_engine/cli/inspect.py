@@ -6,14 +6,14 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from container_engine.cli import output
-from container_engine.cli.named_image import environment_of
+from container_engine.cli.named_image import check_single, environment_of
 from container_engine.images import details
 from container_engine.images.pack import squashfs
 from container_engine.images.reference import FileImage, parse
 from container_engine.images.store.files import size_text
 from container_engine.images.store.store import architecture
 from container_engine.submit.environment import offered
-from container_engine.submit.image import found_image, image_of
+from container_engine.submit.image import found_image, images_of
 from container_engine.submit.prepare import site_config
 from container_engine.submit.short_name import meant
 from container_engine.submit.stores import asking, rules, stores, with_pull
@@ -67,6 +67,8 @@ def _subject(text: str, context: Context, settings: SiteConfig) -> _Subject:
     """Return the image to show without importing it: query the registry if no store has it."""
     edf = environment_of(text, context, settings)
     name = text if edf is None else edf.image or ""
+    if edf is not None:
+        check_single(edf)
     image = parse(name, context.cwd)
     if not isinstance(image, FileImage):
         image = meant(image, context, settings).image
@@ -76,7 +78,7 @@ def _subject(text: str, context: Context, settings: SiteConfig) -> _Subject:
     if edf is None:
         found = found_image(name, content, context.env, settings)
     else:
-        found = image_of(edf, content, context.env, offered(context))
+        [found] = images_of(edf, content, context.env, offered(context))
     path = found.image.path
     return _Subject(image.name, found.image.digest or "", path, details.of_file(path))
 

@@ -51,7 +51,7 @@ def _rows(context: Context) -> list[_Row]:
     found = []
     for name, file in environments(context):
         edf = load_effective(name, context, whole).edf
-        found.append(_Row(name, file, edf.image if edf else None, edf is not None))
+        found.append(_Row(name, file, edf.image_text if edf else None, edf is not None))
     return found
 
 

@@ -21,7 +21,7 @@ from container_engine.submit.stores import asking, rules, stores
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from container_engine.edf.model import Edf
     from container_engine.images.reference import RegistryImage
@@ -68,20 +68,20 @@ class _Result(NamedTuple):
     """A lock file after `ce lock`: the images written, or what differs where it was checked."""
 
     path: str
-    images: Mapping[str, lock.Pinned]
+    images: Sequence[tuple[str, lock.Pinned]]
     moved: Sequence[str] = ()
 
     def lines(self) -> list[str]:
         pinned = [
             f"{self.path}: {arch} {image.digest} ({size_text(image.size)})"
-            for arch, image in self.images.items()
+            for arch, image in self.images
         ]
         return pinned or [f"{self.path}: {'; '.join(self.moved) or 'up to date'}"]
 
     def as_json(self) -> dict[str, object]:
         images = [
             {"arch": arch, "digest": image.digest, "size": image.size}
-            for arch, image in self.images.items()
+            for arch, image in self.images
         ]
         return {"file": self.path, "images": images, "differences": list(self.moved)}
 
@@ -90,42 +90,50 @@ def _check(edf: Edf, context: Context) -> _Result:
     path = lock.beside(edf.files[-1])
     found = lock.read(edf.files[-1])
     if found is None:
-        return _Result(path, {}, ["missing"])
+        return _Result(path, (), ["missing"])
     moved = lock.differences(found, declared(edf.name, context, offered(context)))
-    image = parse(edf.image or "", context.cwd)
-    pinned = found.images.get("file")
-    if (
-        isinstance(image, FileImage)
-        and pinned
-        and lock.pin_file(image.path).digest != pinned.digest
-    ):
-        moved.append(f"the content of '{image.path}' has changed")
-    return _Result(path, {}, moved)
+    for part, (name, _origin) in zip(found.parts, edf.images, strict=False):
+        image, pinned = parse(name, context.cwd), part.images.get("file")
+        if (
+            isinstance(image, FileImage)
+            and pinned
+            and lock.pin_file(image.path).digest != pinned.digest
+        ):
+            moved.append(f"the content of '{image.path}' has changed")
+    return _Result(path, (), moved)
 
 
 def _lock(edf: Edf, context: Context, settings: SiteConfig) -> _Result:
     now = declared(edf.name, context, offered(context))
-    image = parse(edf.image or "", context.cwd)
-    if isinstance(image, FileImage):
-        pinned = lock.pin_file(image.path)
-        identity.note(image.path, pinned.digest)
-        name, images = "", {"file": pinned}
-    else:
-        image = meant(image, context, settings).image
-        rules(context, settings).admit(image)
-        name, images = image.tagged, _pinned(image, context, settings)
+    base, *above = [
+        _part(name, written, context, settings)
+        for (name, _origin), written in zip(edf.images, now.images, strict=True)
+    ]
     made = lock.Lock(
         version=1,
         engine=__version__,
         environment=now.environment,
-        image=now.image,
-        name=name,
-        images=images,
+        image=base.image,
+        name=base.name,
+        images=base.images,
         hooks=now.hooks,
+        above=tuple(above),
     )
     path = lock.beside(edf.files[-1])
     lock.write(path, made)
-    return _Result(path, images)
+    return _Result(path, [pin for part in made.parts for pin in part.images.items()])
+
+
+def _part(name: str, written: str, context: Context, settings: SiteConfig) -> lock.Part:
+    image = parse(name, context.cwd)
+    if isinstance(image, FileImage):
+        pinned = lock.pin_file(image.path)
+        identity.note(image.path, pinned.digest)
+        return lock.Part(image=written, name="", images={"file": pinned})
+    image = meant(image, context, settings).image
+    rules(context, settings).admit(image)
+    pins = _pinned(image, context, settings)
+    return lock.Part(image=written, name=image.tagged, images=pins)
 
 
 def _pinned(image: RegistryImage, context: Context, settings: SiteConfig) -> dict[str, lock.Pinned]:

@@ -8,7 +8,7 @@ from container_engine.cli import messages
 from container_engine.edf.locate import NotFoundError, is_path, locate, search_path
 from container_engine.errors import UserError
 from container_engine.submit.environment import offered, trace_effective
-from container_engine.submit.image import found_image, image_of
+from container_engine.submit.image import found_image, images_of
 
 if TYPE_CHECKING:
     from container_engine.edf.model import Edf
@@ -41,7 +41,15 @@ def resolved(text: str, context: Context, settings: SiteConfig) -> Resolved:
     edf = environment_of(text, context, settings)
     if edf is None:
         return found_image(text, context, context.env, settings)
-    return image_of(edf, context, context.env, offered(context))
+    check_single(edf)
+    return images_of(edf, context, context.env, offered(context))[0]
+
+
+def check_single(edf: Edf) -> None:
+    """Raise UserError for an environment with several images, of which one must be named."""
+    if edf.above:
+        known = ", ".join(name for name, _origin in edf.images)
+        raise UserError("has several images", f"name one of them: {known}", name=edf.name)
 
 
 def say_use(name: str) -> None:

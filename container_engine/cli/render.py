@@ -38,6 +38,11 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def _anywhere(edf: Edf, cwd: str) -> Edf:
-    """Return the environment with an absolute image path, so that it works in any directory."""
-    image = parse(edf.image, cwd) if edf.image else None
-    return replace(edf, image=image.path) if isinstance(image, FileImage) else edf
+    """Return the environment with absolute image paths, so that it works in any directory."""
+    above = tuple((_absolute(name, cwd), origin) for name, origin in edf.above)
+    return replace(edf, image=_absolute(edf.image, cwd), above=above) if edf.image else edf
+
+
+def _absolute(name: str, cwd: str) -> str:
+    image = parse(name, cwd)
+    return image.path if isinstance(image, FileImage) else name

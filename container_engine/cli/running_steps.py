@@ -52,7 +52,9 @@ def running(context: Context) -> list[Step]:
 def _traced(trace: record.Trace | None) -> tuple[str, str, bool]:
     if trace is None:
         return "", "", False
-    return str(trace.facts["environment"]), str(trace.facts["image"]["name"]), True
+    image = trace.facts["image"]
+    images = " + ".join(one["name"] for one in (image, *image.get("above", ())))
+    return str(trace.facts["environment"]), images, True
 
 
 def trace_directory(context: Context) -> str | None:

@@ -82,7 +82,7 @@ class _Verdict:
         return {
             "name": self.name,
             "valid": self.valid,
-            "image": None if self.edf is None else self.edf.image,
+            "image": None if self.edf is None else self.edf.image_text,
             "files": [] if self.edf is None else list(self.edf.files),
             "problems": [
                 {**asdict(problem), "see": code_for(problem.see, problem.key)}

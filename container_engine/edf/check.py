@@ -107,6 +107,8 @@ def _wrong_type(path: Path, value: object, report: Report) -> None:
         wanted = "true or false"
     elif key in _TABLES:
         wanted = "a table"
+    elif key == "image":
+        wanted = "a string or an array of strings"
     else:
         wanted = "an array of strings" if key in _ARRAYS else "a string"
     report.error(path, f"expected {wanted}, found {describe(value)}", _type_hint(path, value))

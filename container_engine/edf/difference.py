@@ -81,6 +81,8 @@ def _pairs(edf: Edf) -> Iterator[tuple[str, bool | Text, Origin | None]]:
         yield ("startup", line, origin)
     if edf.image is not None:
         yield ("image", edf.image, edf.image_origin)
+    for name, origin in edf.above:
+        yield ("image", name, origin)
     if edf.workdir is not None:
         yield ("workdir", edf.workdir, edf.workdir_origin)
     if edf.entrypoint is not None:

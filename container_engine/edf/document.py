@@ -38,6 +38,18 @@ OneOrMore = Annotated[
     BeforeValidator(_one_or_more),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]
+Images = Annotated[
+    Strings | None,
+    BeforeValidator(_one_or_more),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "array", "items": {"type": "string"}, "minItems": 1},
+            ]
+        }
+    ),
+]
 AnnotationValue = TypeAliasType(
     "AnnotationValue", "str | bool | int | float | dict[str, AnnotationValue]"
 )
@@ -59,11 +71,16 @@ class Document(BaseModel):
         description="Names or paths of the EDFs to inherit from, in order; later ones win.",
         examples=["common", ["common", "./ml.toml"]],
     )
-    image: Word = Field(
+    image: Images = Field(
         default=None,
         description="Container image: a registry reference or the path of a SquashFS file. "
+        "Of several images the first is the base, and each later one lies above it. "
         "The empty string means: on purpose no container. May come from a base environment.",
-        examples=["ubuntu:24.04", "nvcr.io#nvidia/pytorch:24.05-py3", "${SCRATCH}/x.sqsh"],
+        examples=[
+            "ubuntu:24.04",
+            "nvcr.io#nvidia/pytorch:24.05-py3",
+            ["${SCRATCH}/x.sqsh", "./mine.sqsh"],
+        ],
     )
     workdir: Word = Field(
         default=None,

@@ -79,8 +79,10 @@ def _interpret(path: str, data: dict[str, Any], positions: Positions, setting: S
     checked = check(data, report)
     scope = Scope(setting.env, {"EDF_DIR": os.path.dirname(path)}, setting.deferred)
     reader = Reader(checked, report, scope, setting.cwd, setting.hooks)
+    image, above = reader.images()
     layer = Layer(
-        image=reader.image(),
+        image=image,
+        above=above,
         workdir=reader.workdir(),
         writable=reader.switch("writable", checked.document.writable),
         entrypoint=reader.switch("entrypoint", checked.document.entrypoint),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.deferred import WORD, chosen
 from container_engine.edf.expand import escape
+from container_engine.edf.layer import image_item
 from container_engine.edf.mounts import mount_text
 from container_engine.edf.tokens import scan
 from container_engine.secrecy import HIDDEN, Secrecy
@@ -141,8 +142,7 @@ def _effective(edf: Edf) -> Iterator[tuple[str, Item, Origin]]:
         yield "entrypoint", ("entrypoint", ""), edf.entrypoint_origin
     for variable in edf.env:
         yield f"env.{variable.name}", ("env", variable.name), variable.origin
-    if edf.image_origin:
-        yield "image", ("image", ""), edf.image_origin
+    yield from _images(edf)
     for index, mount in enumerate(edf.mounts):
         yield f"mounts[{index}]", ("mounts", mount.target), mount.origin
     for index, (line, origin) in enumerate(edf.startup):
@@ -153,8 +153,17 @@ def _effective(edf: Edf) -> Iterator[tuple[str, Item, Origin]]:
         yield "writable", ("writable", ""), edf.writable_origin
 
 
+def _images(edf: Edf) -> Iterator[tuple[str, Item, Origin]]:
+    if edf.image_origin:
+        yield "image[0]" if edf.above else "image", ("image", ""), edf.image_origin
+    for number, (_name, origin) in enumerate(edf.above, 1):
+        yield f"image[{number}]", ("image", image_item(number)), origin
+
+
 def _assignments(layer: Layer) -> Iterator[tuple[Item, Origin, Value]]:
     yield from _single("image", layer.image)
+    for number, part in enumerate(layer.above, 1):
+        yield ("image", image_item(number)), part.origin, part.value
     yield from _single("workdir", layer.workdir)
     yield from _single("writable", layer.writable)
     yield from _single("entrypoint", layer.entrypoint)

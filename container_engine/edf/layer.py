@@ -36,10 +36,12 @@ class Base:
 class Layer:
     """The values of one file, or of several after a merge; None and empty mean not set.
 
-    The mappings keep the order of writing. `mounts` has one entry per destination.
+    The mappings keep the order of writing. `mounts` has one entry per destination. `above` are the
+    images that lie above `image`, the highest last.
     """
 
     image: Sourced[str] | None = None
+    above: tuple[Sourced[str], ...] = ()
     workdir: Sourced[Text] | None = None
     writable: Sourced[bool] | None = None
     entrypoint: Sourced[bool] | None = None
@@ -50,6 +52,11 @@ class Layer:
     startup: dict[Text, Origin] = field(default_factory=dict)
 
 
+def image_item(number: object) -> str:
+    """Return what identifies image `number` of a stack, counted from 0, among the values."""
+    return str(number) if number else ""
+
+
 def merge(lower: Layer, upper: Layer, problems: list[Problem]) -> Layer:
     """Merge two layers, `upper` winning; a mount that hides another one adds a warning."""
     mounts = dict(lower.mounts)
@@ -57,6 +64,7 @@ def merge(lower: Layer, upper: Layer, problems: list[Problem]) -> Layer:
         add_mount(mounts, mount, problems)
     return Layer(
         image=upper.image or lower.image,
+        above=upper.above if upper.image else lower.above,
         workdir=upper.workdir or lower.workdir,
         writable=upper.writable or lower.writable,
         entrypoint=upper.entrypoint or lower.entrypoint,

@@ -105,6 +105,7 @@ def _edf(name: str, files: tuple[str, ...], layer: Layer) -> Edf:
         files=files,
         image=image.value if image else None,
         image_origin=image.origin if image else None,
+        above=tuple((part.value, part.origin) for part in layer.above),
         workdir=workdir.value if workdir else None,
         workdir_origin=workdir.origin if workdir else None,
         writable=writable.value if writable else True,

@@ -111,7 +111,8 @@ class Edf:
 
     `name` is the name that the user gave; `files` are absolute, in the order of evaluation, the
     user's own last; an image alone has none. `image` is None if no file has the key, and "" if a
-    file asks for no container at all. `env` and `annotations` are sorted, the others are in the
+    file asks for no container at all; `above` are the images that lie above it, the highest last.
+    `env` and `annotations` are sorted, the others are in the
     order of evaluation.
     """
 
@@ -119,6 +120,7 @@ class Edf:
     files: tuple[str, ...]
     image: str | None = None
     image_origin: Origin | None = None
+    above: tuple[tuple[str, Origin], ...] = ()
     workdir: Text | None = None
     workdir_origin: Origin | None = None
     writable: bool = True
@@ -135,6 +137,16 @@ class Edf:
     def has_image_of_file(self) -> bool:
         """Return whether a file names the image, not an option."""
         return self.image_origin is not None and self.image_origin.file in self.files
+
+    @property
+    def images(self) -> tuple[tuple[str, Origin | None], ...]:
+        """The images, the base first; none for an EDF without a container."""
+        return ((self.image, self.image_origin), *self.above) if self.image else ()
+
+    @property
+    def image_text(self) -> str | None:
+        """The images in one line for messages, None if no file has the key."""
+        return " + ".join(name for name, _ in self.images) if self.images else self.image
 
     @property
     def own_file(self) -> str:

@@ -47,7 +47,8 @@ def _values(edf: Edf, literal: Callable[[str], str]) -> dict[str, Value]:
         "writable": edf.writable,
     }
     if edf.image is not None:
-        values["image"] = literal(edf.image)
+        names = [literal(edf.image), *(literal(name) for name, _origin in edf.above)]
+        values["image"] = names if edf.above else names[0]
     if edf.workdir is not None:
         values["workdir"] = spell(edf.workdir, literal)
     if edf.entrypoint is not None:

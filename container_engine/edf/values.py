@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from container_engine.edf.annotations import check_names, check_value, flatten
 from container_engine.edf.devices import parse_device
 from container_engine.edf.expand import deferred_names, expand, pieces
-from container_engine.edf.layer import Base, Sourced, add_mount
+from container_engine.edf.layer import Base, Sourced, add_mount, image_item
 from container_engine.edf.model import Annotation, EnvEntry
 from container_engine.edf.mounts import parse_mount
 from container_engine.edf.placeholders import advice, find_path_placeholder, find_placeholder
@@ -31,6 +31,8 @@ _HOST_PATHS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
 _IMAGE = "image:"
 _FOR_THE_SHELL = "write '$$' for a '$' that the container's shell must see"
 MAX_BASES = 100
+# each has a server on the node, and the kernel takes their places in one page of options
+MAX_IMAGES = 16
 # The kernel's MAX_ARG_STRLEN less the NUL; node/start/environment.py has it for the node.
 MAX_VARIABLE = 131071
 
@@ -52,13 +54,30 @@ class Reader:
         self._hooks = hooks
         self.written: dict[Item, str] = {}
 
-    def image(self) -> Sourced[str] | None:
-        path: Path = ("image",)
-        text = self._document.image
-        if text is None:
-            return None
+    def images(self) -> tuple[Sourced[str] | None, tuple[Sourced[str], ...]]:
+        """Return the base, and the images above it; nothing if one of them is invalid."""
+        texts = self._document.image
+        if texts is None:
+            return None, ()
+        if not texts:
+            self._report.error(("image",), "an empty array names no image", see="image-empty")
+            return None, ()
+        if len(texts) == 1:
+            return self._image(("image",), "", texts[0]), ()
+        if len(texts) > MAX_IMAGES:
+            self._report.error(("image",), f"more than {MAX_IMAGES} images")
+            return None, ()
+        items = self._items("image", texts)
+        found = [self._image(path, image_item(path[1]), text) for path, text in items]
+        parts = tuple(part for part in found if part is not None)
+        return (parts[0], parts[1:]) if len(parts) == len(items) else (None, ())
+
+    def _image(self, path: Path, item: str, text: str) -> Sourced[str] | None:
         value = None if self._is_placeholder(path, text) else self._known(path, text)
-        self.written["image", ""] = text
+        self.written["image", item] = text
+        if not text and len(path) > 1:
+            self._report.error(path, "empty: a stack has an image in each place", see="image-empty")
+            return None
         if value == "" != text:
             # a variable that is empty by mistake must not make the command run on the host
             self._report.error(path, f"'{text}' expands to nothing", see="image-empty")

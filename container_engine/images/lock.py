@@ -47,29 +47,45 @@ class Pinned(BaseModel):
     samples: str = Field("", description="hash of some of a file's bytes, evenly spread over it")
 
 
-class Lock(BaseModel):
-    """`images` has one entry per architecture, or for a file the only one, "file"."""
+class Part(BaseModel):
+    """One image. `images` has one entry per architecture, or for a file the only one, "file"."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    image: str = Field(description="as the environment names it, variables not expanded")
+    name: str = Field(description="registry, repository and tag; empty for a file")
+    images: dict[str, Pinned] = Field(description="what that stood for, by architecture")
+
+
+class Lock(Part):
+    """The image of an environment, of several the base; `above` are those that lie above it."""
 
     version: Literal[1] = Field(1, description="of this format")
     engine: str = Field(description="version of the container engine that made it")
     environment: str = Field(description="hash of the effective EDF, variables not expanded")
-    image: str = Field(description="as the environment names it, variables not expanded")
-    name: str = Field(description="registry, repository and tag; empty for a file")
-    images: dict[str, Pinned] = Field(description="what that stood for, by architecture")
     hooks: dict[str, str] = Field(description="releases of the hooks that the environment uses")
+    above: tuple[Part, ...] = Field((), description="images above the base, the highest last")
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return (self, *self.above)
 
     def to_json(self) -> str:
-        return json.dumps(self.model_dump(), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+        # engines before stacked images know no `above`
+        document = self.model_dump(exclude=None if self.above else {"above"})
+        return json.dumps(document, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 
 class Declared(NamedTuple):
     """The present state of an environment, in the form that is compared with a lock."""
 
     environment: str
-    image: str
+    images: tuple[str, ...]
     hooks: dict[str, str]
+
+    @property
+    def image(self) -> str:
+        return " + ".join(self.images)
 
 
 def beside(edf_path: str) -> str:
@@ -90,7 +106,7 @@ def read(edf_path: str) -> Lock | None:
         lock = Lock.model_validate_json(text)
     except ValidationError as error:
         raise UserError(str(first_misfit(Lock, error)), _HINT, "image-lock", where=path) from None
-    if not lock.name and _FILE not in lock.images:
+    if any(not part.name and _FILE not in part.images for part in lock.parts):
         why = f"'{_FILE}' is missing, and no name of an image is locked"
         raise UserError(why, _HINT, "image-lock", where=path, key="images")
     return lock
@@ -131,8 +147,9 @@ def pin_file(path: str) -> Pinned:
 def differences(lock: Lock, now: Declared) -> list[str]:
     """Return, in words, how an environment has changed since it was locked."""
     found = []
-    if lock.image != now.image:
-        found.append(f"its image was '{lock.image}' and is '{now.image}'")
+    before_all = " + ".join(part.image for part in lock.parts)
+    if before_all != now.image:
+        found.append(f"its image was '{before_all}' and is '{now.image}'")
     elif lock.environment != now.environment:
         found.append("the environment says something else")
     for name in sorted(lock.hooks.keys() | now.hooks.keys()):
@@ -142,7 +159,13 @@ def differences(lock: Lock, now: Declared) -> list[str]:
     return found
 
 
-def locked_image(lock: Lock, path: str, declared: str, arch: str, cwd: str) -> str:
+def other_stack(path: str, locked: int, named: int) -> UserError:
+    """Return the error for an environment that has got images, or lost some, since its lock."""
+    why = f"locks {locked} image{'s'[: locked - 1]}, and the environment names {named}"
+    return UserError(why, _HINT, "image-lock", where=path)
+
+
+def locked_image(lock: Part, path: str, declared: str, arch: str, cwd: str) -> str:
     """Return the locked image, which a launch uses in place of `declared`. Raises UserError.
 
     `declared` is what the environment names, with its variables expanded. An image in a registry
@@ -165,7 +188,7 @@ def locked_image(lock: Lock, path: str, declared: str, arch: str, cwd: str) -> s
     return f"{lock.name}@{pinned.digest}"
 
 
-def check_name(lock: Lock, path: str, said: str, meanings: Sequence[RegistryImage]) -> None:
+def check_name(lock: Part, path: str, said: str, meanings: Sequence[RegistryImage]) -> None:
     """Raise UserError if the lock leads to a repository other than that of the image `said`.
 
     `meanings` are all the images that `said` may stand for.

@@ -11,10 +11,10 @@ from container_engine.images.pack import squashfs
 from container_engine.images.reference import looks_like_file
 from container_engine.images.store import identity
 from container_engine.images.store.companions import read as read_beside
-from container_engine.plan.model import Image
+from container_engine.plan.model import Image, Part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from container_engine.images.reference import RegistryImage
 
@@ -101,6 +101,40 @@ def from_file(
     )
     consulted = (path, beside, path + identity.SUFFIX)
     return Resolved(image, notices, consulted, _LONG_PAST if notices else 0)
+
+
+def stacked(parts: Sequence[Resolved]) -> Resolved:
+    """Return the images as one, the base first.
+
+    Of the images' own settings the highest image's count, each variable by itself. A PATH that is
+    only the default does not replace the base's.
+    """
+    base, *above = parts
+    if not above:
+        return base
+    image, env = base.image, dict(base.image.env)
+    for part in (one.image for one in above):
+        own = part.env if part.source else {}
+        default = own.get("PATH") == config.DEFAULT_PATH
+        env.update({name: own[name] for name in own if name != "PATH" or not default})
+        image = image.model_copy(
+            update={
+                "entrypoint": part.entrypoint or image.entrypoint,
+                "workdir": part.workdir or image.workdir,
+                "source": ", ".join(filter(None, (image.source, part.source))),
+                "passing": image.passing or part.passing,
+            }
+        )
+    return Resolved(
+        image.model_copy(update={"env": env, "above": tuple(_part(one.image) for one in above)}),
+        tuple(notice for part in parts for notice in part.notices),
+        tuple(path for part in parts for path in part.consulted),
+        min(filter(None, (part.not_after for part in parts)), default=0),
+    )
+
+
+def _part(image: Image) -> Part:
+    return Part(path=image.path, name=image.name, digest=image.digest, content=image.content)
 
 
 def _from_inside(

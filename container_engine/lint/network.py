@@ -61,7 +61,9 @@ def _brought_twice(subject: Subject) -> Iterator[Problem]:
             )
             yield advice(mount.origin, "mounts", message, "remove the mount, or the hook")
     origin = subject.edf.image_origin
-    if origin is not None and any(word in (subject.edf.image or "").lower() for word in _OWN_STACK):
+    if origin is not None and any(
+        word in (subject.edf.image_text or "").lower() for word in _OWN_STACK
+    ):
         message = (
             f"this image brings its own network software, and the hook {_FABRICS_HOOK} replaces it"
         )

@@ -11,7 +11,7 @@ from container_engine.lint.subject import advice
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from container_engine.edf.model import Problem
+    from container_engine.edf.model import Origin, Problem
     from container_engine.lint.subject import Subject
 
 # Tags that move to every new image, alone or with a suffix: latest-arm64.
@@ -20,11 +20,14 @@ _MOVING = ("latest", "nightly")
 
 def pinning(subject: Subject) -> Iterator[Problem]:
     """Warn of a tag like `latest`, written or implied, without a digest."""
-    origin = subject.edf.image_origin
-    if not subject.edf.image or origin is None:
-        return
+    for name, origin in subject.edf.images:
+        if origin is not None:
+            yield from _of(name, origin, subject.cwd)
+
+
+def _of(name: str, origin: Origin, cwd: str) -> Iterator[Problem]:
     try:
-        image = parse(subject.edf.image, subject.cwd)
+        image = parse(name, cwd)
     except UserError:
         return
     if not isinstance(image, RegistryImage) or image.digest is not None or image.tag is None:

@@ -75,6 +75,12 @@ def to_json(value: Any) -> str:  # noqa: ANN401  # the inverse of `parse_json`
     return repr(value)
 
 
+def image_paths(plan: LaunchPlan) -> list[str]:
+    """Return the paths of the images, the base first and the highest last."""
+    image = plan["image"]
+    return [image["path"], *(part["path"] for part in image.get("above", ()))]
+
+
 def resolve(text: Text, environment: Mapping[str, str], where: str) -> str:
     """Return the literal text of a plan's string on this node; errors name its origin, `where`.
 

@@ -20,6 +20,18 @@ class Variable(TypedDict, total=False):
 
 Text = str | Sequence[str | Variable]
 
+Part = TypedDict(
+    "Part",
+    {
+        "path": str,
+        "name": str,
+        "digest": str | None,
+        "content": str,
+        "from": str,
+    },
+    total=False,
+)
+
 Image = TypedDict(
     "Image",
     {
@@ -32,6 +44,7 @@ Image = TypedDict(
         "content": str,
         "source": str,
         "passing": str,
+        "above": Sequence[Part],
         "from": str,
     },
     total=False,
@@ -176,7 +189,7 @@ class Settings(TypedDict, total=False):
 
 
 class LaunchPlan(TypedDict, total=False):
-    version: Literal[1]
+    version: Literal[1, 2]
     engine: str
     name: str
     files: Sequence[str]

@@ -11,6 +11,8 @@ from container_engine.edf.model import Problem
 from container_engine.plan.hooks import use
 from container_engine.plan.image_vars import Resolver
 from container_engine.plan.model import (
+    STACKED,
+    VERSION,
     EnvEntry,
     Image,
     KeptContainer,
@@ -109,10 +111,11 @@ def build(
     entrypoint, entrypoint_from = _entrypoint(edf, image, offer)
     used = use(edf, offer.hooks, offer.machine, offer.entries)
     plan = LaunchPlan(
+        version=STACKED if edf.above else VERSION,
         engine=engine,
         name=edf.name,
         files=edf.files,
-        image=image.model_copy(update={"origin": _where(edf.image_origin)}),
+        image=_image(edf, image),
         workdir=workdir,
         workdir_from=workdir_from,
         writable=edf.writable,
@@ -135,6 +138,15 @@ def build(
 
 def _where(origin: Origin | None) -> str:
     return str(origin) if origin else "default"
+
+
+def _image(edf: Edf, image: Image) -> Image:
+    origins = [str(origin) for _name, origin in edf.above]
+    above = tuple(
+        part.model_copy(update={"origin": origin})
+        for part, origin in zip(image.above, origins, strict=False)
+    )
+    return image.model_copy(update={"origin": _where(edf.image_origin), "above": above})
 
 
 def _workdir(edf: Edf, image: Image, texts: Resolver) -> tuple[Text, str]:

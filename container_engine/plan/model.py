@@ -24,12 +24,24 @@ from container_engine.edf.text import Text  # noqa: TC001  # pydantic evaluates 
 from container_engine.secrecy import WORDS
 
 VERSION: Literal[1] = 1
+# of a plan with several images, which an older engine would start without those above the base
+STACKED: Literal[2] = 2
 _FROM = "file:line that asks for it, or words where no file does"
 
 
 class _Frozen(BaseModel):
     # validators of models that this launch does not use are never built
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
+
+
+class Part(_Frozen):
+    """An image that lies above another one: what it has, hides or removes counts."""
+
+    path: str = Field(description="absolute path of a SquashFS file")
+    name: str = Field(description="the image as the user wrote it, variables expanded")
+    digest: str | None = Field(None, description="of the registry's manifest, sha256:…")
+    content: str = Field("", description="of the SquashFS file, sha256:…; empty: not recorded")
+    origin: str = Field("", alias="from", description=_FROM)
 
 
 class Image(_Frozen):
@@ -47,6 +59,7 @@ class Image(_Frozen):
     content: str = Field("", description="of the SquashFS file, sha256:…; empty: not recorded")
     source: str = Field("", description="where env, entrypoint and workdir were read")
     passing: str = Field("", description="a store that goes with the step; empty: the image stays")
+    above: tuple[Part, ...] = Field((), description="images that lie above it, the highest last")
     origin: str = Field("", alias="from", description=_FROM)
 
 
@@ -147,7 +160,9 @@ class KeptContainer(_Frozen):
 class LaunchPlan(_Frozen):
     """One launch. `to_json` is what travels to the nodes and what `ce plan --json` prints."""
 
-    version: Literal[1] = Field(VERSION, description="of this format")
+    version: Literal[1, 2] = Field(
+        VERSION, description="of this format; 2 where images lie above the base"
+    )
     engine: str = Field(description="version of the container engine that made the plan")
     name: str = Field(description="the EDF as the user asked for it")
     files: tuple[str, ...] = Field(description="the EDF files, in the order of evaluation")

@@ -25,6 +25,7 @@ def show(plan: LaunchPlan, secrecy: Secrecy = _USUAL, columns: int | None = None
         ("environment", plan.name, ", ".join(plan.files)),
         ("image", plan.image.path, plan.image.origin),
         *_name(plan),
+        *_above(plan),
         ("image says", _image_facts(plan), plan.image.source or "nothing is known but its files"),
         ("workdir", text(plan.workdir), plan.workdir_from),
         ("file system", "writable" if plan.writable else "read-only", plan.writable_from),
@@ -60,6 +61,15 @@ def _name(plan: LaunchPlan) -> list[tuple[str, str, str]]:
     """Return a row with the image's name if its file in a store is named after the digest."""
     image = plan.image
     return [("image name", image.name, image.origin)] if image.digest else []
+
+
+def _above(plan: LaunchPlan) -> list[tuple[str, str, str]]:
+    """Return a row for each image above the base, and one with its name as `_name` does."""
+    rows = []
+    for part in plan.image.above:
+        rows.append(("image above", part.path, part.origin))
+        rows += [("image name", part.name, part.origin)] if part.digest else []
+    return rows
 
 
 def _set(entry: EnvEntry, secrecy: Secrecy) -> str:

@@ -165,10 +165,15 @@ def _lacks_image(loaded: Loaded, layers: Sequence[Layer]) -> bool:
 
 
 def _image_problems(layers: Sequence[Layer], cwd: str) -> list[Problem]:
-    """Return the problems of the effective image, even if the environment has other errors."""
-    image = next((layer.image for layer in reversed(layers) if layer.image), None)
-    if image is None or not image.value:
+    """Return the problems of the effective images, even if the environment has other errors."""
+    layer = next((layer for layer in reversed(layers) if layer.image), None)
+    if layer is None or layer.image is None or not layer.image.value:
         return []
+    images = (layer.image, *layer.above)
+    return [problem for image in images for problem in _problems_of(image, cwd)]
+
+
+def _problems_of(image: Sourced[str], cwd: str) -> list[Problem]:
     try:
         parse(image.value, cwd)
         refuse_bare_file(image.value, cwd)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from container_engine.edf.model import Problem
+from container_engine.edf.model import Origin, Problem
 from container_engine.edf.source import reason
 from container_engine.errors import UserError
 from container_engine.images.reference import FileImage, parse
@@ -15,7 +15,7 @@ from container_engine.submit.known_image import image_problem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from container_engine.edf.model import Edf, Origin
+    from container_engine.edf.model import Edf
     from container_engine.submit.context import Context
 
 
@@ -37,14 +37,16 @@ def missing_files(edf: Edf, context: Context) -> list[Problem]:
 
 
 def _of_image(edf: Edf, context: Context) -> list[Problem]:
-    image = parse(edf.image, context.cwd) if edf.image else None
-    if not isinstance(image, FileImage):
-        return []
-    try:
-        from_file(image.name, image.path, context.env)
-    except UserError as error:
-        return [image_problem(edf, error)]
-    return []
+    problems = []
+    for name, origin in edf.images:
+        image = parse(name, context.cwd)
+        if not isinstance(image, FileImage):
+            continue
+        try:
+            from_file(image.name, image.path, context.env)
+        except UserError as error:
+            problems.append(image_problem(origin or Origin(edf.own_file, 0), error))
+    return problems
 
 
 def _files(edf: Edf) -> Iterator[tuple[str, str, str, Origin]]:

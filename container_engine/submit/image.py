@@ -11,7 +11,13 @@ from container_engine.images import config, lock
 from container_engine.images.fetch.importing import Pull
 from container_engine.images.fetch.registry import check_platform
 from container_engine.images.reference import FileImage, RegistryImage, parse
-from container_engine.images.resolve import Resolved, from_file, from_store, refuse_bare_file
+from container_engine.images.resolve import (
+    Resolved,
+    from_file,
+    from_store,
+    refuse_bare_file,
+    stacked,
+)
 from container_engine.images.scanning import Scanner, Subject, cache_directory
 from container_engine.images.store import inventory
 from container_engine.images.store.store import architecture
@@ -21,7 +27,7 @@ from container_engine.submit.short_name import candidates, meant
 from container_engine.submit.stores import admit_names, asking, importer, pull_policy, rules, stores
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from container_engine.edf.model import Edf
     from container_engine.images.policy import Rules
@@ -43,7 +49,13 @@ def launch_image(
     `tools_env` is for the programs that import and scan; of the context's environment only single
     names are looked up. Raises CeError, also if the site's policy refuses the image.
     """
-    resolved = image_of(edf, context, tools_env, offered)
+    parts = images_of(edf, context, tools_env, offered)
+    return stacked([_used(part, context, tools_env, offered) for part in parts])
+
+
+def _used(
+    resolved: Resolved, context: Context, tools_env: Mapping[str, str], offered: Offer
+) -> Resolved:
     if resolved.image.path == NOT_KEPT:
         return resolved  # there is no file to scan
     now = time.time()
@@ -54,33 +66,53 @@ def launch_image(
     return _scanned(resolved, rules(context, offered.site), tools_env, context)
 
 
-def image_of(edf: Edf, context: Context, tools_env: Mapping[str, str], offered: Offer) -> Resolved:
-    """Return the locked image, else the one the EDF names, imported if need be but not scanned."""
-    named = edf.image or ""
-    # a lock is for the image that the files name, not for one of an option
+def images_of(
+    edf: Edf, context: Context, tools_env: Mapping[str, str], offered: Offer
+) -> list[Resolved]:
+    """Return the locked images, else those the EDF names, imported if need be but not scanned.
+
+    The base comes first, and has the notices and the path of the lock.
+    """
+    named = [name for name, _origin in edf.images]
+    # a lock is for the images that the files name, not for one of an option
     if not edf.has_image_of_file:
-        return found_image(named, context, tools_env, offered.site)
+        return [found_image(name, context, tools_env, offered.site) for name in named]
     path = lock.beside(edf.files[-1])
     locked = lock.read(edf.files[-1])
-    if locked is None:
-        resolved = found_image(named, context, tools_env, offered.site)
-        return resolved._replace(consulted=(path, *resolved.consulted))
-    now = declared(edf.name, context, offered)
-    if locked.name:
-        # The text may contain variables. If it has changed since the lock was made, only the
-        # locked text is left, and that cannot be expanded.
-        said = named if locked.image == now.image else locked.image
-        lock.check_name(locked, path, said, _meanings(said, context))
-    text = lock.locked_image(locked, path, named, _architecture(offered.site), context.cwd)
-    resolved = found_image(text, context, tools_env, offered.site)
-    moved = lock.differences(locked, now)
-    notices = (
-        (f"{path}: used as it is, but {'; '.join(moved)} (ce lock renews it)",) if moved else ()
-    )
-    return resolved._replace(
-        notices=(*notices, *resolved.notices),
-        consulted=(path, *resolved.consulted),
-    )
+    notices: tuple[str, ...] = ()
+    if locked is not None:
+        now = declared(edf.name, context, offered)
+        named = _locked(locked, path, named, now, offered.site, context)
+        moved = lock.differences(locked, now)
+        if moved:
+            notices = (f"{path}: used as it is, but {'; '.join(moved)} (ce lock renews it)",)
+    base, *above = (found_image(name, context, tools_env, offered.site) for name in named)
+    noted = base._replace(notices=(*notices, *base.notices), consulted=(path, *base.consulted))
+    return [noted, *above]
+
+
+def _locked(
+    locked: lock.Lock,
+    path: str,
+    named: Sequence[str],
+    now: lock.Declared,
+    site: SiteConfig,
+    context: Context,
+) -> list[str]:
+    """Return the names by which the locked images are found. Raises UserError."""
+    parts = locked.parts
+    if len(parts) != len(named):
+        raise lock.other_stack(path, len(parts), len(named))
+    found = []
+    for part, name, written in zip(parts, named, now.images, strict=True):
+        if part.name:
+            # The text may contain variables. If it has changed since the lock was made, only the
+            # locked text is left, and that cannot be expanded.
+            said = name if part.image == written else part.image
+            lock.check_name(part, path, said, _meanings(said, context))
+        arch = _architecture(site)
+        found.append(lock.locked_image(part, path, name, arch, context.cwd))
+    return found
 
 
 def _meanings(text: str, context: Context) -> tuple[RegistryImage, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from container_engine.edf.model import Origin, Problem
 from container_engine.errors import CeError, UserError
 from container_engine.images.reference import FileImage, parse
-from container_engine.images.resolve import from_file
+from container_engine.images.resolve import from_file, stacked
 from container_engine.submit.short_name import stored
 from container_engine.submit.stores import admit_names, rules, stores
 
@@ -21,25 +21,34 @@ if TYPE_CHECKING:
 
 
 def known_image(edf: Edf, context: Context, site: SiteConfig) -> Image | None:
-    """Return the image if its file, named or already imported, is readable here; else None."""
-    if not edf.image:
-        return None
+    """Return the image if its files, named or already imported, are readable here; else None."""
+    parts = []
     try:
-        path = _path(parse(edf.image, context.cwd), context, site)
-        return None if path is None else from_file(edf.image, path, context.env).image
+        for name, _origin in edf.images:
+            path = _path(parse(name, context.cwd), context, site)
+            if path is None:
+                return None
+            parts.append(from_file(name, path, context.env))
     except CeError:
         return None  # a launch reports the error
+    return stacked(parts).image if parts else None
 
 
 def refused_image(edf: Edf, context: Context, site: SiteConfig) -> list[Problem]:
-    """Return the site's refusal of the image's name, worded as in a launch."""
-    if not edf.image:
-        return []
-    wanted, reference = rules(context, site), parse(edf.image, context.cwd)
+    """Return the site's refusals of the images' names, worded as in a launch."""
+    return [
+        problem
+        for name, origin in edf.images
+        for problem in _refused(name, origin or _named(edf), context, site)
+    ]
+
+
+def _refused(name: str, origin: Origin, context: Context, site: SiteConfig) -> list[Problem]:
+    wanted, reference = rules(context, site), parse(name, context.cwd)
     try:
         if isinstance(reference, FileImage):
             wanted.admit(reference._replace(path=os.path.realpath(reference.path)))
-            wanted.admit_place(edf.image, reference.path, site.image_stores)
+            wanted.admit_place(name, reference.path, site.image_stores)
             path: str | None = reference.path
         else:
             image = stored(reference, context, site)
@@ -50,16 +59,19 @@ def refused_image(edf: Edf, context: Context, site: SiteConfig) -> list[Problem]
             wanted.admit_place(image.name, path, site.image_stores)
         if path is not None and os.path.exists(path):
             admit_names(context, path)
-            wanted.admit_size(edf.image, os.path.getsize(path))
+            wanted.admit_size(name, os.path.getsize(path))
     except UserError as error:
         # a launch reports all other errors, such as a missing store
-        return [image_problem(edf, error)] if error.see == "image-policy" else []
+        return [image_problem(origin, error)] if error.see == "image-policy" else []
     return []
 
 
-def image_problem(edf: Edf, error: UserError) -> Problem:
+def _named(edf: Edf) -> Origin:
+    return edf.image_origin or Origin(edf.own_file, 0)
+
+
+def image_problem(origin: Origin, error: UserError) -> Problem:
     """Return the error as a problem at the line that names the image."""
-    origin = edf.image_origin or Origin(edf.own_file, 0)
     return Problem(
         *("error", origin.file, origin.line, "image", error.message, error.hint), see=error.see
     )

@@ -27,7 +27,10 @@ def declared(name: str, context: Context, offered: Offer) -> Declared:
     # automatic hooks depend on the host
     asked = [hook for hook in used.hooks if hook.reason != AUTOMATIC]
     releases = {hook.name: hook.release for hook in asked}
-    return Declared(digest_of(sorted(values.items())), values.get("image", ""), releases)
+    images = [values.get("image", "")]
+    if traced.edf.above:
+        images = [values[f"image[{number}]"] for number in range(len(traced.edf.images))]
+    return Declared(digest_of(sorted(values.items())), tuple(images), releases)
 
 
 def _written(assignment: Assignment) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from container_engine import __version__, message_text
-from container_engine.edf.model import Loaded
+from container_engine.edf.model import Loaded, Origin
 from container_engine.edf.options import with_pytorch
 from container_engine.errors import UserError
 from container_engine.plan.judge import judge
@@ -117,7 +117,8 @@ def _plan(load: Load, context: Context, inputs: _Inputs) -> Prepared:
         site = offered.site.model_copy(update={"pull": pull})
         resolved = launch_image(edf, asking, context.env, offered._replace(site=site))
     except UserError as error:
-        problems = (*loaded.problems, image_problem(edf, error))
+        origin = edf.image_origin or Origin(edf.own_file, 0)
+        problems = (*loaded.problems, image_problem(origin, error))
         raise RefusedError(problems, error.details) from None
     inputs.files.extend(resolved.consulted)
     if not edf.has_image_of_file:

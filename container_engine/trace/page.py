@@ -118,6 +118,8 @@ def _facts(trace: Trace) -> Iterator[str]:
     for file in facts["files"]:
         yield escape(f"file      {file}")
     yield escape(f"image     {facts['image']['path']}")
+    for part in facts["image"].get("above", ()):
+        yield escape(f"above it  {part['path']}")
     for mount in facts["mounts"]:
         yield escape(f"mount     {mount['source']} on {mount['target']}  ({mount['from']})")
     for source, names in facts["variables"].items():

@@ -180,7 +180,9 @@ def _understood(path: str, facts: dict[str, Any], documents: Sequence[dict[str, 
 def _check(facts: Mapping[str, Any], end: Mapping[str, Any]) -> None:
     """Raise TypeError or KeyError for facts that no launch writes: users can write anything."""
     image = facts["image"]
-    texts = (facts["environment"], facts["error"], *(image[key] for key in _IMAGE), *facts["files"])
+    images = (image, *image.get("above", ()))
+    names = [one[key] for one in images for key in _IMAGE]
+    texts = (facts["environment"], facts["error"], *names, *facts["files"])
     hooks = [hook[key] for hook in facts["hooks"] for key in _HOOK]
     times = [phase[key] for phase in facts["phases"] for key in ("begin", "end")]
     times += [end[key] for key in ("end", "first_join", "last_join", "joined") if key in end]

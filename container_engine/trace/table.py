@@ -58,6 +58,8 @@ def lines(step: str, traces: Sequence[Trace]) -> Iterator[str]:
     yield f"started      {time.strftime('%d %b %Y %H:%M:%S', time.localtime(began))}"
     yield f"environment  {facts['environment']}"
     yield f"image        {facts['image']['name']}  {facts['image']['digest']}".rstrip()
+    for part in facts["image"].get("above", ()):
+        yield f"  above it   {part['name']}  {part['digest']}".rstrip()
     for hook in facts["hooks"]:
         yield f"hook         {hook['name']} {hook['release']}: {hook['reason']}"
     yield ""

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -65,22 +66,42 @@ static int check_server(struct guard *guard, const char *dir)
 	return guard_fail(guard, "the SquashFS file cannot be read: it is damaged");
 }
 
+/* Return the mount's options on the heap, with the highest of the lower directories first. NULL without memory. */
+static char *overlay_options(char **args)
+{
+	char *options = NULL;
+
+	if (asprintf(&options, "upperdir=%s,workdir=%s,userxattr,lowerdir=", args[0], args[1]) < 0)
+		return NULL;
+	size_t count = 3;
+	while (args[count] != NULL)
+		count++;
+	while (options != NULL && count-- > 3) {
+		char *before = options;
+		const char *colon = args[count + 1] != NULL ? ":" : "";
+		if (asprintf(&options, "%s%s%s", before, colon, args[count]) < 0)
+			options = NULL;
+		free(before);
+	}
+	return options;
+}
+
 int guard_op_overlay(struct guard *guard, char **args)
 {
-	CE_AUTO_FREE char *options = NULL;
-
-	if (check_server(guard, args[0]) < 0)
-		return -1;
-	if (asprintf(&options, "lowerdir=%s,upperdir=%s,workdir=%s,userxattr", args[0], args[1],
-		     args[2]) < 0)
+	for (char **image = args + 3; *image != NULL; image++) {
+		if (check_server(guard, *image) < 0)
+			return -1;
+	}
+	CE_AUTO_FREE char *options = overlay_options(args);
+	if (options == NULL)
 		return guard_fail(guard, "out of memory");
-	for (size_t i = 1; i < 4; i++) {
+	for (size_t i = 0; i < 3; i++) {
 		/* what an earlier step of the job has written is there already */
 		if (mkdir(args[i], 0755) < 0 && (errno != EEXIST || guard->kept.lock < 0))
 			return guard_fail(guard, "cannot make '%s'", args[i]);
 	}
 	/* nosuid and nodev: the image is the user's, so its setuid bits and devices have no meaning here */
-	if (mount("overlay", args[3], "overlay", MS_NOSUID | MS_NODEV, options) < 0)
+	if (mount("overlay", args[2], "overlay", MS_NOSUID | MS_NODEV, options) < 0)
 		return guard_fail(guard, "cannot mount the image's overlay");
 	return 0;
 }

@@ -25,7 +25,7 @@ guard_operation guard_op_environment;
 /* fuse SERVER IMAGE DIR: let the program SERVER serve the SquashFS file at DIR, outside every container. */
 guard_operation guard_op_fuse;
 
-/* overlay LOWER UPPER WORK DIR: mount the writable view of the image. */
+/* overlay UPPER WORK DIR LOWER…: mount the writable view of the images, of which each lies above the one before. */
 guard_operation guard_op_overlay;
 
 /* served DIR: check that a further SquashFS file is readable. */

@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.integration.engine import Engine
 from tests.integration.leftovers import comm, processes
+from tests.integration.test_stacked import data, layer, stack
 from tests.integration.test_start import with_entrypoint
 
 WAYS = ("crun", "podman")
@@ -187,6 +188,10 @@ def test_mounts_on_what_a_read_only_container_may_write(engine: Engine) -> None:
 def test_devices(engine: Engine) -> None:
     seen = compare(engine, engine.edf('devices = ["/dev/fuse"]'))
     assert any(line.startswith("/dev/fuse ") for line in seen["mounts"])
+
+
+def test_images_that_lie_above_another(engine: Engine) -> None:
+    compare(engine, stack(engine, engine.image("busybox"), data(engine), layer(engine)))
 
 
 def test_variables(engine: Engine) -> None:

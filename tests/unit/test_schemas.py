@@ -30,7 +30,9 @@ BAD_BY_SCHEMA = [
     "1-env-as-array-of-tables",
     "1-every-type-wrong",
     "1-hooks-outside-of-annotations",
-    "1-image-as-an-array",
+    "1-image-as-a-table",
+    "1-stack-with-a-number",
+    "5-stack-of-nothing",
     "1-integer-as-variable",
     "1-key-below-annotations",
     "1-key-below-env",
@@ -126,7 +128,7 @@ def test_a_plan_is_valid_by_its_schema_and_a_changed_one_is_not() -> None:
     )
     document = json.loads(plan.to_json())
     validator("plan").validate(document)
-    for change in ({"version": 2}, {"mounts": "/a"}, {"unknown": 1}, {"image": None}):
+    for change in ({"version": 3}, {"mounts": "/a"}, {"unknown": 1}, {"image": None}):
         assert not validator("plan").is_valid(document | change), change
 
 

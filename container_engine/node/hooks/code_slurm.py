@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from container_engine.node.hooks import slurm_conf
+from container_engine.node.plan_json import image_paths
 from container_engine.node.start.container import Bind
 
 TYPE_CHECKING = False
@@ -72,7 +73,7 @@ def _of_slurm(configuration: str) -> list[str]:
 
 def _of_user(plan: LaunchPlan, node: Mapping[str, str]) -> list[str]:
     """Return the directories where `srun --environment` looks for environment files and images."""
-    files = [os.path.dirname(path) for path in (*plan["files"], plan["image"]["path"])]
+    files = [os.path.dirname(path) for path in (*plan["files"], *image_paths(plan))]
     named = [node.get(name, "") for name in ("HOME", "SCRATCH", "EDF_IMAGESTORE")]
     return [*named, *node.get("EDF_PATH", "").split(":"), *files]
 

@@ -6,7 +6,7 @@ import os
 
 from container_engine.errors import LaunchError
 from container_engine.node.hooks.run import HooksOnNode
-from container_engine.node.plan_json import to_json
+from container_engine.node.plan_json import image_paths, to_json
 from container_engine.node.report.failure import explain
 from container_engine.node.start import environment as env
 from container_engine.node.start.checks import check_image
@@ -41,13 +41,15 @@ def find(plan: LaunchPlan, node: Mapping[str, str], libexec: str) -> Findings:
     paths = Paths(session=f"{libexec}/session", libexec=libexec)
     edf = env.edf_settings(plan, node)
     lacks: list[LaunchError] = []
-    check_image(plan["image"]["path"])
+    images = image_paths(plan)
+    for path in images:
+        check_image(path)
     container = container_of(plan, node, lacks)
     hooks = HooksOnNode(plan, node, edf, libexec, lacks, explain=True)
     settings = hooks.join(container, paths)
     steps = operations(
         paths,
-        plan["image"]["path"],
+        images,
         container,
         env.for_container(plan, settings),
         person_of(settings),

@@ -156,10 +156,7 @@ def write(
         "tasks": node.get("SLURM_STEP_NUM_TASKS", ""),
         "environment": plan.get("name", ""),
         "files": plan.get("files", ()),
-        "image": {
-            **{key: plan["image"].get(key) or "" for key in ("name", "path")},
-            "digest": image_digest(plan),
-        },
+        "image": _image(plan),
         "hooks": _hooks(plan, node),
         "mounts": _mounts(plan, node),
         "variables": marks.names,
@@ -173,6 +170,15 @@ def write(
         from container_engine.node.report import tracking
 
         tracking.send(program, line, node)
+
+
+def _image(plan: LaunchPlan) -> dict[str, Any]:
+    """Return the base's name, path and digest, and those of the images above it if any."""
+    base, *above = (
+        {**{key: image.get(key) or "" for key in ("name", "path")}, "digest": image_digest(image)}
+        for image in (plan["image"], *plan["image"].get("above", ()))
+    )
+    return {**base, "above": above} if above else base
 
 
 def _append(fd: int, line: bytes, *, is_first: bool) -> None:

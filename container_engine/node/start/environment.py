@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from container_engine.node.plan_types import LaunchPlan
+    from container_engine.node.plan_types import Image, LaunchPlan, Part
 
 # The kernel's MAX_ARG_STRLEN less the NUL: the longest NAME=value that execve accepts.
 MAX_VARIABLE = 131071
@@ -104,17 +104,20 @@ def for_tasks(
     return without_slurms(changes) | _turned_off(plan.get("annotations", {}))
 
 
-def image_digest(plan: LaunchPlan) -> str:
+def image_digest(image: Image | Part) -> str:
     """Return the digest that identifies the image: its registry's, else that of its content."""
-    return plan["image"].get("digest") or plan["image"].get("content") or ""
+    return image.get("digest") or image.get("content") or ""
 
 
 def _about(plan: LaunchPlan) -> dict[str, str | None]:
     """Return variables that identify this container; an outer container's values never remain."""
+    images = (plan["image"], *plan["image"].get("above", ()))
+    digests = [image_digest(image) for image in images]
     return {
         "CE_ENVIRONMENT_NAME": plan.get("name") or None,
-        "CE_IMAGE": plan["image"].get("name") or None,
-        "CE_IMAGE_DIGEST": image_digest(plan) or None,
+        "CE_IMAGE": " + ".join(image.get("name", "") for image in images) or None,
+        # of several images, only all digests together say what is inside
+        "CE_IMAGE_DIGEST": "+".join(digests) if all(digests) else None,
     }
 
 

@@ -12,7 +12,7 @@ import sys
 from _socket import socket
 
 from container_engine.errors import LaunchError
-from container_engine.node.plan_json import parse_plan, resolve
+from container_engine.node.plan_json import image_paths, parse_plan, resolve
 from container_engine.node.report import trace
 from container_engine.node.start import environment as env
 from container_engine.node.start import image_in_use, site_rules
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from container_engine.node.start.specification import Operation
 
 PLAN_VERSION = 1
+_STACKED = 2  # of a plan with images above the base
 _MAX_NOTICES = 4 * 1024
 _FAILED = 125  # the exit code of a task whose container did not start
 
@@ -91,7 +92,7 @@ def start(
     """
     marks = marks or trace.Marks(0)
     marks.mark("prepare")
-    if plan.get("version") != PLAN_VERSION:
+    if plan.get("version") not in (PLAN_VERSION, _STACKED):
         raise LaunchError(
             f"this node understands plans of version {PLAN_VERSION}, not {plan.get('version')!r}:"
             " submit host and node have different versions of the container engine",
@@ -160,8 +161,10 @@ class _Start:
         self._workdir = resolve(plan["workdir"], node, plan["workdir_from"])
         self._edf = env.edf_settings(plan, node)
         rules = site_rules.of_node(libexec)
-        site_rules.check(plan["image"]["path"], rules)
-        check_image(plan["image"]["path"])
+        self._images = image_paths(plan)
+        for path in self._images:
+            site_rules.check(path, rules)
+            check_image(path)
         lacks: list[LaunchError] = []
         self._container = container_of(plan, node, lacks)
         planned = self._container.mounts
@@ -175,7 +178,8 @@ class _Start:
 
     def run(self, watch: Watch) -> Session:
         steps = self._operations()
-        image_in_use.note(self._plan["image"]["path"], self._node)
+        for path in self._images:
+            image_in_use.note(path, self._node)
         self._marks.mark("namespaces")
         kept = self._kept
         if kept is not None:
@@ -210,7 +214,7 @@ class _Start:
         hooks, paths = self._hooks, self._paths
         steps = operations(
             paths,
-            self._plan["image"]["path"],
+            self._images,
             self._container,
             self._given,
             person_of(self._settings),

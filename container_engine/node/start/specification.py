@@ -28,14 +28,18 @@ _FORGOTTEN = frozenset(["nosuid", "nodev", "noexec"])
 
 def operations(
     paths: Paths,
-    image: str,
+    images: Sequence[str],
     container: Container,
     container_environment: Mapping[str, str],
     person: Person,
     settings: Settings,
     hooks: Sequence[Operation] = (),
 ) -> list[Operation]:
-    """Return the operations of a start; those of `hooks` find the image's files in their place."""
+    """Return the operations of a start; those of `hooks` find the image's files in their place.
+
+    `images` are the paths of the SquashFS files, the base first.
+    """
+    roots = [paths.at(f"image{number or ''}") for number in range(len(images))]
     served, binds = _served_mounts(paths, container.mounts)
     flagged, container.mounts = _flagged_mounts(paths, binds)
     create = _way(settings, container)
@@ -43,10 +47,10 @@ def operations(
     return [
         ("session", [settings["tmpfs_size"], paths.session]),
         # the servers of all files start before the first of them is waited for
-        ("fuse", [paths.server, image, paths.at("image")]),
+        *(("fuse", [paths.server, *pair]) for pair in zip(images, roots, strict=True)),
         *(("fuse", [paths.server, source, directory]) for source, directory in served),
         *prepare,
-        ("overlay", [paths.at("image"), *_written(paths), paths.at("root")]),
+        ("overlay", [*_written(paths), paths.at("root"), *roots]),
         *(("served", [directory]) for _source, directory in served),
         *flagged,
         *_person(paths, person),

@@ -48,7 +48,9 @@ SCALARS = st.one_of(VALUES.map(_string), st.sampled_from(["true", "1", "1.50", "
 ARRAYS = st.lists(VALUES, max_size=4).map(_array)
 PAIRS = st.one_of(
     st.tuples(st.sampled_from(["image", "workdir", "writable", "entrypoint", "imgae"]), SCALARS),
-    st.tuples(st.sampled_from(["mounts", "devices", "startup", "base_environment"]), ARRAYS),
+    st.tuples(
+        st.sampled_from(["image", "mounts", "devices", "startup", "base_environment"]), ARRAYS
+    ),
 ).map(" = ".join)
 TABLE_PAIRS = st.tuples(NAMES.map(_string), SCALARS).map(" = ".join)
 TABLES = st.tuples(

@@ -84,6 +84,10 @@ def test_a_task_knows_its_environment_and_image_and_never_those_around_it() -> N
     assert "CE_IMAGE_DIGEST" not in apply({"CE_IMAGE_DIGEST": "outer"}, unknown)
     of_registry = {**of_image, "digest": "sha256:34"}
     assert for_tasks(plan(image=of_registry), {}, {}, {})["CE_IMAGE_DIGEST"] == "sha256:34"
+    above = {"name": "/a.sqsh", "content": "sha256:56"}
+    stacked = for_tasks(plan(image={**of_registry, "above": [above]}), {}, {}, {})
+    assert stacked["CE_IMAGE"] == "/i.sqsh + /a.sqsh"
+    assert stacked["CE_IMAGE_DIGEST"] == "sha256:34+sha256:56"
 
 
 def test_null_removes_a_variable_whatever_its_source() -> None:

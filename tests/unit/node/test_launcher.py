@@ -123,7 +123,7 @@ def test_a_plan_without_its_parts_is_answered_and_not_a_traceback(
 
 def test_a_plan_of_another_version_is_refused() -> None:
     with pytest.raises(LaunchError, match="different versions of the container engine"):
-        launcher.start(plan(version=2), {}, guard.Watch(-1), "/libexec")
+        launcher.start(plan(version=3), {}, guard.Watch(-1), "/libexec")
 
 
 # ---- the guard's report ----------------------------------------------------------------------

@@ -26,7 +26,7 @@ WORDS = st.text(st.characters(blacklist_characters="\0", codec="utf-8"))
 
 
 def steps(*mounts: Bind, person: Person = ME, secret: str = "") -> list[Operation]:
-    return operations(PATHS, "/i.sqsh", container(*mounts), {"TOKEN": secret}, person, PODMAN)
+    return operations(PATHS, ["/i.sqsh"], container(*mounts), {"TOKEN": secret}, person, PODMAN)
 
 
 def names(*mounts: Bind) -> list[str]:
@@ -46,7 +46,7 @@ def test_a_start_has_its_order() -> None:
 
 def test_hooks_find_the_images_files_and_come_before_the_container() -> None:
     more: Operation = ("more", ["/libexec/inject"])
-    whole = operations(PATHS, "/i.sqsh", container(), {}, ME, CRUN, [more])
+    whole = operations(PATHS, ["/i.sqsh"], container(), {}, ME, CRUN, [more])
     order = [name for name, _arguments in whole]
     assert order[-3:] == ["more", "crun", "container"]
     assert order.index("overlay") < order.index("more")
@@ -56,17 +56,29 @@ def test_hooks_find_the_images_files_and_come_before_the_container() -> None:
     "settings", [{"tmpfs_size": "1g", "start": "podman"}, {"tmpfs_size": "1g"}]
 )
 def test_podman_creates_the_container_where_the_plan_says_so_or_nothing(settings: Settings) -> None:
-    assert operations(PATHS, "/i.sqsh", container(), {}, ME, settings)[-2][0] == "podman"
+    assert operations(PATHS, ["/i.sqsh"], container(), {}, ME, settings)[-2][0] == "podman"
 
 
 def test_podman_creates_it_where_a_hook_changes_its_configuration() -> None:
     hooked = container(oci_hooks=[{"stages": ["precreate"]}])
-    assert operations(PATHS, "/i.sqsh", hooked, {}, ME, CRUN)[-2][0] == "podman"
+    assert operations(PATHS, ["/i.sqsh"], hooked, {}, ME, CRUN)[-2][0] == "podman"
 
 
 def test_the_image_is_served_and_overlaid() -> None:
     assert of("fuse") == [["/libexec/ce-image", "/i.sqsh", "/s/image"]]
-    assert of("overlay") == [["/s/image", "/s/changes", "/s/work", "/s/root"]]
+    assert of("overlay") == [["/s/changes", "/s/work", "/s/root", "/s/image"]]
+
+
+def test_each_image_is_served_and_lies_above_the_one_before() -> None:
+    whole = operations(PATHS, ["/i.sqsh", "/a.sqsh", "/b.sqsh"], container(), {}, ME, CRUN)
+    places = ["/s/image", "/s/image1", "/s/image2"]
+    assert [list(arguments)[1:] for name, arguments in whole if name == "fuse"] == [
+        [image, place]
+        for image, place in zip(("/i.sqsh", "/a.sqsh", "/b.sqsh"), places, strict=True)
+    ]
+    assert [list(a) for n, a in whole if n == "overlay"] == [
+        ["/s/changes", "/s/work", "/s/root", *places]
+    ]
 
 
 def test_all_squashfs_files_are_served_before_the_first_is_waited_for() -> None:
@@ -142,7 +154,7 @@ def of_site(way: str, podman: str, runtime: str) -> dict[str, list[str]]:
     """Return the operations by name on a site with these programs; files by their path."""
     settings: Settings = {"tmpfs_size": "50%", "start": way}  # type: ignore[typeddict-item]
     paths = Paths("/s", "/libexec", podman, runtime)
-    made = operations(paths, "/i.sqsh", container(), {}, ME, settings)
+    made = operations(paths, ["/i.sqsh"], container(), {}, ME, settings)
     return {a[0] if name == "file" else name: list(a) for name, a in made}
 
 

@@ -5,7 +5,7 @@ import pytest
 from container_engine.edf.model import Annotation, Device, Mount, Origin
 from container_engine.edf.text import Operator, Variable
 from container_engine.plan.build import missing_image
-from container_engine.plan.model import Image, LaunchPlan, from_json
+from container_engine.plan.model import Image, LaunchPlan, Part, from_json
 from container_engine.site import SiteConfig
 from tests.unit.plan.edfs import HERE, PLAIN, built, edf, entry, variable
 
@@ -190,3 +190,12 @@ def test_a_plan_survives_its_json() -> None:
     assert from_json(made.to_json()) == made
     assert "\n" not in made.to_json()
     made.to_json().encode()
+
+
+def test_a_plan_with_several_images_is_of_a_version_that_older_engines_refuse() -> None:
+    above = (("/a.sqsh", Origin("/e.toml", 2)),)
+    part = Part(path="/a.sqsh", name="/a.sqsh")
+    made = plan(edf(above=above), PLAIN.model_copy(update={"above": (part,)}))
+    assert made.version == 2
+    assert [(one.path, one.origin) for one in made.image.above] == [("/a.sqsh", "/e.toml:2")]
+    assert plan(edf()).version == 1
