@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ce_sandbox import mpi_images, packages
+from ce_sandbox import debian_image, mpi_images, packages
 from ce_sandbox.layout import USERS, Layout, SandboxError
 
 _PROBE = Path(__file__).resolve().parent.parent / "images" / "probe.c"
@@ -153,6 +153,11 @@ def _foreign(layout: Layout, root: Path) -> None:
         os.chown(file, uid, uid)
 
 
+def _debian(layout: Layout, root: Path) -> None:
+    """Write a system in which packages can be installed, from a directory of the image."""
+    debian_image.fill(layout.cache / "packages", root)
+
+
 def _mpi_recipe(mpi: mpi_images.Mpi) -> Recipe:
     what = f"{mpi.packages[0]} and /usr/bin/mpi-probe"
     return Recipe(what, partial(mpi_images.fill, mpi), sources=mpi_images.SOURCES)
@@ -170,6 +175,12 @@ RECIPES = {
         _foreign,
         owners=True,
         built_by=USERS[1],
+    ),
+    "debian": Recipe(
+        "apt, dpkg and packages to install, for tests of root in a container",
+        _debian,
+        owners=True,
+        sources=debian_image.SOURCES,
     ),
     **{name: _mpi_recipe(mpi) for name, mpi in mpi_images.BY_NAME.items()},
 }

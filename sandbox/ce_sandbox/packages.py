@@ -17,17 +17,20 @@ _LEFT_OUT = (
 )
 
 
-def unpack(names: list[str], cache: Path, root: Path) -> None:
+def unpack(names: list[str], cache: Path, root: Path, *, whole: bool = False) -> list[Path]:
     """Unpack packages and all their dependencies below `root`, without running their scripts.
 
-    `cache` keeps the downloaded packages. `/bin` and similar directories are first made links into
-    `/usr`, as on every current system.
+    Return the package files. `cache` keeps the downloaded packages. Documentation and much of Perl
+    are left out unless the packages are to be `whole`. `/bin` and similar directories are first
+    made links into `/usr`, as on every current system.
     """
     for name in ("bin", "sbin", "lib", "lib64"):
         (root / "usr" / name).mkdir(parents=True, exist_ok=True)
         (root / name).symlink_to(f"usr/{name}")
-    for package in _download(names, cache):
-        _extract(package, root)
+    found = closure(names, cache)
+    for package in found:
+        _extract(package, root, () if whole else _LEFT_OUT)
+    return found
 
 
 def unpack_alone(name: str, cache: Path, root: Path) -> None:
@@ -49,7 +52,7 @@ def unpack_alone(name: str, cache: Path, root: Path) -> None:
     _extract(found[-1], root)
 
 
-def _download(names: list[str], cache: Path) -> list[Path]:
+def closure(names: list[str], cache: Path) -> list[Path]:
     """Return the package files of this closure; download those that are not in the cache."""
     install = ["--download-only", "install", "-y", "usr-is-merged", *names]
     apt = _apt(cache, cache)
@@ -78,12 +81,12 @@ def _apt(cache: Path, archives: Path) -> list[str]:
     return ["apt-get", "-qq", *(f"-o{key}={value}" for key, value in options.items())]
 
 
-def _extract(package: Path, root: Path) -> None:
+def _extract(package: Path, root: Path, left_out: tuple[str, ...] = _LEFT_OUT) -> None:
     archive = subprocess.run(
         ["dpkg-deb", "--fsys-tarfile", str(package)], capture_output=True, stdin=subprocess.DEVNULL
     )
     tar = ["tar", "-x", "-C", str(root), "--keep-directory-symlink"]
-    excludes = [f"--exclude={pattern}" for pattern in _LEFT_OUT]
+    excludes = [f"--exclude={pattern}" for pattern in left_out]
     done = subprocess.run([*tar, *excludes], input=archive.stdout, capture_output=True)
     if archive.returncode or done.returncode:
         reason = (archive.stderr or done.stderr).decode(errors="replace").strip()
