@@ -211,7 +211,7 @@ def _kept(edf: Edf, image: Image, scope: str, directory: str) -> KeptContainer |
     if named is None and scope != "job":
         return None
     name, mode = named or ("", "auto")
-    what = ("name", name) if name else ("environment", *edf.files, image.path)
+    what = ("name", name) if name else ("environment", *edf.files, image.path, *(part.path for part in image.above))
     key = sha256("\0".join(what).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return KeptContainer(name=name, key=key, mode=cast("_Mode", mode), directory=directory)
 

@@ -8,8 +8,10 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "exec_check.h"
+#include "fakeroot.h"
 #include "help.h"
 #include "hints.h"
 #include "io.h"
@@ -61,7 +63,12 @@ int ce_join(const struct ce_container *container, struct ce_error *err)
 		return ce_fail_below(err, CE_HELP_WORKDIR_MISSING,
 				     "workdir '%s': cannot change to it in the container: %s",
 				     container->workdir, strerror(errno));
-	return refuse_privileges(container, err);
+	if (refuse_privileges(container, err) < 0)
+		return -1;
+	/* Root in there is the user, who may change no owner and become nobody else. */
+	if (geteuid() == 0 && ce_fakeroot() < 0)
+		return ce_fail(err, "cannot install the filter for root in the container: %s", strerror(errno));
+	return 0;
 }
 
 static int apply_record(char *record, const struct ce_variables *variables, struct ce_error *err)

@@ -34,7 +34,8 @@ void ce_container_close(struct ce_container *container);
 /* Join the user namespace, then the mount namespace, and change to the working directory. From then on, no
  * execve gives this process privileges (PR_SET_NO_NEW_PRIVS), unless the site allows it. In the container,
  * setuid programs gain nothing anyway; this also protects against a hole in the kernel's handling of such an
- * execve. After a failure the process may have joined only in part: it must not execute anything. */
+ * execve. Who is root in the container gets ce_fakeroot. After a failure the process may have joined only in
+ * part: it must not execute anything. */
 int ce_join(const struct ce_container *container, struct ce_error *err);
 
 /* Access to the environment of a process. `set` with value NULL unsets; it returns 0 or a negative number.

@@ -25,6 +25,7 @@ static const struct operation {
 	{ "root-bind", 3, guard_op_root_bind },
 	{ "root-first", 3, guard_op_root_first },
 	{ "root-link", 3, guard_op_root_link },
+	{ "root-setting", 3, guard_op_root_setting },
 	{ "bind", 2, guard_op_bind },
 	{ "more", 1, guard_op_more },
 	{ "note", 1, guard_op_note },

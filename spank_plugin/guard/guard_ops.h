@@ -63,6 +63,9 @@ guard_operation guard_op_bind_inside;
 /* joined USER_NS MOUNT_NS ENVIRONMENT: report the container of another guard, by descriptors. */
 guard_operation guard_op_joined;
 
+/* root-setting ROOT PATH TEXT: write a file of the image, if the image has a directory for it. */
+guard_operation guard_op_root_setting;
+
 /* bind SOURCE TARGET FLAG…: make a bind mount with its own flags, for the runtime to bind from. */
 guard_operation guard_op_bind;
 

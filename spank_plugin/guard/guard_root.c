@@ -187,6 +187,25 @@ int guard_op_root_first(struct guard *guard, char **args)
 	return 0;
 }
 
+int guard_op_root_setting(struct guard *guard, char **args)
+{
+	const char *path = args[1], *text = args[2], *slash = strrchr(path, '/');
+	CE_AUTO_FD root = open_root(args[0]);
+	CE_AUTO_FREE char *parent = slash != NULL ? strndup(path, (size_t)(slash - path)) : NULL;
+
+	if (root < 0 || parent == NULL)
+		return guard_fail(guard, "cannot make '%s' in the image", path);
+	CE_AUTO_FD dir = open_in_root(root, parent, O_PATH | O_DIRECTORY, 0);
+	if (dir < 0)
+		return 0;
+	CE_AUTO_FD file = open_regular(guard, root, path, O_TRUNC);
+	if (file < 0)
+		return -1;
+	if (ce_write_all(file, text, strlen(text)) < 0)
+		return guard_fail(guard, "cannot write '%s' in the image", path);
+	return 0;
+}
+
 /* Return whether the text has a line `name:x:ID:…` with this id. */
 static int has_id(const char *text, const char *id)
 {

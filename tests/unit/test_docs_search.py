@@ -41,6 +41,7 @@ QUESTIONS = {
     "dockerfile": "howto/dockerfile",
     "build image": "howto/dockerfile",
     "apt-get": "howto/dockerfile",
+    "apt-get install running container": "howto/install-packages",
     "gpu": "howto/gpus",
     "cuda": "howto/gpus",
     "nvidia-smi": "howto/gpus",

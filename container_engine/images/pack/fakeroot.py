@@ -19,7 +19,7 @@ _NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16  # in struct seccomp_data
 _TYPE, _CHARACTER, _BLOCK = 0o170000, 0o020000, 0o060000
 
 # machine: AUDIT_ARCH_*, calls that do nothing, {mknod and its like: which argument is the mode}
-_MACHINES = {
+MACHINES = {
     "x86_64": (
         0xC000003E,
         # chown fchown lchown fchownat setuid setgid setreuid setregid setgroups setresuid setresgid
@@ -32,7 +32,7 @@ _MACHINES = {
 
 def program(machine: str) -> bytes:
     """Return the filter. Raises KeyError for an unknown machine."""
-    audit, nothing, devices = _MACHINES[machine]
+    audit, nothing, devices = MACHINES[machine]
     code = [(_LOAD, 0, 0, _ARCH_AT), (_EQUAL, 1, 0, audit), (_RETURN, 0, 0, _ALLOW)]
     code.append((_LOAD, 0, 0, _NUMBER_AT))
     for number in nothing:
@@ -77,7 +77,7 @@ def install(code: bytes) -> None:
 
 def main(arguments: list[str]) -> None:
     machine = os.uname().machine
-    if machine in _MACHINES:
+    if machine in MACHINES:
         install(program(machine))
     os.execvp(arguments[0], arguments)
 

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
 INIT_NAME = ".ce-init"
 INIT_PATH = "/dev/" + INIT_NAME
+# the same program under the name by which it first becomes the entrypoint of a user who is root
+_ROOT_PATH = "/dev/.ce-root"
 # pyxis' annotation: show the output of an entrypoint
 ENTRYPOINT_LOG = "com.pyxis.entrypoint_log"
 # must match spank_plugin/guard/guard_report.c
@@ -117,12 +119,24 @@ class Container:
         self.oci_hooks = oci_hooks
 
 
-def system_mounts(paths: Paths) -> list[Bind]:
+def command(container: Container) -> list[str]:
+    """Return the command line of the first process."""
+    return [*([_ROOT_PATH] if _is_filtered(container) else []), *container.entrypoint, INIT_PATH]
+
+
+def _is_filtered(container: Container) -> bool:
+    """Return whether the entrypoint needs the filter that the tasks have (common/fakeroot.h)."""
+    return bool(container.entrypoint) and container.uid == 0
+
+
+def system_mounts(paths: Paths, container: Container) -> list[Bind]:
     """Return mounts for terminals, the init, and the host's /proc instead of the session's."""
+    root = Bind("bind", paths.init, _ROOT_PATH, ("ro",))
     return [
         Bind("bind", paths.at("proc"), "/proc", ("rslave",)),
         Bind("bind", "/dev/pts", "/dev/pts", ("rslave",)),
         Bind("bind", paths.init, INIT_PATH, ("ro",)),
+        *([root] if _is_filtered(container) else []),
     ]
 
 

@@ -17,7 +17,7 @@ from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 
 from container_engine.errors import LaunchError
 from container_engine.node.node_name import node_name
-from container_engine.node.plan_json import to_json
+from container_engine.node.plan_json import image_paths, to_json
 from container_engine.node.start.guard import FD_SIZE, MAX_PACKET, received
 
 TYPE_CHECKING = False
@@ -144,7 +144,7 @@ def _locked(lock: int, how: int) -> bool:
 
 def _begin(kept: Kept, plan: LaunchPlan) -> None:
     """Prepare the directory for a start by this step. Raise LaunchError."""
-    wanted, image = kept.wanted, plan["image"]["path"]
+    wanted, image = kept.wanted, _image(plan)
     record = f"{kept.directory}/image"
     try:
         with open(record, encoding="utf-8", errors="surrogateescape") as file:
@@ -165,6 +165,10 @@ def _begin(kept: Kept, plan: LaunchPlan) -> None:
     for name, text in (("image", image), ("name", wanted["name"]), ("made", _made_of(plan))):
         with open(f"{kept.directory}/{name}", "w", encoding="utf-8", errors="surrogateescape") as f:
             f.write(text)
+
+
+def _image(plan: LaunchPlan) -> str:
+    return ", ".join(image_paths(plan))
 
 
 def _made_of(plan: LaunchPlan) -> str:
@@ -195,7 +199,7 @@ def _await(kept: Kept, plan: LaunchPlan) -> Kept:
 
 def _compare(running: Running, plan: LaunchPlan) -> None:
     """Refuse another image; warn of what a running container cannot get any more."""
-    wanted, image = running.wanted, plan["image"]["path"]
+    wanted, image = running.wanted, _image(plan)
     with open(f"{running.directory}/image", encoding="utf-8", errors="surrogateescape") as file:
         earlier = file.read()
     if earlier != image:

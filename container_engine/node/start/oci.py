@@ -11,11 +11,11 @@ import os
 
 from container_engine.node.plan_json import to_json
 from container_engine.node.start.container import (
-    INIT_PATH,
     PATH,
     SHORT_SESSION,
     TMPFS_SETTINGS,
     annotations_of,
+    command,
     names,
     system_mounts,
 )
@@ -77,7 +77,7 @@ def _configuration(
         "ociVersion": "1.0.2",
         "process": {
             "user": {"uid": uid, "gid": gid, "umask": 0o022, "additionalGids": [gid]},
-            "args": [*container.entrypoint, INIT_PATH],
+            "args": command(container),
             "env": [
                 f"{name}={value}"
                 for name, value in {"PATH": PATH, "HOSTNAME": person.host, **environment}.items()
@@ -122,7 +122,7 @@ def _mounts(paths: Paths, container: Container) -> list[dict[str, Any]]:
         *(_bind(path, "rprivate", "nosuid", "noexec", "nodev", "rw") for path in _queues()),
         _bind("/dev/shm", "rprivate", "nosuid", "noexec", "nodev", "rw"),
         *([] if container.writable else (_tmpfs(path) for path in _WRITABLE)),
-        *map(_translated, system_mounts(paths)),
+        *map(_translated, system_mounts(paths, container)),
         *map(_translated, names(paths, container)),
         *map(_translated, container.mounts),
         *map(_device, container.devices),

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from container_engine.node.plan_json import to_json
 from container_engine.node.start.container import (
-    INIT_PATH,
     PATH,
     SHORT_SESSION,
     TMPFS_SETTINGS,
     Bind,
     annotations_of,
+    command,
     names,
     system_mounts,
 )
@@ -58,7 +58,11 @@ def arguments(paths: Paths, container: Container) -> list[str]:
         *_isolation(container),
         *(
             argument
-            for bind in (*system_mounts(paths), *names(paths, container), *container.mounts)
+            for bind in (
+                *system_mounts(paths, container),
+                *names(paths, container),
+                *container.mounts,
+            )
             for argument in ("--mount", _mount(bind))
         ),
         *(argument for device in container.devices for argument in _device(device)),
@@ -66,8 +70,7 @@ def arguments(paths: Paths, container: Container) -> list[str]:
         paths.at("init.pid"),
         "--rootfs",
         paths.at("root"),
-        *container.entrypoint,
-        INIT_PATH,
+        *command(container),
     ]
 
 

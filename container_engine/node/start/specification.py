@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # crun 1.8 applies these to a bind mount only together with ro (see spank_plugin/guard/guard_bind.c)
 _FORGOTTEN = frozenset(["nosuid", "nodev", "noexec"])
+_APT_FILE = "/etc/apt/apt.conf.d/99container-engine"
 
 
 def operations(
@@ -54,6 +55,7 @@ def operations(
         *(("served", [directory]) for _source, directory in served),
         *flagged,
         *_person(paths, person),
+        *_root(paths, container),
         *hooks,
         creation,
         ("container", [paths.at("init.pid"), INIT_NAME]),
@@ -116,6 +118,16 @@ def _person(paths: Paths, person: Person) -> list[Operation]:
     if person.home.startswith("/"):
         entries.append(("root-dir", [root, person.home]))
     return entries
+
+
+def _root(paths: Paths, container: Container) -> list[Operation]:
+    """Return what apt-get needs if it is root of a container in which nobody else exists.
+
+    For its downloads it becomes the user `_apt`, and gives up when it has not become that user.
+    """
+    if container.uid != 0:
+        return []
+    return [("root-setting", [paths.at("root"), _APT_FILE, 'APT::Sandbox::User "root";\n'])]
 
 
 def encode(steps: Sequence[Operation]) -> bytes:

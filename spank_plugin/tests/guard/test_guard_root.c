@@ -370,3 +370,39 @@ TEST("a link is made only where the image has nothing, and inside it")
 	CHECK_INT(readlink("away/ssh", target, sizeof target - 1), -1);
 	ce_error_clear(&guard.err);
 }
+
+static int set(const char *path, const char *text)
+{
+	char *args[] = { (char *)"root", (char *)path, (char *)text, NULL };
+
+	return guard_op_root_setting(&guard, args);
+}
+
+TEST("a setting is written where the image has a directory for it, else nothing")
+{
+	make_root();
+	CHECK_INT(set("/etc/apt/own", "none\n"), 0);
+	CHECK_INT(access("root/etc/apt", F_OK), -1);
+	CHECK_INT(set("/etc/own", "a longer text\n"), 0);
+	CHECK_INT(set("/etc/own", "text\n"), 0);
+	char *written = content("root/etc/own");
+	CHECK_TEXT(written, "text\n");
+	free(written);
+}
+
+TEST("a setting never leaves the image, and no pipe of the image's holds it up")
+{
+	make_root();
+	CHECK_INT(mkdir("outside", 0755), 0);
+	CHECK_INT(symlink("../../outside", "root/etc/away"), 0);
+	CHECK_INT(symlink(test_path(test_directory(), "outside/file"), "root/etc/link"), 0);
+	CHECK_INT(set("/etc/away/own", "text\n"), 0);
+	CHECK_INT(set("/etc/link", "text\n"), -1);
+	ce_error_clear(&guard.err);
+	CHECK_INT(access("outside/own", F_OK), -1);
+	CHECK_INT(access("outside/file", F_OK), -1);
+	CHECK_INT(mkfifo("root/etc/pipe", 0644), 0);
+	CHECK_INT(set("/etc/pipe", "text\n"), -1);
+	CHECK_TEXT(ce_error_text(&guard.err), "'/etc/pipe' in the image is not a regular file");
+	ce_error_clear(&guard.err);
+}

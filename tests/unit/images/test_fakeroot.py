@@ -1,11 +1,14 @@
-"""The filter for builds: system calls without effect in it, and those that still work."""
+"""The filter for root of a single user: calls without effect in it, and those that still work."""
 
+import importlib.util
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 from container_engine.images.pack import fakeroot
 
+ROOT = Path(__file__).parents[3]
 _SCRIPT = """
 import json, os, stat
 def tried(call, *arguments):
@@ -46,3 +49,13 @@ def test_every_known_machine_has_a_filter_that_fits() -> None:
         code = fakeroot.program(machine)
         assert len(code) % 8 == 0
         assert len(code) // 8 < 256
+
+
+def test_tasks_have_the_filter_of_builds() -> None:
+    name = "docs/fakeroot.py"
+    spec = importlib.util.spec_from_file_location("made", ROOT / name)
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    assert made.HEADER.read_text() == made.header(), f"run python {name}"

@@ -121,6 +121,15 @@ def test_no_value_of_the_environment_is_on_podmans_command_line() -> None:
     assert [name for name, _argument in found] == ["file"]
 
 
+def test_root_of_a_single_user_tells_apt_so_and_nobody_else_does() -> None:
+    assert of("root-setting") == []
+    root = operations(PATHS, "/i.sqsh", container(ids=(0, 0)), {}, ME, CRUN)
+    found = [list(arguments) for step, arguments in root if step == "root-setting"]
+    assert found == [
+        ["/s/root", "/etc/apt/apt.conf.d/99container-engine", 'APT::Sandbox::User "root";\n']
+    ]
+
+
 # ---- the format ------------------------------------------------------------------------------
 
 
