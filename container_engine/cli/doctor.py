@@ -72,7 +72,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 def look(context: Context, *, whole: bool) -> Iterator[Finding]:
     """Check this host; with `whole` also what a host needs where users submit."""
     settings, configuration = _settings(context)
-    yield from _node(context, settings, configuration)
+    yield from _node(context, settings, configuration, is_node=not whole)
     if whole:
         yield from _submit(context, settings)
 
@@ -85,14 +85,17 @@ def _told(findings: Iterator[Finding], context: Context) -> Iterator[Finding]:
         yield finding
 
 
-def _node(context: Context, settings: SiteConfig, configuration: Finding) -> Iterator[Finding]:
+def _node(
+    context: Context, settings: SiteConfig, configuration: Finding, *, is_node: bool
+) -> Iterator[Finding]:
     prefix = Path(context.prefix)
     yield from account.look(context.uid, context.env)
     yield from kernel.look(Path("/"))
     chosen = {"podman": settings.podman, "crun": settings.runtime}
     yield from programs.look(context.env, site=chosen)
     yield from installation.look(prefix, context.env)
-    yield from installation.look_at_slurm(prefix, context.env)
+    limit_s = settings.start_timeout_s
+    yield from installation.look_at_slurm(prefix, context.env, limit_s, is_node=is_node)
     yield configuration
     yield from _files(settings)
     yield trial.start(f"{prefix}/bin/ce", context.env)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import stat
@@ -9,24 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from container_engine import __version__
+from container_engine.doctor import plugstack
 from container_engine.doctor.finding import Finding, failed, ok, warning
 from container_engine.errors import CeError
 from container_engine.ownership import fault
 from container_engine.process import CommandError, output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
 PROGRAMS = (
     *("plan", "plan-anew", "node", "inject", "epilog"),
     *("ce-start", "ce-guard", "ce-image", "ce-init", "ce-exec", "ce-join"),
     *("ce-attend", "ce-sweep", "ce-keep"),
 )
-_PLUGIN = "lib/slurm/container_engine.so"
 _TIMEOUT_S = 20
-_INSTRUCTION, _MOST_INSTRUCTIONS = 8, 4096  # of classic BPF: bytes, and how many Linux takes
-_PROFILE = "write one with seccomp_export_bpf, see the administrator's page on installing"
-_INCLUDES = 8  # largest depth of nested includes in plugstack.conf
 
 
 def look(prefix: Path, env: Mapping[str, str]) -> Iterator[Finding]:
@@ -38,7 +36,7 @@ def look(prefix: Path, env: Mapping[str, str]) -> Iterator[Finding]:
 
 def _complete(prefix: Path) -> Finding:
     wanted = [prefix / "libexec/container-engine" / name for name in PROGRAMS]
-    wanted.append(prefix / _PLUGIN)
+    wanted.append(prefix / plugstack.PLUGIN)
     missing = [str(path) for path in wanted if not path.exists()]
     if missing:
         return failed("installation", f"missing: {', '.join(missing)}", "install it again")
@@ -57,25 +55,26 @@ def _image_server(prefix: Path, env: Mapping[str, str]) -> Finding:
 
 
 def _owner(prefix: Path) -> Finding:
-    """Check that root owns the programs, some of which run near root, and their parents."""
-    libexec = prefix / "libexec/container-engine"
-    for path in (*reversed(libexec.parents), *_files(libexec), prefix / _PLUGIN):
+    """Check that root owns all of the installation and its parents, and nobody else may write."""
+    for path in (*reversed((prefix / "x").parents), *_below(prefix)):
         try:
-            status = path.stat()
+            status = path.lstat()
         except OSError:
             continue  # missing files have already been reported
+        if stat.S_ISLNK(status.st_mode) and status.st_uid == 0:
+            continue  # the mode of a link means nothing
         found = fault(str(path), status, {0}, sticky_is_safe=True)
         if found:
             remedy = found[2] if status.st_uid == 0 else f"chown -R root {prefix}"
             return failed("owner", f"{path}: {found[1]}", remedy)
-    return ok("owner", "root, and nobody else may write")
+    return ok("owner", f"root, and nobody else may write anything below {prefix}")
 
 
-def _files(directory: Path) -> list[Path]:
-    try:
-        return sorted(path for path in directory.iterdir() if path.name != "session")
-    except OSError:
-        return []
+def _below(prefix: Path) -> Iterator[Path]:
+    """Yield all files and directories of an installation, without what sessions mount."""
+    for directory, names, files in os.walk(prefix):
+        names[:] = sorted(name for name in names if name != "session")
+        yield from (Path(directory, name) for name in (*names, *sorted(files)))
 
 
 def _session(prefix: Path) -> Finding:
@@ -91,8 +90,13 @@ def _session(prefix: Path) -> Finding:
     return ok("session directory", "there and empty")
 
 
-def look_at_slurm(prefix: Path, env: Mapping[str, str]) -> Iterator[Finding]:
-    """Check that Slurm answers, loads the plugin and can sign messages."""
+def look_at_slurm(
+    prefix: Path, env: Mapping[str, str], start_limit_s: float = 0, *, is_node: bool = True
+) -> Iterator[Finding]:
+    """Check that Slurm answers, loads the plugin and can sign messages.
+
+    `start_limit_s` is what the site grants a start, `is_node` whether jobs run on this host.
+    """
     remedy = "is slurmctld up (scontrol ping), munged here, and SLURM_CONF right?"
     try:
         if down := _down(env):
@@ -103,7 +107,8 @@ def look_at_slurm(prefix: Path, env: Mapping[str, str]) -> Iterator[Finding]:
         return
     settings = dict(re.findall(r"^(\S+)\s+= (.*)$", text, re.MULTILINE))
     yield _release(prefix, settings.get("SLURM_VERSION", ""))
-    yield from _plugstack(prefix, settings)
+    yield from plugstack.look(prefix, settings, start_limit_s)
+    yield from _programs_around_jobs(settings, is_node=is_node)
     yield _tracking(settings.get("ProctrackType", ""))
     yield _munge(settings, env)
 
@@ -133,69 +138,31 @@ def _release(prefix: Path, version: str) -> Finding:
     return ok("slurm", version)
 
 
-def _plugstack(prefix: Path, settings: Mapping[str, str]) -> Iterator[Finding]:
-    default = str(
-        Path(settings.get("SLURM_CONF", "/etc/slurm/slurm.conf")).parent / "plugstack.conf"
-    )
-    path = settings.get("PlugStackConfig", "(null)")
-    path = default if path == "(null)" else path
-    plugin = str(prefix / _PLUGIN)
-    lines = [line for line in _plugstack_lines(Path(path), _INCLUDES) if _names(line, plugin)]
-    wanted = f"required {plugin} prefix={prefix}"
-    if not lines:
-        yield failed("plugstack.conf", f"{path} has no line for {plugin}", f"add: {wanted}")
-    elif len(lines) > 1:
-        text = f"{path} loads the plugin {len(lines)} times: no job with an environment starts"
-        yield failed("plugstack.conf", text, "have one line for it, in one included file")
-    elif lines[0].split()[0] != "required":
-        text = f"{path}: '{lines[0].split()[0]}': without it, jobs would run on the host"
-        yield failed("plugstack.conf", text, f"write: {wanted}")
-    else:
-        yield ok("plugstack.conf", path)
-        yield _confinement(lines[0].split()[2:])
+def _programs_around_jobs(settings: Mapping[str, str], *, is_node: bool) -> Iterator[Finding]:
+    """Check the programs that slurmd runs around jobs: it drains a node that lacks one."""
+    for name, value in settings.items():
+        kind = name.partition("[")[0]  # Slurm 24.11 numbers them
+        if kind not in ("Prolog", "Epilog") or not value.startswith("/") or _is_there(value):
+            continue
+        when = "before" if kind == "Prolog" else "after"
+        text = f"{kind}={value} is not a program here: the node drains {when} its next job"
+        remedy = f"install it here, or take {kind} out of slurm.conf until all nodes have it"
+        if is_node:
+            yield failed(kind.lower(), text, remedy)
+        else:
+            text = f"{kind}={value} is not a program here: compute nodes need it"
+            yield warning(kind.lower(), text, remedy)
 
 
-def _confinement(arguments: Sequence[str]) -> Finding:
-    """Check what the plugin's arguments make of tasks: privileges and a seccomp profile."""
-    gains = "may gain privileges" if "no_new_privs=off" in arguments else "no new privileges"
-    named = [word.partition("=")[2] for word in arguments if word.startswith("seccomp=")]
-    if not named:
-        return ok("tasks", f"{gains}, no seccomp profile")
-    path = named[-1]
+def _is_there(pattern: str) -> bool:
+    """Check whether a program exists; what this user may not see counts as there."""
     try:
-        status = os.stat(path)
-    except OSError as error:
-        return failed("tasks", f"seccomp={path}: {error.strerror}: none starts", _PROFILE)
-    count, rest = divmod(status.st_size, _INSTRUCTION)
-    if found := fault(path, status, (0,)):
-        _path, why, remedy = found
-        return failed("tasks", f"seccomp={path}: {why}: none starts", remedy)
-    if rest or not 0 < count <= _MOST_INSTRUCTIONS or not stat.S_ISREG(status.st_mode):
-        text = f"seccomp={path}: not a compiled seccomp filter: none starts"
-        return failed("tasks", text, _PROFILE)
-    if not os.access(path, os.R_OK) or not status.st_mode & stat.S_IROTH:
-        return failed("tasks", f"seccomp={path}: users cannot read it", f"chmod a+r {path}")
-    return ok("tasks", f"{gains}, seccomp profile {path} of {count} instructions")
-
-
-def _names(line: str, plugin: str) -> bool:
-    """Check whether a line loads this plugin, under any path."""
-    return any(os.path.realpath(word) == os.path.realpath(plugin) for word in line.split()[1:2])
-
-
-def _plugstack_lines(path: Path, depth: int) -> Iterator[str]:
-    try:
-        text = path.read_text(errors="replace")
+        found = glob.glob(pattern) or [pattern]
+        return all(os.stat(path).st_mode & 0o111 for path in found)
+    except PermissionError:
+        return True
     except OSError:
-        return
-    for line in filter(None, (line.partition("#")[0].strip() for line in text.splitlines())):
-        word, _space, rest = line.partition(" ")
-        if word != "include":
-            yield line
-        elif depth > 0:
-            pattern = Path(path.parent / rest.strip())
-            for included in sorted(pattern.parent.glob(pattern.name)):
-                yield from _plugstack_lines(included, depth - 1)
+        return False
 
 
 def _tracking(kind: str) -> Finding:

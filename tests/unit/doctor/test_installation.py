@@ -1,10 +1,13 @@
 """Checks of the plugin in Slurm's configuration."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from container_engine.doctor import plugstack
 from container_engine.doctor.finding import State
+from container_engine.doctor.installation import look as look_at_installation
 from container_engine.doctor.installation import look_at_slurm
 from container_engine.doctor.programs import look
 
@@ -85,6 +88,82 @@ def test_the_confinement_of_tasks_is_shown_and_its_profile_checked(
     found = {finding.check: finding for finding in look_at_slurm(PREFIX, slurm)}
     assert found["tasks"].state is state
     assert message.format(file=profile) in found["tasks"].message
+
+
+@pytest.mark.parametrize(
+    ("argument", "state", "message"),
+    [
+        ("audti=syslog", State.FAILED, "plugstack.conf:1: unknown argument 'audti=syslog'"),
+        ("bogus", State.FAILED, "unknown argument 'bogus'"),
+        ("start_timeout=0", State.FAILED, "start_timeout=0: must be 1 to 86400"),
+        ("start_timeout=86401", State.FAILED, "start_timeout=86401: must be 1 to 86400"),
+        ("start_timeout=120", State.WARNING, "not longer than start_timeout_s of the site"),
+        ("start_timeout=86400", State.OK, "plugstack.conf"),
+        ("audit=sylog", State.FAILED, "audit=sylog: must be 'syslog' or an absolute path"),
+        ("audit=/no/such/file", State.WARNING, "there is no directory /no/such"),
+        ("seccomp=tasks", State.FAILED, "seccomp=tasks: must be an absolute path"),
+        ("no_new_privs=no", State.FAILED, "no_new_privs=no: must be on or off"),
+        ("pyxis=maybe", State.FAILED, "pyxis=maybe: must be on or off"),
+        ("prefix=/nope", State.FAILED, "prefix=/nope is not where the plugin lies"),
+        ("audit=syslog pyxis=off", State.OK, "plugstack.conf"),
+    ],
+)
+def test_a_wrong_argument_of_the_plugin_is_found(
+    tmp_path: Path, slurm: dict[str, str], argument: str, state: State, message: str
+) -> None:
+    (tmp_path / "plugstack.conf").write_text(f"{LINE} {argument}\n")
+    findings = look_at_slurm(PREFIX, slurm, 120)
+    [found] = [finding for finding in findings if finding.check == "plugstack.conf"]
+    assert found.state is state
+    assert message in found.message
+
+
+def test_the_arguments_are_those_of_the_plugin() -> None:
+    code = Path("spank_plugin/plugin/config.c").read_text()
+    assert {*re.findall(r'argv\[i\], "([a-z_]+)=', code)} == {*plugstack.ARGUMENTS}
+
+
+@pytest.mark.parametrize(
+    ("line", "is_node", "state"),
+    [
+        ("Epilog                  = {here}/none", True, State.FAILED),
+        ("Epilog[0]               = {here}/none", True, State.FAILED),
+        ("Prolog                  = {here}/plain", True, State.FAILED),
+        ("Epilog                  = {here}/none", False, State.WARNING),
+        ("Epilog                  = {here}/scon*", True, None),
+        ("Epilog                  = (null)", True, None),
+    ],
+)
+def test_an_epilog_that_this_node_lacks_is_found_before_it_drains_the_node(
+    tmp_path: Path, slurm: dict[str, str], line: str, *, is_node: bool, state: State | None
+) -> None:
+    (tmp_path / "plain").touch(0o644)
+    with (tmp_path / "scontrol").open("a") as file:
+        file.write(f"echo '{line.format(here=tmp_path)}'\n")
+    found = {f.check: f for f in look_at_slurm(PREFIX, slurm, is_node=is_node)}
+    around = found.get("epilog") or found.get("prolog")
+    assert (around and around.state) == state
+    if state is State.FAILED:
+        assert around is not None
+        assert "is not a program here: the node drains" in around.message
+
+
+@pytest.mark.usefixtures("as_nobody")  # root
+@pytest.mark.parametrize("place", ["libexec/container-engine", "lib/python3/x.py", "bin", "."])
+def test_anything_of_the_installation_that_others_may_write_is_found(
+    tmp_path: Path, place: str
+) -> None:
+    module = tmp_path / "lib/python3/x.py"
+    module.parent.mkdir(parents=True)
+    module.touch()
+    (tmp_path / "libexec/container-engine/session").mkdir(parents=True)
+    (tmp_path / "bin").symlink_to("lib") if place != "bin" else (tmp_path / "bin").mkdir()
+    owner = [f for f in look_at_installation(tmp_path, {}) if f.check == "owner"]
+    assert owner[0].state is State.OK
+    (tmp_path / place).chmod(0o777)
+    owner = [f for f in look_at_installation(tmp_path, {}) if f.check == "owner"]
+    assert owner[0].state is State.FAILED
+    assert str(tmp_path / place) in owner[0].message
 
 
 @pytest.mark.parametrize(
