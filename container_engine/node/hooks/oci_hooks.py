@@ -47,6 +47,12 @@ _TELL_STATE = "printf 'note\\0001\\000'; /bin/cat \"$1\"; printf '\\000'"
 _POSTSTOP = 'state=$1; shift; printf %s "$state" 2>/dev/null | "$@"'
 # a program of the image, which may lack a shell
 _UNWRAPPED = "startContainer"
+# of oci-hooks(5); the first is Podman's own
+_STAGES = (
+    *("precreate", "prestart", "createRuntime", "createContainer"),
+    *("startContainer", "poststart", "poststop"),
+)
+_CONDITIONS = ("always", "hasBindMounts", "annotations", "commands")
 
 
 class Hook:
@@ -220,7 +226,35 @@ def _hooks(name: str, content: Mapping[str, Any]) -> list[Hook]:
         raise TypeError("hook.path is not a string")
     if not all(isinstance(word, str) for word in content["hook"].get("args", ())):
         raise TypeError("hook.args are not strings")
+    _check_runs(content["stages"], content.get("when", {}))
     return [Hook(name, content, stage) for stage in content["stages"]]
+
+
+def _check_runs(stages: Sequence[str], when: Mapping[str, Any]) -> None:
+    """Raise ValueError for what nothing would ever run: a mandatory hook must not be lost so."""
+    if not isinstance(stages, list) or not stages:
+        raise ValueError("stages must be an array with at least one stage")
+    for kind, names, known in (("stage", stages, _STAGES), ("condition", when, _CONDITIONS)):
+        for name in names:
+            if name not in known:
+                raise ValueError(f"unknown {kind} '{name}', it must be one of {', '.join(known)}")
+    if not when:
+        raise ValueError("when has no condition, so the hook would never run")
+    _check_patterns([word for pair in when.get("annotations", {}).items() for word in pair])
+    _check_patterns(when.get("commands", []))
+
+
+def _check_patterns(patterns: Sequence[str]) -> None:
+    if patterns:
+        import re  # slow to load
+
+        for pattern in patterns:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(
+                    f"when: '{pattern}' is not a regular expression: {error}"
+                ) from None
 
 
 def _check_program(hook: Hook) -> None:

@@ -10,7 +10,12 @@ from container_engine.cli.main import main
 
 Capture = pytest.CaptureFixture[str]
 CDI = {"cdiVersion": "0.6.0", "kind": "x.org/gpu", "devices": [{"name": "0", "containerEdits": {}}]}
-HOOK = {"version": "1.0.0", "hook": {"path": "/bin/true"}, "stages": ["prestart"]}
+HOOK = {
+    "version": "1.0.0",
+    "hook": {"path": "/bin/true"},
+    "when": {"always": True},
+    "stages": ["prestart"],
+}
 
 
 @pytest.fixture
@@ -76,3 +81,10 @@ def test_a_directory_of_oci_hooks_without_any_is_worth_a_warning(
 ) -> None:
     hooks = found(site, capsys, "OCI hooks")
     assert (hooks["state"], hooks["message"]) == ("warning", f"{site.parent}/oci has none")
+
+
+def test_an_oci_hook_whose_stage_is_misspelt_is_a_fault(site: Path, capsys: Capture) -> None:
+    (site.parent / "oci/hook.json").write_text(json.dumps({**HOOK, "stages": ["createRuntme"]}))
+    hooks = found(site, capsys, "OCI hooks")
+    assert hooks["state"] == "failed"
+    assert "unknown stage 'createRuntme', it must be one of precreate," in hooks["message"]

@@ -180,7 +180,8 @@ def test_the_policy_of_the_site_is_the_same_for_all(
 def oci_hooks(here: Path, **when: object) -> Path:
     directory = here / "oci"
     directory.mkdir()
-    content = {"version": "1.0.0", "hook": {"path": "/bin/true"}, "when": when, "stages": []}
+    content = {"version": "1.0.0", "hook": {"path": "/bin/true"}, "when": when}
+    content["stages"] = ["prestart"]
     (directory / "x.json").write_text(json.dumps(content))
     return directory
 

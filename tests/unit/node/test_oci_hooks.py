@@ -228,6 +228,26 @@ def test_a_file_that_is_none_is_named(site: Site, text: str) -> None:
     assert site.refusal().startswith(f"OCI hook file '{file}': not as in oci-hooks(5): ")
 
 
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        ({"stages": ["createRuntme"]}, "unknown stage 'createRuntme', it must be one of precreate"),
+        ({"stages": []}, "stages must be an array with at least one stage"),
+        ({"stages": "prestart"}, "stages must be an array with at least one stage"),
+        ({"when": {}}, "when has no condition, so the hook would never run"),
+        ({"when": {"alwyas": True}}, "unknown condition 'alwyas', it must be one of always"),
+        ({"when": {"commands": ["("]}}, "when: '(' is not a regular expression"),
+        ({"when": {"annotations": {"a": "["}}}, "when: '[' is not a regular expression"),
+    ],
+)
+def test_a_hook_that_would_never_run_is_refused(
+    site: Site, change: dict[str, object], wanted: str
+) -> None:
+    file = site.write("createRuntime")
+    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    assert f"not as in oci-hooks(5): {wanted}" in site.refusal()
+
+
 def test_other_files_and_absent_directories_have_no_hooks(site: Site) -> None:
     (site.directory / "README").write_text("x")
     assert definitions(site.hooks()) == []
