@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 TRUE = "true"
 AUTOMATIC = "automatic"
+REQUIRED = "required"
 
 
 class Active(NamedTuple):
@@ -48,6 +49,9 @@ def match(hooks: Mapping[str, Hook], annotations: Mapping[str, str]) -> Matched:
     active: dict[str, Active] = {}
     for hook in hooks.values():
         found = _enabled(hook, annotations)
+        if hook.data.default == REQUIRED and not hook.data.turned_off and not found:
+            message = f"the site requires the hook '{hook.name}'"
+            refusals.append(Refusal(hook.switch, message, f"remove the line: {hook.file} says so"))
         if found and hook.data.turned_off and found.asked:
             message = f"the hook '{hook.name}' is turned off at this site"
             refusals.append(Refusal(found.asked, message, f"{hook.file} says so"))
@@ -67,7 +71,7 @@ def _enabled(hook: Hook, annotations: Mapping[str, str]) -> Active | None:
         key = f"{hook.annotation}.{name}"
         if parameter.enables and key in annotations:
             return Active(hook, key, key)
-    reasons = {"on": "on by default", "automatic": AUTOMATIC}
+    reasons = {"on": "on by default", "automatic": AUTOMATIC, REQUIRED: "required by the site"}
     reason = reasons.get(hook.data.default)
     return Active(hook, reason, "") if reason else None
 

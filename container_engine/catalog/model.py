@@ -189,9 +189,10 @@ class HookFile(_Mergeable):
     help: str = Field(description="a paragraph for `ce hooks show`")
     annotation: str = Field("", description="prefix; empty: com.hooks.NAME")
     switch: str = Field("", description="annotation that enables it; empty: PREFIX.enabled")
-    default: Literal["off", "on", "automatic"] = Field(
+    default: Literal["off", "on", "automatic", "required"] = Field(
         "off",
-        description="without an annotation; automatic: on where the node finds what it is for",
+        description="without an annotation; automatic: on where the node finds what it is for;"
+        " required: on, and an environment that turns it off is refused",
     )
     turned_off: bool = Field(False, description="the site does not offer this hook")
     automatic_when: tuple[str, ...] = Field(

@@ -70,7 +70,8 @@ def _default(hook: Hook) -> str:
         return "turned off at this site"
     where = " or ".join(hook.data.automatic_when)
     automatic = f"automatic, in steps that have the variable {where}" if where else "automatic"
-    return {"off": "off", "on": "on", "automatic": automatic}[hook.data.default]
+    words = {"automatic": automatic, "required": "required, nobody can turn it off"}
+    return words.get(hook.data.default, hook.data.default)
 
 
 def _parameter(hook: Hook, name: str) -> Iterator[str]:

@@ -204,6 +204,15 @@ def test_a_hook_that_is_on_by_default_can_be_turned_off(site: Site) -> None:
     assert used(site.load(), h__enabled="false").hooks == ()
 
 
+def test_a_hook_that_the_site_requires_cannot_be_turned_off(site: Site) -> None:
+    site.hook("h", 'default = "required"')
+    assert used(site.load()).hooks[0].reason == "required by the site"
+    for word in ("false", "no", ""):
+        assert refused(site, h__enabled=word) == [
+            "/e.toml:1: com.hooks.h.enabled: the site requires the hook 'h'"
+        ]
+
+
 def test_a_hook_that_the_site_turned_off_is_refused_by_name(site: Site) -> None:
     site.hook("h", site=False)
     site.hook("h", "turned_off = true", whole=False)
