@@ -10,7 +10,7 @@ from container_engine.cli.parser import build
 from container_engine.cli.verbs import VERBS
 from container_engine.edf.document import Document
 from container_engine.schemas import render
-from container_engine.site.model import SiteConfig
+from container_engine.site.model import MEANT_FOR_NODES, READ_ON_NODES, Policy, SiteConfig
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -20,7 +20,7 @@ def pages() -> dict[str, str]:
     """Return the text of each page by path."""
     return {
         "docs/reference/edf.md": _EDF + keys(Document),
-        "docs/reference/configuration.md": _CONFIGURATION + keys(SiteConfig),
+        "docs/reference/configuration.md": _CONFIGURATION + readers() + keys(SiteConfig),
         "docs/reference/commands.md": commands(),
     }
 
@@ -39,6 +39,25 @@ Made from the model that reads `config.toml` and `conf.d/*.toml`; how the files 
 [the site's configuration](../admin/configuration.md). All are optional.
 
 """
+_BOTH, _SUBMIT = "submit host, and again each node", "submit host"
+_TABLE = """\
+Submit hosts read all keys, and what a launch needs travels with it; nodes read some
+again, in their own files. What a key marked here names must be there on the nodes.
+
+| key | read on | names something on the nodes |
+|---|---|---|
+"""
+
+
+def readers() -> str:
+    """Return a table of the hosts that read each key of the configuration."""
+    rows = []
+    for name in SiteConfig.model_fields:
+        below = [f"policy.{one}" for one in Policy.model_fields] if name == "policy" else [name]
+        for key in below:
+            where = _BOTH if key in READ_ON_NODES else _SUBMIT
+            rows.append(f"| `{key}` | {where} | {'yes' if key in MEANT_FOR_NODES else ''} |\n")
+    return f"{_TABLE}{''.join(rows)}\n"
 
 
 def keys(model: type[BaseModel]) -> str:

@@ -27,6 +27,19 @@ DEVICE = r"^(/[^:]*|[^/=]+/[^/=]+=.+)$"
 Digest: TypeAlias = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 PROGRAM = r"^(/.*)?$"  # an absolute path, or nothing
 SIZE = r"^[0-9]+(%|[kmgKMG]?)$"
+# All keys are read where users submit, and travel with the plan. Nodes read these again in their
+# own files (node/start/site_rules.py), because a plan is in its user's hands until it arrives.
+READ_ON_NODES = (
+    *("image_stores", "policy.site_images_only", "policy.image_digests"),
+    *("policy.image_registries", "policy.signed_images_only", "policy.mount_sources"),
+    "policy.signature_policy",
+)
+# These name something that has to be on the nodes.
+MEANT_FOR_NODES = (
+    *("mounts", "devices", "devices_if_there", "image_store", "image_stores", "passing_dir"),
+    *("tmpfs_size", "hooks_dirs", "podman", "runtime", "hook_catalog", "trace_dir"),
+    *("tracking_tool", "cdi_dirs", "user_cdi_dir"),
+)
 
 
 class Policy(BaseModel):

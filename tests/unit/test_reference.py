@@ -1,8 +1,11 @@
 """The pages generated from the models and the command line are complete."""
 
+from pathlib import Path
+
 from container_engine.cli.verbs import VERBS
 from container_engine.edf.document import KEYS
-from container_engine.site.model import Policy, SiteConfig
+from container_engine.node.start import site_rules
+from container_engine.site.model import MEANT_FOR_NODES, READ_ON_NODES, Policy, SiteConfig
 from docs.reference import pages, parsers
 
 PAGES = pages()
@@ -23,6 +26,21 @@ def test_every_key_of_the_configuration_has_a_section() -> None:
         inner = [f"policy.{name}" for name in Policy.model_fields] if key == "policy" else []
         expected += [key, *inner]
     assert headings("docs/reference/configuration.md") == expected
+
+
+def test_a_table_says_which_hosts_read_each_key() -> None:
+    text = PAGES["docs/reference/configuration.md"]
+    assert "| `policy.mount_sources` | submit host, and again each node |  |\n" in text
+    assert "| `podman` | submit host | yes |\n" in text
+    assert "| `pull` | submit host |  |\n" in text
+
+
+def test_the_keys_that_nodes_read_are_those_of_the_launcher() -> None:
+    code = Path(site_rules.__file__).read_text(encoding="utf-8")
+    known = {*SiteConfig.model_fields, *(f"policy.{name}" for name in Policy.model_fields)}
+    read = {key for key in known if f'"{key.removeprefix("policy.")}"' in code}
+    assert read - {"policy"} == {*READ_ON_NODES}
+    assert known > {*MEANT_FOR_NODES}
 
 
 def test_every_verb_has_a_section_with_its_help() -> None:
