@@ -86,6 +86,8 @@ def _example(model: type[BaseModel], place: Place) -> str | None:
     """Return an example of the key, or None if its model has none."""
     import json  # needed only after a mistake
 
+    while place and isinstance(place[-1], int):
+        place = place[:-1]  # the example is of the whole array
     owner = _owner(model, place)
     field = _field(owner, place[-1]) if owner and place else None
     if field is None or not field.examples:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from typing import TYPE_CHECKING
 
 from container_engine.cli import output
 from container_engine.cli.show_secrets import add_show_secrets, secrecy
+from container_engine.doctor import site_values
 from container_engine.doctor.site_files import site_files
+from container_engine.doctor.site_lines import in_its_file, line_of
 from container_engine.errors import SiteError
 from container_engine.images.scanning import check_program
 from container_engine.plan.site_entries import sitewide
@@ -89,19 +92,50 @@ def _toml(value: object) -> str:
 
 
 def _check(config: Configuration, context: Context, *, as_json: bool) -> int:
-    faults = [*config.faults, *_semantic(config, context)]
+    checked = site_values.look(config)
+    faults = [*config.faults, *_semantic(config, context), *checked.faults]
     if as_json:
-        document = {"files": config.files, "faults": [fault._asdict() for fault in faults]}
+        document = {
+            "files": config.files,
+            "faults": [_document(fault, config) for fault in faults],
+            "notes": [_document(note, config) for note in checked.notes],
+        }
         output.document({"version": FORMAT_VERSION, "valid": not faults, **document})
     else:
         for fault in faults:
-            output.line(fault)
+            output.line(_located(fault, config))
             if fault.hint:
                 output.line(f"    {fault.hint}")
         if not faults:
             _say_fine(config, context)
+        for note in checked.notes:
+            output.line(f"note: {_located(note, config)}")
     sys.stdout.flush()
     return int(bool(faults))
+
+
+def _document(fault: Fault, config: Configuration) -> dict[str, object]:
+    return {**fault._asdict(), "line": _line(fault, config)}
+
+
+def _located(fault: Fault, config: Configuration) -> str:
+    line = _line(fault, config)
+    return str(fault._replace(file=f"{fault.file}:{line}") if line else fault)
+
+
+def _line(fault: Fault, config: Configuration) -> int:
+    is_merged = config.origins.get(fault.key) == fault.file
+    key = in_its_file(fault.key, config.origins) if is_merged else fault.key
+    return line_of(fault.file, key, fault.message)
+
+
+def _parts(error: SiteError) -> Iterator[Fault]:
+    """Yield the faults of an error that has several of them in one line."""
+    for number, text in enumerate(re.split(r"; (?=/[^;:]*\.toml: )", error.message)):
+        hint = error.hint if number == 0 else None
+        named = re.match(r"(/[^:]*\.toml): ([^:]+): (.*)", text, re.DOTALL)
+        file, key, message = named.groups() if named else (text, "", "")
+        yield Fault(file, key, message, hint)
 
 
 def _say_fine(config: Configuration, context: Context) -> None:
@@ -118,7 +152,7 @@ def _semantic(config: Configuration, context: Context) -> Iterator[Fault]:
         try:
             sitewide(config, context.env)
         except SiteError as error:
-            yield Fault(error.message, "", "", error.hint)
+            yield from _parts(error)
     for key in ("edf_dir", "edf_dirs", "image_store", "image_stores", "hooks_dirs", "hook_catalog"):
         if key not in config.origins:
             continue  # a default directory need not exist
@@ -135,7 +169,7 @@ def _programs(config: Configuration) -> Iterator[Fault]:
         try:
             check_program(policy.scanner[0], config.origins["policy.scanner"])
         except SiteError as error:
-            yield Fault(error.message, "", "", error.hint)
+            yield from _parts(error)
     if policy.signature_policy and not os.access(policy.signature_policy, os.R_OK):
         yield Fault(config.origins[key], key, f"'{policy.signature_policy}' cannot be read")
     if not all(map(os.path.isdir, config.settings.hooks_dirs)):

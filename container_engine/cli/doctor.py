@@ -9,12 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from container_engine.cli import output
-from container_engine.doctor import account, cluster, installation, kernel, programs, storage, trial
+from container_engine.doctor import (
+    account,
+    cluster,
+    installation,
+    kernel,
+    programs,
+    site_values,
+    storage,
+    trial,
+)
 from container_engine.doctor.finding import Finding, State, failed, ok, warning
 from container_engine.doctor.site_files import site_files
 from container_engine.errors import CeError, UserError
 from container_engine.process import reason
 from container_engine.submit.prepare import site_config
+from container_engine.submit.site import with_faults
 from container_engine.submit.stores import stores
 from container_engine.text_layout import aligned
 
@@ -114,12 +124,17 @@ def _submit(context: Context, settings: SiteConfig) -> Iterator[Finding]:
 def _settings(context: Context) -> tuple[SiteConfig, Finding]:
     """Return the site's configuration, or the defaults if it cannot be read, and a finding."""
     try:
-        return site_config(context), ok("configuration", "can be read")
+        settings = site_config(context)
     except CeError as error:
         from container_engine.site import SiteConfig
 
         remedy = error.hint or "correct the file; until then no container can start"
         return SiteConfig(), failed("configuration", str(error), remedy)
+    checked = site_values.look(with_faults(context))
+    if wrong := [*checked.faults, *checked.notes]:
+        remedy = "ce config check here names all of it, with lines"
+        return settings, warning("configuration", str(wrong[0]), remedy)
+    return settings, ok("configuration", "can be read")
 
 
 def _files(settings: SiteConfig) -> Iterator[Finding]:

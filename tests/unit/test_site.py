@@ -144,6 +144,7 @@ def test_a_hint_shows_what_a_key_looks_like(site: Site) -> None:
     size, may = read(site.prefix, UID).faults
     assert size.hint == 'for example tmpfs_size = "16g"'
     assert may.key == "edf_may_override[0]"
+    assert may.hint == 'for example edf_may_override = ["entrypoint", "env", "pull"]'
 
 
 @pytest.mark.parametrize("mode", [0o664, 0o646])

@@ -55,14 +55,14 @@ def test_every_fault_of_every_file_is_named(installed: Installed, site: Path) ->
     done = installed.ce("config", "check")
     assert done.returncode == 1
     assert done.stdout.replace(f"{site}/", "").splitlines() == [
-        "config.toml: unknown key 'entrypiont', did you mean 'entrypoint'?",
-        "config.toml: start_timeout_s: must be greater than 0",
+        "config.toml:1: unknown key 'entrypiont', did you mean 'entrypoint'?",
+        "config.toml:2: start_timeout_s: must be greater than 0",
         "    for example start_timeout_s = 60",
-        "conf.d/1.toml: edf_dir: '/nowhere': no such file or directory",
-        "conf.d/1.toml: image_stores: 'x' is not an absolute path",
+        "conf.d/1.toml:1: edf_dir: '/nowhere': no such file or directory",
+        "conf.d/1.toml:2: image_stores: 'x' is not an absolute path",
     ]
     faults = json.loads(installed.ce("config", "check", "--json").stdout)["faults"]
-    assert faults[1]["key"] == "start_timeout_s"
+    assert (faults[1]["key"], faults[1]["line"]) == ("start_timeout_s", 2)
     refused = installed.ce("config", "show")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.endswith(
@@ -87,12 +87,12 @@ def test_a_program_that_cannot_run_is_a_fault(installed: Installed, site: Path) 
         return done.stdout.replace(f"{site}/", "").replace(f"{installed.home}/", "")
 
     said = faults()
-    assert "config.toml: policy.scanner: 'scan': no such file or directory\n" in said
-    assert "config.toml: policy.signature_policy: '/nowhere.json' cannot be read\n" in said
+    assert "config.toml:3: policy.scanner: 'scan': no such file or directory\n" in said
+    assert "config.toml:4: policy.signature_policy: '/nowhere.json' cannot be read\n" in said
     assert "(a.json, prestart)" in said
     scanner.touch(0o644)
     assert (
-        "config.toml: policy.scanner: 'scan': not an executable file\n    chmod a+rx " in faults()
+        "config.toml:3: policy.scanner: 'scan': not an executable file\n    chmod a+rx " in faults()
     )
     scanner.chmod(0o755)
     assert "policy.scanner" not in faults()
@@ -105,12 +105,82 @@ def test_what_no_container_could_get_is_a_fault(installed: Installed, site: Path
     done = installed.ce("config", "check")
     assert done.returncode == 1
     for said in (
-        "mounts[0]: the source 'data' is not an absolute path",
-        "mounts[1]: './x' is relative to the caller's directory",
-        "mounts[2]: variable 'NOPE' is not defined",
-        "devices[0]: 'gpu' is neither the path of a device nor a CDI name",
-        "env.A=B: not a name that a variable can have",
+        "1: mounts[0]: the source 'data' is not an absolute path",
+        "1: mounts[1]: './x' is relative to the caller's directory",
+        "1: mounts[2]: variable 'NOPE' is not defined",
+        "2: devices[0]: 'gpu' is neither the path of a device nor a CDI name",
+        "3: env.A=B: not a name that a variable can have",
     ):
-        assert f"{site}/config.toml: {said}" in done.stdout
+        assert f"{site}/config.toml:{said}" in done.stdout
     launch = installed.ce("validate", "./e.toml")
     assert f"ce: error: {site}/config.toml: mounts[0]: " in launch.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "[policy]\nsigned_images_only = true",
+            "2: policy.signed_images_only: without signature_p",
+        ),
+        ("[policy]\nsite_images_only = true", "2: policy.site_images_only: without image_stores"),
+        ('[policy]\nimage_registries = ["/apps"]', "2: policy.image_registries: '/apps' can match"),
+        (
+            '[policy]\nmount_sources = ["scratch"]',
+            "2: policy.mount_sources: 'scratch' can match no",
+        ),
+        (
+            '[policy]\nsignature_policy = "/etc/passwd"',
+            "2: policy.signature_policy: '/etc/passwd' is not a containers-policy.json(5): ",
+        ),
+        ('podman = "/etc/passwd"', "1: podman: '/etc/passwd': not a program that can be run"),
+        ('runtime = "/etc"', "1: runtime: '/etc': not a program that can be run"),
+        ('tracking_tool = ["cat"]', "1: tracking_tool: 'cat' is not an absolute path"),
+        ('trace_dir = "relative"', "1: trace_dir: 'relative' is not an absolute path"),
+        ('passing_dir = "scratch"', "1: passing_dir: 'scratch' is not an absolute path"),
+        ('cdi_dirs = ["cdi"]', "1: cdi_dirs: 'cdi' is not an absolute path"),
+        ('user_cdi_dir = "/abs"', "1: user_cdi_dir: '/abs' must be below the users' homes"),
+        (
+            'image_architecture = "x86"',
+            "1: image_architecture: unknown architecture 'x86', did you",
+        ),
+        ('tmpfs_size = "150%"', "1: tmpfs_size: '150%' is more than the memory of a node"),
+        ('tmpfs_size = "0"', "1: tmpfs_size: '0': nothing could be written"),
+        ('[env]\n"A B" = "x"', "2: env.A B: not a name that shells pass on"),
+    ],
+)
+def test_a_value_with_which_no_launch_or_record_works_is_a_fault(
+    installed: Installed, site: Path, text: str, said: str
+) -> None:
+    (site / "config.toml").write_text(text)
+    done = installed.ce("config", "check")
+    assert done.returncode == 1
+    assert f"{site}/config.toml:{said}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('podman = "/nope/podman"', "podman: '/nope/podman'"),
+        ('tracking_tool = ["/nope"]', "tracking_tool: '/nope'"),
+        ('trace_dir = "/nope"', "trace_dir: '/nope'"),
+        ('cdi_dirs = ["/nope"]', "cdi_dirs: '/nope'"),
+        ('mounts = ["/nope:/x"]', "mounts[0]: '/nope'"),
+        ('devices = ["/dev/nope"]', "devices[0]: '/dev/nope'"),
+    ],
+)
+def test_what_only_nodes_must_have_is_a_note(
+    installed: Installed, site: Path, text: str, said: str
+) -> None:
+    (site / "config.toml").write_text(text)
+    done = installed.ce("config", "check")
+    assert done.returncode == 0
+    note = f"note: {site}/config.toml:1: {said}: not on this host; it must be there on the nodes\n"
+    assert note in done.stdout
+
+
+def test_the_line_of_an_item_is_that_of_its_own_file(installed: Installed, site: Path) -> None:
+    (site / "config.toml").write_text('mounts = ["/a",\n  "/b"]\n')
+    (site / "conf.d/1.toml").write_text('# more\nmounts = [\n  "/c",\n  "d",\n]\n')
+    done = installed.ce("config", "check")
+    assert f"{site}/conf.d/1.toml:4: mounts[3]: the source 'd'" in done.stdout

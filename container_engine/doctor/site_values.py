@@ -1,0 +1,157 @@
+"""Checks values of the site's configuration that are of the right type, but cannot work.
+
+What has to be on nodes may be missing where this runs: that is a note, not a fault.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine.did_you_mean import nearest
+from container_engine.process import reason
+from container_engine.site.load import Fault
+
+if TYPE_CHECKING:
+    from container_engine.site.load import Configuration
+    from container_engine.site.model import Policy
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HOST_AND_PATH = re.compile(r"[^/\s][^\s]*")
+# as registries call them (GOARCH)
+_ARCHITECTURES = ("amd64", "arm64", "386", "arm", "loong64", "ppc64le", "riscv64", "s390x")
+_ON_NODES = "not on this host; it must be there on the nodes"
+
+
+class Checked(NamedTuple):
+    """What is wrong, and what only other hosts can tell."""
+
+    faults: tuple[Fault, ...]
+    notes: tuple[Fault, ...]
+
+
+def look(config: Configuration) -> Checked:
+    """Check the values that files of the site set, but for those of a wrong type."""
+    looker = _Look(config)
+    looker.policy(config.settings.policy)
+    looker.programs()
+    looker.places()
+    looker.words()
+    return Checked(tuple(looker.faults), tuple(looker.notes))
+
+
+class _Look:
+    def __init__(self, config: Configuration) -> None:
+        self._config = config
+        self._settings = config.settings
+        self.faults: list[Fault] = []
+        self.notes: list[Fault] = []
+
+    def policy(self, policy: Policy) -> None:
+        stores = self._settings.image_stores
+        for key in ("site_images_only", "image_digests"):
+            if getattr(policy, key) and not stores:
+                self._fault(f"policy.{key}", "without image_stores every image is refused")
+        if policy.signed_images_only and not policy.signature_policy:
+            text = "without signature_policy every image is refused"
+            self._fault("policy.signed_images_only", text)
+        for pattern in policy.image_registries:
+            if "://" in pattern or not _HOST_AND_PATH.fullmatch(pattern):
+                text = f"'{pattern}' can match no name of an image, as registry.example/project"
+                self._fault("policy.image_registries", text)
+        for pattern in policy.mount_sources:
+            if not pattern.startswith(("/", "*", "[", "?")):
+                self._fault("policy.mount_sources", f"'{pattern}' can match no absolute path")
+        if policy.signature_policy and os.access(policy.signature_policy, os.R_OK):
+            self._signers(policy.signature_policy)
+
+    def _signers(self, path: str) -> None:
+        try:
+            with open(path, encoding="utf-8") as file:
+                content = json.load(file)
+        except (OSError, ValueError) as error:
+            content, why = None, reason(error) if isinstance(error, OSError) else str(error)
+        else:
+            why = "no 'default'"
+        if not isinstance(content, dict) or "default" not in content:
+            text = f"'{path}' is not a containers-policy.json(5): {why}"
+            self._fault("policy.signature_policy", text)
+
+    def programs(self) -> None:
+        settings = self._settings
+        chosen = {"podman": settings.podman, "runtime": settings.runtime}
+        if settings.tracking_tool:
+            chosen["tracking_tool"] = settings.tracking_tool[0]
+        for key, path in chosen.items():
+            if not path:
+                continue
+            if not path.startswith("/"):
+                self._fault(key, f"'{path}' is not an absolute path")
+                continue
+            try:
+                mode = os.stat(path).st_mode
+            except OSError:
+                self._note(key, f"'{path}': {_ON_NODES}")
+                continue
+            if not (stat.S_ISREG(mode) and os.access(path, os.X_OK)):
+                self._fault(key, f"'{path}': not a program that can be run")
+
+    def places(self) -> None:
+        settings = self._settings
+        for key in ("trace_dir", "passing_dir"):
+            path = getattr(settings, key)
+            if path and not path.startswith(("/", "~/")):
+                self._fault(key, f"'{path}' is not an absolute path")
+            elif path.startswith("/"):
+                self._there(key, path)
+        for path in settings.cdi_dirs if self._is_set("cdi_dirs") else ():
+            if not path.startswith("/"):
+                self._fault("cdi_dirs", f"'{path}' is not an absolute path")
+            else:
+                self._there("cdi_dirs", path)
+        if settings.user_cdi_dir.startswith("/"):
+            text = f"'{settings.user_cdi_dir}' must be below the users' homes, as .config/cdi"
+            self._fault("user_cdi_dir", text)
+        for key in ("mounts", "devices"):
+            for index, text in enumerate(getattr(settings, key)):
+                source = text.partition(":")[0]
+                if source.startswith("/") and "$" not in source:
+                    self._there(f"{key}[{index}]", source)
+
+    def words(self) -> None:
+        settings = self._settings
+        known = settings.image_architecture
+        if known and known not in _ARCHITECTURES:
+            other = {"x86_64": "amd64", "x86": "amd64", "aarch64": "arm64"}.get(known)
+            meant = other or nearest(known, list(_ARCHITECTURES))
+            text = f"unknown architecture '{known}'"
+            self._fault("image_architecture", f"{text}, did you mean '{meant}'?" if meant else text)
+        size = settings.tmpfs_size
+        number = int(size.rstrip("%kmgKMG"))
+        if number == 0:
+            self._fault("tmpfs_size", f"'{size}': nothing could be written")
+        elif size.endswith("%") and number > 100:
+            self._fault("tmpfs_size", f"'{size}' is more than the memory of a node")
+        for name in settings.env:
+            if name and "=" not in name and not _NAME.fullmatch(name):
+                self._fault(f"env.{name}", "not a name that shells pass on")
+
+    def _is_set(self, key: str) -> bool:
+        return key in self._config.origins
+
+    def _there(self, key: str, path: str) -> None:
+        if not os.path.exists(path):
+            self._note(key, f"'{path}': {_ON_NODES}")
+
+    def _fault(self, key: str, message: str) -> None:
+        self._add(self.faults, key, message)
+
+    def _note(self, key: str, message: str) -> None:
+        self._add(self.notes, key, message)
+
+    def _add(self, found: list[Fault], key: str, message: str) -> None:
+        if self._is_set(key):  # a default is the engine's own
+            found.append(Fault(self._config.origins[key], key, message))
