@@ -11,7 +11,7 @@ from container_engine.edf.model import Problem
 from container_engine.plan.hooks import use
 from container_engine.plan.image_vars import Resolver
 from container_engine.plan.model import (
-    STACKED,
+    EXTENDED,
     VERSION,
     EnvEntry,
     Image,
@@ -110,8 +110,9 @@ def build(
     workdir, workdir_from = _workdir(edf, image, texts)
     entrypoint, entrypoint_from = _entrypoint(edf, image, offer)
     used = use(edf, offer.hooks, offer.machine, offer.entries)
+    kept = _kept(edf, image, settings["scope"].value, offer.site.kept_dir)
     plan = LaunchPlan(
-        version=STACKED if edf.above else VERSION,
+        version=EXTENDED if edf.above or kept else VERSION,
         engine=engine,
         name=edf.name,
         files=edf.files,
@@ -129,7 +130,7 @@ def build(
         annotations_from={entry.key: str(entry.origin) for entry in edf.annotations},
         startup=_startup(edf, texts),
         hooks=used.hooks,
-        kept=_kept(edf, image, settings["scope"].value, offer.site.kept_dir),
+        kept=kept,
         settings=_settings(offer, settings),
         settings_from={name: chosen.origin for name, chosen in settings.items()},
     )
@@ -211,7 +212,11 @@ def _kept(edf: Edf, image: Image, scope: str, directory: str) -> KeptContainer |
     if named is None and scope != "job":
         return None
     name, mode = named or ("", "auto")
-    what = ("name", name) if name else ("environment", *edf.files, image.path, *(part.path for part in image.above))
+    what = (
+        ("name", name)
+        if name
+        else ("environment", *edf.files, image.path, *(part.path for part in image.above))
+    )
     key = sha256("\0".join(what).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return KeptContainer(name=name, key=key, mode=cast("_Mode", mode), directory=directory)
 

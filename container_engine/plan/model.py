@@ -24,8 +24,9 @@ from container_engine.edf.text import Text  # noqa: TC001  # pydantic evaluates 
 from container_engine.secrecy import WORDS
 
 VERSION: Literal[1] = 1
-# of a plan with several images, which an older engine would start without those above the base
-STACKED: Literal[2] = 2
+# of a plan with several images, or of a container that lives with its job: an older engine would
+# start the base alone, or a container that ends with its step
+EXTENDED: Literal[2] = 2
 _FROM = "file:line that asks for it, or words where no file does"
 
 
@@ -161,7 +162,8 @@ class LaunchPlan(_Frozen):
     """One launch. `to_json` is what travels to the nodes and what `ce plan --json` prints."""
 
     version: Literal[1, 2] = Field(
-        VERSION, description="of this format; 2 where images lie above the base"
+        VERSION,
+        description="of this format; 2 where images lie above the base, or the container is kept",
     )
     engine: str = Field(description="version of the container engine that made the plan")
     name: str = Field(description="the EDF as the user asked for it")

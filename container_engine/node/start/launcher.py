@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from container_engine.node.start.specification import Operation
 
 PLAN_VERSION = 1
-_STACKED = 2  # of a plan with images above the base
+_EXTENDED = 2  # of a plan that an older engine would carry out in part
 _MAX_NOTICES = 4 * 1024
 _FAILED = 125  # the exit code of a task whose container did not start
 
@@ -92,7 +92,7 @@ def start(
     """
     marks = marks or trace.Marks(0)
     marks.mark("prepare")
-    if plan.get("version") not in (PLAN_VERSION, _STACKED):
+    if plan.get("version") not in (PLAN_VERSION, _EXTENDED):
         raise LaunchError(
             f"this node understands plans of version {PLAN_VERSION}, not {plan.get('version')!r}:"
             " submit host and node have different versions of the container engine",
