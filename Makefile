@@ -27,7 +27,7 @@ INTERPRETER := $(ROOT)/libexec/python3
 PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICENSE)
 
 .PHONY: help deps packages demo check docs recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 sandbox-images test-slurm-core \
-	bench bench-images bench-reading bench-tree check-podman check-debian13 check-debian13-core deb rpm check-packages \
+	bench bench-images bench-reading bench-tree check-podman check-debian13 check-debian13-core check-debian14 check-debian14-core deb rpm check-packages \
 	check-sanitizers check-sanitizers-core check-vm check-vm-core vm-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
 
 help: ## show this text
@@ -191,10 +191,16 @@ check-podman: $(VENV)/.dev sandbox-engine ## cluster and Podman tests with Podma
 		$(PYTEST) $(SLOW) $(or $(T),tests/integration tests/slurm)
 
 check-debian13: ## all cluster and Podman tests with Slurm 24.11 and Podman 5.4, in a Debian 13 of their own
-	@tests/systems/debian13
+	@tests/systems/debian 13
 
 check-debian13-core: ## its core, in a root directory that is made quickly
-	@tests/systems/debian13 --core
+	@tests/systems/debian 13 --core
+
+check-debian14: ## all of them with what Debian testing has: Slurm 26.05, Podman 5.8
+	@tests/systems/debian 14
+
+check-debian14-core: ## its core, in a root directory that is made quickly
+	@tests/systems/debian 14 --core
 
 vm-packages:
 	@sandbox/packages --only python3-venv qemu-system-x86 qemu-utils debootstrap e2fsprogs squashfs-tools openssh-client git

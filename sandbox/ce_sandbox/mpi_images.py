@@ -27,15 +27,15 @@ _EVERYWHERE = ["bash", "coreutils", "dash", "hostname"]
 class Mpi:
     """The packages of an MPI, and paths within them.
 
-    `headers` is the package of the headers, `include` and `library` are where they and the library
-    lie, `mpirun` is the program behind mpirun, and `settings` is a settings file (path and content)
-    for the sandbox.
+    `headers` is the package of the headers, `include` and `libraries` are where they and the
+    libraries lie, of which the first must exist, `mpirun` is the program behind mpirun, and
+    `settings` is a settings file (path and content) for the sandbox.
     """
 
     packages: tuple[str, ...]
     headers: str
     include: str
-    library: str
+    libraries: tuple[str, ...]
     mpirun: str
     settings: tuple[str, str] | None = None
 
@@ -44,7 +44,7 @@ OPEN_MPI = Mpi(
     ("openmpi-bin",),
     "libopenmpi-dev",
     "usr/lib/{}/openmpi/include",
-    "libmpi.so.40",
+    ("libmpi.so.40", "libopen_mpi.so.40"),  # since Open MPI 6 the other one has the variables
     "mpirun.openmpi",
     ("etc/openmpi/openmpi-mca-params.conf", _OPEN_MPI_SETTINGS),
 )
@@ -52,7 +52,7 @@ MPICH = Mpi(
     ("mpich",),
     "libmpich-dev",
     "usr/include/{}/mpich",
-    "libmpich.so.12",
+    ("libmpich.so.12",),
     "mpirun.mpich",
 )
 BY_NAME = {"openmpi": OPEN_MPI, "mpich": MPICH}
@@ -76,9 +76,10 @@ def fill(mpi: Mpi, layout: Layout, root: Path) -> None:
 
 def _compile(mpi: Mpi, headers: Path, root: Path) -> None:
     triplet = _checked(["gcc", "-print-multiarch"]).strip()
-    library = root / "usr/lib" / triplet / mpi.library
-    # The library's own dependencies are in the image, not on this machine.
-    link = [str(library), "-Wl,--allow-shlib-undefined", "-o", str(root / "usr/bin/mpi-probe")]
+    first, *others = (root / "usr/lib" / triplet / name for name in mpi.libraries)
+    libraries = map(str, (first, *(path for path in others if path.exists())))
+    # The libraries' own dependencies are in the image, not on this machine.
+    link = [*libraries, "-Wl,--allow-shlib-undefined", "-o", str(root / "usr/bin/mpi-probe")]
     include = f"-I{headers / mpi.include.format(triplet)}"
     _checked(["gcc", "-O2", include, str(PROBE), *link])
 

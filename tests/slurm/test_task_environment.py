@@ -136,7 +136,8 @@ def test_a_user_may_mount_other_files_of_names(cluster: Cluster, name: str) -> N
 
 
 def test_slurms_variables_are_the_same_as_natively(cluster: Cluster, demo: str) -> None:
-    differing = "SLURM_.*(TIME|JOBID|JOB_ID|PORT|PID)"
+    # SLUID identifies a job, too (Slurm 26.05)
+    differing = "SLURM_.*(TIME|JOBID|JOB_ID|SLUID|PORT|PID)"
     script = f"env | grep ^SLURM | grep -vE '^({differing})'"
     options = ("-N2", "-n4")
     assert _show(cluster, demo, script, *options) == _show(cluster, None, script, *options)
