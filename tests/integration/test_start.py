@@ -117,9 +117,9 @@ def dumped_config(engine: Engine, hooks: Path, text: str) -> Mapping[str, object
     copy.chmod(0o666)
     script = hooks / "hook.sh"
     script.write_text(
-        "#!/bin/sh\nread -r state\n"
-        """bundle=$(printf '%s' "$state" | sed 's/.*"bundle":"\\([^"]*\\)".*/\\1/')\n"""
-        f'cat "$bundle/config.json" > {copy}\n'
+        "#!/usr/bin/python3\nimport json, shutil, sys\n"
+        """bundle = json.load(sys.stdin)["bundle"]\n"""
+        f'shutil.copyfile(f"{{bundle}}/config.json", "{copy}")\n'
     )
     script.chmod(0o755)
     hook = {

@@ -27,6 +27,7 @@ echo "== status"; grep -E '^(Cap|NoNewPrivs|Seccomp|Groups)' /proc/self/status
 echo "== limits"; cat /proc/self/limits
 echo "== files"; ls -lan / /dev /etc /run /tmp /var | sed 's/ [A-Z][a-z][a-z] .*[0-9] / /'
 echo "== texts"; cat /etc/passwd /etc/group /etc/hosts /etc/hostname /run/.containerenv
+echo "== masked"; ls -A /sys/kernel
 echo "== writable"; for d in / /tmp /run /var /etc; do
   mkdir $d/x 2>/dev/null && echo $d && rmdir $d/x
 done
@@ -47,8 +48,11 @@ def _mount(line: str) -> str:
 
 
 def _is_alike(mount: str) -> bool:
-    """Return whether all versions of Podman make this mount alike."""
-    return not mount.startswith(("/dev ", "/run/.containerenv ", "/sys/fs/cgroup"))
+    """Return whether all versions of Podman and crun make this mount alike.
+
+    Crun masks a directory with an empty one, its own or a new file system.
+    """
+    return not mount.startswith(("/dev ", "/run/.containerenv ", "/sys/fs/cgroup", "/sys/kernel "))
 
 
 def _files(lines: list[str]) -> list[str]:
@@ -133,6 +137,7 @@ def compare(engine: Engine, edf: Path) -> dict[str, Any]:
 def test_a_plain_container(engine: Engine) -> None:
     seen = compare(engine, engine.edf())
     assert seen["writable"] == ["/", "/tmp", "/run", "/var", "/etc"]
+    assert seen["masked"] == []
     assert {"mnt", "pid", "user"}.isdisjoint(seen["first process"]["of the host"])
 
 
@@ -217,7 +222,9 @@ def test_hooks_of_all_stages(engine: Engine, hooks: Path) -> None:
     said.chmod(0o777)
     stages = ("prestart", "createRuntime", "createContainer", "poststart")
     script = hooks / "hook.sh"
-    script.write_text(f'#!/bin/sh\nstate=$(cat)\necho "$1 $2 $A $(id -u) $state" >> {said}/$1\n')
+    script.write_text(
+        f'#!/bin/sh\nstate=$(tr -d "\\n")\necho "$1 $2 $A $(id -u) $state" >> {said}/$1\n'
+    )
     script.chmod(0o755)
     for stage in stages:
         hook = {"path": str(script), "args": ["x", stage, "word"], "env": ["A=b"], "timeout": 9}

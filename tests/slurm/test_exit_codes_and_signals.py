@@ -22,7 +22,8 @@ _TRAPS = "trap 'echo USR1' USR1; trap 'echo INT' INT; trap 'echo TERM; exit 5' T
 
 # Whether these lines appear depends on which node ends first, and how soon.
 _BY_CHANCE = re.compile(
-    r"slurmstepd-n\d: error: \*\*\* STEP .*CANCELLED|srun: Job step aborted(: Waiting up to|$)"
+    r"(slurmstepd-n\d:|\[[\d:.T-]+\]) error: \*\*\* STEP .*CANCELLED|"
+    r"srun: Job step aborted(: Waiting up to|$)"
 )
 _TRIES = 4
 _TASKS = re.compile(r"(srun: error: n\d): tasks? ([\d,-]+): (.*)")
