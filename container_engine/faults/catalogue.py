@@ -426,6 +426,11 @@ FAULTS = {
         YOU,
         "name the same environment for each of them, or start steps of their own",
     ),
+    "step-async": Fault(
+        "srun --async ends too early for what the step asks for",
+        YOU,
+        "leave --async out; srun ... & in a batch script does not wait either",
+    ),
     # ---- hooks
     "hook-refused": Fault(
         "a hook cannot be used as the environment asks for it",

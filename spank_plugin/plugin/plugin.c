@@ -14,7 +14,7 @@
  *                                                                the step's environment; salloc, sbatch:
  *                                                                mark the job's environment, so that an
  *                                                                srun without this plugin ends
- * local_user_init       srun                  user               mark the command, so that a node without
+ * local_user_init       srun, but for --async user               mark the command, so that a node without
  *                                                                this plugin cannot execute it; put
  *                                                                ce-join before the programs of
  *                                                                --multi-prog

@@ -62,6 +62,21 @@ static void remove_note(void)
 	(void)ce_note_take(path);
 }
 
+/* With --async (Slurm 26.05) srun ends when the step has been accepted, and never calls local_user_init. */
+static int check_async(const struct ce_planned *planned, struct ce_error *err)
+{
+	if (strcmp(planned->text, CE_WORD_HOST) == 0 || !ce_srun_has_option("--async"))
+		return 0;
+	if (planned->void_store != NULL)
+		return ce_fail_below(err, CE_HELP_STEP_ASYNC,
+				     "srun --async: srun ends before the step starts, and the image of "
+				     "EDF_IMAGESTORE=void with it");
+	if (ce_srun_has_option("--multi-prog"))
+		return ce_fail_below(err, CE_HELP_STEP_ASYNC,
+				     "srun --async: --multi-prog in a container needs an srun that waits");
+	return 0;
+}
+
 static int plan_and_carry(const struct ce_config *config, spank_context_t context,
 			  struct ce_error *err)
 {
@@ -89,7 +104,9 @@ static int plan_and_carry(const struct ce_config *config, spank_context_t contex
 		return -1;
 	if (is_srun)
 		remove_note();
-	int rc = carry(&planned, is_srun, is_salloc, begun, err);
+	int rc = is_srun ? check_async(&planned, err) : 0;
+	if (rc == 0)
+		rc = carry(&planned, is_srun, is_salloc, begun, err);
 	ce_planned_clear(&planned);
 	return rc;
 }

@@ -81,6 +81,14 @@ TEST("a bad plugstack.conf is told to who asks for a container, and stops nobody
 	slurm_spank_exit(fake_spank(), 0, NULL);
 }
 
+static void submit_with_good_option(void)
+{
+	fake_reset(S_CTX_LOCAL);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	CHECK_INT(fake_give_option("environment", "demo"), 0);
+	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+}
+
 static void submit_with_two_lines(void)
 {
 	fake_reset(S_CTX_LOCAL);
@@ -134,6 +142,46 @@ TEST("a job without the option is untouched in every context")
 		CHECK_INT(waitpid(-1, NULL, WNOHANG), -1);
 	}
 	fake_reset(S_CTX_LOCAL);
+}
+
+/* ---- srun --async ------------------------------------------------------------------------------ */
+
+/* Make this process's command line the given words: /proc/self/cmdline shows the memory of argv[0]. */
+static void become(const char *words, size_t size)
+{
+	CHECK(size <= strlen(program_invocation_name) + 1);
+	memcpy(program_invocation_name, words, size);
+}
+#define BECOME(words) become(words, sizeof(words))
+
+static void submit_async(void)
+{
+	BECOME("\0--async\0x");
+	submit_with_good_option();
+}
+
+static void submit_async_programs(void)
+{
+	BECOME("\0--async\0--multi-prog");
+	submit_with_good_option();
+}
+
+TEST("srun --async is refused where srun is needed until the end")
+{
+	char *printed;
+
+	install("echo void_store=/nowhere; echo plan; echo x");
+	CHECK_INT(WEXITSTATUS(test_in_child(submit_async, &printed)), 125);
+	CHECK_TEXT(printed, "ce: error: srun --async: srun ends before the step starts, and the image of "
+			    "EDF_IMAGESTORE=void with it\n" CE_HELP_STEP_ASYNC "\n");
+	free(printed);
+	install("echo plan; echo x");
+	CHECK_INT(test_in_child(submit_async, &printed), 0);
+	CHECK_TEXT(printed, "");
+	free(printed);
+	CHECK_INT(WEXITSTATUS(test_in_child(submit_async_programs, &printed)), 125);
+	CHECK_TEXT(printed, "ce: error: srun --async: --multi-prog in a container needs an srun that waits\n" CE_HELP_STEP_ASYNC "\n");
+	free(printed);
 }
 
 /* ---- options ----------------------------------------------------------------------------------- */
