@@ -40,29 +40,35 @@ int ce_write_all(int fd, const void *data, size_t size)
 	return 0;
 }
 
-static int grow(char **buffer, size_t *capacity, size_t limit)
+/* Return the buffer with more room, where one more byte fits than *capacity says. NULL on failure: the
+ * buffer remains the caller's. */
+static char *grow(char *buffer, size_t *capacity, size_t limit)
 {
 	if (*capacity > limit) {
 		errno = EFBIG;
-		return -1;
+		return NULL;
 	}
-	size_t larger = *capacity == 0 ? 16384 : *capacity * 2;
-	char *moved = realloc(*buffer, larger + 1);
-	if (moved == NULL)
-		return -1;
-	*buffer = moved;
-	*capacity = larger;
-	return 0;
+	char *moved = realloc(buffer, *capacity * 2 + 1);
+	if (moved != NULL)
+		*capacity *= 2;
+	return moved;
 }
 
 static char *read_from(int fd, int seekable, size_t limit, size_t *size)
 {
-	CE_AUTO_FREE char *buffer = NULL;
-	size_t capacity = 0, used = 0;
+	size_t capacity = 16384, used = 0;
+	/* not by realloc, whose memory GCC's analyzer loses sight of if the old one is NULL */
+	CE_AUTO_FREE char *buffer = malloc(capacity + 1);
 
+	if (buffer == NULL)
+		return NULL;
 	for (;;) {
-		if (used == capacity && grow(&buffer, &capacity, limit) < 0)
-			return NULL;
+		if (used == capacity) {
+			char *larger = grow(buffer, &capacity, limit);
+			if (larger == NULL)
+				return NULL;
+			buffer = larger;
+		}
 		ssize_t n = seekable ? pread(fd, buffer + used, capacity - used, (off_t)used)
 				     : read(fd, buffer + used, capacity - used);
 		if (n < 0 && errno == EINTR)

@@ -1,8 +1,8 @@
-# sh smallroot.sh RUN USERS TMP LOGINS [DIRECTORY…] -- [FILE…] -- PROGRAM [ARGUMENT…]
+# sh smallroot.sh RUN USERS TMP LOGINS [DIRECTORY…] -- [FILE…] -- PYTHON [ARGUMENT…]
 #
-# Becomes a program in a root of its own: the system's directories, the directories that are named, copies of the
+# Becomes Python in a root of its own: the system's directories, the directories that are named, copies of the
 # files that are named, and nothing else of the host. It runs as root in fresh user, mount and PID namespaces. RUN is an
-# empty directory where the root is mounted; the program stands in a directory of that which is private and ends
+# empty directory where the root is mounted; a program stands in a directory of that which is private and ends
 # with it. USERS becomes /etc/passwd; the directory TMP is there as /tmp and /var/tmp. The file LOGINS, if it is there,
 # becomes that of the directory for Podman's run time.
 set -eu
@@ -56,7 +56,11 @@ done
 shift
 # Podman wants one; it is as empty as /
 mkdir -p "./${HOME:-}"
-pivot_root . old
+# not the program of util-linux, which Debian 14 has in a package that hardly any system has
+"$1" -I -S -c 'import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.pivot_root(b".", b"old"):
+    raise SystemExit("pivot_root: " + os.strerror(ctypes.get_errno()))'
 cd /run/own
 umount -l /old
 rmdir /old
