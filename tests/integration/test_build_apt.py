@@ -12,7 +12,8 @@ from tests.integration.engine import Engine
 from tests.integration.registry import listing
 from tests.integration.test_sources import finished, forget_podman
 
-_PROGRAMS = ("/usr/bin/apt-get", "/usr/bin/dpkg", "/usr/lib/apt/methods/file")
+_METHODS = ("/usr/lib/apt/methods/file", "/usr/lib/apt/methods/store")
+_PROGRAMS = ("/usr/bin/apt-get", "/usr/bin/dpkg", *_METHODS)
 _DIRECTORIES = (
     *("etc/apt/apt.conf.d", "etc/apt/preferences.d", "repo", "tmp"),
     *("var/lib/apt/lists/partial", "var/cache/apt/archives/partial", "var/lib/dpkg"),
