@@ -35,6 +35,7 @@ _LISTED: dict[tuple[str, str], shells.Kind] = {
     ("rmi", "images"): "image",
     ("run", "environment"): "environment",
     ("run", "image"): "image",
+    ("save", "step"): "step",
     ("scan", "name"): "named",
     ("shell", "image"): "image",
     ("ssh", "job"): "step",

@@ -35,6 +35,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "cdi": ("ce cdi generate amd -o /etc/cdi/amd.json",),
     "ps": ("ce ps", "ce ps 1234"),
     "exec": ("ce exec 1234", "ce exec -w node2 1234.0 -- nvidia-smi"),
+    "save": ("ce save 1234 mine.sqsh", "ce save --difference 1234.0 mine.sqsh"),
     "ssh": ("ce ssh 1234", "ce ssh -w node2 1234 -- hostname"),
     "ssh-config": ("ce ssh-config --jump login.example.org 1234",),
     "trace": ("ce trace 1234", "ce trace 1234.0 --html launch.html"),

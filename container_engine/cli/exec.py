@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from container_engine.cli import interactive, messages, running_steps
-from container_engine.errors import CeError, UserError
-from container_engine.process import on_the_host, reason
+from container_engine.cli import interactive, running_steps
 
 if TYPE_CHECKING:
     from container_engine.submit.context import Context
 
 NOT_STARTED = 125
-# the step that we start must not inherit the size of the current one
-_UNWANTED = ("SLURM_CE_", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(failure=NOT_STARTED)
 
 
-def execute(arguments: argparse.Namespace, context: Context) -> int:
+def execute(arguments: argparse.Namespace, context: Context) -> NoReturn:
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not command:
         command = list(interactive.SHELL)
@@ -41,26 +36,6 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
         job, _dot, step = arguments.step.partition(".")
         attach.become(attach.find(job, step, arguments.node), command, context.libexec)
-    running = running_steps.running(context)
-    step = running_steps.choose(running, arguments.step)
-    nodes = running_steps.nodes(step, context)
-    node = arguments.node or nodes[0]
-    if node not in nodes:
-        raise UserError(f"step {step.id} does not run on {node}", f"it runs on {step.nodes}")
-    return _go(step.id, node, command, context)
-
-
-def _go(step: str, node: str, command: list[str], context: Context) -> int:
-    """Replace this process with srun, which runs the rest on the node."""
-    job = step.partition(".")[0]
-    argv = ["srun", "--quiet", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1"]
-    argv += [f"--nodelist={node}", "--mem=0", "--cpu-bind=none", "--mpi=none"]
-    if interactive.has_terminal():
-        argv.append("--pty")
-    argv += [f"{context.prefix}/bin/ce", "exec", "--here", f"--node={node}", step, "--", *command]
-    environment = {k: v for k, v in context.env.items() if not k.startswith(_UNWANTED)}
-    try:
-        os.execvpe("srun", argv, on_the_host(environment))
-    except OSError as error:
-        messages.say(messages.of_error(CeError(f"cannot start srun: {reason(error)}")))
-        return NOT_STARTED
+    place = running_steps.place(arguments.step, arguments.node, context)
+    words = ["exec", "--here", f"--node={place.node}", place.step, "--", *command]
+    running_steps.go(place, words, context, terminal=interactive.has_terminal())

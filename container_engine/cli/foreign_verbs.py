@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _ENDS = "a container ends with its command or its step"
-_SAVE = f"{_ENDS}, and so do changes in it; lasting ones belong in a Dockerfile: ce build"
+_SAVE = "ce save JOB IMAGE.sqsh keeps changes; lasting ones belong in a Dockerfile: ce build"
 _STOP = f"{_ENDS}; ce ps lists your steps, scancel JOB.STEP ends one"
 _FILE = "an image is one file, which ce images -q shows: copy or rename that"
 _SERVICES = "one srun --environment=NAME for each service, side by side in a job"
@@ -35,7 +35,6 @@ FOREIGN_VERBS: dict[str, str] = {
     "rename": "an environment has the name of its file: mv",
     "restart": f"{_ENDS}; start it again: srun or ce run",
     "rm": f"{_ENDS}; ce rmi removes images",
-    "save": _FILE,
     "search": "ce does not search registries; use their web pages, or skopeo list-tags",
     "start": "ce run NAME, ce shell NAME, or in a job: srun --environment=NAME COMMAND",
     "stats": "sstat JOB.STEP shows what a step uses",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from container_engine.cli.jobs import plain_environment
-from container_engine.errors import UserError
-from container_engine.process import output
+from container_engine.errors import CeError, UserError
+from container_engine.process import on_the_host, output, reason
 from container_engine.submit.prepare import site_config
 from container_engine.trace import record
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from container_engine.submit.context import Context
 
 _TIMEOUT_S = 60
+# the step that we start must not inherit the size of the current one
+_UNWANTED = ("SLURM_CE_", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE")
 _STEP = re.compile(r"\d+\.\d+")
 
 
@@ -78,6 +81,38 @@ def choose(steps: Sequence[Step], wanted: str) -> Step:
         return (exact or [max(inside, key=lambda step: int(step.id.partition(".")[2]))])[0]
     hint = f"running are {', '.join(step.id for step in steps)}" if steps else "none of yours runs"
     raise UserError("no such step runs", hint, where=wanted)
+
+
+class Place(NamedTuple):
+    """A step, as JOB.STEP, and one of its nodes."""
+
+    step: str
+    node: str
+
+
+def place(wanted: str, node: str | None, context: Context) -> Place:
+    """Return where the container `wanted` runs, JOB or JOB.STEP; by default on its first node.
+
+    Raises UserError.
+    """
+    step = choose(running(context), wanted)
+    known = nodes(step, context)
+    if node is not None and node not in known:
+        raise UserError(f"step {step.id} does not run on {node}", f"it runs on {step.nodes}")
+    return Place(step.id, node or known[0])
+
+
+def go(place: Place, words: Sequence[str], context: Context, *, terminal: bool = False) -> NoReturn:
+    """Replace this process with srun, which runs `ce WORDS` on the node. Raises CeError."""
+    job = place.step.partition(".")[0]
+    argv = ["srun", "--quiet", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1"]
+    argv += [f"--nodelist={place.node}", "--mem=0", "--cpu-bind=none", "--mpi=none"]
+    argv += ["--pty"] if terminal else []
+    environment = {k: v for k, v in context.env.items() if not k.startswith(_UNWANTED)}
+    try:
+        os.execvpe("srun", [*argv, f"{context.prefix}/bin/ce", *words], on_the_host(environment))
+    except OSError as error:
+        raise CeError(f"cannot start srun: {reason(error)}") from None
 
 
 def nodes(step: Step, context: Context) -> list[str]:

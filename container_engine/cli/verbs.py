@@ -46,6 +46,7 @@ VERBS = {
     "cdi": Verb("cdi", "write a CDI file for the devices of this node"),
     "ps": Verb("ps", "list your steps that run in containers"),
     "exec": Verb("exec", "run one more command, or a shell, in a running container"),
+    "save": Verb("save", "make an image of what a running container has become"),
     "ssh": Verb("ssh", "log in to a running container through its ssh server"),
     "ssh-config": Verb("ssh_config", "print what ssh on another computer needs to log in"),
     "trace": Verb("trace", "show where a launch spent its time"),
@@ -73,7 +74,7 @@ _GROUPS = {
         *("pull", "import", "build", "pack", "images", "inspect", "scan", "lock"),
         *("rmi", "gc", "store", "login", "logout"),
     ),
-    "Running steps": ("ps", "exec", "ssh", "ssh-config", "trace", "report"),
+    "Running steps": ("ps", "exec", "save", "ssh", "ssh-config", "trace", "report"),
     "This host and site": (
         *("help", "hooks", "devices", "cdi", "doctor", "config", "schema", "completion", "version"),
     ),
@@ -84,7 +85,7 @@ _PURPOSES = {
     "Write an environment": ("init", "validate", "lint", "explain", "plan", "render", "diff"),
     "Get images": ("pull", "import", "build", "pack", "login", "logout"),
     "Manage images": ("images", "inspect", "lock", "scan", "rmi", "gc", "store"),
-    "Look at running steps": ("ps", "exec", "ssh", "ssh-config", "trace", "report"),
+    "Look at running steps": ("ps", "exec", "save", "ssh", "ssh-config", "trace", "report"),
     "Know this site": ("hooks", "devices", "config", "doctor", "version"),
     "Write tools for it": ("schema", "completion", "cdi"),
 }

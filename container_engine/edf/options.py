@@ -31,8 +31,8 @@ _YES, _NO = ("1", "true", "yes", "y"), ("0", "false", "no", "n")
 # what needs a container that outlives its step
 _REFUSED = {
     "container-save": (
-        "a container ends with its step here and cannot be saved",
-        "ce build makes an image from a Dockerfile",
+        "a container ends with its step here and is not saved then",
+        "save it while the step runs: ce save JOB IMAGE.sqsh",
     ),
     "container-unshare": (
         "tasks keep the network, IPC and host name of the node",

@@ -43,7 +43,7 @@ _MAX_JOBS, _BLOCKS_PER_JOB = 16, 8  # with 128 KiB each, waiting to be compresse
 class Packer:
     """A maker of SquashFS files. `env` is the environment of its programs.
 
-    Both methods raise CeError, or OSError for a full disk or quota.
+    All methods raise CeError, or OSError for a full disk or quota.
     """
 
     def __init__(
@@ -93,6 +93,11 @@ class Packer:
             except process.CommandError:
                 _check_space(os.path.dirname(target))
                 raise
+        return squashfs.check(target)
+
+    def pack_archive(self, target: str, write: Callable[[IO[bytes]], None]) -> squashfs.Superblock:
+        """Pack the tar archive that `write` writes into `target`."""
+        self._feed(target, write)
         return squashfs.check(target)
 
     def _feed(self, target: str, write: Callable[[IO[bytes]], None]) -> None:

@@ -29,16 +29,22 @@ class Use(NamedTuple):
     used: float
 
 
-def install(made: str, configuration: bytes, path: str) -> None:
-    """Rename the file `made` to the image `path`, which it replaces.
+def install(made: str, configuration: bytes, path: str, *, replaces: bool = True) -> bool:
+    """Rename the file `made` to the image `path`; return False if that must not be replaced.
 
     The configuration is written first, so that no image is ever without one. Raises OSError.
     """
     digest = _finished(made)
+    if not replaces and os.path.lexists(path):
+        return False
     publish(config.beside(path), configuration)
-    os.replace(made, path)
+    if replaces:
+        os.replace(made, path)
+    elif not appear(made, path):
+        return False
     with contextlib.suppress(OSError):  # the record only saves reading the file again
         identity.record(path, digest, configuration)
+    return True
 
 
 def install_stored(made: str, configuration: bytes, path: str, manifest: bytes) -> bool:

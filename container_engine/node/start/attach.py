@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import signal
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from container_engine.errors import CeError, UserError
+from container_engine.node.start.container import BEGUN, INIT_NAME
 from container_engine.node.start.environment import parse_block
 from container_engine.node.start.guard import PYTHONS_SIGNALS, memory_file
+from container_engine.node.start.launcher import person_of
 from container_engine.process import reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+
+__all__ = ["BEGUN", "Session", "Task", "become", "find", "session_of"]
+
+GUARD_NAME = "ce-guard"
 
 
 class Task(NamedTuple):
@@ -49,6 +58,104 @@ def find(job: str, step: str, node: str) -> Task:
     for task in others:
         os.close(task.directory)
     return chosen
+
+
+class Session(NamedTuple):
+    """The session of a task's container, for readers of its files.
+
+    `guard` is a process id, `directory` the session's in its mount namespace. `images` are the
+    paths of the images, the base first. `places` are the container's mount points and all
+    directories above them, and the user's home, as written.py wants them; `lines` are the user's
+    entries in files of the image.
+    """
+
+    guard: int
+    directory: str
+    images: tuple[str, ...]
+    places: frozenset[bytes]
+    lines: Mapping[bytes, bytes]
+
+
+def session_of(task: Task) -> Session:
+    """Return the session in which the task runs. Raise UserError if it has ended."""
+    try:
+        guard = _guard(task)
+        directory = os.readlink(f"/proc/{guard}/cwd")
+        images = _images(f"/proc/{guard}/mountinfo", directory)
+        mounted = _read(task.directory, "mountinfo").splitlines()
+    except OSError as error:
+        raise UserError(f"the container has ended: {reason(error)}") from None
+    if not os.path.isdir(f"/proc/{guard}/root{directory}/changes"):
+        # its changes lie elsewhere, and are older than this container
+        raise UserError("a container that lives with its job cannot be saved yet")
+    person = person_of({})
+    paths = [_plain(line.split(b" ")[4]) for line in mounted]
+    paths.append(os.fsencode(task.environment.get("HOME", "/")))
+    return Session(
+        guard,
+        directory,
+        images,
+        frozenset(above for path in paths for above in _with_parents(path)),
+        {b"etc/passwd": os.fsencode(person.passwd), b"etc/group": os.fsencode(person.group)},
+    )
+
+
+def _guard(task: Task) -> int:
+    """Return the id of the guard, an ancestor of the container's first process."""
+    wanted = _mount_namespace(task)
+    for other in _processes():
+        pid = _pid(other)
+        is_first = _name(pid) == INIT_NAME and _mount_namespace(other) == wanted
+        os.close(other.directory)
+        while is_first and pid > 1:
+            if _name(pid) == GUARD_NAME:
+                return pid
+            pid = _parent(pid)
+    raise ProcessLookupError(errno.ESRCH, "no guard is above its first process")
+
+
+def _pid(task: Task) -> int:
+    return int(os.path.basename(os.readlink(f"/proc/self/fd/{task.directory}")))
+
+
+def _name(pid: int) -> str:
+    """Return the name of a process, "" if it has ended."""
+    try:
+        with open(f"/proc/{pid}/comm", "rb") as file:
+            return os.fsdecode(file.read().rstrip(b"\n"))
+    except OSError:
+        return ""
+
+
+def _parent(pid: int) -> int:
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[1])
+
+
+def _images(mountinfo: str, directory: str) -> tuple[str, ...]:
+    """Return the sources of the mounts DIRECTORY/image, DIRECTORY/image1, …"""
+    sources = {}
+    with open(mountinfo, "rb") as file:
+        for line in file:
+            before, _dash, after = line.partition(b" - ")
+            place = os.fsdecode(_plain(before.split(b" ")[4]))
+            sources[place] = os.fsdecode(_plain(after.split(b" ")[1]))
+    found: list[str] = []
+    while (place := f"{directory}/image{len(found) or ''}") in sources:
+        found.append(sources[place])
+    return tuple(found)
+
+
+def _plain(field: bytes) -> bytes:
+    """Return a field of mountinfo, in which blanks and backslashes have their octal number."""
+    return re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), field)
+
+
+def _with_parents(path: bytes) -> Iterator[bytes]:
+    rest = path.strip(b"/")
+    while rest:
+        yield rest
+        rest = rest.rpartition(b"/")[0]
 
 
 def _local_id(task: Task) -> int:

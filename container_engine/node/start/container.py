@@ -15,6 +15,8 @@ _ROOT_PATH = "/dev/.ce-root"
 ENTRYPOINT_LOG = "com.pyxis.entrypoint_log"
 # must match spank_plugin/guard/guard_report.c
 HOOKS_STDERR = "hooks.err"
+# a file of the session that is made when the engine has written all its files into the image
+BEGUN = "begun"
 # The session's directory, short: Podman refuses a runroot of more than 50 characters and puts
 # sockets there. The guard is process 1 of the session and has that working directory.
 SHORT_SESSION = "/proc/1/cwd"

@@ -7,7 +7,7 @@ strings; for each operation the name, the number of arguments in decimal, and th
 from __future__ import annotations
 
 from container_engine.errors import LaunchError
-from container_engine.node.start.container import INIT_NAME, Bind
+from container_engine.node.start.container import BEGUN, INIT_NAME, Bind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ def operations(
         *_person(paths, person),
         *_root(paths, container),
         *hooks,
+        # `ce save` leaves out what was written before (images/pack/written.py)
+        ("file", [paths.at(BEGUN), ""]),
         creation,
         ("container", [paths.at("init.pid"), INIT_NAME]),
     ]

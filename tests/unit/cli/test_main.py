@@ -140,7 +140,6 @@ def test_a_wrong_command_line_is_two_lines_and_exit_code_2(
         ("start", "ce shell NAME"),
         ("attach", "ce exec JOB"),
         ("tag", "ce build -t NAME"),
-        ("save", "ce images -q"),
         ("load", "ce import docker-archive:FILE"),
         ("compose", "srun --environment=NAME"),
         ("ls", "ce list"),

@@ -48,7 +48,7 @@ def test_hooks_find_the_images_files_and_come_before_the_container() -> None:
     more: Operation = ("more", ["/libexec/inject"])
     whole = operations(PATHS, ["/i.sqsh"], container(), {}, ME, CRUN, [more])
     order = [name for name, _arguments in whole]
-    assert order[-3:] == ["more", "crun", "container"]
+    assert order[-4:] == ["more", "file", "crun", "container"]
     assert order.index("overlay") < order.index("more")
 
 

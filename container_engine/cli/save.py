@@ -1,0 +1,126 @@
+"""`ce save JOB[.STEP] IMAGE.sqsh`: make an image of what a running container has become."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine import process
+from container_engine.cli import messages, output, running_steps
+from container_engine.cli.progress import listener
+from container_engine.errors import UserError
+from container_engine.images import config
+from container_engine.images.fetch.importing import unusable
+from container_engine.images.pack import entered
+from container_engine.images.pack.free_space import FULL
+from container_engine.images.pack.pack import Packer
+from container_engine.images.resolve import from_file, stacked
+from container_engine.images.store import companions, identity
+from container_engine.images.store.files import size_text
+from container_engine.images.store.publish import install
+from container_engine.node.start import attach
+from container_engine.submit.prepare import site_config
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from container_engine.submit.context import Context
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-w", "--node", metavar="NODE", help="the node whose container is saved; else the first"
+    )
+    parser.add_argument(
+        "--difference",
+        action="store_true",
+        help="only what was written, as an image that lies above those of the container",
+    )
+    parser.add_argument(
+        "-f", "--force", action="store_true", help="replace IMAGE.sqsh if it exists"
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("step", metavar="JOB[.STEP]", help="a step, or a job's newest one")
+    parser.add_argument("file", metavar="IMAGE.sqsh", help="the file that is made")
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    request = _Request(
+        os.path.join(context.cwd, arguments.file),
+        difference=arguments.difference,
+        force=arguments.force,
+    )
+    if os.path.lexists(request.target) and not request.force:
+        raise _exists(request)
+    if not arguments.here:
+        place = running_steps.place(arguments.step, arguments.node, context)
+        options = [name for name in ("difference", "force", "quiet") if getattr(arguments, name)]
+        words = ["save", "--here", f"--node={place.node}", *(f"--{name}" for name in options)]
+        return running_steps.go(place, [*words, place.step, request.target], context)
+    job, _dot, step = arguments.step.partition(".")
+    session = attach.session_of(attach.find(job, step, arguments.node))
+    progress = listener(quiet=arguments.quiet)
+    progress.say(f"{arguments.file}: saving the container of step {arguments.step}")
+    digest, size = _save(session, request, context)
+    output.line(f"{request.target}: {size_text(size)}, {digest}")
+    if request.difference and not arguments.quiet:
+        images = json.dumps([*session.images, request.target], ensure_ascii=False)
+        messages.say_progress(f"to use it, write image = {images} into an environment")
+    return 0
+
+
+class _Request(NamedTuple):
+    target: str
+    difference: bool
+    force: bool
+
+
+def _exists(request: _Request) -> UserError:
+    return UserError("exists", "--force replaces it", name=request.target)
+
+
+def _save(session: attach.Session, request: _Request, context: Context) -> tuple[str, int]:
+    """Make the image, and return its digest and size. Raises CeError."""
+    document = _configuration(session.images, context)
+    packer = Packer(context.env, site_config(context).import_timeout_s)
+    parent = os.path.dirname(request.target)
+    files = entered.Files(
+        session.guard,
+        session.directory,
+        attach.BEGUN,
+        len(session.images),
+        session.places,
+        session.lines,
+    )
+    try:
+        with tempfile.TemporaryDirectory(prefix=".ce-save-", dir=parent) as work:
+            made = os.path.join(work, "image")
+            block = packer.pack_archive(
+                made, lambda out: entered.write(files, out, difference=request.difference)
+            )
+            if not install(made, document, request.target, replaces=request.force):
+                raise _exists(request)
+    except OSError as error:
+        if error.errno in FULL:
+            text = f"{process.reason(error)}, nothing is left of the file"
+            raise UserError(text, "make room, or name a file elsewhere", name=parent) from None
+        raise unusable(parent, error) from None
+    return identity.known_digest(request.target), block.bytes_used
+
+
+def _configuration(images: Sequence[str], context: Context) -> bytes:
+    """Return the OCI configuration of the container's images, which the saved image keeps."""
+    image = stacked([from_file(path, path, context.env) for path in images]).image
+    beside = companions.read(config.beside(images[0]), images[0])
+    document: dict[str, Any] = json.loads(beside) if beside else {}
+    kept = {key: document[key] for key in ("architecture", "os", "variant") if key in document}
+    run = {**(document.get("config") or {})}
+    run["Env"] = [f"{name}={value}" for name, value in image.env.items()]
+    run["Entrypoint"] = list(image.entrypoint)
+    run["WorkingDir"] = image.workdir or ""
+    return json.dumps({**kept, "config": run}, ensure_ascii=False).encode()

@@ -1,0 +1,104 @@
+"""Read the files of a running session from within its namespaces, in a child process.
+
+Only there are the images, what was written above them and the overlay of both visible, without the
+mounts of the container. The child alone enters: setns(2) refuses a process with threads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from container_engine.errors import CeError
+from container_engine.images.pack import written
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+_NEW_MOUNTS = 0x00020000  # CLONE_NEWNS
+_READ_ONLY, _NO_SETUID, _NO_DEVICES, _RECURSIVE, _PRIVATE = 1, 2, 4, 1 << 14, 1 << 18
+# open_tree(2) has the same number on all machines; without AT_RECURSIVE, what is mounted below the
+# directory is left out
+_OPEN_TREE, _HERE, _CLONE = 428, -100, 1
+_BUFFER = 1 << 20
+_LONGEST = 4096
+
+
+class Files(NamedTuple):
+    """A session, whose directory and marker `begun` have these names in its mount namespace.
+
+    `guard` is the process id of its guard. `images` is the number of its images. `places` and
+    `lines` are as in `written.Selection`.
+    """
+
+    guard: int
+    directory: str
+    begun: str
+    images: int
+    places: Collection[bytes]
+    lines: Mapping[bytes, bytes]
+
+
+def write(files: Files, out: IO[bytes], *, difference: bool) -> None:
+    """Write the session's files to `out` as a tar archive. Raises CeError."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    child = os.fork()
+    if child == 0:
+        os._exit(_in_child(files, out.fileno(), writer, difference=difference))
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        why = pipe.read(_LONGEST).decode(errors="replace")
+    os.waitpid(child, 0)
+    if why:
+        raise CeError(f"cannot read the container's files: {why}")
+
+
+def _in_child(files: Files, out: int, errors: int, *, difference: bool) -> int:
+    try:
+        selection = _enter(files)
+        with open(out, "wb", buffering=_BUFFER, closefd=False) as archive:
+            written.write(_roots(files), selection, archive, difference=difference)
+    except BrokenPipeError:
+        return 1  # the program that packs has ended, and says why
+    except BaseException as error:  # noqa: BLE001  # nothing may reach the parent's code
+        what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        os.write(errors, (what or type(error).__name__).encode(errors="replace")[:_LONGEST])
+        return 1
+    return 0
+
+
+def _enter(files: Files) -> written.Selection:
+    namespaces = [
+        os.open(f"/proc/{files.guard}/ns/{name}", os.O_RDONLY) for name in ("user", "mnt")
+    ]
+    libc = ctypes.CDLL(None, use_errno=True)
+    for namespace in namespaces:
+        _check(libc.setns(namespace, 0))
+    # mounts that are made from here on go with this process
+    _check(libc.unshare(_NEW_MOUNTS))
+    _check(libc.mount(None, b"/", None, _RECURSIVE | _PRIVATE, None))
+    os.chdir(files.directory)
+    begun = os.stat(files.begun).st_ctime_ns
+    return written.Selection(begun, files.places, files.lines)
+
+
+def _roots(files: Files) -> written.Roots:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if files.images > 1:
+        names = [f"image{number or ''}" for number in reversed(range(files.images))]
+        options = f"lowerdir={':'.join(names)},userxattr".encode()
+        flags = _READ_ONLY | _NO_SETUID | _NO_DEVICES
+        _check(libc.mount(b"overlay", b"image", b"overlay", flags, options))
+    alone = _check(libc.syscall(_OPEN_TREE, _HERE, b"root", _CLONE))
+    flags = os.O_RDONLY | os.O_DIRECTORY
+    return written.Roots(
+        os.open("image", flags), os.open("changes", flags), os.open(".", flags, dir_fd=alone)
+    )
+
+
+def _check(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result

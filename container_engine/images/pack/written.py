@@ -1,0 +1,279 @@
+"""Write a running container's files, or only what was written in it, as a tar archive.
+
+The files come from three directories of the session: the images, what was written above them, and
+both together. What the engine itself has written before the container began is left out, and so
+are places that only exist for mounts.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine.images.pack import tar_stream
+from container_engine.images.pack.tar_stream import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from container_engine.images.pack.tar_stream import Xattrs
+
+_CHARACTER_DEVICE = b"3"
+_OWN, _OPAQUE = b"user.overlay.", b"user.overlay.opaque"
+_PIECE = 1 << 20
+_BLOCK = 512
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Roots(NamedTuple):
+    """Descriptors of directories: the images, what was written, and what the container shows."""
+
+    lower: int
+    upper: int
+    merged: int
+
+
+class Selection(NamedTuple):
+    """What is left out: `begun` is the time, since 1970 in ns, before which the engine wrote.
+
+    `places` are the mount points of the container and the directories above them, without a slash
+    in front. `lines` are lines that the engine has added to a file, by its path.
+    """
+
+    begun: int
+    places: Collection[bytes] = ()
+    lines: Mapping[bytes, bytes] = {}  # never written
+
+
+class _Here(NamedTuple):
+    """A directory in each of the trees, -1 where there is none."""
+
+    path: bytes
+    lower: int
+    upper: int
+    merged: int
+
+    def at(self, name: bytes) -> bytes:
+        return self.path + b"/" + name if self.path else name
+
+    def below(self, name: bytes) -> _Here:
+        return _Here(
+            self.at(name), *(_open(fd, name) for fd in (self.lower, self.upper, self.merged))
+        )
+
+    def close(self) -> None:
+        for fd in (self.lower, self.upper, self.merged):
+            if fd >= 0:
+                os.close(fd)
+
+
+def write(roots: Roots, selection: Selection, out: tar_stream.Out, *, difference: bool) -> None:
+    """Write the archive. A file that changes meanwhile keeps the size that it had when opened.
+
+    With `difference`, only what was written, with overlayfs' marks of what was removed. Raises
+    OSError.
+    """
+    archive = _Archive(selection, out, difference=difference)
+    archive.directory(_Here(b"", *map(os.dup, roots)))
+    out.write(tar_stream.END)
+
+
+class _Archive:
+    def __init__(self, selection: Selection, out: tar_stream.Out, *, difference: bool) -> None:
+        self._selection, self._out, self._is_difference = selection, out, difference
+        self._links: dict[tuple[int, int], bytes] = {}
+
+    def directory(self, here: _Here) -> None:
+        try:
+            for name in _names(here.upper if self._is_difference else here.merged):
+                self._entry(here, name)
+            if not self._is_difference:
+                self._restore_hidden(here)
+        finally:
+            here.close()
+
+    def _entry(self, here: _Here, name: bytes) -> None:
+        path = here.at(name)
+        own, below = _status(here.upper, name), _status(here.lower, name)
+        if own is not None and below is None and self._is_void(here, name, path):
+            return
+        source = here.upper if self._is_difference else here.merged
+        if own is not None and self._is_engines(own):
+            if self._is_difference or below is None:
+                return
+            source = here.lower
+        found = _status(source, name)
+        if found is None:
+            return  # removed meanwhile
+        line = self._selection.lines.get(path)
+        if own is not None and line is not None and source != here.lower:
+            self._without_line(here, name, path, line)
+        elif stat.S_ISDIR(found.st_mode):
+            self._add_directory(here, name, found)
+        else:
+            self._add(source, name, path, found)
+
+    def _restore_hidden(self, here: _Here) -> None:
+        """Add the files of the image that the engine has hidden."""
+        for name in _names(here.upper):
+            own = _status(here.upper, name)
+            if own is not None and _is_whiteout(own) and self._is_engines(own):
+                found = _status(here.lower, name)
+                if found is not None and not stat.S_ISDIR(found.st_mode):
+                    self._add(here.lower, name, here.at(name), found)
+
+    def _is_engines(self, status: os.stat_result) -> bool:
+        return not stat.S_ISDIR(status.st_mode) and status.st_ctime_ns <= self._selection.begun
+
+    def _is_void(self, parent: _Here, name: bytes, path: bytes) -> bool:
+        """Check whether something that no image has is there for the engine or for a mount only."""
+        status = _status(parent.upper, name)
+        if status is None:
+            return True
+        is_early = status.st_ctime_ns <= self._selection.begun
+        if not stat.S_ISDIR(status.st_mode):
+            is_empty = stat.S_ISREG(status.st_mode) and status.st_size == 0
+            return is_early or (is_empty and path in self._selection.places)
+        here = parent._replace(lower=-1, merged=-1).below(name)
+        try:
+            names = _names(here.upper)
+            if not names:
+                return is_early or path in self._selection.places
+            return all(self._is_void(here, name, path + b"/" + name) for name in names)
+        finally:
+            here.close()
+
+    def _add_directory(self, parent: _Here, name: bytes, status: os.stat_result) -> None:
+        here = parent.below(name)
+        source = here.upper if self._is_difference else here.merged
+        if source < 0:
+            here.close()
+            return  # removed, or replaced by a file, meanwhile
+        entry = self._head(here.path, tar_stream.DIRECTORY, status)
+        self._out.write(tar_stream.header(entry._replace(xattrs=self._xattrs(source))))
+        self.directory(here)
+
+    def _add(self, source: int, name: bytes, path: bytes, status: os.stat_result) -> None:
+        mode = status.st_mode
+        if stat.S_ISREG(mode):
+            self._add_file(source, name, path, status)
+        elif stat.S_ISLNK(mode):
+            try:
+                link = os.readlink(name, dir_fd=source)
+            except OSError:
+                return  # replaced meanwhile
+            self._write(self._head(path, tar_stream.SYMLINK, status)._replace(link=link))
+        elif stat.S_ISFIFO(mode):
+            self._write(self._head(path, tar_stream.FIFO, status))
+        elif self._is_difference and _is_whiteout(status):
+            self._write(self._head(path, _CHARACTER_DEVICE, status))
+
+    def _add_file(self, source: int, name: bytes, path: bytes, status: os.stat_result) -> None:
+        identity = (status.st_dev, status.st_ino)
+        first = self._links.get(identity)
+        if first is not None:
+            self._write(self._head(path, tar_stream.HARD_LINK, status)._replace(link=first))
+            return
+        try:
+            fd = os.open(name, _FILE, dir_fd=source)
+        except FileNotFoundError:
+            return  # removed meanwhile
+        with open(fd, "rb", buffering=0) as file:
+            now = os.fstat(fd)
+            if not stat.S_ISREG(now.st_mode):
+                return
+            if status.st_nlink > 1:
+                self._links[identity] = path
+            entry = self._head(path, tar_stream.FILE, now)
+            self._write(entry._replace(size=now.st_size, xattrs=self._xattrs(fd)))
+            self._content(file.read, now.st_size)
+
+    def _content(self, read: Callable[[int], bytes | None], size: int) -> None:
+        left = size
+        while left:
+            piece = read(min(left, _PIECE))
+            if not piece:
+                break
+            self._out.write(piece)
+            left -= len(piece)
+        # a file that became shorter is filled up: its size stands before its content
+        left += -size % _BLOCK
+        while left:
+            self._out.write(bytes(min(left, _PIECE)))
+            left -= min(left, _PIECE)
+
+    def _without_line(self, here: _Here, name: bytes, path: bytes, line: bytes) -> None:
+        """Add a file without the engine's line, unless nothing else was written."""
+        source = here.upper if self._is_difference else here.merged
+        text, before = _content(source, name), _content(here.lower, name)
+        status = _status(source, name)
+        if text is None or status is None:
+            return
+        kept = b"".join(one for one in text.splitlines(keepends=True) if one.rstrip(b"\n") != line)
+        same = kept.rstrip(b"\n") == (before or b"").rstrip(b"\n")
+        if same and (self._is_difference or before is None):
+            return
+        kept = before if same and before is not None else kept
+        self._write(self._head(path, tar_stream.FILE, status)._replace(size=len(kept)))
+        self._out.write(kept + bytes(-len(kept) % _BLOCK))
+
+    def _head(self, path: bytes, kind: bytes, status: os.stat_result) -> Entry:
+        mtime = min(max(int(status.st_mtime), 0), tar_stream.MAX_TIME)
+        return Entry(path, kind, stat.S_IMODE(status.st_mode), mtime, 0, b"")
+
+    def _write(self, entry: Entry) -> None:
+        self._out.write(tar_stream.header(entry))
+
+    def _xattrs(self, fd: int) -> Xattrs:
+        """Return the attributes that users may set, and overlayfs' own in a difference."""
+        found: list[tuple[bytes, bytes]] = []
+        try:
+            names: Sequence[str] = os.listxattr(fd)
+        except OSError:
+            return ()
+        for text in names:
+            name = os.fsencode(text)
+            is_mark = self._is_difference and name == _OPAQUE
+            if is_mark or (name.startswith(b"user.") and not name.startswith(_OWN)):
+                found.append((name, os.getxattr(fd, name)))
+        return tuple(found)
+
+
+def _names(directory: int) -> list[bytes]:
+    if directory < 0:
+        return []
+    return sorted(map(os.fsencode, os.listdir(directory)))
+
+
+def _open(directory: int, name: bytes) -> int:
+    if directory < 0:
+        return -1
+    try:
+        return os.open(name, _DIRECTORY, dir_fd=directory)
+    except OSError:
+        return -1
+
+
+def _status(directory: int, name: bytes) -> os.stat_result | None:
+    if directory < 0:
+        return None
+    try:
+        return os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except OSError:
+        return None
+
+
+def _content(directory: int, name: bytes) -> bytes | None:
+    if directory < 0:
+        return None
+    try:
+        with open(os.open(name, _FILE, dir_fd=directory), "rb") as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def _is_whiteout(status: os.stat_result) -> bool:
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0

@@ -1,0 +1,116 @@
+"""`ce save`: an image of what a running container has become, whole or as a difference."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.cluster import ALICE, BOB, Cluster, Completed
+from tests.slurm.job import started
+from tests.slurm.polling import until
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+SCRIPT = """
+mkdir /mine && echo written > /mine/file && ln /mine/file /mine/hard
+echo changed > /etc/os-release && rm /etc/debian_version && rm -r /usr/share/doc 2>/dev/null
+mkdir -p /usr/share/doc && echo new > /usr/share/doc/new
+mkfifo /mine/pipe; echo x > /tmp/here
+while :; do date; done > /mine/log & echo $SLURM_JOB_ID.$SLURM_STEP_ID; sleep 100
+"""
+LOOK = "cat /mine/file /etc/os-release /usr/share/doc/new; ls /usr/share/doc /etc/debian_version"
+
+
+def ce(cluster: Cluster, *words: str, user: str = ALICE) -> Completed:
+    return cluster.run([str(cluster.prefix / "bin/ce"), *words], user)
+
+
+@contextmanager
+def running(cluster: Cluster, more: str = "", edf: str = "") -> Iterator[str]:
+    """Yield the id of a step in whose container something was written."""
+    mounts = 'mounts = ["/var/tmp:/far/away", "/etc/hosts:/own/hosts"]\n'
+    edf = edf or cluster.edf(f"{mounts}{more}")
+    command = ("sh", "-c", SCRIPT)
+    with started(cluster, "srun", "-n1", f"--environment={edf}", *command) as job:
+        step = job.wait_for_lines(1)[0]
+        until("the step in ce ps", lambda: step in ce(cluster, "ps").stdout)
+        yield step
+
+
+def members(image: Path) -> dict[str, str]:
+    """Return the mode and owner of each path of the image."""
+    argv = ["unsquashfs", "-lln", "-d", "", str(image)]
+    said = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60).stdout
+    found = re.findall(r"^([-dlcp]\S*) (\S+) .*? \d\d:\d\d (\S+)", said, re.MULTILINE)
+    return {path: f"{mode} {owner}" for mode, owner, path in found}
+
+
+@pytest.mark.parametrize("way", ["crun", "podman"])
+def test_a_container_is_saved_whole_and_as_a_difference(
+    cluster: Cluster, shared: Path, way: str
+) -> None:
+    whole, difference = shared / "whole.sqsh", shared / "difference.sqsh"
+    with running(cluster, f'annotations.com.ce.start = "{way}"\n') as step:
+        done = ce(cluster, "save", "-q", step, str(whole))
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(f"{whole}: ")
+        digest = done.stdout.split("sha256:")[1].strip()
+        assert whole.with_name("whole.sqsh.sha256").read_text().startswith(digest)
+        done = ce(cluster, "save", "--difference", step, str(difference))
+        assert done.returncode == 0, done.stderr
+        assert f'"{difference}"]' in done.stderr
+    written = members(difference)
+    assert all(owner.split()[1] == "0/0" for owner in written.values())
+    left_out = {"/far", "/own", "/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/etc/mtab"}
+    assert left_out & set(written) == set()
+    assert "/home" not in written
+    assert "/etc/passwd" not in written
+    assert written["/etc/debian_version"].startswith("c")
+    assert "whole" not in str(list(shared.glob(".ce-save-*")))
+    base = cluster.image("demo")
+    expected = "written\nchanged\nnew\nnew\n"
+    for images in ([whole], [base, difference]):
+        edf = cluster.edf(f"image = {json.dumps([str(image) for image in images])}", image=None)
+        done = cluster.srun("-n1", f"--environment={edf}", "sh", "-c", LOOK)
+        assert done.stdout.replace("/usr/share/doc:\n", "") == expected
+        assert "'/etc/debian_version': No such file" in done.stderr
+
+
+def test_an_image_keeps_the_settings_of_its_base(cluster: Cluster, shared: Path) -> None:
+    base, saved = shared / "base.sqsh", shared / "saved.sqsh"
+    base.symlink_to(cluster.image("demo"))
+    config = {"Env": ["PATH=/bin:/own", "X=1"], "WorkingDir": "/tmp", "Labels": {"by": "me"}}
+    base.with_name("base.sqsh.json").write_text(json.dumps({"os": "linux", "config": config}))
+    edf = cluster.edf(f'image = "{base}"\n', image=None)
+    with running(cluster, edf=edf) as step:
+        assert ce(cluster, "save", step.partition(".")[0], str(saved)).returncode == 0
+    own = json.loads(saved.with_name("saved.sqsh.json").read_text())
+    assert own == {"os": "linux", "config": {**config, "Entrypoint": []}}
+
+
+def test_no_file_is_replaced_unless_that_is_wanted(cluster: Cluster, shared: Path) -> None:
+    there = shared / "there.sqsh"
+    there.write_text("mine")
+    with running(cluster) as step:
+        done = ce(cluster, "save", step, str(there))
+        assert done.returncode == 1
+        assert f"'{there}': exists" in done.stderr
+        assert "--force replaces it" in done.stderr
+        assert there.read_text() == "mine"
+        there.chmod(0o666)
+        assert ce(cluster, "save", "--force", step, str(there)).returncode == 0
+    assert there.read_bytes().startswith(b"hsqs")
+
+
+def test_only_ones_own_containers_are_saved(cluster: Cluster, shared: Path) -> None:
+    with running(cluster) as step:
+        done = ce(cluster, "save", step, str(shared / "x.sqsh"), user=BOB)
+        assert done.returncode == 1
+        assert "no such step runs" in done.stderr
+    done = ce(cluster, "save", "999999", str(shared / "x.sqsh"))
+    assert "no such step runs" in done.stderr
+    assert not (shared / "x.sqsh").exists()
