@@ -201,7 +201,7 @@ def _squashfs_options(flags: list[str]) -> tuple[str, ...]:
 
 
 def _tmpfs_options(flags: list[str]) -> tuple[str, ...]:
-    settings = {"size": _is_size, "mode": _is_mode}
+    settings = {name: judge for name, (judge, _example) in _TMPFS_SETTINGS.items()}
     plain: list[str] = []
     chosen: dict[str, str] = {}
     for flag in flags:
@@ -209,8 +209,8 @@ def _tmpfs_options(flags: list[str]) -> tuple[str, ...]:
         if name not in settings:
             plain.append(flag)
         elif not settings[name](value):
-            example = "size=512m or size=50%" if name == "size" else "mode=1777"
-            raise MountError(f"bad value in '{flag}'", f"write for example {example}")
+            hint = f"write for example {_TMPFS_SETTINGS[name][1]}"
+            raise MountError(f"bad value in '{flag}'", hint)
         else:
             chosen[name] = flag
     return (*_options(plain, _TMPFS_FLAGS), *chosen.values())
@@ -223,6 +223,17 @@ def _is_size(value: str) -> bool:
 
 def _is_mode(value: str) -> bool:
     return 3 <= len(value) <= 4 and all(digit in "01234567" for digit in value)
+
+
+def _is_huge(value: str) -> bool:
+    return value in ("never", "always", "within_size", "advise")
+
+
+_TMPFS_SETTINGS = {
+    "size": (_is_size, "size=512m or size=50%"),
+    "mode": (_is_mode, "mode=1777"),
+    "huge": (_is_huge, "huge=within_size"),
+}
 
 
 def _shown(text: Text) -> str:

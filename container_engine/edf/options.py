@@ -28,6 +28,8 @@ ROOT_REMAP, ENTRYPOINT_LOG = "com.ce.root_remap", "com.pyxis.entrypoint_log"
 PYTORCH = "com.pyxis.pytorch_remap_vars"
 _SEE = "container-option"
 _YES, _NO = ("1", "true", "yes", "y"), ("0", "false", "no", "n")
+# without a value: no container, or the environment's own image
+_MAY_BE_EMPTY = ("container-image",)
 # what needs a container that outlives its step
 _REFUSED = {
     "container-save": (
@@ -101,14 +103,14 @@ def read(words: Sequence[str], env: Mapping[str, str], cwd: str) -> Overlay:
 
 def apply(over: Overlay, lower: Layer, problems: list[Problem]) -> Layer:
     """Return `lower`, an environment, with the options over it."""
-    mounts = dict(lower.mounts)
+    below = _with_home(over, lower, problems)
+    mounts = dict(below.mounts)
     for target, origin in over.unmounted:
         if mounts.pop(target, None) is None:
             message = f"umount:{target}: the environment mounts nothing there"
             problems.append(_problem(origin.file, message))
     _warn_of_image(over, lower, problems)
-    merged = merge(replace(lower, mounts=mounts), over.layer, problems)
-    return _with_home(over, merged, problems)
+    return merge(replace(below, mounts=mounts), over.layer, problems)
 
 
 def alone(over: Overlay, *, writable: Sourced[bool], mounts_home: bool) -> Overlay:
@@ -145,9 +147,10 @@ def _warn_of_image(over: Overlay, lower: Layer, problems: list[Problem]) -> None
 
 def _with_home(over: Overlay, layer: Layer, problems: list[Problem]) -> Layer:
     """Return the layer with the user's home mounted, or not, and HOME as root has it."""
-    is_root = ROOT_REMAP in over.layer.annotations and _is_root(layer)
+    is_root = _is_root(layer.annotations | over.layer.annotations)
     env, mounts = dict(layer.env), dict(layer.mounts)
-    if is_root and "HOME" not in env:
+    of_option = is_root and ROOT_REMAP in over.layer.annotations
+    if of_option and "HOME" not in env | over.layer.env:
         env["HOME"] = EnvEntry("HOME", "/root", over.layer.annotations[ROOT_REMAP].origin)
     if over.home is not None:
         home = over.env.get("HOME", "")
@@ -157,14 +160,14 @@ def _with_home(over: Overlay, layer: Layer, problems: list[Problem]) -> Layer:
         if over.home.name.startswith("no-"):
             mounts.pop(home, None)
         else:
-            target = "/root" if _is_root(layer) else posixpath.normpath(home)
+            target = "/root" if is_root else posixpath.normpath(home)
             origin = Origin(over.home.origin, 0)
             add_mount(mounts, Mount("bind", home, target, (), origin), problems)
     return replace(layer, env=env, mounts=mounts)
 
 
-def _is_root(layer: Layer) -> bool:
-    remap = layer.annotations.get(ROOT_REMAP)
+def _is_root(annotations: Mapping[str, Annotation]) -> bool:
+    remap = annotations.get(ROOT_REMAP)
     return remap is not None and remap.value == "true"
 
 
@@ -215,6 +218,8 @@ class _Reader:
             self._error(word, f"unknown option{suggestion}")
         elif bool(OPTIONS[name]) != bool(equals):
             self._error(f"--{name}", "needs a value" if OPTIONS[name] else "takes no value")
+        elif equals and not value and name not in _MAY_BE_EMPTY:
+            self._error(f"--{name}", "its value is empty", "is a variable set to nothing?")
         else:
             return Given(name, value, f"--{name}")
         return None
@@ -270,8 +275,10 @@ class _Reader:
         found: dict[str, EnvEntry] = {}
         if one is None:
             return found
-        for name in filter(None, one.value.split(",")):
-            if "=" in name:
+        for name in one.value.split(","):
+            if not name:
+                self._error(one.origin, f"'{one.value}': the name of a variable is empty")
+            elif "=" in name:
                 hint = f"export {name}, and write {name.partition('=')[0]}"
                 self._error(one.origin, f"'{name}': expected the name of a variable", hint)
             elif value := self._env.get(name):
@@ -289,6 +296,7 @@ class _Reader:
                     unmounted.append((_inside(rest), origin))
                     continue
                 try:
+                    _check_target(rest.partition(":")[0])
                     mount = parse_mount(_pieces(text), self._cwd, origin)
                 except UserError as error:
                     self._error(one.origin, f"'{text}': {error.message}", error.hint)
@@ -328,6 +336,16 @@ def _annotations(last: Mapping[str, Given]) -> dict[str, Annotation]:
         one = last["container-name"]
         found[CONTAINER_NAME] = Annotation(CONTAINER_NAME, one.value, Origin(one.origin, 0))
     return found
+
+
+def _check_target(target: str) -> None:
+    """Refuse what pyxis refuses, too: a relative destination that may be a slip."""
+    if target and not target.startswith(("/", ".")):
+        raise UserError(f"the destination '{target}' is not an absolute path", f"write '/{target}'")
+    if posixpath.normpath(target.lstrip("/") or ".").partition("/")[0] == "..":
+        raise UserError(
+            f"the destination '{target}' leads out of the container: Invalid cross-device link"
+        )
 
 
 def _pieces(text: str) -> list[Piece]:

@@ -27,6 +27,8 @@ _PROPAGATIONS = frozenset(
 )
 # settings of a tmpfs, the same for Podman and crun but for a prefix
 TMPFS_SETTINGS = ("size=", "mode=")
+# huge pages, which crun alone hands on
+TMPFS_HUGE = "huge="
 _FLAGS = frozenset(["ro", "rw", "nosuid", "nodev", "noexec", "suid", "dev", "exec"])
 
 

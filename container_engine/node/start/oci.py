@@ -13,6 +13,7 @@ from container_engine.node.plan_json import to_json
 from container_engine.node.start.container import (
     PATH,
     SHORT_SESSION,
+    TMPFS_HUGE,
     TMPFS_SETTINGS,
     annotations_of,
     command,
@@ -142,7 +143,7 @@ def _queues() -> list[str]:
 def _translated(bind: Bind) -> dict[str, Any]:
     flags = bind.flags
     if bind.kind == "tmpfs":
-        sizes = [option for option in bind.options if option.startswith(TMPFS_SETTINGS)]
+        sizes = [option for option in bind.options if option.startswith((*TMPFS_SETTINGS, TMPFS_HUGE))]
         return _tmpfs(bind.target, *sizes, *flags)
     flags += _flags_of_source(bind, flags)
     mode = () if "ro" in flags else ("rw",)

@@ -87,7 +87,7 @@ def test_a_file_says_the_same_as_options(installed: Installed) -> None:
     options = [
         *(
             "--container-image=./i.sqsh",
-            "--container-mounts=./d:e:ro,/a$b",
+            "--container-mounts=./d:./e:ro,/a$b",
             "--container-env=TOKEN",
         ),
         *("--container-mount-home", "--container-entrypoint", "--container-remap-root"),
@@ -102,9 +102,9 @@ def test_a_file_says_the_same_as_options(installed: Installed) -> None:
         "entrypoint = true\n"
         f'image = "{installed.home}/i.sqsh"\n'
         "mounts = [\n"
+        '  "${HOME}:/root",\n'
         f'  "{installed.home}/d:/e:ro",\n'
         '  "/a$$b:/a$$b",\n'
-        '  "${HOME}:/root",\n'
         "]\n"
         'workdir = "/w"\n'
         "writable = false\n"

@@ -56,7 +56,7 @@ def test_a_short_name_of_an_image_is_always_docker_hubs(value: str, image: str) 
 
 
 def test_mounts_are_written_as_for_pyxis() -> None:
-    words = "/a,/b:/c:ro+nosuid,./d:e,../f:/g/../h,data:/data,tmpfs:/t:size=1g,/n:/m:nofail"
+    words = "/a,/b:/c:ro+nosuid,./d:./e,../f:/g/../h,data:/data,tmpfs:/t:size=1g,/n:/m:nofail"
     assert mounts(overlay(f"--container-mounts={words}")) == [
         "/a /a <--container-mounts>",
         "/b /c ro nosuid <--container-mounts>",
@@ -102,6 +102,14 @@ def test_a_mount_of_the_environment_can_be_taken_away() -> None:
     )
 
 
+def test_the_home_that_an_option_mounts_can_be_taken_away() -> None:
+    over = overlay("--container-mount-home", "--container-remap-root")
+    assert mounts(over) == [f"{HOME} /root <--container-mount-home>"]
+    words = ("--container-mount-home", "--container-remap-root", "--container-mounts=umount:/root")
+    assert mounts(overlay(*words)) == []
+    assert said(overlay(*words)) == ""
+
+
 def test_the_home_is_mounted_where_root_has_it_if_the_user_is_root() -> None:
     assert mounts(overlay("--container-mount-home")) == [f"{HOME} {HOME} <--container-mount-home>"]
     over = overlay("--container-mount-home", "--container-remap-root")
@@ -132,6 +140,10 @@ def test_variables_of_the_host_are_taken_where_they_have_a_value() -> None:
         ("--container-env=A=B", "--container-env: 'A=B': expected the name of a variable"),
         ("--container-mounts=/a:/b:r0", "--container-mounts: '/a:/b:r0': unknown flag 'r0'"),
         ("--container-mounts=/a:/proc", "--container-mounts: '/a:/proc': '/proc' cannot be the"),
+        ("--container-mounts=/a:b", "--container-mounts: '/a:b': the destination 'b' is not an"),
+        ("--container-mounts=/a:../b", "--container-mounts: '/a:../b': the destination '../b'"),
+        ("--container-mounts=", "--container-mounts: its value is empty"),
+        ("--container-env=A,", "--container-env: 'A,': the name of a variable is empty"),
         ("--container-mounts=:/a", "--container-mounts: ':/a': the source is empty"),
         ("--container-imag=x", "--container-imag=x: unknown option, did you mean"),
         ("--container-image", "--container-image: needs a value"),
