@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 CONTAINER_NAME = "com.ce.container_name"
 ROOT_REMAP, ENTRYPOINT_LOG = "com.ce.root_remap", "com.pyxis.entrypoint_log"
+UNSHARE, _NAMESPACES = "com.ce.unshare", ("net", "ipc", "uts")
 PYTORCH = "com.pyxis.pytorch_remap_vars"
 _SEE = "container-option"
 _YES, _NO = ("1", "true", "yes", "y"), ("0", "false", "no", "n")
@@ -35,10 +36,6 @@ _REFUSED = {
     "container-save": (
         "a container ends with its step here and is not saved then",
         "save it while the step runs: ce save JOB IMAGE.sqsh",
-    ),
-    "container-unshare": (
-        "tasks keep the network, IPC and host name of the node",
-        "leave it out",
     ),
 }
 
@@ -255,7 +252,7 @@ class _Reader:
             entrypoint=_switch(last.get("container-entrypoint")),
             mounts=mounts,
             env=self._variables(last.get("container-env")),
-            annotations=_annotations(last),
+            annotations=_annotations(last) | self._unshared(last.get("container-unshare")),
         )
         home = last.get("container-mount-home")
         return Overlay(layer, tuple(unmounted), home, tuple(self.problems), tuple(given), self._env)
@@ -270,6 +267,15 @@ class _Reader:
             self._error(one.origin, f"'{one.value}' is not an absolute path in the container")
             return None
         return Sourced(one.value, Origin(one.origin, 0))
+
+    def _unshared(self, one: Given | None) -> dict[str, Annotation]:
+        if one is None:
+            return {}
+        for name in one.value.split(","):
+            if name not in _NAMESPACES:
+                hint = f"known are {', '.join(_NAMESPACES)}"
+                self._error(one.origin, f"unknown namespace '{name}'", hint)
+        return {UNSHARE: Annotation(UNSHARE, one.value, Origin(one.origin, 0))}
 
     def _variables(self, one: Given | None) -> dict[str, EnvEntry]:
         found: dict[str, EnvEntry] = {}

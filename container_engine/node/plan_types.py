@@ -183,6 +183,7 @@ class Settings(TypedDict, total=False):
     user_cdi_dir: str
     allowed_devices: Sequence[str]
     root_remap: bool
+    unshare: Sequence[Literal['net', 'ipc', 'uts']]
     start: Literal['crun', 'podman']
     secret_variables: Sequence[str]
     batch_script: Literal['host', 'inside']

@@ -237,6 +237,7 @@ def _settings(offer: Offer, chosen: Mapping[str, Chosen]) -> Settings:
         batch_script=site.batch_script,
         secret_variables=site.secret_variables,
         root_remap=chosen["root_remap"].value,
+        unshare=chosen["unshare"].value,
         start=chosen["start"].value,
         cdi_dirs=site.cdi_dirs,
         user_cdi_dir=site.user_cdi_dir,

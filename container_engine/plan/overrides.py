@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from container_engine.did_you_mean import nearest
 from container_engine.edf.model import Problem
-from container_engine.site.model import SIZE
+from container_engine.site.model import SIZE, Namespace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,6 +58,12 @@ def _scope(text: str) -> str | None:
     return text if text in ("step", "job") else None
 
 
+def _namespaces(text: str) -> tuple[str, ...] | None:
+    given = text.split(",") if text else []
+    known = get_args(Namespace)
+    return tuple(one for one in known if one in given) if set(given) <= set(known) else None
+
+
 SETTINGS = {
     "pull": _Setting(_policy, "age, always, missing or never"),
     "root_remap": _Setting(_switch, "true or false"),
@@ -65,6 +71,7 @@ SETTINGS = {
     "start": _Setting(_start, "crun or podman"),
     "start_timeout_s": _Setting(_seconds, "a number of seconds"),
     "tmpfs_size": _Setting(_size, "a size such as 16g or 50%"),
+    "unshare": _Setting(_namespaces, "net, ipc and uts, with commas between them"),
 }
 # what only an environment says
 _OWN = {NAME_KEY.removeprefix(PREFIX): _Setting(read_name, NAME_FORM)}

@@ -21,7 +21,9 @@ Overridable: TypeAlias = Literal[
     "start",
     "start_timeout_s",
     "tmpfs_size",
+    "unshare",
 ]
+Namespace: TypeAlias = Literal["net", "ipc", "uts"]
 # a path, or a CDI name
 DEVICE = r"^(/[^:]*|[^/=]+/[^/=]+=.+)$"
 Digest: TypeAlias = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
@@ -282,6 +284,12 @@ class SiteConfig(BaseModel):
         description="a directory of the nodes that users may write, for what containers write that "
         "live with their job",
         examples=["/local/scratch"],
+    )
+    unshare: tuple[Namespace, ...] = Field(
+        (),
+        description="namespaces of its own that each container has: of the network (without any "
+        "interface but lo), of IPC (shared memory, message queues), of the host name",
+        examples=[["ipc"]],
     )
     secret_variables: tuple[str, ...] = Field(
         WORDS,

@@ -6,8 +6,8 @@
 #define CE_CE_JOIN_H
 
 /* CE_JOIN_CONTAINER: the descriptors of the user namespace, the mount namespace, the environment and the seccomp
- * profile (-1: none), whether the task may gain privileges, then the working directory. CE_JOIN_COMMAND: the command that ce-join
- * replaces; unset where ce-join is a prefix of the command. */
+ * profile (-1: none), whether the task may gain privileges, three namespaces of the container's own (-1: none),
+ * then the working directory. CE_JOIN_COMMAND: the command that ce-join replaces; unset where ce-join is a prefix of the command. */
 #define CE_JOIN_CONTAINER "CE_JOIN_CONTAINER"
 #define CE_JOIN_COMMAND "CE_JOIN_COMMAND"
 /* The descriptor of the directory that records which messages have been printed (say.h), and a string that

@@ -25,6 +25,8 @@ enum { MAX_RECORDS = 16 * 1024 * 1024 };
 void ce_container_close(struct ce_container *container)
 {
 	ce_close_fd(&container->user_ns);
+	for (size_t i = 0; i < CE_MAX_UNSHARED; i++)
+		ce_close_fd(&container->unshared[i]);
 	ce_close_fd(&container->mount_ns);
 	ce_close_fd(&container->environment);
 	ce_close_fd(&container->guard);
@@ -50,12 +52,17 @@ static int refuse_privileges(const struct ce_container *container, struct ce_err
 
 int ce_join(const struct ce_container *container, struct ce_error *err)
 {
-	/* The user namespace comes first: it gives the capabilities over itself that joining the mount
-	 * namespace, which it owns, requires. execve removes them again, because the user is not root in
+	/* The user namespace comes first: it gives the capabilities over itself that joining the other
+	 * namespaces, which it owns, requires. execve removes them again, because the user is not root in
 	 * it. */
 	if (setns(container->user_ns, CLONE_NEWUSER) < 0)
 		return ce_fail(err, "cannot enter the container's user namespace: %s",
 			       strerror(errno));
+	for (size_t i = 0; i < CE_MAX_UNSHARED; i++) {
+		if (container->unshared[i] >= 0 && setns(container->unshared[i], 0) < 0)
+			return ce_fail(err, "cannot enter a namespace of the container's own: %s",
+				       strerror(errno));
+	}
 	if (setns(container->mount_ns, CLONE_NEWNS) < 0)
 		return ce_fail(err, "cannot enter the container's mount namespace: %s",
 			       strerror(errno));

@@ -10,8 +10,12 @@
 
 #include "error.h"
 
+/* The most namespaces of a container beside user and mount namespace: network, IPC, UTS. */
+#define CE_MAX_UNSHARED 3
+
 struct ce_container {
 	int user_ns;	/* descriptors, owned; -1 when absent */
+	int unshared[CE_MAX_UNSHARED]; /* of those, in any order; a container without has the node's */
 	int mount_ns;
 	int environment; /* records, see ce_apply_environment */
 	int guard;	/* pidfd of the guard; readable when the whole session is gone */
@@ -27,11 +31,11 @@ struct ce_container {
 	int may_gain;	/* whether execve may give new privileges after the join (no_new_privs=off) */
 };
 
-#define CE_CONTAINER_INIT { -1, -1, -1, -1, -1, -1, -1, -1, -1, NULL, NULL, NULL, 0, 0 }
+#define CE_CONTAINER_INIT { -1, { -1, -1, -1 }, -1, -1, -1, -1, -1, -1, -1, -1, NULL, NULL, NULL, 0, 0 }
 
 void ce_container_close(struct ce_container *container);
 
-/* Join the user namespace, then the mount namespace, and change to the working directory. From then on, no
+/* Join the user namespace, then the others, the mount namespace last, and change to the working directory. From then on, no
  * execve gives this process privileges (PR_SET_NO_NEW_PRIVS), unless the site allows it. In the container,
  * setuid programs gain nothing anyway; this also protects against a hole in the kernel's handling of such an
  * execve. Who is root in the container gets ce_fakeroot. After a failure the process may have joined only in

@@ -22,7 +22,7 @@
 #include "common/error.h"
 
 /* stamps: one line for each kind of operation, far below the limit */
-enum { GUARD_MAX_FUSE = 64, GUARD_MAX_STAMPS = 2048 };
+enum { GUARD_MAX_CONTAINER = 6, GUARD_MAX_FUSE = 64, GUARD_MAX_STAMPS = 2048 };
 /* the exit code of a child whose program could not be executed; no program that we start uses it */
 enum { GUARD_NOT_STARTED = 123 };
 
@@ -43,7 +43,9 @@ struct guard {
 		char *door;    /* the path of the socket that other steps come to, on the heap */
 		int listening; /* that socket, -1 until the container is ready */
 		int has_mounts;	  /* whether a guard that joined has a mount namespace of its own */
-		int container[3]; /* its user namespace, mount namespace and environment; -1 until known */
+		/* its user namespace, mount namespace, environment, other namespaces of its own */
+		int container[GUARD_MAX_CONTAINER];
+		size_t count; /* of these, 0 until they are known */
 	} kept;
 	int in_more; /* the current operations were added by a program */
 	const char *stage;   /* the current operation, for the report */
@@ -56,7 +58,7 @@ struct guard {
 
 #define GUARD_INIT                                                                          \
 	{ .control = -1, .watch = -1, .life = -1, .signals = -1, .log = -1,     \
-	  .init = -1, .kept = { -1, NULL, -1, 0, { -1, -1, -1 } }, .stage = "start",      \
+	  .init = -1, .kept = { .lock = -1, .listening = -1 }, .stage = "start",      \
 	  .err = CE_ERROR_INIT }
 
 /* Fail with this message, and keep errno beside it, so that the launcher can translate the kernel's reason.

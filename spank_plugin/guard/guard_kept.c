@@ -47,11 +47,13 @@ int guard_op_keep(struct guard *guard, char **args)
 	return 0;
 }
 
-int guard_keep_container(struct guard *guard, const int container[3])
+int guard_keep_container(struct guard *guard, const int container[], size_t count)
 {
-	for (size_t i = 0; i < 3 && guard->kept.lock >= 0; i++) {
-		guard->kept.container[i] = fcntl(container[i], F_DUPFD_CLOEXEC, 3);
-		if (guard->kept.container[i] < 0)
+	struct guard_kept *kept = &guard->kept;
+
+	for (; kept->count < count && kept->lock >= 0; kept->count++) {
+		kept->container[kept->count] = fcntl(container[kept->count], F_DUPFD_CLOEXEC, 3);
+		if (kept->container[kept->count] < 0)
 			return guard_fail(guard, "cannot keep the container for the job");
 	}
 	return 0;
@@ -64,7 +66,7 @@ void guard_open_door(struct guard *guard)
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	struct guard_kept *kept = &guard->kept;
 
-	if (kept->lock < 0 || kept->container[0] < 0)
+	if (kept->lock < 0 || kept->count == 0)
 		return;
 	int length = snprintf(address.sun_path, sizeof address.sun_path, "%s", kept->door);
 	CE_AUTO_FD listening = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -92,8 +94,9 @@ void guard_answer_door(struct guard *guard)
 
 	if (visitor < 0 || own_ns < 0 || !is_own(visitor))
 		return;
-	const int all[] = { own_ns, kept->container[0], kept->container[1], kept->container[2] };
-	int rc = ce_send(visitor, "C", 1, all, 4);
+	int all[GUARD_MAX_CONTAINER + 1] = { own_ns };
+	memcpy(all + 1, kept->container, kept->count * sizeof *all);
+	int rc = ce_send(visitor, "C", 1, all, kept->count + 1);
 	for (size_t i = 0; i < guard->fuse_count && rc == 0; i++) {
 		const char *image = guard->fuse_image[i];
 		rc = ce_send(visitor, image, strlen(image), &guard->fuse_device[i], 1);
@@ -164,12 +167,13 @@ int guard_op_bind_inside(struct guard *guard, char **args)
 
 int guard_op_joined(struct guard *guard, char **args)
 {
-	int container[3];
+	int container[GUARD_MAX_CONTAINER];
+	size_t count = 0;
 
-	for (size_t i = 0; i < 3; i++) {
-		container[i] = ce_descriptor(args[i]);
-		if (container[i] < 0)
+	for (; count < GUARD_MAX_CONTAINER && args[count] != NULL; count++) {
+		container[count] = ce_descriptor(args[count]);
+		if (container[count] < 0)
 			return guard_fail(guard, "the running container's descriptors are missing");
 	}
-	return guard_report_container(guard, container);
+	return guard_report_container(guard, container, count);
 }

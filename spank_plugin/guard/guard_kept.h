@@ -4,16 +4,16 @@
 
 #include "guard.h"
 
-/* Remember the container (user namespace, mount namespace, environment) for steps that join it later; do nothing
- * for one that ends with its step. Return 0, or -1 after guard_fail. */
-int guard_keep_container(struct guard *guard, const int container[3]);
+/* Remember the container (see guard_report_container) for steps that join it later; do nothing for one that ends
+ * with its step. Return 0, or -1 after guard_fail. */
+int guard_keep_container(struct guard *guard, const int container[], size_t count);
 
 /* Open the door of a kept container, and let others see by the lock that it is ready. A container whose door
  * cannot be opened serves its own step all the same. */
 void guard_open_door(struct guard *guard);
 
 /* Answer a process of this user at the door. One packet has the descriptors of our user namespace, of the
- * container's user and mount namespaces, and of its environment; one more for each image has its path and the
+ * container's user and mount namespaces, of its environment, and of other namespaces of its own; one more for each image has its path and the
  * connection of its server. */
 void guard_answer_door(struct guard *guard);
 

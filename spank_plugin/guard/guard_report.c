@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -132,6 +133,35 @@ static int send_ready(struct guard *guard, const int fds[], size_t count)
 	return ce_send(guard->control, report, guard->stamps_size + 1 + kept, fds, count);
 }
 
+/* Open the namespace of the container's first process unless it is the guard's, which is the node's. Return 0,
+ * 1 if opened, -1 on failure. */
+static int open_unshared(struct guard *guard, int process_dir, const char *name, int *fd)
+{
+	char own[32];
+	struct stat ours, theirs;
+
+	snprintf(own, sizeof own, "/proc/self/%s", name);
+	if (stat(own, &ours) < 0 || fstatat(process_dir, name, &theirs, 0) < 0)
+		return guard_fail(guard, "cannot compare %s of the container's init", name);
+	if (ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev)
+		return 0;
+	*fd = open_in(guard, process_dir, name);
+	return *fd < 0 ? -1 : 1;
+}
+
+static int open_all_unshared(struct guard *guard, int process_dir, int fds[], size_t *count)
+{
+	static const char *const names[] = { "ns/net", "ns/ipc", "ns/uts" };
+
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+		int opened = open_unshared(guard, process_dir, names[i], &fds[*count]);
+		if (opened < 0)
+			return -1;
+		*count += opened == 1;
+	}
+	return 0;
+}
+
 int guard_report_ready(struct guard *guard, int process_dir)
 {
 	CE_AUTO_FD user_ns = open_in(guard, process_dir, "ns/user");
@@ -143,18 +173,28 @@ int guard_report_ready(struct guard *guard, int process_dir)
 	CE_AUTO_FD environment = copy_environment(guard, process_dir);
 	if (environment < 0)
 		return -1;
-	const int container[] = { user_ns, mount_ns, environment };
-	return guard_report_container(guard, container);
+	int container[GUARD_MAX_CONTAINER] = { user_ns, mount_ns, environment };
+	size_t count = 3;
+	int rc = open_all_unshared(guard, process_dir, container, &count);
+	if (rc == 0)
+		rc = guard_report_container(guard, container, count);
+	while (count > 3)
+		close(container[--count]);
+	return rc;
 }
 
-int guard_report_container(struct guard *guard, const int container[3])
+int guard_report_container(struct guard *guard, const int container[], size_t count)
 {
+	int fds[GUARD_MAX_CONTAINER + 1];
 	CE_AUTO_FD self = ce_pidfd_open(getpid());
+
 	if (self < 0)
 		return guard_fail(guard, "cannot open a descriptor of the guard");
-	const int fds[] = { container[0], container[1], container[2], self };
+	memcpy(fds, container, 3 * sizeof *fds);
+	fds[3] = self;
+	memcpy(fds + 4, container + 3, (count - 3) * sizeof *fds);
 	guard_stamp(guard, "ready");
-	if (send_ready(guard, fds, 4) < 0)
+	if (send_ready(guard, fds, count + 1) < 0)
 		return guard_fail(guard, "cannot answer the launcher");
-	return guard_keep_container(guard, container);
+	return guard_keep_container(guard, container, count);
 }

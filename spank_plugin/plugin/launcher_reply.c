@@ -29,8 +29,8 @@ static const char *next_string(const char *text, const char *end)
 	return next < end ? next + 1 : next;
 }
 
-/* "R<workdir>\0<notices>\0<said>\0<kept>" with the descriptors of struct ce_container; all but the first may be
- * absent. */
+/* "R[n]<workdir>\0<notices>\0<said>\0<kept>" with the descriptors of struct ce_container, of which the last two may
+ * be absent, as may all strings but the first; before those two come n namespaces of the container's own, a digit. */
 static int ready(const char *answer, size_t size, int fds[CE_MAX_FDS],
 		 struct ce_container *container, struct ce_error *err)
 {
@@ -38,19 +38,23 @@ static int ready(const char *answer, size_t size, int fds[CE_MAX_FDS],
 	const char *end = answer + size;
 	const char *notices = next_string(answer, end), *said = next_string(notices, end);
 
+	int unshared = answer[1] >= '1' && answer[1] <= '0' + CE_MAX_UNSHARED ? answer[1] - '0' : 0;
+
+	for (int i = 0; i < unshared; i++)
+		container->unshared[i] = fds[6 + i];
 	container->user_ns = fds[0];
 	container->mount_ns = fds[1];
 	container->environment = fds[2];
 	container->guard = fds[3];
 	container->launcher = fds[4];
 	container->attended = fds[5];
-	container->trace = fds[6];
-	container->marks = fds[7];
-	container->workdir = strdup(answer + 1);
+	container->trace = fds[6 + unshared];
+	container->marks = fds[7 + unshared];
+	container->workdir = strdup(answer + 1 + (unshared > 0));
 	container->notices = strdup(notices);
 	container->said = strdup(said);
 	container->is_kept = *next_string(said, end) != '\0';
-	if (fds[5] < 0 || container->workdir == NULL || container->notices == NULL ||
+	if (fds[5 + unshared] < 0 || container->workdir == NULL || container->notices == NULL ||
 	    container->said == NULL)
 		return ce_fail(err, "the launcher's answer is not complete");
 	return 0;

@@ -2,7 +2,7 @@
  * ce-exec: `ce run` becomes this program, which joins the container and becomes the command, so that
  * terminal, signals and exit code are the command's own.
  *
- * ce-exec USER_NS MOUNT_NS ENVIRONMENT WORKDIR COMMAND [ARG…]     (three open descriptors)
+ * ce-exec USER_NS[,NS…] MOUNT_NS ENVIRONMENT WORKDIR COMMAND [ARG…]     (open descriptors)
  * ce-join [ARG…]          the same for a Slurm task that has run its prologs (join_after_prolog.h)
  * ce-join COMMAND [ARG…]  the same for a program of --multi-prog (multi_prog.h)
  * Runs as the user. Exit codes: 125 ours, 126 and 127 as in the shell.
@@ -72,8 +72,10 @@ static int take_container(struct ce_container *container, struct ce_error *err)
 	if (getenv(CE_NODE) == NULL)
 		return ce_fail(err, "ce-join is started by slurmstepd");
 	if (text == NULL ||
-	    sscanf(text, "%d %d %d %d %d %n", &container->user_ns, &container->mount_ns,
-		   &container->environment, &container->profile, &container->may_gain, &skipped) != 5 ||
+	    sscanf(text, "%d %d %d %d %d %d %d %d %n", &container->user_ns, &container->mount_ns,
+		   &container->environment, &container->profile, &container->may_gain,
+		   &container->unshared[0], &container->unshared[1], &container->unshared[2],
+		   &skipped) != 8 ||
 	    skipped == 0)
 		return ce_fail_below(err, CE_HELP_PLUGIN_CONFIGURATION, CE_NOT_LOADED);
 	container->workdir = strdup(text + skipped);
@@ -158,6 +160,20 @@ static int run_task(char **argv)
 	return err.exit_code;
 }
 
+/* Read "USER_NS[,NS…]". Return 0, or -1 if one of them is not a descriptor. */
+static int take_namespaces(char *text, struct ce_container *container)
+{
+	char *rest = NULL, *one = strtok_r(text, ",", &rest);
+
+	container->user_ns = one != NULL ? ce_descriptor(one) : -1;
+	for (size_t i = 0; i < CE_MAX_UNSHARED && (one = strtok_r(NULL, ",", &rest)) != NULL; i++) {
+		container->unshared[i] = ce_descriptor(one);
+		if (container->unshared[i] < 0)
+			return -1;
+	}
+	return container->user_ns < 0 || (rest != NULL && *rest != '\0') ? -1 : 0;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 0 && is_join(argv[0]))
@@ -169,11 +185,12 @@ int main(int argc, char **argv)
 		fprintf(stderr, "ce: error: ce-exec is started by `ce run`\n");
 		return CE_EXIT_ENGINE;
 	}
-	container.user_ns = ce_descriptor(argv[1]);
+	int is_bad = take_namespaces(argv[1], &container) < 0;
+
 	container.mount_ns = ce_descriptor(argv[2]);
 	container.environment = ce_descriptor(argv[3]);
 	container.workdir = argv[4];
-	if (container.user_ns < 0 || container.mount_ns < 0 || container.environment < 0) {
+	if (is_bad || container.mount_ns < 0 || container.environment < 0) {
 		fprintf(stderr, "ce: error: ce-exec: bad descriptors\n");
 		return CE_EXIT_ENGINE;
 	}

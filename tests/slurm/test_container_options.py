@@ -1,5 +1,6 @@
 """The options and variables of pyxis on srun's command line, and CE_ENVIRONMENT."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -66,7 +67,7 @@ def test_an_option_counts_before_the_environment(cluster: Cluster) -> None:
     [
         (["--container-name=x"], "--container-name: a container ends with its step here, so it"),
         (["--container-save=x"], "--container-save: a container ends with its step here and"),
-        (["--container-unshare=net"], "--container-unshare: tasks keep the network"),
+        (["--container-unshare=net,x"], "--container-unshare: unknown namespace 'x'"),
         (["--container-mounts=/a:/b:r0"], "--container-mounts: '/a:/b:r0': unknown flag 'r0'"),
     ],
 )
@@ -79,6 +80,34 @@ def test_what_cannot_be_done_is_refused_at_submit(
     assert done.returncode == 125
     (cause,) = causes(done)
     assert cause.startswith(f"ce: error: {message}")
+
+
+_NAMESPACES = [f"/proc/self/ns/{name}" for name in ("net", "ipc", "uts")]
+
+
+@pytest.mark.parametrize("start", ["crun", "podman"])
+def test_tasks_share_namespaces_of_their_containers_own(cluster: Cluster, start: str) -> None:
+    edf = cluster.edf(f'[annotations]\n"com.ce.start" = "{start}"\n', image="demo")
+    script = f"readlink {' '.join(_NAMESPACES)}; stat -fc %T /dev/mqueue; (</dev/tcp/::1/1)"
+    words = [f"--environment={edf}", "--container-unshare=net,ipc,uts"]
+    done = srun(cluster, "-n3", *words, "bash", "-c", script)
+    assert done.stderr.count("Connection refused") == 3, done.stderr
+    of_node = {os.readlink(path) for path in _NAMESPACES}
+    found = set(done.stdout.split())
+    assert len(found) == 4
+    assert not found & of_node
+    done = srun(cluster, f"--environment={edf}", "readlink", *_NAMESPACES)
+    assert set(done.stdout.split()) == of_node
+
+
+def test_startup_steps_have_the_namespaces_of_the_tasks(cluster: Cluster) -> None:
+    path = "/proc/self/ns/net"
+    edf = cluster.edf(
+        f'startup = ["export NET=$(readlink {path})"]\n[annotations]\n"com.ce.unshare" = "net"\n'
+    )
+    done = srun(cluster, f"--environment={edf}", "sh", "-c", f'echo "$NET"; readlink {path}')
+    first, second = done.stdout.split()
+    assert first == second != os.readlink(path)
 
 
 def test_options_without_a_container_are_refused(cluster: Cluster) -> None:

@@ -7,6 +7,7 @@ import select
 import signal
 
 from container_engine.errors import LaunchError
+from container_engine.node.start.guard import joined
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,12 +21,14 @@ DEFAULTS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 class Place:
     """The container in which services run, and the environment of its tasks.
 
-    The descriptors belong to the caller. Other steps of the job may be in it if it `is_kept`.
+    The descriptors belong to the caller. `entered` are the user namespace and other namespaces of
+    the container's own, but for the mount namespace. Other steps of the job may be in it if it
+    `is_kept`.
     """
 
     def __init__(  # noqa: PLR0913  # one for each field
         self,
-        user_ns: int,
+        entered: Sequence[int],
         mount_ns: int,
         guard: int,
         *,
@@ -36,7 +39,7 @@ class Place:
         is_kept: bool = False,
     ) -> None:
         self.is_kept = is_kept
-        self.user_ns, self.mount_ns, self.guard = user_ns, mount_ns, guard
+        self.entered, self.mount_ns, self.guard = entered, mount_ns, guard
         self.workdir = workdir
         self.environment = environment
         self.libexec = libexec
@@ -46,13 +49,13 @@ class Place:
 
     def inside(self, words: Sequence[str]) -> list[str]:
         """Return the command line that runs `words` in the container."""
-        fds = (self.user_ns, self.mount_ns, self._records)
-        for fd in fds:
+        for fd in (*self.entered, self.mount_ns, self._records):
             os.set_inheritable(fd, True)
-        return [f"{self.libexec}/ce-exec", *map(str, fds), self.workdir, *words]
+        fds = (joined(self.entered), str(self.mount_ns), str(self._records))
+        return [f"{self.libexec}/ce-exec", *fds, self.workdir, *words]
 
     def close(self) -> None:
-        for fd in (self.user_ns, self.mount_ns):
+        for fd in (*self.entered, self.mount_ns):
             os.set_inheritable(fd, False)
         os.close(self._records)
 

@@ -162,7 +162,10 @@ class HooksOnNode:
         return {name: other for name, other in per_task if name not in self._edf}
 
     def start_services(
-        self, container: tuple[int, int, int], workdir: str, environment: Mapping[str, str | None]
+        self,
+        container: tuple[Sequence[int], int, int],
+        workdir: str,
+        environment: Mapping[str, str | None],
     ) -> dict[str, str | None]:
         """Start what hooks run beside and after the tasks. Return variables for the tasks.
 
@@ -176,12 +179,12 @@ class HooksOnNode:
 
     def _start_services(
         self,
-        container: tuple[int, int, int],
+        container: tuple[Sequence[int], int, int],
         workdir: str,
         environment: Mapping[str, str | None],
         done: int,
     ) -> dict[str, str | None]:
-        _user_ns, mount_ns, guard = container
+        _entered, mount_ns, guard = container
         self._oci.attend(self._plan, guard, mount_ns, done, self._edits.libexec)
         if not self._edits.services:
             return {}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from container_engine.errors import CeError, UserError
 from container_engine.node.start.container import BEGUN, INIT_NAME
 from container_engine.node.start.environment import parse_block
-from container_engine.node.start.guard import PYTHONS_SIGNALS, memory_file
+from container_engine.node.start.guard import PYTHONS_SIGNALS, joined, memory_file
 from container_engine.node.start.launcher import person_of
 from container_engine.process import reason
 
@@ -191,23 +191,39 @@ def _mount_namespace(task: Task) -> str:
         return ""
 
 
+def _unshared(task: Task) -> list[str]:
+    """Return the namespaces that the task does not share with this process."""
+    return [
+        name
+        for name in ("net", "ipc", "uts")
+        if os.readlink(f"ns/{name}", dir_fd=task.directory) != os.readlink(f"/proc/self/ns/{name}")
+    ]
+
+
+def _opened(task: Task, name: str) -> int:
+    return os.open(f"ns/{name}", os.O_RDONLY, dir_fd=task.directory)
+
+
 def become(task: Task, argv: Sequence[str], libexec: str) -> NoReturn:
     """Replace this process with the command, beside the task. Raise UserError or CeError."""
     try:
-        namespaces = [
-            os.open(f"ns/{name}", os.O_RDONLY, dir_fd=task.directory) for name in ("user", "mnt")
-        ]
+        entered = [_opened(task, name) for name in ("user", *_unshared(task))]
+        mounts = _opened(task, "mnt")
     except OSError as error:
         raise UserError(f"the task has ended: {reason(error)}") from None
     # no changes: the command gets the whole environment with which the task was started
-    fds = [*namespaces, memory_file("ce-env", b"")]
-    for fd in fds:
+    records = memory_file("ce-env", b"")
+    for fd in (*entered, mounts, records):
         os.set_inheritable(fd, True)
     for number in PYTHONS_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     program = f"{libexec}/ce-exec"
     workdir = task.environment.get("PWD", "/")
     try:
-        os.execve(program, [program, *map(str, fds), workdir, *argv], task.environment)
+        os.execve(
+            program,
+            [program, joined(entered), str(mounts), str(records), workdir, *argv],
+            task.environment,
+        )
     except OSError as error:
         raise CeError(f"cannot start {program}: {reason(error)}") from None

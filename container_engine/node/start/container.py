@@ -101,7 +101,7 @@ class Person:
 class Container:
     """The parts of one container, with everything filled in that only the node knows."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # the parts of a container
         self,
         *,
         ids: tuple[int, int],
@@ -111,6 +111,7 @@ class Container:
         devices: Sequence[str],
         annotations: Mapping[str, str],
         oci_hooks: Sequence[Mapping[str, Any]] = (),
+        unshared: Sequence[str] = (),
     ) -> None:
         self.uid, self.gid = ids
         self.writable = writable
@@ -119,6 +120,8 @@ class Container:
         self.devices = devices
         self.annotations = annotations
         self.is_heard = bool(entrypoint) and annotations.get(ENTRYPOINT_LOG) == "true"
+        # "net", "ipc", "uts": namespaces of its own
+        self.unshared = unshared
         # as in oci-hooks(5), those that apply, in their order
         self.oci_hooks = oci_hooks
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 MAX_PACKET = 64 * 1024
 FD_SIZE = 4
+_MAX_FDS = 7  # spank_plugin/guard/guard_report.c
 # Python ignores these for itself; ignored signals survive execve, which no program expects
 PYTHONS_SIGNALS = (SIGPIPE, SIGXFSZ)
 # EAGAIN
@@ -82,7 +83,9 @@ def await_report(
     """
     control.settimeout(timeout_s)
     try:
-        data, ancillary, _flags, _address = control.recvmsg(MAX_PACKET, CMSG_SPACE(4 * FD_SIZE))
+        data, ancillary, _flags, _address = control.recvmsg(
+            MAX_PACKET, CMSG_SPACE(_MAX_FDS * FD_SIZE)
+        )
     except TimeoutError:
         message = f"the container did not start within {timeout_s:g} s"
         raise LaunchError(message, see="start-timeout") from None
@@ -135,6 +138,11 @@ def received(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
     for fd in fds:
         os.set_inheritable(fd, False)
     return fds
+
+
+def joined(namespaces: Sequence[int]) -> str:
+    """Return the argument of ce-exec that names these descriptors, the user namespace first."""
+    return ",".join(map(str, namespaces))
 
 
 def memory_file(name: str, content: bytes) -> int:

@@ -28,6 +28,7 @@ from container_engine.node.start.guard import (
     Watch,
     await_report,
     go_on,
+    joined,
     memory_file,
     read_all,
     rights,
@@ -55,11 +56,11 @@ class Session:
 
     `fds` are the user namespace, the mount namespace, the records of the tasks' environment
     (spank_plugin/common/join.h) and a pidfd of the guard, readable when nothing of the session is
-    left. `attended` is readable once the work after that is done, -1 if there is none. Other steps
-    of the job may be in the container if it `is_kept`. Unless
-    `go_on` is called, the session ends with this process; it raises LaunchError if the session has
-    already ended. `warnings` are for the user, `printed` is the entrypoint's output if it is to be
-    shown.
+    left; `unshared` are other namespaces of the container's own. `attended` is readable once the
+    work after that is done, -1 if there is none. Other steps of the job may be in the container if
+    it `is_kept`. Unless `go_on` is called, the session ends with this process; it raises
+    LaunchError if the session has already ended. `warnings` are for the user, `printed` is the
+    entrypoint's output if it is to be shown.
     """
 
     def __init__(
@@ -70,10 +71,11 @@ class Session:
         warnings: Sequence[str],
         printed: str,
         attended: int,
-        is_kept: bool = False,
+        unshared: Sequence[int],
     ) -> None:
+        self.unshared = unshared
         self.fds, self.workdir, self.attended = fds, workdir, attended
-        self.is_kept = is_kept
+        self.is_kept = False
         self.go_on = go_on
         self.warnings = warnings
         self.printed = printed
@@ -128,7 +130,8 @@ def _join(
     control = start_guard(libexec, watch, encode(steps), running.guards_ns, running.passed)
     running.close()
     timeout_s = plan["settings"]["start_timeout_s"]
-    (marks.guard, _printed), (user_ns, mount_ns, found, guard) = await_report(control, timeout_s)
+    (marks.guard, _printed), handed = await_report(control, timeout_s)
+    user_ns, mount_ns, found, guard, *unshared = handed
     marks.mark("environment")
     block = env.parse_block(running.environment)
     os.close(found)
@@ -137,8 +140,9 @@ def _join(
     made = env.for_tasks(plan, edf, env.for_container(plan, edf), block)
     records = memory_file("ce-env", env.encode_records({"PWD": workdir, "OLDPWD": None, **made}))
     fds = (user_ns, mount_ns, records, guard)
-    warnings = running.warnings
-    return Session(fds, workdir, lambda: go_on(control, []), warnings, "", -1, is_kept=True)
+    session = Session(fds, workdir, lambda: go_on(control, []), running.warnings, "", -1, unshared)
+    session.is_kept = True
+    return session
 
 
 class _Start:
@@ -186,11 +190,11 @@ class _Start:
             steps = [kept.operation(), *steps]
         more = () if kept is None else (kept.lock,)
         control = start_guard(self._libexec, watch, encode(steps), more=more)
-        user_ns, mount_ns, found, guard = self._await(control)
+        user_ns, mount_ns, found, guard, *unshared = self._await(control)
         self._marks.mark("environment")
         block = env.parse_block(read_all(found))
         os.close(found)
-        changes = self._changes(block, (user_ns, mount_ns, guard))
+        changes = self._changes(block, ((user_ns, *unshared), mount_ns, guard))
         hooks = self._hooks
         per_task = {} if hooks is None else hooks.per_task
         records = memory_file("ce-env", env.encode_records(changes, per_task))
@@ -202,8 +206,9 @@ class _Start:
         warnings = () if hooks is None else hooks.warnings
         fds = (user_ns, mount_ns, records, guard)
         attended = -1 if hooks is None else hooks.attended
-        is_kept = kept is not None
-        return Session(fds, self._workdir, last, warnings, self._printed, attended, is_kept)
+        session = Session(fds, self._workdir, last, warnings, self._printed, attended, unshared)
+        session.is_kept = kept is not None
+        return session
 
     def abandon(self) -> None:
         """Remove what announces a container that will not be there."""
@@ -237,7 +242,7 @@ class _Start:
         return fds
 
     def _changes(
-        self, found: Mapping[str, str], fds: tuple[int, int, int]
+        self, found: Mapping[str, str], fds: tuple[Sequence[int], int, int]
     ) -> dict[str, str | None]:
         """Run services and start-up steps; return the tasks' changes to Slurm's environment.
 
@@ -287,21 +292,21 @@ def _run_startup(
     plan: LaunchPlan,
     node: Mapping[str, str],
     changes: Mapping[str, str | None],
-    container: tuple[int, int, str],
+    container: tuple[Sequence[int], int, str],
     libexec: str,
 ) -> dict[str, str | None]:
     """Run the start-up steps in the container, in the environment that the tasks will have."""
     from container_engine.node.start import startup
 
-    user_ns, mount_ns, workdir = container
+    entered, mount_ns, workdir = container
     records = memory_file("ce-env", env.encode_records(changes))
-    for fd in (user_ns, mount_ns, records):
+    for fd in (*entered, mount_ns, records):
         os.set_inheritable(fd, True)
-    join = [f"{libexec}/ce-exec", str(user_ns), str(mount_ns), str(records), workdir]
+    join = [f"{libexec}/ce-exec", joined(entered), str(mount_ns), str(records), workdir]
     before = env.apply(node, changes)
     timeout_s = plan["settings"]["start_timeout_s"]
     made = startup.run(plan, node, join, before, timeout_s)
-    for fd in (user_ns, mount_ns):
+    for fd in (*entered, mount_ns):
         os.set_inheritable(fd, False)
     os.close(records)
     return env.without_slurms(made)
@@ -317,6 +322,7 @@ def container_of(plan: LaunchPlan, node: Mapping[str, str], lacks: list[LaunchEr
         mounts=resolve_mounts(plan, node, lacks),
         devices=resolve_devices(plan, node, lacks),
         annotations=plan["annotations"],
+        unshared=plan["settings"].get("unshare", ()),
     )
 
 
@@ -381,9 +387,10 @@ def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, 
     launcher = os.pidfd_open(os.getpid())
     ends = (launcher, launcher if session.attended < 0 else session.attended)
     others = () if recorded < 0 else (recorded,) if place < 0 else (recorded, place)
-    fds = (*session.fds, *ends, *others)
+    fds = (*session.fds, *ends, *session.unshared, *others)
     kept = "kept" if session.is_kept else ""
-    _answer(reply, f"R{session.workdir}\0{notices}\0{session.printed}\0{kept}", fds)
+    texts = (f"R{len(session.unshared) or ''}{session.workdir}", notices, session.printed, kept)
+    _answer(reply, "\0".join(texts), fds)
     try:  # noqa: SIM105  # importing contextlib would cost every start
         session.go_on()
     except LaunchError:

@@ -41,6 +41,8 @@ _CAPABILITIES = [
 _WRITABLE = ("/run", "/tmp", "/var/tmp")
 _TMPFS = ("rw", "rprivate", "nosuid", "nodev", "tmpcopyup")
 _NAME = "ce"
+# the runtime's names of namespaces
+_UNSHARED = {"net": "network", "ipc": "ipc", "uts": "uts"}
 # by which programs see that they are in a container
 _CONTAINER = ".containerenv"
 _MARK = f"/run/{_CONTAINER}"
@@ -93,7 +95,15 @@ def _configuration(
         "linux": {
             "uidMappings": [{"containerID": uid, "hostID": 0, "size": 1}],
             "gidMappings": [{"containerID": gid, "hostID": 0, "size": 1}],
-            "namespaces": [{"type": kind} for kind in ("pid", "mount", "user")],
+            "namespaces": [
+                {"type": kind}
+                for kind in (
+                    "pid",
+                    "mount",
+                    "user",
+                    *(_UNSHARED[one] for one in container.unshared),
+                )
+            ],
             # a mount that is shared needs a root that is
             "rootfsPropagation": "shared" if any(map(_is_shared, container.mounts)) else "rslave",
             "maskedPaths": ["/sys/kernel"],
@@ -120,8 +130,7 @@ def _mounts(paths: Paths, container: Container) -> list[dict[str, Any]]:
     given = [
         _mount("tmpfs", "tmpfs", "/dev", "nosuid", "strictatime", "mode=755", "size=64m"),
         _bind("/sys", "rprivate", "nosuid", "noexec", "nodev", "ro"),
-        *(_bind(path, "rprivate", "nosuid", "noexec", "nodev", "rw") for path in _queues()),
-        _bind("/dev/shm", "rprivate", "nosuid", "noexec", "nodev", "rw"),
+        *_shared_memory(container),
         *([] if container.writable else (_tmpfs(path) for path in _WRITABLE)),
         *map(_translated, system_mounts(paths, container)),
         *map(_translated, names(paths, container)),
@@ -135,6 +144,17 @@ def _mounts(paths: Paths, container: Container) -> list[dict[str, Any]]:
     return sorted(last.values(), key=lambda mount: mount["destination"].count("/"))
 
 
+def _shared_memory(container: Container) -> list[dict[str, Any]]:
+    """Return the mounts of shared memory and message queues, of the node or of its own."""
+    if "ipc" not in container.unshared:
+        flags = ("rprivate", "nosuid", "noexec", "nodev", "rw")
+        return [_bind(path, *flags) for path in (*_queues(), "/dev/shm")]
+    return [
+        _mount("mqueue", "mqueue", "/dev/mqueue", "nosuid", "noexec", "nodev"),
+        _mount("tmpfs", "shm", "/dev/shm", "nosuid", "noexec", "nodev", "mode=1777"),
+    ]
+
+
 def _queues() -> list[str]:
     """Return the directory of POSIX message queues, which not every host mounts."""
     return ["/dev/mqueue"] if os.path.isdir("/dev/mqueue") else []
@@ -143,7 +163,9 @@ def _queues() -> list[str]:
 def _translated(bind: Bind) -> dict[str, Any]:
     flags = bind.flags
     if bind.kind == "tmpfs":
-        sizes = [option for option in bind.options if option.startswith((*TMPFS_SETTINGS, TMPFS_HUGE))]
+        sizes = [
+            option for option in bind.options if option.startswith((*TMPFS_SETTINGS, TMPFS_HUGE))
+        ]
         return _tmpfs(bind.target, *sizes, *flags)
     flags += _flags_of_source(bind, flags)
     mode = () if "ro" in flags else ("rw",)

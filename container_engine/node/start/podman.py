@@ -95,9 +95,8 @@ def _isolation(container: Container) -> list[str]:
         # no cgroups: the processes are Slurm's; in exchange Podman requires a PID namespace
         "--cgroups=disabled",
         "--cgroupns=host",
-        "--network=host",
-        "--ipc=host",
-        "--uts=host",
+        f"--network={'none' if 'net' in container.unshared else 'host'}",
+        *(f"--{one}={_own(one in container.unshared)}" for one in ("ipc", "uts")),
         f"--uidmap={uid}:0:1",
         f"--gidmap={gid}:0:1",
         f"--user={uid}:{gid}",
@@ -114,6 +113,10 @@ def _isolation(container: Container) -> list[str]:
         "--workdir=/",
         *([] if container.writable else ["--read-only"]),
     ]
+
+
+def _own(is_unshared: bool) -> str:
+    return "private" if is_unshared else "host"
 
 
 def _device(device: str) -> list[str]:

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from container_engine.errors import CeError, UserError
-from container_engine.node.start.guard import PYTHONS_SIGNALS, Watch
+from container_engine.node.start.guard import PYTHONS_SIGNALS, Watch, joined
 from container_engine.node.start.launcher import start
 
 if TYPE_CHECKING:
@@ -45,13 +45,16 @@ def run_in_container(
     sys.stdout.write(session.printed)
     sys.stdout.flush()
     program = f"{libexec}/ce-exec"
-    fds = session.fds[:3]
-    for fd in fds:
+    user_ns, mount_ns, records = session.fds[:3]
+    entered = (user_ns, *session.unshared)
+    for fd in (*entered, mount_ns, records):
         os.set_inheritable(fd, True)
     for number in PYTHONS_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     try:
-        os.execv(program, [program, *map(str, fds), session.workdir, *argv])
+        os.execv(
+            program, [program, joined(entered), str(mount_ns), str(records), session.workdir, *argv]
+        )
     except OSError as error:
         raise CeError(f"cannot start {program}: {error.strerror}") from None
 

@@ -85,6 +85,20 @@ TEST("what stands behind the working directory is for the user")
 	ce_container_close(&container);
 }
 
+TEST("namespaces of the container's own come before the descriptors that may be absent")
+{
+	connect_launcher();
+	answer("R2/work", 9);
+	CHECK_INT(ce_session_wait(&launcher, 5, &container, &err), 0);
+	CHECK_TEXT(container.workdir, "/work");
+	CHECK(container.unshared[0] >= 0 && container.unshared[1] >= 0 && container.unshared[2] < 0);
+	CHECK(container.attended >= 0 && container.trace >= 0 && container.marks < 0);
+	ce_container_close(&container);
+	connect_launcher();
+	answer("R2/work", 7);
+	fails("the launcher's answer is not complete", 125);
+}
+
 TEST("a failure is the launcher's message with its exit code")
 {
 	connect_launcher();

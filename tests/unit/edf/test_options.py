@@ -135,7 +135,7 @@ def test_variables_of_the_host_are_taken_where_they_have_a_value() -> None:
             "--container-unshare: tasks keep the network, IPC and host name of the node",
         ),
         ("--container-save=/x.sqsh", "--container-save: a container ends with its step here and"),
-        ("--container-unshare=net", "--container-unshare: tasks keep the network, IPC and host"),
+        ("--container-unshare=net,foo", "--container-unshare: unknown namespace 'foo'"),
         ("--container-workdir=x", "--container-workdir: 'x' is not an absolute path in the"),
         ("--container-env=A=B", "--container-env: 'A=B': expected the name of a variable"),
         ("--container-mounts=/a:/b:r0", "--container-mounts: '/a:/b:r0': unknown flag 'r0'"),
@@ -152,6 +152,12 @@ def test_variables_of_the_host_are_taken_where_they_have_a_value() -> None:
 )
 def test_what_cannot_be_done_is_refused_with_the_option_named(word: str, message: str) -> None:
     assert said(overlay(word)).startswith(f"ce: error: {message}")
+
+
+def test_namespaces_of_the_containers_own_are_an_annotation() -> None:
+    over = overlay("--container-unshare=net,uts")
+    assert over.layer.annotations["com.ce.unshare"].value == "net,uts"
+    assert over.problems == ()
 
 
 def test_variables_count_only_if_the_plugin_says_so_and_options_win() -> None:
@@ -188,7 +194,7 @@ def test_every_option_and_every_variable_of_pyxis_is_known() -> None:
     assert len(VARIABLES) == 13
     for name, value in OPTIONS.items():
         over = overlay(f"--{name}=/x" if value else f"--{name}")
-        assert "unknown" not in said(over)
+        assert "unknown option" not in said(over)
         assert over.given[0].name == name
 
 

@@ -156,6 +156,7 @@ def test_the_sites_settings_travel_with_the_plan() -> None:
         devices_if_there=("/dev/xpmem",),
         trace_dir="/traces",
         root_remap=True,
+        unshare=("ipc",),
         batch_script="inside",
         secret_variables=("SITE*",),
     )
@@ -172,6 +173,7 @@ def test_the_sites_settings_travel_with_the_plan() -> None:
         "user_cdi_dir": "",
         "allowed_devices": ("*",),
         "root_remap": True,
+        "unshare": ("ipc",),
         "start": "crun",
         "secret_variables": ("SITE*",),
         "batch_script": "inside",
