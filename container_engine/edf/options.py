@@ -263,10 +263,7 @@ class _Reader:
     def _workdir(self, one: Given | None) -> Sourced[Text] | None:
         if one is None or not one.value:
             return None
-        if not one.value.startswith("/"):
-            self._error(one.origin, f"'{one.value}' is not an absolute path in the container")
-            return None
-        return Sourced(one.value, Origin(one.origin, 0))
+        return Sourced(_inside(one.value), Origin(one.origin, 0))
 
     def _unshared(self, one: Given | None) -> dict[str, Annotation]:
         if one is None:

@@ -68,6 +68,14 @@ def test_mounts_are_written_as_for_pyxis() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("given", "workdir"), [("/a/b", "/a/b"), ("./x", "/x"), ("../", "/"), ("x/../..", "/")]
+)
+def test_a_relative_working_directory_begins_at_the_root(given: str, workdir: str) -> None:
+    found = overlay(f"--container-workdir={given}").layer.workdir
+    assert found == Sourced(workdir, Origin("--container-workdir", 0))
+
+
 def test_a_dollar_or_a_backslash_in_a_path_is_not_expanded() -> None:
     assert mounts(overlay(r"--container-mounts=/a$HOME:/b\c")) == [
         r"/a$HOME /b\c <--container-mounts>"
@@ -136,7 +144,6 @@ def test_variables_of_the_host_are_taken_where_they_have_a_value() -> None:
         ),
         ("--container-save=/x.sqsh", "--container-save: a container ends with its step here and"),
         ("--container-unshare=net,foo", "--container-unshare: unknown namespace 'foo'"),
-        ("--container-workdir=x", "--container-workdir: 'x' is not an absolute path in the"),
         ("--container-env=A=B", "--container-env: 'A=B': expected the name of a variable"),
         ("--container-mounts=/a:/b:r0", "--container-mounts: '/a:/b:r0': unknown flag 'r0'"),
         ("--container-mounts=/a:/proc", "--container-mounts: '/a:/proc': '/proc' cannot be the"),
