@@ -27,7 +27,7 @@ INTERPRETER := $(ROOT)/libexec/python3
 PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICENSE)
 
 .PHONY: help deps packages demo check docs recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 sandbox-images test-slurm-core \
-	bench bench-images bench-reading bench-tree check-podman check-debian13 check-debian13-core check-debian14 check-debian14-core deb rpm check-packages \
+	bench bench-images bench-reading bench-tree check-podman check-pyxis check-debian13 check-debian13-core check-debian14 check-debian14-core deb rpm check-packages \
 	check-sanitizers check-sanitizers-core check-vm check-vm-core vm-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
 
 help: ## show this text
@@ -182,6 +182,12 @@ bench-reading: bench-tree sandbox-engine ## measure reading from an image, besid
 bench-tree: $(VENV)/.dev packages ## make what bench-images packs, once; needs the network
 	@sandbox/packages mmdebstrap umoci
 	@PYTHONPATH=sandbox $(VENV)/bin/python -m tests.bench.tree
+
+# Nothing of it is kept here. Images are stand-ins, made once with a mirror of Debian and an index of Python packages.
+check-pyxis: $(VENV)/.dev sandbox-engine ## pyxis's own tests against this engine; PYXIS_SUITE=DIR is a checkout of pyxis
+	@[ -n "$(PYXIS_SUITE)" ] || { echo "check-pyxis: PYXIS_SUITE=DIR is missing, a checkout of NVIDIA/pyxis" >&2; exit 2; }
+	@sandbox/packages bats mmdebstrap apt-utils
+	@PYTHONPATH=sandbox $(VENV)/bin/python -m tests.pyxis "$(PYXIS_SUITE)" $(T)
 
 # Those that count on crun say so themselves.
 check-podman: $(VENV)/.dev sandbox-engine ## cluster and Podman tests with Podman as what creates containers

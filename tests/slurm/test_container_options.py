@@ -88,10 +88,10 @@ _NAMESPACES = [f"/proc/self/ns/{name}" for name in ("net", "ipc", "uts")]
 @pytest.mark.parametrize("start", ["crun", "podman"])
 def test_tasks_share_namespaces_of_their_containers_own(cluster: Cluster, start: str) -> None:
     edf = cluster.edf(f'[annotations]\n"com.ce.start" = "{start}"\n', image="demo")
-    script = f"readlink {' '.join(_NAMESPACES)}; stat -fc %T /dev/mqueue; (</dev/tcp/::1/1)"
+    script = f"readlink {' '.join(_NAMESPACES)}; stat -fc %T /dev/mqueue; (</dev/tcp/127.0.0.1/1)"
     words = [f"--environment={edf}", "--container-unshare=net,ipc,uts"]
     done = srun(cluster, "-n3", *words, "bash", "-c", script)
-    assert done.stderr.count("Connection refused") == 3, done.stderr
+    assert done.stderr.count("/1: Connection refused") == 3, done.stderr
     of_node = {os.readlink(path) for path in _NAMESPACES}
     found = set(done.stdout.split())
     assert len(found) == 4
@@ -103,7 +103,7 @@ def test_tasks_share_namespaces_of_their_containers_own(cluster: Cluster, start:
 def test_startup_steps_have_the_namespaces_of_the_tasks(cluster: Cluster) -> None:
     path = "/proc/self/ns/net"
     edf = cluster.edf(
-        f'startup = ["export NET=$(readlink {path})"]\n[annotations]\n"com.ce.unshare" = "net"\n'
+        f'startup = ["export NET=$$(readlink {path})"]\n[annotations]\n"com.ce.unshare" = "net"\n'
     )
     done = srun(cluster, f"--environment={edf}", "sh", "-c", f'echo "$NET"; readlink {path}')
     first, second = done.stdout.split()
