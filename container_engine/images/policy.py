@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from fnmatch import fnmatchcase
 from types import MappingProxyType
@@ -49,11 +50,13 @@ class Rules(NamedTuple):
         digests = self.policy.image_digests
         if not self.binds_images:
             return
-        if path is None or not any(path.startswith(f"{store.rstrip('/')}/") for store in stores):
+        # the node refuses a path with `..` as well (node/start/site_rules.py)
+        place = path if path is not None and posixpath.normpath(path) == path else ""
+        if not any(place.startswith(f"{store.rstrip('/')}/") for store in stores):
             known = ", ".join(f"'{store}'" for store in stores) or "of which it has none"
             rule = "site_images_only" if self.policy.site_images_only else "image_digests"
             raise self.refusal(rule, f"'{name}' is in no store of the site's: {known}")
-        if digests and not any(f"/{digest.replace(':', '-')}-" in path for digest in digests):
+        if digests and not any(f"/{digest.replace(':', '-')}-" in place for digest in digests):
             raise self.refusal(
                 "image_digests", f"'{name}' is not one of the images that are listed"
             )

@@ -22,7 +22,7 @@
 #include "common/error.h"
 
 /* stamps: one line for each kind of operation, far below the limit */
-enum { GUARD_MAX_CONTAINER = 6, GUARD_MAX_FUSE = 64, GUARD_MAX_STAMPS = 2048 };
+enum { GUARD_MAX_CONTAINER = 7, GUARD_MAX_FUSE = 64, GUARD_MAX_STAMPS = 2048 };
 /* the exit code of a child whose program could not be executed; no program that we start uses it */
 enum { GUARD_NOT_STARTED = 123 };
 
@@ -43,7 +43,7 @@ struct guard {
 		char *door;    /* the path of the socket that other steps come to, on the heap */
 		int listening; /* that socket, -1 until the container is ready */
 		int has_mounts;	  /* whether a guard that joined has a mount namespace of its own */
-		/* its user namespace, mount namespace, environment, other namespaces of its own */
+		/* its user namespace, mount namespace, environment, mountinfo, other namespaces of its own */
 		int container[GUARD_MAX_CONTAINER];
 		size_t count; /* of these, 0 until they are known */
 	} kept;

@@ -13,7 +13,7 @@ int guard_keep_container(struct guard *guard, const int container[], size_t coun
 void guard_open_door(struct guard *guard);
 
 /* Answer a process of this user at the door. One packet has the descriptors of our user namespace, of the
- * container's user and mount namespaces, of its environment, and of other namespaces of its own; one more for each image has its path and the
+ * container's user and mount namespaces, of its environment, of its mountinfo, and of other namespaces of its own; one more for each image has its path and the
  * connection of its server. */
 void guard_answer_door(struct guard *guard);
 

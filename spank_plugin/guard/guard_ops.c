@@ -35,7 +35,7 @@ static const struct operation {
 	{ "keep", 2, guard_op_keep },
 	{ "fuse-again", 3, guard_op_fuse_again },
 	{ "bind-inside", 2, guard_op_bind_inside },
-	{ "joined", 3, guard_op_joined },
+	{ "joined", 4, guard_op_joined },
 };
 
 static const struct operation *find_operation(const char *name)

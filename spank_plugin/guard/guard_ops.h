@@ -60,7 +60,7 @@ guard_operation guard_op_fuse_again;
  * step's MPI; the descriptor stays open. */
 guard_operation guard_op_bind_inside;
 
-/* joined USER_NS MOUNT_NS ENVIRONMENT [NAMESPACE…]: report the container of another guard, by descriptors. */
+/* joined USER_NS MOUNT_NS ENVIRONMENT MOUNTINFO [NAMESPACE…]: report the container of another guard, by descriptors. */
 guard_operation guard_op_joined;
 
 /* root-setting ROOT PATH TEXT: write a file of the image, if the image has a directory for it. */

@@ -173,12 +173,16 @@ int guard_report_ready(struct guard *guard, int process_dir)
 	CE_AUTO_FD environment = copy_environment(guard, process_dir);
 	if (environment < 0)
 		return -1;
-	int container[GUARD_MAX_CONTAINER] = { user_ns, mount_ns, environment };
-	size_t count = 3;
+	/* where each mount really is, for the site's rules (node/start/site_rules.py) */
+	CE_AUTO_FD mounts = open_in(guard, process_dir, "mountinfo");
+	if (mounts < 0)
+		return -1;
+	int container[GUARD_MAX_CONTAINER] = { user_ns, mount_ns, environment, mounts };
+	size_t count = 4;
 	int rc = open_all_unshared(guard, process_dir, container, &count);
 	if (rc == 0)
 		rc = guard_report_container(guard, container, count);
-	while (count > 3)
+	while (count > 4)
 		close(container[--count]);
 	return rc;
 }

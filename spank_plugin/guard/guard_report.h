@@ -12,8 +12,8 @@ void guard_stamp(struct guard *guard, const char *name);
  * process. Return 0, or -1 after guard_fail. */
 int guard_report_ready(struct guard *guard, int process_dir);
 
-/* Send the same for a container of these descriptors: its user and mount namespaces, its environment, and other
- * namespaces of its own. */
+/* Send the same for a container of these descriptors: its user and mount namespaces, its environment, its
+ * mountinfo, and other namespaces of its own. */
 int guard_report_container(struct guard *guard, const int container[], size_t count);
 
 /* Send the message of guard_fail, and the end of our children's output. */

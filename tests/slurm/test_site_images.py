@@ -127,6 +127,17 @@ def test_a_directory_of_the_users_is_not_mounted_over_an_image_of_the_site(
     Blame(done, "mount-policy", f"mount destination '{target}' is for the image alone")
 
 
+def test_a_link_does_not_lead_a_mount_of_the_users_into_an_image_of_the_site(
+    cluster: Cluster, image: Path, shared: Path
+) -> None:
+    (shared / "link").symlink_to("/bin")
+    mounts = json.dumps([f"{shared}:/data", f"{shared}:/data/link"])
+    edf = cluster.edf(f'image = "{image}"\nmounts = {mounts}\n', image=None)
+    done = cluster.srun(f"--environment={edf}", "echo", "ran")
+    why = "mount destination '/data/link' leads elsewhere through a symlink"
+    Blame(done, "mount-policy", f"policy.site_images_only: {why}")
+
+
 def test_users_mount_their_data_elsewhere_and_the_sites_files_anywhere(
     cluster: Cluster, image: Path, shared: Path
 ) -> None:

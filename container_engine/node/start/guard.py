@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MAX_PACKET = 64 * 1024
 FD_SIZE = 4
-_MAX_FDS = 7  # spank_plugin/guard/guard_report.c
+_MAX_FDS = 8  # spank_plugin/guard/guard_report.c
 # Python ignores these for itself; ignored signals survive execve, which no program expects
 PYTHONS_SIGNALS = (SIGPIPE, SIGXFSZ)
 # EAGAIN

@@ -124,6 +124,9 @@ def _join(
     marks: trace.Marks,
 ) -> Session:
     """Join the container that another step of the job has started and runs."""
+    rules = site_rules.of_node(libexec)
+    for path in image_paths(plan):
+        site_rules.check(path, rules)
     marks.mark("namespaces")
     pmix = node.get("CE_PMIX_DIR")  # the directory of the step's server, which no other step has
     steps = running.operations(f"{libexec}/ce-image", [pmix] if pmix else [])
@@ -131,7 +134,8 @@ def _join(
     running.close()
     timeout_s = plan["settings"]["start_timeout_s"]
     (marks.guard, _printed), handed = await_report(control, timeout_s)
-    user_ns, mount_ns, found, guard, *unshared = handed
+    user_ns, mount_ns, found, guard, mounted, *unshared = handed
+    os.close(mounted)
     marks.mark("environment")
     block = env.parse_block(running.environment)
     os.close(found)
@@ -164,19 +168,19 @@ class _Start:
             self._paths.written = kept.directory
         self._workdir = resolve(plan["workdir"], node, plan["workdir_from"])
         self._edf = env.edf_settings(plan, node)
-        rules = site_rules.of_node(libexec)
+        self._rules = site_rules.of_node(libexec)
         self._images = image_paths(plan)
         for path in self._images:
-            site_rules.check(path, rules)
+            site_rules.check(path, self._rules)
             check_image(path)
         lacks: list[LaunchError] = []
         self._container = container_of(plan, node, lacks)
-        planned = self._container.mounts
+        self._planned = self._container.mounts
         self._hooks = _hooks(plan, node, self._edf, libexec, lacks)
         self._settings: Mapping[str, str | None] = self._edf
         if self._hooks is not None:
             self._settings = self._hooks.join(self._container, self._paths)
-        site_rules.check_mounts(planned, self._container.mounts, rules)
+        site_rules.check_mounts(self._planned, self._container.mounts, self._rules)
         self._given = env.for_container(plan, self._settings)
         self._printed = ""
 
@@ -190,7 +194,9 @@ class _Start:
             steps = [kept.operation(), *steps]
         more = () if kept is None else (kept.lock,)
         control = start_guard(self._libexec, watch, encode(steps), more=more)
-        user_ns, mount_ns, found, guard, *unshared = self._await(control)
+        user_ns, mount_ns, found, guard, mounted, *unshared = self._await(control)
+        site_rules.check_places(self._planned, mounted, self._rules)
+        os.close(mounted)
         self._marks.mark("environment")
         block = env.parse_block(read_all(found))
         os.close(found)

@@ -125,6 +125,24 @@ class Rules:
         patterns = ", ".join(f"'{pattern}'" for pattern in self._sources)
         return self._refusal(SOURCES, f"'{mount.source}' matches none of {patterns}")
 
+    def place_refusal(self, planned: Sequence[Bind], places: Sequence[str]) -> str:
+        """Return why the site refuses mounts by where they are, `places`; "" if it does not.
+
+        A symlink in the image, or in a directory that the user mounts, could lead a mount into
+        the image's own directories.
+        """
+        if not self.binds_images:
+            return ""
+        left = list(places)
+        for mount in planned:
+            if mount.target in left:
+                left.remove(mount.target)
+            elif mount.kind == "tmpfs" or (mount.kind == "bind" and _distrust(mount.source)):
+                rule = IMAGES_ONLY if self._is_images_only else DIGESTS
+                text = f"mount destination '{mount.target}' leads elsewhere through a symlink"
+                return self._refusal(rule, f"{text}: name the place itself")
+        return ""
+
     def _is_source(self, path: str) -> bool:
         """Check whether the real path matches a pattern, itself or as a path below a match."""
         from fnmatch import fnmatchcase
@@ -166,6 +184,25 @@ def check_mounts(planned: Sequence[Bind], all_of_them: Sequence[Bind], rules: Ru
     for mount in all_of_them:
         if refusal := rules.mount_refusal(mount, of_hook=mount not in planned):
             raise LaunchError(refusal, see="mount-policy")
+
+
+def check_places(planned: Sequence[Bind], mounted: int, rules: Rules | None) -> None:
+    """Raise LaunchError if a mount is not at its destination, where images are bound.
+
+    `mounted` is the descriptor of the mountinfo of the container's first process.
+    """
+    if rules is None or not rules.binds_images:
+        return
+    with open(mounted, "rb", closefd=False) as file:
+        places = [_unescaped(line.split(b" ")[4]) for line in file]
+    if refusal := rules.place_refusal(planned, places):
+        raise LaunchError(refusal, see="mount-policy")
+
+
+def _unescaped(field: bytes) -> str:
+    """Return a path of mountinfo, in which blanks and backslashes are octal numbers."""
+    first, *others = field.split(b"\\")
+    return os.fsdecode(first + b"".join(bytes((int(o[:3], 8),)) + o[3:] for o in others))
 
 
 def _texts(directories: Sequence[str]) -> list[tuple[str, bytes]]:

@@ -86,7 +86,8 @@ def test_a_size_is_a_number_and_a_letter(text: str, size: int | None) -> None:
 def test_a_store_of_the_sites_is_not_the_directory_whose_name_begins_alike() -> None:
     rules, stores = Rules(Policy(site_images_only=True), "/config.toml"), ("/apps/images/",)
     rules.admit_place("x", "/apps/images/images/x.sqsh", stores)
-    for path in ("/apps/images-of-others/x.sqsh", "/apps/images", "/x.sqsh", None):
+    dots = "/apps/images/../x.sqsh"
+    for path in ("/apps/images-of-others/x.sqsh", "/apps/images", "/x.sqsh", dots, None):
         with pytest.raises(UserError) as caught:
             rules.admit_place("x", path, stores)
         assert caught.value.message == (

@@ -111,6 +111,54 @@ def test_a_rule_that_is_neither_on_nor_off_is_on(node: Node, value: str) -> None
     assert "policy.site_images_only: '/x.sqsh' is not an image" in node.refusal("/x.sqsh")
 
 
+_MOUNTINFO = """\
+1 0 0:1 / / ro - overlay overlay rw
+2 1 0:2 /own /data/a\\040b rw - ext4 /dev/x rw
+3 1 0:2 /own /bin rw - ext4 /dev/x rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "target", "refused"),
+    [
+        (RULE, "/data/a b", False),
+        (RULE, "/data/link", True),
+        ('[policy]\nimage_digests = ["sha256:0"]\n', "/data/link", True),
+        ("[policy]\nsite_images_only = false\n", "/data/link", False),
+    ],
+)
+def test_a_mount_of_the_users_is_where_the_environment_says(
+    node: Node, rule: str, target: str, *, refused: bool
+) -> None:
+    node.says(rule)
+    rules = site_rules.of_node(f"{node.root}/prefix/libexec/container-engine")
+    mounted, theirs = node.root / "mountinfo", node.root / "own"
+    mounted.write_text(_MOUNTINFO)
+    theirs.mkdir()
+    os.chown(theirs, USER, USER)
+    descriptor = os.open(mounted, os.O_RDONLY)
+    said = ""
+    try:
+        site_rules.check_places(Mounted(theirs, target).planned, descriptor, rules)
+    except LaunchError as error:
+        said = str(error)
+    os.close(descriptor)
+    why = f"mount destination '{target}' leads elsewhere through a symlink"
+    assert (why in said) is refused
+    assert bool(said) is refused
+
+
+def test_two_mounts_on_one_place_must_both_be_there(node: Node) -> None:
+    node.says(RULE)
+    rules = site_rules.of_node(f"{node.root}/prefix/libexec/container-engine")
+    assert rules is not None
+    one = Bind("tmpfs", "tmpfs", "/data", [])
+    assert rules.place_refusal([one, one], ["/", "/data", "/data"]) == ""
+    assert "'/data' leads elsewhere" in rules.place_refusal([one, one], ["/", "/data"])
+    # the site's own files may be where a link of the image leads
+    assert rules.place_refusal([Bind("bind", "/etc", "/var/run", [])], ["/", "/run"]) == ""
+
+
 def test_an_image_of_the_sites_store_is_used_and_no_other(node: Node) -> None:
     node.says(RULE)
     assert node.refusal(node.image) == ""
