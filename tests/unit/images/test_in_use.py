@@ -55,6 +55,20 @@ def test_the_first_node_of_a_step_says_once_that_its_job_uses_an_image(
     assert why(image, Running("alps", {"7": ME, "12": ME}, ME)) == "in use by jobs 12, 7"
 
 
+def test_a_link_from_the_future_is_as_old_as_it_is(
+    image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody may link here, and set the mtime of a link."""
+    image_in_use.note(image, {**NODE, "SLURM_CLUSTER_NAME": "elsewhere"})
+    image_in_use.note(image, NODE)
+    age(tmp_path, -400 * 24 * HOUR)
+    alps = Running("alps", {}, ME)
+    assert "12 of cluster elsewhere" in (why(image, alps) or "")
+    later = time.time() + 91 * 24 * HOUR
+    monkeypatch.setattr(in_use, "now_at", lambda _directory: later)
+    assert why(image, alps) is None
+
+
 @pytest.mark.parametrize(
     ("path", "node"),
     [
