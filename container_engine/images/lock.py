@@ -198,7 +198,7 @@ def check_name(lock: Part, path: str, said: str, meanings: Sequence[RegistryImag
     where = "" if isinstance(locked, FileImage) else f"{locked.registry}/{locked.repository}"
     if where not in known:
         raise UserError(
-            f"leads to '{lock.name}', and its image '{said}' means {_either(known)}",
+            f"leads to '{lock.name}', and the image '{said}' means {_either(known)}",
             f"{_HINT}, if you know who made it",
             "image-lock",
             where=path,

@@ -82,7 +82,7 @@ def images_of(
     notices: tuple[str, ...] = ()
     if locked is not None:
         now = declared(edf.name, context, offered)
-        named = _locked(locked, path, named, now, offered.site, context)
+        named = _locked(locked, path, named, offered.site, context)
         moved = lock.differences(locked, now)
         if moved:
             notices = (f"{path}: used as it is, but {'; '.join(moved)} (ce lock renews it)",)
@@ -95,21 +95,17 @@ def _locked(
     locked: lock.Lock,
     path: str,
     named: Sequence[str],
-    now: lock.Declared,
     site: SiteConfig,
     context: Context,
 ) -> list[str]:
     """Return the names by which the locked images are found. Raises UserError."""
-    parts = locked.parts
-    if len(parts) != len(named):
-        raise lock.other_stack(path, len(parts), len(named))
+    if len(locked.parts) != len(named):
+        raise lock.other_stack(path, len(locked.parts), len(named))
     found = []
-    for part, name, written in zip(parts, named, now.images, strict=True):
+    for part, name in zip(locked.parts, named, strict=True):
         if part.name:
-            # The text may contain variables. If it has changed since the lock was made, only the
-            # locked text is left, and that cannot be expanded.
-            said = name if part.image == written else part.image
-            lock.check_name(part, path, said, _meanings(said, context))
+            # not the lock's own word for it: a lock pins what the environment names, nothing else
+            lock.check_name(part, path, name, _meanings(name, context))
         arch = _architecture(site)
         found.append(lock.locked_image(part, path, name, arch, context.cwd))
     return found

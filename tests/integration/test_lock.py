@@ -148,15 +148,13 @@ def test_a_lock_that_leads_to_another_repository_is_refused(project: Project) ->
     done = project.ce("plan")
     assert done.returncode == 1
     repository = said.removesuffix(":1")
-    assert f"{project.lock}: leads to '{other}', and its image '{said}' means" in done.stderr
+    assert f"{project.lock}: leads to '{other}', and the image '{said}' means" in done.stderr
     assert f"means '{repository}'\n" in done.stderr
     assert "ce: see: ce help image-lock" in done.stderr
-    # The environment's former image, as the lock records it, must lead to the lock's name.
-    elsewhere = other.replace("other", "elsewhere")
-    project.lock.write_text(json.dumps(lock | {"name": other, "image": elsewhere}))
-    assert "leads to" in project.ce("plan").stderr
-    project.lock.write_text(json.dumps(lock | {"name": other, "image": "${REGISTRY}/x:1"}))
-    assert "means none in a registry" in project.ce("plan").stderr
+    # what the lock itself says of the environment's image does not count
+    for image in (other, "${REGISTRY}/x:1"):
+        project.lock.write_text(json.dumps(lock | {"name": other, "image": image}))
+        assert f"leads to '{other}', and the image '{said}' means" in project.ce("plan").stderr
 
 
 def test_a_plan_shows_the_image_that_a_lock_leads_to(project: Project) -> None:
