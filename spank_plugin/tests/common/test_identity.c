@@ -56,6 +56,24 @@ TEST("who becomes a user has the groups that are named and no others, root's lea
 	free(printed);
 }
 
+static void as_somebody_else(void)
+{
+	CHECK(ce_become_user(USER, GROUP, NULL, 0) == NULL);
+	CHECK(ce_become_user(USER + 1, GROUP, NULL, 0) != NULL);
+	CHECK(ce_become_user(USER, GROUP + 1, NULL, 0) != NULL);
+	CHECK(ce_become_user(USER, GROUP, NULL, 0) == NULL);
+	_exit(0);
+}
+
+TEST("who has become a user becomes no other")
+{
+	char *printed;
+
+	test_needs_root();
+	CHECK_INT(test_in_child(as_somebody_else, &printed), 0);
+	free(printed);
+}
+
 /* Of root's own jobs: their ids do not change, and then the kernel leaves a process as traceable as it was. */
 static void as_root_again(void)
 {

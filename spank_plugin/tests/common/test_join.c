@@ -3,9 +3,12 @@
 
 #include <elf.h>
 #include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -343,6 +346,42 @@ TEST("a value of 2 MiB arrives whole")
 }
 
 /* ---- joining ----------------------------------------------------------------------------------- */
+
+static void join_without_mounts(void)
+{
+	struct ce_container container = CE_CONTAINER_INIT;
+	int made[2];
+	char byte;
+
+	CHECK_INT(pipe2(made, O_CLOEXEC), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		byte = prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && unshare(CLONE_NEWUSER) == 0 ? 'y' : 'n';
+		CHECK_INT(write(made[1], &byte, 1), 1);
+		pause();
+		_exit(0);
+	}
+	CHECK_INT(read(made[0], &byte, 1), 1);
+	CHECK_INT(byte, 'y');
+	char *path = NULL;
+	CHECK(asprintf(&path, "/proc/%d/ns/user", (int)pid) > 0);
+	container.workdir = strdup("/");
+	container.user_ns = open(path, O_RDONLY | O_CLOEXEC);
+	container.mount_ns = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	CHECK_INT(ce_join(&container, &err), -1);
+	CHECK_CONTAINS(ce_error_text(&err), "cannot enter the container's mount namespace");
+	kill(pid, SIGKILL);
+	_exit(0);
+}
+
+TEST("a task that cannot enter the mounts of its container stays nowhere else")
+{
+	char *printed;
+
+	test_needs_root();
+	CHECK_INT(test_in_child(join_without_mounts, &printed), 0);
+	free(printed);
+}
 
 TEST("descriptors that are no namespaces are refused in words")
 {

@@ -143,3 +143,15 @@ TEST("a count that is no number, negative or huge means no plan")
 		CHECK(ce_carry_get(environment) == NULL);
 	}
 }
+
+TEST("a plan of more pieces than srun makes is none, though all are there")
+{
+	char *environment[CE_CARRY_MAX_PARTS + 3] = { NULL };
+
+	for (int i = 0; i <= CE_CARRY_MAX_PARTS; i++)
+		CHECK(asprintf(&environment[i], CE_CARRY_PART "%d=a", i) > 0);
+	CHECK(asprintf(&environment[CE_CARRY_MAX_PARTS + 1], CE_CARRY_COUNT "=%d", CE_CARRY_MAX_PARTS + 1) > 0);
+	CHECK(ce_carry_get(environment) == NULL);
+	for (size_t i = 0; environment[i] != NULL; i++)
+		free(environment[i]);
+}

@@ -67,6 +67,22 @@ TEST("the launcher gets only its own descriptors")
 	free(report);
 }
 
+TEST("the launcher holds nothing that the task prints into")
+{
+	int ends[2], before = dup(STDOUT_FILENO);
+	char byte;
+
+	CHECK_INT(pipe2(ends, O_CLOEXEC), 0);
+	CHECK_INT(dup2(ends[1], STDOUT_FILENO), STDOUT_FILENO);
+	close(ends[1]);
+	free(start("ready"));
+	CHECK_INT(dup2(before, STDOUT_FILENO), STDOUT_FILENO);
+	close(before);
+	CHECK(ce_wait_readable(ends[0], ce_now_ms() + 2000));
+	CHECK_INT(read(ends[0], &byte, 1), 0);
+	close(ends[0]);
+}
+
 TEST("the launcher's environment is minimal; the job's comes as data, byte by byte")
 {
 	setenv("LD_PRELOAD_OF_ROOT", "x", 1);

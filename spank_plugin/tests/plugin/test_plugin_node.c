@@ -289,6 +289,23 @@ TEST("where Slurm calls plugins in processes of their own, tasks fail and say wh
 	end_step();
 }
 
+TEST("where the plugstack.conf of a node is bad, tasks fail and say why")
+{
+	char unknown[] = "prefixx=/opt", *argv[] = { unknown, NULL }, *printed;
+
+	install("exit 1");
+	fake_reset(S_CTX_REMOTE);
+	fake_setenv(CE_CARRY_COUNT, "1");
+	fake_setenv(CE_CARRY_PART "0", CE_WORD_HOST);
+	CHECK_INT(slurm_spank_init(fake_spank(), 1, argv), SLURM_SUCCESS);
+	CHECK_INT(fake_give_option("environment", "demo"), 0);
+	CHECK_INT(slurm_spank_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	CHECK_INT(WEXITSTATUS(test_in_child(task, &printed)), 125);
+	CHECK_CONTAINS(printed, "plugstack.conf: unknown argument 'prefixx=/opt'");
+	free(printed);
+	end_step();
+}
+
 TEST("a plan that lost a piece on its way is not run")
 {
 	install("exit 1");

@@ -6,7 +6,9 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -14,6 +16,7 @@
 
 #include "common/io.h"
 #include "harness.h"
+#include "plugin/session_end.h"
 
 static struct ce_launcher launcher = CE_LAUNCHER_INIT;
 static struct ce_container container = CE_CONTAINER_INIT;
@@ -234,6 +237,85 @@ TEST("signals neither end the wait nor prolong it")
 	ce_error_clear(&err);
 }
 
+/* ---- what is done as the user ------------------------------------------------------------------ */
+
+struct seen {
+	uid_t uid;
+	int descriptors;
+};
+
+static void look_as_user(const void *context)
+{
+	struct seen *seen = *(struct seen *const *)context;
+
+	seen->uid = getuid();
+	seen->descriptors = test_open_fds();
+}
+
+TEST("work for a user is done as the user, who gets no descriptor of slurmstepd's")
+{
+	struct seen *seen = mmap(NULL, sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	test_needs_root();
+	CHECK(seen != MAP_FAILED);
+	CHECK_INT(dup2(STDIN_FILENO, 200), 200);
+	ce_end_as_user(54321, 54322, look_as_user, &seen);
+	CHECK_INT(seen->uid, 54321);
+	/* 0, 1, 2, the gate, and the one with which they are counted */
+	CHECK(seen->descriptors <= 5);
+	close(200);
+	munmap(seen, sizeof *seen);
+}
+
+TEST("a launcher that does not end after its answer is killed")
+{
+	int status;
+
+	connect_launcher();
+	pid_t pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		close(launcher.life);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pause();
+		_exit(0);
+	}
+	CE_AUTO_FD process = ce_pidfd_open(pid);
+	CE_AUTO_FD done = ce_memory_file("readable", "", 0);
+	int fds[] = { STDIN_FILENO, STDIN_FILENO, STDIN_FILENO, done, process, done };
+	CHECK_INT(ce_send(their_reply, "R/", 2, fds, 6), 0);
+	ce_session_end(&launcher);
+	CHECK(ce_wait_readable(process, ce_now_ms()));
+	CHECK_INT(waitpid(pid, &status, WNOHANG), pid);
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+static void never(const void *context, const char *cause)
+{
+	(void)context, (void)cause;
+	CHECK(!"a death is reported of a container that was never there");
+}
+
+TEST("tasks of a container that was never ready are not killed as those of one that died")
+{
+	int status;
+
+	connect_launcher();
+	pid_t pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		usleep(700000);
+		_exit(9);
+	}
+	ce_session_guard_task(&launcher, pid, never, NULL);
+	answer("F125\nwhy", 0);
+	close(their_life);
+	close(launcher.start[0]);
+	CHECK_INT(waitpid(pid, &status, 0), pid);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 9);
+	ce_session_end(&launcher);
+}
+
 TEST("the end of a session that never started waits for nothing")
 {
 	ce_session_end(&launcher);
@@ -315,6 +397,7 @@ TEST("a guard that does not hear is killed at the end, and its end is waited for
 	CHECK(pid >= 0);
 	if (pid == 0) {
 		close(launcher.life);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		pause();
 		_exit(0);
 	}
