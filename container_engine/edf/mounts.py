@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from typing import TYPE_CHECKING
 
 from container_engine.did_you_mean import nearest
@@ -28,6 +29,8 @@ FLAGS = (*_ACCESS, *_PLAIN, *_BINDS, *_PROPAGATION, "sqsh", "nofail")
 _TMPFS_FLAGS = (*_ACCESS, *_PLAIN)
 _EXCLUSIVE = (_ACCESS, _BINDS, _PROPAGATION)
 REFUSED_TARGETS = ("/", "/proc", "/sys", "/dev")
+# these lead into whichever process looks: no runtime mounts there
+_OF_PROCESSES = re.compile(r"/proc/(self|thread-self|\d+)(/|$)|/dev/(fd|std(in|out|err))(/|$)")
 _COLON_HINT = r"a colon inside a path is written '\:'"
 
 
@@ -117,7 +120,7 @@ def _target(text: Text, cwd: str = "") -> Text:
     target = _each_path(text, cwd, "destination", posixpath.normpath)
     if isinstance(target, str):
         target = "/" + target.lstrip("/")  # normpath keeps two leading slashes, as in POSIX
-        if target in REFUSED_TARGETS:
+        if target in REFUSED_TARGETS or _OF_PROCESSES.match(target):
             raise MountError(f"'{target}' cannot be the destination of a mount")
     return target
 

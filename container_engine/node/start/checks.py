@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 _SQUASHFS_MAGIC = b"hsqs"
 _SUPERBLOCK_SIZE = 96
 _RESERVED = frozenset(["/", "/proc", "/sys", "/dev"])
+# these lead into whichever process looks; the same is in edf/mounts.py
+_OF_PROCESSES = (
+    *("/proc/self/", "/proc/thread-self/"),
+    *("/dev/fd/", "/dev/stdin/", "/dev/stdout/", "/dev/stderr/"),
+)
 # where hooks mount files for which the image has no place
 _OURS = "/.container-engine/"
 _DENIED = "Permission denied"
@@ -82,10 +87,16 @@ def resolve_mounts(
             code = "site-mount-missing" if of_site else "mount-source-missing"
             hint = _FORBIDDEN if problem == _DENIED else None
             lacks.append(_of_mount(origin, "source", mount.source, problem, code, hint))
-        if mount.target in _RESERVED or f"{mount.target}/".startswith(_OURS):
+        if _is_reserved(mount.target):
             problem, code = "cannot be replaced", "mount-destination"
             lacks.append(_of_mount(origin, "destination", mount.target, problem, code))
     return mounts
+
+
+def _is_reserved(target: str) -> bool:
+    if target in _RESERVED or f"{target}/".startswith((_OURS, *_OF_PROCESSES)):
+        return True
+    return target.startswith("/proc/") and target[6:7].isdigit()
 
 
 def _of_mount(

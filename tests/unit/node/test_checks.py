@@ -120,7 +120,13 @@ def test_a_tmpfs_has_no_source() -> None:
     assert bind.target == "/t"
 
 
-@pytest.mark.parametrize("target", ["/", "/proc", "/dev/", "//sys", "/x/../proc", "/.."])
+@pytest.mark.parametrize(
+    "target",
+    [
+        *("/", "/proc", "/dev/", "//sys", "/x/../proc", "/.."),
+        *("/proc/self/root/bin", "/proc/thread-self", "/proc/1/root", "/dev/fd/3", "/dev/stdin"),
+    ],
+)
 def test_a_deferred_destination_may_not_replace_the_systems(target: str) -> None:
     lacks: list[LaunchError] = []
     resolve_mounts(plan(mounts=[mount("/usr", [variable("T")])]), {"T": target}, lacks)
