@@ -48,6 +48,17 @@ def test_a_sticky_directory_is_safe_only_above_a_file(tmp_path: Path) -> None:
     assert fault_above(str(place / "file"), owners) == fault(str(place), place.stat(), owners)
 
 
+def test_every_directory_above_a_file_counts(tmp_path: Path) -> None:
+    place = tmp_path / "open/closed/closed"
+    place.mkdir(parents=True)
+    owners = {os.getuid(), 0}
+    assert fault_above(str(place / "file"), owners) is None
+    (tmp_path / "open").chmod(0o777)
+    found = fault_above(str(place / "file"), owners)
+    assert found is not None
+    assert found[0] == str(tmp_path / "open")
+
+
 def test_a_symlink_is_judged_by_its_target_and_the_directories_above_that(
     tmp_path: Path, as_nobody: Callable[[Path], None]
 ) -> None:

@@ -135,7 +135,7 @@ def _links(root: str, digits: str = "") -> Iterator[Link]:
             with contextlib.suppress(OSError):
                 if match is not None:
                     image, status = os.path.basename(os.readlink(path)), os.lstat(path)
-                    # whoever makes a link can set its mtime into the future, but not its ctime
+                    # the user who makes a link can set its mtime into the future, but not its ctime
                     age_s = now - min(status.st_mtime, status.st_ctime)
                     yield Link(path, match[1], match[2], image, status.st_uid, store_uid, age_s)
 
