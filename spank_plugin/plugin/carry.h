@@ -18,6 +18,8 @@
 #define CE_CARRY_MPI "SLURM_CE_MPI_CHOSEN"
 /* set if the user has a task prolog */
 #define CE_CARRY_PROLOG "SLURM_CE_TASK_PROLOG"
+/* set if srun has the option --chdir */
+#define CE_CARRY_CHDIR "SLURM_CE_CHDIR"
 /* When planning began and ended, for the trace: two numbers, in nanoseconds since 1970. */
 #define CE_CARRY_TIMES "SLURM_CE_PLANNED"
 /* The environment in which the batch script that calls this srun runs. */

@@ -43,6 +43,7 @@ static void forget_carried(spank_t spank, size_t size)
 	}
 	spank_unsetenv(spank, CE_CARRY_COUNT);
 	spank_unsetenv(spank, CE_CARRY_PROLOG);
+	spank_unsetenv(spank, CE_CARRY_CHDIR);
 }
 
 /* Set SLURM_NODEID, which the launcher needs for ${SLURMD_NODENAME}: Slurm sets it for each task only
@@ -131,6 +132,7 @@ static int prepare_session(struct ce_step *step, spank_t spank)
 		return ce_fail_below(err, CE_HELP_PLAN_NOT_ARRIVED,
 				     "the plan of the environment did not arrive on this node");
 	step->has_prolog = ce_after_prolog_wanted(ce_variable(environment, CE_CARRY_PROLOG) != NULL);
+	step->has_chdir = ce_variable(environment, CE_CARRY_CHDIR) != NULL;
 	const char *planned = ce_variable(environment, CE_CARRY_TIMES);
 	snprintf(step->planned, sizeof step->planned, "%s", planned != NULL ? planned : "");
 	forget_carried(spank, strlen(text));

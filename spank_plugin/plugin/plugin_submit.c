@@ -15,6 +15,7 @@
 #include "multi_prog.h"
 #include "options.h"
 #include "planner.h"
+#include "plugin_notes.h"
 #include "plugin_script.h"
 #include "pyxis_options.h"
 #include "script_note.h"
@@ -46,6 +47,8 @@ static int carry(struct ce_planned *planned, int is_srun, int is_salloc, int64_t
 	if (is_srun)
 		planned->void_store = NULL;
 	carried = is_srun && has_plan;
+	if (!has_plan)
+		ce_submit_leave_container(0); /* image = "": on the host, as the user wants */
 	ce_srun_note_options();
 	return ce_carry_put(planned->text, begun, err);
 }
@@ -116,6 +119,8 @@ int ce_plugin_submit(const struct ce_config *config, spank_context_t context, st
 	const char *option = NULL;
 
 	ce_carry_forget();
+	if (context == S_CTX_LOCAL)
+		ce_submit_warn();
 	/* Slurm calls this once for each component of a heterogeneous job or step */
 	if (ce_options_end_component(err) < 0)
 		return -1;
@@ -126,6 +131,7 @@ int ce_plugin_submit(const struct ce_config *config, spank_context_t context, st
 		return ce_fail_below(err, CE_HELP_ENVIRONMENT_NOT_INHERITED,
 				     "%s=%s: the job has it, but Slurm does not give it to this command",
 				     option, value);
+	ce_submit_leave_container(context == S_CTX_LOCAL);
 	return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "carry.h"
 #include "common/help.h"
@@ -21,6 +22,7 @@
 #include "multi_prog.h"
 #include "session.h"
 #include "step_shared.h"
+#include "wrapped_mpi.h"
 
 enum { DEATH_WAIT_MS = 200 };
 
@@ -45,6 +47,14 @@ static const char *task_variable(void *context, const char *name)
 	if (spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
 		return NULL;
 	return ce_variable(environment, name);
+}
+
+/* Return whether this is the task that prints what concerns all tasks of the node. */
+static int is_first_task(spank_t spank)
+{
+	int task = 0;
+
+	return spank_get_item(spank, S_TASK_ID, &task) != ESPANK_SUCCESS || task == 0;
 }
 
 /* Return whether the command is a directory: with --bcast to one, Slurm makes up the name of
@@ -74,14 +84,32 @@ static int is_without_ranks(spank_t spank)
 }
 
 #define RANKS_ALONE                                                                                \
-	"the program uses MPI, and srun has no --mpi=: each task will be rank 0 of 1 or fail "     \
+	" uses MPI, and srun has no --mpi=: each task will be rank 0 of 1 or fail "                \
 	"(--mpi=pmix for Open MPI, --mpi=pmi2 for MPICH: ce help mpi)"
 
+/* A warning about the command; `text` is "" for none. */
+struct warning {
+	char text[CE_WRAPPED_SIZE + sizeof RANKS_ALONE];
+};
+
+/* Warn if the command, or the program that it starts, uses MPI and each rank will be alone. */
+static void warn_of_lone_ranks(spank_t spank, const char *found, int argc, char **argv, struct warning *warning)
+{
+	char name[CE_WRAPPED_SIZE];
+
+	if (!is_without_ranks(spank))
+		return;
+	if (ce_uses_mpi(found))
+		snprintf(warning->text, sizeof warning->text, "the program" RANKS_ALONE);
+	else if (is_first_task(spank) && ce_wraps_mpi(task_variable(spank, "PATH"), found, argc, argv, name))
+		snprintf(warning->text, sizeof warning->text, "%s" RANKS_ALONE, name);
+}
+
 /* Check that the command can be executed, to report the right error and exit code; Slurm itself looks it up
- * later, with the same PATH. `*warning` is set if it uses MPI and each rank will be alone, or if it is an mpirun
- * that may not work. */
-static int check_command(spank_t spank, const struct ce_variables *variables, const char **warning,
-			 struct ce_error *err)
+ * later, with the same PATH. `*warning` is set if it uses MPI and each rank will be alone, `*doubt` if it is an
+ * mpirun that may not work. */
+static int check_command(spank_t spank, const struct ce_variables *variables, struct warning *warning,
+			 const char **doubt, struct ce_error *err)
 {
 	int argc = 0;
 	char **argv = NULL;
@@ -92,20 +120,11 @@ static int check_command(spank_t spank, const struct ce_variables *variables, co
 	CE_AUTO_FREE char *found = NULL;
 	if (ce_find_command(task_variable(spank, "PATH"), argv[0], &found, err) < 0)
 		return -1;
-	if (is_without_ranks(spank) && ce_uses_mpi(found))
-		*warning = RANKS_ALONE;
-	return ce_check_mpirun(found, argc, argv, variables, warning, err);
+	warn_of_lone_ranks(spank, found, argc, argv, warning);
+	return ce_check_mpirun(found, argc, argv, variables, doubt, err);
 }
 
 /* ---- messages for the user --------------------------------------------------------------------- */
-
-/* Return whether this is the task that prints what concerns all tasks of the node. */
-static int is_first_task(spank_t spank)
-{
-	int task = 0;
-
-	return spank_get_item(spank, S_TASK_ID, &task) != ESPANK_SUCCESS || task == 0;
-}
 
 static void say_once(spank_t spank, const char *kind, const char *text)
 {
@@ -153,6 +172,21 @@ static void warn_once(const struct ce_step *step, spank_t spank, const struct ce
 		ce_say(task_variable(spank, CE_NODE), "warning", line);
 }
 
+/* Return whether the task starts somewhere else than where srun's --chdir says, and put a line about it
+ * into `line`. */
+static int starts_elsewhere(const char *wanted, char line[CE_SCRIPT_LINE])
+{
+	char here[CE_SCRIPT_LINE / 4];
+
+	if (getcwd(here, sizeof here) == NULL || strcmp(here, wanted) == 0)
+		return 0;
+	snprintf(line, CE_SCRIPT_LINE,
+		 "srun's --chdir is for the host: the task starts in '%s', the environment's workdir, not in '%.200s' "
+		 "(--container-workdir=DIR replaces the workdir)",
+		 here, wanted);
+	return 1;
+}
+
 /* Join, or leave it to ce-join: after the task's prologs, and for the programs of --multi-prog. */
 static int enter(const struct ce_step *step, spank_t spank, const struct ce_config *config,
 		 struct ce_container *container, struct ce_error *err)
@@ -161,7 +195,9 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 	int argc = 0;
 	char **argv = NULL, line[CE_SCRIPT_LINE];
 	struct ce_script script;
-	const char *warning = NULL;
+	struct warning warning = { "" };
+	const char *doubt = NULL;
+	CE_AUTO_FREE char *before = getcwd(NULL, 0);
 
 	container->may_gain = config->may_gain;
 	if (config->seccomp != NULL) {
@@ -182,12 +218,16 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 	ce_script_find(argc, argv, &script);
 	if (ce_join(container, err) < 0 ||
 	    ce_apply_environment(container->environment, &variables, err) < 0 ||
-	    check_command(spank, &variables, &warning, err) < 0)
+	    check_command(spank, &variables, &warning, &doubt, err) < 0)
 		return -1;
 	if (ce_script_is_elsewhere(&script, line))
 		warn_once(step, spank, container, line);
-	if (warning != NULL)
-		warn_once(step, spank, container, warning);
+	else if (step->has_chdir && before != NULL && starts_elsewhere(before, line))
+		warn_once(step, spank, container, line);
+	if (warning.text[0] != '\0')
+		warn_once(step, spank, container, warning.text);
+	if (doubt != NULL)
+		warn_once(step, spank, container, doubt);
 	return 0;
 }
 

@@ -9,8 +9,7 @@
 #include "common/io.h"
 #include "multi_prog.h"
 
-/* Return the words of this process's command line, each followed by a NUL, on the heap. NULL on failure. */
-static char *command_line(size_t *size)
+char *ce_srun_line(size_t *size)
 {
 	CE_AUTO_FD fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
 
@@ -35,20 +34,10 @@ static void note(const char *variable, int is_so)
 		unsetenv(variable);
 }
 
-void ce_srun_note_options(void)
-{
-	size_t size = 0;
-	CE_AUTO_FREE char *line = command_line(&size);
-
-	/* getopt accepts "--mp=pmix", too */
-	note(CE_CARRY_MPI, getenv("SLURM_MPI_TYPE") != NULL || has_word(line, size, "--mp"));
-	note(CE_CARRY_PROLOG, getenv("SLURM_TASK_PROLOG") != NULL || has_word(line, size, "--task-p"));
-}
-
 int ce_srun_is_multi_prog(int argc, char *const *argv)
 {
 	size_t size = 0;
-	CE_AUTO_FREE char *line = command_line(&size);
+	CE_AUTO_FREE char *line = ce_srun_line(&size);
 
 	return has_word(line, size, "--mul") && ce_multi_prog_given(line, size, argc, argv);
 }
@@ -56,29 +45,104 @@ int ce_srun_is_multi_prog(int argc, char *const *argv)
 int ce_srun_broadcasts(void)
 {
 	size_t size = 0;
-	CE_AUTO_FREE char *line = command_line(&size);
+	CE_AUTO_FREE char *line = ce_srun_line(&size);
 
 	return getenv("SLURM_BCAST") != NULL || has_word(line, size, "--bc");
+}
+
+/* Options that never have the next word as their value, as far as users often give them. */
+static int is_flag(const char *word)
+{
+	static const char *const flags[] = { "-E",	   "-H",	  "-O",	       "-Q",	    "-X",	  "-k",
+					     "-l",	   "-s",	  "-u",	       "-v",	    "--bcast",	  "--contiguous",
+					     "--exact",	   "--exclusive", "--hold",    "--label",   "--multi-prog",
+					     "--no-kill",  "--overcommit", "--overlap", "--oversubscribe",
+					     "--pty",	   "--quiet",	  "--spread-job", "--unbuffered", "--verbose" };
+
+	for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
+		if (strcmp(word, flags[i]) == 0)
+			return 1;
+	}
+	return 0;
 }
 
 /* Return whether the next word may be the value of this one: "-n" or "--nodes", not "-n2" or "--nodes=2". */
 static int may_take_next(const char *word)
 {
-	return word[0] == '-' && (word[1] == '-' ? strchr(word, '=') == NULL : strlen(word) == 2);
+	return word[0] == '-' && !is_flag(word) && (word[1] == '-' ? strchr(word, '=') == NULL : strlen(word) == 2);
+}
+
+/* Return the word behind this one; NULL at the end. */
+static const char *next_word(const char *word, const char *line, size_t size)
+{
+	const char *next = word + strlen(word) + 1;
+
+	return next < line + size ? next : NULL;
+}
+
+/* Return the next option of srun behind this word; NULL if the command follows, or nothing. */
+static const char *next_option(const char *before, const char *line, size_t size)
+{
+	const char *word = next_word(before, line, size);
+
+	if (word != NULL && word[0] != '-' && before != line && may_take_next(before))
+		word = next_word(word, line, size);
+	return word != NULL && word[0] == '-' && strcmp(word, "--") != 0 ? word : NULL;
+}
+
+/* Return whether the word is this option. One letter may have its value in the same word. */
+static int is_option(const char *word, const char *option)
+{
+	size_t length = strlen(option);
+
+	return strncmp(word, option, length) == 0 && (length == 2 || word[length] == '\0' || word[length] == '=');
+}
+
+static const char *find_option(const char *line, size_t size, const char *option)
+{
+	const char *word = line != NULL && size > 0 ? next_option(line, line, size) : NULL;
+
+	while (word != NULL && !is_option(word, option))
+		word = next_option(word, line, size);
+	return word;
+}
+
+void ce_srun_note_options(void)
+{
+	size_t size = 0;
+	CE_AUTO_FREE char *line = ce_srun_line(&size);
+
+	/* getopt accepts "--mp=pmix", too */
+	note(CE_CARRY_MPI, getenv("SLURM_MPI_TYPE") != NULL || has_word(line, size, "--mp"));
+	note(CE_CARRY_CHDIR, find_option(line, size, "--chdir") != NULL || find_option(line, size, "-D") != NULL);
+	note(CE_CARRY_PROLOG, getenv("SLURM_TASK_PROLOG") != NULL || has_word(line, size, "--task-p"));
 }
 
 int ce_srun_has_option(const char *option)
 {
-	size_t size = 0, length = strlen(option);
-	CE_AUTO_FREE char *line = command_line(&size);
-	const char *before = "--=", *word = line != NULL ? line + strlen(line) + 1 : NULL;
+	size_t size = 0;
+	CE_AUTO_FREE char *line = ce_srun_line(&size);
 
-	for (; word != NULL && word < line + size; word += strlen(word) + 1) {
-		if (strcmp(word, "--") == 0 || (word[0] != '-' && !may_take_next(before)))
-			return 0;
-		if (strncmp(word, option, length) == 0 && (word[length] == '\0' || word[length] == '='))
-			return 1;
-		before = word;
-	}
-	return 0;
+	return find_option(line, size, option) != NULL;
+}
+
+const char *ce_srun_value(const char *line, size_t size, const char *option)
+{
+	const char *word = find_option(line, size, option), *value = word != NULL ? strchr(word, '=') : NULL;
+
+	if (word == NULL)
+		return NULL;
+	return value != NULL ? value + 1 : next_word(word, line, size);
+}
+
+const char *ce_srun_command(const char *line, size_t size)
+{
+	const char *last = line, *word = size > 0 ? next_option(line, line, size) : NULL;
+
+	for (; word != NULL; word = next_option(word, line, size))
+		last = word;
+	word = size > 0 ? next_word(last, line, size) : NULL;
+	if (word != NULL && word[0] != '-' && last != line && may_take_next(last))
+		word = next_word(word, line, size);
+	return word;
 }

@@ -2,7 +2,12 @@
 #ifndef CE_SRUN_OPTIONS_H
 #define CE_SRUN_OPTIONS_H
 
-/* Record --mpi and --task-prolog, from this process's own command line. A command with arguments that look
+#include <stddef.h>
+
+/* Return the words of this process's command line, each followed by a NUL, on the heap. NULL on failure. */
+char *ce_srun_line(size_t *size);
+
+/* Record --mpi, --chdir and --task-prolog, from this process's own command line. A command with arguments that look
  * the same is mistaken for them. That costs no more than a warning about MPI for a user who did not choose
  * it, or one additional execve. */
 void ce_srun_note_options(void);
@@ -14,8 +19,14 @@ int ce_srun_broadcasts(void);
  * word is mistaken for one. */
 int ce_srun_is_multi_prog(int argc, char *const *argv);
 
-/* Return whether the command line has this long option before the command. In doubt, an option without "="
- * is taken to have the next word as its value. */
+/* Return whether the command line has this option before the command: "--name" or "-n". In doubt, an option
+ * without "=" is taken to have the next word as its value. */
 int ce_srun_has_option(const char *option);
+
+/* Return the value of a long option, NULL if such a line does not have it. */
+const char *ce_srun_value(const char *line, size_t size, const char *option);
+
+/* Return the first word of the command, with "--" if it stands before it; NULL if there is none. */
+const char *ce_srun_command(const char *line, size_t size);
 
 #endif

@@ -1,0 +1,107 @@
+#define _GNU_SOURCE
+#include "plugin_notes.h"
+
+#include <limits.h>
+#include <slurm/spank.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/io.h"
+#include "common/say.h"
+#include "srun_options.h"
+
+static const char *base(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash != NULL ? slash + 1 : path;
+}
+
+/* Return whether the word is a program that has an option --environment itself. */
+static int knows_environments(const char *word)
+{
+	static const char *const names[] = { "ce", "srun", "sbatch", "salloc" };
+
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+		if (strcmp(base(word), names[i]) == 0)
+			return 1;
+	}
+	return 0;
+}
+
+/* Return whether the line has words for several commands: components of a heterogeneous step, or a program with
+ * an option --environment of its own. */
+static int has_other_commands(const char *line, size_t size)
+{
+	for (const char *word = line + strlen(line) + 1; word < line + size; word += strlen(word) + 1) {
+		if (strcmp(word, ":") == 0 || knows_environments(word))
+			return 1;
+	}
+	return 0;
+}
+
+/* Return --environment=NAME, if it stands behind the command; NULL if it does not. */
+static const char *late_option(const char *line, size_t size)
+{
+	const char *word = has_other_commands(line, size) ? NULL : ce_srun_command(line, size);
+
+	for (; word != NULL && word < line + size; word += strlen(word) + 1) {
+		if (strncmp(word, "--environment=", 14) == 0 || strncmp(word, "--edf=", 6) == 0)
+			return word;
+	}
+	return NULL;
+}
+
+static int is_bundle(const char *directory)
+{
+	char path[PATH_MAX];
+
+	return snprintf(path, sizeof path, "%s/config.json", directory) < (int)sizeof path &&
+	       access(path, F_OK) == 0;
+}
+
+int ce_note_misplaced(const char *line, size_t size, char note[CE_NOTE_SIZE])
+{
+	const char *late = late_option(line, size), *container = ce_srun_value(line, size, "--container");
+
+	if (late != NULL) {
+		snprintf(note, CE_NOTE_SIZE,
+			 "%.200s stands behind the command, which gets it: it chooses no container (options of srun "
+			 "stand before the command)",
+			 late);
+		return 1;
+	}
+	if (container == NULL || is_bundle(container))
+		return 0;
+	snprintf(note, CE_NOTE_SIZE,
+		 "--container is an option of Slurm's own, for OCI bundles, which '%.100s' is not: write "
+		 "--environment=%.100s to run in that environment",
+		 container, container);
+	return 1;
+}
+
+void ce_submit_warn(void)
+{
+	static int warned;
+	char note[CE_NOTE_SIZE];
+	size_t size = 0;
+	CE_AUTO_FREE char *line = ce_srun_line(&size);
+
+	if (line != NULL && ce_note_misplaced(line, size, note) && warned++ == 0)
+		ce_say(NULL, "warning", note);
+}
+
+void ce_submit_leave_container(int is_step)
+{
+	static const char *const names[] = { "CE_ENVIRONMENT_NAME", "CE_IMAGE", "CE_IMAGE_DIGEST" };
+	const char *name = getenv(names[0]), *image = getenv(names[1]);
+
+	if (is_step && (name != NULL || image != NULL))
+		slurm_info("this step runs on the host, not in '%s', where srun was called: --environment=NAME "
+			   "runs it in a container",
+			   name != NULL ? name : image);
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+		unsetenv(names[i]);
+}

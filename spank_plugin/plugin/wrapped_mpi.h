@@ -1,0 +1,13 @@
+/* Programs that use MPI and that another command starts: env, numactl, a shell, a script. In the task. */
+#ifndef CE_WRAPPED_MPI_H
+#define CE_WRAPPED_MPI_H
+
+enum { CE_WRAPPED_SIZE = 128 };
+
+/* Return whether the command, whose file is `found`, names a program that is linked with an MPI library, and
+ * put its name into `name`: among its arguments if it starts other commands (env, nice, numactl), in the text
+ * of a shell's -c, or in a script. `path` is the PATH of the task. Nothing is executed or expanded: a name
+ * made of variables is not found. */
+int ce_wraps_mpi(const char *path, const char *found, int argc, char **argv, char name[CE_WRAPPED_SIZE]);
+
+#endif

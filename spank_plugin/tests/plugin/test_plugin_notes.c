@@ -1,0 +1,78 @@
+/* Options on srun's command line that choose no container, though they look like it. */
+#define _GNU_SOURCE
+#include "plugin/plugin_notes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fake_spank.h"
+#include "harness.h"
+#include "installation.h"
+#include "plugin/srun_options.h"
+
+static char note[CE_NOTE_SIZE];
+
+/* Return what is said of such a command line; "" for nothing. */
+static const char *said_of(const char *words)
+{
+	char line[256];
+	size_t size = strlen(words) + 1;
+
+	snprintf(line, sizeof line, "%s", words);
+	for (size_t i = 0; i < size; i++)
+		line[i] = line[i] == ' ' ? '\0' : line[i];
+	return ce_note_misplaced(line, size, note) ? note : "";
+}
+
+TEST("an environment behind the command is said to choose no container")
+{
+	CHECK_CONTAINS(said_of("srun -n 2 -l python3 train.py --environment=demo"),
+		       "--environment=demo stands behind the command, which gets it: it chooses no container");
+	CHECK_CONTAINS(said_of("srun hostname --edf=demo"), "--edf=demo stands behind the command");
+	CHECK_CONTAINS(said_of("srun --exclusive true --environment=demo"), "stands behind the command");
+	CHECK_TEXT(said_of("srun --environment=demo hostname"), "");
+	CHECK_TEXT(said_of("srun -n 1 --environment=demo -- hostname -s"), "");
+	CHECK_TEXT(said_of("srun -n1 true : -n1 --environment=demo true"), "");
+	CHECK_TEXT(said_of("srun --pty ce run --environment=demo"), "");
+	CHECK_TEXT(said_of("srun /usr/bin/srun --environment=demo true"), "");
+	CHECK_TEXT(said_of("srun"), "");
+}
+
+TEST("Slurm's own option for OCI bundles is not taken for ours, unless it has a bundle")
+{
+	CHECK_INT(chdir(test_directory()), 0);
+	CHECK_CONTAINS(said_of("srun --container=demo hostname"),
+		       "--container is an option of Slurm's own, for OCI bundles, which 'demo' is not: write "
+		       "--environment=demo");
+	CHECK_CONTAINS(said_of("srun -N1 --container demo hostname"), "which 'demo' is not");
+	CHECK_TEXT(said_of("srun --container-image=demo hostname"), "");
+	CHECK_TEXT(said_of("srun podman --container=demo"), "");
+	CHECK_INT(mkdir("bundle", 0700), 0);
+	FILE *file = fopen("bundle/config.json", "w");
+	CHECK(file != NULL);
+	fclose(file);
+	CHECK_TEXT(said_of("srun --container=bundle hostname"), "");
+}
+
+static void call_without_environment(spank_context_t context)
+{
+	fake_reset(context);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	setenv("CE_ENVIRONMENT_NAME", "outer", 1);
+	setenv("CE_IMAGE", "/images/outer.sqsh", 1);
+	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	CHECK(getenv("CE_ENVIRONMENT_NAME") == NULL && getenv("CE_IMAGE") == NULL);
+	slurm_spank_exit(fake_spank(), 0, NULL);
+}
+
+TEST("a step on the host that a container's task starts is not told that it is in that container")
+{
+	install("exit 1");
+	call_without_environment(S_CTX_LOCAL);
+	CHECK_CONTAINS(fake_job.log, "this step runs on the host, not in 'outer', where srun was called");
+	call_without_environment(S_CTX_ALLOCATOR);
+	CHECK_TEXT(fake_job.log, "");
+}

@@ -1,0 +1,81 @@
+/* Programs with MPI that another command starts. */
+#define _GNU_SOURCE
+#include "plugin/wrapped_mpi.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "harness.h"
+
+static void build(const char *words)
+{
+	char line[256];
+
+	snprintf(line, sizeof line, "${CC:-cc} -x c %s - </dev/null 2>&1", words);
+	CHECK_INT(system(line), 0);
+}
+
+/* Return the program with MPI that is found behind these words; "" for none. */
+static const char *found(const char *one, const char *two, const char *three, const char *four)
+{
+	static char name[CE_WRAPPED_SIZE];
+	char *argv[] = { strdup(one), two ? strdup(two) : NULL, three ? strdup(three) : NULL,
+			 four ? strdup(four) : NULL, NULL };
+	int argc = 0;
+
+	while (argv[argc] != NULL)
+		argc++;
+	name[0] = '\0';
+	int is = ce_wraps_mpi(test_directory(), one, argc, argv, name);
+	for (int i = 0; i < 4; i++)
+		free(argv[i]);
+	CHECK_INT(is, name[0] != '\0');
+	return name;
+}
+
+static void write_script(const char *text)
+{
+	FILE *file = fopen("script", "w");
+
+	CHECK(file != NULL);
+	CHECK(fputs(text, file) >= 0);
+	CHECK_INT(fchmod(fileno(file), 0755), 0);
+	fclose(file);
+}
+
+TEST("a program with MPI is found behind a wrapper, in a shell's text and in a script")
+{
+	CHECK_INT(chdir(test_directory()), 0);
+	build("-shared -fPIC -Wl,-soname,libmpi.so.40 -o libmpi.so");
+	build("-shared -fPIC -Wl,--no-as-needed -L. -lmpi -o hello");
+	CHECK_TEXT(found("env", "X=1", "./hello", NULL), "./hello");
+	CHECK_TEXT(found("/usr/bin/numactl", "-N", "0", "hello"), "hello");
+	CHECK_TEXT(found("bash", "-c", "cd run && exec ./hello --input x", NULL), "./hello");
+	CHECK_TEXT(found("bash", "-lc", "OMP_NUM_THREADS=2 hello;", NULL), "hello");
+	CHECK_TEXT(found("time", "sh", "-c", "./hello"), "./hello");
+	write_script("#!/bin/bash\n# ./other\necho begins\nexec ./hello \"$@\"\n");
+	CHECK_TEXT(found("./script", NULL, NULL, NULL), "./hello");
+	CHECK_TEXT(found("bash", "-e", "./script", "one"), "./hello");
+	CHECK_TEXT(found("env", "./script", NULL, NULL), "./hello");
+}
+
+TEST("other commands are not taken for MPI")
+{
+	CHECK_INT(chdir(test_directory()), 0);
+	build("-shared -fPIC -Wl,-soname,libmpi.so.40 -o libmpi.so");
+	build("-shared -fPIC -Wl,--no-as-needed -L. -lmpi -o hello");
+	build("-shared -fPIC -Wl,--no-as-needed -o plain");
+	CHECK_TEXT(found("env", "X=1", "./plain", NULL), "");
+	CHECK_TEXT(found("ls", "./hello", NULL, NULL), "");
+	CHECK_TEXT(found("./plain", "./hello", NULL, NULL), "");
+	CHECK_TEXT(found("bash", "-c", "$PROGRAM ./absent", NULL), "");
+	CHECK_TEXT(found("bash", "-c", NULL, NULL), "");
+	CHECK_TEXT(found("bash", NULL, NULL, NULL), "");
+	write_script("#!/bin/bash\n  # exec ./hello\n");
+	CHECK_TEXT(found("./script", NULL, NULL, NULL), "");
+	write_script("./hello\n");
+	CHECK_TEXT(found("./script", NULL, NULL, NULL), "");
+}
