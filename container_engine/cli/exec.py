@@ -17,6 +17,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-w", "--node", metavar="NODE", help="the node to go to; else the step's first"
     )
+    # of docker exec: the terminal is always the caller's
+    for name in ("-i", "--interactive", "-t", "--tty"):
+        parser.add_argument(
+            name, action="store_true", dest=argparse.SUPPRESS, help=argparse.SUPPRESS
+        )
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("step", metavar="JOB[.STEP]", help="a step, or a job's newest one")
     command = parser.add_argument(

@@ -47,7 +47,8 @@ image = {image}
 workdir = "${{PWD}}"
 
 # What of the host the container sees: "SOURCE:DESTINATION[:FLAGS]", or one path for both.
-# What tasks write to other places, also to an unmounted home, is gone when the container ends.
+# What tasks write to other places, also to your home unless it is mounted, is gone when the
+# container ends.
 mounts = [
   "${{PWD}}",
   # "${{HOME}}",
@@ -64,14 +65,14 @@ entrypoint = false
 # Lines for a shell in the container, once per node before any task. '$$' leaves a variable to it.
 # startup = ["source /opt/venv/bin/activate"]
 
+[annotations]
+# What hooks of the site should do.
+# com.hooks.cxi.enabled = "true"
+
 [env]
 # Variables of the tasks. An empty string removes one, ${{image:NAME}} is what the image says.
 # OMP_NUM_THREADS = "8"
 # PATH = "/opt/mine/bin:${{image:PATH}}"
-
-[annotations]
-# What hooks of the site shall do.
-# com.hooks.cxi.enabled = "true"
 """
 
 

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 60
 _CLUSTER = re.compile(r"^ClusterName\s*=\s*(\S+)", re.MULTILINE)
 # with SLURM_CLUSTERS set, a line with the cluster's name precedes them
-_JOB = re.compile(r"^\s*(\d+)\s+(\d+)\s*$", re.MULTILINE)
+_JOB = re.compile(r"^\s*(\d+)\s+(\d+)\s+(\w+)\s*$", re.MULTILINE)
+# a job that completes still has processes, one that is requeued is pending again
+_ENDED = frozenset(
+    "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY TIMEOUT".split()
+)
 _HIDDEN = re.compile(r"^PrivateData\s*=.*\bjobs\b", re.MULTILINE)
 
 
@@ -39,10 +43,14 @@ def _running(context: Context) -> Running:
     """Return the jobs of all users: a store may be shared, and a link belongs to the job's user."""
     env = plain_environment(context)
     try:
-        listed = output(["squeue", "--noheader", "--format=%A %U"], env, _TIMEOUT_S)
+        # without --states=all, a job that has just ended looks like one that is not listed yet
+        argv = ["squeue", "--noheader", "--states=all", "--format=%A %U %T"]
+        listed = output(argv, env, _TIMEOUT_S)
         shown = output(["scontrol", "show", "config"], env, _TIMEOUT_S).decode(errors="replace")
     except CeError:
         return in_use.Running("", None, context.uid)
     name, is_hidden = _CLUSTER.search(shown), _HIDDEN.search(shown) and context.uid != 0
-    jobs = {job: int(user) for job, user in _JOB.findall(listed.decode(errors="replace"))}
-    return in_use.Running(name[1] if name else "", jobs, context.uid, not is_hidden)
+    found = _JOB.findall(listed.decode(errors="replace"))
+    jobs = {job: int(user) for job, user, state in found if state not in _ENDED}
+    ended = frozenset(job for job, _user, state in found if state in _ENDED) - jobs.keys()
+    return in_use.Running(name[1] if name else "", jobs, context.uid, not is_hidden, ended)

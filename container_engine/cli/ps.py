@@ -31,7 +31,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     found = [
         step
         for step in running_steps.running(context)
-        if step.traced and arguments.job in (None, step.id.partition(".")[0])
+        if step.traced and (arguments.job is None or running_steps.is_of_job(step, arguments.job))
     ]
     if arguments.json:
         steps_found = [step._asdict() for step in found]

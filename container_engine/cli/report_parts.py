@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from container_engine.submit.context import Context
     from container_engine.trace.record import Trace
 
-JOB = re.compile(r"\d+(\.\d+)?")
+JOB = re.compile(r"\d+(_\d+)?(\.\d+)?")
 _TIMEOUT_S = 30
 _VERSIONS = ("srun", "podman", "crun", "conmon", "skopeo")
 _MOST_STEPS, _MOST_NODES, _MOST_LOGS = 20, 16, 5
@@ -78,7 +78,9 @@ def subject(job: str | None, context: Context) -> Subject:
     try:
         directory = trace_directory(context) or ""
         known = record.steps(directory, context.uid) if job and directory else []
-        wanted = [step for step in known if job in (step, step.partition(".")[0])][:_MOST_STEPS]
+        wanted = record.of_job(directory, known, job or "")[:_MOST_STEPS]
+        if wanted and job and "_" in job:
+            job = wanted[0].partition(".")[0]  # srun --jobid takes plain numbers only
         found = {step: record.read(directory, step) for step in wanted}
         traces = {step: nodes for step, nodes in found.items() if nodes}
     except (CeError, OSError):

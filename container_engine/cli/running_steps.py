@@ -20,11 +20,16 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 60
 # the step that we start must not inherit the size of the current one
 _UNWANTED = ("SLURM_CE_", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE")
-_STEP = re.compile(r"\d+\.\d+")
+# also of an array, 7_3.0, or of a component of a heterogeneous job
+_STEP = re.compile(r"(\d+(?:[_+]\d+)?)\.(\d+)(?:\+\d+)?")
 
 
 class Step(NamedTuple):
-    """A running step. `environment` and `image` are from its trace, if it has one."""
+    """A running step. `environment` and `image` are from its trace, if it has one.
+
+    `id` is as squeue shows it, 7_3.0 for a job array; `plain` is the number that Slurm gave to this
+    job, with the step's, by which its tasks and traces know it.
+    """
 
     id: str
     name: str
@@ -33,6 +38,7 @@ class Step(NamedTuple):
     environment: str
     image: str
     traced: bool
+    plain: str
 
 
 def running(context: Context) -> list[Step]:
@@ -40,16 +46,28 @@ def running(context: Context) -> list[Step]:
     argv = ["squeue", "--noheader", "--steps", f"--user={context.uid}", "--format=%i|%N|%M|%j"]
     directory = trace_directory(context)
     known = record.steps(directory, context.uid) if directory else []
-    found = []
     listing = output(argv, plain_environment(context), _TIMEOUT_S).decode(errors="replace")
+    listed = []
     for line in listing.split("\n"):
         identity, *facts = line.split("|", 3)
         # a line without these fields continues a step's name that contains line ends
-        if _STEP.fullmatch(identity) and len(facts) == 3:
-            nodes, elapsed, name = facts
-            trace = record.first(directory or "", identity) if identity in known else None
-            found.append(Step(identity, name, nodes, elapsed, *_traced(trace)))
+        match = _STEP.fullmatch(identity)
+        if match and len(facts) == 3:
+            listed.append((match, facts))
+    numbers = _numbers(context) if any(not match[1].isdigit() for match, _facts in listed) else {}
+    found = []
+    for match, (nodes, elapsed, name) in listed:
+        plain = f"{numbers.get(match[1], match[1])}.{match[2]}"
+        trace = record.first(directory or "", plain) if plain in known else None
+        found.append(Step(match[0], name, nodes, elapsed, *_traced(trace), plain))
     return found
+
+
+def _numbers(context: Context) -> dict[str, str]:
+    """Return the plain number of each of the user's jobs by what squeue shows in its place."""
+    argv = ["squeue", "--noheader", f"--user={context.uid}", "--format=%i|%A"]
+    listing = output(argv, plain_environment(context), _TIMEOUT_S).decode(errors="replace")
+    return dict(line.split("|", 1) for line in listing.split() if "|" in line)
 
 
 def _traced(trace: record.Trace | None) -> tuple[str, str, bool]:
@@ -70,17 +88,22 @@ def trace_directory(context: Context) -> str | None:
 def choose(steps: Sequence[Step], wanted: str) -> Step:
     """Return the step that JOB.STEP names, or the newest one of JOB, if possible in a container.
 
-    Raises UserError if no such step runs.
+    Each may be written as squeue shows it or with plain numbers. Raises UserError if no such step
+    runs.
     """
     if not wanted[:1].isdigit():
         raise UserError("is not JOB or JOB.STEP", "ce ps lists the steps that run", name=wanted)
-    exact = [step for step in steps if step.id == wanted]
-    of_job = [step for step in steps if step.id.partition(".")[0] == wanted]
+    exact = [step for step in steps if wanted in (step.id, step.plain)]
+    of_job = [step for step in steps if is_of_job(step, wanted)]
     inside = [step for step in of_job if step.traced] or of_job
     if exact or inside:
-        return (exact or [max(inside, key=lambda step: int(step.id.partition(".")[2]))])[0]
+        return (exact or [max(inside, key=lambda step: int(step.plain.partition(".")[2]))])[0]
     hint = f"running are {', '.join(step.id for step in steps)}" if steps else "none of yours runs"
     raise UserError("no such step runs", hint, where=wanted)
+
+
+def is_of_job(step: Step, job: str) -> bool:
+    return job in (step.id.partition(".")[0], step.plain.partition(".")[0])
 
 
 class Place(NamedTuple):
@@ -99,7 +122,7 @@ def place(wanted: str, node: str | None, context: Context) -> Place:
     known = nodes(step, context)
     if node is not None and node not in known:
         raise UserError(f"step {step.id} does not run on {node}", f"it runs on {step.nodes}")
-    return Place(step.id, node or known[0])
+    return Place(step.plain, node or known[0])
 
 
 def go(place: Place, words: Sequence[str], context: Context, *, terminal: bool = False) -> NoReturn:

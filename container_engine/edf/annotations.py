@@ -60,7 +60,15 @@ def check_names(flat: Mapping[str, tuple[str, Path]], rules: HookRules, report: 
     """Warn of names and values that no hook will react to."""
     for key, (text, path) in flat.items():
         rule = rule_of(key, rules)
-        if key.startswith("hooks."):
+        table, dot, inner = key.partition(".")
+        if table in KEYS and dot:
+            message = f"'{key}' stands below [annotations] and so belongs to it"
+            report.warning(path, message, _moved(table, inner))
+        elif not dot and table not in KEYS:
+            message = f"'{key}' stands below [annotations], whose names have dots (com.hooks.…)"
+            hint = "if you mean a variable of the tasks, move the line below [env]"
+            report.warning(path, message, hint)
+        elif key.startswith("hooks."):
             report.unknown(path, f"unknown annotation '{key}', did you mean 'com.{key}'?")
         elif rule is not None:
             _check_hook(key, text, path, rule, report)
@@ -68,6 +76,12 @@ def check_names(flat: Mapping[str, tuple[str, Path]], rules: HookRules, report: 
             _unknown_hook(key, path, rules, report)
         elif key.startswith(_PYXIS):
             _check_pyxis(key, text, path, report)
+
+
+def _moved(table: str, inner: str) -> str:
+    if table == "annotations":
+        return f"write {inner} = … there, without the name of the table"
+    return f"if you mean {table}.{inner}, move the line above the first [table]"
 
 
 def check_value(key: str, value: str, path: Path, rules: HookRules, report: Report) -> None:

@@ -94,18 +94,36 @@ def _is_credible(status: os.stat_result, uid: int) -> bool:
 
 
 def choose(directory: str, wanted: str, uid: int) -> str:
-    """Return JOB.STEP for JOB (its newest step), JOB.STEP or `last`. Raises UserError."""
+    """Return JOB.STEP for JOB (its newest step), JOB.STEP or `last`. Raises UserError.
+
+    JOB may also be a task of a job array, 7_3.
+    """
     known = steps(directory, uid)
-    if wanted in known:
-        return wanted
     if wanted == "last" and known:
         return known[0]
-    of_job = [step for step in known if step.partition(".")[0] == wanted]
-    if of_job:
-        return of_job[0]
+    found = of_job(directory, known, wanted)
+    if found:
+        return found[0]
     hint = f"there are {', '.join(known[:5])}" if known else "no launch has left one"
     hint += f"; as the job's user: su USER -c 'ce trace {wanted}'" if uid == 0 else ""
     raise UserError(f"no trace in {directory}", f"{hint}; `ce trace` lists them", where=wanted)
+
+
+def of_job(directory: str, known: Sequence[str], wanted: str) -> list[str]:
+    """Return those of the steps that JOB or JOB.STEP names. JOB may be a task of an array, 7_3."""
+    job, _dot, number = wanted.partition(".")
+    is_array = "_" in job
+    return [
+        step
+        for step in known
+        if number in ("", step.partition(".")[2])
+        and (_array(directory, step) if is_array else step.partition(".")[0]) == job
+    ]
+
+
+def _array(directory: str, step: str) -> str:
+    trace = first(directory, step)
+    return str(trace.facts.get("array", "")) if trace is not None else ""
 
 
 def read(directory: str, step: str) -> list[Trace]:

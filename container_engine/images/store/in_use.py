@@ -27,12 +27,14 @@ class Running(NamedTuple):
     """The unfinished jobs of a cluster with their users, as visible to `uid`.
 
     The jobs of others may be hidden unless `sees_all`. `jobs` is None if Slurm could not be asked.
+    `ended` are jobs that Slurm still knows, and knows to have ended.
     """
 
     cluster: str
     jobs: Mapping[str, int] | None
     uid: int
     sees_all: bool = True
+    ended: frozenset[str] = frozenset()
 
 
 class Link(NamedTuple):
@@ -58,6 +60,8 @@ class Link(NamedTuple):
         user = running.jobs.get(self.job)
         if user is not None:
             return self.uid not in {user, self.store_uid}
+        if self.job in running.ended:
+            return True
         return self.age_s > _YOUNG_S and (running.sees_all or self.uid == running.uid)
 
     def described(self, running: Running) -> str:

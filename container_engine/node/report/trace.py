@@ -151,6 +151,7 @@ def write(
         "engine": plan.get("engine", ""),
         "job": node.get("SLURM_JOB_ID", ""),
         "step": node.get("SLURM_STEP_ID", ""),
+        "array": _array(node),
         "host": os.uname().nodename,
         "nodes": node.get("SLURM_STEP_NODELIST", ""),
         "tasks": node.get("SLURM_STEP_NUM_TASKS", ""),
@@ -179,6 +180,12 @@ def _image(plan: LaunchPlan) -> dict[str, Any]:
         for image in (plan["image"], *plan["image"].get("above", ()))
     )
     return {**base, "above": above} if above else base
+
+
+def _array(node: Mapping[str, str]) -> str:
+    """Return the name that Slurm's commands show for a task of a job array; "" for other jobs."""
+    job, task = (node.get(f"SLURM_ARRAY_{name}", "") for name in ("JOB_ID", "TASK_ID"))
+    return f"{job}_{task}" if job and task else ""
 
 
 def _append(fd: int, line: bytes, *, is_first: bool) -> None:

@@ -1,13 +1,17 @@
 """The step that a word of the command line means."""
 
+import os
+from pathlib import Path
+
 import pytest
 
-from container_engine.cli.running_steps import Step, choose
+from container_engine.cli.running_steps import Step, choose, running
 from container_engine.errors import UserError
+from container_engine.submit.context import Context
 
 
 def step(number: str, *, traced: bool) -> Step:
-    return Step(number, "sh", "n1", "0:01", "", "", traced)
+    return Step(number, "sh", "n1", "0:01", "", "", traced, number)
 
 
 RUNNING = [step("7.0", traced=True), step("7.1", traced=True), step("7.2", traced=False)]
@@ -16,6 +20,35 @@ RUNNING = [step("7.0", traced=True), step("7.1", traced=True), step("7.2", trace
 def test_a_job_is_its_newest_step_in_a_container() -> None:
     assert choose(RUNNING, "7").id == "7.1"
     assert choose(RUNNING, "7.2").id == "7.2"
+
+
+def test_a_step_of_an_array_has_the_names_that_slurm_uses_and_its_plain_number() -> None:
+    of_array = Step("7_3.0", "sh", "n1", "0:01", "", "", traced=True, plain="9.0")
+    for word in ("7_3", "7_3.0", "9", "9.0"):
+        assert choose([*RUNNING, of_array], word).plain == "9.0"
+
+
+@pytest.fixture
+def squeue(tmp_path: Path) -> Context:
+    """Slurm with a job, a task of a job array and a component of a heterogeneous job."""
+    steps = ["7.0|n1|0:01|sh", "8_3.0|n2|0:02|sh", "8_3.batch|n2|0:02|batch", "11+1.0+1|n2|0:03|sh"]
+    programs = tmp_path / "slurm"
+    programs.mkdir()
+    (programs / "squeue").write_text(
+        "#!/bin/sh\n"
+        'case " $* " in *" --steps "*) printf "%s\\n"'
+        + "".join(f" '{one}'" for one in steps)
+        + ";;"
+        ' *) printf "%s\\n" "7|7" "8_3|9" "11+0|11" "11+1|12";; esac\n'
+    )
+    (programs / "squeue").chmod(0o755)
+    env = {"HOME": str(tmp_path), "PATH": f"{programs}:/usr/bin:/bin"}
+    return Context(env, str(tmp_path), os.geteuid(), "/nonexistent", 0)
+
+
+def test_steps_of_arrays_and_heterogeneous_jobs_are_listed(squeue: Context) -> None:
+    found = {step.id: step.plain for step in running(squeue)}
+    assert found == {"7.0": "7.0", "8_3.0": "9.0", "11+1.0+1": "12.0"}
 
 
 @pytest.mark.parametrize("word", ["", "train", "-1", ".0"])

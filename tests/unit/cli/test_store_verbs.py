@@ -205,7 +205,7 @@ def test_what_the_jobs_of_a_named_cluster_use_stays(owner: Owner) -> None:
     programs = owner.root / "bin"
     programs.mkdir()
     answers = {
-        "squeue": f"CLUSTER: alps\n12 {os.geteuid()}\n",
+        "squeue": f"CLUSTER: alps\n12 {os.geteuid()} RUNNING\n13 {os.geteuid()} COMPLETED\n",
         "scontrol": "ClusterName = alps\n",
     }
     for name, text in answers.items():
@@ -215,3 +215,7 @@ def test_what_the_jobs_of_a_named_cluster_use_stays(owner: Owner) -> None:
     (owner.store / "uses").mkdir()
     (owner.store / f"uses/12-abababababab.{os.geteuid()}@alps").symlink_to(path.name)
     assert "'used:1': in use by job 12\n" in owner.ce("rmi", "used:1", code=1)
+    (owner.store / f"uses/12-abababababab.{os.geteuid()}@alps").unlink()
+    # a moment ago, by a job that Slurm knows to have ended
+    (owner.store / f"uses/13-abababababab.{os.geteuid()}@alps").symlink_to(path.name)
+    owner.ce("rmi", "used:1")

@@ -220,6 +220,16 @@ def test_a_job_means_its_newest_step_and_an_unknown_one_is_refused(step: Path) -
         record.choose(str(step), "8", os.geteuid())
 
 
+def test_a_task_of_a_job_array_is_found_by_the_name_that_slurm_shows(step: Path) -> None:
+    write(step, "9.0", "n1", facts(100, array="8_3"))
+    write(step, "9.1", "n1", facts(100, array="8_3"))
+    os.utime(step / "9.0", (1, 1))
+    assert record.choose(str(step), "8_3", os.geteuid()) == "9.1"
+    assert record.choose(str(step), "8_3.0", os.geteuid()) == "9.0"
+    with pytest.raises(UserError, match=r"^8_4: no trace in "):
+        record.choose(str(step), "8_4", os.geteuid())
+
+
 def test_root_hears_how_to_see_the_trace_of_a_users_job(step: Path) -> None:
     with pytest.raises(UserError) as caught:
         record.choose(str(step), "8", 0)
