@@ -19,7 +19,10 @@ _CLUSTER = re.compile(r"^ClusterName\s*=\s*(\S+)", re.MULTILINE)
 _JOB = re.compile(r"^\s*(\d+)\s+(\d+)\s+(\w+)\s*$", re.MULTILINE)
 # a job that completes still has processes, one that is requeued is pending again
 _ENDED = frozenset(
-    "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY TIMEOUT".split()
+    [
+        *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE"),
+        *("FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT"),
+    ]
 )
 _HIDDEN = re.compile(r"^PrivateData\s*=.*\bjobs\b", re.MULTILINE)
 

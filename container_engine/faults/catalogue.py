@@ -391,6 +391,12 @@ FAULTS = {
         YOU,
         "make it in the image, mount it, or name another workdir",
     ),
+    "entrypoint-ended": Fault(
+        "the image's entrypoint ended instead of executing its arguments",
+        YOU,
+        "write entrypoint = false in the environment, and the program of the entrypoint as the"
+        " command, with its arguments",
+    ),
     "startup-failed": Fault(
         "a start-up step of the environment failed",
         YOU,

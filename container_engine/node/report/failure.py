@@ -95,6 +95,23 @@ def explain(report: str) -> LaunchError:
     )
 
 
+def of_entrypoint(report: str, entrypoint: Sequence[str]) -> LaunchError | None:
+    """Return the error for a report that the image's entrypoint ended; None for any other."""
+    stage, number, _what, log = [*report.split("\n", 3), "", "", ""][:4]
+    if not entrypoint or (stage, number) != ("container", "0"):
+        return None
+    import shlex
+
+    words = shlex.join(entrypoint)
+    shown = words if len(words) <= _LONGEST_SHOWN else f"{words[:_LONGEST_SHOWN]}…"
+    last = _last_line(without_id(log))
+    message = f"the image's entrypoint ended instead of executing its arguments: {shown}"
+    return LaunchError(
+        message + (f" ({last})" if last else ""), see="entrypoint-ended", details=log
+    )
+
+
+_LONGEST_SHOWN = 100
 _OTHER = "container-setup"
 # operations of the guard that create the container, and what they run
 CREATORS = {"crun": "crun", "podman": "Podman"}

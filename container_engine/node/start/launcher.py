@@ -238,14 +238,20 @@ class _Start:
     def _await(self, control: socket) -> Sequence[int]:
         """Wait for the guard's report and return its descriptors."""
         hooks = self._hooks
-        ears = (None, None) if hooks is None else (hooks.hear, hooks.explain)
+        hear = None if hooks is None else hooks.hear
         timeout_s = self._plan["settings"]["start_timeout_s"]
-        (self._marks.guard, printed), fds = await_report(control, timeout_s, *ears)
+        (self._marks.guard, printed), fds = await_report(control, timeout_s, hear, self._explain)
         if self._container.is_heard:
             from container_engine.node.report.failure import without_id
 
             self._printed = without_id(printed)
         return fds
+
+    def _explain(self, report: str) -> LaunchError:
+        from container_engine.node.report.failure import explain, of_entrypoint
+
+        general = explain if self._hooks is None else self._hooks.explain
+        return of_entrypoint(report, self._plan["entrypoint"]) or general(report)
 
     def _changes(
         self, found: Mapping[str, str], fds: tuple[Sequence[int], int, int]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from container_engine.faults.catalogue import FAULTS
-from container_engine.node.report.failure import explain
+from container_engine.node.report.failure import explain, of_entrypoint
 
 
 def said(report: str) -> str:
@@ -29,6 +29,16 @@ def test_what_an_entrypoint_printed_last_is_told_and_not_the_containers_number()
     assert said(f"container\n0\nthe container's init process ended\n{log}") == (
         "the container's init process ended (licence has expired)"
     )
+
+
+def test_an_entrypoint_that_is_a_program_is_named_with_what_it_printed() -> None:
+    report = "container\n0\nthe container's init process ended\nargs ['/dev/.ce-init']\n"
+    assert str(of_entrypoint(report, ["python3", "/app/my train.py"])) == (
+        "the image's entrypoint ended instead of executing its arguments:"
+        " python3 '/app/my train.py' (args ['/dev/.ce-init'])"
+    )
+    assert of_entrypoint(report, ()) is None
+    assert of_entrypoint("overlay\n2\ncannot mount\n", ["python3"]) is None
 
 
 def test_what_a_helper_printed_last_is_told() -> None:
