@@ -11,13 +11,23 @@ from container_engine.cli.named_image import say_use
 from container_engine.errors import UserError
 from container_engine.images.fetch.importing import Pull, unusable
 from container_engine.images.pack.build import Builder, Recipe, find_containerfile
-from container_engine.images.reference import FileImage, LocalImage, canonical_name, local_name
+from container_engine.images.pack.containerfile_lines import bases_of
+from container_engine.images.reference import (
+    FileImage,
+    LocalImage,
+    RegistryImage,
+    canonical_name,
+    local_name,
+    parse,
+)
+from container_engine.process import reason
 from container_engine.submit.prepare import site_config
 from container_engine.submit.stores import importer, own_store, rules, stores
 
 if TYPE_CHECKING:
     import argparse
 
+    from container_engine.images.store.store import Stores
     from container_engine.site import SiteConfig
     from container_engine.submit.context import Context
 
@@ -78,6 +88,7 @@ def _image(
     """Return the path of the image, reusing an earlier build if nothing has changed."""
     own_store(context, settings)  # refuses if the user has no store to build into
     places = stores(context, settings)
+    _check_bases(recipe.containerfile, places, context)
     told = importer(context, settings, quiet=arguments.quiet)
     known = places.find(image)
     if known is not None and known.ref.origin == image.made_of and not arguments.no_cache:
@@ -92,3 +103,30 @@ def _image(
             recipe, image.made_of, layout, fresh=arguments.no_cache, quiet=arguments.quiet
         )
         return told.obtain(image._replace(place=layout), places, Pull.ALWAYS).path
+
+
+def _check_bases(containerfile: str, places: Stores, context: Context) -> None:
+    """Refuse to begin with an image that was made here, which only a store has.
+
+    Podman would ask a registry for the name, where a stranger may have an image of the same.
+    """
+    try:
+        with open(containerfile, encoding="utf-8", errors="replace") as file:
+            bases = bases_of(file.read())
+    except OSError as error:
+        hint = "-f names the file; without it, the directory's own is taken"
+        raise UserError(reason(error), hint, "image-build", name=containerfile) from None
+    for number, base in bases:
+        try:
+            image = parse(base, context.cwd)
+        except UserError:
+            continue  # Podman's error says more
+        found = places.find(image) if isinstance(image, RegistryImage) else None
+        if found is not None and found.ref.origin:
+            raise UserError(
+                f"'{base}' was made here, and a build can begin with an image of a registry only",
+                "put its Dockerfile's lines before these as a stage, FROM … AS base, and write"
+                " FROM base; or push the image to a registry and name it there",
+                "image-build",
+                where=f"{os.path.basename(containerfile)}:{number}",
+            )

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from typing import Any
+import shlex
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from container_engine import message_text
 from container_engine.cli import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 USAGE = 2
 # The terminal is always the caller's, and no container outlives its command.
@@ -31,11 +34,24 @@ _WITH_VALUE = {
     ("--network", "--net"): "the container has the host's network",
     ("--name",): "containers have no names; ce ps lists your running steps",
     ("-u", "--user"): "you are yourself in the container; to appear as root, in the environment"
-    ' file: annotations.com.ce.root_remap = "true"',
+    ' file, below [annotations]: com.ce.root_remap = "true"',
+    ("-m", "--memory"): "srun --mem=…, as for every step",
+    ("--cpus",): "srun -c N, as for every step",
+    ("--shm-size",): "the host's /dev/shm is there, as large as it is",
+    ("--tmpfs",): 'in the environment file: mounts = ["tmpfs:{}"]',
+    ("--hostname",): "the container has the host's name",
+    ("--ipc", "--pid", "--uts"): "the container has the host's",
+    ("--restart",): "a container ends with its command; sbatch --requeue runs a job again",
+    ("--add-host",): "the container has the host's /etc/hosts",
+    ("--ulimit",): "the container has the limits of the job: ulimit, or srun --propagate",
+    ("--platform",): "the container has the node's architecture",
 }
 _SWITCHES = {
     ("-d", "--detach"): "a container ends with its command; to run in the background: sbatch",
     ("--privileged",): "a container never has more rights than you",
+    ("--read-only",): "in the environment file: writable = false",
+    ("--init",): "every container has a first process that waits for its children",
+    ("-P", "--publish-all"): "the container has the host's network: every port is open as it is",
     ("--nv",): f"in the environment file: {_GPUS}",
     ("--rocm",): 'in the environment file: devices = ["amd.com/gpu=all"]',
 }
@@ -43,6 +59,7 @@ _SWITCHES = {
 
 def add_foreign(parser: argparse.ArgumentParser) -> None:
     """Add the options, hidden from the help."""
+    parser.set_defaults(foreign_options=())
     hidden: dict[str, Any] = {"dest": argparse.SUPPRESS, "help": argparse.SUPPRESS}
     for name in _ACCEPTED:
         parser.add_argument(name, action="store_true", **hidden)
@@ -55,19 +72,17 @@ def add_foreign(parser: argparse.ArgumentParser) -> None:
 
 
 class _Refused(argparse.Action):
-    """An option that ends with an error, which shows its counterpart."""
+    """An option that is refused once all are read, with its counterpart (refuse_foreign)."""
 
     def __call__(
         self,
-        parser: argparse.ArgumentParser,
-        _found: object,
+        _parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
         values: object,
         option: str | None = None,
     ) -> None:
-        verb = parser.prog.partition(" ")[2]
-        message = f"{verb}: {option}: {self.instead(values)}"
-        messages.say(message_text.block("error", message, None))
-        sys.exit(USAGE)
+        found = _Foreign(self.option_strings[0], option or "", self.instead(values), str(values))
+        namespace.foreign_options = (*namespace.foreign_options, found)
 
     def instead(self, values: object) -> str:
         return str(self.const).replace("{}", _quoted(values), 1)
@@ -79,6 +94,59 @@ class _Variable(_Refused):
         return f"in the environment file, below [env]: {name} = " + _quoted(
             value if equals else f"${{{name}}}"
         )
+
+
+class _Foreign(NamedTuple):
+    """An option with its first spelling, as it was written, and what to write instead."""
+
+    name: str
+    written: str
+    instead: str
+    value: str
+
+
+def refuse_foreign(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """Answer all of them, and show a command line that does the same; return its exit code.
+
+    `words` is the rest of the command line, which follows the options. Return 0 without options.
+    """
+    found: Sequence[_Foreign] = arguments.foreign_options
+    if not found:
+        return 0
+    blocks = [message_text.block("error", _message(arguments.verb, one), None) for one in found]
+    hint = _same(found, arguments, words)
+    blocks[-1] = message_text.block("error", _message(arguments.verb, found[-1]), hint or None)
+    messages.say("".join(blocks))
+    return USAGE
+
+
+def _message(verb: str, option: _Foreign) -> str:
+    return f"{verb}: {option.written}: {option.instead}"
+
+
+def _same(found: Sequence[_Foreign], arguments: argparse.Namespace, words: Sequence[str]) -> str:
+    """Return a command line without a file, "" if some option has no counterpart in one."""
+    mounts, before, options = [], [], []
+    for one in found:
+        if one.name == "-v" and one.value.startswith(("/", "~")):
+            mounts.append(one.value)
+        elif one.name == "-w":
+            options.append(f"--container-workdir={one.value}")
+        elif one.name == "-e":
+            before += [one.value] if "=" in one.value else []
+        else:
+            return ""
+    if mounts:
+        options.insert(0, f"--container-mounts={','.join(mounts)}")
+    if arguments.image is not None:
+        options.insert(0, f"--container-image={arguments.image}")
+    rest = [f"ce {arguments.verb}", *map(shlex.quote, options), *map(shlex.quote, words)]
+    return "for this once: " + " ".join([*map(_assignment, before), *rest])
+
+
+def _assignment(text: str) -> str:
+    name, _equals, value = text.partition("=")
+    return f"{name}={shlex.quote(value)}"
 
 
 class _NoEffect(argparse.Action):

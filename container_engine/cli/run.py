@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from container_engine import message_text
 from container_engine.cli import interactive, messages
 from container_engine.cli.container_options import add_container_options, names_image
-from container_engine.cli.foreign_options import USAGE, add_foreign
+from container_engine.cli.foreign_options import USAGE, add_foreign, refuse_foreign
 from container_engine.cli.pull_option import add_pull
 from container_engine.errors import UserError
 from container_engine.process import reason
@@ -67,6 +67,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     name, command = _words(arguments)
+    rest = [*([] if name is None else [name]), *(["--", *command] if command else [])]
+    if (refused := refuse_foreign(arguments, rest)) != 0:
+        return refused
     if arguments.environment is not None and arguments.image is not None:
         return refuse("run: either --environment or --image, not both", "see ce run --help")
     if arguments.image is not None and arguments.container_options:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.cli import run
 from container_engine.cli.container_options import names_image
+from container_engine.cli.foreign_options import refuse_foreign
 
 if TYPE_CHECKING:
     import argparse
@@ -23,6 +24,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     """Run bash if the image has it, else sh; return its exit code."""
+    rest = [] if arguments.name is None else [arguments.name]
+    if (refused := refuse_foreign(arguments, rest)) != 0:
+        return refused
     has_image = arguments.image is not None or names_image(arguments)
     if (arguments.name is None) != has_image:
         message = "shell: expected either an environment or --image REF"

@@ -60,7 +60,11 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 
 class _Verdict:
-    def __init__(self, name: str, edf: Edf | None, problems: Sequence[Problem]) -> None:
+    def __init__(
+        self, name: str, edf: Edf | None, problems: Sequence[Problem], absent: int
+    ) -> None:
+        """Judge by `problems`; `absent` files are missing on this host, which is no problem."""
+        self.absent = absent
         self.name = name
         self.edf = edf
         self.problems = tuple(problems)
@@ -76,7 +80,7 @@ class _Verdict:
             return f"{name}: not valid"
         is_base = self.edf is not None and self.edf.image is None
         remark = " as a base, it names no image" if is_base else ""
-        return f"{name}: valid{remark}{_warnings(len(self.problems))}"
+        return f"{name}: valid{remark}{_warnings(len(self.problems))}{_absent(self.absent)}"
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -95,14 +99,22 @@ def _warnings(count: int) -> str:
     return f", {count} warning{'' if count == 1 else 's'}" if count else ""
 
 
+def _absent(count: int) -> str:
+    if not count:
+        return ""
+    files = "1 file is" if count == 1 else f"{count} files are"
+    return f"; {files} not on this host (--check-files shows which)"
+
+
 def _judge(name: str | None, arguments: argparse.Namespace, context: Context) -> _Verdict:
     loaded = load_effective(name, context, words=arguments.container_options)
     problems = list(loaded.problems)
     if loaded.edf is not None:
         problems += judged(loaded.edf, context, offered(context))
-    if arguments.check_files and loaded.edf is not None:
-        problems += missing_files(loaded.edf, context)
+    missing = missing_files(loaded.edf, context) if loaded.edf is not None else []
+    if arguments.check_files:
+        problems += missing
     if arguments.strict:
         problems = [replace(problem, severity="error") for problem in problems]
     shown = " ".join(arguments.container_options) if name is None else name
-    return _Verdict(shown, loaded.edf, problems)
+    return _Verdict(shown, loaded.edf, problems, len(missing))

@@ -57,7 +57,7 @@ def locate(name: str, cwd: str, search: tuple[str, ...], probed: dict[str, None]
         if _is_absence(failure):
             hint = _path_hint(name, path, cwd, search)
             raise NotFoundError(f"no such file: '{path}'", hint)
-        raise NotFoundError(f"{reason(failure)}: '{path}'", remedy(failure), denied=True)
+        raise NotFoundError(f"{reason(failure)}: '{path}'", remedy(failure, path), denied=True)
     denied, hint = "", None
     for directory in search:
         path = _absolute(os.path.join(directory, f"{name}.toml"), cwd)

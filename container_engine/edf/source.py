@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 import stat
 
 from container_engine.errors import UserError
@@ -63,7 +64,7 @@ def _read_bytes(path: str) -> bytes:
             raise SourceError(f"is {kind}, not an EDF", "name a regular file")
         data = _read_all(descriptor)
     except OSError as error:
-        raise SourceError(f"cannot be read: {reason(error)}", remedy(error)) from error
+        raise SourceError(f"cannot be read: {reason(error)}", remedy(error, path)) from error
     finally:
         os.close(descriptor)
     if data.startswith(_SQUASHFS):
@@ -91,9 +92,33 @@ def reason(error: OSError | ValueError) -> str:
     return str(error)
 
 
-def remedy(error: OSError | ValueError) -> str | None:
-    """Return a hint for errors other than a missing permission, or None."""
+def remedy(error: OSError | ValueError, path: str = "") -> str | None:
+    """Return a hint, or None if the catalogue's holds: the file at `path` is the user's own."""
+    if isinstance(error, PermissionError):
+        owner = _other_owner(path)
+        return (
+            f"ask {owner} for r on the file, and x on the directories above it" if owner else None
+        )
     return _REMEDIES.get(error.errno or 0) if isinstance(error, OSError) else None
+
+
+def _other_owner(path: str) -> str:
+    """Return who owns the file, or the directory in which it cannot be seen; "" for the user."""
+    while path:
+        try:
+            uid = os.stat(path).st_uid
+        except OSError:
+            path = os.path.dirname(path) if os.path.dirname(path) != path else ""
+            continue
+        return "" if uid == os.geteuid() else owner_name(uid)
+    return ""
+
+
+def owner_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"the user {uid}"
 
 
 _BROKEN = "the file system has a fault there: try again, then ask its administrator"

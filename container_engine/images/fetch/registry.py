@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from container_engine import process
 from container_engine.errors import CeError, SiteError, UserError
+from container_engine.faults.catalogue import FAULTS
 from container_engine.images.fetch import short_names
 from container_engine.images.reference import RegistryImage
 from container_engine.images.store.companions import MOST, small
@@ -27,7 +28,7 @@ _FATAL = re.compile(r'level=fatal msg="(.*)"')
 # costs the pauses
 _FINAL = re.compile(
     r"unauthorized|authentication required|denied|forbidden|unknown|not found|\b40[0134]\b|x509"
-    r"|no such host|no space left|quota|policy|unsupported",
+    r"|no such host|HTTP response to HTTPS|no space left|quota|policy|unsupported",
     re.IGNORECASE,
 )
 _REJECTED = re.compile(r"source image rejected|rejected by policy", re.IGNORECASE)
@@ -43,6 +44,8 @@ _CODES = tuple(
 )
 # misleading: the name is not parsed at that point, and not at fault
 _PREAMBLE = re.compile(r'^Error (?:parsing image name|initializing source) "?[^" ]*"?: ')
+# of Go's HTTP client
+_PLAIN_HTTP = "server gave HTTP response to HTTPS client"
 _PAUSES = (1.0, 4.0)
 _SPARE = 8 << 20  # bytes for configuration and manifest
 _Result = TypeVar("_Result")
@@ -354,8 +357,19 @@ def _refusal(image: Imported, error: process.CommandError, policy: str) -> CeErr
     text = _PREAMBLE.sub("", skopeos_words(error))
     see = next((code for pattern, code in _CODES if pattern.search(text)), "registry-unreachable")
     hint = None
-    if isinstance(image, RegistryImage) and see == "registry-login":
-        hint = f"ce login {image.registry}"
+    if isinstance(image, RegistryImage):
+        if see == "registry-login":
+            hint = f"ce login {image.registry}"
+        elif _PLAIN_HTTP in text:
+            hint = (
+                "this registry speaks plain HTTP: write [[registry]], location ="
+                f' "{image.registry}" and insecure = true on three lines of'
+                " ~/.config/containers/registries.conf"
+            )
+        elif image.short and see == "registry-unreachable":
+            hint = (
+                f"is the name right? ce images and ce list show what is here; {FAULTS[see].remedy}"
+            )
     if policy and _REJECTED.search(text):
         hint = f"the site's policy.signature_policy is {policy}"
     return UserError(text, hint, see, details=error.details, name=image.name)

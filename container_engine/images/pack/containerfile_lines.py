@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 # "STEP 2/3: RUN make", behind "[1/2] " if there are several stages
 _STEP = re.compile(rb"(?:\[\d+/\d+\] )?STEP \d+(?:/\d+)?: (.*)")
 _ESCAPE = re.compile(r"#\s*escape\s*=\s*`\s*", re.IGNORECASE)
+_FROM = re.compile(r"FROM (?:--\S+ )*(\S+)(?: AS (\S+))?", re.IGNORECASE)
 _MOST_SHOWN = 72
 
 
@@ -34,6 +35,20 @@ def line_of(step: str, containerfile: str) -> int:
     wanted = " ".join(step.split())
     found = [number for number, text in _instructions(containerfile) if text == wanted]
     return found[0] if len(found) == 1 else 0
+
+
+def bases_of(containerfile: str) -> list[tuple[int, str]]:
+    """Return line and name of the images that stages begin with; not stages, not variables."""
+    found, stages = [], {"scratch"}
+    for number, text in _instructions(containerfile):
+        match = _FROM.match(text)
+        if match is None:
+            continue
+        base, stage = match.groups()
+        if base.lower() not in stages and "$" not in base:
+            found.append((number, base))
+        stages.add((stage or "").lower())
+    return found
 
 
 def shortened(step: str) -> str:

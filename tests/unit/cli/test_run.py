@@ -44,6 +44,21 @@ def test_an_option_of_another_tool_is_answered_with_ours(
     assert refused(capsys, "run", *words, "demo", "--", "ls") == message
 
 
+def test_all_options_of_another_tool_are_answered_at_once_with_a_command_that_does_the_same(
+    capsys: Capture,
+) -> None:
+    words = ["-e", "MODE=very fast", "-v", "/a:/b", "-v", "/c:/c", "-w", "/b", "-it"]
+    assert main(["run", *words, "--image", "x.sqsh", "--", "ls", "-l"]) == 2
+    *errors, hint = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[3] for line in errors] == ["-e", "-v", "-v", "-w"]
+    assert hint == (
+        "ce: hint: for this once: MODE='very fast' ce run --container-image=x.sqsh"
+        " --container-mounts=/a:/b,/c:/c --container-workdir=/b -- ls -l"
+    )
+    assert main(["run", "-v", "/a:/b", "-p", "80:80", "demo", "--", "ls"]) == 2
+    assert "ce: hint" not in capsys.readouterr().err
+
+
 def test_an_option_after_the_name_is_not_taken_for_the_command(capsys: Capture) -> None:
     for words in (["-e", "A=B", "ls"], ["--pull", "never", "--", "ls"]):
         message = f"run: '{words[0]}': options stand before the name"

@@ -25,6 +25,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "partial": '[env]\nA = "1"\n',
     }.items():
         (tmp_path / f"{name}.toml").write_text(text)
+    (tmp_path / "data").mkdir()
     return tmp_path
 
 
@@ -35,6 +36,15 @@ def validate(*words: str) -> int:
 def test_a_valid_environment_gets_one_line_on_stdout(capsys: Capture) -> None:
     assert validate("good.toml") == 0
     assert capsys.readouterr() == ("good.toml: valid\n", "")
+
+
+def test_files_that_this_host_lacks_are_counted_beside_the_verdict(
+    here: Path, capsys: Capture
+) -> None:
+    (here / "data").rmdir()
+    assert validate("good.toml") == 0
+    said = "good.toml: valid; 1 file is not on this host (--check-files shows which)\n"
+    assert capsys.readouterr() == (said, "")
 
 
 def test_a_partial_environment_is_valid_as_a_base(capsys: Capture) -> None:

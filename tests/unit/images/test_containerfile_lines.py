@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from container_engine.images.pack import apt
-from container_engine.images.pack.containerfile_lines import Steps, line_of, shortened
+from container_engine.images.pack.containerfile_lines import (
+    Steps,
+    bases_of,
+    line_of,
+    shortened,
+)
 
 _RECIPE = """\
 # syntax=docker/dockerfile:1
@@ -81,3 +86,11 @@ def test_an_image_without_variables_stays_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "index.json").write_text(json.dumps({"manifests": [manifest]}))
     apt.leave_out(str(tmp_path))
     assert json.loads((tmp_path / "index.json").read_text())["manifests"] == [manifest]
+
+
+def test_the_images_of_a_recipe_are_those_that_are_neither_stages_nor_variables() -> None:
+    text = (
+        "FROM --platform=linux/amd64 debian:12 AS Base\nRUN x\nFROM base\n"
+        "FROM ${OTHER}\nfrom scratch\nFROM \\\n mine:1\n"
+    )
+    assert bases_of(text) == [(1, "debian:12"), (6, "mine:1")]

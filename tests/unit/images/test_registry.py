@@ -178,3 +178,28 @@ def test_a_time_that_is_no_number_is_damage(tmp_path: Path, pax: dict[str, str])
     with pytest.raises(UserError, match="damaged") as caught:
         Packer(os.environ, 60).pack([LayerFile(str(path))], target, lambda _size: None)
     assert caught.value.see == "image-damaged"
+
+
+@pytest.mark.parametrize(
+    ("name", "says", "hint"),
+    [
+        (
+            "localhost:5055/a:1",
+            "http: server gave HTTP response to HTTPS client",
+            'location = "localhost:5055" and insecure = true',
+        ),
+        ("myapp", "dial tcp: lookup x: no such host", "is the name right? ce images and ce list"),
+    ],
+)
+def test_a_registry_that_cannot_be_used_is_answered_with_what_helps(
+    tmp_path: Path, name: str, says: str, hint: str
+) -> None:
+    program = tmp_path / "skopeo"
+    program.write_text(f"#!/bin/sh\necho 'level=fatal msg=\"{says}\"' >&2; exit 1\n")
+    program.chmod(0o755)
+    wanted = parse(name, "/")
+    assert isinstance(wanted, RegistryImage)
+    with pytest.raises(UserError) as caught:
+        Skopeo({"PATH": f"{tmp_path}:/usr/bin:/bin"}, 20, 20).look_up(wanted, "amd64")
+    assert hint in (caught.value.hint or "")
+    assert caught.value.see == "registry-unreachable"
