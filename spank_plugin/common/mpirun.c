@@ -65,14 +65,15 @@ static int has_choice(enum kind kind, int argc, char **argv)
 	return argc < 2;
 }
 
-/* Return whether a variable chooses another launcher. Slurm itself may set some, to slurm. */
-static int is_chosen(const struct ce_variables *variables)
+/* Return whether a variable chooses another launcher. Slurm itself may set some, to slurm, and the node's
+ * launcher some, to fork, in a step of one node. */
+static int is_chosen(enum kind kind, const struct ce_variables *variables)
 {
-	static const char *const names[] = { "HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP", "I_MPI_HYDRA_BOOTSTRAP",
-					     "OMPI_MCA_plm", "OMPI_MCA_ras", "PRTE_MCA_plm", "PRTE_MCA_ras" };
+	static const char *const hydra[] = { "HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP", "I_MPI_HYDRA_BOOTSTRAP", NULL };
+	static const char *const open_mpi[] = { "OMPI_MCA_plm", "OMPI_MCA_ras", "PRTE_MCA_plm", "PRTE_MCA_ras", NULL };
 
-	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-		const char *value = variables->get(variables->context, names[i]);
+	for (const char *const *name = kind == HYDRA ? hydra : open_mpi; *name != NULL; name++) {
+		const char *value = variables->get(variables->context, *name);
 		if (value != NULL && value[0] != '\0' && strcmp(value, "slurm") != 0)
 			return 1;
 	}
@@ -132,11 +133,10 @@ static int has_other_name(const struct ce_variables *variables)
 int ce_check_mpirun(const char *found, int argc, char **argv, const struct ce_variables *variables,
 		    const char **doubt, struct ce_error *err)
 {
-	if (!is_mpirun(argv[0]) || variables->get(variables->context, "SLURM_JOB_ID") == NULL ||
-	    is_chosen(variables))
+	if (!is_mpirun(argv[0]) || variables->get(variables->context, "SLURM_JOB_ID") == NULL)
 		return 0;
 	enum kind kind = kind_of(found);
-	if (kind == UNKNOWN || has_choice(kind, argc, argv))
+	if (kind == UNKNOWN || is_chosen(kind, variables) || has_choice(kind, argc, argv))
 		return 0;
 	const char *nodes = variables->get(variables->context, "SLURM_NNODES");
 	int calls_srun = kind == HYDRA || (nodes != NULL && strcmp(nodes, "1") != 0);

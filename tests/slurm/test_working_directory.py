@@ -21,7 +21,9 @@ def test_without_a_workdir_tasks_start_in_the_root_directory(cluster: Cluster, d
 
 
 def test_where_slurm_starts_is_not_where_the_task_is(cluster: Cluster, demo: str) -> None:
-    assert _cwd(cluster, demo, "--chdir=/usr") == "/\n"
+    done = cluster.srun("--chdir=/usr", f"--environment={demo}", "pwd")
+    assert (done.returncode, done.stdout) == (0, "/\n")
+    assert "--chdir is for the host: the task starts in '/', the environment's" in done.stderr
 
 
 def test_tasks_start_in_the_workdir_of_the_edf(cluster: Cluster) -> None:

@@ -104,6 +104,18 @@ def for_tasks(
     return without_slurms(changes) | _turned_off(plan.get("annotations", {}))
 
 
+def of_launchers(node: Mapping[str, str]) -> dict[str, str | None]:
+    """Return variables by which the mpirun of MPICH and Intel MPI works in a step of one node.
+
+    Without them it calls Slurm's srun, and waits for it for ever: images do not have it. What the
+    user has chosen stays; Slurm itself may choose slurm.
+    """
+    if any(node.get(name) != "1" for name in ("SLURM_STEP_NUM_NODES", "SLURM_NNODES")):
+        return {}
+    names = ("HYDRA_LAUNCHER", "I_MPI_HYDRA_BOOTSTRAP")
+    return {name: "fork" for name in names if node.get(name, "slurm") == "slurm"}
+
+
 def image_digest(image: Image | Part) -> str:
     """Return the digest that identifies the image: its registry's, else that of its content."""
     return image.get("digest") or image.get("content") or ""

@@ -264,7 +264,7 @@ class _Start:
         marks.names = {"image": list(plan["image"]["env"]), "edf": list(self._edf)}
         made = env.for_tasks(plan, self._settings, self._given, found)
         # programs trust a PWD that leads to their directory, even by a path of the host
-        changes = {"PWD": self._workdir, "OLDPWD": None, **made}
+        changes = {"PWD": self._workdir, "OLDPWD": None, **env.of_launchers(self._node), **made}
         if hooks is not None:
             changes |= hooks.for_tasks()
             marks.names["hooks"] = [name for name in self._settings if name not in self._edf]

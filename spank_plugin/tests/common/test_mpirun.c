@@ -92,7 +92,7 @@ TEST("an mpirun of Open MPI is refused only where there are several nodes")
 
 TEST("an mpirun that starts its processes in another way, or none, is left alone")
 {
-	static const char *const chosen[] = { "HYDRA_LAUNCHER", "I_MPI_HYDRA_BOOTSTRAP", "OMPI_MCA_plm" };
+	static const char *const chosen[] = { "HYDRA_LAUNCHER", "I_MPI_HYDRA_BOOTSTRAP" };
 	char command[] = "mpirun", option[] = "-np", launcher[] = "-launcher", version[] = "--version", other[] = "mpirunner";
 	char *alone[] = { command, NULL };
 	struct ce_error err = CE_ERROR_INIT;

@@ -15,6 +15,7 @@ from container_engine.node.start.environment import (
     encode_records,
     for_container,
     for_tasks,
+    of_launchers,
     parse_block,
 )
 from tests.unit.node.plans import entry, image, plan, variable
@@ -88,6 +89,14 @@ def test_a_task_knows_its_environment_and_image_and_never_those_around_it() -> N
     stacked = for_tasks(plan(image={**of_registry, "above": [above]}), {}, {}, {})
     assert stacked["CE_IMAGE"] == "/i.sqsh + /a.sqsh"
     assert stacked["CE_IMAGE_DIGEST"] == "sha256:34+sha256:56"
+
+
+def test_mpichs_mpirun_forks_in_a_step_of_one_node_unless_the_user_chose() -> None:
+    one = {"SLURM_STEP_NUM_NODES": "1", "SLURM_NNODES": "1", "I_MPI_HYDRA_BOOTSTRAP": "ssh"}
+    assert of_launchers(one) == {"HYDRA_LAUNCHER": "fork"}
+    assert of_launchers({**one, "HYDRA_LAUNCHER": "slurm"}) == {"HYDRA_LAUNCHER": "fork"}
+    assert of_launchers({**one, "SLURM_NNODES": "2"}) == {}
+    assert of_launchers({}) == {}
 
 
 def test_null_removes_a_variable_whatever_its_source() -> None:
