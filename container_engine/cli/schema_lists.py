@@ -52,6 +52,7 @@ class RunningStep(_Frozen):
     environment: str = Field(description="as in --environment")
     image: str = Field(description="the image's name")
     traced: bool = Field(description="whether it has a trace; always true here")
+    plain: str = Field(description="JOB.STEP with the job's own number, also of a job array")
 
 
 class ListOfSteps(_Frozen):

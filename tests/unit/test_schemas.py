@@ -161,7 +161,7 @@ def test_ce_schema_prints_what_is_checked_in(name: str, capsys: pytest.CaptureFi
 
 def test_lists_of_images_and_steps_are_valid_by_their_schemas() -> None:
     item = Item("/i.sqsh", "sha256:1", "amd64", ("a:1",), 1, 1.0, 1.0, 1.0)
-    step = Step("7.0", "sh", "n1", "0:01", "e", "debian", traced=True)
+    step = Step("7.0", "sh", "n1", "0:01", "e", "debian", traced=True, plain="7.0")
     for name, key, row in (
         ("images", "images", {**item._asdict(), "names": ["a:1"], "store": "/s"}),
         ("ps", "steps", step._asdict()),
