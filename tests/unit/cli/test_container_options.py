@@ -32,10 +32,10 @@ def test_options_are_planned_and_validated_without_a_file(installed: Installed) 
 
 def test_the_planner_of_the_plugin_reads_variables(installed: Installed) -> None:
     squashfs.make(installed.home / "i.sqsh", {"etc/x": ""})
-    env = {"PYXIS_CONTAINER_WORKDIR": "rel", "PYXIS_CONTAINER_IMAGE": "./i.sqsh"}
+    env = {"PYXIS_CONTAINER_MOUNTS": "/a:b", "PYXIS_CONTAINER_IMAGE": "./i.sqsh"}
     words = ["plan", "--json", "--for", "srun", "--container-variables", "--"]
     assert installed.ce(*words, env=env).stderr.startswith(
-        "ce: error: PYXIS_CONTAINER_WORKDIR: 'rel' is not an absolute path in the container\n"
+        "ce: error: PYXIS_CONTAINER_MOUNTS: '/a:b': the destination 'b' is not an absolute path\n"
     )
     assert installed.ce("plan", "--container-image=./i.sqsh", env=env).returncode == 0
 

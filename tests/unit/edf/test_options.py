@@ -138,10 +138,6 @@ def test_variables_of_the_host_are_taken_where_they_have_a_value() -> None:
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        (
-            "--container-unshare=x",
-            "--container-unshare: tasks keep the network, IPC and host name of the node",
-        ),
         ("--container-save=/x.sqsh", "--container-save: a container ends with its step here and"),
         ("--container-unshare=net,foo", "--container-unshare: unknown namespace 'foo'"),
         ("--container-env=A=B", "--container-env: 'A=B': expected the name of a variable"),
