@@ -123,3 +123,13 @@ def test_the_site_decides_whether_users_are_root(engine: Engine) -> None:
     site = engine.with_site('edf_may_override = ["start", "mounts"]\n')
     message = site.refusal(edf(engine, "crun"))
     assert "com.ce.root_remap: the site decides this" in message
+
+
+def test_enroot_start_with_root_installs_packages(engine: Engine) -> None:
+    enroot = engine.prefix / "libexec/container-engine/compat/enroot"
+    image = str(engine.image("debian"))
+    script = "apt-get -qq update && apt-get -qq install -y iputils-ping >/tmp/said 2>&1; echo $?"
+    argv = [str(enroot), "start", "--root", "--rw", image, "sh", "-c", f"{script}; id -u; pwd"]
+    with engine.popen(argv) as process:
+        out, err = process.communicate(timeout=120)
+    assert (out, process.returncode) == ("0\n0\n/\n", 0), err
