@@ -307,7 +307,7 @@ FAULTS = {
     "creation-failed": Fault(
         "crun, or Podman, could not start the container",
         EITHER,
-        "the details have all that they printed; srun -w NODE ce doctor --node looks at it",
+        "see srun -w NODE ce doctor --node; what they printed, if anything, is in the details",
     ),
     "cgroups-hybrid": Fault(
         "crun refuses the node's hybrid cgroup hierarchy",

@@ -66,6 +66,8 @@ int ce_config_read(struct ce_config *config, int argc, char **argv, struct ce_er
 			config->leaves_pyxis = 0;
 		else if (strcmp(argv[i], "pyxis=off") == 0)
 			config->leaves_pyxis = 1;
+		else if (strncmp(argv[i], "no_new_privs=", 13) == 0 || strncmp(argv[i], "pyxis=", 6) == 0)
+			return ce_fail(err, "plugstack.conf: %s: must be on or off", argv[i]);
 		else
 			return ce_fail(err, "plugstack.conf: unknown argument '%s'", argv[i]);
 	}

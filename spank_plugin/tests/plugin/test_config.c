@@ -46,7 +46,7 @@ TEST("tasks gain no privileges unless plugstack.conf lets them")
 	struct ce_config config = { .error = CE_ERROR_INIT };
 	struct ce_error err = CE_ERROR_INIT;
 	CHECK_INT(read_one(&config, "no_new_privs=no", &err), -1);
-	CHECK_TEXT(ce_error_text(&err), "plugstack.conf: unknown argument 'no_new_privs=no'");
+	CHECK_TEXT(ce_error_text(&err), "plugstack.conf: no_new_privs=no: must be on or off");
 	ce_error_clear(&err);
 	ce_config_clear(&config);
 }

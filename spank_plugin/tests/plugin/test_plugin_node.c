@@ -497,6 +497,7 @@ static void is_refused(const char *why)
 	int status = test_in_child(task, &printed);
 	CHECK_INT(WEXITSTATUS(status), 125);
 	CHECK_CONTAINS(printed, why);
+	CHECK_CONTAINS(printed, CE_HELP_PLUGIN_CONFIGURATION);
 	CHECK(strstr(printed, "the command runs") == NULL);
 	free(printed);
 	end_step();
