@@ -102,12 +102,13 @@ def _node(
     yield from account.look(context.uid, context.env)
     yield from kernel.look(Path("/"))
     chosen = {"podman": settings.podman, "crun": settings.runtime}
-    yield from programs.look(context.env, site=chosen)
+    yield from programs.look(context.env, site=chosen, is_crun_enough=settings.start == "crun")
     yield from installation.look(prefix, context.env)
     limit_s = settings.start_timeout_s
     yield from installation.look_at_slurm(prefix, context.env, limit_s, is_node=is_node)
     yield configuration
     yield from _files(settings)
+    yield from storage.look_at_sites(settings.image_stores)
     yield trial.start(f"{prefix}/bin/ce", context.env)
 
 
@@ -117,8 +118,7 @@ def _submit(context: Context, settings: SiteConfig) -> Iterator[Finding]:
     if known.own is None:
         yield ok("image store", "none: EDF_IMAGESTORE is void")
         return
-    others = {store.root: os.path.isdir(store.root) for store in known.site}
-    yield from storage.look(known.own.root, others, context.env)
+    yield from storage.look(known.own.root, context.env)
 
 
 def _settings(context: Context) -> tuple[SiteConfig, Finding]:

@@ -103,7 +103,8 @@ def look_at_slurm(
             raise CeError(down)
         text = output(["scontrol", "show", "config"], env, _TIMEOUT_S).decode(errors="replace")
     except CeError as error:
-        yield warning("slurm", str(error), remedy)
+        unseen = "so nobody looked at plugstack.conf, epilog, process tracking, munge"
+        yield warning("slurm", f"{error}; {unseen}", remedy)
         return
     settings = dict(re.findall(r"^(\S+)\s+= (.*)$", text, re.MULTILINE))
     yield _release(prefix, settings.get("SLURM_VERSION", ""))

@@ -47,13 +47,23 @@ _NO_CHOICE: Mapping[str, str] = MappingProxyType({})
 
 
 def look(
-    env: Mapping[str, str], path: str = PATH, site: Mapping[str, str] = _NO_CHOICE
+    env: Mapping[str, str],
+    path: str = PATH,
+    site: Mapping[str, str] = _NO_CHOICE,
+    *,
+    is_crun_enough: bool = False,
 ) -> Iterator[Finding]:
-    """Check the programs that a compute node must have; `site` has the paths that it chose."""
+    """Check the programs that a compute node must have; `site` has the paths that it chose.
+
+    Where crun starts containers by itself, the others are for what asks for Podman.
+    """
+    absent = dict.fromkeys(("podman", "conmon"), warning) if is_crun_enough else {}
     with tempfile.TemporaryDirectory(prefix="ce-doctor-") as runtime:
         # crun needs XDG_RUNTIME_DIR even to print its version; a session has its own
         own = {**env, "PATH": path, "XDG_RUNTIME_DIR": runtime}
-        yield from (_check(program, own, failed, site.get(program.name)) for program in _NODE)
+        for program in _NODE:
+            verdict = absent.get(program.name, failed)
+            yield _check(program, own, verdict, site.get(program.name))
 
 
 def look_for_imports(env: Mapping[str, str], path: str = PATH) -> Iterator[Finding]:

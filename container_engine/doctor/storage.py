@@ -12,7 +12,7 @@ from container_engine.images.store import lease
 from container_engine.process import reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 _CHECK = "image store"
 _ROOM = 20 << 30  # bytes: a large image and its layers
@@ -20,17 +20,23 @@ _LOCK_LIMIT_S = 10
 _GIB = 1 << 30
 
 
-def look(root: str, others: Mapping[str, bool], env: Mapping[str, str]) -> Iterator[Finding]:
-    """Check the user's own store `root`; `others` maps the site's stores to whether they exist."""
+def look(root: str, env: Mapping[str, str]) -> Iterator[Finding]:
+    """Check the user's own store `root`."""
     yield _usable(root)
     yield _purges(root, env)
-    for path, exists in others.items():
+
+
+def look_at_sites(stores: Iterable[str]) -> Iterator[Finding]:
+    """Check that this user can read the site's stores; root could read them all the same."""
+    for path in stores:
         check = "site store"
-        if exists:
-            yield ok(check, path)
-        else:
+        if not os.path.isdir(path):
             remedy = "is its file system mounted here? else correct image_stores"
             yield failed(check, f"{path} is not there", remedy)
+        elif not os.access(path, os.R_OK | os.X_OK):
+            yield failed(check, f"{path} cannot be read", f"chmod a+rx {path}")
+        else:
+            yield ok(check, path)
 
 
 def _usable(root: str) -> Finding:

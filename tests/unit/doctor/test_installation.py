@@ -195,7 +195,10 @@ def test_a_controller_that_is_down_is_told_without_waiting_for_it(tmp_path: Path
     scontrol.chmod(0o755)
     [finding] = look_at_slurm(PREFIX, {"PATH": f"{tmp_path}:/usr/bin:/bin"})
     assert (finding.check, finding.state) == ("slurm", State.WARNING)
-    assert finding.message == "Slurmctld(primary) at m is DOWN"
+    assert finding.message == (
+        "Slurmctld(primary) at m is DOWN;"
+        " so nobody looked at plugstack.conf, epilog, process tracking, munge"
+    )
     assert asked.read_text() == "ping\n"
 
 
