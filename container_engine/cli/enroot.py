@@ -1,8 +1,8 @@
 """`enroot`, as scripts call it, over `ce`.
 
 A name stands for an image file, not for a copy of its files: what is written into a container is
-gone when it ends, so that a name's content is always that of its file. What cannot be said so is
-refused.
+gone when it ends, so that a name's content is always that of its file. Containers with names live
+with a job, and are listed, entered and removed in it. What cannot be said so is refused.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from container_engine import __version__, message_text
+from container_engine.cli import enroot_kept, messages, output
 from container_engine.cli import main as ce
-from container_engine.cli import messages, output
 from container_engine.errors import UserError
 from container_engine.process import reason
 
@@ -31,7 +31,6 @@ _BY_VARIABLE = {
     "ENROOT_ROOTFS_WRITABLE": "--container-writable",
 }
 _REFUSED = {
-    "exec": "ce exec JOB -- COMMAND enters the container of a job; ce ps lists them",
     "batch": "the first line of such a file can be #!/bin/bash, with ce run below",
     "bundle": "an image is one file, and ce run starts it",
     "digest": "ce images shows the digests of imported images",
@@ -118,18 +117,27 @@ def _run(words: list[str]) -> int:
     if found.verb == "start":
         os.environ.update(_variables(found.env))
         return ce.main(start_words(found, known, os.environ))
+    if found.verb == "exec":
+        enroot_kept.here().enter(found.pid, found.command)
+    _tend(found, known)
+    return 0
+
+
+def _tend(found: argparse.Namespace, known: Names) -> None:
+    """Make, list, remove or copy what has a name."""
     if found.verb == "create":
         name = found.name or _stem(found.image)
         known.create(name, found.image, replace=found.force)
     elif found.verb == "list":
-        for line in [*([_HEADER] if found.fancy else []), *known.listed()]:
+        of_job = enroot_kept.here().lines(fancy=found.fancy)
+        for line in [*([_HEADER] if found.fancy else []), *known.listed(), *of_job]:
             output.line(line)
     elif found.verb == "remove":
         for name in found.names:
-            known.remove(name)
+            if not enroot_kept.here().remove(name):
+                known.remove(name)
     else:
         _export(known.path(found.name), found.output or f"{found.name}.sqsh", force=found.force)
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -145,6 +153,9 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("image")
     one = verbs.add_parser("list")
     one.add_argument("-f", "--fancy", action="store_true")
+    one = verbs.add_parser("exec")
+    one.add_argument("pid")
+    one.add_argument("command", nargs="...")
     one = verbs.add_parser("remove")
     one.add_argument("-f", "--force", action="store_true")
     one.add_argument("names", nargs="+")

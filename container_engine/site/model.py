@@ -40,7 +40,7 @@ READ_ON_NODES = (
 MEANT_FOR_NODES = (
     *("mounts", "devices", "devices_if_there", "image_store", "image_stores", "passing_dir"),
     *("tmpfs_size", "hooks_dirs", "podman", "runtime", "hook_catalog", "trace_dir"),
-    *("tracking_tool", "cdi_dirs", "user_cdi_dir"),
+    *("tracking_tool", "cdi_dirs", "user_cdi_dir", "kept_dir"),
 )
 
 

@@ -41,7 +41,7 @@ def completed(words: Sequence[str], env: Mapping[str, str]) -> Request:
         return Request(None, words)
     found = next(_candidates(name, env), None)
     if found is None:
-        return Request(None, words, tuple(_of_job(name, env)))
+        return Request(None, words, tuple(record_of(name, env)))
     try:
         with open(found, encoding="utf-8") as file:
             record = json.load(file)
@@ -56,7 +56,7 @@ def record(environment: str | None, words: Sequence[str], env: Mapping[str, str]
     """Record what the container that these options name is made from, if they name one."""
     name = _name(words, env)
     image = _value(words, env, _IMAGE, "IMAGE")
-    path = next(_of_job(name, env), None) if name else None
+    path = next(record_of(name, env), None) if name else None
     if path is None or (environment is None and not image):
         return
     if environment is not None and ("/" in environment or environment.endswith(".toml")):
@@ -71,6 +71,13 @@ def record(environment: str | None, words: Sequence[str], env: Mapping[str, str]
         os.replace(f"{path}.{os.getpid()}", path)
 
 
+def record_of(name: str, env: Mapping[str, str]) -> Iterator[str]:
+    """Yield the path of the job's record of this name, if there is a home to have it."""
+    home, job = env.get("HOME", ""), env.get("SLURM_JOB_ID", "")
+    if home.startswith("/"):
+        yield f"{home}/{_PLACE}/{job if job.isdigit() else _NO_JOB}/{name}"
+
+
 def _name(words: Sequence[str], env: Mapping[str, str]) -> str:
     named = read_name(_value(words, env, _NAME, "NAME"))
     return named[0] if named is not None else ""
@@ -83,16 +90,9 @@ def _value(words: Sequence[str], env: Mapping[str, str], option: str, variable: 
     return env.get(PREFIX + variable, "") if VARIABLES_COUNT in words else ""
 
 
-def _of_job(name: str, env: Mapping[str, str]) -> Iterator[str]:
-    """Yield the path of the job's record, if there is a home to have it."""
-    home, job = env.get("HOME", ""), env.get("SLURM_JOB_ID", "")
-    if home.startswith("/"):
-        yield f"{home}/{_PLACE}/{job if job.isdigit() else _NO_JOB}/{name}"
-
-
 def _candidates(name: str, env: Mapping[str, str]) -> Iterator[str]:
     """Yield existing records: the job's; outside of a job, those of all jobs, the newest first."""
-    for path in _of_job(name, env):
+    for path in record_of(name, env):
         if env.get("SLURM_JOB_ID", "").isdigit():
             yield from filter(os.path.exists, [path])
             continue

@@ -95,7 +95,8 @@ void ce_submit_warn(void)
 
 void ce_submit_leave_container(int is_step)
 {
-	static const char *const names[] = { "CE_ENVIRONMENT_NAME", "CE_IMAGE", "CE_IMAGE_DIGEST" };
+	static const char *const names[] = { "CE_ENVIRONMENT_NAME", "CE_IMAGE", "CE_IMAGE_DIGEST",
+					     "CE_CONTAINER_NAME" };
 	const char *name = getenv(names[0]), *image = getenv(names[1]);
 
 	if (is_step && (name != NULL || image != NULL))

@@ -123,3 +123,26 @@ def test_mpi_works_in_a_step_that_joins(cluster: Cluster) -> None:
         "-n2",
     )
     assert done.stdout == "ring 1 allreduce 1\n", done.stderr
+
+
+def test_enroots_commands_know_the_names_of_the_job(cluster: Cluster, demo: str) -> None:
+    enroot = f"{cluster.prefix}/libexec/container-engine/compat/enroot"
+    name = "pyxis_${SLURM_JOB_ID}_t"
+    done = job(
+        cluster,
+        f"srun --environment={demo} --container-name=t sh -c 'echo $CE_CONTAINER_NAME; touch /x'\n"
+        f"srun {enroot} list\n"
+        f"srun -n1 --overlap --container-name=t sleep 15 & sleep 4\n"
+        f"pid=$(srun -n1 --overlap {enroot} list -f | awk -v n={name} '$1 == n {{print $2}}')\n"
+        f"srun -n1 --overlap {enroot} exec $pid ls /x\n"
+        f"srun -n1 --overlap {enroot} remove -f {name} || echo in use\n"
+        "scancel -s KILL $SLURM_JOB_ID.2; wait || true\n"
+        f"srun {enroot} remove -f {name}; srun {enroot} list\n"
+        "srun --container-name=t true || echo gone\n",
+    )
+    first, listed, *others = done.stdout.splitlines()
+    assert first == "t"
+    assert listed.startswith("pyxis_")
+    assert listed.endswith("_t")
+    assert others == ["/x", "in use", "gone"], done.stderr
+    assert "container is running" in done.stderr

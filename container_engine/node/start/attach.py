@@ -42,10 +42,9 @@ def find(job: str, step: str, node: str) -> Task:
     """
     wanted = {"SLURM_JOB_ID": job, "SLURM_STEP_ID": step, "SLURMD_NODENAME": node}
     found: list[Task] = []
-    own = os.readlink("/proc/self/ns/mnt")
     for task in _processes():
         is_ours = all(task.environment.get(name) == value for name, value in wanted.items())
-        if is_ours and _mount_namespace(task) not in ("", own):
+        if is_ours and _is_inside(task):
             found.append(task)
         else:
             os.close(task.directory)
@@ -58,6 +57,30 @@ def find(job: str, step: str, node: str) -> Task:
     for task in others:
         os.close(task.directory)
     return chosen
+
+
+def of_process(pid: int) -> Task:
+    """Return a process of this user's that runs in a container. Raise UserError for another one."""
+    for task in _processes():
+        if _pid(task) == pid and _is_inside(task):
+            return task
+        os.close(task.directory)
+    raise UserError(f"process {pid} is none of yours in a container")
+
+
+def named(job: str) -> dict[str, int]:
+    """Return the names of the job's containers that run on this node, each with a process in it."""
+    found: dict[str, int] = {}
+    for task in _processes():
+        name = task.environment.get("CE_CONTAINER_NAME", "")
+        if name and task.environment.get("SLURM_JOB_ID") == job and _is_inside(task):
+            found.setdefault(name, _pid(task))
+        os.close(task.directory)
+    return found
+
+
+def _is_inside(task: Task) -> bool:
+    return _mount_namespace(task) not in ("", os.readlink("/proc/self/ns/mnt"))
 
 
 class Session(NamedTuple):

@@ -129,6 +129,7 @@ def _about(plan: LaunchPlan) -> dict[str, str | None]:
         "CE_ENVIRONMENT_NAME": plan.get("name") or None,
         "CE_IMAGE": " + ".join(image.get("name", "") for image in images) or None,
         # of several images, only all digests together say what is inside
+        "CE_CONTAINER_NAME": (plan.get("kept") or {}).get("name") or None,
         "CE_IMAGE_DIGEST": "+".join(digests) if all(digests) else None,
     }
 

@@ -111,6 +111,39 @@ def enter(wanted: KeptContainer, plan: LaunchPlan, node: Mapping[str, str]) -> K
     return _await(kept, plan)
 
 
+def names_here(directory: str, job: str, node: str) -> dict[str, str]:
+    """Return the names of the job's kept containers on this node, with their directories."""
+    place = f"{directory}/ce-kept-{os.geteuid()}/{job}.{node}"
+    found = {}
+    for key in sorted(os.listdir(place)) if os.path.isdir(place) else ():
+        try:
+            with open(f"{place}/{key}/name", encoding="utf-8") as file:
+                name = file.read()
+        except OSError:
+            continue
+        if name:
+            found[name] = f"{place}/{key}"
+    return found
+
+
+def remove(directory: str) -> bool:
+    """Remove a kept container unless it runs. Return whether it is gone."""
+    lock = os.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if not _locked(lock, LOCK_EX):
+            return False
+        from shutil import rmtree
+
+        # overlayfs and users who are root inside make directories that nobody may read
+        for place, names, _files in os.walk(directory):
+            for name in names:
+                os.chmod(f"{place}/{name}", 0o700, follow_symlinks=False)
+        rmtree(directory)
+        return True
+    finally:
+        os.close(lock)
+
+
 def _directory(wanted: KeptContainer, job: str, node: str) -> str:
     """Return the container's directory, made if need be, with no way in for another user."""
     path = f"{wanted['directory']}/ce-kept-{os.geteuid()}"

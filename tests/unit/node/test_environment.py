@@ -81,6 +81,9 @@ def test_a_task_knows_its_environment_and_image_and_never_those_around_it() -> N
         "CE_IMAGE": "/i.sqsh",
         "CE_IMAGE_DIGEST": "sha256:12",
     }
+    kept = plan(image=of_image, kept={"name": "work"})
+    assert for_tasks(kept, {}, {}, {})["CE_CONTAINER_NAME"] == "work"
+    assert "CE_CONTAINER_NAME" not in apply({"CE_CONTAINER_NAME": "outer"}, changes)
     unknown = for_tasks(plan(name="torch", image={**of_image, "content": ""}), {}, {}, {})
     assert "CE_IMAGE_DIGEST" not in apply({"CE_IMAGE_DIGEST": "outer"}, unknown)
     of_registry = {**of_image, "digest": "sha256:34"}
