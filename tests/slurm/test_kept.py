@@ -91,7 +91,7 @@ def test_the_mode_of_a_name_says_what_is_wanted(cluster: Cluster, demo: str) -> 
     Blame(job(cluster, f"{made} true; {made}:create true"), "container-name", "'e'", "already")
     Blame(job(cluster, f"{made} true; {made}:exec true"), "container-name", "'e'", "no step")
     running = f"{made} -n1 --overlap sleep 5 & sleep 2; "
-    done = job(cluster, f"{running} {made}:no_exec --overlap true")
+    done = job(cluster, f"{running} {made}:no_exec --overlap true", "-N1", "-wn1")
     refused = "container 'e': it runs already in another step of this job on this node"
     assert causes(done) == [f"ce: error: n1: {refused}"]
     other = f"srun --container-name=e --container-image={cluster.image('busybox')} true"
