@@ -44,7 +44,7 @@ def test_options_of_pyxis_stand_in_place_of_a_file(engine: Engine) -> None:
     ce, *_rest = engine.argv(engine.edf())
     data = engine.scratch / "data"
     data.write_text("mounted")
-    options = (f"--container-image={engine.image('busybox')}", f"--container-mounts={data}:x/y")
+    options = (f"--container-image={engine.image('busybox')}", f"--container-mounts={data}:/x/y")
     script = "cat /x/y; touch /new 2>/dev/null || echo ' read-only'"
     assert _output(engine, ce, "run", *options, "sh", "-c", script) == "mounted read-only\n"
     writable = ("--container-writable", "--container-remap-root")
