@@ -43,32 +43,47 @@ def completed(words: Sequence[str], env: Mapping[str, str]) -> Request:
     if found is None:
         return Request(None, words, tuple(record_of(name, env)))
     try:
-        with open(found, encoding="utf-8") as file:
-            record = json.load(file)
+        record = json.loads(_read(found))
         environment, image = record["environment"], record["image"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return Request(None, words, (found,))
     more = [f"{_IMAGE}{image}"] if image else []
     return Request(environment, [*words, *more], (found,))
 
 
-def record(environment: str | None, words: Sequence[str], env: Mapping[str, str], cwd: str) -> None:
-    """Record what the container that these options name is made from, if they name one."""
+def record(
+    environment: str | None, words: Sequence[str], env: Mapping[str, str], cwd: str
+) -> tuple[str, ...]:
+    """Record what the container that these options name is made from, if they name one.
+
+    Return the record: a plan that is remembered counts only as long as it stands.
+    """
     name = _name(words, env)
     image = _value(words, env, _IMAGE, "IMAGE")
     path = next(record_of(name, env), None) if name else None
     if path is None or (environment is None and not image):
-        return
+        return ()
     if environment is not None and ("/" in environment or environment.endswith(".toml")):
         environment = os.path.join(cwd, environment)
     if image.startswith("."):
         image = os.path.join(cwd, image)
+    text = json.dumps({"environment": environment, "image": image})
     with suppress(OSError):
         _forget_old(os.path.dirname(os.path.dirname(path)))
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-        with open(f"{path}.{os.getpid()}", "w", encoding="utf-8") as file:
-            json.dump({"environment": environment, "image": image}, file)
-        os.replace(f"{path}.{os.getpid()}", path)
+        if _read(path) != text:
+            with open(f"{path}.{os.getpid()}", "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(f"{path}.{os.getpid()}", path)
+    return (path,)
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def record_of(name: str, env: Mapping[str, str]) -> Iterator[str]:

@@ -76,7 +76,7 @@ def prepare(name: str | None, context: Context, words: Sequence[str] = ()) -> Pr
 
     prepared = _plan(load, context, inputs)
     if prepared.plan is not None and prepared.plan.kept is not None:
-        job_names.record(name, words, inputs.environment, context.cwd)
+        inputs.files.extend(job_names.record(name, words, inputs.environment, context.cwd))
     image = None if prepared.plan is None else prepared.plan.image
     if context.site_file is None and not (image and image.passing):
         remembered = memo.Memo(

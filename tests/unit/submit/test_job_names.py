@@ -70,3 +70,13 @@ def test_a_step_without_a_name_leaves_no_record(tmp_path: Path) -> None:
     record("demo", [], env(tmp_path), CWD)
     record(None, [NAMED], env(tmp_path), CWD)
     assert not (tmp_path / ".local").exists()
+
+
+def test_the_same_is_not_written_again_and_a_lost_record_is(tmp_path: Path) -> None:
+    (path,) = record("demo", [NAMED], env(tmp_path), CWD)
+    first = os.stat(path).st_ino
+    assert record("demo", [NAMED], env(tmp_path), CWD) == (path,)
+    assert os.stat(path).st_ino == first
+    os.unlink(path)
+    assert record("demo", [NAMED], env(tmp_path), CWD) == (path,)
+    assert completed([NAMED], env(tmp_path)).environment == "demo"
