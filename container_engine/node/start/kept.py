@@ -241,8 +241,8 @@ def _compare(running: Running, plan: LaunchPlan) -> None:
     with open(f"{running.directory}/made", encoding="utf-8", errors="surrogateescape") as file:
         if file.read() != _made_of(plan):
             running.warnings = (
-                f"{_subject(wanted)}: it runs already, and keeps the mounts, devices and hooks that"
-                " it was started with",
+                f"{_subject(wanted)}: it runs already: ignoring --container-mounts, and mounts,"
+                " devices and hooks of this environment; those count that it was started with",
             )
 
 
