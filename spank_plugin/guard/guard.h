@@ -40,6 +40,7 @@ struct guard {
 	size_t fuse_count;
 	struct guard_kept {
 		int lock;      /* of the container's directory, shared with other guards; -1: this step's alone */
+		char *root;    /* where the container's root is mounted, on the heap; NULL if by another guard */
 		char *door;    /* the path of the socket that other steps come to, on the heap */
 		int listening; /* that socket, -1 until the container is ready */
 		int has_mounts;	  /* whether a guard that joined has a mount namespace of its own */

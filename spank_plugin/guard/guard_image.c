@@ -10,6 +10,7 @@
 #include "common/io.h"
 #include "guard_child.h"
 #include "guard_events.h"
+#include "guard_kept.h"
 #include "guard_ops.h"
 
 int guard_start_server(struct guard *guard, const char *server, const char *image, int device,
@@ -103,6 +104,7 @@ int guard_op_overlay(struct guard *guard, char **args)
 	/* nosuid and nodev: the image is the user's, so its setuid bits and devices have no meaning here */
 	if (mount("overlay", args[2], "overlay", MS_NOSUID | MS_NODEV, options) < 0)
 		return guard_fail(guard, "cannot mount the image's overlay");
+	guard_keep_root(guard, args[2]);
 	return 0;
 }
 

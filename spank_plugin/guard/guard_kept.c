@@ -59,6 +59,12 @@ int guard_keep_container(struct guard *guard, const int container[], size_t coun
 	return 0;
 }
 
+void guard_keep_root(struct guard *guard, const char *path)
+{
+	if (guard->kept.lock >= 0)
+		guard->kept.root = strdup(path);
+}
+
 /* ---- the door ---------------------------------------------------------------------------------- */
 
 void guard_open_door(struct guard *guard)
@@ -101,6 +107,11 @@ void guard_answer_door(struct guard *guard)
 		const char *image = guard->fuse_image[i];
 		rc = ce_send(visitor, image, strlen(image), &guard->fuse_device[i], 1);
 	}
+	if (rc == 0 && kept->root != NULL) {
+		CE_AUTO_FD root = (int)syscall(SYS_open_tree, AT_FDCWD, kept->root,
+					       OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+		rc = root < 0 ? 0 : ce_send(visitor, ".", 1, &root, 1);
+	}
 	/* without this last word, the visitor knows that something is missing */
 	if (rc == 0)
 		(void)ce_send(visitor, "", 1, NULL, 0);
@@ -120,6 +131,17 @@ int guard_op_fuse_again(struct guard *guard, char **args)
 	    ioctl(device, FUSE_DEV_IOC_CLONE, &number) < 0)
 		return guard_fail(guard, "cannot serve the image of the running container");
 	return guard_start_server(guard, args[0], args[1], device, "again");
+}
+
+int guard_op_root_again(struct guard *guard, char **args)
+{
+	CE_AUTO_FD root = ce_descriptor(args[0]);
+
+	if (root < 0 || mkdir(args[1], 0755) < 0 ||
+	    syscall(SYS_move_mount, root, "", AT_FDCWD, args[1], MOVE_MOUNT_F_EMPTY_PATH) < 0)
+		return guard_fail(guard, "cannot mount the running container's files");
+	guard_keep_root(guard, args[1]);
+	return 0;
 }
 
 /* Make the directory of a mount and its parents, in the current root. */

@@ -34,6 +34,7 @@ static const struct operation {
 	{ "container", 2, guard_op_container },
 	{ "keep", 2, guard_op_keep },
 	{ "fuse-again", 3, guard_op_fuse_again },
+	{ "root-again", 2, guard_op_root_again },
 	{ "bind-inside", 2, guard_op_bind_inside },
 	{ "joined", 4, guard_op_joined },
 };

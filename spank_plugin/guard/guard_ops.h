@@ -56,6 +56,9 @@ guard_operation guard_op_keep;
 /* fuse-again SERVER IMAGE DEVICE: serve an image through a connection of a guard that may end before us. */
 guard_operation guard_op_fuse_again;
 
+/* root-again MOUNT DIR: mount the root of a running container, another guard's, at DIR. */
+guard_operation guard_op_root_again;
+
 /* bind-inside MOUNT_NS PATH: mount a directory of the host at the same path of a running container, for this
  * step's MPI; the descriptor stays open. */
 guard_operation guard_op_bind_inside;

@@ -90,12 +90,47 @@ def test_the_mode_of_a_name_says_what_is_wanted(cluster: Cluster, demo: str) -> 
     assert job(cluster, f"{made}:create true; {made}:no_exec true").returncode == 0
     Blame(job(cluster, f"{made} true; {made}:create true"), "container-name", "'e'", "already")
     Blame(job(cluster, f"{made} true; {made}:exec true"), "container-name", "'e'", "no step")
-    running = f"{made} -n1 --overlap sleep 5 & sleep 2; "
-    done = job(cluster, f"{running} {made}:no_exec --overlap true", "-N1", "-wn1")
-    refused = "container 'e': it runs already in another step of this job on this node"
-    assert causes(done) == [f"ce: error: n1: {refused}"]
     other = f"srun --container-name=e --container-image={cluster.image('busybox')} true"
     Blame(job(cluster, f"{made} true; {other}"), "container-name", "'e'", "made it from")
+
+
+def test_a_step_that_must_not_join_has_mounts_of_its_own_over_the_same_files(
+    cluster: Cluster, shared: Path
+) -> None:
+    wait = "until [ -e {0} ]; do sleep 0.1; done"
+    edf = cluster.edf(f'mounts = ["{shared}"]\nannotations.com.ce.root_remap = "true"\n')
+    first = (
+        f"mkdir /m; mount -t tmpfs none /m; touch /m/hidden; echo 1 > /one; touch {shared}/up; "
+        + wait.format(f"{shared}/two")
+        + "; cat /two"
+    )
+    second = f"ls /m; cat /one; echo 2 > /two; touch {shared}/two; sleep 2; cat /one; ls /extra"
+    done = job(
+        cluster,
+        f"srun -n1 --overlap --environment={edf} --container-name=n sh -c '{first}' &\n"
+        f"{wait.format(f'{shared}/up')}\n"
+        "srun -n1 --overlap --container-name=n:no_exec --container-mounts="
+        f"{shared}:/extra sh -c '{second}' > {shared}/out; wait; cat {shared}/out\n",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["2", "1", "1", "out", "two", "up"]
+    assert_nothing_kept()
+
+
+def test_a_container_cannot_be_joined_for_namespaces_that_it_has_not(
+    cluster: Cluster, shared: Path
+) -> None:
+    srun = f"srun -n1 --overlap --environment={cluster.edf()} --container-name=u"
+    done = job(
+        cluster,
+        f"{srun} --container-unshare=ipc sleep 20 & sleep 4\n"
+        f"{srun} --container-unshare=ipc readlink /proc/self/ns/ipc > {shared}/in\n"
+        f"readlink /proc/self/ns/ipc > {shared}/out; ! cmp -s {shared}/in {shared}/out\n"
+        f"{srun} --container-unshare=ipc,net true || echo refused\n"
+        "scancel -s KILL $SLURM_JOB_ID.0; wait || true\n",
+    )
+    assert done.stdout == "refused\n", done.stderr
+    assert "it runs already, and not in a separate network namespace" in done.stderr
 
 
 def test_a_name_alone_needs_a_container_of_the_job(cluster: Cluster) -> None:

@@ -31,18 +31,38 @@ _SEE = "container-name"
 _DOOR = "door."
 # of a socket's path, see unix(7)
 _MAX_PATH = 107
+# in a guard's answer, in the place of an image's path: the mount of the container's root
+_ROOT = "."
 _LOOK_S = 0.02
 _VISIT_S = 10.0
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 # what a running container has already, whatever a later step asks for
+_KINDS = {"net": "network", "ipc": "IPC", "uts": "UTS"}
 _MADE_OF = ("mounts", "devices", "writable", "annotations", "startup")
 
 
 class Kept:
-    """The directory of a container that this step starts; `lock` is held exclusively."""
+    """The directory of a container that this step starts; `lock` is held exclusively.
+
+    The guard enters the user namespace `guards_ns` unless it is -1, and inherits `passed`.
+    """
+
+    guards_ns = -1
 
     def __init__(self, wanted: KeptContainer, directory: str, lock: int, door: str) -> None:
         self.wanted, self.directory, self.lock, self.door = wanted, directory, lock, door
+
+    @property
+    def passed(self) -> list[int]:
+        return [self.lock]
+
+    def again(self, _server: str, _root: str) -> list[Operation]:
+        """Return the operations that serve and mount the images; none if nobody has done so."""
+        return []
+
+    def close(self) -> None:
+        """Close what belongs to the guard now."""
+        os.close(self.lock)
 
     def operation(self) -> Operation:
         """Return the guard's operation that lets later steps come to it."""
@@ -56,10 +76,11 @@ class Running(Kept):
     process.
     """
 
-    def __init__(self, kept: Kept, fds: Sequence[int], images: Sequence[tuple[str, int]]) -> None:
+    def __init__(self, kept: Kept, fds: Sequence[int], named: Sequence[tuple[str, int]]) -> None:
         super().__init__(kept.wanted, kept.directory, kept.lock, kept.door)
         self.guards_ns, *self._container = fds
-        self._images = images
+        self._images = [pair for pair in named if pair[0] != _ROOT]
+        self._root = next((fd for name, fd in named if name == _ROOT), -1)
         # the descriptor's position is shared with other steps
         with open(f"/proc/self/fd/{fds[3]}", "rb") as file:
             self.environment = file.read()
@@ -67,21 +88,38 @@ class Running(Kept):
 
     @property
     def passed(self) -> list[int]:
-        """The descriptors that the guard inherits."""
-        return [self.lock, *self._container, *(device for _image, device in self._images)]
+        devices = [device for _image, device in self._images]
+        roots = [self._root] if self._root >= 0 else []
+        return [self.lock, *self._container, *devices, *roots]
+
+    @property
+    def shares_files(self) -> bool:
+        """Whether another container can be started over the same files."""
+        return self._root >= 0
+
+    @property
+    def unshared(self) -> set[str]:
+        """The kinds of namespaces, besides those of users and mounts, that it has of its own."""
+        links = (os.readlink(f"/proc/self/fd/{fd}") for fd in self._container)
+        return {link.partition(":")[0] for link in links}
+
+    def again(self, server: str, root: str) -> list[Operation]:
+        return [*self._served(server), ("root-again", [str(self._root), root])]
+
+    def _served(self, server: str) -> list[Operation]:
+        return [("fuse-again", [server, image, str(device)]) for image, device in self._images]
 
     def operations(self, server: str, directories: Sequence[str]) -> list[Operation]:
         """Return the operations of a guard that joins and mounts these directories of the step."""
         mount_ns = str(self._container[1])
         return [
             self.operation(),
-            *(("fuse-again", [server, image, str(device)]) for image, device in self._images),
+            *self._served(server),
             *(("bind-inside", [mount_ns, path]) for path in directories),
             ("joined", [*map(str, self._container)]),
         ]
 
     def close(self) -> None:
-        """Close what belongs to the guard now."""
         for fd in (self.guards_ns, *self.passed):
             os.close(fd)
 
@@ -105,9 +143,9 @@ def enter(wanted: KeptContainer, plan: LaunchPlan, node: Mapping[str, str]) -> K
     if _locked(lock, LOCK_EX):
         _begin(kept, plan)
         return kept
-    if wanted["mode"] in ("create", "no_exec"):
+    if wanted["mode"] == "create":
         reason = "it runs already in another step of this job on this node"
-        raise _error(reason, f"leave ':{wanted['mode']}' out to join it", wanted)
+        raise _error(reason, "leave ':create' out to join it", wanted)
     return _await(kept, plan)
 
 
@@ -238,6 +276,15 @@ def _compare(running: Running, plan: LaunchPlan) -> None:
     if earlier != image:
         reason = f"this job made it from '{earlier}', and this step is to run '{image}'"
         raise _error(reason, "give the other image another name", wanted)
+    shared = [name for name in plan["settings"].get("unshare", ()) if name not in running.unshared]
+    if wanted["mode"] == "no_exec":
+        if not running.shares_files:
+            reason = "the step that started it is over, and another one still runs in it"
+            raise _error(reason, "leave ':no_exec' out to join it", wanted)
+        return
+    if shared:
+        reason = f"it runs already, and not in a separate {_KINDS[shared[0]]} namespace"
+        raise _error(reason, "leave --container-unshare out to join it", wanted)
     with open(f"{running.directory}/made", encoding="utf-8", errors="surrogateescape") as file:
         if file.read() != _made_of(plan):
             running.warnings = (

@@ -105,7 +105,7 @@ def start(
         from container_engine.node.start import kept as keeping
 
         kept = keeping.enter(wanted, plan, node)
-        if isinstance(kept, keeping.Running):
+        if isinstance(kept, keeping.Running) and wanted["mode"] != "no_exec":
             return _join(kept, plan, node, watch, libexec, marks)
     begun = _Start(plan, node, libexec, marks, kept)
     try:
@@ -190,10 +190,12 @@ class _Start:
             image_in_use.note(path, self._node)
         self._marks.mark("namespaces")
         kept = self._kept
-        if kept is not None:
-            steps = [kept.operation(), *steps]
-        more = () if kept is None else (kept.lock,)
-        control = start_guard(self._libexec, watch, encode(steps), more=more)
+        if kept is None:
+            control = start_guard(self._libexec, watch, encode(steps))
+        else:
+            encoded = encode([kept.operation(), *steps])
+            control = start_guard(self._libexec, watch, encoded, kept.guards_ns, kept.passed)
+            kept.close()
         user_ns, mount_ns, found, guard, mounted, *unshared = self._await(control)
         site_rules.check_places(self._planned, mounted, self._rules)
         os.close(mounted)
@@ -222,7 +224,7 @@ class _Start:
             self._hooks.abandon()
 
     def _operations(self) -> list[Operation]:
-        hooks, paths = self._hooks, self._paths
+        hooks, paths, kept = self._hooks, self._paths, self._kept
         steps = operations(
             paths,
             self._images,
@@ -231,6 +233,7 @@ class _Start:
             person_of(self._settings),
             self._plan["settings"],
             () if hooks is None else hooks.operations(paths),
+            () if kept is None else kept.again(paths.server, paths.at("root")),
         )
         last = [] if hooks is None else hooks.last_operations(paths)
         return [*steps[:-1], *last, steps[-1]]

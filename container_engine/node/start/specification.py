@@ -27,7 +27,7 @@ _FORGOTTEN = frozenset(["nosuid", "nodev", "noexec"])
 _APT_FILE = "/etc/apt/apt.conf.d/99container-engine"
 
 
-def operations(
+def operations(  # noqa: PLR0913, PLR0917  # all that a container is made of
     paths: Paths,
     images: Sequence[str],
     container: Container,
@@ -35,23 +35,27 @@ def operations(
     person: Person,
     settings: Settings,
     hooks: Sequence[Operation] = (),
+    again: Sequence[Operation] = (),
 ) -> list[Operation]:
     """Return the operations of a start; those of `hooks` find the image's files in their place.
 
-    `images` are the paths of the SquashFS files, the base first.
+    `images` are the paths of the SquashFS files, the base first. `again` take the place of what
+    serves and mounts them, where another step's guard has done so.
     """
     roots = [paths.at(f"image{number or ''}") for number in range(len(images))]
     served, binds = _served_mounts(paths, container.mounts)
     flagged, container.mounts = _flagged_mounts(paths, binds)
     create = _way(settings, container)
     prepare, creation = create(paths, container, container_environment, person)
+    fuses = [] if again else zip(images, roots, strict=True)
+    overlay: Operation = ("overlay", [*_written(paths), paths.at("root"), *roots])
     return [
         ("session", [settings["tmpfs_size"], paths.session]),
         # the servers of all files start before the first of them is waited for
-        *(("fuse", [paths.server, *pair]) for pair in zip(images, roots, strict=True)),
+        *(("fuse", [paths.server, *pair]) for pair in fuses),
         *(("fuse", [paths.server, source, directory]) for source, directory in served),
         *prepare,
-        ("overlay", [*_written(paths), paths.at("root"), *roots]),
+        *(again or [overlay]),
         *(("served", [directory]) for _source, directory in served),
         *flagged,
         *_person(paths, person),
