@@ -89,8 +89,17 @@ def _run(cluster: Cluster, place: Path, copy: Path, name: str) -> list[Outcome]:
     login["env"]["PATH"] = f"{compat}:{login['env']['PATH']}"
     log = _RESULTS / f"{name.replace('/', '-')}.tap"
     log.parent.mkdir(parents=True, exist_ok=True)
-    # two steps at once, as on the node that the suite was written for
-    argv = ["salloc", "-Q", "-N1", "--exclusive", "bats", "--tap", f"tests/{name}"]
+    # two steps at once, as on the node that the suite was written for: a step would take all memory
+    argv = [
+        "salloc",
+        "-Q",
+        "-N1",
+        "--exclusive",
+        "--mem-per-cpu=1G",
+        "bats",
+        "--tap",
+        f"tests/{name}",
+    ]
     with log.open("w") as output:
         limited = ["timeout", "-k", "20", str(_FILE_S), *argv]
         subprocess.run(
