@@ -161,7 +161,8 @@ def test_enroots_commands_know_the_names_of_the_job(cluster: Cluster, demo: str)
     name = "pyxis_${SLURM_JOB_ID}_t"
     done = job(
         cluster,
-        f"srun --environment={demo} --container-name=t sh -c 'echo $CE_CONTAINER_NAME; touch /x'\n"
+        f"srun --environment={demo} --container-name=t sh -c "
+        "'echo $CE_CONTAINER_NAME; ln -s etc /y; touch /x'\n"
         f"srun {enroot} list\n"
         f"srun -n1 --overlap --container-name=t sleep 15 & sleep 4\n"
         f"pid=$(srun -n1 --overlap {enroot} list -f | awk -v n={name} '$1 == n {{print $2}}')\n"

@@ -38,6 +38,13 @@ def test_open_mpi_starts_across_nodes_by_pmix(cluster: Cluster, open_mpi: str) -
     assert (done.returncode, done.stdout, done.stderr) == (0, RING, "")
 
 
+def test_a_client_does_as_the_server_of_pmix_says(cluster: Cluster, open_mpi: str) -> None:
+    script = 'test -n "$PMIX_RANK" && echo "$PMIX_MCA_psec = $PMIX_SECURITY_MODE"'
+    done = cluster.srun("--mpi=pmix", "-n1", f"--environment={open_mpi}", "sh", "-c", script)
+    ours, slurms = done.stdout.rstrip("\n").split(" = ")
+    assert ours == slurms != "", done.stderr
+
+
 def test_mpich_starts_across_nodes_by_pmi2(cluster: Cluster, mpich: str) -> None:
     srun = ("--mpi=pmi2", "-N2", "-n4", f"--environment={mpich}")
     done = cluster.srun(*srun, "mpi-probe", "ring", env=UCX)

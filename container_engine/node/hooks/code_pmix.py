@@ -19,10 +19,18 @@ if TYPE_CHECKING:
     from container_engine.node.plan_types import HookUse, LaunchPlan
 
 _DEFAULT = "/tmp"  # Slurm's own default
+# A client of another release may have other defaults than the server, which says what it does in
+# the task's variables on the right.
+PER_TASK = {
+    "PMIX_MCA_gds": "PMIX_GDS_MODULE",
+    "PMIX_MCA_psec": "PMIX_SECURITY_MODE",
+    "PMIX_MCA_ptl": "PMIX_PTL_MODULE",
+}
 
 
 def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: HookEdits) -> None:
     del hook, plan
+    edits.per_task |= PER_TASK
     server = node["CE_PMIX_DIR"]
     spool, step = os.path.split(server.rstrip("/"))
     configuration = slurm_conf.find(node, (f"{spool}/conf-cache/slurm.conf",))

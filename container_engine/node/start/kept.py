@@ -174,8 +174,9 @@ def remove(directory: str) -> bool:
 
         # overlayfs and users who are root inside make directories that nobody may read
         for place, names, _files in os.walk(directory):
-            for name in names:
-                os.chmod(f"{place}/{name}", 0o700, follow_symlinks=False)
+            for path in (f"{place}/{name}" for name in names):
+                if not os.path.islink(path):
+                    os.chmod(path, 0o700)
         rmtree(directory)
         return True
     finally:

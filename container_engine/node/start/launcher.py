@@ -142,11 +142,18 @@ def _join(
     workdir = resolve(plan["workdir"], node, plan["workdir_from"])
     edf = env.edf_settings(plan, node)
     made = env.for_tasks(plan, edf, env.for_container(plan, edf), block)
-    records = memory_file("ce-env", env.encode_records({"PWD": workdir, "OLDPWD": None, **made}))
+    changes = {"PWD": workdir, "OLDPWD": None, **made}
+    records = memory_file("ce-env", env.encode_records(changes, _of_pmix() if pmix else None))
     fds = (user_ns, mount_ns, records, guard)
     session = Session(fds, workdir, lambda: go_on(control, []), running.warnings, "", -1, unshared)
     session.is_kept = True
     return session
+
+
+def _of_pmix() -> Mapping[str, str]:
+    from container_engine.node.hooks.code_pmix import PER_TASK
+
+    return PER_TASK
 
 
 class _Start:
