@@ -35,7 +35,10 @@ class Request(NamedTuple):
 
 
 def completed(words: Sequence[str], env: Mapping[str, str]) -> Request:
-    """Return the request with the environment and the image of the container that it names."""
+    """Return the request with the environment and the image of the container that it names.
+
+    Outside of a job it only joins one that runs.
+    """
     name = _name(words, env)
     if not name or _value(words, env, _IMAGE, "IMAGE"):
         return Request(None, words)
@@ -48,6 +51,9 @@ def completed(words: Sequence[str], env: Mapping[str, str]) -> Request:
     except (ValueError, KeyError, TypeError):
         return Request(None, words, (found,))
     more = [f"{_IMAGE}{image}"] if image else []
+    if not env.get("SLURM_JOB_ID", "").isdigit():
+        # the record may be of another job than srun's --jobid: it names an image, and makes nothing
+        more.append(f"{_NAME}{name}:exec")
     return Request(environment, [*words, *more], (found,))
 
 

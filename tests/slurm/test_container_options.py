@@ -65,7 +65,7 @@ def test_an_option_counts_before_the_environment(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--container-name=x"], "--container-name: a container ends with its step here, so it"),
+        (["--container-name=x/y"], "--container-name: annotations.com.ce.container_name: expected"),
         (["--container-save=x"], "--container-save: a container ends with its step here and"),
         (["--container-unshare=net,x"], "--container-unshare: unknown namespace 'x'"),
         (["--container-mounts=/a:/b:r0"], "--container-mounts: '/a:/b:r0': unknown flag 'r0'"),
@@ -136,9 +136,11 @@ def test_variables_of_pyxis_ask_for_a_container(cluster: Cluster) -> None:
     script = "touch /new && pwd"
     done = srun(cluster, "sh", "-c", script, env=env)
     assert (done.returncode, done.stdout) == (0, "/tmp\n"), done.stderr
-    done = srun(cluster, "true", env={"PYXIS_CONTAINER_NAME": "x"})
+    done = srun(cluster, "true", env={"PYXIS_CONTAINER_NAME": "never-made"})
     assert done.returncode == 125
-    assert causes(done)[0].startswith("ce: error: PYXIS_CONTAINER_NAME: a container ends with")
+    (cause,) = causes(done)
+    none = "this job has no container 'never-made' to go on with"
+    assert cause == f"ce: error: PYXIS_CONTAINER_NAME: {none}"
     done = srun(cluster, "pwd", env={"PYXIS_CONTAINER_WORKDIR": "/tmp"})
     assert done.stdout == f"{cluster.home()}\n"
 

@@ -178,3 +178,17 @@ def test_enroots_commands_know_the_names_of_the_job(cluster: Cluster, demo: str)
     assert listed.endswith("_t")
     assert others == ["/x", "in use", "gone"], done.stderr
     assert "container is running" in done.stderr
+
+
+def test_outside_of_a_job_a_name_alone_joins_what_runs(cluster: Cluster, demo: str) -> None:
+    done = job(
+        cluster,
+        f"srun -n1 --overlap --environment={demo} --container-name=o sh -c 'touch /x; sleep 20' &\n"
+        "sleep 4; id=$SLURM_JOB_ID\n"
+        "env -u SLURM_JOB_ID srun --jobid=$id -n1 --overlap --container-name=o ls /x\n"
+        "scancel -s KILL $id.0; wait || true\n",
+    )
+    assert done.stdout == "/x\n", done.stderr
+    done = cluster.run(["srun", "--container-name=o", "true"])
+    refused = "container 'o': no step of this job runs in it on this node"
+    assert (done.returncode, causes(done)[0].partition(": n")[2][3:]) == (125, refused)

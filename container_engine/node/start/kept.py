@@ -225,7 +225,8 @@ def _begin(kept: Kept, plan: LaunchPlan) -> None:
         earlier = ""
     if wanted["mode"] == "exec":
         reason = "no step of this job runs in it on this node"
-        raise _error(reason, "leave ':exec' out to start it", wanted)
+        hint = "to start it, leave ':exec' out, and say --container-image or --environment"
+        raise _error(reason, hint, wanted)
     if earlier and wanted["mode"] == "create":
         reason = "this job has it on this node already"
         raise _error(reason, "leave ':create' out to go on with it", wanted)

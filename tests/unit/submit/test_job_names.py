@@ -50,7 +50,8 @@ def test_outside_of_a_job_the_newest_record_of_the_name_counts(tmp_path: Path) -
     place = tmp_path / ".local/state/container-engine/names"
     old = (place / "7/a").stat().st_mtime - 10
     os.utime(place / "7/a", (old, old))
-    assert completed([NAMED], {"HOME": str(tmp_path)}).environment == "new"
+    found = completed([NAMED], {"HOME": str(tmp_path)})
+    assert (found.environment, list(found.words)) == ("new", [NAMED, f"{NAMED}:exec"])
 
 
 def test_a_step_with_an_image_of_its_own_needs_no_record(tmp_path: Path) -> None:
