@@ -70,9 +70,9 @@ def record(
     if path is None or (environment is None and not image):
         return ()
     if environment is not None and ("/" in environment or environment.endswith(".toml")):
-        environment = os.path.join(cwd, environment)
+        environment = os.path.normpath(os.path.join(cwd, environment))
     if image.startswith("."):
-        image = os.path.join(cwd, image)
+        image = os.path.normpath(os.path.join(cwd, image))
     text = json.dumps({"environment": environment, "image": image})
     with suppress(OSError):
         _forget_old(os.path.dirname(os.path.dirname(path)))

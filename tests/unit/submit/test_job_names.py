@@ -19,9 +19,9 @@ def env(home: Path, job: str = "7") -> dict[str, str]:
     ("environment", "words", "expected", "more"),
     [
         ("demo", [NAMED], "demo", []),
-        ("./own.toml", [NAMED], f"{CWD}/./own.toml", []),
+        ("./own.toml", [NAMED], f"{CWD}/own.toml", []),
         (None, [NAMED, "--container-image=alpine"], None, ["--container-image=alpine"]),
-        ("demo", ["--container-image=./x.sqsh", NAMED], "demo", [f"{CWD}/./x.sqsh"]),
+        ("demo", ["--container-image=./x.sqsh", NAMED], "demo", [f"{CWD}/x.sqsh"]),
     ],
 )
 def test_a_name_alone_means_what_an_earlier_step_said(
