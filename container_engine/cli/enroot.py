@@ -134,7 +134,7 @@ def _tend(found: argparse.Namespace, known: Names) -> None:
             output.line(line)
     elif found.verb == "remove":
         for name in found.names:
-            if not enroot_kept.here().remove(name):
+            if not enroot_kept.here().remove(name, force=found.force):
                 known.remove(name)
     else:
         _export(known.path(found.name), found.output or f"{found.name}.sqsh", force=found.force)

@@ -48,12 +48,12 @@ class Here:
             name = f"pyxis_{self.job}_{one.name}"
             yield f"{name} {one.pid}" if fancy and one.pid else name
 
-    def remove(self, name: str) -> bool:
-        """Remove the container that enroot calls so; False if there is none."""
+    def remove(self, name: str, *, force: bool) -> bool:
+        """Remove the container that enroot calls so; False if there is none. Raises UserError."""
         for one in self._named:
             if name != f"pyxis_{self.job}_{one.name}":
                 continue
-            if not kept.remove(one.directory):
+            if not kept.remove(one.directory, force=force):
                 raise UserError(f"enroot: container is running: {name}", "end the steps in it")
             for path in job_names.record_of(one.name, self._context.env):
                 with suppress(FileNotFoundError):

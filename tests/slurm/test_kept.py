@@ -167,16 +167,17 @@ def test_enroots_commands_know_the_names_of_the_job(cluster: Cluster, demo: str)
         f"srun -n1 --overlap --container-name=t sleep 15 & sleep 4\n"
         f"pid=$(srun -n1 --overlap {enroot} list -f | awk -v n={name} '$1 == n {{print $2}}')\n"
         f"srun -n1 --overlap {enroot} exec $pid ls /x\n"
-        f"srun -n1 --overlap {enroot} remove -f {name} || echo in use\n"
-        "scancel -s KILL $SLURM_JOB_ID.2; wait || true\n"
-        f"srun {enroot} remove -f {name}; srun {enroot} list\n"
-        "srun --container-name=t true || echo gone\n",
+        f"srun -n1 --overlap {enroot} remove {name} || echo in use\n"
+        f"srun -n1 --overlap {enroot} remove -f {name}; srun -n1 --overlap {enroot} list\n"
+        f"srun -n1 --overlap {enroot} exec $pid ls /x\n"
+        "srun --container-name=t true || echo gone\n"
+        "scancel -s KILL $SLURM_JOB_ID.2; wait || true\n",
     )
     first, listed, *others = done.stdout.splitlines()
     assert first == "t"
     assert listed.startswith("pyxis_")
     assert listed.endswith("_t")
-    assert others == ["/x", "in use", "gone"], done.stderr
+    assert others == ["/x", "in use", "/x", "gone"], done.stderr
     assert "container is running" in done.stderr
 
 

@@ -33,6 +33,7 @@ _DOOR = "door."
 _MAX_PATH = 107
 # in a guard's answer, in the place of an image's path: the mount of the container's root
 _ROOT = "."
+_NAMELESS = ".removed."
 _LOOK_S = 0.02
 _VISIT_S = 10.0
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -154,6 +155,8 @@ def names_here(directory: str, job: str, node: str) -> dict[str, str]:
     place = f"{directory}/ce-kept-{os.geteuid()}/{job}.{node}"
     found = {}
     for key in sorted(os.listdir(place)) if os.path.isdir(place) else ():
+        if _NAMELESS in key:
+            continue
         try:
             with open(f"{place}/{key}/name", encoding="utf-8") as file:
                 name = file.read()
@@ -164,12 +167,17 @@ def names_here(directory: str, job: str, node: str) -> dict[str, str]:
     return found
 
 
-def remove(directory: str) -> bool:
-    """Remove a kept container unless it runs. Return whether it is gone."""
+def remove(directory: str, *, force: bool = False) -> bool:
+    """Remove a kept container. Return False if it runs and stays.
+
+    With `force`, one that runs loses its name; its steps go on, and the job's end removes it.
+    """
     lock = os.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if not _locked(lock, LOCK_EX):
-            return False
+            if force:
+                os.rename(directory, f"{directory}{_NAMELESS}{os.urandom(3).hex()}")
+            return force
         from shutil import rmtree
 
         # overlayfs and users who are root inside make directories that nobody may read

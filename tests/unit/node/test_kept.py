@@ -10,7 +10,7 @@ import pytest
 
 from container_engine.errors import LaunchError
 from container_engine.node.plan_types import KeptContainer, LaunchPlan
-from container_engine.node.start.kept import Kept, Running, enter
+from container_engine.node.start.kept import Kept, Running, enter, names_here, remove
 
 
 @pytest.fixture
@@ -103,6 +103,22 @@ def test_a_start_that_is_never_done_is_not_awaited_for_ever(short: Path, how: in
     with pytest.raises(LaunchError, match="starts it and is not done"):
         entered(short)
     os.close(first.lock)
+
+
+def test_removing_one_that_runs_takes_its_name_only(short: Path) -> None:
+    first = entered(short)
+    flock(first.lock, LOCK_SH)
+    job = (str(short), "7", "n1")
+    assert names_here(*job) == {"a": str(place(short))}
+    assert not remove(str(place(short)))
+    assert remove(str(place(short)), force=True)
+    assert names_here(*job) == {}
+    second = entered(short, "create", "/other.sqsh")
+    os.close(first.lock)
+    os.close(second.lock)
+    (place(short) / "changes").mkdir(mode=0)
+    assert remove(str(place(short)))
+    assert not place(short).exists()
 
 
 def test_a_directory_that_others_may_enter_is_not_used(short: Path) -> None:
