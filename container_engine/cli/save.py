@@ -22,6 +22,7 @@ from container_engine.images.store import companions, identity
 from container_engine.images.store.files import size_text
 from container_engine.images.store.publish import install
 from container_engine.node.start import attach
+from container_engine.node.start.container import BEGUN
 from container_engine.submit.prepare import site_config
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def _save(session: attach.Session, request: _Request, context: Context) -> tuple
     files = entered.Files(
         session.guard,
         session.directory,
-        attach.BEGUN,
+        BEGUN,
         len(session.images),
         session.places,
         session.lines,

@@ -27,7 +27,7 @@ _ON_NODES = "not on this host; it must be there on the nodes"
 
 
 class Checked(NamedTuple):
-    """What is wrong, and what only other hosts can tell."""
+    """Faults of the configuration, and notes on what only other hosts can tell."""
 
     faults: tuple[Fault, ...]
     notes: tuple[Fault, ...]

@@ -1,4 +1,4 @@
-/* What makes root of a container with a single user good enough for package managers. */
+/* Lets package managers work for root in a container that has a single user. */
 #ifndef CE_FAKEROOT_H
 #define CE_FAKEROOT_H
 

@@ -36,8 +36,9 @@ class Roots(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """What is left out: `begun` is the time, since 1970 in ns, before which the engine wrote.
+    """Rules for what a saved image leaves out.
 
+    `begun` is the time, since 1970 in ns, before which the engine wrote.
     `places` are the mount points of the container and the directories above them, without a slash
     in front. `lines` are lines that the engine has added to a file, by its path.
     """

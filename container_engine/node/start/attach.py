@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import signal
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from container_engine.errors import CeError, UserError
-from container_engine.node.start.container import BEGUN, INIT_NAME
+from container_engine.node.start.container import INIT_NAME
 from container_engine.node.start.environment import parse_block
 from container_engine.node.start.guard import PYTHONS_SIGNALS, joined, memory_file
 from container_engine.node.start.launcher import person_of
+from container_engine.node.start.site_rules import unescaped
 from container_engine.process import reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-
-__all__ = ["BEGUN", "Session", "Task", "become", "find", "session_of"]
 
 GUARD_NAME = "ce-guard"
 
@@ -112,7 +110,7 @@ def session_of(task: Task) -> Session:
         # its changes lie elsewhere, and are older than this container
         raise UserError("a container that lives with its job cannot be saved yet")
     person = person_of({})
-    paths = [_plain(line.split(b" ")[4]) for line in mounted]
+    paths = [unescaped(line.split(b" ")[4]) for line in mounted]
     paths.append(os.fsencode(task.environment.get("HOME", "/")))
     return Session(
         guard,
@@ -161,17 +159,12 @@ def _images(mountinfo: str, directory: str) -> tuple[str, ...]:
     with open(mountinfo, "rb") as file:
         for line in file:
             before, _dash, after = line.partition(b" - ")
-            place = os.fsdecode(_plain(before.split(b" ")[4]))
-            sources[place] = os.fsdecode(_plain(after.split(b" ")[1]))
+            place = os.fsdecode(unescaped(before.split(b" ")[4]))
+            sources[place] = os.fsdecode(unescaped(after.split(b" ")[1]))
     found: list[str] = []
     while (place := f"{directory}/image{len(found) or ''}") in sources:
         found.append(sources[place])
     return tuple(found)
-
-
-def _plain(field: bytes) -> bytes:
-    """Return a field of mountinfo, in which blanks and backslashes have their octal number."""
-    return re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), field)
 
 
 def _with_parents(path: bytes) -> Iterator[bytes]:

@@ -37,8 +37,8 @@ _NAMELESS = ".removed."
 _LOOK_S = 0.02
 _VISIT_S = 10.0
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
-# what a running container has already, whatever a later step asks for
 _KINDS = {"net": "network", "ipc": "IPC", "uts": "UTS"}
+# what a running container has already, whatever a later step asks for
 _MADE_OF = ("mounts", "devices", "writable", "annotations", "startup")
 
 
@@ -95,7 +95,7 @@ class Running(Kept):
 
     @property
     def shares_files(self) -> bool:
-        """Whether another container can be started over the same files."""
+        """True if another container can be started over the same files."""
         return self._root >= 0
 
     @property
@@ -152,7 +152,7 @@ def enter(wanted: KeptContainer, plan: LaunchPlan, node: Mapping[str, str]) -> K
 
 def names_here(directory: str, job: str, node: str) -> dict[str, str]:
     """Return the names of the job's kept containers on this node, with their directories."""
-    place = f"{directory}/ce-kept-{os.geteuid()}/{job}.{node}"
+    place = "/".join((_of_user(directory), _of_job(job, node)))
     found = {}
     for key in sorted(os.listdir(place)) if os.path.isdir(place) else ():
         if _NAMELESS in key:
@@ -193,15 +193,24 @@ def remove(directory: str, *, force: bool = False) -> bool:
 
 def _directory(wanted: KeptContainer, job: str, node: str) -> str:
     """Return the container's directory, made if need be, with no way in for another user."""
-    path = f"{wanted['directory']}/ce-kept-{os.geteuid()}"
+    path = _of_user(wanted["directory"])
     try:
         _private(path)
-        for name in (f"{job}.{node}", wanted["key"]):
+        for name in (_of_job(job, node), wanted["key"]):
             path = f"{path}/{name}"
             _private(path)
     except OSError as error:
         raise _error(f"cannot use {path}: {error.strerror}", "", wanted) from None
     return path
+
+
+def _of_user(directory: str) -> str:
+    """Return the directory of the user's kept containers; spank_plugin/programs/epilog.c has it."""
+    return f"{directory}/ce-kept-{os.geteuid()}"
+
+
+def _of_job(job: str, node: str) -> str:
+    return f"{job}.{node}"
 
 
 def _private(path: str) -> None:
@@ -225,12 +234,7 @@ def _locked(lock: int, how: int) -> bool:
 def _begin(kept: Kept, plan: LaunchPlan) -> None:
     """Prepare the directory for a start by this step. Raise LaunchError."""
     wanted, image = kept.wanted, _image(plan)
-    record = f"{kept.directory}/image"
-    try:
-        with open(record, encoding="utf-8", errors="surrogateescape") as file:
-            earlier = file.read()
-    except FileNotFoundError:
-        earlier = ""
+    earlier = _recorded(kept, "image")
     if wanted["mode"] == "exec":
         reason = "no step of this job runs in it on this node"
         hint = "to start it, leave ':exec' out, and say --container-image or --environment"
@@ -238,14 +242,29 @@ def _begin(kept: Kept, plan: LaunchPlan) -> None:
     if earlier and wanted["mode"] == "create":
         reason = "this job has it on this node already"
         raise _error(reason, "leave ':create' out to go on with it", wanted)
-    if earlier and earlier != image:
-        reason = f"this job made it from '{earlier}', and this step is to run '{image}'"
-        raise _error(reason, "give the other image another name", wanted)
+    if earlier:
+        _check_image(kept, earlier, image)
     for door in _doors(kept.directory):
         os.unlink(door)
     for name, text in (("image", image), ("name", wanted["name"]), ("made", _made_of(plan))):
         with open(f"{kept.directory}/{name}", "w", encoding="utf-8", errors="surrogateescape") as f:
             f.write(text)
+
+
+def _recorded(kept: Kept, name: str) -> str:
+    """Return what an earlier step has recorded of the container, "" before the first one."""
+    path = f"{kept.directory}/{name}"
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+
+
+def _check_image(kept: Kept, earlier: str, image: str) -> None:
+    if earlier != image:
+        reason = f"this job made it from '{earlier}', and this step is to run '{image}'"
+        raise _error(reason, "give the other image another name", kept.wanted)
 
 
 def _image(plan: LaunchPlan) -> str:
@@ -280,12 +299,8 @@ def _await(kept: Kept, plan: LaunchPlan) -> Kept:
 
 def _compare(running: Running, plan: LaunchPlan) -> None:
     """Refuse another image; warn of what a running container cannot get any more."""
-    wanted, image = running.wanted, _image(plan)
-    with open(f"{running.directory}/image", encoding="utf-8", errors="surrogateescape") as file:
-        earlier = file.read()
-    if earlier != image:
-        reason = f"this job made it from '{earlier}', and this step is to run '{image}'"
-        raise _error(reason, "give the other image another name", wanted)
+    wanted = running.wanted
+    _check_image(running, _recorded(running, "image"), _image(plan))
     shared = [name for name in plan["settings"].get("unshare", ()) if name not in running.unshared]
     if wanted["mode"] == "no_exec":
         if not running.shares_files:
@@ -295,12 +310,11 @@ def _compare(running: Running, plan: LaunchPlan) -> None:
     if shared:
         reason = f"it runs already, and not in a separate {_KINDS[shared[0]]} namespace"
         raise _error(reason, "leave --container-unshare out to join it", wanted)
-    with open(f"{running.directory}/made", encoding="utf-8", errors="surrogateescape") as file:
-        if file.read() != _made_of(plan):
-            running.warnings = (
-                f"{_subject(wanted)}: it runs already: ignoring --container-mounts, and mounts,"
-                " devices and hooks of this environment; those count that it was started with",
-            )
+    if _recorded(running, "made") != _made_of(plan):
+        running.warnings = (
+            f"{_subject(wanted)}: it runs already: ignoring --container-mounts, and mounts,"
+            " devices and hooks of this environment; those count that it was started with",
+        )
 
 
 def _visit(kept: Kept) -> Running | None:

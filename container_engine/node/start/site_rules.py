@@ -194,15 +194,15 @@ def check_places(planned: Sequence[Bind], mounted: int, rules: Rules | None) -> 
     if rules is None or not rules.binds_images:
         return
     with open(mounted, "rb", closefd=False) as file:
-        places = [_unescaped(line.split(b" ")[4]) for line in file]
+        places = [os.fsdecode(unescaped(line.split(b" ")[4])) for line in file]
     if refusal := rules.place_refusal(planned, places):
         raise LaunchError(refusal, see="mount-policy")
 
 
-def _unescaped(field: bytes) -> str:
-    """Return a path of mountinfo, in which blanks and backslashes are octal numbers."""
+def unescaped(field: bytes) -> bytes:
+    """Return a field of mountinfo, in which blanks and backslashes are octal numbers."""
     first, *others = field.split(b"\\")
-    return os.fsdecode(first + b"".join(bytes((int(o[:3], 8),)) + o[3:] for o in others))
+    return first + b"".join(bytes((int(o[:3], 8),)) + o[3:] for o in others)
 
 
 def _texts(directories: Sequence[str]) -> list[tuple[str, bytes]]:
