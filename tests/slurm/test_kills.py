@@ -201,7 +201,7 @@ def _launcher_lives_s(cluster: Cluster, demo: str) -> float:
 
 @dataclass
 class Aim:
-    """Where the kills of starts go, and whether they came in time."""
+    """The moment at which starts are killed, and whether kills came in time."""
 
     start_s: float
     hits: dict[str, list[bool]] = field(default_factory=lambda: {"launcher": [], "guard": []})
