@@ -386,6 +386,11 @@ FAULTS = {
         YOU,
         "start the ranks with srun instead: srun --mpi=pmix -n N PROGRAM (--mpi=pmi2 for MPICH)",
     ),
+    "pmix-root": Fault(
+        "Slurm's PMIx refuses MPI programs of a container in which you are root",
+        YOU,
+        "leave --container-remap-root out in steps with MPI, or have the site offer another check",
+    ),
     "workdir-missing": Fault(
         "the working directory cannot be entered in the container",
         YOU,

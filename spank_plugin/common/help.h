@@ -25,6 +25,8 @@
 	CE_HELP("command-not-executable", "is it a directory, without x, on a noexec mount, or for another machine or loader?")
 #define CE_HELP_MPIRUN_INSIDE \
 	CE_HELP("mpirun-inside", "start the ranks with srun instead: srun --mpi=pmix -n N PROGRAM (--mpi=pmi2 for MPICH)")
+#define CE_HELP_PMIX_ROOT \
+	CE_HELP("pmix-root", "leave --container-remap-root out in steps with MPI, or have the site offer another check")
 #define CE_HELP_WORKDIR_MISSING \
 	CE_HELP("workdir-missing", "make it in the image, mount it, or name another workdir")
 #define CE_HELP_TASK_JOIN \

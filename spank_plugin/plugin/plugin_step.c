@@ -133,6 +133,7 @@ static int prepare_session(struct ce_step *step, spank_t spank)
 				     "the plan of the environment did not arrive on this node");
 	step->has_prolog = ce_after_prolog_wanted(ce_variable(environment, CE_CARRY_PROLOG) != NULL);
 	step->has_chdir = ce_variable(environment, CE_CARRY_CHDIR) != NULL;
+	step->chose_mpi = ce_variable(environment, CE_CARRY_MPI) != NULL;
 	const char *planned = ce_variable(environment, CE_CARRY_TIMES);
 	snprintf(step->planned, sizeof step->planned, "%s", planned != NULL ? planned : "");
 	forget_carried(spank, strlen(text));

@@ -16,6 +16,7 @@ struct ce_step {
 	int session_wanted;
 	int has_prolog;
 	int has_chdir; /* srun has the option --chdir */
+	int chose_mpi;	/* the user gave --mpi= */
 	uint32_t forked, exited; /* tasks of this node */
 	struct ce_audit audit;
 	char planned[64]; /* when srun planned it, which distinguishes it from others (say.h) */

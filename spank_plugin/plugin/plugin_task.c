@@ -15,6 +15,7 @@
 #include "common/io.h"
 #include "common/join.h"
 #include "common/mpirun.h"
+#include "common/pmix_root.h"
 #include "common/profile.h"
 #include "common/say.h"
 #include "common/uses_mpi.h"
@@ -87,10 +88,33 @@ static int is_without_ranks(spank_t spank)
 	" uses MPI, and srun has no --mpi=: each task will be rank 0 of 1 or fail "                \
 	"(--mpi=pmix for Open MPI, --mpi=pmi2 for MPICH: ce help mpi)"
 
+#define RANKS_REFUSED                                                                              \
+	"Slurm's PMIx refuses root, which you are in this container: MPI fails in MPI_Init "       \
+	"(ce help pmix-root)"
+
 /* A warning about the command; `text` is "" for none. */
 struct warning {
 	char text[CE_WRAPPED_SIZE + sizeof RANKS_ALONE];
 };
+
+/* Keep the task away from a PMIx server that refuses it. Return -1 and an error if the command uses MPI; warn if
+ * another one has been started with --mpi=pmix, to have ranks. */
+static int check_pmix(const struct ce_step *step, spank_t spank, const struct ce_variables *variables,
+		      const char *found, struct warning *warning, struct ce_error *err)
+{
+	const char *tasks = task_variable(spank, "SLURM_STEP_NUM_TASKS");
+	int refused = ce_pmix_of_root(geteuid(), variables);
+
+	if (refused < 0)
+		return ce_fail(err, "cannot set the variables of PMIx");
+	if (!refused)
+		return 0;
+	if (found != NULL && ce_uses_mpi(found))
+		return ce_fail_below(err, CE_HELP_PMIX_ROOT, "the program " CE_PMIX_ROOT);
+	if (step->chose_mpi && tasks != NULL && strcmp(tasks, "1") != 0)
+		snprintf(warning->text, sizeof warning->text, RANKS_REFUSED);
+	return 0;
+}
 
 /* Warn if the command, or the program that it starts, uses MPI and each rank will be alone. */
 static void warn_of_lone_ranks(spank_t spank, const char *found, int argc, char **argv, struct warning *warning)
@@ -108,17 +132,18 @@ static void warn_of_lone_ranks(spank_t spank, const char *found, int argc, char 
 /* Check that the command can be executed, to report the right error and exit code; Slurm itself looks it up
  * later, with the same PATH. `*warning` is set if it uses MPI and each rank will be alone, `*doubt` if it is an
  * mpirun that may not work. */
-static int check_command(spank_t spank, const struct ce_variables *variables, struct warning *warning,
-			 const char **doubt, struct ce_error *err)
+static int check_command(const struct ce_step *step, spank_t spank, const struct ce_variables *variables,
+			 struct warning *warning, const char **doubt, struct ce_error *err)
 {
 	int argc = 0;
 	char **argv = NULL;
 
 	if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1 ||
 	    is_directory(argv[0]))
-		return 0;
+		return check_pmix(step, spank, variables, NULL, warning, err);
 	CE_AUTO_FREE char *found = NULL;
-	if (ce_find_command(task_variable(spank, "PATH"), argv[0], &found, err) < 0)
+	if (ce_find_command(task_variable(spank, "PATH"), argv[0], &found, err) < 0 ||
+	    check_pmix(step, spank, variables, found, warning, err) < 0)
 		return -1;
 	warn_of_lone_ranks(spank, found, argc, argv, warning);
 	return ce_check_mpirun(found, argc, argv, variables, doubt, err);
@@ -218,7 +243,7 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 	ce_script_find(argc, argv, &script);
 	if (ce_join(container, err) < 0 ||
 	    ce_apply_environment(container->environment, &variables, err) < 0 ||
-	    check_command(spank, &variables, &warning, &doubt, err) < 0)
+	    check_command(step, spank, &variables, &warning, &doubt, err) < 0)
 		return -1;
 	if (ce_script_is_elsewhere(&script, line))
 		warn_once(step, spank, container, line);

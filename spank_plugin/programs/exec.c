@@ -23,6 +23,7 @@
 #include "common/io.h"
 #include "common/join.h"
 #include "common/mpirun.h"
+#include "common/pmix_root.h"
 #include "common/profile.h"
 #include "common/say.h"
 
@@ -114,6 +115,8 @@ static int become_task(const char *command, char **argv, struct ce_error *err)
 	    ce_apply_environment(container.environment, &variables, err) < 0 ||
 	    ce_find_command(getenv("PATH"), command, &program, err) < 0)
 		return -1;
+	if (ce_pmix_of_root(geteuid(), &variables) < 0)
+		return ce_fail(err, "cannot set the variables of PMIx");
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
 		return ce_fail(err, "cannot tie the task to slurmstepd: %s", strerror(errno));
 	argv[0] = program;

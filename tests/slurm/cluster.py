@@ -42,6 +42,12 @@ def sandbox(*argv: str, timeout: float = 120) -> Completed:
     )
 
 
+def start_again(node: str) -> None:
+    """Restart a node's slurmd, which then reads its configuration."""
+    done = sandbox("node", "--again", node)
+    assert done.returncode == 0, done.stderr
+
+
 def causes(done: Completed) -> list[str]:
     """Return the engine's error lines; none of them may come through Slurm."""
     assert "error: container_engine: " not in done.stderr

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import Cluster, causes
+from tests.slurm.cluster import Cluster, causes, start_again
 from tests.slurm.login import edf as ssh_edf
 from tests.slurm.login import make_key
+from tests.slurm.polling import until
 from tests.slurm.site import Site, site_on
 
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -43,6 +44,45 @@ def test_a_client_does_as_the_server_of_pmix_says(cluster: Cluster, open_mpi: st
     done = cluster.srun("--mpi=pmix", "-n1", f"--environment={open_mpi}", "sh", "-c", script)
     ours, slurms = done.stdout.rstrip("\n").split(" = ")
     assert ours == slurms != "", done.stderr
+
+
+@pytest.fixture
+def as_root(cluster: Cluster) -> str:
+    return cluster.edf('[annotations]\ncom.ce.root_remap = "true"\n', image="openmpi")
+
+
+def test_mpi_of_root_does_not_come_to_a_server_of_pmix_that_refuses_it(
+    cluster: Cluster, as_root: str
+) -> None:
+    srun = ("--mpi=pmix", "-w", "n1", "-n2", f"--environment={as_root}")
+    done = cluster.srun(*srun, "mpi-probe", "ring")
+    assert "ce: error: n1: the program uses MPI, and Slurm's PMIx refuses root" in done.stderr
+    assert "ce: see: ce help pmix-root" in done.stderr
+    assert done.returncode == 125
+    # not to be seen beforehand: it fails by itself
+    done = cluster.srun(*srun, "sh", "-c", "n=probe; mpi-$n ring")
+    assert "ce: warning: n1: Slurm's PMIx refuses root" in done.stderr
+    assert "OPAL ERROR: Unreachable" in done.stderr
+    assert done.returncode == 1
+    done = cluster.srun(*srun[1:], "--mpi=pmix", "id", "-u")
+    assert (done.returncode, done.stdout) == (0, "0\n0\n")
+    until("the end of all jobs", lambda: not cluster.run(["squeue", "--noheader"]).stdout, 20)
+
+
+def test_mpi_of_root_works_where_the_server_of_pmix_offers_another_check(
+    cluster: Cluster, as_root: str
+) -> None:
+    conf = cluster.dir / "etc/mpi.conf"
+    conf.write_text("PMIxEnv=PMIX_MCA_psec=none\n")
+    conf.chmod(0o644)
+    try:
+        start_again("n1")
+        srun = ("--mpi=pmix", "-w", "n1", "-n2", f"--environment={as_root}")
+        done = cluster.srun(*srun, "mpi-probe", "ring")
+    finally:
+        conf.unlink()
+        start_again("n1")
+    assert (done.returncode, done.stdout) == (0, "ring 1 allreduce 1\n"), done.stderr
 
 
 def test_mpich_starts_across_nodes_by_pmi2(cluster: Cluster, mpich: str) -> None:

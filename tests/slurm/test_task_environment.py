@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm import procfs
-from tests.slurm.cluster import ALICE, BOB, Cluster, causes, sandbox
+from tests.slurm.cluster import ALICE, BOB, Cluster, causes, start_again
 from tests.slurm.job import started
 from tests.slurm.polling import until
 
@@ -251,16 +251,11 @@ def _configured(cluster: Cluster, node: str, line: str) -> Iterator[None]:
     before = conf.read_text()
     conf.write_text(before + line)
     try:
-        _start_again(node)
+        start_again(node)
         yield
     finally:
         conf.write_text(before)
-        _start_again(node)
-
-
-def _start_again(node: str) -> None:
-    done = sandbox("node", "--again", node)
-    assert done.returncode == 0, done.stderr
+        start_again(node)
 
 
 @pytest.mark.parametrize("mask", ["000", "027", "077"])
