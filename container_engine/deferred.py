@@ -2,6 +2,13 @@
 
 VALUE, WORD, NOTHING, MISSING = "value", "word", "nothing", "missing"
 
+# slurmstepd sets them for each task; before that they are those of the batch script that ran srun.
+OF_TASKS = ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_GTIDS", "SLURM_TASK_PID")
+TOO_EARLY = (
+    "Slurm sets the variable for each task, after the container has started: use it in the task"
+    " itself"
+)
+
 
 def chosen(operator: str, value: str | None) -> str:
     """Return whether the value or the word counts, or neither, or whether the value is missing."""

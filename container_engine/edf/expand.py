@@ -8,7 +8,15 @@ again, and a mount is not split at a colon in it.
 
 from __future__ import annotations
 
-from container_engine.deferred import NOTHING, VALUE, WORD, chosen
+from container_engine.deferred import (
+    MISSING,
+    NOTHING,
+    OF_TASKS,
+    TOO_EARLY,
+    VALUE,
+    WORD,
+    chosen,
+)
 from container_engine.edf.text import Text, Variable, join
 from container_engine.edf.tokens import ExpandError, Expansion, Fault, scan
 
@@ -22,9 +30,9 @@ Piece = tuple[str | Variable, bool]
 MAX_EXPANDED = 1 << 20
 
 # If srun is called in a batch script or in a step, its values of these describe that script's node
-# or that step, not the new one. node/node_name.py lists those that only a task has.
-_OF_NODES = ("SLURMD_NODENAME", "SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_GTIDS")
-_OF_STEPS = ("SLURM_STEP", "SLURM_TASK_PID")
+# or that step, not the new one.
+_OF_NODES = ("SLURMD_NODENAME", "SLURM_NODEID", *OF_TASKS)
+_OF_STEPS = "SLURM_STEP"
 
 
 class Scope:
@@ -90,6 +98,10 @@ def _word(word: Text) -> str:
     return spell(word, lambda part: _escape_literal(part.replace("\\", "\\\\").replace("}", "\\}")))
 
 
+def _shown(text: Text) -> str:
+    return text if isinstance(text, str) else escape(text)
+
+
 def _escape_literal(text: str) -> str:
     return text.replace("$", "$$").replace("`", "$`")
 
@@ -127,7 +139,10 @@ class _Evaluation:
     def _variable(self, var: Expansion) -> list[Piece]:
         value = self.scope.get(var.name)
         if var.name.startswith("image:") or (value is None and self.scope.deferred(var.name)):
-            return [(Variable(var.name, var.op, self._word(var)), True)]
+            word = self._word(var)
+            if var.name in OF_TASKS and chosen(var.op, None) == MISSING:
+                self.faults.append((f"${{{var.name}}}: {_shown(word) or TOO_EARLY}", None))
+            return [(Variable(var.name, var.op, word), True)]
         choice = chosen(var.op, value)
         if choice == WORD:
             return self.evaluate(var.word, protected=True)
@@ -155,8 +170,7 @@ class _Evaluation:
             self.faults.append((f"variable '{var.name}' is not defined", hint))
             return
         state = "unset or empty" if var.op == ":?" else "not set"
-        word = self._word(var)
-        reason = word if isinstance(word, str) else escape(word)
+        reason = _shown(self._word(var))
         detail = f": {reason}" if reason else ""
         self.faults.append((f"variable '{var.name}' is {state}{detail}", None))
 

@@ -7,8 +7,7 @@ which srun ran. Used only for plans with deferred strings.
 
 from __future__ import annotations
 
-# slurmstepd sets them for each task; before that they are those of the batch script that ran srun.
-OF_TASKS = ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_GTIDS", "SLURM_TASK_PID")
+from container_engine.deferred import OF_TASKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

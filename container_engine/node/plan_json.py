@@ -113,11 +113,8 @@ _OF_TASKS = ("CUDA_", "ROCR_", "GPU_", "ZE_")
 
 
 def _why_undefined(name: str) -> str:
-    from container_engine.node.node_name import OF_TASKS
+    from container_engine.deferred import OF_TASKS, TOO_EARLY
 
     if name.startswith(_OF_TASKS) or name in OF_TASKS:
-        return (
-            "Slurm sets the variable for each task, after the container has started: use it in"
-            " the task itself"
-        )
+        return TOO_EARLY
     return "the variable is not defined on this node either"

@@ -328,7 +328,7 @@ _TEXTS = [
     ("no device", 'devices = ["/etc/passwd"]\n', "device-missing", ("is not a device",)),
     ("a CDI name", 'devices = ["nvidia.com/gpu=all"]\n', "cdi-device-unknown", ("nvidia.com",)),
     ("a variable", '[env]\nA = "${SLURM_NONE}"\n', "variable-on-node", ("SLURM_NONE", ":3")),
-    ("a task's own", '[env]\nA = "${SLURM_PROCID}"\n', "variable-on-node", ("each task",)),
+    ("a task's own", '[env]\nA = "${CUDA_VISIBLE_DEVICES}"\n', "variable-on-node", ("each task",)),
     ("a place", 'mounts = ["/tmp:/${SLURM_NONE:-proc}"]\n', "mount-destination", ("'/proc'",)),
     ("below a file", 'mounts = ["/tmp:/etc/passwd/x"]\n', "mount-destination", ("below a file",)),
     ("on another kind", 'mounts = ["/etc/passwd:/tmp"]\n', "mount-destination", ("crun", "`tmp`")),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from container_engine.deferred import OF_TASKS
 from container_engine.edf.expand import Scope, deferred_names, escape, expand, pieces, spell
 from container_engine.edf.layer import Layer, Sourced, add_mount, merge
 from container_engine.edf.model import (
@@ -23,7 +24,6 @@ from container_engine.edf.mounts import MountError, mount_text, parse_mount
 from container_engine.edf.render import to_json, to_toml
 from container_engine.edf.text import Variable, join
 from container_engine.edf.tokens import ExpandError
-from container_engine.node.node_name import OF_TASKS
 from container_engine.site.model import SiteConfig
 from tests.unit.edf.cases import ENV, is_deferred, load_edf
 from tests.unit.edf.watching import nothing_started
@@ -98,8 +98,8 @@ def test_the_value_of_a_variable_is_never_looked_at_again(value: str) -> None:
 )
 def test_what_each_node_or_step_has_is_left_to_them_where_the_caller_has_one_too(name: str) -> None:
     scope = Scope({name: "of a batch script", "SLURM_JOB_ID": "7"}, {}, SiteConfig().is_deferred)
-    text = expand(f"$SLURM_JOB_ID-${{{name}}}", scope)
-    assert (deferred_names(text), spell(text, str)) == ([name], f"7-${{{name}}}")
+    text = expand(f"$SLURM_JOB_ID-${{{name}:-x}}", scope)
+    assert (deferred_names(text), spell(text, str)) == ([name], f"7-${{{name}:-x}}")
     assert expand(f"${name}", Scope({name: "x"}, {}, lambda _name: False)) == "x"
 
 
