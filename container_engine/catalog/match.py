@@ -15,11 +15,16 @@ REQUIRED = "required"
 
 
 class Active(NamedTuple):
-    """A hook that will be applied. `asked` is the annotation that enables it, or ""."""
+    """A hook that will be applied. `asked` is the annotation that enables it, or "".
+
+    Of `when`, the conditions of an automatic hook, one must hold on the node. Empty: it always
+    applies; None: it is not automatic.
+    """
 
     hook: Hook
     reason: str
     asked: str
+    when: tuple[str, ...] | None = None
 
 
 class Refusal(NamedTuple):
@@ -73,7 +78,12 @@ def _enabled(hook: Hook, annotations: Mapping[str, str]) -> Active | None:
             return Active(hook, key, key)
     reasons = {"on": "on by default", "automatic": AUTOMATIC, REQUIRED: "required by the site"}
     reason = reasons.get(hook.data.default)
-    return Active(hook, reason, "") if reason else None
+    return Active(hook, reason, "", conditions(hook)) if reason else None
+
+
+def conditions(hook: Hook) -> tuple[str, ...] | None:
+    """Return the conditions of a hook that is automatic, else None (see Active)."""
+    return hook.data.automatic_when if hook.data.default == AUTOMATIC else None
 
 
 def _imply(
@@ -82,28 +92,46 @@ def _imply(
     active: dict[str, Active],
     refusals: list[Refusal],
 ) -> None:
-    """Add implied hooks to `active`, transitively. A cycle of `implies` does no harm here."""
+    """Add implied hooks to `active`, transitively. A cycle of `implies` does no harm here.
+
+    What an automatic hook implies is applied where that hook is.
+    """
     waiting = list(active.values())
     while waiting:
         one = waiting.pop(0)
         for name in one.hook.data.implies:
-            other = hooks.get(name)
-            if other is None or name in active:
+            other, known = hooks.get(name), active.get(name)
+            if other is None:
                 continue
-            if other.data.turned_off:
-                message = f"needs the hook '{name}', which is turned off at this site"
-                refusals.append(Refusal(one.asked, message, f"{other.file} says so"))
+            refusal = _left_out(other, one, annotations) if known is None else None
+            if refusal:
+                refusals.extend([] if refusal in refusals else [refusal])
                 continue
-            if other.switch in annotations:
-                # the user has disabled it: the hook that implies it may not work, but may be wanted
-                value = annotations[other.switch]
-                message = (
-                    f"'{value}', so the hook '{name}' is left out, which {one.hook.name} needs"
-                )
-                refusals.append(Refusal(other.switch, message, "remove the line", is_error=False))
-                continue
-            active[name] = Active(other, f"implied by {one.hook.name}", one.asked)
-            waiting.append(active[name])
+            when = one.when if known is None else _either(known.when, one.when)
+            if known is None or when != known.when:
+                active[name] = Active(other, f"implied by {one.hook.name}", one.asked, when)
+                waiting.append(active[name])
+
+
+def _left_out(other: Hook, one: Active, annotations: Mapping[str, str]) -> Refusal | None:
+    """Return why the hook `other`, which `one` implies, is not applied; None if it is."""
+    name = other.name
+    if other.data.turned_off:
+        message = f"needs the hook '{name}', which is turned off at this site"
+        return Refusal(one.asked, message, f"{other.file} says so")
+    if other.switch not in annotations:
+        return None
+    # the user has disabled it: the hook that implies it may not work, but may be wanted
+    value = annotations[other.switch]
+    message = f"'{value}', so the hook '{name}' is left out, which {one.hook.name} needs"
+    return Refusal(other.switch, message, "remove the line", is_error=False)
+
+
+def _either(one: tuple[str, ...] | None, other: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Return conditions that hold where those of `one` or of `other` do."""
+    if one is None or other is None:
+        return None
+    return tuple(dict.fromkeys((*one, *other))) if one and other else ()
 
 
 def _conflicts(one: Active, active: Mapping[str, Active]) -> list[Refusal]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
-from container_engine.catalog.match import AUTOMATIC, Active, Refusal, match
+from container_engine.catalog.match import Active, Refusal, conditions, match
 from container_engine.catalog.values import Values
 from container_engine.edf.hook_values import HookRule, ValueRule
 from container_engine.edf.model import Problem
@@ -87,7 +87,8 @@ def whole(hooks: Mapping[str, Hook], machine: str) -> tuple[HookUse, ...]:
     """Return all hooks with every part of their data, whatever its condition, for inspection."""
     values = Values(hooks, {}, machine)
     return tuple(
-        _use(Active(hook, "", ""), values, hook.file, every=True) for hook in hooks.values()
+        _use(Active(hook, "", "", conditions(hook)), values, hook.file, every=True)
+        for hook in hooks.values()
     )
 
 
@@ -145,7 +146,7 @@ def _use(active: Active, values: Values, origin: str, *, every: bool = False) ->
         "from": origin,
         "parameters": values.parameters(hook),
         "settings": {name: values.setting(hook, name) for name in sorted(data.settings)},
-        "automatic_when": data.automatic_when if active.reason == AUTOMATIC else None,
+        "automatic_when": active.when,
         "profile": data.profile,
         "code": data.code,
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from container_engine.catalog.match import AUTOMATIC
 from container_engine.edf.history import histories, quoted
 from container_engine.images.lock import Declared, digest_of
 from container_engine.plan.hooks import use
@@ -24,8 +23,8 @@ def declared(name: str, context: Context, offered: Offer) -> Declared:
     traced = trace_effective(name, context)
     values = {entry.key: _written(entry.effective) for entry in histories(traced.edf, traced.files)}
     used = use(traced.edf, offered.hooks, offered.machine, offered.entries)
-    # automatic hooks depend on the host
-    asked = [hook for hook in used.hooks if hook.reason != AUTOMATIC]
+    # automatic hooks, and what they imply, depend on the host
+    asked = [hook for hook in used.hooks if hook.automatic_when is None]
     releases = {hook.name: hook.release for hook in asked}
     images = [values.get("image", "")]
     if traced.edf.above:

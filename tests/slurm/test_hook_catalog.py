@@ -62,6 +62,26 @@ def test_a_hook_that_is_on_by_default_is_there_and_can_be_turned_off(
     assert cluster.srun(f"--environment={off}", *show).stdout == "unset\n"
 
 
+def test_a_hook_of_a_partition_applies_in_its_steps_only_with_what_it_implies(
+    cluster: Cluster, site: Site
+) -> None:
+    for name, partition, value in (("ours", "sand*", "here"), ("others", "gpu", "there")):
+        mounts = f'mounts = [{{ source = "{site.shared}", target = "/{value}" }}]'
+        site.hook(
+            name,
+            f'default = "automatic"\nautomatic_when = ["SLURM_JOB_PARTITION={partition}"]\n'
+            f'implies = ["of_{name}"]\n[edits.all]\nenv.WHERE = "{value}"\n{mounts}\n',
+        )
+    site.hook("of_ours", '[edits.all]\nenv.FAST = "yes"\n')
+    site.hook("of_others", '[edits.all]\ndevices = [{ path = "/dev/nothing*" }]\n')
+    script = 'echo "$WHERE $FAST"; ls -d /here /there'
+    done = cluster.srun(f"--environment={site.edf()}", "sh", "-c", script)
+    assert done.stdout.splitlines() == ["here yes", "/here"], done.stderr
+    off = site.edf('[annotations]\ncom.hooks.ours.enabled = "false"\n')
+    done = cluster.srun(f"--environment={off}", "sh", "-c", script)
+    assert done.stdout.splitlines() == [" "], done.stderr
+
+
 def test_variables_count_in_the_order_edf_hook_image_host(cluster: Cluster, site: Site) -> None:
     site.hook(
         "h", '[edits.e]\nenv = { A = "hook", B = "hook", PATH = "/hook" }\nprepend.L = ["/l"]\n'

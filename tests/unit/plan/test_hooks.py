@@ -197,6 +197,40 @@ def test_what_a_hook_implies_implies_further_hooks(site: Site) -> None:
     ]
 
 
+def conditions(found: Used) -> dict[str, tuple[str, ...] | None]:
+    return {hook.name: hook.automatic_when for hook in found.hooks}
+
+
+def test_what_an_automatic_hook_implies_applies_where_that_hook_does(site: Site) -> None:
+    gpus, network = "SLURM_JOB_PARTITION=gpu*", "SLURM_JOB_PARTITION=net"
+    site.hook("a", f'default = "automatic"\nautomatic_when = ["{gpus}"]\nimplies = ["b"]')
+    site.hook("b", 'implies = ["c"]')
+    site.hook("c", f'default = "automatic"\nautomatic_when = ["{network}"]')
+    assert conditions(used(site.load())) == {"a": (gpus,), "b": (gpus,), "c": (network, gpus)}
+    asked = used(site.load(), b__enabled="true")
+    assert conditions(asked) == {"a": (gpus,), "b": None, "c": None}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "clash"),
+    [
+        ("SLURM_JOB_PARTITION=gpu", "SLURM_JOB_PARTITION=gpu2", False),
+        ("SLURM_JOB_PARTITION=gpu*", "SLURM_JOB_PARTITION=cpu[12]", False),
+        ("SLURM_JOB_PARTITION=gpu*", "SLURM_JOB_PARTITION=gpu2", True),
+        ("SLURM_JOB_PARTITION=*", "SLURM_JOB_PARTITION=cpu", True),
+        ("SLURM_JOB_PARTITION=gpu", "SLURM_CLUSTER_NAME=cpu", True),
+        ("SLURM_JOB_PARTITION=gpu", "SLURM_JOB_PARTITION", True),
+    ],
+)
+def test_automatic_hooks_clash_unless_their_conditions_exclude_each_other(
+    site: Site, one: str, other: str, clash: bool
+) -> None:
+    for name, when, value in (("a", one, "1"), ("b", other, "2")):
+        condition = f'default = "automatic"\nautomatic_when = ["{when}"]'
+        site.hook(name, f'{condition}\n[edits.x]\nenv.NETWORK = "{value}"')
+    assert [problem.see for problem in used(site.load()).problems] == ["hook-clash"] * clash
+
+
 def test_a_hook_that_is_on_by_default_can_be_turned_off(site: Site) -> None:
     site.hook("h", 'default = "on"')
     (hook,) = used(site.load()).hooks
