@@ -1,18 +1,25 @@
-"""Makes CDI specifications for devices of a node: HPE's network devices, AMD's GPUs."""
+"""Makes CDI specifications for devices of a node: HPE's network devices, GPUs of AMD and NVIDIA."""
 
 from __future__ import annotations
 
 import os
 import re
 import stat
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from container_engine.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _AMD = "0x1002"
+_NVIDIA_SHARED = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
+_NVIDIA_PROGRAMS = (
+    *("nvidia-smi", "nvidia-debugdump", "nvidia-persistenced"),
+    *("nvidia-cuda-mps-control", "nvidia-cuda-mps-server"),
+)
+_FOR_READING = ("ro", "nosuid", "nodev", "rbind", "rprivate")
 
 
 def cxi(root: str) -> dict[str, Any]:
@@ -53,15 +60,81 @@ def amd(root: str) -> dict[str, Any]:
     return _spec("0.7.0", "amd.com/gpu", named, shared)
 
 
-MAKERS: Mapping[str, Callable[[str], dict[str, Any]]] = {"amd": amd, "cxi": cxi}
+def nvidia(root: str) -> dict[str, Any]:
+    """Return the specification of `nvidia.com/gpu`: each GPU by index and UUID, and `all`.
+
+    The driver's files come with any of them, at the paths that they have on the node. No hook tells
+    the loader of the container: its library directory must be one of those that it looks into.
+    Raises UserError if there is no NVIDIA GPU or no driver.
+    """
+    numbers = _numbered(f"{root}/dev", r"nvidia([0-9]+)")
+    if not numbers:
+        raise UserError("cdi: there is no NVIDIA GPU on this node: /dev/nvidia*")
+    named = {index: [_node(root, f"/dev/nvidia{number}")] for index, number in enumerate(numbers)}
+    aliases = {
+        uuid: [_node(root, f"/dev/nvidia{number}")]
+        for number, uuid in _nvidia_uuids(root)
+        if number in numbers
+    }
+    present = [f"/dev/{name}" for name in _NVIDIA_SHARED if os.path.exists(f"{root}/dev/{name}")]
+    mounts = [
+        {"hostPath": path, "containerPath": path, "options": list(_FOR_READING)}
+        for path in _nvidia_driver(root)
+    ]
+    shared = {"deviceNodes": [_node(root, path) for path in present], "mounts": mounts}
+    return _spec("0.5.0", "nvidia.com/gpu", named, shared, aliases)
+
+
+def _nvidia_uuids(root: str) -> Iterator[tuple[int, str]]:
+    """Yield the number and UUID of each GPU of which the driver tells."""
+    directory = f"{root}/proc/driver/nvidia/gpus"
+    try:
+        places = sorted(os.listdir(directory))
+    except OSError:
+        return
+    for place in places:
+        with open(f"{directory}/{place}/information", encoding="ascii", errors="replace") as file:
+            said = {
+                key.strip(): value.strip() for key, _, value in (li.partition(":") for li in file)
+            }
+        if said.get("Device Minor", "").isdigit() and said.get("GPU UUID"):
+            yield int(said["Device Minor"]), said["GPU UUID"]
+
+
+def _nvidia_driver(root: str) -> list[str]:
+    """Return the paths of the driver's libraries, by each of their names, and of its programs."""
+    places = (f"/usr/lib/{os.uname().machine}-linux-gnu", "/usr/lib64", "/usr/lib")
+    place = next((p for p in places if os.path.exists(f"{root}{p}/libcuda.so.1")), None)
+    if place is None:
+        raise UserError(f"cdi: libcuda.so.1 is in none of {', '.join(places)} of this node")
+    version = os.path.realpath(f"{root}{place}/libcuda.so.1").rpartition(".so.")[2]
+    files = [f"{place}/{name}" for name in sorted(os.listdir(f"{root}{place}"))]
+    libraries = [path for path in files if _is_drivers(os.path.realpath(f"{root}{path}"), version)]
+    programs = [f"/usr/bin/{name}" for name in _NVIDIA_PROGRAMS]
+    return libraries + [path for path in programs if os.path.exists(f"{root}{path}")]
+
+
+def _is_drivers(path: str, version: str) -> bool:
+    """Tell whether a library is the driver's: by its name, or as its file ends with the version."""
+    file = os.path.basename(path)
+    of_release = "." in version and file.endswith(f".so.{version}")
+    return of_release or file.startswith(("libcuda.so", "libnvidia-"))
+
+
+MAKERS: Mapping[str, Callable[[str], dict[str, Any]]] = {"amd": amd, "cxi": cxi, "nvidia": nvidia}
 
 
 def _spec(
-    version: str, kind: str, named: Mapping[int, Sequence[Mapping[str, Any]]], shared: object
+    version: str,
+    kind: str,
+    named: Mapping[int, Sequence[Mapping[str, Any]]],
+    shared: object,
+    aliases: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
 ) -> dict[str, Any]:
+    """Return a specification; `aliases` are more names of devices that are in `named`."""
     devices = [
-        {"name": str(number), "containerEdits": {"deviceNodes": list(nodes)}}
-        for number, nodes in named.items()
+        {"name": str(name), "containerEdits": {"deviceNodes": list(nodes)}}
+        for name, nodes in (*named.items(), *aliases.items())
     ]
     everything = [node for nodes in named.values() for node in nodes]
     devices.append({"name": "all", "containerEdits": {"deviceNodes": everything}})

@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "kind",
         metavar="KIND",
         choices=sorted(MAKERS),
-        help="cxi: hpe.com/cxi=all; amd: amd.com/gpu=0, amd.com/gpu=all",
+        help="cxi: hpe.com/cxi; amd: amd.com/gpu; nvidia: nvidia.com/gpu; each with =0 and =all",
     )
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write it there, for example /etc/cdi/cxi.json"

@@ -85,7 +85,51 @@ def test_amd_gpus_come_with_their_card_and_kfd(node: Path, capsys: Capture) -> N
     assert spec["cdiVersion"] == "0.7.0"
 
 
-@pytest.mark.parametrize("kind", ["cxi", "amd"])
+def driver(node: Path) -> None:
+    """Add a driver's files as NVIDIA's installer writes them, and libraries of others."""
+    place = node / f"usr/lib/{os.uname().machine}-linux-gnu"
+    place.mkdir(parents=True)
+    for name in ("libcuda.so.550.54.15", "libnvidia-gpucomp.so.550.54.15", "libnvidia-nvvm70.so.4"):
+        (place / name).touch()
+    for name in ("libcudart.so.12.4.99", "libc.so.6"):
+        (place / name).touch()
+    (place / "libcuda.so.1").symlink_to("libcuda.so.550.54.15")
+    (place / "libcuda.so").symlink_to("libcuda.so.1")
+    (node / "usr/bin").mkdir()
+    (node / "usr/bin/nvidia-smi").touch()
+
+
+def test_nvidia_gpus_come_with_the_files_of_their_driver(node: Path, capsys: Capture) -> None:
+    for name in ("nvidia0", "nvidia3", "nvidiactl", "nvidia-uvm"):
+        make(node, f"/dev/{name}")
+    driver(node)
+    information = node / "proc/driver/nvidia/gpus/0000:41:00.0/information"
+    information.parent.mkdir(parents=True)
+    information.write_text("Model: \t\t GPU\nGPU UUID: \t GPU-4f\nDevice Minor: \t 3\n")
+    spec = generated(capsys, "nvidia", "--root", str(node))
+    assert paths(spec) == {
+        "0": ["/dev/nvidia0"],
+        "1": ["/dev/nvidia3"],
+        "GPU-4f": ["/dev/nvidia3"],
+        "all": ["/dev/nvidia0", "/dev/nvidia3"],
+    }
+    shared = spec["containerEdits"]
+    assert [node["path"] for node in shared["deviceNodes"]] == ["/dev/nvidiactl", "/dev/nvidia-uvm"]
+    mounts = [mount["containerPath"] for mount in shared["mounts"]]
+    assert mounts == [mount["hostPath"] for mount in shared["mounts"]]
+    assert [os.path.basename(path) for path in mounts] == [
+        *("libcuda.so", "libcuda.so.1", "libcuda.so.550.54.15"),
+        *("libnvidia-gpucomp.so.550.54.15", "libnvidia-nvvm70.so.4", "nvidia-smi"),
+    ]
+
+
+def test_a_node_with_gpus_of_nvidia_and_no_driver_gets_no_file(node: Path, capsys: Capture) -> None:
+    make(node, "/dev/nvidia0")
+    assert main(["cdi", "generate", "nvidia", "--root", str(node)]) == 1
+    assert "libcuda.so.1 is in none of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["cxi", "amd", "nvidia"])
 def test_a_node_without_the_devices_gets_no_file(
     tmp_path: Path, capsys: Capture, kind: str
 ) -> None:
