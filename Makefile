@@ -28,7 +28,7 @@ PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICE
 
 .PHONY: help deps packages demo check docs recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 sandbox-images test-slurm-core \
 	bench bench-images bench-reading bench-tree check-podman check-pyxis check-debian13 check-debian13-core check-debian14 check-debian14-core deb rpm check-packages \
-	check-sanitizers check-sanitizers-core check-vm check-vm-core vm-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
+	check-sanitizers check-sanitizers-core check-vm check-vm-core gpu-bundle vm-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
 
 help: ## show this text
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | column -t -s @
@@ -224,6 +224,10 @@ vm-up: vm-packages ## start those two machines, with the engine of the working t
 
 vm-down: ## stop them and forget what is on their disks
 	@$(PYTHON) -m tests.vm down
+
+gpu-bundle: sandbox-engine ## an archive for a machine with NVIDIA's GPUs, in build/: unpack it there and start ce-gpu/run
+	@[ -e $(CE_SANDBOX_DIR)/images/demo.sqsh ] || sandbox/make-image demo >/dev/null
+	@tests/gpu/bundle $(CE_SANDBOX_DIR)/prefix $(CE_SANDBOX_DIR)/images/demo.sqsh build/ce-gpu-$$(uname -m).tar.gz
 
 deb: ## build a Debian package for this release, in build/
 	@packaging/deb
