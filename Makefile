@@ -85,7 +85,7 @@ install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-en
 	@mkdir -p $(ROOT)/libexec/container-engine/python
 	@set -e; for script in $(SCRIPTS); do \
 		name=$$(basename $$script _script.py.in); place=$$name; \
-		case $$name in ce|plan|enroot) place=python/$$name;; esac; \
+		case $$name in ce|enroot) place=python/$$name;; esac; \
 		packages=$$($(INTERPRETER) -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
 		sed -e 's|@PREFIX@|$(PREFIX)|g' -e "s|@PACKAGES@|$${packages#$(DESTDIR)}|g" $$script \
 			> $(ROOT)/libexec/container-engine/.$$name; \

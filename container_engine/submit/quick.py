@@ -1,8 +1,9 @@
-"""The fast path to a plan: returns a remembered one if none of its inputs has changed.
+"""The fast path of `ce run` and `ce plan`: returns a remembered plan if no input has changed.
 
-For most launches, nothing else runs on the submit host. So it imports only `os` and the like: even
-`json` would take 8 ms, and the models 100 ms. `memo.py` writes the memos that are read here; both
-sides use the functions below for the path of a memo, its fields and the signature of a file.
+For srun, salloc and sbatch a program does the same without Python (spank_plugin/start/memo.c); the
+tests of memos ask both (tests/unit/plan/conftest.py). This module imports only `os` and the like:
+even `json` would take 8 ms, and the models 100 ms. `memo.py` writes the memos that are read here;
+both sides use the functions below for the path of a memo, its fields and the signature of a file.
 
 A memo is a line that names the format, then fields that end with NUL: version of the engine, uid,
 key (name, directory, prefix, options), expiry in seconds since 1970 (0: never), number of files,
@@ -26,9 +27,11 @@ END = b"end"
 # keywords in a planner's output: a plan follows, or no container (spank_plugin/plugin/carry.h)
 PLAN, HOST = "plan\n", "host\n"
 # Lines before the keyword, for the plugin, which does not parse the plan: the site runs batch
-# scripts inside; the image store of this step alone. spank_plugin/plugin/planner.c has the same.
+# scripts inside; the image store of this step alone. spank_plugin/plugin/planner.c has the same,
+# and spank_plugin/start/memo.c.
 INSIDE, VOID_STORE = "batch_script=inside\n", "void_store="
 UNSET = b"-"
+_MAX_DIGITS = 18
 _OTHERS = 0o077
 _OTHERS_WRITE = 0o022
 _FNV_OFFSET, _FNV_PRIME, _64_BITS = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
@@ -124,16 +127,25 @@ def _verified(
 ) -> tuple[bytes, bytes] | None:
     head = [__version__.encode(), b"%d" % uid, *key]
     files_at = len(head) + 2
-    if fields[: len(head)] != head or fields[-2] != END or _is_over(int(fields[len(head)])):
+    if fields[: len(head)] != head or _is_over(_number(fields[len(head)])):
         return None
-    env_at = files_at + 2 * int(fields[files_at - 1]) + 1
-    notices_at = env_at + 2 * int(fields[env_at - 1])
+    env_at = files_at + 2 * _number(fields[files_at - 1]) + 1
+    notices_at = env_at + 2 * _number(fields[env_at - 1])
+    if fields[notices_at + 2 :] != [END, b""]:
+        return None
     if not _same(fields[files_at : env_at - 1], signature):
         return None
     if not _same(fields[env_at:notices_at], lambda name: variable(environment.get(name))):
         return None
     plan_in(fields[notices_at + 1].decode("utf-8", "surrogateescape"))
     return fields[notices_at], fields[notices_at + 1]
+
+
+def _number(field: bytes) -> int:
+    """Return the number of a field of digits alone. Raise ValueError for others."""
+    if not field.isdigit() or len(field) > _MAX_DIGITS:
+        raise ValueError("not a number")
+    return int(field)
 
 
 def _is_over(end: int) -> bool:
@@ -172,47 +184,3 @@ def write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
-
-
-def main(arguments: "Sequence[str]", prefix: str) -> int:
-    """Run `plan [--for CALLER] [OPTION…] [--] [NAME]`: print the plan, and errors to stderr.
-
-    With --for, facts and a keyword that states whether there is a plan are printed before it. An
-    OPTION is one of pyxis; with an image among them there may be no name.
-    """
-    caller: list[str] = []
-    rest = list(arguments)
-    if rest[:1] == ["--for"]:
-        caller, rest = rest[:2], rest[2:]
-    words: list[str] = []
-    while rest and rest[0].startswith(("--container-", "--no-container-")):
-        words.append(rest.pop(0))
-    if rest[:1] == ["--"]:
-        rest = rest[1:]
-    if len(rest) != 1 and (rest or not words):
-        write_all(2, b"ce: error: usage: plan [--for srun|salloc|sbatch] [OPTION ...] NAME\n")
-        return 2
-    try:
-        name = os.fsencode(rest[0]) if rest else None
-        options = [os.fsencode(word) for word in words]
-        found = recall(
-            key(name, os.getcwdb(), os.fsencode(prefix), options), os.environb, os.geteuid()
-        )
-    except OSError:
-        found = None  # without a current directory, the slow path reports the error
-    if found is not None:
-        write_all(2, found[0])
-        said = with_secret(found[1].decode("utf-8", "surrogateescape"))
-        shown = said if caller else plan_in(said)
-        write_all(1, shown.encode("utf-8", "surrogateescape"))
-        return 0
-    return _plan_anew(prefix, [*caller, *words, "--", *rest])
-
-
-def _plan_anew(prefix: str, words: "Sequence[str]") -> int:
-    program = f"{prefix}/libexec/container-engine/plan-anew"
-    try:
-        os.execv(program, [program, "plan", "--json", *words])
-    except OSError as error:
-        write_all(2, os.fsencode(f"ce: error: cannot start {program}: {error.strerror}\n"))
-    return 1

@@ -23,6 +23,7 @@
 #include "image/squash_walk.h"
 #include "plugin/carry.h"
 #include "plugin/launcher_reply.h"
+#include "start/memo.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -189,11 +190,25 @@ static void read_image(char *text, size_t size)
 	squash_close(squash);
 }
 
+/* a remembered plan; the files that it names are looked at, not read */
+static void read_memo(char *text, size_t size)
+{
+	static const char key[] = "=e\0/\0/p\0";
+	char variable[] = "A=b", *environment[] = { variable, NULL }, *options[] = { NULL };
+	const struct ce_request request = { "e", "/p", options, environment, 0 };
+	struct ce_memo memo = { .text = text };
+
+	if (ce_memo_check(&request, key, sizeof key, size, &memo) < 0)
+		return;
+	looked_at += strlen(memo.notices);
+	free(ce_memo_with_secret(memo.plan));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static void (*const readers[])(char *, size_t) = { read_operations, read_services,
 							   read_records, read_carried,
-							   read_answer, read_image };
+							   read_answer, read_image, read_memo };
 
 	unsigned which = size > 0 ? (unsigned)(data[0] - '0') : UINT_MAX;
 	if (which >= sizeof readers / sizeof readers[0])

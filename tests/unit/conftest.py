@@ -1,8 +1,21 @@
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+SOURCES = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def ce_start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the program that prints remembered plans, and starts Python for all others."""
+    build = tmp_path_factory.mktemp("build")
+    program = build / "ce-start"
+    make = ["make", "-s", "-C", str(SOURCES / "spank_plugin"), f"BUILD={build}", str(program)]
+    subprocess.run(make, check=True, stdout=subprocess.DEVNULL, timeout=300)
+    return program
 
 
 @pytest.fixture

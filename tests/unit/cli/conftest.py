@@ -1,4 +1,5 @@
 import os
+import shutil
 import subprocess
 import sysconfig
 import venv
@@ -9,7 +10,6 @@ from typing import NamedTuple
 import pytest
 
 SOURCES = Path(__file__).parents[3]
-TEMPLATE = SOURCES / "container_engine/submit/plan_script.py.in"
 
 
 class Installed(NamedTuple):
@@ -42,7 +42,7 @@ def _script(path: Path, text: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def prefix(tmp_path_factory: pytest.TempPathFactory, ce_start: Path) -> Path:
     """Install `ce` as `make install` does, but with these sources and this Python's packages."""
     prefix = tmp_path_factory.mktemp("prefix")
     venv.EnvBuilder(symlinks=True).create(prefix)
@@ -54,12 +54,10 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (packages / "sources.pth").write_text(f"{SOURCES}\n{sysconfig.get_path('purelib')}\n")
     start = "import sys\nfrom container_engine.cli.main import main\nsys.exit(main())\n"
     _script(prefix / "bin/ce", f"#!{prefix}/libexec/python3\n{start}")
-    filled = (
-        TEMPLATE.read_text().replace("@PREFIX@", str(prefix)).replace("@PACKAGES@", str(SOURCES))
-    )
-    _script(prefix / "libexec/container-engine/plan", filled)
-    anew = f'#!/bin/sh\nexec {prefix}/libexec/python3 -I -X utf8 {prefix}/bin/ce "$@"\n'
-    _script(prefix / "libexec/container-engine/plan-anew", anew)
+    place = prefix / "libexec/container-engine"
+    _script(place / "python/ce", start)
+    shutil.copy(ce_start, place / "ce-start")
+    (place / "plan").symlink_to("ce-start")
     return prefix
 
 

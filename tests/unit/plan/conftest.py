@@ -1,6 +1,8 @@
 import os
+import shutil
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,12 +13,14 @@ from container_engine.submit.prepare import prepare
 from tests.unit import squashfs
 from tests.unit.catalog.sites import Site
 
+ANEW = "planned anew"
+
 
 class User:
     """A user with a home, an image and two directories of EDFs, who plans repeatedly."""
 
-    def __init__(self, home: Path) -> None:
-        self.home = home
+    def __init__(self, home: Path, program: Path) -> None:
+        self.home, self.program = home, program
         self.first, self.second = home / "first", home / "second"
         self.cwd, self.prefix = home / "cwd", home / "prefix"
         for directory in (self.first, self.second, self.cwd, self.prefix):
@@ -45,22 +49,42 @@ class User:
     def plan(self, name: str = "e", later_s: float = 10) -> str:
         return prepare(name, self.context(later_s)).printed
 
-    def recalled(self, name: str = "e", uid: int | None = None) -> str | None:
-        """Return the memo of the quick path, or None if it must plan anew."""
+    def recalled(self, name: str = "e") -> str | None:
+        """Return the memo of the quick path, or None if it must plan anew.
+
+        Both readers of memos must agree on that: that of `ce run`, and that of srun.
+        """
         environment = {os.fsencode(k): os.fsencode(v) for k, v in self.env.items()}
         key = memo.key(name, str(self.cwd), str(self.prefix))
-        found = quick.recall(key, environment, os.geteuid() if uid is None else uid)
+        found = quick.recall(key, environment, os.geteuid())
+        assert self.told(["--for", "srun", "--", name]) == found
         return None if found is None else found[1].decode()
+
+    def told(self, words: Sequence[str | bytes]) -> tuple[bytes, bytes] | None:
+        """Return what the installed program prints, or None if it starts Python to plan anew."""
+        place = self.prefix / "libexec/container-engine"
+        if not place.exists():
+            place.mkdir(parents=True)
+            shutil.copy(self.program, place / "ce-start")
+            (place / "plan").symlink_to("ce-start")
+            python = self.prefix / "libexec/python3"
+            python.write_text(f"#!/bin/sh\necho '{ANEW}'\n")
+            python.chmod(0o755)
+        done = subprocess.run(
+            [place / "plan", *words], env=self.env, cwd=self.cwd, capture_output=True, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+        return None if done.stdout.decode() == f"{ANEW}\n" else (done.stderr, done.stdout)
 
     def memos(self) -> list[Path]:
         return sorted((self.home / ".cache/container-engine/plans").iterdir())
 
 
 @pytest.fixture
-def user(tmp_path: Path, need_tool: Callable[[str], str]) -> User:
+def user(tmp_path: Path, need_tool: Callable[[str], str], ce_start: Path) -> User:
     need_tool("mksquashfs")
     need_tool("unsquashfs")
-    return User(tmp_path)
+    return User(tmp_path, ce_start)
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """A remembered plan is used only while it is right."""
 
 import os
+import random
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import container_engine
+from container_engine.plan import SECRET
 from container_engine.submit import memo, quick, recall
 from tests.unit import squashfs
 from tests.unit.plan.conftest import User
@@ -128,11 +131,11 @@ def test_a_memo_does_not_depend_on_a_variable_that_no_file_names(user: User) -> 
     assert user.recalled() is not None
 
 
-def test_a_memo_ends_with_another_version_of_the_engine(
-    user: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_memo_ends_with_another_version_of_the_engine(user: User) -> None:
     user.plan()
-    monkeypatch.setattr("container_engine.submit.quick.__version__", "99")
+    (file,) = user.memos()
+    version = f"\n{container_engine.__version__}\0".encode()
+    file.write_bytes(file.read_bytes().replace(version, b"\n99\0", 1))
     assert user.recalled() is None
 
 
@@ -247,7 +250,12 @@ def _cut(user: User) -> None:
     os.truncate(file, file.stat().st_size - 6)
 
 
-NUMBER_OF_FILES = 6  # after version, uid and the three parts of the key
+def _append(user: User, more: bytes) -> None:
+    (file,) = user.memos()
+    file.write_bytes(file.read_bytes() + more)
+
+
+USER, EXPIRY, NUMBER_OF_FILES = 1, 6, 7  # after version, uid and the four parts of the key
 
 
 def _write_field(user: User, index: int, value: bytes) -> None:
@@ -267,6 +275,9 @@ TAMPERING: dict[str, Change] = {
     "an empty file": lambda user: user.memos()[0].write_bytes(b""),
     "no number of files": lambda user: _write_field(user, NUMBER_OF_FILES, b"x"),
     "a wrong number of files": lambda user: _write_field(user, NUMBER_OF_FILES, b"600"),
+    "no expiry": lambda user: _write_field(user, EXPIRY, b""),
+    "more behind its end": lambda user: _append(user, b"x"),
+    "another field behind its end": lambda user: _append(user, b"end\0"),
     "a negative number of files": lambda user: _write_field(user, NUMBER_OF_FILES, b"-1"),
 }
 
@@ -280,7 +291,8 @@ def test_a_memo_is_not_used_if_it_is(user: User, tamper: Change) -> None:
 
 def test_a_memo_of_another_user_is_not_used(user: User) -> None:
     user.plan()
-    assert user.recalled(uid=os.geteuid() + 1) is None
+    _write_field(user, USER, b"%d" % (os.geteuid() + 1))
+    assert user.recalled() is None
 
 
 @pytest.mark.parametrize("what", ["the memo", "its directory"])
@@ -328,11 +340,80 @@ def test_nothing_can_depend_on_the_whole_environment() -> None:
 
 def test_a_memo_ends_when_its_time_is_over(user: User) -> None:
     user.plan()
-    made = memo.Memo(memo.key("x", "/", "/p"), (), {}, time.time_ns(), "", quick.HOST)
+    key = memo.key("e", str(user.cwd), str(user.prefix))
+    made = memo.Memo(key, (), {}, time.time_ns() + 10**10, "", quick.HOST)
     for not_after, expected in ((0, True), (time.time() + 60, True), (time.time() - 1, False)):
         assert memo.remember(made._replace(not_after=not_after), user.env, os.geteuid())
-        environment = {name.encode(): value.encode() for name, value in user.env.items()}
-        assert bool(quick.recall(made.key, environment, os.geteuid())) == expected
+        assert (user.recalled() == quick.HOST) == expected
+
+
+SAID = f"{quick.PLAN}{{}}\n"
+REQUESTS: dict[str, tuple[str | None, list[str]]] = {
+    "a name": ("e", []),
+    "an empty name": ("", []),
+    "a name like that of an option": ("--", []),
+    "letters of the world": ("ümlaut/名", []),
+    "bytes that are not UTF-8": (os.fsdecode(b"\xff e"), []),
+    "a line break": ("a\nb", []),
+    "options and a name": ("e", ["--container-mounts=/a:/b", "--no-container-mount-home"]),
+    "options alone": (None, ["--container-image=ü"]),
+}
+
+
+@pytest.mark.parametrize(("name", "words"), REQUESTS.values(), ids=REQUESTS.keys())
+@pytest.mark.parametrize("facts", ["", quick.INSIDE, f"{quick.VOID_STORE}/a\n"])
+def test_the_program_finds_the_memo_of_each_request(
+    user: User, name: str | None, words: list[str], facts: str
+) -> None:
+    user.env["LD_LIBRARY_PATH"] = "/none"
+    made = memo.Memo(
+        memo.key(name, str(user.cwd), str(user.prefix), words),
+        (str(user.image), "/nowhere", "relative", ""),
+        {"LD_LIBRARY_PATH": "/none", "NONE": None, "": None, "A=B": None},
+        time.time_ns() + 10**10,
+        "ce: warning: ü\n",
+        facts + SAID,
+    )
+    assert memo.remember(made, user.env, os.geteuid())
+    rest: list[str | bytes] = ["--", *([] if name is None else [os.fsencode(name)])]
+    callers: list[list[str]] = [[], ["--for", "srun"], ["--for", "sbatch"]]
+    for caller in callers:
+        expected = made.plan if caller else quick.plan_in(made.plan)
+        told = user.told([*caller, *words, *rest])
+        assert told == (made.notices.encode(), expected.encode()), caller
+    assert user.told(["--for", "srun", *words, "--container-name=x", *rest]) is None
+
+
+def test_the_program_gives_each_launch_a_secret_of_its_own(user: User) -> None:
+    place = f'"secret":"{SECRET}"'
+    text = f'{quick.PLAN}{{"a":{{{place}}},"b":"{SECRET}",{place}}}\n'
+    key = memo.key("e", str(user.cwd), str(user.prefix))
+    made = memo.Memo(key, (), {}, time.time_ns() + 10**10, "", text)
+    assert memo.remember(made, user.env, os.geteuid())
+    secrets = set()
+    for _ in range(3):
+        told = user.told(["--for", "srun", "e"])
+        assert told is not None
+        first, second = re.findall('"secret":"([0-9a-f]{64})"', told[1].decode())
+        assert first == second
+        assert told[1].decode() == text.replace(place, f'"secret":"{first}"')
+        secrets.add(first)
+    assert len(secrets) == 3
+
+
+def test_both_readers_agree_about_damaged_memos(user: User) -> None:
+    """No memo is used that one of them would not take; most damage is without consequence."""
+    user.plan()
+    (file,) = user.memos()
+    whole = file.read_bytes()
+    chance = random.Random(1)
+    for _ in range(400):
+        at, size = chance.randrange(len(whole)), chance.choice([0, 1, 1, 2, 9])
+        with_what = bytes(chance.choice(b"\0\0\n-=0159abxyz") for _ in range(chance.randrange(3)))
+        file.write_bytes(whole[:at] + with_what + whole[at + size :])
+        user.recalled()
+    file.write_bytes(whole)
+    assert user.recalled() is not None
 
 
 def test_only_a_word_says_that_there_is_no_container() -> None:

@@ -1,0 +1,294 @@
+#define _GNU_SOURCE
+#include "memo.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/io.h"
+
+#define MAGIC "container-engine plan memo 5\n"
+#define SECRET "\"secret\":\"@new@\""
+
+enum { MAX_MEMO = 64 * 1024 * 1024, MAX_DIGITS = 18, OTHERS = 077, OTHERS_WRITE = 022 };
+enum { SECRET_BYTES = 32 };
+
+/* Return the value of a variable, NULL if it is unset. A name with '=' never is one: getenv would find it. */
+static const char *variable(char **environment, const char *name)
+{
+	size_t length = strlen(name);
+
+	for (char **entry = environment; strchr(name, '=') == NULL && *entry != NULL; entry++) {
+		if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=')
+			return *entry + length + 1;
+	}
+	return NULL;
+}
+
+/* ---- the file ---------------------------------------------------------------------------------- */
+
+/* Return the directory of this user's memos, on the heap; NULL if the environment names no place. */
+static char *place_of(char **environment)
+{
+	const char *cache = variable(environment, "XDG_CACHE_HOME"), *home = variable(environment, "HOME");
+	int has_cache = cache != NULL && cache[0] == '/';
+	char *place;
+
+	if (!has_cache && (home == NULL || home[0] != '/'))
+		return NULL;
+	if (asprintf(&place, "%s%s/container-engine/plans", has_cache ? cache : home, has_cache ? "" : "/.cache") < 0)
+		return NULL;
+	return place;
+}
+
+static int is_private_directory(const char *path, uid_t uid)
+{
+	struct stat found;
+
+	return lstat(path, &found) == 0 && S_ISDIR(found.st_mode) && found.st_uid == uid &&
+	       (found.st_mode & OTHERS_WRITE) == 0;
+}
+
+static char *read_own(const char *path, uid_t uid, size_t *size)
+{
+	CE_AUTO_FD fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	struct stat found;
+
+	if (fd < 0 || fstat(fd, &found) < 0 || !S_ISREG(found.st_mode) || found.st_uid != uid ||
+	    (found.st_mode & OTHERS) != 0)
+		return NULL;
+	return ce_read_all(fd, MAX_MEMO, size);
+}
+
+/* ---- the key ----------------------------------------------------------------------------------- */
+
+/* Return the key of a request as a memo has it, on the heap: name, directory, prefix and options, each with a NUL
+ * behind it. NULL on failure. */
+static char *key_of(const struct ce_request *request, const char *directory, size_t *size)
+{
+	char *key = NULL;
+	FILE *stream = open_memstream(&key, size);
+
+	if (stream == NULL)
+		return NULL;
+	fprintf(stream, "%s%s%c", request->name != NULL ? "=" : "-", request->name != NULL ? request->name : "", 0);
+	fprintf(stream, "%s%c%s%c", directory, 0, request->prefix, 0);
+	for (char *const *option = request->options; *option != NULL; option++)
+		fprintf(stream, "%zu:%s", strlen(*option), *option);
+	fputc(0, stream);
+	if (fclose(stream) == 0)
+		return key;
+	free(key);
+	return NULL;
+}
+
+/* Return FNV-1a of the key. A collision only costs time: the memo holds the key. */
+static uint64_t hash_of(const char *key, size_t size)
+{
+	uint64_t value = 0xcbf29ce484222325, prime = 0x100000001b3;
+
+	for (size_t i = 0; i < size; i++)
+		value = (value ^ (unsigned char)key[i]) * prime;
+	return value;
+}
+
+/* ---- its fields -------------------------------------------------------------------------------- */
+
+struct fields {
+	const char *next, *end;
+	int bad; /* a field was asked for that is not there, or not a number */
+};
+
+/* Return the next field; "" with `bad` if there is none. */
+static const char *take(struct fields *fields)
+{
+	const char *field = fields->next;
+	const char *nul = memchr(field, '\0', (size_t)(fields->end - field));
+
+	fields->bad |= nul == NULL;
+	if (nul == NULL)
+		return "";
+	fields->next = nul + 1;
+	return field;
+}
+
+static long long take_number(struct fields *fields)
+{
+	const char *field = take(fields);
+	size_t digits = strspn(field, "0123456789");
+
+	if (digits == 0 || digits > MAX_DIGITS || field[digits] != '\0')
+		fields->bad = 1;
+	return fields->bad ? 0 : strtoll(field, NULL, 10);
+}
+
+static int is_next(struct fields *fields, const char *expected)
+{
+	return strcmp(take(fields), expected) == 0 && !fields->bad;
+}
+
+/* Return whether a file has this signature, which changes with its state even if it is absent. The number of
+ * the device is left out: a network file system has a different one on each host. */
+static int is_unchanged(const char *path, const char *signature)
+{
+	struct stat found;
+	char now[128];
+
+	if (stat(path, &found) < 0)
+		snprintf(now, sizeof now, "errno %d", errno);
+	else
+		snprintf(now, sizeof now, "%llu %lld %lld %lld", (unsigned long long)found.st_ino,
+			 (long long)found.st_size,
+			 (long long)found.st_mtim.tv_sec * 1000000000 + found.st_mtim.tv_nsec,
+			 (long long)found.st_ctim.tv_sec * 1000000000 + found.st_ctim.tv_nsec);
+	return strcmp(now, signature) == 0;
+}
+
+static int is_same_value(const char *now, const char *value)
+{
+	return now == NULL ? strcmp(value, "-") == 0 : value[0] == '=' && strcmp(value + 1, now) == 0;
+}
+
+static int are_files_unchanged(struct fields *fields)
+{
+	for (long long left = take_number(fields); left > 0 && !fields->bad; left--) {
+		const char *path = take(fields), *signature = take(fields);
+		if (fields->bad || !is_unchanged(path, signature))
+			return 0;
+	}
+	return !fields->bad;
+}
+
+static int are_variables_unchanged(struct fields *fields, char **environment)
+{
+	for (long long left = take_number(fields); left > 0 && !fields->bad; left--) {
+		const char *name = take(fields), *value = take(fields);
+		if (fields->bad || !is_same_value(variable(environment, name), value))
+			return 0;
+	}
+	return !fields->bad;
+}
+
+static int has_prefix(const char *text, const char *prefix)
+{
+	return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+/* Return the plan in a planner's output, "" if it says that there is no container, NULL if it says neither
+ * (plugin/carry.c and plugin/planner.c read the same). */
+static const char *plan_in(const char *said)
+{
+	while (has_prefix(said, "batch_script=inside\n") || has_prefix(said, "void_store=")) {
+		said = strchrnul(said, '\n');
+		said += *said != '\0';
+	}
+	if (strcmp(said, "host\n") == 0)
+		return "";
+	return has_prefix(said, "plan\n") && said[5] != '\0' ? said + 5 : NULL;
+}
+
+static int is_key_next(struct fields *fields, const char *key, size_t size)
+{
+	if ((size_t)(fields->end - fields->next) < size || memcmp(fields->next, key, size) != 0)
+		return 0;
+	fields->next += size;
+	return 1;
+}
+
+int ce_memo_check(const struct ce_request *request, const char *key, size_t key_size, size_t size,
+		  struct ce_memo *memo)
+{
+	size_t magic = strlen(MAGIC);
+	char uid[32];
+
+	if (size < magic || memcmp(memo->text, MAGIC, magic) != 0)
+		return -1;
+	struct fields fields = { memo->text + magic, memo->text + size, 0 };
+	snprintf(uid, sizeof uid, "%lu", (unsigned long)request->uid);
+	if (!is_next(&fields, CE_VERSION) || !is_next(&fields, uid) || !is_key_next(&fields, key, key_size))
+		return -1;
+	long long expiry = take_number(&fields);
+	if (fields.bad || (expiry != 0 && time(NULL) >= expiry))
+		return -1;
+	if (!are_files_unchanged(&fields) || !are_variables_unchanged(&fields, request->environment))
+		return -1;
+	memo->notices = take(&fields);
+	memo->said = take(&fields);
+	memo->plan = plan_in(memo->said);
+	return is_next(&fields, "end") && fields.next == fields.end && memo->plan != NULL ? 0 : -1;
+}
+
+/* Return the memo with this key, unchecked, on the heap; NULL if there is none. */
+static char *read_memo(const struct ce_request *request, const char *key, size_t key_size, size_t *size)
+{
+	CE_AUTO_FREE char *place = place_of(request->environment);
+	char path[PATH_MAX];
+
+	if (place == NULL || !is_private_directory(place, request->uid))
+		return NULL;
+	/* the NUL behind the last part is not in the name */
+	unsigned long long hash = hash_of(key, key_size - 1);
+	int length = snprintf(path, sizeof path, "%s/%016llx", place, hash);
+	return length > 0 && (size_t)length < sizeof path ? read_own(path, request->uid, size) : NULL;
+}
+
+int ce_memo_recall(const struct ce_request *request, struct ce_memo *memo)
+{
+	CE_AUTO_FREE char *directory = getcwd(NULL, 0), *key = NULL;
+	size_t key_size = 0, size = 0;
+
+	*memo = (struct ce_memo){ 0 };
+	if (directory == NULL || (key = key_of(request, directory, &key_size)) == NULL ||
+	    (memo->text = read_memo(request, key, key_size, &size)) == NULL)
+		return -1;
+	if (ce_memo_check(request, key, key_size, size, memo) == 0)
+		return 0;
+	free(memo->text);
+	*memo = (struct ce_memo){ 0 };
+	return -1;
+}
+
+/* ---- the secret -------------------------------------------------------------------------------- */
+
+/* All nodes of a step know the secret from the plan, and no other process does. It is never written to a memo. */
+static int make_secret(char secret[2 * SECRET_BYTES + 1])
+{
+	unsigned char bytes[SECRET_BYTES];
+
+	if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+		return -1;
+	for (int i = 0; i < SECRET_BYTES; i++)
+		snprintf(secret + 2 * i, 3, "%02x", bytes[i]);
+	return 0;
+}
+
+char *ce_memo_with_secret(const char *text)
+{
+	char secret[2 * SECRET_BYTES + 1];
+	const char *place = strstr(text, SECRET);
+	char *all = NULL, *rest;
+	size_t size;
+
+	if (place == NULL)
+		return strdup(text);
+	FILE *stream = make_secret(secret) == 0 ? open_memstream(&all, &size) : NULL;
+	if (stream == NULL)
+		return NULL;
+	for (; place != NULL; text = place + strlen(SECRET), place = strstr(text, SECRET)) {
+		fwrite(text, 1, (size_t)(place - text), stream);
+		fprintf(stream, "\"secret\":\"%s\"", secret);
+	}
+	fputs(text, stream);
+	rest = fclose(stream) == 0 ? all : NULL;
+	if (rest == NULL)
+		free(all);
+	return rest;
+}

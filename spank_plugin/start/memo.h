@@ -1,0 +1,46 @@
+/*
+ * Remembered plans: the fast path of planning, for which no Python starts. The long way writes the memo of a
+ * plan (container_engine/submit/memo.py), with everything that the plan was made from.
+ *
+ * A memo is a line that names the format, then fields that end with NUL: version of the engine, uid, key
+ * (name, directory, prefix, options), expiry in seconds since 1970 (0: never), number of files, path and
+ * signature of each, number of variables, name and value of each, notices, plan, and an end mark.
+ * container_engine/submit/quick.py reads the same for `ce run` and `ce plan`; tests/unit/plan/conftest.py
+ * compares the two.
+ */
+#ifndef CE_MEMO_H
+#define CE_MEMO_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+/* What is asked for, and by whom. */
+struct ce_request {
+	const char *name; /* of the environment; NULL without one */
+	const char *prefix;
+	char *const *options; /* those of pyxis, NULL behind the last */
+	char **environment;
+	uid_t uid;
+};
+
+/* A plan that is still right. */
+struct ce_memo {
+	char *text; /* the memo, on the heap */
+	const char *notices; /* for the user; in `text`, as the others */
+	const char *said;    /* the planner's whole output */
+	const char *plan;    /* the plan in it, "" if there is to be no container */
+};
+
+/* Find the user's memo of this request in the current directory. Return -1 if there is none, and for every doubt
+ * about it: then nothing is said about why, as the plan is made anew. */
+int ce_memo_recall(const struct ce_request *request, struct ce_memo *memo);
+
+/* Check the memo that memo->text holds, of this size, with a NUL behind it: whether it has this key, and nothing
+ * that it was made from has changed. */
+int ce_memo_check(const struct ce_request *request, const char *key, size_t key_size, size_t size,
+		  struct ce_memo *memo);
+
+/* Return the text with a new secret in each place for one, on the heap, as a copy; NULL if that fails. */
+char *ce_memo_with_secret(const char *text);
+
+#endif

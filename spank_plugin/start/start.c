@@ -1,0 +1,202 @@
+/*
+ * ce-start: stands in for `ce` and the planner until Python runs. The user's environment affects Python
+ * itself: LD_PRELOAD and LD_LIBRARY_PATH decide which libexpat or libz it loads, before any of its own
+ * options can prevent that. This program is static, so it is not affected. It renames these variables, so
+ * that the loader ignores them, and the Python program restores them once it runs: they belong to the job's
+ * environment (container_engine/loader_env.py).
+ *
+ * Its name selects what to start: `plan`, `plan-anew` and `enroot`; anything else is `ce`. Its location gives the
+ * prefix. As `plan` it prints a remembered plan that is still right (memo.c), and becomes `plan-anew` for any
+ * other. Runs as the user. Exit code: 125 ours.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include "common/io.h"
+#include "memo.h"
+
+enum { EXIT_ENGINE = 125, EXIT_USAGE = 2, MAX_OPTIONS = 3, MAX_FIRST = 2 };
+
+#define HELD "CE_HELD_"
+#define PLACE "/libexec/container-engine/ce-start"
+
+static const struct start {
+	const char *name, *script;
+	const char *options[MAX_OPTIONS + 1];
+} starts[] = {
+	/* the plan's encoding does not depend on the locale */
+	{ "plan-anew", "ce", { "-I", "-X", "utf8" } },
+	{ "enroot", "enroot", { "-I" } },
+	{ "ce", "ce", { "-I" } },
+};
+enum { START_COUNT = sizeof starts / sizeof starts[0] };
+
+static int fail(const char *what, const char *why)
+{
+	dprintf(2, "ce: error: %s: %s\n", what, why);
+	return EXIT_ENGINE;
+}
+
+static const char *name_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash != NULL ? slash + 1 : path;
+}
+
+static const struct start *meant(const char *path)
+{
+	for (int i = 0; path != NULL && i < START_COUNT; i++) {
+		if (strcmp(starts[i].name, name_of(path)) == 0)
+			return &starts[i];
+	}
+	return &starts[START_COUNT - 1];
+}
+
+/* Rename each variable NAME of the loader to CE_HELD_NAME; keep all others. */
+static int hold(char **environment)
+{
+	for (char **entry = environment; *entry != NULL; entry++) {
+		if (strncmp(*entry, "LD_", 3) == 0 && asprintf(entry, HELD "%s", *entry) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* Return where the engine is installed, by the location of this program, on the heap. NULL: it has said why. */
+static char *find_prefix(void)
+{
+	char path[PATH_MAX];
+	ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+	size_t tail = strlen(PLACE);
+
+	if (length < 0) {
+		fail("/proc/self/exe", strerror(errno));
+		return NULL;
+	}
+	path[length] = '\0';
+	if ((size_t)length <= tail || strcmp(path + length - tail, PLACE) != 0) {
+		fail(path, "is not where `make install` put it");
+		return NULL;
+	}
+	return strndup(path, (size_t)length - tail);
+}
+
+/* Become Python with the script, and `first` before the words of our own command line. */
+static int become(const struct start *start, const char *prefix, const char *const first[MAX_FIRST + 1], char **rest)
+{
+	char python[PATH_MAX + 32], script[PATH_MAX + 64];
+	int argc = 0, count = 0;
+
+	while (rest[argc] != NULL)
+		argc++;
+	snprintf(python, sizeof python, "%s/libexec/python3", prefix);
+	snprintf(script, sizeof script, "%s/libexec/container-engine/python/%s", prefix,
+		 start->script);
+	CE_AUTO_FREE const char **words = calloc((size_t)argc + MAX_OPTIONS + MAX_FIRST + 3, sizeof *words);
+	if (words == NULL || hold(environ) < 0)
+		return fail("environment", "out of memory");
+	words[count++] = python;
+	for (int i = 0; start->options[i] != NULL; i++)
+		words[count++] = start->options[i];
+	words[count++] = script;
+	for (int i = 0; first[i] != NULL; i++)
+		words[count++] = first[i];
+	for (int i = 0; i < argc; i++)
+		words[count++] = rest[i];
+	execv(python, (char *const *)words);
+	return fail(python, strerror(errno));
+}
+
+/* ---- as `plan` --------------------------------------------------------------------------------- */
+
+/* Its command line: [--for CALLER] [OPTION ...] [--] [NAME] */
+struct asked {
+	char *caller; /* NULL without --for */
+	char **options; /* on the heap, as is `words` */
+	char *name;	/* NULL: the options name the image */
+	char **words;	/* the same command line, with the dashes */
+};
+
+static int is_option(const char *word)
+{
+	return word != NULL && (strncmp(word, "--container-", strlen("--container-")) == 0 ||
+				strncmp(word, "--no-container-", strlen("--no-container-")) == 0);
+}
+
+static int parse(int argc, char **argv, struct asked *asked)
+{
+	static char dashes[] = "--";
+	int has_caller = argc > 2 && strcmp(argv[1], "--for") == 0, options = 0;
+	char **rest = argv + 1 + 2 * has_caller, **word;
+
+	*asked = (struct asked){ .options = calloc((size_t)argc + 1, sizeof *asked->options),
+				 .words = calloc((size_t)argc + 3, sizeof *asked->words) };
+	if (asked->options == NULL || asked->words == NULL)
+		return fail("environment", "out of memory");
+	word = asked->words;
+	if (has_caller) {
+		asked->caller = argv[2];
+		*word++ = argv[1];
+		*word++ = argv[2];
+	}
+	for (; is_option(*rest); rest++)
+		*word++ = asked->options[options++] = *rest;
+	rest += *rest != NULL && strcmp(*rest, dashes) == 0;
+	*word++ = dashes;
+	*word = asked->name = *rest;
+	if ((*rest == NULL && options > 0) || (*rest != NULL && rest[1] == NULL))
+		return 0;
+	dprintf(2, "ce: error: usage: plan [--for srun|salloc|sbatch] [OPTION ...] NAME\n");
+	return EXIT_USAGE;
+}
+
+/* Print the notices, and what is asked for. */
+static int print(const struct asked *asked, const struct ce_memo *memo)
+{
+	CE_AUTO_FREE char *text = ce_memo_with_secret(asked->caller != NULL ? memo->said : memo->plan);
+
+	if (text == NULL)
+		return fail("the plan's secret", strerror(errno));
+	if (ce_write_all(2, memo->notices, strlen(memo->notices)) < 0 || ce_write_all(1, text, strlen(text)) < 0)
+		return fail("cannot print the plan", strerror(errno));
+	return 0;
+}
+
+static int plan(const char *prefix, int argc, char **argv)
+{
+	static const char *const first[MAX_FIRST + 1] = { "plan", "--json", NULL };
+	struct asked asked;
+	struct ce_memo memo;
+	int rc = parse(argc, argv, &asked);
+
+	const struct ce_request request = { asked.name, prefix, asked.options, environ, geteuid() };
+	if (rc == 0 && ce_memo_recall(&request, &memo) == 0) {
+		rc = print(&asked, &memo);
+		free(memo.text);
+	} else if (rc == 0) {
+		rc = become(meant("plan-anew"), prefix, first, asked.words);
+	}
+	free(asked.options);
+	free(asked.words);
+	return rc;
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const none[MAX_FIRST + 1] = { NULL };
+	const char *path = (const char *)getauxval(AT_EXECFN);
+	CE_AUTO_FREE char *prefix = find_prefix();
+
+	if (prefix == NULL)
+		return EXIT_ENGINE;
+	if (path != NULL && strcmp(name_of(path), "plan") == 0)
+		return plan(prefix, argc, argv);
+	return become(meant(path), prefix, none, argc > 0 ? argv + 1 : argv);
+}
