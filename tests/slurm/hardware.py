@@ -98,7 +98,7 @@ class Hardware:
         (fabric / FABRIC.name).symlink_to(FABRIC)
         made, source = fabric / "providers/libcxi-fi.so", ROOT / "tests/slurm/fabric_provider.c"
         run("gcc", "-shared", "-fPIC", "-o", made, source, FABRIC)
-        for variant, name in (("cuda12", "libnccl-net.so"), ("rocm6", "librccl-net.so")):
+        for variant, name in (("cuda12", "libnccl-net.so"), ("rocm7", "librccl-net.so")):
             path, says = self.dir / "plugin" / variant / name, f"the node's {variant}"
             build(path, symbol=PLUGIN, says=says, needs=[FABRIC], wants=["fi_version"])
         self._artifact(self.dir / "netstack" / os.uname().machine / "26.1/default")

@@ -362,10 +362,34 @@ def test_a_profile_is_all_its_variables_and_no_other(
 
 def test_amds_plugin_is_that_of_the_variant(cluster: Cluster, hardware: Hardware) -> None:
     program = hardware.probes["glibc"]
-    edf = cluster.edf(f'mounts = ["{program}"]\n{NCCL}variant = "rocm6"\n')
+    edf = cluster.edf(f'mounts = ["{program}"]\n{NCCL}variant = "rocm7"\n')
     script = f"{program} librccl-net.so ncclNetPlugin_v8; {program} libnccl-net.so | cut -c1-15"
     done = cluster.srun("-w", "n1", f"--environment={edf}", "sh", "-c", script)
-    assert (done.stdout, done.stderr) == ("the node's rocm6\nlibnccl-net.so:\n", "")
+    assert (done.stdout, done.stderr) == ("the node's rocm7\nlibnccl-net.so:\n", "")
+
+
+def test_a_site_gives_amd_gpus_to_its_partition_with_caches_on_the_node(
+    cluster: Cluster, hardware: Hardware
+) -> None:
+    file = hardware.site.catalog / "amd_gpu/hook.toml"
+    before = file.read_text()
+    where = 'automatic_when = ["SLURM_JOB_PARTITION=sand*"]'
+    file.write_text(f'default = "automatic"\n{where}\nprofile = "node-caches"\n{before}')
+    gpus = f"{hardware.dir}/dev"
+    script = f"cd {gpus} && ls kfd dri/*; env | grep -E '^(MIOPEN|ROCR)_' | sort"
+    step = ("-w", "n1", "--export=ALL,ROCR_VISIBLE_DEVICES=1")
+    own = '[env]\nMIOPEN_CUSTOM_CACHE_DIR = "/dev/shm/mine"\n'
+    try:
+        done = cluster.srun(*step, f"--environment={cluster.edf(own)}", "sh", "-c", script)
+    finally:
+        file.write_text(before)
+    assert (done.stdout.splitlines(), done.stderr) == (
+        [
+            *("dri/renderD128", "kfd", "MIOPEN_CUSTOM_CACHE_DIR=/dev/shm/mine"),
+            *("MIOPEN_USER_DB_PATH=/tmp/miopen", "ROCR_VISIBLE_DEVICES=1"),
+        ],
+        "",
+    )
 
 
 # ---- the pre-flight ----------------------------------------------------------------------------

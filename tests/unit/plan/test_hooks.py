@@ -54,12 +54,16 @@ def test_only_the_exact_word_enables(catalog: Catalog, value: str) -> None:
     assert "cxi" not in {hook.name for hook in hooks}
 
 
-def test_parameters_fill_the_strings_of_the_data(catalog: Catalog) -> None:
-    found = used(catalog, aws_ofi_nccl__enabled="true", aws_ofi_nccl__variant="rocm6")
+@pytest.mark.parametrize("release", ["5", "6", "7"])
+def test_parameters_fill_the_strings_of_the_data(catalog: Catalog, release: str) -> None:
+    rocm = f"rocm{release}"
+    found = used(catalog, aws_ofi_nccl__enabled="true", aws_ofi_nccl__variant=rocm)
     hook = next(hook for hook in found.hooks if hook.name == "aws_ofi_nccl")
-    assert hook.parameters == {"variant": "rocm6"}
+    assert hook.parameters == {"variant": rocm}
+    runtimes = [check.subject for check in hook.checks if check.kind == "major"]
+    assert runtimes == [f"libamdhip64.so.{release}"]
     assert [library.files[0].rsplit("/", 3)[1:] for library in hook.libraries] == [
-        ["rocm6", "lib", "librccl-net.so"]
+        [rocm, "lib", "librccl-net.so"]
     ]
 
 
