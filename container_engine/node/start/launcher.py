@@ -57,10 +57,9 @@ class Session:
     `fds` are the user namespace, the mount namespace, the records of the tasks' environment
     (spank_plugin/common/join.h) and a pidfd of the guard, readable when nothing of the session is
     left; `unshared` are other namespaces of the container's own. `attended` is readable once the
-    work after that is done, -1 if there is none. Other steps of the job may be in the container if
-    it `is_kept`. Unless `go_on` is called, the session ends with this process; it raises
-    LaunchError if the session has already ended. `warnings` are for the user, `printed` is the
-    entrypoint's output if it is to be shown.
+    work after that is done, -1 if there is none. Unless `go_on` is called, the session ends with
+    this process; it raises LaunchError if the session has already ended. `warnings` are for the
+    user, `printed` is the entrypoint's output if it is to be shown.
     """
 
     def __init__(
@@ -75,7 +74,6 @@ class Session:
     ) -> None:
         self.unshared = unshared
         self.fds, self.workdir, self.attended = fds, workdir, attended
-        self.is_kept = False
         self.go_on = go_on
         self.warnings = warnings
         self.printed = printed
@@ -145,9 +143,7 @@ def _join(
     changes = {"PWD": workdir, "OLDPWD": None, **made}
     records = memory_file("ce-env", env.encode_records(changes, _of_pmix() if pmix else None))
     fds = (user_ns, mount_ns, records, guard)
-    session = Session(fds, workdir, lambda: go_on(control, []), running.warnings, "", -1, unshared)
-    session.is_kept = True
-    return session
+    return Session(fds, workdir, lambda: go_on(control, []), running.warnings, "", -1, unshared)
 
 
 def _of_pmix() -> Mapping[str, str]:
@@ -221,9 +217,7 @@ class _Start:
         warnings = () if hooks is None else hooks.warnings
         fds = (user_ns, mount_ns, records, guard)
         attended = -1 if hooks is None else hooks.attended
-        session = Session(fds, self._workdir, last, warnings, self._printed, attended, unshared)
-        session.is_kept = kept is not None
-        return session
+        return Session(fds, self._workdir, last, warnings, self._printed, attended, unshared)
 
     def abandon(self) -> None:
         """Remove what announces a container that will not be there."""
@@ -410,7 +404,7 @@ def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, 
     ends = (launcher, launcher if session.attended < 0 else session.attended)
     others = () if recorded < 0 else (recorded,) if place < 0 else (recorded, place)
     fds = (*session.fds, *ends, *session.unshared, *others)
-    kept = "kept" if session.is_kept else ""
+    kept = "kept" if plan.get("kept") else ""  # other steps may be in the container
     texts = (f"R{len(session.unshared) or ''}{session.workdir}", notices, session.printed, kept)
     _answer(reply, "\0".join(texts), fds)
     try:  # noqa: SIM105  # importing contextlib would cost every start
