@@ -55,9 +55,8 @@ class Here:
                 continue
             if not kept.remove(one.directory, force=force):
                 raise UserError(f"enroot: container is running: {name}", "end the steps in it")
-            for path in job_names.record_of(one.name, self._context.env):
-                with suppress(FileNotFoundError):
-                    os.unlink(path)
+            with suppress(FileNotFoundError):
+                os.unlink(job_names.record_of(one.name, self._context.env))
             return True
         return False
 

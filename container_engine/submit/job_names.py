@@ -44,7 +44,7 @@ def completed(words: Sequence[str], env: Mapping[str, str]) -> Request:
         return Request(None, words)
     found = next(_candidates(name, env), None)
     if found is None:
-        return Request(None, words, tuple(record_of(name, env)))
+        return Request(None, words, tuple(filter(None, [record_of(name, env)])))
     try:
         record = json.loads(_read(found))
         environment, image = record["environment"], record["image"]
@@ -66,8 +66,8 @@ def record(
     """
     name = _name(words, env)
     image = _value(words, env, _IMAGE, "IMAGE")
-    path = next(record_of(name, env), None) if name else None
-    if path is None or (environment is None and not image):
+    path = record_of(name, env) if name else ""
+    if not path or (environment is None and not image):
         return ()
     if environment is not None and ("/" in environment or environment.endswith(".toml")):
         environment = os.path.normpath(os.path.join(cwd, environment))
@@ -92,11 +92,12 @@ def _read(path: str) -> str:
         return ""
 
 
-def record_of(name: str, env: Mapping[str, str]) -> Iterator[str]:
-    """Yield the path of the job's record of this name, if there is a home to have it."""
+def record_of(name: str, env: Mapping[str, str]) -> str:
+    """Return the path of the job's record of this name, "" if there is no home to have it."""
     home, job = env.get("HOME", ""), env.get("SLURM_JOB_ID", "")
-    if home.startswith("/"):
-        yield f"{home}/{_PLACE}/{job if job.isdigit() else _NO_JOB}/{name}"
+    if not home.startswith("/"):
+        return ""
+    return f"{home}/{_PLACE}/{job if job.isdigit() else _NO_JOB}/{name}"
 
 
 def _name(words: Sequence[str], env: Mapping[str, str]) -> str:
@@ -113,14 +114,14 @@ def _value(words: Sequence[str], env: Mapping[str, str], option: str, variable: 
 
 def _candidates(name: str, env: Mapping[str, str]) -> Iterator[str]:
     """Yield existing records: the job's; outside of a job, those of all jobs, the newest first."""
-    for path in record_of(name, env):
-        if env.get("SLURM_JOB_ID", "").isdigit():
-            yield from filter(os.path.exists, [path])
-            continue
-        place = os.path.dirname(os.path.dirname(path))
-        with suppress(OSError):
-            jobs = (f"{place}/{job}/{name}" for job in os.listdir(place))
-            yield from sorted(filter(os.path.exists, jobs), key=os.path.getmtime, reverse=True)
+    path = record_of(name, env)
+    if not path or env.get("SLURM_JOB_ID", "").isdigit():
+        yield from filter(os.path.exists, [path])
+        return
+    place = os.path.dirname(os.path.dirname(path))
+    with suppress(OSError):
+        jobs = (f"{place}/{job}/{name}" for job in os.listdir(place))
+        yield from sorted(filter(os.path.exists, jobs), key=os.path.getmtime, reverse=True)
 
 
 def _forget_old(place: str) -> None:
