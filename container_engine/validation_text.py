@@ -40,6 +40,18 @@ class Misfit(NamedTuple):
         return f"{self.key}: {self.message}" if self.key else self.message
 
 
+class Fault(NamedTuple):
+    """A fault of an administrator's file; `key` is "" if it does not concern a single key."""
+
+    file: str
+    message: str
+    hint: str | None = None
+    key: str = ""
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.file, self.key, self.message) if part)
+
+
 def misfits(model: type[BaseModel], error: ValidationError) -> Iterator[Misfit]:
     """Yield every fault that `model` found, in the order of its fields."""
     for problem in error.errors(include_url=False):

@@ -17,23 +17,12 @@ from pydantic import ValidationError
 from container_engine.catalog.model import HOOK_NAME, HookFile
 from container_engine.ownership import fault, fault_above
 from container_engine.process import reason
-from container_engine.validation_text import misfits
+from container_engine.validation_text import Fault, misfits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 FILE = "hook.toml"
-
-
-class Fault(NamedTuple):
-    """A fault of a catalog, for an administrator."""
-
-    path: str
-    message: str
-    hint: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.message}"
 
 
 class Hook(NamedTuple):

@@ -17,9 +17,10 @@ from container_engine.errors import SiteError
 from container_engine.images.scanning import check_program
 from container_engine.plan.site_entries import sitewide
 from container_engine.process import reason
-from container_engine.site.load import Fault, directories
+from container_engine.site.load import directories
 from container_engine.submit.site import with_faults
 from container_engine.text_layout import with_origin
+from container_engine.validation_text import Fault
 
 if TYPE_CHECKING:
     import argparse
@@ -135,7 +136,7 @@ def _parts(error: SiteError) -> Iterator[Fault]:
         hint = error.hint if number == 0 else None
         named = re.match(r"(/[^:]*\.toml): ([^:]+): (.*)", text, re.DOTALL)
         file, key, message = named.groups() if named else (text, "", "")
-        yield Fault(file, key, message, hint)
+        yield Fault(file, message, hint, key)
 
 
 def _say_fine(config: Configuration, context: Context) -> None:
@@ -171,19 +172,19 @@ def _programs(config: Configuration) -> Iterator[Fault]:
         except SiteError as error:
             yield from _parts(error)
     if policy.signature_policy and not os.access(policy.signature_policy, os.R_OK):
-        yield Fault(config.origins[key], key, f"'{policy.signature_policy}' cannot be read")
+        yield Fault(config.origins[key], f"'{policy.signature_policy}' cannot be read", key=key)
     if not all(map(os.path.isdir, config.settings.hooks_dirs)):
         return  # a fault of its own
     for kind, _number, fault in site_files(config.settings):
         if kind == "OCI hooks" and fault is not None:
-            yield Fault(fault.path, "", fault.message, fault.hint)
+            yield fault
 
 
 def _directory(file: str, key: str, path: str) -> Iterator[Fault]:
     if not path.startswith("/"):
-        yield Fault(file, key, f"'{path}' is not an absolute path")
+        yield Fault(file, f"'{path}' is not an absolute path", key=key)
         return
     try:
         os.listdir(path)
     except OSError as error:
-        yield Fault(file, key, f"'{path}': {reason(error)}")
+        yield Fault(file, f"'{path}': {reason(error)}", key=key)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.did_you_mean import nearest
 from container_engine.process import reason
-from container_engine.site.load import Fault
+from container_engine.validation_text import Fault
 
 if TYPE_CHECKING:
     from container_engine.site.load import Configuration
@@ -154,4 +154,4 @@ class _Look:
 
     def _add(self, found: list[Fault], key: str, message: str) -> None:
         if self._is_set(key):  # a default is the engine's own
-            found.append(Fault(self._config.origins[key], key, message))
+            found.append(Fault(self._config.origins[key], message, key=key))

@@ -13,7 +13,7 @@ from container_engine import ownership
 from container_engine.errors import SiteError
 from container_engine.process import reason
 from container_engine.site.model import SiteConfig
-from container_engine.validation_text import misfits
+from container_engine.validation_text import Fault, misfits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,18 +23,6 @@ MAIN, DROP_INS = "config.toml", "conf.d"
 # Arrays of these keys are joined across files, and tables merged key by key. For all other keys
 # the value of the last file counts.
 _APPENDED = ("devices", "devices_if_there", "mounts")
-
-
-class Fault(NamedTuple):
-    """A fault of a configuration file. `key` is "" if it does not concern a single key."""
-
-    file: str
-    key: str
-    message: str
-    hint: str | None = None
-
-    def __str__(self) -> str:
-        return ": ".join(part for part in (self.file, self.key, self.message) if part)
 
 
 class Configuration(NamedTuple):
@@ -103,7 +91,7 @@ def _files(prefix: str, uid: int, probed: list[str], faults: list[Fault]) -> lis
         except OSError as error:
             names = []
             if error.errno != errno.ENOENT:
-                faults.append(Fault(drop_ins, "", reason(error)))
+                faults.append(Fault(drop_ins, reason(error)))
         files = [main] if _is_there(main, faults) else []
         files += [
             f"{drop_ins}/{name}"
@@ -125,7 +113,7 @@ def _is_there(path: str, faults: list[Fault]) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        faults.append(Fault(path, "", reason(error)))
+        faults.append(Fault(path, reason(error)))
         return False
     return True
 
@@ -137,9 +125,9 @@ def _content(path: str, uid: int, faults: list[Fault]) -> dict[str, Any] | None:
                 return None
             return tomllib.load(file)
     except OSError as error:
-        faults.append(Fault(path, "", reason(error)))
+        faults.append(Fault(path, reason(error)))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        faults.append(Fault(path, "", f"not valid TOML: {error}"))
+        faults.append(Fault(path, f"not valid TOML: {error}"))
     return None
 
 
@@ -148,7 +136,7 @@ def _check_owner(path: str, status: os.stat_result, uid: int, faults: list[Fault
     # where root's files appear as nobody's, this check is what accepts the installation.
     found = ownership.fault(path, status, {uid, *ownership.of_engine()})
     if found:
-        faults.append(Fault(path, "", *found[1:]))
+        faults.append(Fault(path, *found[1:]))
     return not found
 
 
@@ -182,5 +170,8 @@ def _problems(path: str, key: str, value: object) -> list[Fault]:
     try:
         SiteConfig.model_validate({key: value})
     except ValidationError as error:
-        return [Fault(path, *misfit) for misfit in misfits(SiteConfig, error)]
+        return [
+            Fault(path, misfit.message, misfit.example, misfit.key)
+            for misfit in misfits(SiteConfig, error)
+        ]
     return []
