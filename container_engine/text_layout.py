@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -55,3 +57,8 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Itera
             f"{cell:>{width}}" if column in right else f"{cell:<{width}}"
             for column, (cell, width) in cells
         ).rstrip()
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Return a sort key by which n2 comes before n10, and 26.9 before 26.10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

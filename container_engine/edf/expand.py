@@ -98,7 +98,8 @@ def _word(word: Text) -> str:
     return spell(word, lambda part: _escape_literal(part.replace("\\", "\\\\").replace("}", "\\}")))
 
 
-def _shown(text: Text) -> str:
+def shown(text: Text) -> str:
+    """Return the text for a message: as it is, or if it has deferred variables, as escaped."""
     return text if isinstance(text, str) else escape(text)
 
 
@@ -141,7 +142,7 @@ class _Evaluation:
         if var.name.startswith("image:") or (value is None and self.scope.deferred(var.name)):
             word = self._word(var)
             if var.name in OF_TASKS and chosen(var.op, None) == MISSING:
-                self.faults.append((f"${{{var.name}}}: {_shown(word) or TOO_EARLY}", None))
+                self.faults.append((f"${{{var.name}}}: {shown(word) or TOO_EARLY}", None))
             return [(Variable(var.name, var.op, word), True)]
         choice = chosen(var.op, value)
         if choice == WORD:
@@ -170,7 +171,7 @@ class _Evaluation:
             self.faults.append((f"variable '{var.name}' is not defined", hint))
             return
         state = "unset or empty" if var.op == ":?" else "not set"
-        reason = _shown(self._word(var))
+        reason = shown(self._word(var))
         detail = f": {reason}" if reason else ""
         self.faults.append((f"variable '{var.name}' is {state}{detail}", None))
 

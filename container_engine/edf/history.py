@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from container_engine.deferred import WORD, chosen
-from container_engine.edf.expand import escape
+from container_engine.edf.expand import shown
 from container_engine.edf.layer import image_item
 from container_engine.edf.mounts import mount_text
 from container_engine.edf.tokens import scan
@@ -114,7 +114,7 @@ def quoted(value: Value) -> str:
 
     if isinstance(value, bool):
         return "true" if value else "false"
-    return json.dumps(value if isinstance(value, str) else escape(value), ensure_ascii=False)
+    return json.dumps(shown(value), ensure_ascii=False)
 
 
 def displayed(name: str, value: Value, secrecy: Secrecy) -> str:

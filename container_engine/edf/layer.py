@@ -97,13 +97,10 @@ def _same(one: Mount, other: Mount) -> bool:
 
 
 def _hidden(loser: Mount, winner: Mount) -> Problem:
-    from container_engine.edf.expand import escape
+    from container_engine.edf.expand import shown
     from container_engine.edf.model import Problem
 
-    target, source, hidden = (
-        text if isinstance(text, str) else escape(text)
-        for text in (winner.target, winner.source, loser.source)
-    )
+    target, source, hidden = map(shown, (winner.target, winner.source, loser.source))
     return Problem(
         "warning",
         winner.origin.file,

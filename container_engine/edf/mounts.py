@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from container_engine.did_you_mean import nearest
-from container_engine.edf.expand import escape, spell
+from container_engine.edf.expand import escape, shown, spell
 from container_engine.edf.foreign_names import FOREIGN_FLAGS
 from container_engine.edf.model import Mount
 from container_engine.edf.text import Text, Variable, join
@@ -50,7 +50,7 @@ def parse_mount(pieces: Sequence[Piece], cwd: str, origin: Origin) -> Mount:
     if fields[0] == "tmpfs" and len(fields) > 1:
         return Mount("tmpfs", "tmpfs", _target(fields[1]), _tmpfs_options(flags), origin)
     if len(fields) == 2 and isinstance(fields[1], str) and fields[1] in FLAGS:
-        path = _shown(fields[0])
+        path = shown(fields[0])
         raise MountError(
             f"the destination '{fields[1]}' is a flag", f"write '{path}:{path}:{fields[1]}'"
         )
@@ -237,10 +237,6 @@ _TMPFS_SETTINGS = {
     "mode": (_is_mode, "mode=1777"),
     "huge": (_is_huge, "huge=within_size"),
 }
-
-
-def _shown(text: Text) -> str:
-    return text if isinstance(text, str) else escape(text)
 
 
 def _spelled(text: Text, literal: Callable[[str], str]) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from container_engine.catalog.match import Refusal
 from container_engine.did_you_mean import nearest
+from container_engine.text_layout import natural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -69,16 +69,11 @@ def _listed(active: Active, name: str, values: Values, entries: Entries) -> Iter
     if known is None or value in known:
         return
     if value == LATEST and known:
-        values.choose(hook, name, max(known, key=_version))
+        values.choose(hook, name, max(known, key=natural))
         return
     meant = nearest(value, known)
     suggestion = f", did you mean '{meant}'?" if meant else ""
-    shown = sorted(known, key=_version, reverse=True)[:_SHOWN]
+    shown = sorted(known, key=natural, reverse=True)[:_SHOWN]
     message = f"there is no '{value}' in {directory}{suggestion}"
     hint = f"there are {', '.join(shown)}" if shown else "the directory is empty"
     yield Refusal(f"{hook.annotation}.{name}", message, hint, asked=active.asked)
-
-
-def _version(name: str) -> list[tuple[int, str]]:
-    """Return a sort key by which 26.10 is later than 26.9."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from container_engine.errors import UserError
 from container_engine.node import node_name
 from container_engine.process import reason
+from container_engine.text_layout import natural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -150,7 +151,7 @@ def first(directory: str, step: str) -> Trace | None:
 def _traces(directory: str, step: str) -> Iterator[Trace]:
     place = os.path.join(directory, step)
     try:
-        names = sorted(os.listdir(place), key=_natural)
+        names = sorted(os.listdir(place), key=natural)
     except FileNotFoundError:
         return  # a launch has just removed it as an old one
     except OSError as error:
@@ -159,11 +160,6 @@ def _traces(directory: str, step: str) -> Iterator[Trace]:
         trace = _read(f"{place}/{name}") if name.endswith(".json") else None
         if trace is not None:
             yield trace
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Return a sort key by which n2 comes before n10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _read(path: str) -> Trace | None:

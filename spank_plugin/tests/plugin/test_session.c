@@ -267,11 +267,9 @@ TEST("work for a user is done as the user, who gets no descriptor of slurmstepd'
 	munmap(seen, sizeof *seen);
 }
 
-TEST("a launcher that does not end after its answer is killed")
+/* Return a process that hears nothing of the end of the session. */
+static pid_t deaf(void)
 {
-	int status;
-
-	connect_launcher();
 	pid_t pid = fork();
 	CHECK(pid >= 0);
 	if (pid == 0) {
@@ -280,6 +278,15 @@ TEST("a launcher that does not end after its answer is killed")
 		pause();
 		_exit(0);
 	}
+	return pid;
+}
+
+TEST("a launcher that does not end after its answer is killed")
+{
+	int status;
+
+	connect_launcher();
+	pid_t pid = deaf();
 	CE_AUTO_FD process = ce_pidfd_open(pid);
 	CE_AUTO_FD done = ce_memory_file("readable", "", 0);
 	int fds[] = { STDIN_FILENO, STDIN_FILENO, STDIN_FILENO, done, process, done };
@@ -394,14 +401,7 @@ TEST("a guard that does not hear is killed at the end, and its end is waited for
 	int status;
 
 	connect_launcher();
-	pid_t pid = fork();
-	CHECK(pid >= 0);
-	if (pid == 0) {
-		close(launcher.life);
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		pause();
-		_exit(0);
-	}
+	pid_t pid = deaf();
 	CE_AUTO_FD guard = ce_pidfd_open(pid);
 	answer_and_end(guard);
 	/* the end was asked for in the ordinary way first */

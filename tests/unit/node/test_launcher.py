@@ -96,29 +96,23 @@ def answer_to(the_plan: bytes, pair: tuple[socket.socket, socket.socket]) -> tup
     return done.returncode, ours.recv(65536)
 
 
-def test_a_failure_is_answered_with_its_code_and_words(
-    pair: tuple[socket.socket, socket.socket],
-) -> None:
-    code, packet = answer_to(b'{"version": 7}', pair)
-    assert code == 125
-    assert packet.startswith(b"F125\nthis node understands plans of version 1, not 7: ")
+DAMAGED = b"the plan that arrived on this node is damaged: "
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"\xff", b"null"])
-def test_a_plan_that_is_none_is_answered_and_not_a_traceback(
-    pair: tuple[socket.socket, socket.socket], text: bytes
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b'{"version": 7}', b"this node understands plans of version 1, not 7: "),
+        (b'{"version": 1}', b"internal error of the launcher: "),
+        *((text, DAMAGED) for text in (b"", b"{", b"[]", b"\xff", b"null")),
+    ],
+)
+def test_a_plan_that_cannot_start_is_answered_with_code_and_words_and_no_traceback(
+    pair: tuple[socket.socket, socket.socket], text: bytes, words: bytes
 ) -> None:
     code, packet = answer_to(text, pair)
     assert code == 125
-    assert packet.startswith(b"F125\nthe plan that arrived on this node is damaged: ")
-
-
-def test_a_plan_without_its_parts_is_answered_and_not_a_traceback(
-    pair: tuple[socket.socket, socket.socket],
-) -> None:
-    code, packet = answer_to(b'{"version": 1}', pair)
-    assert code == 125
-    assert packet.startswith(b"F125\ninternal error of the launcher: ")
+    assert packet.startswith(b"F125\n" + words)
 
 
 def test_a_plan_of_another_version_is_refused() -> None:
