@@ -16,13 +16,13 @@
  * A child that becomes the user, without execve, does all of it: users control their processes' environments,
  * and can also make reading them block. The kernel lets no process trace such a child, and its user can harm
  * no other user through it. It holds nothing of slurmd's, so slurmd does not wait for it, and it has three
- * seconds; a second one removes what containers have written, and has ten. The exit code is 0 in any case: a failing epilog would drain the node.
+ * seconds; a second one removes what containers have written, and has ten. Root itself looks at nothing of the
+ * user's, which might never answer. The exit code is 0 in any case: a failing epilog would drain the node.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <limits.h>
 #include <linux/close_range.h>
 #include <pwd.h>
@@ -37,8 +37,9 @@
 
 #include "common/identity.h"
 #include "common/io.h"
+#include "common/remove_tree.h"
 
-enum { LIMIT_MS = 3000, REMOVAL_MS = 10000, MAX_FILE = 16 << 20, OPEN_DIRECTORIES = 16 };
+enum { LIMIT_MS = 3000, REMOVAL_MS = 10000, MAX_FILE = 16 << 20 };
 
 struct job {
 	const char *id;
@@ -114,13 +115,6 @@ static void end_processes(const struct job *job)
 
 /* ---- image stores ------------------------------------------------------------------------------ */
 
-static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *place)
-{
-	(void)st, (void)kind, (void)place;
-	(void)remove(path);
-	return 0;
-}
-
 /* Return whether the store at `path` was made since this host's last boot, so by a process of this host. */
 static int is_of_this_host(const char *path)
 {
@@ -141,10 +135,12 @@ static void remove_store(int records, const char *record)
 	ssize_t length = readlinkat(records, record, path, sizeof path - 1);
 
 	path[length > 0 ? length : 0] = '\0';
-	const char *name = strrchr(path, '/');
+	char *name = strrchr(path, '/');
 	if (path[0] != '/' || strncmp(name, "/.ce-void-", 10) != 0 || !is_of_this_host(path))
 		return;
-	(void)nftw(path, remove_entry, OPEN_DIRECTORIES, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+	*name++ = '\0';
+	CE_AUTO_FD parent = open(path[0] != '\0' ? path : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	ce_remove_tree(parent, name);
 	(void)unlinkat(records, record, 0);
 }
 
@@ -167,40 +163,18 @@ static void remove_stores(const struct job *job)
 
 /* ---- containers that lived with the job ---------------------------------------------------------- */
 
-static void remove_tree(int parent, const char *name)
-{
-	if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
-		return;
-	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	/* a user who is root in the container, and overlayfs itself, make directories that nobody may read */
-	if (fd < 0 && errno == EACCES && fchmodat(parent, name, 0700, 0) == 0)
-		fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	DIR *dir = fd >= 0 && fchmod(fd, 0700) == 0 ? fdopendir(fd) : NULL;
-	if (dir == NULL) {
-		ce_close_fd(&fd);
-		return;
-	}
-	for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
-		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-			remove_tree(dirfd(dir), entry->d_name);
-	}
-	closedir(dir);
-	(void)unlinkat(parent, name, AT_REMOVEDIR);
-}
-
-static void kept_of_user(const struct job *job, char path[PATH_MAX])
-{
-	snprintf(path, PATH_MAX, "%s/ce-kept-%u", job->kept, (unsigned)job->uid);
-}
-
-/* Return whether the user has such containers on this node, without following any link. */
-static int has_kept(const struct job *job)
+/* Open the directory of the user's containers, -1 without one. One that anybody else has made, or could enter, is
+ * none: whatever is in it may be moved there to be removed by its owner. */
+static int open_kept(const struct job *job)
 {
 	char path[PATH_MAX];
 	struct stat st;
 
-	kept_of_user(job, path);
-	return lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
+	snprintf(path, sizeof path, "%s/ce-kept-%u", job->kept, (unsigned)job->uid);
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd >= 0 && (fstat(fd, &st) < 0 || st.st_uid != job->uid || (st.st_mode & 077) != 0))
+		ce_close_fd(&fd);
+	return fd;
 }
 
 static int is_kept_by(const char *name, const struct job *job)
@@ -213,14 +187,11 @@ static int is_kept_by(const char *name, const struct job *job)
 
 static void remove_kept(const struct job *job)
 {
-	char path[PATH_MAX];
-
-	kept_of_user(job, path);
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int fd = open_kept(job);
 	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
 	for (struct dirent *entry = dir != NULL ? readdir(dir) : NULL; entry != NULL; entry = readdir(dir)) {
 		if (is_kept_by(entry->d_name, job))
-			remove_tree(dirfd(dir), entry->d_name);
+			ce_remove_tree(dirfd(dir), entry->d_name);
 	}
 	if (dir != NULL)
 		closedir(dir);
@@ -288,7 +259,6 @@ int main(int argc, char **argv)
 	if (read_job(&job) < 0)
 		return 0;
 	run_child(&job, end_what_is_left, LIMIT_MS);
-	if (has_kept(&job))
-		run_child(&job, remove_kept, REMOVAL_MS);
+	run_child(&job, remove_kept, REMOVAL_MS);
 	return 0;
 }
