@@ -1,5 +1,6 @@
 """All processes that a user starts through the engine are in Slurm's step and end with it."""
 
+import itertools
 import os
 import pwd
 import random
@@ -20,6 +21,8 @@ from tests.slurm.procfs import Process
 
 # CI plays a few rounds; a release needs CE_CONTAINMENT_ROUNDS=200.
 _ROUNDS = int(os.environ.get("CE_CONTAINMENT_ROUNDS", "12"))
+_KEPT_ROUNDS = int(os.environ.get("CE_CONTAINMENT_ROUNDS", "6"))
+_KEPT = Path("/tmp")
 # Left behind by the start-up line of a malicious EDF: no parent, session or environment.
 _DAEMON = "sleep 77771"
 _STARTUP = f'startup = ["(setsid env -i {_DAEMON} </dev/null >/dev/null 2>&1 &)"]\n'
@@ -51,8 +54,9 @@ def _alices() -> list[Process]:
 
 
 def _of_step() -> list[Process]:
-    """Return the user's processes except srun and slurmstepd."""
-    return [p for p in _alices() if not p.command.startswith(("srun", "slurmstepd"))]
+    """Return the user's processes except slurmstepd, srun, salloc and salloc's script."""
+    others = ("srun", "salloc", "sh -ec", "slurmstepd")
+    return [p for p in _alices() if not p.command.startswith(others)]
 
 
 def _cgroups(process: Process) -> dict[str, str]:
@@ -67,6 +71,21 @@ def _idle(cluster: Cluster) -> bool:
     return set(states) == {"idle"}
 
 
+def _outside(job: str) -> list[Process]:
+    """Return processes that are in no step of the job, in one of Slurm's controllers at least."""
+    found = []
+    for process in _of_step():
+        with suppress(FileNotFoundError, ProcessLookupError):
+            groups = [_cgroups(process)[name] for name in ("freezer", "memory", "devices")]
+            found += [process] * any(f"/job_{job}/step_" not in group for group in groups)
+    return found
+
+
+def _assert_in_steps_of(job: str) -> None:
+    # the kernel takes a process that ends out of its cgroups a moment before it is gone
+    until("processes in their steps", lambda: not _outside(job), 2)
+
+
 def test_every_process_of_a_session_is_in_its_step(cluster: Cluster, daemonic: str) -> None:
     with _running(cluster, daemonic) as job:
         number = job_id(cluster)
@@ -74,10 +93,7 @@ def test_every_process_of_a_session_is_in_its_step(cluster: Cluster, daemonic: s
         names = {process.comm for process in found}
         assert {"ce-guard", "ce-image", ".ce-init", "sleep"} <= names, names
         assert _DAEMON in {process.command for process in found}
-        for process in found:
-            groups = _cgroups(process)
-            for controller in ("freezer", "memory", "devices"):
-                assert f"/job_{number}/step_0" in groups[controller], (process, groups)
+        _assert_in_steps_of(number)
         cluster.run(["scancel", number])
         job.wait()
 
@@ -135,28 +151,92 @@ def test_a_user_who_stops_his_image_server_drains_no_node(cluster: Cluster, demo
     assert not _of_step()
 
 
-def _victims() -> list[Process]:
-    return sorted(_of_step(), key=lambda process: process.pid)
+def _play(number: int, what: str) -> None:
+    """Stop or kill a process of the session; the rounds play all of both in turn."""
+    chance = random.Random(f"containment-{number}")
+    victims = sorted(_of_step(), key=lambda process: process.pid)
+    faults = list(itertools.product(victims, (signal.SIGSTOP, signal.SIGKILL)))
+    random.Random(len(faults)).shuffle(faults)
+    victim, how = faults[number % len(faults)]
+    print(f"round {number}, {what}: {how.name} to {victim.command or victim.comm}")
+    # the launcher may still be at its last work, the trace
+    with suppress(ProcessLookupError):
+        os.kill(victim.pid, how)
+    time.sleep(chance.random() / 5)  # time for the fault to show
+
+
+def _assert_soon_idle_and_nothing_left(cluster: Cluster) -> None:
+    until("idle nodes", lambda: _idle(cluster), 30)
+    assert not [p for p in _alices() if not p.command.startswith("srun")]
+    assert not list(_KEPT.glob("ce-kept-*/*"))
 
 
 @pytest.mark.parametrize("number", range(_ROUNDS))
 def test_whatever_is_stopped_or_killed_the_node_is_soon_idle_and_nothing_is_left(
     cluster: Cluster, daemonic: str, number: int
 ) -> None:
-    chance = random.Random(f"containment-{number}")
     with _running(cluster, daemonic) as job:
-        victims = _victims()
-        victim = victims[number % len(victims)]
-        how = (signal.SIGSTOP, signal.SIGKILL)[number % 2]
-        print(f"round {number}: {how.name} to {victim.command or victim.comm}")
-        # the launcher may still be at its last work, the trace
-        with suppress(ProcessLookupError):
-            os.kill(victim.pid, how)
-        time.sleep(chance.random() / 5)  # time for the fault to show
+        _play(number, "a step")
         cluster.run(["scancel", "-u", ALICE])
         job.wait()
-    until("idle nodes", lambda: _idle(cluster), 30)
-    assert not [p for p in _alices() if not p.command.startswith("srun")]
+    _assert_soon_idle_and_nothing_left(cluster)
+
+
+# ---- containers that live with their job ---------------------------------------------------------
+
+_READING = "echo up; while :; do find / -xdev >/dev/null 2>&1; done"
+
+
+@contextmanager
+def _running_kept(cluster: Cluster, edf: str, history: str) -> Iterator[Job]:
+    """Run a job with a container that is new, that goes on, or that two steps are in."""
+    srun = "srun -n1 --overlap --container-name=k"
+    first = {
+        "new": "",
+        "goes on": f"{srun} --environment={edf} touch /file\n",
+        # without job control, the shell gives it no standard input
+        "joined": f"{srun} --environment={edf} sh -c '{_READING}' & read line\n",
+    }[history]
+    script = f"{first}{srun} --environment={edf} sh -c '{_READING}' & wait"
+    with started(cluster, "salloc", "--quiet", "-wn1", "-n2", "sh", "-ec", script) as job:
+        if history == "joined":
+            job.wait_for_lines(1)
+            job.write("\n")
+        job.wait_for_lines(2 if history == "joined" else 1)
+        yield job
+
+
+@pytest.mark.parametrize("number", range(_KEPT_ROUNDS))
+def test_whatever_is_stopped_or_killed_a_container_of_the_job_ends_with_it(
+    cluster: Cluster, daemonic: str, number: int
+) -> None:
+    history = ("new", "goes on", "joined")[number % 3]
+    with _running_kept(cluster, daemonic, history) as job:
+        _assert_in_steps_of(job_id(cluster))
+        _play(number // 3, history)
+        cluster.run(["scancel", "-u", ALICE])
+        job.wait()
+    _assert_soon_idle_and_nothing_left(cluster)
+
+
+@pytest.mark.parametrize("victim", ["ce-guard", "ce-image"])
+def test_a_container_whose_processes_hang_holds_up_no_later_step_for_ever(
+    cluster: Cluster, victim: str
+) -> None:
+    edf = cluster.edf('[annotations]\n"com.ce.start_timeout_s" = "3"\n')
+    with _running_kept(cluster, edf, "new") as job:
+        number = job_id(cluster)
+        hung = [process for process in helpers() if process.comm == victim]
+        assert hung
+        for process in hung:
+            os.kill(process.pid, signal.SIGSTOP)
+        join = ["srun", f"--jobid={number}", "-n1", "--overlap", "--container-name=k:exec", "true"]
+        done = cluster.run(join, timeout=60)
+        # a server of its own answers what the one that hangs has not taken
+        assert done.returncode in ({125} if victim == "ce-guard" else {0, 125}), done.stderr
+        cluster.run(["scancel", number])
+        job.wait()
+    _assert_soon_idle_and_nothing_left(cluster)
 
 
 # ---- the epilog ----------------------------------------------------------------------------------
