@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 
 from container_engine.did_you_mean import nearest
-from container_engine.edf.source import reason, remedy
+from container_engine.edf.source import owner_name, reason, remedy
 from container_engine.errors import UserError
 
 TYPE_CHECKING = False
@@ -44,7 +45,8 @@ def is_path(name: str) -> bool:
 def locate(name: str, cwd: str, search: tuple[str, ...], probed: dict[str, None]) -> str:
     """Return the absolute path for an expanded name. Raises NotFoundError.
 
-    Adds every path examined to `probed`.
+    Adds every path examined to `probed`. Raises UserError for a file that another user has put
+    into a directory of the search path.
     """
     if not name:
         raise NotFoundError("the name of the environment is empty")
@@ -63,6 +65,7 @@ def locate(name: str, cwd: str, search: tuple[str, ...], probed: dict[str, None]
         path = _absolute(os.path.join(directory, f"{name}.toml"), cwd)
         failure = _failure(path, probed)
         if failure is None:
+            _check_owners(_absolute(directory, cwd), path)
             return path
         if not _is_absence(failure):
             denied += f" ({directory}: {reason(failure)})"
@@ -82,6 +85,21 @@ def _failure(path: str, probed: dict[str, None]) -> OSError | ValueError | None:
     except (OSError, ValueError) as error:
         return error
     return None
+
+
+def _check_owners(directory: str, path: str) -> None:
+    """Raise UserError if any user could have put what is found below a searched directory.
+
+    The user who names the directory trusts its owner. In one that everybody may write, /tmp for
+    example, only files of its owner's, of this user and of root count.
+    """
+    for name in os.path.relpath(path, directory).split("/"):
+        above, directory = os.stat(directory), os.path.join(directory, name)
+        own = os.lstat(directory).st_uid
+        if above.st_mode & stat.S_IWOTH and own not in {above.st_uid, os.geteuid(), 0}:
+            message = f"owned by {owner_name(own)}, in a directory that everybody may write"
+            hint = f"take {os.path.dirname(directory)} out of EDF_PATH, or give the file's path"
+            raise UserError(message, hint, "untrusted-file", where=directory)
 
 
 def _is_absence(error: OSError | ValueError) -> bool:

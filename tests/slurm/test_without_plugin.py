@@ -239,6 +239,17 @@ def test_where_everybody_has_it_no_task_sees_the_mark(
     assert (place.shared / "out").read_text() == "ce-demo\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "where"), [("srun", "inside"), ("CE_INHERIT=no srun", "outside")]
+)
+def test_a_step_of_a_job_runs_on_the_host_where_its_command_says_so(
+    cluster: Cluster, demo: str, words: str, where: str
+) -> None:
+    step = f"{words} sh -c '[ -n \"$CE_IMAGE\" ] && echo inside || echo outside $CE_INHERIT'"
+    done = cluster.run(["salloc", "--quiet", "-N1", f"--environment={demo}", "sh", "-c", step])
+    assert (done.returncode, done.stdout.strip()) == (0, where), done.stderr
+
+
 def test_a_user_who_has_that_variable_has_it_in_the_job_still(cluster: Cluster, demo: str) -> None:
     step = "srun --thread-spec=1 sh -c 'echo $SLURM_THREAD_SPEC'"
     salloc = ["salloc", "-Q", f"--environment={demo}", "sh", "-c", step]

@@ -56,6 +56,43 @@ def test_the_first_directory_of_the_search_path_wins(tmp_path: Path) -> None:
     assert found("${NAME:-x}", tmp_path, EDF_PATH=path) == str(first)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users")
+@pytest.mark.parametrize("name", ["x", "group/x"])
+def test_a_searched_directory_that_everybody_may_write_has_files_of_trusted_users_only(
+    tmp_path: Path, name: str
+) -> None:
+    """A file that is given by its path is the user's own choice."""
+    file = write(tmp_path, f"edfs/{name}.toml", "")
+    place, mine, other = tmp_path / "edfs", 61_001, 61_002
+    put = place / name.partition("/")[0] if "/" in name else file
+    os.chown(put, other, other)
+    assert found(name, tmp_path, EDF_PATH=str(place)) == str(file)
+    place.chmod(0o1777)
+    loaded = load_edf(name, cwd=tmp_path, EDF_PATH=str(place))
+    assert loaded.edf is None
+    said = f"{put}: owned by the user {other}, in a directory that everybody may write"
+    assert said in seen(loaded, tmp_path / "none")
+    assert found(str(file), tmp_path, EDF_PATH=str(place)) == str(file)
+    os.chown(place, other, other)
+    assert found(name, tmp_path, EDF_PATH=str(place)) == str(file)
+    os.chown(place, mine, mine)
+    os.chown(put, 0, 0)
+    assert found(name, tmp_path, EDF_PATH=str(place)) == str(file)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users")
+def test_the_owner_of_a_link_in_such_a_directory_counts_not_that_of_its_target(
+    tmp_path: Path,
+) -> None:
+    target, place = write(tmp_path, "mine/secret.toml", ""), tmp_path / "edfs"
+    place.mkdir()
+    place.chmod(0o1777)
+    (place / "x.toml").symlink_to(target)
+    assert found("x", tmp_path, EDF_PATH=str(place)) == str(place / "x.toml")
+    os.chown(place / "x.toml", 61_002, 61_002, follow_symlinks=False)
+    assert found("x", tmp_path, EDF_PATH=str(place)) is None
+
+
 def test_all_paths_that_were_looked_at_are_told(tmp_path: Path) -> None:
     write(tmp_path, "2/x.toml", 'base_environment = "./base.toml"\n')
     loaded = load_edf("x", cwd=tmp_path, EDF_PATH=f"{tmp_path}/1:{tmp_path}/2")
