@@ -1,10 +1,13 @@
 """Containers that live with their job: later steps go on with them, or join them."""
 
+import pwd
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import Cluster, Completed, causes
+from tests.slurm.cluster import ALICE, BOB, Cluster, Completed, causes
 from tests.slurm.error_block import Blame
 from tests.slurm.polling import until
 
@@ -92,6 +95,28 @@ def test_the_mode_of_a_name_says_what_is_wanted(cluster: Cluster, demo: str) -> 
     Blame(job(cluster, f"{made} true; {made}:exec true"), "container-name", "'e'", "no step")
     other = f"srun --container-name=e --container-image={cluster.image('busybox')} true"
     Blame(job(cluster, f"{made} true; {other}"), "container-name", "'e'", "made it from")
+
+
+def test_an_image_file_that_was_replaced_is_refused_however_the_container_is_used(
+    cluster: Cluster, shared: Path
+) -> None:
+    image = shared / "own.sqsh"
+    shutil.copyfile(cluster.image("demo"), image)
+    edf = cluster.edf(f'image = "{image}"\nmounts = ["{shared}"]\n', image=None)
+    srun = "srun -n1 --overlap --container-name=r"
+    replace = f"cp {cluster.image('busybox')} {shared}/other; mv -f {shared}/other {image}"
+    wait = f"until [ -e {shared}/up ]; do sleep 0.1; done"
+    refused = "own.sqsh' has been replaced since this job made it"
+    done = job(cluster, f"{srun} --environment={edf} touch /file; {replace}; {srun} ls /file")
+    Blame(done, "container-name", "'r'", refused)
+    shutil.copyfile(cluster.image("demo"), image)
+    done = job(
+        cluster,
+        f"{srun} --environment={edf} sh -c 'touch {shared}/up; sleep 100' & {wait}; {replace}\n"
+        f"{srun}:exec ls /file || echo refused\nscancel -s KILL $SLURM_JOB_ID.0; wait || true\n",
+    )
+    assert done.stdout == "refused\n", done.stderr
+    assert refused in done.stderr
 
 
 def test_a_step_that_must_not_join_has_mounts_of_its_own_over_the_same_files(
@@ -193,3 +218,51 @@ def test_outside_of_a_job_a_name_alone_joins_what_runs(cluster: Cluster, demo: s
     done = cluster.run(["srun", "--container-name=o", "true"])
     refused = "container 'o': no step of this job runs in it on this node"
     assert (done.returncode, causes(done)[0].partition(": n")[2][3:]) == (125, refused)
+
+
+# ---- the epilog ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def planted(shared: Path) -> Path:
+    """Return the directory of a job's containers, in the directory of Alice's."""
+    place = shared / f"ce-kept-{pwd.getpwnam(ALICE).pw_uid}" / "987654.n1"
+    (place / "key").mkdir(parents=True)
+    (place / "key" / "file").touch()
+    for path in (place.parent, place, place / "key", place / "key" / "file"):
+        shutil.chown(path, ALICE)
+        path.chmod(0o700)
+    return place
+
+
+def epilog(cluster: Cluster, shared: Path) -> None:
+    env = {"SLURM_JOB_ID": "987654", "SLURM_JOB_UID": str(pwd.getpwnam(ALICE).pw_uid)}
+    words = [str(cluster.prefix / "libexec/container-engine/epilog"), str(shared)]
+    subprocess.run(words, env={**cluster.environment(), **env}, check=True, timeout=30)
+
+
+def test_the_epilog_removes_what_is_the_users_alone(
+    cluster: Cluster, planted: Path, shared: Path
+) -> None:
+    epilog(cluster, shared)
+    assert list(planted.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize(("owner", "mode"), [(BOB, 0o755), (ALICE, 0o777)])
+def test_the_epilog_leaves_what_others_may_have_moved_there(
+    cluster: Cluster, planted: Path, shared: Path, owner: str, mode: int
+) -> None:
+    """Files of Alice's may come from elsewhere, out of a directory that both may write."""
+    planted.parent.chmod(mode)
+    shutil.chown(planted.parent, owner)
+    epilog(cluster, shared)
+    assert (planted / "key" / "file").exists()
+
+
+def test_the_epilog_follows_no_link_to_the_directory(
+    cluster: Cluster, planted: Path, shared: Path
+) -> None:
+    moved = planted.parent.rename(shared / "moved")
+    planted.parent.symlink_to(moved)
+    epilog(cluster, shared)
+    assert (moved / planted.name / "key" / "file").exists()

@@ -17,7 +17,7 @@ from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 
 from container_engine.errors import LaunchError
 from container_engine.node.node_name import node_name
-from container_engine.node.plan_json import image_paths, to_json
+from container_engine.node.plan_json import image_paths, parse_json, to_json
 from container_engine.node.start.guard import FD_SIZE, MAX_PACKET, received
 
 TYPE_CHECKING = False
@@ -57,6 +57,11 @@ class Kept:
     def passed(self) -> list[int]:
         return [self.lock]
 
+    def note(self, images: Sequence[str]) -> None:
+        """Record which files are served, for steps that serve them again. Raise LaunchError."""
+        files = {**_files(self), **{path: _identity(path, self.wanted) for path in images}}
+        _write(self, "files", to_json(files))
+
     def again(self, _server: str, _root: str) -> list[Operation]:
         """Return the operations that serve and mount the images; none if nobody has done so."""
         return []
@@ -92,6 +97,11 @@ class Running(Kept):
         devices = [device for _image, device in self._images]
         roots = [self._root] if self._root >= 0 else []
         return [self.lock, *self._container, *devices, *roots]
+
+    @property
+    def images(self) -> list[str]:
+        """The paths of the images that are to be served again."""
+        return [image for image, _device in self._images]
 
     @property
     def shares_files(self) -> bool:
@@ -139,7 +149,10 @@ def enter(wanted: KeptContainer, plan: LaunchPlan, node: Mapping[str, str]) -> K
     door = f"{directory}/{_DOOR}{step}.{os.urandom(3).hex()}"
     if len(os.fsencode(door)) > _MAX_PATH:
         raise _error(f"the path of '{directory}' is too long for a socket", "", wanted)
-    lock = os.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        lock = os.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _error(f"cannot write below {directory}: {error.strerror}", "", wanted) from None
     kept = Kept(wanted, directory, lock, door)
     if _locked(lock, LOCK_EX):
         _begin(kept, plan)
@@ -244,11 +257,24 @@ def _begin(kept: Kept, plan: LaunchPlan) -> None:
         raise _error(reason, "leave ':create' out to go on with it", wanted)
     if earlier:
         _check_image(kept, earlier, image)
+        _check_files(kept, image_paths(plan))
     for door in _doors(kept.directory):
         os.unlink(door)
     for name, text in (("image", image), ("name", wanted["name"]), ("made", _made_of(plan))):
-        with open(f"{kept.directory}/{name}", "w", encoding="utf-8", errors="surrogateescape") as f:
-            f.write(text)
+        _write(kept, name, text)
+
+
+def _write(kept: Kept, name: str, text: str) -> None:
+    """Record something of the container, all of it or nothing. Raise LaunchError."""
+    path = f"{kept.directory}/{name}"
+    draft = f"{path}.{os.getpid()}"
+    try:
+        with open(draft, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(text)
+        os.replace(draft, path)
+    except OSError as error:
+        reason = f"cannot write below {kept.directory}: {error.strerror}"
+        raise _error(reason, "", kept.wanted) from None
 
 
 def _recorded(kept: Kept, name: str) -> str:
@@ -265,6 +291,29 @@ def _check_image(kept: Kept, earlier: str, image: str) -> None:
     if earlier != image:
         reason = f"this job made it from '{earlier}', and this step is to run '{image}'"
         raise _error(reason, "give the other image another name", kept.wanted)
+
+
+def _files(kept: Kept) -> dict[str, str]:
+    """Return the identities of the files that are known to be served, by path."""
+    found: dict[str, str] = parse_json(_recorded(kept, "files") or "{}")
+    return found
+
+
+def _identity(path: str, wanted: KeptContainer) -> str:
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise _error(f"'{path}': {error.strerror}", "", wanted) from None
+    return f"{status.st_ino} {status.st_size} {status.st_mtime_ns}"
+
+
+def _check_files(kept: Kept, paths: Sequence[str]) -> None:
+    """Refuse files that have been replaced: the container has seen the content of the old ones."""
+    known = _files(kept)
+    for path in paths:
+        if path in known and known[path] != _identity(path, kept.wanted):
+            reason = f"'{path}' has been replaced since this job made it"
+            raise _error(reason, "to use the new file, give another name", kept.wanted)
 
 
 def _image(plan: LaunchPlan) -> str:
@@ -284,23 +333,26 @@ def _doors(directory: str) -> Iterator[str]:
 def _await(kept: Kept, plan: LaunchPlan) -> Kept:
     """Wait until the container runs, and join it, or until it has ended, and start it."""
     wanted, deadline = kept.wanted, time.monotonic() + plan["settings"]["start_timeout_s"]
+    reason = "another step of this job starts it and is not done"
     while time.monotonic() < deadline:
         if _locked(kept.lock, LOCK_SH):
-            running = _visit(kept)
+            running = _visit(kept, deadline)
             if running is not None:
                 _compare(running, plan)
                 return running
+            reason = "it runs in another step of this job, and nothing answers there"
         if _locked(kept.lock, LOCK_EX):
             _begin(kept, plan)
             return kept
         time.sleep(_LOOK_S)
-    raise _error("another step of this job starts it and is not done", "", wanted)
+    raise _error(reason, "", wanted)
 
 
 def _compare(running: Running, plan: LaunchPlan) -> None:
     """Refuse another image; warn of what a running container cannot get any more."""
     wanted = running.wanted
     _check_image(running, _recorded(running, "image"), _image(plan))
+    _check_files(running, running.images)
     shared = [name for name in plan["settings"].get("unshare", ()) if name not in running.unshared]
     if wanted["mode"] == "no_exec":
         if not running.shares_files:
@@ -317,11 +369,11 @@ def _compare(running: Running, plan: LaunchPlan) -> None:
         )
 
 
-def _visit(kept: Kept) -> Running | None:
+def _visit(kept: Kept, deadline: float) -> Running | None:
     """Return what the guard behind the first open door hands over, None without one."""
     for door in _doors(kept.directory):
         visitor = socket(AF_UNIX, SOCK_SEQPACKET)
-        visitor.settimeout(_VISIT_S)
+        visitor.settimeout(min(_VISIT_S, max(deadline - time.monotonic(), _LOOK_S)))
         try:
             visitor.connect(door)
             return _handed_over(visitor, kept)

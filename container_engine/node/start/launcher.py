@@ -196,6 +196,8 @@ class _Start:
         if kept is None:
             control = start_guard(self._libexec, watch, encode(steps))
         else:
+            mounts = self._container.mounts
+            kept.note([*self._images, *(m.source for m in mounts if m.kind == "squashfs")])
             encoded = encode([kept.operation(), *steps])
             control = start_guard(self._libexec, watch, encoded, kept.guards_ns, kept.passed)
             kept.close()

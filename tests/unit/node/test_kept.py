@@ -1,10 +1,16 @@
 """Finding the directory of a container that lives with its job."""
 
+import contextlib
 import os
+import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from fcntl import LOCK_EX, LOCK_SH, flock
 from pathlib import Path
+from socket import AF_UNIX, SOCK_SEQPACKET, send_fds, socket
+from threading import Thread
 
 import pytest
 
@@ -96,13 +102,101 @@ def test_one_that_runs_is_not_created(short: Path) -> None:
     os.close(first.lock)
 
 
-@pytest.mark.parametrize("how", [LOCK_EX, LOCK_SH])
-def test_a_start_that_is_never_done_is_not_awaited_for_ever(short: Path, how: int) -> None:
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [(LOCK_EX, "another step of this job starts it and is not done"), (LOCK_SH, "nothing answers")],
+)
+def test_a_start_that_is_never_done_is_not_awaited_for_ever(
+    short: Path, how: int, reason: str
+) -> None:
     first = entered(short)
     flock(first.lock, how)
-    with pytest.raises(LaunchError, match="starts it and is not done"):
+    with pytest.raises(LaunchError, match=reason):
         entered(short)
     os.close(first.lock)
+
+
+def test_a_guard_that_hangs_is_not_awaited_for_ever(short: Path) -> None:
+    first = entered(short)
+    flock(first.lock, LOCK_SH)
+    with socket(AF_UNIX, SOCK_SEQPACKET) as hung:
+        hung.bind(f"{place(short)}/door.0.aa")
+        hung.listen()
+        begun = time.monotonic()
+        with pytest.raises(LaunchError, match="it runs in another step of this job, and nothing"):
+            entered(short)
+        assert time.monotonic() - begun < 5
+    os.close(first.lock)
+
+
+def test_an_image_file_that_was_replaced_is_not_put_below_what_was_written(short: Path) -> None:
+    """A running container's server would answer with bytes of another file, too."""
+    image = short / "i.sqsh"
+    image.write_text("old")
+    first = entered(short, image=str(image))
+    first.note([str(image)])
+    os.close(first.lock)
+    os.close(entered(short, image=str(image)).lock)
+    image.rename(short / "old")
+    image.write_text("new")
+    with pytest.raises(LaunchError, match=r"i\.sqsh' has been replaced since this job made it"):
+        entered(short, image=str(image))
+
+
+def test_files_of_a_running_container_that_were_replaced_are_not_served_again(short: Path) -> None:
+    mounted = short / "m.sqsh"
+    mounted.write_text("old")
+    first = entered(short)
+    first.note([str(mounted)])
+    flock(first.lock, LOCK_SH)
+    mounted.write_text("newer")
+    with answering(place(short), mounted), pytest.raises(LaunchError, match=r"m\.sqsh' has been"):
+        entered(short)
+    os.close(first.lock)
+
+
+@contextmanager
+def answering(directory: Path, image: Path) -> Iterator[None]:
+    """Answer one visitor as a guard that serves this image does."""
+
+    def answer() -> None:
+        visitor, _address = door.accept()
+        with visitor, open("/proc/self/environ") as file:
+            send_fds(visitor, [b"C"], [file.fileno()] * 5)
+            send_fds(visitor, [bytes(image)], [file.fileno()])
+            visitor.send(b"\0")
+
+    with socket(AF_UNIX, SOCK_SEQPACKET) as door:
+        door.bind(f"{directory}/door.0.aa")
+        door.listen()
+        thread = Thread(target=answer)
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.join(20)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
+def test_a_full_disk_is_the_cause_and_leaves_no_half_of_a_record(small: Path) -> None:
+    first = entered(small)
+    os.close(first.lock)
+    with contextlib.suppress(OSError):
+        (small / "filler").write_bytes(b"x" * (1 << 20))
+    long = f"/{'i' * 8000}.sqsh"
+    with pytest.raises(LaunchError, match=r"cannot write below .*No space left on device"):
+        entered(small, image=long, node={**NODE, "SLURM_JOB_ID": "8"})
+    with pytest.raises(LaunchError, match="cannot write below"):
+        first.note([str(small)] * 3)
+    assert (place(small) / "image").read_text() == "/i.sqsh"
+
+
+@pytest.fixture
+def small(short: Path) -> Iterator[Path]:
+    """Return a directory with little room."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", short], check=True)
+    yield short
+    subprocess.run(["umount", "-l", short], check=True)
 
 
 def test_removing_one_that_runs_takes_its_name_only(short: Path) -> None:
