@@ -1,0 +1,232 @@
+/* A container that lives with its job: who is let in, and what its guard takes from others. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/io.h"
+#include "guard/guard_events.h"
+#include "guard/guard_kept.h"
+#include "guard/guard_ops.h"
+#include "harness.h"
+
+enum { OTHER = 61001, LONG = 8000 };
+
+static struct guard guard = GUARD_INIT;
+static const char *door, *lock;
+
+static int run(const char *specification, size_t size)
+{
+	char *text = malloc(size);
+
+	CHECK(text != NULL);
+	memcpy(text, specification, size);
+	int rc = guard_run_operations(&guard, text, size);
+	free(text);
+	return rc;
+}
+
+#define RUN(text) run(text, sizeof(text))
+
+/* A guard whose container has two descriptors and is served by one image, with its door open. */
+static void open_door(void)
+{
+	const char *directory = test_directory();
+	int fds[2];
+
+	lock = test_file(directory, "lock", "", 0666);
+	door = test_path(directory, "door");
+	guard.kept.lock = open(lock, O_RDWR | O_CLOEXEC);
+	guard.kept.door = strdup(door);
+	CHECK_INT(pipe2(fds, O_CLOEXEC), 0);
+	CHECK_INT(guard_keep_container(&guard, fds, 2), 0);
+	guard.fuse_image[0] = strdup("/image.sqsh");
+	guard.fuse_device[0] = dup(fds[0]);
+	guard.fuse_count = 1;
+	guard_open_door(&guard);
+	CHECK(guard.kept.listening >= 0);
+	CHECK_INT(chmod(door, 0666), 0);
+}
+
+static int visit(void)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int visitor = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	snprintf(address.sun_path, sizeof address.sun_path, "%s", door);
+	CHECK_INT(connect(visitor, (struct sockaddr *)&address, sizeof address), 0);
+	return visitor;
+}
+
+static ssize_t next(int visitor, char *text, int *count)
+{
+	int fds[CE_MAX_FDS];
+	ssize_t size = ce_receive(visitor, 0, text, 64, fds);
+
+	for (*count = 0; size > 0 && *count < CE_MAX_FDS && fds[*count] >= 0; ++*count)
+		close(fds[*count]);
+	return size;
+}
+
+static void clear(void)
+{
+	free(guard.fuse_image[0]);
+	free(guard.kept.door);
+}
+
+TEST("a visitor of the guard's own user gets the container, its images, and a last word")
+{
+	char text[64] = "";
+	int count;
+
+	open_door();
+	CE_AUTO_FD visitor = visit();
+	guard_answer_door(&guard);
+	CHECK_INT(next(visitor, text, &count), 1);
+	CHECK_INT(count, 3); /* with the guard's user namespace */
+	CHECK_INT(next(visitor, text, &count), sizeof "/image.sqsh" - 1);
+	CHECK(strncmp(text, "/image.sqsh", sizeof "/image.sqsh" - 1) == 0 && count == 1);
+	CHECK_INT(next(visitor, text, &count), 1);
+	CHECK(text[0] == '\0' && count == 0);
+	CHECK_INT(next(visitor, text, &count), 0);
+	clear();
+}
+
+static void visit_as_another(void)
+{
+	char text[64];
+	int count;
+
+	CHECK_INT(setresuid(OTHER, OTHER, OTHER), 0);
+	CE_AUTO_FD visitor = visit();
+	CHECK_INT(next(visitor, text, &count), 0);
+}
+
+TEST("a visitor of another user gets nothing")
+{
+	int status;
+
+	test_needs_root();
+	open_door();
+	pid_t pid = fork();
+	if (pid == 0) {
+		visit_as_another();
+		_exit(0);
+	}
+	while (waitpid(pid, &status, WNOHANG) == 0)
+		guard_answer_door(&guard);
+	CHECK_INT(status, 0);
+	clear();
+}
+
+TEST("a visitor who reads nothing does not hold up the guard, however much there is to say")
+{
+	open_door();
+	clear();
+	guard.kept.door = NULL;
+	for (guard.fuse_count = 0; guard.fuse_count < GUARD_MAX_FUSE; guard.fuse_count++) {
+		guard.fuse_image[guard.fuse_count] = malloc(LONG + 1);
+		memset(guard.fuse_image[guard.fuse_count], 'i', LONG);
+		guard.fuse_image[guard.fuse_count][LONG] = '\0';
+		guard.fuse_device[guard.fuse_count] = guard.kept.lock;
+	}
+	CE_AUTO_FD silent = visit();
+	CE_AUTO_FD gone = visit();
+	ce_close_fd(&gone);
+	for (int i = 0; i < 3; i++)
+		guard_answer_door(&guard);
+	while (guard.fuse_count > 0)
+		free(guard.fuse_image[--guard.fuse_count]);
+}
+
+TEST("an image whose connection is lost lets no visitor believe that it has all")
+{
+	char text[64];
+	int count;
+
+	open_door();
+	ce_close_fd(&guard.fuse_device[0]);
+	CE_AUTO_FD visitor = visit();
+	guard_answer_door(&guard);
+	CHECK_INT(next(visitor, text, &count), 1);
+	CHECK_INT(next(visitor, text, &count), 0);
+	clear();
+}
+
+TEST("an open door is known by the lock, which others can only share")
+{
+	open_door();
+	CE_AUTO_FD other = open(lock, O_RDWR | O_CLOEXEC);
+	CHECK(flock(other, LOCK_EX | LOCK_NB) < 0);
+	CHECK_INT(flock(other, LOCK_SH | LOCK_NB), 0);
+	clear();
+}
+
+TEST("a container that ends with its step has no door")
+{
+	int fds[2];
+
+	CHECK_INT(pipe2(fds, O_CLOEXEC), 0);
+	CHECK_INT(guard_keep_container(&guard, fds, 2), 0);
+	CHECK_INT(guard.kept.count, 0);
+	guard_open_door(&guard);
+	CHECK_INT(guard.kept.listening, -1);
+}
+
+TEST("a door that cannot be made leaves the container locked, as one that starts")
+{
+	const char *directory = test_directory();
+	int fds[2];
+
+	lock = test_file(directory, "lock", "", 0666);
+	guard.kept.lock = open(lock, O_RDWR | O_CLOEXEC);
+	guard.kept.door = strdup(test_file(directory, "door", "mine", 0666));
+	CHECK_INT(flock(guard.kept.lock, LOCK_EX), 0);
+	CHECK_INT(pipe2(fds, O_CLOEXEC), 0);
+	CHECK_INT(guard_keep_container(&guard, fds, 2), 0);
+	guard_open_door(&guard);
+	CHECK_INT(guard.kept.listening, -1);
+	CE_AUTO_FD other = open(lock, O_RDWR | O_CLOEXEC);
+	CHECK(flock(other, LOCK_SH | LOCK_NB) < 0);
+	free(guard.kept.door);
+}
+
+TEST("descriptors that are missing, and connections that are none, end the guard's start")
+{
+	const char *directory = test_directory();
+	char text[512];
+
+	guard.log = ce_memory_file("log", "", 0);
+	CHECK(guard.log >= 0);
+	CHECK_INT(RUN("keep\0002\0999\0/door"), -1);
+	ce_error_clear(&guard.err);
+	CHECK_INT(RUN("joined\0004\0999\0999\0999\0999"), -1);
+	CHECK_CONTAINS(ce_error_text(&guard.err), "the running container's descriptors are missing");
+	ce_error_clear(&guard.err);
+	CE_AUTO_FD file = open(test_file(directory, "file", "", 0644), O_RDWR);
+	size_t size = (size_t)snprintf(text, sizeof text, "fuse-again%c3%c/bin/true%c/i.sqsh%c%d", 0, 0, 0, 0, file) + 1;
+	CHECK_INT(run(text, size), -1);
+	CHECK_CONTAINS(ce_error_text(&guard.err), "cannot serve the image of the running container");
+}
+
+TEST("a directory that is there already is only taken for a container that goes on")
+{
+	const char *directory = test_directory();
+	char text[1024];
+
+	guard.log = ce_memory_file("log", "", 0);
+	size_t size = (size_t)snprintf(text, sizeof text, "overlay%c4%c%s%c%s/work%c%s/root%c%s", 0, 0, directory,
+				       0, directory, 0, directory, 0, directory) + 1;
+	CHECK_INT(run(text, size), -1);
+	CHECK_CONTAINS(ce_error_text(&guard.err), "cannot make");
+}
