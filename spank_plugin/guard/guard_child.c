@@ -12,7 +12,7 @@
 #include "common/io.h"
 #include "guard_events.h"
 
-static void become_child(struct guard *guard, const char *const argv[], int keep, int output)
+static void become_child(struct guard *guard, const char *const argv[], int copy, int keep, int output)
 {
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
@@ -24,26 +24,28 @@ static void become_child(struct guard *guard, const char *const argv[], int keep
 		_exit(CE_EXIT_ENGINE);
 	if (keep >= 0 && fcntl(keep, F_SETFD, 0) < 0)
 		_exit(CE_EXIT_ENGINE);
-	/* execvp does not change the strings; its prototype predates const */
+	/* neither changes the strings; their prototypes predate const */
+	if (copy >= 0)
+		fexecve(copy, (char *const *)(uintptr_t)argv, environ);
 	execvp(argv[0], (char *const *)(uintptr_t)argv);
 	dprintf(2, "%s: %s\n", argv[0], strerror(errno));
 	_exit(GUARD_NOT_STARTED);
 }
 
-static pid_t spawn(struct guard *guard, const char *const argv[], int keep, int output)
+static pid_t spawn(struct guard *guard, const char *const argv[], int copy, int keep, int output)
 {
 	pid_t pid = fork();
 
 	if (pid < 0)
 		return guard_fail(guard, "cannot start %s", argv[0]);
 	if (pid == 0)
-		become_child(guard, argv, keep, output);
+		become_child(guard, argv, copy, keep, output);
 	return pid;
 }
 
 pid_t guard_spawn(struct guard *guard, const char *const argv[], int keep)
 {
-	return spawn(guard, argv, keep, guard->log);
+	return spawn(guard, argv, -1, keep, guard->log);
 }
 
 int guard_judge(struct guard *guard, const char *what, int status)
@@ -53,10 +55,10 @@ int guard_judge(struct guard *guard, const char *what, int status)
 	return guard_fail_ended(guard, what, status);
 }
 
-int guard_run(struct guard *guard, const char *what, char *const argv[], int output)
+int guard_run(struct guard *guard, const char *what, char *const argv[], int copy, int output)
 {
 	int status = 0;
-	pid_t pid = spawn(guard, (const char *const *)argv, -1, output);
+	pid_t pid = spawn(guard, (const char *const *)argv, copy, -1, output);
 
 	if (pid < 0 || guard_wait(guard, pid, &status) < 0)
 		return -1;

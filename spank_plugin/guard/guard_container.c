@@ -1,8 +1,12 @@
 #define _GNU_SOURCE
+#include <elf.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,9 +16,59 @@
 #include "guard_ops.h"
 #include "guard_report.h"
 
+/* Open a program, found along PATH as execvp does. Return -1 if there is none. */
+static int open_program(const char *name)
+{
+	char path[PATH_MAX];
+	const char *rest = strchr(name, '/') != NULL ? "" : getenv("PATH");
+
+	for (size_t length = 0; rest != NULL; rest = rest[length] == ':' ? rest + length + 1 : NULL) {
+		length = strcspn(rest, ":");
+		snprintf(path, sizeof path, "%.*s%s%s", (int)length, rest, length > 0 ? "/" : "", name);
+		if (access(path, X_OK) == 0)
+			return open(path, O_RDONLY | O_CLOEXEC);
+	}
+	return -1;
+}
+
+/* Return whether the kernel executes the file by itself. A script needs its name. */
+static int is_binary(int file)
+{
+	char magic[SELFMAG];
+
+	return pread(file, magic, SELFMAG, 0) == SELFMAG && memcmp(magic, ELFMAG, SELFMAG) == 0;
+}
+
+/* Return a sealed copy of a program in memory; -1 if there cannot be one: execvp then says what is wrong. crun never
+ * runs from its own file, which a container might write to: without this it copies itself, and is loaded and
+ * linked twice. */
+static int sealed_copy(const char *name)
+{
+	struct stat found;
+	CE_AUTO_FD program = open_program(name);
+	CE_AUTO_FD copy = program >= 0 && is_binary(program) ? memfd_create("crun", MFD_CLOEXEC | MFD_ALLOW_SEALING) : -1;
+
+	if (copy < 0 || fstat(program, &found) < 0)
+		return -1;
+	for (off_t left = found.st_size; left > 0;) {
+		ssize_t n = sendfile(copy, program, NULL, (size_t)left);
+		if (n <= 0)
+			return -1;
+		left -= n;
+	}
+	if (fcntl(copy, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+		return -1;
+	int result = copy;
+	copy = -1;
+	return result;
+}
+
 int guard_op_create(struct guard *guard, char **args)
 {
-	return guard_run(guard, strcmp(guard->stage, "podman") == 0 ? "Podman" : "crun", args, guard->log);
+	if (strcmp(guard->stage, "podman") == 0)
+		return guard_run(guard, "Podman", args, -1, guard->log);
+	CE_AUTO_FD copy = sealed_copy(args[0]);
+	return guard_run(guard, "crun", args, copy, guard->log);
 }
 
 static int read_pid(struct guard *guard, const char *path, pid_t *pid)

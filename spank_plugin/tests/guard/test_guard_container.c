@@ -1,0 +1,81 @@
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "common/io.h"
+#include "guard/guard_ops.h"
+#include "harness.h"
+
+static struct guard guard = GUARD_INIT;
+
+static void set_up_guard(void)
+{
+	sigset_t child;
+
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	CHECK_INT(sigprocmask(SIG_BLOCK, &child, NULL), 0);
+	guard.signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+	guard.log = ce_memory_file("log", "", 0);
+	CHECK(guard.signals >= 0 && guard.log >= 0);
+	setenv("PATH", "/nowhere:/usr/bin:/bin", 1);
+}
+
+/* Create a container in this way with a shell as the runtime, which says from which file it runs. */
+static char *runs_from(const char *way, char *runtime)
+{
+	char minus_c[] = "-c", script[] = "readlink /proc/$$/exe; :", *args[] = { runtime, minus_c, script, NULL };
+	size_t size;
+
+	set_up_guard();
+	guard.stage = way;
+	CHECK_INT(guard_op_create(&guard, args), 0);
+	return ce_read_file_at(guard.log, 1000, &size);
+}
+
+TEST("crun runs from a sealed copy, so that it need not copy itself")
+{
+	char name[] = "sh", path[] = "/bin/sh", *runtimes[] = { name, path };
+
+	for (int i = 0; i < 2; i++) {
+		CE_AUTO_FREE char *said = runs_from("crun", runtimes[i]);
+		CHECK_TEXT(said, "/memfd:crun (deleted)\n");
+	}
+}
+
+TEST("Podman runs from its own file")
+{
+	char path[] = "/bin/sh";
+	CE_AUTO_FREE char *said = runs_from("podman", path);
+
+	CHECK(strstr(said, "memfd") == NULL && said[0] == '/');
+}
+
+TEST("a site's runtime may be a script, which is executed by its name")
+{
+	CE_AUTO_FREE char *path = strdup(test_file(test_directory(), "runtime", "#!/bin/sh\necho \"$0\"\n", 0755));
+	CE_AUTO_FREE char *said = runs_from("crun", path);
+
+	said[strlen(said) - 1] = '\0';
+	CHECK_TEXT(said, path);
+}
+
+TEST("a runtime that cannot be executed says why")
+{
+	char missing[] = "ce-no-such-program", file[] = "/etc/passwd", *runtimes[] = { missing, file };
+	const char *const why[] = { "ce-no-such-program: No such file", "/etc/passwd: Permission denied" };
+	size_t size;
+
+	for (int i = 0; i < 2; i++) {
+		char *args[] = { runtimes[i], NULL };
+		set_up_guard();
+		guard.stage = "crun";
+		CHECK_INT(guard_op_create(&guard, args), -1);
+		CE_AUTO_FREE char *said = ce_read_file_at(guard.log, 1000, &size);
+		CHECK_CONTAINS(said, why[i]);
+		ce_error_clear(&guard.err);
+	}
+}
