@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # Failures of other programs, which have no error code: a page for each in docs/guide/topics.
 TOPICS = {
+    "host-libraries": "libraries and packages of your shell's modules in place of the image's",
     "mpi": "ranks that do not find one another, a PMIx that does not fit",
     "pyxis": "the options --container-… and what each of them does here",
 }
@@ -29,8 +30,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "codes",
         metavar="CODE",
         nargs="*",
-        help="of an error, as in the line 'ce: see:', a topic (mpi, pyxis), a verb, or errors for"
-        " all codes; without it an overview",
+        help="of an error, as in the line 'ce: see:', a topic (host-libraries, mpi, pyxis), a verb,"
+        " or errors for all codes; without it an overview",
     )
 
 

@@ -15,6 +15,9 @@
 #define OF_THE_HOST                                                                                \
 	"mpirun calls Slurm's srun, which waits for what this step holds, and starts processes "   \
 	"outside this container: start the ranks with " INSTEAD
+#define NO_SRUN                                                                                    \
+	"mpirun looks for Slurm's srun, which is not in the container, and then waits or ends: "   \
+	"start the ranks with " INSTEAD
 #define NOT_MY_NAME                                                                                \
 	"Open MPI's mpirun may not recognise this node, whose name in Slurm is not its host name, " \
 	"and then looks for Slurm's srun: start the ranks with " INSTEAD
@@ -153,4 +156,19 @@ int ce_check_mpirun(const char *found, int argc, char **argv, const struct ce_va
 			     "the container",
 			     argv[0], kind == HYDRA ? "this mpirun of MPICH or Intel MPI" :
 						      "Open MPI's mpirun for several nodes");
+}
+
+int ce_is_mpirun(const char *file)
+{
+	return is_mpirun(file) && kind_of(file) != UNKNOWN;
+}
+
+const char *ce_doubt_mpirun(const struct ce_variables *variables)
+{
+	const char *nodes = variables->get(variables->context, "SLURM_NNODES");
+
+	if (variables->get(variables->context, "SLURM_JOB_ID") == NULL || nodes == NULL ||
+	    strcmp(nodes, "1") == 0 || is_chosen(HYDRA, variables) || is_chosen(OPEN_MPI, variables))
+		return NULL;
+	return has_srun(variables) ? OF_THE_HOST : NO_SRUN;
 }

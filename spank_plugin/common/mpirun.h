@@ -15,4 +15,11 @@
 int ce_check_mpirun(const char *found, int argc, char **argv, const struct ce_variables *variables,
 		    const char **doubt, struct ce_error *err);
 
+/* Return whether the file is an mpirun that would use Slurm's srun: of MPICH, Intel MPI or Open MPI. */
+int ce_is_mpirun(const char *file);
+
+/* Return what an mpirun does that a script calls in this job, static; NULL if it may work: in a job of one node,
+ * or where the user has chosen another way to start processes. Whether it finds an srun depends on PATH. */
+const char *ce_doubt_mpirun(const struct ce_variables *variables);
+
 #endif

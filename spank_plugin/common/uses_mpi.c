@@ -28,15 +28,26 @@ static uint64_t place_of(const Elf64_Phdr *segments, size_t count, uint64_t addr
 	return 0;
 }
 
-static int is_mpi(int fd, uint64_t place)
+/* What the dynamic section says: the first MPI library, "" for none, and whether there is a search path. */
+struct needs {
+	char name[CE_MPI_NAME];
+	int has_path;
+};
+
+static void take_name(int fd, uint64_t place, char name[CE_MPI_NAME])
 {
 	static const char wanted[] = "libmpi";
-	char name[sizeof wanted - 1];
+	char text[CE_MPI_NAME];
+	ssize_t size = place <= INT64_MAX ? pread(fd, text, sizeof text - 1, (off_t)place) : -1;
 
-	return read_at(fd, name, sizeof name, place) && memcmp(name, wanted, sizeof name) == 0;
+	if (size < (ssize_t)sizeof wanted - 1 || memcmp(text, wanted, sizeof wanted - 1) != 0)
+		return;
+	text[size] = '\0';
+	strcpy(name, text);
 }
 
-static int needs_mpi(int fd, const Elf64_Phdr *segments, size_t count, const Elf64_Phdr *dynamic)
+static void read_needs(int fd, const Elf64_Phdr *segments, size_t count, const Elf64_Phdr *dynamic,
+		       struct needs *needs)
 {
 	uint64_t names = 0;
 	Elf64_Dyn entry;
@@ -49,16 +60,17 @@ static int needs_mpi(int fd, const Elf64_Phdr *segments, size_t count, const Elf
 				break;
 			if (want_names && entry.d_tag == DT_STRTAB)
 				names = place_of(segments, count, entry.d_un.d_ptr);
-			if (!want_names && entry.d_tag == DT_NEEDED && is_mpi(fd, names + entry.d_un.d_val))
-				return 1;
+			if (entry.d_tag == DT_RPATH || entry.d_tag == DT_RUNPATH)
+				needs->has_path = 1;
+			if (!want_names && entry.d_tag == DT_NEEDED && needs->name[0] == '\0')
+				take_name(fd, names + entry.d_un.d_val, needs->name);
 		}
 		if (names == 0)
-			return 0;
+			return;
 	}
-	return 0;
 }
 
-int ce_uses_mpi(const char *path)
+static void read_program(const char *path, struct needs *needs)
 {
 	Elf64_Ehdr file;
 	Elf64_Phdr segments[MOST_SEGMENTS];
@@ -67,13 +79,33 @@ int ce_uses_mpi(const char *path)
 
 	if (fd < 0 || !read_at(fd, &file, sizeof file, 0) || memcmp(file.e_ident, ELFMAG, SELFMAG) != 0 ||
 	    file.e_ident[EI_CLASS] != ELFCLASS64 || file.e_phentsize != sizeof segments[0])
-		return 0;
+		return;
 	size_t count = file.e_phnum < MOST_SEGMENTS ? file.e_phnum : MOST_SEGMENTS;
 	if (!read_at(fd, segments, count * sizeof segments[0], file.e_phoff))
-		return 0;
+		return;
 	for (size_t i = 0; i < count; i++) {
-		if (segments[i].p_type == PT_DYNAMIC)
-			return needs_mpi(fd, segments, count, &segments[i]);
+		if (segments[i].p_type == PT_DYNAMIC) {
+			read_needs(fd, segments, count, &segments[i], needs);
+			return;
+		}
 	}
-	return 0;
+}
+
+int ce_uses_mpi(const char *path)
+{
+	struct needs needs = { "", 0 };
+
+	read_program(path, &needs);
+	return needs.name[0] != '\0';
+}
+
+int ce_needs_mpi(const char *path, char name[CE_MPI_NAME])
+{
+	struct needs needs = { "", 0 };
+
+	read_program(path, &needs);
+	if (needs.name[0] == '\0' || needs.has_path)
+		return 0;
+	strcpy(name, needs.name);
+	return 1;
 }

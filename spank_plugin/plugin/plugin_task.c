@@ -14,6 +14,7 @@
 #include "common/hints.h"
 #include "common/io.h"
 #include "common/join.h"
+#include "common/leaks.h"
 #include "common/mpirun.h"
 #include "common/pmix_root.h"
 #include "common/profile.h"
@@ -92,15 +93,18 @@ static int is_without_ranks(spank_t spank)
 	"Slurm's PMIx refuses root, which you are in this container: MPI fails in MPI_Init "       \
 	"(ce help pmix-root)"
 
-/* A warning about the command; `text` is "" for none. */
-struct warning {
-	char text[CE_WRAPPED_SIZE + sizeof RANKS_ALONE];
+/* Warnings about the command; "" for none. */
+struct warnings {
+	char ranks[CE_WRAPPED_SIZE + sizeof RANKS_ALONE];
+	char mpirun[CE_WRAPPED_SIZE + CE_LEAK_LINE];
+	char lacks[CE_LEAK_LINE];
+	char leak[CE_LEAK_LINE];
 };
 
 /* Keep the task away from a PMIx server that refuses it. Return -1 and an error if the command uses MPI; warn if
  * another one has been started with --mpi=pmix, to have ranks. */
 static int check_pmix(const struct ce_step *step, spank_t spank, const struct ce_variables *variables,
-		      const char *found, struct warning *warning, struct ce_error *err)
+		      const char *found, struct warnings *warnings, struct ce_error *err)
 {
 	const char *tasks = task_variable(spank, "SLURM_STEP_NUM_TASKS");
 	int refused = ce_pmix_of_root(geteuid(), variables);
@@ -112,40 +116,66 @@ static int check_pmix(const struct ce_step *step, spank_t spank, const struct ce
 	if (found != NULL && ce_uses_mpi(found))
 		return ce_fail_below(err, CE_HELP_PMIX_ROOT, "the program " CE_PMIX_ROOT);
 	if (step->chose_mpi && tasks != NULL && strcmp(tasks, "1") != 0)
-		snprintf(warning->text, sizeof warning->text, RANKS_REFUSED);
+		snprintf(warnings->ranks, sizeof warnings->ranks, RANKS_REFUSED);
 	return 0;
 }
 
 /* Warn if the command, or the program that it starts, uses MPI and each rank will be alone. */
-static void warn_of_lone_ranks(spank_t spank, const char *found, int argc, char **argv, struct warning *warning)
+static void warn_of_lone_ranks(spank_t spank, const char *found, int argc, char **argv, struct warnings *warnings)
 {
 	char name[CE_WRAPPED_SIZE];
 
 	if (!is_without_ranks(spank))
 		return;
 	if (ce_uses_mpi(found))
-		snprintf(warning->text, sizeof warning->text, "the program" RANKS_ALONE);
-	else if (is_first_task(spank) && ce_wraps_mpi(task_variable(spank, "PATH"), found, argc, argv, name))
-		snprintf(warning->text, sizeof warning->text, "%s" RANKS_ALONE, name);
+		snprintf(warnings->ranks, sizeof warnings->ranks, "the program" RANKS_ALONE);
+	else if (ce_wraps_mpi(task_variable(spank, "PATH"), found, argc, argv, name))
+		snprintf(warnings->ranks, sizeof warnings->ranks, "%s" RANKS_ALONE, name);
+}
+
+/* Warn if a script or a shell is the command and calls an mpirun that cannot start its processes. Return whether
+ * it does. */
+static int warn_of_mpirun(const struct ce_variables *variables, const char *found, int argc, char **argv,
+			   struct warnings *warnings)
+{
+	const char *doubt = ce_doubt_mpirun(variables), *path = variables->get(variables->context, "PATH");
+	char name[CE_WRAPPED_SIZE];
+
+	if (doubt == NULL || !ce_wraps_mpirun(path, found, argc, argv, name))
+		return 0;
+	snprintf(warnings->mpirun, sizeof warnings->mpirun, "%s is called in a job of several nodes: %s", name,
+		 doubt);
+	return 1;
+}
+
+/* Collect the warnings about the command, in the task that prints what concerns all tasks of the node. */
+static void warn_of_command(spank_t spank, const struct ce_variables *variables, const char *found, int argc,
+			    char **argv, struct warnings *warnings)
+{
+	if (!is_first_task(spank))
+		return;
+	if (!ce_lacks_mpi(found, variables, warnings->lacks) &&
+	    !warn_of_mpirun(variables, found, argc, argv, warnings))
+		warn_of_lone_ranks(spank, found, argc, argv, warnings);
 }
 
 /* Check that the command can be executed, to report the right error and exit code; Slurm itself looks it up
- * later, with the same PATH. `*warning` is set if it uses MPI and each rank will be alone, `*doubt` if it is an
- * mpirun that may not work. */
+ * later, with the same PATH. `*warnings` is about MPI, `*doubt` is set if the command is an mpirun that may not
+ * work. */
 static int check_command(const struct ce_step *step, spank_t spank, const struct ce_variables *variables,
-			 struct warning *warning, const char **doubt, struct ce_error *err)
+			 struct warnings *warnings, const char **doubt, struct ce_error *err)
 {
 	int argc = 0;
 	char **argv = NULL;
 
 	if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1 ||
 	    is_directory(argv[0]))
-		return check_pmix(step, spank, variables, NULL, warning, err);
+		return check_pmix(step, spank, variables, NULL, warnings, err);
 	CE_AUTO_FREE char *found = NULL;
 	if (ce_find_command(task_variable(spank, "PATH"), argv[0], &found, err) < 0 ||
-	    check_pmix(step, spank, variables, found, warning, err) < 0)
+	    check_pmix(step, spank, variables, found, warnings, err) < 0)
 		return -1;
-	warn_of_lone_ranks(spank, found, argc, argv, warning);
+	warn_of_command(spank, variables, found, argc, argv, warnings);
 	return ce_check_mpirun(found, argc, argv, variables, doubt, err);
 }
 
@@ -197,6 +227,38 @@ static void warn_once(const struct ce_step *step, spank_t spank, const struct ce
 		ce_say(task_variable(spank, CE_NODE), "warning", line);
 }
 
+/* Remove the lines that begin with `start`; `text` keeps no newline at its end. */
+static void drop_lines(char *text, const char *start)
+{
+	char *to = text, *from = text;
+
+	while (*from != '\0') {
+		size_t length = strcspn(from, "\n"), next = length + (from[length] == '\n');
+		if (strncmp(from, start, strlen(start)) != 0) {
+			if (to != text)
+				*to++ = '\n';
+			memmove(to, from, length);
+			to += length;
+		}
+		from += next;
+	}
+	*to = '\0';
+}
+
+/* Print the warnings. Of a program for another MPI than the image's, what hooks say of the image's MPI is no help. */
+static void warn_of_all(const struct ce_step *step, spank_t spank, struct ce_container *container,
+			const struct warnings *warnings)
+{
+	const char *const lines[] = { warnings->ranks, warnings->mpirun, warnings->lacks, warnings->leak };
+
+	for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+		if (lines[i][0] != '\0')
+			warn_once(step, spank, container, lines[i]);
+	}
+	if (warnings->lacks[0] != '\0' && container->notices != NULL)
+		drop_lines(container->notices, "hook pmi");
+}
+
 /* Return whether the task starts somewhere else than where srun's --chdir says, and put a line about it
  * into `line`. */
 static int starts_elsewhere(const char *wanted, char line[CE_SCRIPT_LINE])
@@ -220,7 +282,7 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 	int argc = 0;
 	char **argv = NULL, line[CE_SCRIPT_LINE];
 	struct ce_script script;
-	struct warning warning = { "" };
+	struct warnings warnings = { "", "", "", "" };
 	const char *doubt = NULL;
 	CE_AUTO_FREE char *before = getcwd(NULL, 0);
 
@@ -243,14 +305,15 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 	ce_script_find(argc, argv, &script);
 	if (ce_join(container, err) < 0 ||
 	    ce_apply_environment(container->environment, &variables, err) < 0 ||
-	    check_command(step, spank, &variables, &warning, &doubt, err) < 0)
+	    check_command(step, spank, &variables, &warnings, &doubt, err) < 0)
 		return -1;
+	if (is_first_task(spank))
+		(void)ce_find_leak(container->environment, &variables, warnings.leak);
 	if (ce_script_is_elsewhere(&script, line))
 		warn_once(step, spank, container, line);
 	else if (step->has_chdir && before != NULL && starts_elsewhere(before, line))
 		warn_once(step, spank, container, line);
-	if (warning.text[0] != '\0')
-		warn_once(step, spank, container, warning.text);
+	warn_of_all(step, spank, container, &warnings);
 	if (doubt != NULL)
 		warn_once(step, spank, container, doubt);
 	return 0;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/io.h"
+#include "common/mpirun.h"
 #include "common/uses_mpi.h"
 
 /* Wrappers are short; of longer texts only the beginning is read, so that a launch never waits for this. */
@@ -46,51 +47,79 @@ static int is_wrapper(const char *command)
 			 base(command));
 }
 
-static int is_mpi_at(const char *directory, size_t length, const char *word)
+/* Return whether the text of a script chooses another way to start processes than Slurm's srun. */
+static int chooses_launcher(const char *text)
+{
+	static const char *const choices[] = { "-launcher", "-bootstrap", "-rmk", "HYDRA_", "_MCA_", "--mca", "-host",
+					       "--host", "-H ", "machinefile" };
+
+	for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++) {
+		if (strstr(text, choices[i]) != NULL)
+			return 1;
+	}
+	return 0;
+}
+
+/* What is looked for: programs in the task's PATH of which `is` is true. */
+struct search {
+	const char *path;
+	int (*is)(const char *file);
+	char *name; /* of CE_WRAPPED_SIZE */
+};
+
+static int is_at(const struct search *search, const char *directory, size_t length, const char *word)
 {
 	char file[PATH_MAX];
 
 	return snprintf(file, sizeof file, "%.*s/%s", (int)length, directory, word) < (int)sizeof file &&
-	       access(file, X_OK) == 0 && ce_uses_mpi(file);
+	       access(file, X_OK) == 0 && search->is(file);
 }
 
-/* Return whether the word names a program that uses MPI, as a shell would find it. */
-static int names_mpi(const char *path, const char *word)
+static int is_found(const struct search *search, const char *word)
 {
-	if (word[0] == '-' || word[0] == '#' || strpbrk(word, "=$*{}[]\\") != NULL)
-		return 0;
+	const char *path = search->path;
+
 	if (strchr(word, '/') != NULL)
-		return access(word, X_OK) == 0 && ce_uses_mpi(word);
+		return access(word, X_OK) == 0 && search->is(word);
 	while (path != NULL && *path != '\0') {
 		size_t length = strcspn(path, ":");
-		if (length > 0 && is_mpi_at(path, length, word))
+		if (length > 0 && is_at(search, path, length, word))
 			return 1;
 		path += length + (path[length] == ':');
 	}
 	return 0;
 }
 
+/* Return whether the word names what is looked for, as a shell would find it, and note its name. */
+static int names_it(const struct search *search, const char *word)
+{
+	if (word[0] == '-' || word[0] == '#' || strpbrk(word, "=$*{}[]\\") != NULL || !is_found(search, word))
+		return 0;
+	snprintf(search->name, CE_WRAPPED_SIZE, "%s", word);
+	return 1;
+}
+
 /* Look into a shell's text, which is changed. */
-static int in_text(const char *path, char *text, char name[CE_WRAPPED_SIZE])
+static int in_text(const struct search *search, char *text)
 {
 	int words = 0;
 	char *line_end = NULL, *word_end = NULL;
 
+	if (search->is == ce_is_mpirun && chooses_launcher(text))
+		return 0;
 	for (char *line = strtok_r(text, "\n", &line_end); line != NULL; line = strtok_r(NULL, "\n", &line_end)) {
 		if (line[strspn(line, " \t")] == '#')
 			continue;
 		for (char *word = strtok_r(line, SEPARATORS, &word_end); word != NULL && words++ < MOST_WORDS;
 		     word = strtok_r(NULL, SEPARATORS, &word_end)) {
-			if (!names_mpi(path, word))
-				continue;
-			snprintf(name, CE_WRAPPED_SIZE, "%s", word);
-			return 1;
+			if (names_it(search, word))
+				return 1;
 		}
 	}
 	return 0;
 }
 
-static int in_script(const char *path, const char *file, int has_shell, char name[CE_WRAPPED_SIZE])
+static int in_script(const struct search *search, const char *file, int has_shell)
 {
 	char text[MOST_TEXT + 1];
 	struct stat st;
@@ -102,44 +131,55 @@ static int in_script(const char *path, const char *file, int has_shell, char nam
 	    (!has_shell && (text[0] != '#' || text[1] != '!')))
 		return 0;
 	text[size] = '\0';
-	return in_text(path, text, name);
+	return in_text(search, text);
 }
 
 /* Look behind a shell: into the text of -c, also as -lc, or into its script. */
-static int behind_shell(const char *path, int argc, char **argv, char name[CE_WRAPPED_SIZE])
+static int behind_shell(const struct search *search, int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++) {
 		if (argv[i][0] != '-')
-			return in_script(path, argv[i], 1, name);
+			return in_script(search, argv[i], 1);
 		if (argv[i][1] == '-' || strchr(argv[i], 'c') == NULL)
 			continue;
 		CE_AUTO_FREE char *text = i + 1 < argc ? strdup(argv[i + 1]) : NULL;
-		return text != NULL && in_text(path, text, name);
+		return text != NULL && in_text(search, text);
 	}
 	return 0;
 }
 
-static int behind_wrapper(const char *path, int argc, char **argv, char name[CE_WRAPPED_SIZE])
+static int behind_wrapper(const struct search *search, int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++) {
 		if (is_shell(argv[i]))
-			return behind_shell(path, argc - i, argv + i, name);
-		if (!names_mpi(path, argv[i])) {
-			if (strchr(argv[i], '/') != NULL && in_script(path, argv[i], 0, name))
-				return 1;
-			continue;
-		}
-		snprintf(name, CE_WRAPPED_SIZE, "%s", argv[i]);
-		return 1;
+			return behind_shell(search, argc - i, argv + i);
+		if (names_it(search, argv[i]) ||
+		    (strchr(argv[i], '/') != NULL && in_script(search, argv[i], 0)))
+			return 1;
 	}
 	return 0;
+}
+
+static int behind(const struct search *search, const char *found, int argc, char **argv)
+{
+	if (is_shell(argv[0]))
+		return behind_shell(search, argc, argv);
+	if (is_wrapper(argv[0]))
+		return behind_wrapper(search, argc, argv);
+	return in_script(search, found, 0);
 }
 
 int ce_wraps_mpi(const char *path, const char *found, int argc, char **argv, char name[CE_WRAPPED_SIZE])
 {
-	if (is_shell(argv[0]))
-		return behind_shell(path, argc, argv, name);
-	if (is_wrapper(argv[0]))
-		return behind_wrapper(path, argc, argv, name);
-	return in_script(path, found, 0, name);
+	const struct search search = { path, ce_uses_mpi, name };
+
+	return behind(&search, found, argc, argv);
+}
+
+int ce_wraps_mpirun(const char *path, const char *found, int argc, char **argv, char name[CE_WRAPPED_SIZE])
+{
+	const struct search search = { path, ce_is_mpirun, name };
+
+	/* mpirun itself may be a script that calls another */
+	return !ce_is_mpirun(found) && behind(&search, found, argc, argv);
 }

@@ -1,4 +1,4 @@
-/* Programs that use MPI and that another command starts: env, numactl, a shell, a script. In the task. */
+/* Programs that use MPI, and mpirun, which another command starts: env, numactl, a shell, a script. In the task. */
 #ifndef CE_WRAPPED_MPI_H
 #define CE_WRAPPED_MPI_H
 
@@ -9,5 +9,9 @@ enum { CE_WRAPPED_SIZE = 128 };
  * of a shell's -c, or in a script. `path` is the PATH of the task. Nothing is executed or expanded: a name
  * made of variables is not found. */
 int ce_wraps_mpi(const char *path, const char *found, int argc, char **argv, char name[CE_WRAPPED_SIZE]);
+
+/* Do the same for an mpirun that would look for Slurm's srun, unless the same text chooses another way to start
+ * processes. The command itself is not looked at. */
+int ce_wraps_mpirun(const char *path, const char *found, int argc, char **argv, char name[CE_WRAPPED_SIZE]);
 
 #endif

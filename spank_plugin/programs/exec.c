@@ -22,6 +22,7 @@
 #include "common/hints.h"
 #include "common/io.h"
 #include "common/join.h"
+#include "common/leaks.h"
 #include "common/mpirun.h"
 #include "common/pmix_root.h"
 #include "common/profile.h"
@@ -44,7 +45,7 @@ static int become(struct ce_container *container, int count, char **command, str
 	const struct ce_variables variables = { set_variable, get_variable, NULL };
 	CE_AUTO_FREE char *program = NULL;
 	struct ce_script script;
-	char line[CE_SCRIPT_LINE];
+	char line[CE_SCRIPT_LINE], leak[CE_LEAK_LINE];
 	const char *doubt = NULL;
 
 	ce_script_find(count, command, &script);
@@ -57,6 +58,10 @@ static int become(struct ce_container *container, int count, char **command, str
 		fprintf(stderr, "ce: warning: %s\n", doubt);
 	if (ce_script_is_elsewhere(&script, line))
 		fprintf(stderr, "ce: warning: %s\n", line);
+	if (ce_lacks_mpi(program, &variables, leak))
+		fprintf(stderr, "ce: warning: %s\n", leak);
+	if (ce_find_leak(container->environment, &variables, leak))
+		fprintf(stderr, "ce: warning: %s\n", leak);
 	execv(program, command);
 	int code = errno == ENOENT ? CE_EXIT_NOT_FOUND : CE_EXIT_NOT_EXECUTABLE;
 	err->below = CE_HELP_COMMAND_NOT_EXECUTABLE;

@@ -191,6 +191,63 @@ def test_an_mpirun_on_one_node_works_without_srun(cluster: Cluster) -> None:
     assert "Open MPI's mpirun may not recognise this node" in done.stderr
 
 
+@pytest.mark.parametrize("image", ["mpich", "openmpi"])
+def test_an_mpirun_in_a_script_on_several_nodes_is_warned_of_at_once(
+    cluster: Cluster, image: str
+) -> None:
+    script = f"exec sh -c : && {' '.join(MPIRUN)}"
+    edf = cluster.edf(image=image)
+    done = cluster.srun("-N2", "-n2", f"--environment={edf}", "sh", "-c", script)
+    (line,) = done.stderr.splitlines()
+    assert "mpirun is called in a job of several nodes: mpirun looks for Slurm's srun" in line
+    assert "start the ranks with srun --mpi=pmix -n N PROGRAM" in line
+    edf = cluster.edf('[env]\nHYDRA_LAUNCHER = "ssh"\n', image=image)
+    done = cluster.srun("-N2", "-n2", f"--environment={edf}", "sh", "-c", script)
+    assert "mpirun is called" not in done.stderr
+
+
+def _tree(cluster: Cluster, place: Path, image: str) -> Path:
+    """Unpack the libraries and programs of an image, as a module of the host has them."""
+    unpack = ["unsquashfs", "-q", "-n", "-d", str(place), str(cluster.image(image))]
+    subprocess.run([*unpack, "usr/lib", "usr/bin"], check=True, stdout=subprocess.DEVNULL)
+    return place
+
+
+def test_a_host_mpi_that_replaces_the_images_is_reported_once(
+    cluster: Cluster, shared: Path
+) -> None:
+    """A module of the host sets LD_LIBRARY_PATH, and its directory is mounted."""
+    tree = _tree(cluster, shared / "sw", "openmpi")
+    directory = f"{tree}/usr/lib/{platform.machine()}-linux-gnu"
+    env = {"LD_LIBRARY_PATH": f"/usr/lib:{directory}"}
+    srun = ("--mpi=pmix", "-N2", "-n4")
+    mounted = cluster.edf(f'mounts = ["{shared}"]\n', image="openmpi")
+    done = cluster.srun(*srun, f"--environment={mounted}", "mpi-probe", "ring", env=env)
+    (line,) = done.stderr.splitlines()
+    assert f"libmpi.so.40 comes from '{directory}', not from the image: LD_LIBRARY_PATH" in line
+    assert done.stdout == RING
+    command = ["env", f"LD_LIBRARY_PATH={directory}", f"{cluster.prefix}/bin/ce", "run", mounted]
+    assert "libmpi.so.40 comes from" in cluster.run([*command, "--", "true"]).stderr
+    # where it is not mounted, or the environment decides, nothing is replaced
+    decided = 'mounts = ["{}"]\n[env]\nLD_LIBRARY_PATH = "{}"\n'
+    for text in ("", decided.format(shared, ""), decided.format(shared, "${LD_LIBRARY_PATH}")):
+        edf = cluster.edf(text, image="openmpi")
+        done = cluster.srun(*srun, f"--environment={edf}", "mpi-probe", "ring", env=env)
+        assert (done.stdout, "comes from" in done.stderr) == (RING, False)
+
+
+def test_a_program_for_another_mpi_than_the_images_is_named(cluster: Cluster, shared: Path) -> None:
+    """The MPI of the image is another one, so advice on its `--mpi=` would not help."""
+    probe = _tree(cluster, shared / "sw", "openmpi") / "usr/bin/mpi-probe"
+    edf = cluster.edf(f'mounts = ["{shared}"]\n', image="mpich")
+    done = cluster.srun("--mpi=pmix", "-N1", "-n2", f"--environment={edf}", str(probe), "ring")
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("ce: ")]
+    assert (
+        "the program was built with Open MPI (libmpi.so.40), and the image has MPICH (lib" in line
+    )
+    assert "use an image with Open MPI" in line
+
+
 def test_a_task_sees_nothing_of_what_srun_chose(cluster: Cluster, mpich: str) -> None:
     done = cluster.srun("--mpi=pmi2", "-n2", f"--environment={mpich}", "env")
     assert (done.returncode, done.stderr) == (0, "")

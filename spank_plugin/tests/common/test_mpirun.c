@@ -130,3 +130,18 @@ TEST("an mpirun of which nothing is known is left alone")
 	CHECK_INT(setenv("SLURM_NNODES", "2", 1), 0);
 	CHECK_INT(verdict(command, option), 0);
 }
+
+TEST("an mpirun that a script calls is doubted in a job of several nodes only")
+{
+	image("mpiexec.hydra", "mpirun");
+	CHECK_INT(ce_is_mpirun("mpirun"), 1);
+	CHECK_INT(ce_is_mpirun("mpiexec.hydra.not"), 0);
+	CHECK(ce_doubt_mpirun(&variables) == NULL);
+	CHECK_INT(setenv("SLURM_NNODES", "2", 1), 0);
+	CHECK_CONTAINS(ce_doubt_mpirun(&variables), "srun, which is not in the container");
+	CHECK_INT(setenv("HYDRA_LAUNCHER", "ssh", 1), 0);
+	CHECK(ce_doubt_mpirun(&variables) == NULL);
+	CHECK_INT(setenv("HYDRA_LAUNCHER", "slurm", 1), 0);
+	test_file(".", "srun", "#!/bin/sh\n", 0755);
+	CHECK_CONTAINS(ce_doubt_mpirun(&variables), "outside this container");
+}

@@ -79,3 +79,25 @@ TEST("other commands are not taken for MPI")
 	write_script("./hello\n");
 	CHECK_TEXT(found("./script", NULL, NULL, NULL), "");
 }
+
+TEST("an mpirun is found behind a shell and in a script, unless that chooses how processes start")
+{
+	char name[CE_WRAPPED_SIZE] = "", path[512];
+	char bash[] = "bash", option[] = "-c", text[] = "cd run; mpirun -np 2 ./hello", script[] = "./script";
+	char *argv[] = { bash, option, text, NULL }, *alone[] = { script, NULL };
+
+	CHECK_INT(chdir(test_directory()), 0);
+	test_file(".", "mpiexec.hydra", "#!/bin/sh\n", 0755);
+	CHECK_INT(symlink("mpiexec.hydra", "mpirun"), 0);
+	snprintf(path, sizeof path, "/absent:%s", test_directory());
+	CHECK_INT(ce_wraps_mpirun(path, "/bin/bash", 3, argv, name), 1);
+	CHECK_TEXT(name, "mpirun");
+	write_script("#!/bin/sh\nexec ./mpirun -np 2 ./hello\n");
+	CHECK_INT(ce_wraps_mpirun(path, script, 1, alone, name), 1);
+	CHECK_TEXT(name, "./mpirun");
+	write_script("#!/bin/sh\nexec mpirun -launcher fork -np 2 ./hello\n");
+	CHECK_INT(ce_wraps_mpirun(path, script, 1, alone, name), 0);
+	write_script("#!/bin/sh\necho no mpirunner\n");
+	CHECK_INT(ce_wraps_mpirun(path, script, 1, alone, name), 0);
+	CHECK_INT(ce_wraps_mpirun(path, "./mpirun", 1, alone, name), 0);
+}
