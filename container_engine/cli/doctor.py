@@ -15,6 +15,7 @@ from container_engine.doctor import (
     installation,
     kernel,
     programs,
+    site_content,
     site_values,
     storage,
     trial,
@@ -107,6 +108,7 @@ def _node(
     limit_s = settings.start_timeout_s
     yield from installation.look_at_slurm(prefix, context.env, limit_s, is_node=is_node)
     yield configuration
+    yield ok("rules", site_content.rules(settings))
     yield from _files(settings)
     yield from storage.look_at_sites(settings.image_stores)
     yield trial.start(f"{prefix}/bin/ce", context.env)
@@ -134,7 +136,7 @@ def _settings(context: Context) -> tuple[SiteConfig, Finding]:
     if wrong := [*checked.faults, *checked.notes]:
         remedy = "ce config check here names all of it, with lines"
         return settings, warning("configuration", str(wrong[0]), remedy)
-    return settings, ok("configuration", "can be read")
+    return settings, ok("configuration", site_content.settings(settings))
 
 
 def _files(settings: SiteConfig) -> Iterator[Finding]:
@@ -168,6 +170,8 @@ def _all_nodes(arguments: argparse.Namespace, context: Context) -> int:
     ce = f"{context.prefix}/bin/ce"
     answers, busy = cluster.ask(groups, ce, arguments.srun, context.env)
     folded = [*absent, *busy, *cluster.fold(answers)]
+    settings, _configuration = _settings(context)
+    folded += cluster.unlike(folded, ok("rules", site_content.rules(settings)))
     findings = [entry.finding for entry in folded]
     if arguments.json:
         document = [{"nodes": entry.nodes, **entry.finding._asdict()} for entry in folded]

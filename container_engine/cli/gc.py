@@ -221,6 +221,9 @@ def _line(item: Item, why: str) -> str:
 
 def _say_result(report: _Report, arguments: argparse.Namespace) -> None:
     done = "would be freed" if arguments.dry_run else "freed"
-    report.line(f"{size_text(report.freed)} {done}" if report.freed else "nothing to remove")
+    if report.freed:
+        report.line(f"{size_text(report.freed)} {done}")
+    else:
+        report.line(f"nothing to remove in {report.store}")
     if arguments.keep_alive and not arguments.dry_run:
         report.line(f"{report.refreshed} images look new")

@@ -168,7 +168,8 @@ def _job(subject: Subject) -> str:
 def _traces(subject: Subject) -> str:
     if not subject.traces:
         where = subject.directory or "any place: the site's trace_dir is empty or unusable"
-        raise UserError(f"no trace of {subject.job} in {where}")
+        others = "; ce report as the job's user finds theirs" if subject.context.uid == 0 else ""
+        raise UserError(f"no trace of {subject.job} in {where}{others}")
     return "\n".join(line for step in subject.traces for line in _step(step, subject))
 
 
@@ -271,9 +272,10 @@ def _doctor_of_nodes(subject: Subject) -> str:
     try:
         running = output(argv, env, _TIMEOUT_S).decode(errors="replace").split()
     except CeError as error:
-        raise UserError(f"job {number} does not run any more, or Slurm: {error}") from None
+        text = f"job {number} does not run any more, or Slurm: {error}"
+        raise UserError(text + _instead(subject)) from None
     if not running:
-        raise UserError(f"job {number} does not run (any more)")
+        raise UserError(f"job {number} does not run (any more){_instead(subject)}")
     group = cluster.Group(tuple(cluster.hosts(",".join(running), env)))
     ce = f"{context.prefix}/bin/ce"
     answers, busy = cluster.ask([group], ce, [f"--jobid={number}"], env)
@@ -282,6 +284,14 @@ def _doctor_of_nodes(subject: Subject) -> str:
         lines.append(f"{','.join(nodes)}:")
         lines += _findings([finding])
     return "\n".join(lines)
+
+
+def _instead(subject: Subject) -> str:
+    """Return the command that looks at the nodes of a job that has ended, by a job of its own."""
+    nodes = dict.fromkeys(trace.node for found in subject.traces.values() for trace in found)
+    some = ",".join([*nodes][:_MOST_NODES])
+    ask = f"srun -w {some} --ntasks-per-node=1 ce doctor --node"
+    return f"; {ask} looks at its nodes" if some else ""
 
 
 def _findings(findings: Iterable[Finding]) -> list[str]:

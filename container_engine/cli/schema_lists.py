@@ -218,6 +218,7 @@ class EngineVersion(_Frozen):
     engine: str = Field(description="the version of the engine")
     prefix: str = Field(description="the directory of the installation")
     python: str = Field(description="the version of its Python")
+    plans: tuple[int, ...] = Field(description="the versions of launch plans that its nodes accept")
 
 
 MODELS: dict[str, type[BaseModel]] = {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from container_engine import __version__
 from container_engine.cli import output
+from container_engine.node.start.launcher import PLAN_VERSIONS
 
 if TYPE_CHECKING:
     import argparse
@@ -25,7 +26,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.json:
         python = ".".join(map(str, sys.version_info[:3]))
         about = {"engine": __version__, "prefix": context.prefix, "python": python}
-        output.document({"version": FORMAT_VERSION, **about})
+        output.document({"version": FORMAT_VERSION, **about, "plans": PLAN_VERSIONS})
         return 0
-    output.line(f"ce {__version__}")
+    plans = " and ".join(map(str, PLAN_VERSIONS))
+    output.line(f"ce {__version__} (launch plans of version {plans})")
     return 0

@@ -20,7 +20,12 @@ _LIMIT_S = 600
 _ROOM_S = 30  # the longest wait of a step for resources on its nodes
 _NO_ROOM = 75  # srun's exit code after that
 # checks whose result an upgrade changes, and which is usually the same on all nodes of a cluster
-_ALIKE = ("kernel", "podman", "crun", "conmon", "installation", "slurm")
+_ALIKE = ("kernel", "podman", "crun", "conmon", "installation", "slurm", "plugstack.conf", "tasks")
+# what the site writes, which should be the same on all nodes, with what to do if not
+_WRITTEN = {
+    "configuration": "srun -w NODE ce config show on two of them shows where they differ",
+    "rules": "install the same /etc/container-engine: each node applies the rules of its own",
+}
 _CLOCK_S = 30  # largest difference; munge refuses messages that are minutes old
 _USABLE = ("idle", "mix", "alloc", "comp")
 
@@ -194,6 +199,24 @@ def fold(answers: Iterable[Answer]) -> list[Folded]:
 
 def differing(folded: Sequence[Folded]) -> list[Folded]:
     """Return findings that are fine on each node, but differ between nodes."""
-    fine = [entry for entry in folded if entry.finding.state is State.OK]
+    fine = [entry for entry in folded if _is_fine(entry)]
     kinds = Counter(entry.finding.check for entry in fine if entry.finding.check in _ALIKE)
     return [entry for entry in fine if kinds[entry.finding.check] > 1]
+
+
+def unlike(folded: Sequence[Folded], own_rules: Finding) -> list[Folded]:
+    """Return warnings of configurations that differ between nodes, or rules from this host's."""
+    found: list[Folded] = []
+    for check, remedy in _WRITTEN.items():
+        fine = [entry for entry in folded if entry.finding.check == check and _is_fine(entry)]
+        for (_check, _state, message, _remedy), nodes in fine if len(fine) > 1 else ():
+            text = f"differs between nodes: {message}"
+            found.append(Folded(warning(check, text, remedy), nodes))
+        if check == own_rules.check and len(fine) == 1 and fine[0].finding != own_rules:
+            text = f"{fine[0].finding.message}; where you submit: {own_rules.message}"
+            found.append(Folded(warning(check, text, remedy), fine[0].nodes))
+    return found
+
+
+def _is_fine(entry: Folded) -> bool:
+    return entry.finding.state is State.OK

@@ -62,7 +62,7 @@ def look(prefix: Path, settings: Mapping[str, str], start_limit_s: float) -> Ite
         if wrong := list(_arguments(lines[0].place, words, prefix, start_limit_s)):
             yield from wrong
         else:
-            yield ok(_CHECK, path)
+            yield ok(_CHECK, f"{path}: {' '.join(words)}" if words else path)
         yield _confinement(words)
 
 

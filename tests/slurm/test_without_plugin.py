@@ -1,5 +1,6 @@
 """Hosts without the plugin, and ways to start a step: the cells of the table in SECURITY.md."""
 
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -255,3 +256,14 @@ def test_a_user_who_has_that_variable_has_it_in_the_job_still(cluster: Cluster, 
     salloc = ["salloc", "-Q", f"--environment={demo}", "sh", "-c", step]
     done = cluster.run(salloc, env={"SLURM_THREAD_SPEC": "1"})
     assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+
+
+# ---- what an administrator sees of such a node ---------------------------------------------------
+
+
+def test_ce_doctor_fails_for_a_node_without_the_plugin(cluster: Cluster, bare: str) -> None:
+    done = cluster.run([str(cluster.prefix / "bin/ce"), "doctor", "--all-nodes"])
+    assert done.returncode == 1
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("failed"))
+    assert re.fullmatch(rf"failed +plugstack.conf +{bare}: .* has no line for .*", line)
+    assert done.stdout.endswith("asked: n[1-2]; 1 of 2 can start containers\n")

@@ -54,6 +54,14 @@ def test_the_reason_of_a_node_that_is_drained_already_stays(node: Node, state: s
     assert node.check(FAILED, 1, state) == (1, "")
 
 
+def test_a_node_without_the_engine_is_drained(node: Node) -> None:
+    node.program("ce", "")
+    text = node.script.read_text()
+    node.script.write_text(text.replace(f"ce={node.here}/ce", f"ce={node.here}/absent"))
+    code, asked = node.check("", 0)
+    assert (code, "reason=CE: failed installation: no " in asked) == (1, True)
+
+
 def test_a_node_that_is_well_is_left_alone(node: Node) -> None:
     assert node.check("ok  kernel", 0) == (0, "")
 

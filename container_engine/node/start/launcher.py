@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from container_engine.node.start.specification import Operation
 
 PLAN_VERSION = 1
-_EXTENDED = 2  # of a plan that an older engine would carry out in part
+# 2 is of a plan that an older engine would carry out in part
+PLAN_VERSIONS = (PLAN_VERSION, 2)
 _MAX_NOTICES = 4 * 1024
 _FAILED = 125  # the exit code of a task whose container did not start
 
@@ -92,7 +93,7 @@ def start(
     """
     marks = marks or trace.Marks(0)
     marks.mark("prepare")
-    if plan.get("version") not in (PLAN_VERSION, _EXTENDED):
+    if plan.get("version") not in PLAN_VERSIONS:
         raise LaunchError(
             f"this node understands plans of version {PLAN_VERSION}, not {plan.get('version')!r}:"
             " submit host and node have different versions of the container engine",

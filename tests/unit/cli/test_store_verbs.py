@@ -78,7 +78,7 @@ def test_what_is_empty_says_so(owner: Owner) -> None:
     assert owner.ce("images") == f"{owner.store}: no images (ce pull IMAGE gets one)\n"
     assert owner.ce("images", "-q") == ""
     assert json.loads(owner.ce("images", "--json"))["images"] == []
-    assert owner.ce("gc") == "nothing to remove\n"
+    assert owner.ce("gc") == f"nothing to remove in {owner.store}\n"
     assert f"'{owner.store}': there is no store yet" in owner.ce("store", "check", code=1)
     owner.environment.setenv("EDF_IMAGESTORE", "void")
     assert owner.ce("images") == "EDF_IMAGESTORE=void, and the site has no stores\n"
@@ -139,7 +139,7 @@ def test_room_is_made_by_use_age_and_size_and_only_when_asked(owner: Owner) -> N
     day = 86_400
     for number, days in enumerate((1, 5, 9)):
         owner.add(f"i:{number}", used=days * day)
-    assert owner.ce("gc") == "nothing to remove\n"
+    assert owner.ce("gc") == f"nothing to remove in {owner.store}\n"
     said = owner.ce("gc", "-n", "--unused", "7")
     assert said == (
         "docker.io/library/i:2 amd64 (4.0 KiB): not used for 9 days\n4.0 KiB would be freed\n"
@@ -159,9 +159,10 @@ def test_layers_go_on_demand_unless_an_import_may_read_them(owner: Owner) -> Non
     for name in ("blobs/sha256/aa", "blobs/sha256/bb", "locks/x"):
         (owner.store / name).parent.mkdir(parents=True, exist_ok=True)
         (owner.store / name).write_bytes(bytes(1024))
-    assert owner.ce("gc") == "nothing to remove\n"
+    assert owner.ce("gc") == f"nothing to remove in {owner.store}\n"
     assert owner.ce("gc", "--layers") == (
-        "layers of the last week are kept: an import is running\nnothing to remove\n"
+        "layers of the last week are kept: an import is running\n"
+        f"nothing to remove in {owner.store}\n"
     )
     dead = lease.this_process("me").model_copy(update={"start": "another"})
     (owner.store / "locks/x").write_text(dead.model_dump_json())  # its process was killed

@@ -7,8 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.doctor.cluster import Answer, ask, differing, fold, groups, understood
+from container_engine.doctor import site_content
+from container_engine.doctor.cluster import (
+    Answer,
+    ask,
+    differing,
+    fold,
+    groups,
+    understood,
+    unlike,
+)
 from container_engine.doctor.finding import State, failed, ok, warning
+from container_engine.site import SiteConfig
 
 # srun of a cluster whose second partition is full and whose n5 does not answer
 SRUN = """
@@ -61,6 +71,34 @@ def test_versions_that_differ_between_nodes_are_shown_and_other_differences_are_
     old, new = ok("podman", "4.3.1"), ok("podman", "5.4.2")
     answers = [Answer(f"n{n}", (crun, new if n else old, took[n])) for n in range(3)]
     assert differing(fold(answers)) == [(old, ("n0",)), (new, ("n1", "n2"))]
+
+
+def _answer(node: str, **settings: object) -> Answer:
+    config = SiteConfig.model_validate(settings)
+    rules = ok("rules", site_content.rules(config))
+    return Answer(node, (ok("configuration", site_content.settings(config)), rules))
+
+
+def test_a_configuration_that_differs_between_nodes_is_a_warning() -> None:
+    answers = [_answer("n1"), _answer("n2", start_timeout_s=7), _answer("n3", start_timeout_s=7)]
+    none = answers[0].findings[1]
+    assert [(entry.finding.check, entry.nodes) for entry in unlike(fold(answers), none)] == [
+        ("configuration", ("n1",)),
+        ("configuration", ("n2", "n3")),
+    ]
+    assert unlike(fold(answers[1:]), none) == []
+
+
+def test_rules_that_nodes_do_not_have_are_a_warning_even_if_all_nodes_agree() -> None:
+    rule = {"policy": {"site_images_only": True}, "image_stores": ["/apps/images"]}
+    here = _answer("here", **rule).findings[1]
+    nodes = [_answer("n1"), _answer("n2")]
+    (found,) = unlike(fold(nodes), here)
+    assert found.nodes == ("n1", "n2")
+    assert found.finding.message.startswith(
+        "none for images and mounts; where you submit: for images and mounts, content "
+    )
+    assert unlike(fold([_answer("n1", **rule)]), here) == []
 
 
 def test_nodes_are_asked_by_partition_and_state_and_those_that_are_not_up_are_one_line(
