@@ -205,13 +205,19 @@ def feed(
 
 @contextlib.contextmanager
 def reading(
-    argv: Sequence[str], env: Mapping[str, str], timeout_s: float, source: IO[bytes]
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    timeout_s: float,
+    source: IO[bytes] | int,
+    confine: Callable[[], None] | None = None,
 ) -> Iterator[IO[bytes]]:
     """Yield what a program makes of `source`, as a stream that must be read to its end.
 
-    Raises the errors of `output` after that. Kills the program if the body raises.
+    `confine` is as for `output`. Raises the errors of `output` after that. Kills the program if the
+    body raises.
     """
-    with _child(argv, env, timeout_s, stdin=source, stdout=_PIPE) as child:
+    start = _Start(confine=confine)
+    with _child(argv, env, timeout_s, stdin=source, stdout=_PIPE, start=start) as child:
         assert child.stdout is not None
         yield child.stdout
 

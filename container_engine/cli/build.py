@@ -10,16 +10,18 @@ from container_engine.cli import output
 from container_engine.cli.named_image import say_use
 from container_engine.errors import UserError
 from container_engine.images.fetch.importing import Pull, unusable
+from container_engine.images.pack.base import Base
 from container_engine.images.pack.build import Builder, Recipe, find_containerfile
 from container_engine.images.pack.containerfile_lines import bases_of
 from container_engine.images.reference import (
     FileImage,
     LocalImage,
-    RegistryImage,
     canonical_name,
     local_name,
     parse,
 )
+from container_engine.images.resolve import configuration
+from container_engine.images.store import identity
 from container_engine.process import reason
 from container_engine.submit.prepare import site_config
 from container_engine.submit.stores import importer, own_store, rules, stores
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     import argparse
 
     from container_engine.images.store.store import Stores
-    from container_engine.site import SiteConfig
     from container_engine.submit.context import Context
 
 
@@ -65,14 +66,17 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     containerfile = find_containerfile(source)
     if arguments.file:
         containerfile = os.path.join(context.cwd, arguments.file)
-    recipe = Recipe(source, containerfile, tuple(arguments.build_arg), arguments.target)
+    own_store(context, settings)  # refuses if the user has no store to build into
+    places = stores(context, settings)
+    bases = _bases(source, containerfile, places, context)
+    recipe = Recipe(source, containerfile, tuple(arguments.build_arg), arguments.target, bases)
     name = arguments.tag or local_name(FileImage(source, os.path.realpath(source)))
     try:
         image = LocalImage(name, "oci", "", called=canonical_name(name), made_of=recipe.digest())
     except OSError as error:
         raise unusable(source, error) from None
     rules(context, settings).admit_local(image)
-    output.line(_image(image, recipe, arguments, context, settings))
+    output.line(_image(image, recipe, arguments, context, places))
     if not arguments.quiet:
         say_use(arguments.tag or name.removesuffix(":latest"))
     return 0
@@ -83,12 +87,10 @@ def _image(
     recipe: Recipe,
     arguments: argparse.Namespace,
     context: Context,
-    settings: SiteConfig,
+    places: Stores,
 ) -> str:
     """Return the path of the image, reusing an earlier build if nothing has changed."""
-    own_store(context, settings)  # refuses if the user has no store to build into
-    places = stores(context, settings)
-    _check_bases(recipe.containerfile, places, context)
+    settings = site_config(context)
     told = importer(context, settings, quiet=arguments.quiet)
     known = places.find(image)
     if known is not None and known.ref.origin == image.made_of and not arguments.no_cache:
@@ -105,10 +107,12 @@ def _image(
         return told.obtain(image._replace(place=layout), places, Pull.ALWAYS).path
 
 
-def _check_bases(containerfile: str, places: Stores, context: Context) -> None:
-    """Refuse to begin with an image that was made here, which only a store has.
+def _bases(source: str, containerfile: str, places: Stores, context: Context) -> tuple[Base, ...]:
+    """Return the images of this host that stages begin with: made here, or SquashFS files.
 
-    Podman would ask a registry for the name, where a stranger may have an image of the same.
+    Paths are relative to `source`, the directory of the build.
+
+    Podman would ask a registry for the names, where a stranger may have images of the same.
     """
     try:
         with open(containerfile, encoding="utf-8", errors="replace") as file:
@@ -116,17 +120,22 @@ def _check_bases(containerfile: str, places: Stores, context: Context) -> None:
     except OSError as error:
         hint = "-f names the file; without it, the directory's own is taken"
         raise UserError(reason(error), hint, "image-build", name=containerfile) from None
-    for number, base in bases:
-        try:
-            image = parse(base, context.cwd)
-        except UserError:
-            continue  # Podman's error says more
-        found = places.find(image) if isinstance(image, RegistryImage) else None
-        if found is not None and found.ref.origin:
-            raise UserError(
-                f"'{base}' was made here, and a build can begin with an image of a registry only",
-                "put its Dockerfile's lines before these as a stage, FROM … AS base, and write"
-                " FROM base; or push the image to a registry and name it there",
-                "image-build",
-                where=f"{os.path.basename(containerfile)}:{number}",
-            )
+    found = {}
+    for _number, name in bases:
+        path = _of_this_host(name, places, source)
+        if path:
+            digest = identity.known_digest(path) or identity.computed(path)
+            found[name] = Base(name, path, digest, configuration([path], context.env))
+    return tuple(found.values())
+
+
+def _of_this_host(name: str, places: Stores, directory: str) -> str:
+    """Return the file of an image that was made here, "" for one of a registry."""
+    try:
+        image = parse(name, directory)
+    except UserError:
+        return ""  # Podman's error says more
+    if isinstance(image, FileImage):
+        return image.path
+    found = places.find(image)
+    return found.path if found is not None and found.ref.origin else ""

@@ -12,13 +12,12 @@ from container_engine import process
 from container_engine.cli import messages, output, running_steps
 from container_engine.cli.progress import listener
 from container_engine.errors import UserError
-from container_engine.images import config
 from container_engine.images.fetch.importing import unusable
 from container_engine.images.pack import entered
 from container_engine.images.pack.free_space import FULL
 from container_engine.images.pack.pack import Packer
-from container_engine.images.resolve import from_file, stacked
-from container_engine.images.store import companions, identity
+from container_engine.images.resolve import configuration
+from container_engine.images.store import identity
 from container_engine.images.store.files import size_text
 from container_engine.images.store.publish import install
 from container_engine.node.start import attach
@@ -26,9 +25,6 @@ from container_engine.node.start.container import BEGUN
 from container_engine.submit.prepare import site_config
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
     from container_engine.submit.context import Context
 
 
@@ -87,7 +83,7 @@ def _exists(request: _Request) -> UserError:
 
 def _save(session: attach.Session, request: _Request, context: Context) -> tuple[str, int]:
     """Make the image, and return its digest and size. Raises CeError."""
-    document = _configuration(session.images, context)
+    document = configuration(session.images, context.env)
     packer = Packer(context.env, site_config(context).import_timeout_s)
     parent = os.path.dirname(request.target)
     files = entered.Files(
@@ -112,16 +108,3 @@ def _save(session: attach.Session, request: _Request, context: Context) -> tuple
             raise UserError(text, "make room, or name a file elsewhere", name=parent) from None
         raise unusable(parent, error) from None
     return identity.known_digest(request.target), block.bytes_used
-
-
-def _configuration(images: Sequence[str], context: Context) -> bytes:
-    """Return the OCI configuration of the container's images, which the saved image keeps."""
-    image = stacked([from_file(path, path, context.env) for path in images]).image
-    beside = companions.read(config.beside(images[0]), images[0])
-    document: dict[str, Any] = json.loads(beside) if beside else {}
-    kept = {key: document[key] for key in ("architecture", "os", "variant") if key in document}
-    run = {**(document.get("config") or {})}
-    run["Env"] = [f"{name}={value}" for name, value in image.env.items()]
-    run["Entrypoint"] = list(image.entrypoint)
-    run["WorkingDir"] = image.workdir or ""
-    return json.dumps({**kept, "config": run}, ensure_ascii=False).encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +16,7 @@ from container_engine.plan.model import Image, Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
     from container_engine.images.reference import RegistryImage
 
@@ -131,6 +133,22 @@ def stacked(parts: Sequence[Resolved]) -> Resolved:
         tuple(path for part in parts for path in part.consulted),
         min(filter(None, (part.not_after for part in parts)), default=0),
     )
+
+
+def configuration(paths: Sequence[str], env: Mapping[str, str]) -> bytes:
+    """Return an OCI configuration that says of these images, above one another, what is known.
+
+    Raises CeError.
+    """
+    image = stacked([from_file(path, path, env) for path in paths]).image
+    beside = read_beside(config.beside(paths[0]), paths[0])
+    document: dict[str, Any] = json.loads(beside) if beside else {}
+    kept = {key: document[key] for key in ("architecture", "os", "variant") if key in document}
+    run = {**(document.get("config") or {})}
+    run["Env"] = [f"{name}={value}" for name, value in image.env.items()]
+    run["Entrypoint"] = list(image.entrypoint)
+    run["WorkingDir"] = image.workdir or ""
+    return json.dumps({**kept, "config": run}, ensure_ascii=False).encode()
 
 
 def _part(image: Image) -> Part:

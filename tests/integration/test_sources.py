@@ -292,6 +292,35 @@ def test_somebody_without_subordinate_ids_builds_an_image_once(stranger: Engine)
     forget_podman(stranger)
 
 
+def test_a_build_begins_with_images_of_this_host(stranger: Engine) -> None:
+    """Both a SquashFS file and an image that was built here, which no registry has."""
+    where, ce = stranger.scratch / "recipe", str(stranger.prefix / "bin/ce")
+    where.mkdir()
+    shutil.copy(stranger.image("busybox"), where / "base.sqsh")
+    recipe = where / "Containerfile"
+    recipe.write_text("FROM ./base.sqsh\nENV MADE=here\nWORKDIR /data\nRUN echo one > f\n")
+    subprocess.run(["chown", "-R", str(stranger.user.uid), str(where)], check=True)
+    first = finished(stranger, ce, "build", "-q", "-t", "mine:1", str(where))
+    assert first.returncode == 0, first.stderr
+    recipe.write_text("FROM mine:1 AS base\nFROM base\nRUN test $MADE = here && cp f g\n")
+    words = (ce, "build", "-t", "more:1", str(where))
+    second = finished(stranger, *words)
+    assert second.returncode == 0, second.stderr
+    path = Path(second.stdout.splitlines()[-1])
+    assert {"/data/f", "/data/g", "/bin/busybox"} <= listing(str(path))
+    config = json.loads(path.with_name(f"{path.name}.json").read_text())["config"]
+    assert (config["WorkingDir"], "MADE=here" in config["Env"]) == ("/data", True)
+    assert "nothing has changed since it was built" in finished(stranger, *words).stderr
+    # another image under the name is another base
+    recipe.write_text("FROM ./base.sqsh\nENV MADE=there\n")
+    assert finished(stranger, ce, "build", "-q", "-t", "mine:1", str(where)).returncode == 0
+    recipe.write_text("FROM mine:1 AS base\nFROM base\nRUN test $MADE = here && cp f g\n")
+    third = finished(stranger, *words, "--no-cache")
+    forget_podman(stranger)
+    assert third.returncode == 1
+    assert "Containerfile:3: RUN test $MADE = here && cp f g: exit code 1" in third.stderr
+
+
 # Tries to leave a chroot, and prints what it can read and write there.
 _ESCAPE = r"""
 #include <fcntl.h>

@@ -24,6 +24,7 @@ from container_engine.errors import SiteError, UserError
 from container_engine.images.fetch.blobs import sha256
 from container_engine.images.fetch.netrc import auth_files
 from container_engine.images.pack import apt
+from container_engine.images.pack.base import write_layout
 from container_engine.images.pack.containerfile_lines import Steps, line_of, shortened
 from container_engine.images.pack.namespaces import OWN_NAMESPACES
 from container_engine.images.store.files import publish
@@ -33,6 +34,8 @@ from container_engine.secrecy import is_secret_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from container_engine.images.pack.base import Base
 
 CONTAINERFILES = ("Containerfile", "Dockerfile")
 # Podman keeps files here that must not outlive its processes, and needs a path that is short and
@@ -58,12 +61,13 @@ _PODMANS_OWN = 125  # its exit code for what is not a step's
 
 
 class Recipe(NamedTuple):
-    """The inputs of a build. `arguments` are NAME=VALUE."""
+    """The inputs of a build. `arguments` are NAME=VALUE, `bases` images of this host."""
 
     context: str
     containerfile: str
     arguments: tuple[str, ...] = ()
     target: str = ""
+    bases: tuple[Base, ...] = ()
 
     def digest(self) -> str:
         """Return the digest of everything that the build may use, except for downloads.
@@ -71,7 +75,9 @@ class Recipe(NamedTuple):
         Raises OSError.
         """
         whole = hashlib.sha256()
-        for part in (sha256(self.containerfile) or "", self.target, *sorted(self.arguments)):
+        bases = [f"{base.name} {base.tag}" for base in self.bases]
+        parts = (sha256(self.containerfile) or "", self.target, *sorted(self.arguments), *bases)
+        for part in parts:
             whole.update(f"{part}\0".encode("utf-8", "surrogateescape"))
         for line in _listed(self.context):
             whole.update(line.encode("utf-8", "surrogateescape"))
@@ -107,8 +113,13 @@ class Builder(NamedTuple):
             words += [f"--build-arg={argument}" for argument in arguments]
             words += [f"--env={apt.VARIABLE}"]
             words += [f"--target={recipe.target}"] if recipe.target else []
-            words += ["--no-cache", "--pull=always"] if fresh else []
-            words += [f"--signature-policy={self.policy}"] if self.policy else []
+            words += ["--no-cache"] if fresh else []
+            # Podman would ask a registry for images of this host, too
+            words += ["--pull=always"] if fresh and not recipe.bases else []
+            words += self._signers
+            for number, base in enumerate(recipe.bases):
+                self._bring(podman, base, f"{layout}-base-{number}")
+                words += [f"--build-context={base.name}=container-image://{base.tag}"]
             argv = [*podman, *words, recipe.context]
             self._run(argv, self._environment() | secrets, steps, quiet=quiet)
             save = ["save", "--quiet", "--format=oci-dir", "--output", layout, name]
@@ -118,6 +129,22 @@ class Builder(NamedTuple):
             raise _failure(recipe, steps.last, error) from None
         except OSError as error:
             raise UserError(reason(error), see="store-unusable", name=layout) from None
+
+    @property
+    def _signers(self) -> list[str]:
+        return [f"--signature-policy={self.policy}"] if self.policy else []
+
+    def _bring(self, podman: Sequence[str], base: Base, layout: str) -> None:
+        """Copy an image of this host into the build's storage, unless it is there."""
+        env = self._environment()
+        try:
+            process.output([*podman, "image", "exists", base.tag], env, self.timeout_s)
+        except process.CommandError:
+            write_layout(base, layout, self.env, self.timeout_s)
+            pull = [*podman, "pull", "--quiet", *self._signers, f"oci:{layout}"]
+            made = process.output(pull, env, self.timeout_s).decode().strip()
+            process.output([*podman, "tag", made, base.tag], env, self.timeout_s)
+            shutil.rmtree(layout)
 
     def _run(
         self, argv: Sequence[str], env: Mapping[str, str], steps: Steps, *, quiet: bool

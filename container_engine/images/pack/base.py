@@ -1,0 +1,97 @@
+"""Let a build begin with an image of this host: its SquashFS file becomes an OCI layout.
+
+Podman copies that into the build's storage once, under a name made of the file's digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine import process
+from container_engine.images.pack.cage import Cage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_PIECE = 1 << 20
+_OCI = "application/vnd.oci.image"
+
+
+class Base(NamedTuple):
+    """An image of this host that a FROM line has as `name`.
+
+    `digest` is that of the SquashFS file, `configuration` its OCI configuration without layers.
+    """
+
+    name: str
+    path: str
+    digest: str
+    configuration: bytes
+
+    @property
+    def tag(self) -> str:
+        """The name in the build's storage; another configuration is another image."""
+        content = hashlib.sha256(self.digest.encode() + self.configuration)
+        return f"localhost/ce-base:{content.hexdigest()[:32]}"
+
+
+def write_layout(base: Base, layout: str, env: Mapping[str, str], timeout_s: float) -> None:
+    """Write the image to the new directory `layout`. Raises CeError and OSError."""
+    os.makedirs(f"{layout}/blobs/sha256")
+    layer = _layer(base.path, layout, env, timeout_s)
+    config = {
+        "architecture": _ARCHITECTURES.get(os.uname().machine, os.uname().machine),
+        "os": "linux",
+        **json.loads(base.configuration),
+        "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]},
+        "history": [{"created_by": "container-engine"}],  # Podman wants as many as layers
+    }
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": f"{_OCI}.manifest.v1+json",
+        "config": _document(layout, config, "config.v1+json"),
+        "layers": [layer],
+    }
+    index = {
+        "schemaVersion": 2,
+        "manifests": [_document(layout, manifest, "manifest.v1+json")],
+    }
+    _write(f"{layout}/index.json", json.dumps(index).encode())
+    _write(f"{layout}/oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
+
+
+def _layer(path: str, layout: str, env: Mapping[str, str], timeout_s: float) -> dict[str, object]:
+    """Write the files of a SquashFS image as a layer, and return its descriptor.
+
+    The image may be anybody's, so the program that reads it is confined.
+    """
+    draft, size, whole = f"{layout}/layer", 0, hashlib.sha256()
+    argv = ["sqfs2tar", path]
+    nothing = subprocess.DEVNULL
+    with (
+        open(draft, "wb") as file,
+        process.reading(argv, env, timeout_s, nothing, Cage().close) as made,
+    ):
+        while piece := made.read(_PIECE):
+            whole.update(piece)
+            size += file.write(piece)
+    digest = whole.hexdigest()
+    os.rename(draft, f"{layout}/blobs/sha256/{digest}")
+    return {"mediaType": f"{_OCI}.layer.v1.tar", "digest": f"sha256:{digest}", "size": size}
+
+
+def _document(layout: str, document: object, kind: str) -> dict[str, object]:
+    content = json.dumps(document, ensure_ascii=False).encode()
+    digest = hashlib.sha256(content).hexdigest()
+    _write(f"{layout}/blobs/sha256/{digest}", content)
+    return {"mediaType": f"{_OCI}.{kind}", "digest": f"sha256:{digest}", "size": len(content)}
+
+
+def _write(path: str, content: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(content)
