@@ -1,13 +1,15 @@
 """Programs that a site chooses: Podman, the runtime, and one that gets a record of each step."""
 
 import json
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import Cluster
+from tests.slurm.cluster import ROOT, Cluster
+from tests.slurm.job import job_id, started
 from tests.slurm.polling import until
 
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -74,3 +76,15 @@ def test_the_tracking_program_gets_one_record_per_step(
     record = json.loads(path.read_text())
     assert record["environment"] == demo
     assert record["image"]["path"].endswith(".sqsh")
+
+
+def test_the_guides_tracking_program_writes_the_image_into_the_jobs_record(
+    cluster: Cluster, demo: str, programs: Programs
+) -> None:
+    guide = (ROOT / "docs/admin/monitoring.md").read_text()
+    script = guide.partition("```sh\n#!/bin/sh\n")[2].partition("```")[0]
+    programs.say(f'tracking_tool = ["{programs.make("track", script)}"]\n')
+    with started(cluster, "srun", f"--environment={demo}", "sh", "-c", "echo up; read line") as job:
+        job.wait_for_lines(1)
+        show = ["scontrol", "show", "job", job_id(cluster)]
+        until("a comment", lambda: re.search("Comment=.*/demo.sqsh", cluster.run(show).stdout))
