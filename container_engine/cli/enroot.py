@@ -137,7 +137,9 @@ def _tend(found: argparse.Namespace, known: Names) -> None:
             if not enroot_kept.here().remove(name, force=found.force):
                 known.remove(name)
     else:
-        _export(known.path(found.name), found.output or f"{found.name}.sqsh", force=found.force)
+        target = found.output or f"{found.name}.sqsh"
+        if not enroot_kept.here().export(found.name, target, force=found.force):
+            _export(known.path(found.name), target, force=found.force)
 
 
 def _parser() -> argparse.ArgumentParser:

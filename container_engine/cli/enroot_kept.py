@@ -1,4 +1,4 @@
-"""The containers of this job that have names, for `enroot list`, `remove` and `exec`.
+"""The containers of this job that have names, for `enroot list`, `remove`, `export` and `exec`.
 
 pyxis calls them pyxis_NAME, or pyxis_JOB_NAME where they live with a job as they do here.
 """
@@ -9,6 +9,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
+from container_engine.cli import save_named
 from container_engine.errors import UserError
 from container_engine.node.node_name import node_name
 from container_engine.node.start import attach, kept
@@ -58,6 +59,19 @@ class Here:
             with suppress(FileNotFoundError):
                 os.unlink(job_names.record_of(one.name, self._context.env))
             return True
+        return False
+
+    def export(self, name: str, target: str, *, force: bool) -> bool:
+        """Save the container that enroot calls so; False if there is none. Raises UserError."""
+        for one in self._named:
+            if name == f"pyxis_{self.job}_{one.name}":
+                if os.path.lexists(target) and not force:
+                    raise UserError(f"enroot: file already exists: {target}", "enroot export -f")
+                kept_one = save_named.Kept(self.job, one.name)
+                path = os.path.abspath(target)
+                if save_named.save(kept_one, node_name(self._context.env), path, self._context):
+                    raise UserError(f"enroot: not exported: {name}")
+                return True
         return False
 
     def enter(self, pid: str, command: Sequence[str]) -> NoReturn:

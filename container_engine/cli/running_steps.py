@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 60
 # the step that we start must not inherit the size of the current one
-_UNWANTED = ("SLURM_CE_", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE")
+UNWANTED = ("SLURM_CE_", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE")
 # also of an array, 7_3.0, or of a component of a heterogeneous job
 _STEP = re.compile(r"(\d+(?:[_+]\d+)?)\.(\d+)(?:\+\d+)?")
 
@@ -131,7 +131,7 @@ def go(place: Place, words: Sequence[str], context: Context, *, terminal: bool =
     argv = ["srun", "--quiet", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1"]
     argv += [f"--nodelist={place.node}", "--mem=0", "--cpu-bind=none", "--mpi=none"]
     argv += ["--pty"] if terminal else []
-    environment = {k: v for k, v in context.env.items() if not k.startswith(_UNWANTED)}
+    environment = {k: v for k, v in context.env.items() if not k.startswith(UNWANTED)}
     try:
         os.execvpe("srun", [*argv, f"{context.prefix}/bin/ce", *words], on_the_host(environment))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`ce save JOB[.STEP] IMAGE.sqsh`: make an image of what a running container has become."""
+"""`ce save JOB[.STEP|.NAME] IMAGE.sqsh`: make an image of what a running container has become."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tempfile
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine import process
-from container_engine.cli import messages, output, running_steps
+from container_engine.cli import messages, output, running_steps, save_named
 from container_engine.cli.progress import listener
 from container_engine.errors import UserError
 from container_engine.images.fetch.importing import unusable
@@ -21,7 +21,7 @@ from container_engine.images.store import identity
 from container_engine.images.store.files import size_text
 from container_engine.images.store.publish import install
 from container_engine.node.start import attach
-from container_engine.node.start.container import BEGUN
+from container_engine.node.start.container import BEGUN, STARTED
 from container_engine.submit.prepare import site_config
 
 if TYPE_CHECKING:
@@ -42,7 +42,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("step", metavar="JOB[.STEP]", help="a step, or a job's newest one")
+    parser.add_argument("--namespace", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "step", metavar="JOB[.STEP|.NAME]", help="a step, a job's newest one, or a name"
+    )
     parser.add_argument("file", metavar="IMAGE.sqsh", help="the file that is made")
 
 
@@ -54,13 +57,22 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     )
     if os.path.lexists(request.target) and not request.force:
         raise _exists(request)
+    kept = save_named.parsed(arguments.step)
+    if kept is not None:
+        if request.difference:
+            raise UserError("--difference saves what a step has written", "name JOB.STEP")
+        return save_named.save(kept, arguments.node, request.target, context)
     if not arguments.here:
         place = running_steps.place(arguments.step, arguments.node, context)
         options = [name for name in ("difference", "force", "quiet") if getattr(arguments, name)]
         words = ["save", "--here", f"--node={place.node}", *(f"--{name}" for name in options)]
         return running_steps.go(place, [*words, place.step, request.target], context)
-    job, _dot, step = arguments.step.partition(".")
-    session = attach.session_of(attach.find(job, step, arguments.node))
+    if arguments.namespace:
+        task = attach.of_namespace(arguments.namespace)
+    else:
+        job, _dot, step = arguments.step.partition(".")
+        task = attach.find(job, step, arguments.node)
+    session = attach.session_of(task)
     progress = listener(quiet=arguments.quiet)
     progress.say(f"{arguments.file}: saving the container of step {arguments.step}")
     digest, size = _save(session, request, context)
@@ -89,6 +101,8 @@ def _save(session: attach.Session, request: _Request, context: Context) -> tuple
     files = entered.Files(
         session.guard,
         session.directory,
+        session.kept,
+        STARTED,
         BEGUN,
         len(session.images),
         session.places,

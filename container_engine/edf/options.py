@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from container_engine.edf.model import Edf, Severity
     from container_engine.edf.text import Text
 
-CONTAINER_NAME = "com.ce.container_name"
+CONTAINER_NAME, CONTAINER_SAVE = "com.ce.container_name", "com.ce.container_save"
 ROOT_REMAP, ENTRYPOINT_LOG = "com.ce.root_remap", "com.pyxis.entrypoint_log"
 UNSHARE, _NAMESPACES = "com.ce.unshare", ("net", "ipc", "uts")
 PYTORCH = "com.pyxis.pytorch_remap_vars"
@@ -31,13 +31,6 @@ _SEE = "container-option"
 _YES, _NO = ("1", "true", "yes", "y"), ("0", "false", "no", "n")
 # without a value: no container, or the environment's own image
 _MAY_BE_EMPTY = ("container-image",)
-# what needs a container that outlives its step
-_REFUSED = {
-    "container-save": (
-        "a container ends with its step here and is not saved then",
-        "save it while the step runs: ce save JOB IMAGE.sqsh",
-    ),
-}
 
 
 class Given(NamedTuple):
@@ -241,9 +234,6 @@ class _Reader:
 
     def overlay(self, given: list[Given]) -> Overlay:
         last = {_subject(one.name): one for one in given}
-        for name, (message, hint) in _REFUSED.items():
-            if name in last and last[name].value:
-                self._error(last[name].origin, message, hint)
         mounts, unmounted = self._mounts([one for one in given if one.name == "container-mounts"])
         layer = Layer(
             image=self._image(last.get("container-image")),
@@ -252,7 +242,11 @@ class _Reader:
             entrypoint=_switch(last.get("container-entrypoint")),
             mounts=mounts,
             env=self._variables(last.get("container-env")),
-            annotations=_annotations(last) | self._unshared(last.get("container-unshare")),
+            annotations={
+                **_annotations(last),
+                **self._unshared(last.get("container-unshare")),
+                **self._saved(last.get("container-save")),
+            },
         )
         home = last.get("container-mount-home")
         return Overlay(layer, tuple(unmounted), home, tuple(self.problems), tuple(given), self._env)
@@ -273,6 +267,12 @@ class _Reader:
                 hint = f"known are {', '.join(_NAMESPACES)}"
                 self._error(one.origin, f"unknown namespace '{name}'", hint)
         return {UNSHARE: Annotation(UNSHARE, one.value, Origin(one.origin, 0))}
+
+    def _saved(self, one: Given | None) -> dict[str, Annotation]:
+        if one is None or not one.value:
+            return {}
+        path = posixpath.normpath(posixpath.join(self._cwd, one.value))
+        return {CONTAINER_SAVE: Annotation(CONTAINER_SAVE, path, Origin(one.origin, 0))}
 
     def _variables(self, one: Given | None) -> dict[str, EnvEntry]:
         found: dict[str, EnvEntry] = {}

@@ -396,6 +396,11 @@ FAULTS = {
         YOU,
         "make it in the image, mount it, or name another workdir",
     ),
+    "container-save": Fault(
+        "the container cannot be saved at the end of its step, or was not",
+        YOU,
+        "name a file in a directory that the node has and you can write to, with room in it",
+    ),
     "entrypoint-ended": Fault(
         "the image's entrypoint ended instead of executing its arguments",
         YOU,

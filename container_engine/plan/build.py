@@ -20,7 +20,7 @@ from container_engine.plan.model import (
     Settings,
     StartupLine,
 )
-from container_engine.plan.overrides import NAME_KEY, SETTINGS, choose, read_name
+from container_engine.plan.overrides import NAME_KEY, SAVE_KEY, SETTINGS, choose, read_name
 from container_engine.plan.public_key import no_key
 from container_engine.plan.site_entries import Sitewide, add
 
@@ -111,8 +111,9 @@ def build(
     entrypoint, entrypoint_from = _entrypoint(edf, image, offer)
     used = use(edf, offer.hooks, offer.machine, offer.entries)
     kept = _kept(edf, image, settings["scope"].value, offer.site.kept_dir)
+    saved = any(entry.key == SAVE_KEY for entry in edf.annotations)
     plan = LaunchPlan(
-        version=EXTENDED if edf.above or kept else VERSION,
+        version=EXTENDED if edf.above or kept or saved else VERSION,
         engine=engine,
         name=edf.name,
         files=edf.files,

@@ -166,7 +166,8 @@ class LaunchPlan(_Frozen):
 
     version: Literal[1, 2] = Field(
         VERSION,
-        description="of this format; 2 where images lie above the base, or the container is kept",
+        description="of this format; 2 where images lie above the base, or the container is kept"
+        " or saved",
     )
     engine: str = Field(description="version of the container engine that made the plan")
     name: str = Field(description="the EDF as the user asked for it")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from container_engine.plan.build import Offer
 
 PREFIX = "com.ce."
-NAME_KEY = "com.ce.container_name"
+NAME_KEY, SAVE_KEY = "com.ce.container_name", "com.ce.container_save"
 NAME_FORM = "NAME[:auto|create|exec|no_exec], a name of letters, digits, '.', '_' and '-'"
 _NAME = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,63})(?::(auto|create|exec|no_exec))?")
 
@@ -50,6 +50,10 @@ def read_name(text: str) -> tuple[str, str] | None:
     return None if found is None else (found[1], found[2] or "auto")
 
 
+def _file(text: str) -> str | None:
+    return text if text.startswith("/") and not text.endswith("/") else None
+
+
 def _start(text: str) -> str | None:
     return text if text in ("crun", "podman") else None
 
@@ -74,7 +78,10 @@ SETTINGS = {
     "unshare": _Setting(_namespaces, "net, ipc and uts, with commas between them"),
 }
 # what only an environment says
-_OWN = {NAME_KEY.removeprefix(PREFIX): _Setting(read_name, NAME_FORM)}
+_OWN = {
+    NAME_KEY.removeprefix(PREFIX): _Setting(read_name, NAME_FORM),
+    SAVE_KEY.removeprefix(PREFIX): _Setting(_file, "the absolute path of a file"),
+}
 
 
 class Chosen(NamedTuple):

@@ -28,10 +28,11 @@ struct ce_container {
 	char *notices;	/* on the heap, owned; lines for the user, may be empty */
 	char *said;	/* on the heap, owned; the entrypoint's output, may be empty */
 	int is_kept;	/* whether other steps of the job may be in the container */
+	int is_saved;	/* whether the launcher saves the container when the tasks have ended */
 	int may_gain;	/* whether execve may give new privileges after the join (no_new_privs=off) */
 };
 
-#define CE_CONTAINER_INIT { -1, { -1, -1, -1 }, -1, -1, -1, -1, -1, -1, -1, -1, NULL, NULL, NULL, 0, 0 }
+#define CE_CONTAINER_INIT { -1, { -1, -1, -1 }, -1, -1, -1, -1, -1, -1, -1, -1, NULL, NULL, NULL, 0, 0, 0 }
 
 void ce_container_close(struct ce_container *container);
 

@@ -29,7 +29,7 @@ static const char *next_string(const char *text, const char *end)
 	return next < end ? next + 1 : next;
 }
 
-/* "R[n]<workdir>\0<notices>\0<said>\0<kept>" with the descriptors of struct ce_container, of which the last two may
+/* "R[n]<workdir>\0<notices>\0<said>\0<kept>\0<saved>" with the descriptors of struct ce_container, of which the last two may
  * be absent, as may all strings but the first; before those two come n namespaces of the container's own, a digit. */
 static int ready(const char *answer, size_t size, int fds[CE_MAX_FDS],
 		 struct ce_container *container, struct ce_error *err)
@@ -37,6 +37,7 @@ static int ready(const char *answer, size_t size, int fds[CE_MAX_FDS],
 	/* the buffer is longer than any packet and filled with NULs */
 	const char *end = answer + size;
 	const char *notices = next_string(answer, end), *said = next_string(notices, end);
+	const char *kept = next_string(said, end);
 
 	int unshared = answer[1] >= '1' && answer[1] <= '0' + CE_MAX_UNSHARED ? answer[1] - '0' : 0;
 
@@ -53,7 +54,8 @@ static int ready(const char *answer, size_t size, int fds[CE_MAX_FDS],
 	container->workdir = strdup(answer + 1 + (unshared > 0));
 	container->notices = strdup(notices);
 	container->said = strdup(said);
-	container->is_kept = *next_string(said, end) != '\0';
+	container->is_kept = *kept != '\0';
+	container->is_saved = *next_string(kept, end) != '\0';
 	if (fds[5 + unshared] < 0 || container->workdir == NULL || container->notices == NULL ||
 	    container->said == NULL)
 		return ce_fail(err, "the launcher's answer is not complete");
@@ -78,6 +80,18 @@ int ce_reply_look(int reply, struct ce_container *container, struct ce_error *er
 		return ce_fail_below(err, CE_HELP_LAUNCHER_ENDED,
 				     "the launcher ended before the container was ready");
 	return failure(answer, err);
+}
+
+int ce_reply_await_save(int reply, int64_t deadline_ms, char *text, size_t size)
+{
+	char dropped;
+
+	shutdown(reply, SHUT_WR);
+	/* the first answer; the kernel closes the descriptors that nobody takes */
+	(void)recv(reply, &dropped, 1, MSG_DONTWAIT);
+	ssize_t n = ce_wait_readable(reply, deadline_ms) ? recv(reply, text, size - 1, MSG_DONTWAIT) : 0;
+	text[n > 0 ? n : 0] = '\0';
+	return n > 0 && text[0] == 'S';
 }
 
 int ce_reply_is_ready(int reply)

@@ -5,12 +5,19 @@
 #ifndef CE_LAUNCHER_REPLY_H
 #define CE_LAUNCHER_REPLY_H
 
+#include <stdint.h>
+
 #include "common/join.h"
 
 /* Peek at the answer without taking it: every caller gets its own descriptors. Does not wait. Call it as the
  * user only: closing or inspecting a descriptor that the user supplied can block indefinitely (a FUSE
  * file). */
 int ce_reply_look(int reply, struct ce_container *container, struct ce_error *err);
+
+/* Take the answer away, tell the launcher that the tasks have ended, and wait until it says what became of saving the
+ * container: put that into `text`, behind one letter, or "" if it says nothing. Return 1 if the container was saved,
+ * else 0. Call it as the user only, as above. */
+int ce_reply_await_save(int reply, int64_t deadline_ms, char *text, size_t size);
 
 /* Return whether the answer reports that the container is ready. Receives no descriptor, so root may call
  * it. */

@@ -23,7 +23,7 @@ static const struct {
 	{ "container-workdir", "PATH", "[pyxis] working directory inside the container" },
 	{ "container-name", "NAME[:auto|create|exec|no_exec]",
 	  "[pyxis] name of a container that lives with the job; later steps join it or go on with it" },
-	{ "container-save", "PATH", "[pyxis] save the container to a SquashFS file; refused" },
+	{ "container-save", "PATH", "[pyxis] save the container to a SquashFS file at the end of the step" },
 	{ "container-mount-home", NULL, "[pyxis] bind mount the user's home directory" },
 	{ "no-container-mount-home", NULL, "[pyxis] do not bind mount the user's home directory" },
 	{ "container-remap-root", NULL, "[pyxis] appear as root inside the container" },

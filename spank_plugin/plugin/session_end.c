@@ -4,8 +4,10 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "common/help.h"
 #include "common/identity.h"
@@ -18,6 +20,13 @@
 /* the child's waits, one after the other */
 enum { LAUNCHER_WAIT_MS = 2000, GUARD_WAIT_MS = 2000, ATTENDED_WAIT_MS = 2000 };
 enum { CHILD_WAIT_MS = 9000, FINISH_WAIT_MS = 1000, TELL_WAIT_MS = 1000, CLAIM_WAIT_MS = 400 };
+/* To save a container may take as long as the site lets an image be packed (import_timeout_s). What does so
+ * belongs to the step, and is ended with it by its time limit or scancel: this is the limit of a launcher that is a fake. */
+enum { SAVE_WAIT_MS = 24 * 3600 * 1000 };
+/* the child's words for its parent: it is done; it will take longer */
+#define DONE_WORD "d"
+#define SAVING_WORD "s"
+enum { SAVE_TEXT_SIZE = 8 * 1024 + 1 };
 /* the numbers of the descriptors that the child keeps; all others from slurmstepd are closed */
 enum { CHILD_GATE = 3, CHILD_REPLY, CHILD_LIFE, CHILD_FIRST_CLOSED };
 
@@ -58,15 +67,36 @@ static void tell(int reply, const struct ce_shared *shared, const struct duty *d
 	ce_error_clear(&err);
 }
 
+/* Let the launcher save the container, and print what became of it. */
+static void save(int reply, int gate, const struct ce_shared *shared)
+{
+	static const char unsaved[] =
+		"--container-save: nothing was saved: what saves the container was killed, as by scancel or a time limit";
+	const char *node = shared != NULL ? shared->node : NULL;
+	char text[SAVE_TEXT_SIZE];
+
+	(void)ce_send(gate, SAVING_WORD, 1, NULL, 0);
+	if (ce_reply_await_save(reply, ce_now_ms() + SAVE_WAIT_MS, text, sizeof text)) {
+		ce_say(node, "saved", text + 1);
+		return;
+	}
+	char *end = text[0] != '\0' ? strchr(text, '\n') : NULL;
+	if (end != NULL)
+		*end = '\0';
+	ce_say_error(node, text[0] != '\0' ? text + 1 : unsaved, end != NULL ? end + 1 : CE_HELP_CONTAINER_SAVE);
+}
+
 /* End the session, and kill what a task has left running: its image is no longer served, and it would
  * keep the container's mounts. */
-static void end_what_is_left(int reply, int life, const struct ce_shared *shared)
+static void end_what_is_left(int reply, int life, int gate, const struct ce_shared *shared)
 {
 	struct ce_error err = CE_ERROR_INIT;
 	struct ce_container container = CE_CONTAINER_INIT;
 
 	/* Without an answer there is no session to end in good order. */
 	int rc = ce_reply_look(reply, &container, &err);
+	if (rc == 0 && container.is_saved)
+		save(reply, gate, shared);
 	/* After its answer the launcher hands the end of hooks to the guard and writes the trace; on a busy
 	 * machine the tasks may end before it has done so. */
 	if (rc == 0 && !ce_wait_readable(container.launcher, ce_now_ms() + LAUNCHER_WAIT_MS))
@@ -115,9 +145,9 @@ static void be_child(int gate, const struct ce_launcher *launcher, const struct 
 	if (duty != NULL)
 		tell(CHILD_REPLY, launcher->shared, duty);
 	else
-		end_what_is_left(CHILD_REPLY, CHILD_LIFE, launcher->shared);
+		end_what_is_left(CHILD_REPLY, CHILD_LIFE, CHILD_GATE, launcher->shared);
 	/* done; the parent closes its ends of the session's sockets before it closes the gate */
-	(void)ce_send(CHILD_GATE, "d", 1, NULL, 0);
+	(void)ce_send(CHILD_GATE, DONE_WORD, 1, NULL, 0);
 	ce_look(CHILD_GATE, 0, &word, 1);
 	/* not exit: its handlers belong to slurmstepd */
 	_exit(0);
@@ -176,9 +206,14 @@ void ce_end_as_user(uid_t uid, gid_t gid, void (*work)(const void *), const void
 
 void ce_end_begin(struct ce_end *end, const struct ce_launcher *launcher)
 {
+	char word = 0;
+
 	end->child = start_child(launcher, NULL, &end->gate);
-	if (end->child >= 0 && ce_send(end->gate, "g", 1, NULL, 0) == 0)
-		ce_wait_readable(end->gate, ce_now_ms() + CHILD_WAIT_MS);
+	if (end->child < 0 || ce_send(end->gate, "g", 1, NULL, 0) < 0 ||
+	    !ce_wait_readable(end->gate, ce_now_ms() + CHILD_WAIT_MS))
+		return;
+	if (ce_look(end->gate, 0, &word, 1) == 1 && word == SAVING_WORD[0] && read(end->gate, &word, 1) == 1)
+		ce_wait_readable(end->gate, ce_now_ms() + SAVE_WAIT_MS);
 }
 
 void ce_end_finish(struct ce_end *end)

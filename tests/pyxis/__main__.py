@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ce_sandbox.layout import from_environment
 
 from tests.pyxis.stand_ins import PORT, made, serving_images
-from tests.slurm.cluster import ALICE, Cluster, sandbox
+from tests.slurm.cluster import ALICE, Cluster, sandbox, start_again
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,6 +40,8 @@ _RESULTS = _HERE.parents[1] / "build/pyxis"
 _TEST_S, _FILE_S = "200", 1500
 # What a site sets that comes from pyxis: sbatch_support, ENROOT_ROOTFS_WRITABLE, ENROOT_REMAP_ROOT.
 _SITE = 'batch_script = "inside"\npyxis_writable = true\nroot_remap = true\n'
+# What a site sets that lets root of a container use Slurm's PMIx.
+_MPI = "PMIxEnv=PMIX_MCA_psec=none\n"
 _LINE = re.compile(r"^(ok|not ok) \d+ (.*?)(?: # skip ?(.*))?$")
 _REGISTRIES = ("docker.io", "nvcr.io", "gcr.io", "registry.gitlab.com")
 
@@ -143,10 +145,16 @@ def _site(layout: Layout) -> Iterator[None]:
     file = layout.site_config.parent / "conf.d/90-suite-of-pyxis.toml"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(_SITE)
+    mpi = layout.etc / "mpi.conf"
+    mpi.write_text(_MPI)
+    mpi.chmod(0o644)
     try:
+        start_again("n1")
         yield
     finally:
         file.unlink()
+        mpi.unlink()
+        start_again("n1")
 
 
 @contextmanager
@@ -185,12 +193,24 @@ def _suite(cluster: Cluster, suite: Path, registry: Registry) -> Iterator[Path]:
     with TemporaryDirectory(prefix="suite-", dir=home) as directory:
         copy = Path(directory)
         shutil.copytree(suite / "tests", copy / "tests")
-        for path in (copy, *copy.rglob("*"), home / ".config", known.parents[1], known.parent):
+        own = [home / ".config", known.parents[1], known.parent, *_with_key(home)]
+        for path in (copy, *copy.rglob("*"), *own):
             os.chown(path, user.pw_uid, user.pw_gid)
         try:
             yield copy
         finally:
             known.unlink()
+
+
+def _with_key(home: Path) -> list[Path]:
+    """Make a key that logs the user in where the home is; return what must be the user's own."""
+    key = home / ".ssh/id_ed25519"
+    key.parent.mkdir(mode=0o700, exist_ok=True)
+    if not key.exists():
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    public = key.with_suffix(".pub")
+    shutil.copyfile(public, key.with_name("authorized_keys"))
+    return [key.parent, key, public, key.with_name("authorized_keys")]
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def test_an_option_counts_before_the_environment(cluster: Cluster) -> None:
     ("words", "message"),
     [
         (["--container-name=x/y"], "--container-name: annotations.com.ce.container_name: expected"),
-        (["--container-save=x"], "--container-save: a container ends with its step here and"),
+        (["--container-save="], "--container-save: its value is empty"),
         (["--container-unshare=net,x"], "--container-unshare: unknown namespace 'x'"),
         (["--container-mounts=/a:/b:r0"], "--container-mounts: '/a:/b:r0': unknown flag 'r0'"),
     ],

@@ -114,3 +114,91 @@ def test_only_ones_own_containers_are_saved(cluster: Cluster, shared: Path) -> N
     done = ce(cluster, "save", "999999", str(shared / "x.sqsh"))
     assert "no such step runs" in done.stderr
     assert not (shared / "x.sqsh").exists()
+
+
+def test_a_container_is_saved_at_the_end_of_its_step(cluster: Cluster, shared: Path) -> None:
+    saved = shared / "mine.sqsh"
+    option = f"--container-save={saved}"
+    script = "echo 1 > /one; rm -f /etc/debian_version"
+    edf = cluster.edf()
+    done = cluster.srun("-n2", "-N1", f"--environment={edf}", option, "sh", "-c", script)
+    assert done.returncode == 0
+    assert re.fullmatch(rf"ce: saved: n\d: {saved}: .*, sha256:\w+\n", done.stderr), done.stderr
+    # the same file again, also while it is the image itself, and whatever the command's end
+    image = f"--container-image={saved}"
+    script = "cat /one; echo 2 > /two; exit 3"
+    done = cluster.srun(image, "--container-writable", option, "sh", "-c", script)
+    assert (done.returncode, done.stdout) == (3, "1\n"), done.stderr
+    done = cluster.srun(image, "sh", "-c", "cat /one /two; ls /etc/debian_version")
+    assert done.stdout == "1\n2\n"
+    assert "No such file" in done.stderr
+    assert list(shared.glob(".ce-save-*")) == []
+
+
+def test_what_cannot_be_saved_at_the_end_is_told(cluster: Cluster, shared: Path) -> None:
+    edf = cluster.edf(f'mounts = ["{shared}"]\n')
+    srun = (f"--environment={edf}", f"--container-save={shared}/no/x.sqsh")
+    done = cluster.srun(*srun, "touch", f"{shared}/ran")
+    assert done.returncode == 125
+    assert f"--container-save: '{shared}/no' is no directory of this node" in done.stderr
+    assert "ce: see: ce help container-save" in done.stderr
+    assert not (shared / "ran").exists()
+    done = cluster.srun("-N2", srun[0], f"--container-save={shared}/x.sqsh", "true")
+    assert f"--container-save: 2 nodes would write the same image '{shared}/x" in done.stderr
+    (shared / "no").mkdir(mode=0o777)
+    (shared / "no").chmod(0o777)
+    shared.chmod(0o777)
+    done = cluster.srun("-n1", *srun, "mv", f"{shared}/no", f"{shared}/away")
+    assert done.returncode == 0
+    assert re.search(r"^ce: error: n\d: --container-save: ", done.stderr, re.MULTILINE)
+
+
+def test_each_node_saves_its_own_container(cluster: Cluster, shared: Path) -> None:
+    script = "echo $SLURMD_NODENAME > /where"
+    srun = ("-N2", f"--environment={cluster.edf()}", f"--container-save={shared}/%N.sqsh")
+    assert cluster.srun(*srun, "sh", "-c", script).returncode == 0
+    for node in ("n1", "n2"):
+        image = f"--container-image={shared}/{node}.sqsh"
+        assert cluster.srun("-n1", image, "cat", "/where").stdout == f"{node}\n"
+
+
+def test_a_step_that_is_cancelled_saves_nothing(cluster: Cluster, shared: Path) -> None:
+    saved = shared / "x.sqsh"
+    option = f"--container-save={saved}"
+    command = ("sh", "-c", "trap '' TERM; echo $SLURM_JOB_ID; sleep 100")
+    with started(cluster, "srun", "-n1", f"--environment={cluster.edf()}", option, *command) as job:
+        number = job.wait_for_lines(1)[0]
+        assert cluster.run(["scancel", "-s", "KILL", number]).returncode == 0
+        until("the end", lambda: not cluster.run(["squeue", "-h", "-j", number]).stdout, 60)
+    assert not saved.exists()
+
+
+KEPT = """
+write='echo 1 > /one; rm /etc/debian_version; echo x >> /etc/passwd'
+srun -n1 --environment={edf} --container-name=k sh -c "$write"
+srun -n1 --container-name=k --container-save={out}/end.sqsh sh -c 'echo 2 > /two'
+{ce} save $SLURM_JOB_ID.k {out}/between.sqsh
+run='echo 3 > /three; touch {out}/up; until [ -e {out}/down ]; do sleep 0.2; done'
+srun -n1 --overlap --container-name=k sh -c "$run" & one=$!
+until [ -e {out}/up ]; do sleep 0.1; done
+{ce} save $SLURM_JOB_ID.k {out}/running.sqsh
+{ce} save -q $SLURM_JOB_ID {out}/step.sqsh
+{ce} save $SLURM_JOB_ID.other {out}/none.sqsh || echo none
+touch {out}/down; wait $one
+"""
+
+
+def test_a_container_that_lives_with_its_job_is_saved_whether_it_runs_or_not(
+    cluster: Cluster, shared: Path
+) -> None:
+    edf = cluster.edf(f'mounts = ["{shared}"]\n')
+    script = KEPT.format(edf=edf, out=shared, ce=cluster.prefix / "bin/ce")
+    done = cluster.run(["salloc", "-Q", "-N1", "sh", "-ec", script], timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "none"
+    look = "cat /one /two /three; grep -c -e ^x -e ^ce-alice /etc/passwd; ls /etc/debian_version"
+    for name, written in {"end": "12", "between": "12", "running": "123", "step": "123"}.items():
+        image = f"--container-image={shared}/{name}.sqsh"
+        done = cluster.srun("-n1", image, "sh", "-c", look)
+        assert done.stdout.split() == [*written, "2"], done.stderr
+        assert "'/etc/debian_version': No such file" in done.stderr

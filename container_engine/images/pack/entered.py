@@ -23,17 +23,24 @@ _READ_ONLY, _NO_SETUID, _NO_DEVICES, _RECURSIVE, _PRIVATE = 1, 2, 4, 1 << 14, 1 
 _OPEN_TREE, _HERE, _CLONE = 428, -100, 1
 _BUFFER = 1 << 20
 _LONGEST = 4096
+_NEVER = 1 << 63
 
 
 class Files(NamedTuple):
-    """A session, whose directory and marker `begun` have these names in its mount namespace.
+    """A session, whose directory and markers have these names in its mount namespace.
 
-    `guard` is the process id of its guard. `images` is the number of its images. `places` and
-    `lines` are as in `written.Selection`.
+    `begun` is made when the engine has written its own files; before that, `started` by those that
+    have a `kept` directory, where both have a number behind their names.
+
+    `guard` is the process id of its guard. `kept` is the directory of what is written if that
+    outlives the session, else "". `images` is the number of its images. `places` and `lines` are as
+    in `written.Selection`.
     """
 
     guard: int
     directory: str
+    kept: str
+    started: str
     begun: str
     images: int
     places: Collection[bytes]
@@ -79,8 +86,32 @@ def _enter(files: Files) -> written.Selection:
     _check(libc.unshare(_NEW_MOUNTS))
     _check(libc.mount(None, b"/", None, _RECURSIVE | _PRIVATE, None))
     os.chdir(files.directory)
-    begun = os.stat(files.begun).st_ctime_ns
-    return written.Selection(begun, files.places, files.lines)
+    return written.Selection(_starts(files), files.places, files.lines)
+
+
+def _starts(files: Files) -> list[tuple[int, int]]:
+    """Return the times in which the engine itself wrote, from and to, in ns since 1970.
+
+    Each start of a kept container leaves two files with the same number.
+    """
+    if not files.kept:
+        return [(0, os.stat(files.begun).st_ctime_ns)]
+    names = (name.partition(".") for name in os.listdir(files.kept))
+    numbers = sorted(int(number) for first, dot, number in names if first == files.started and dot)
+    begins = [os.stat(f"{files.kept}/{files.started}.{number}").st_ctime_ns for number in numbers]
+    # after a start that failed nothing was written until the next one
+    ends = [
+        _ctime(f"{files.kept}/{files.begun}.{number}") or later
+        for number, later in zip(numbers, [*begins[1:], _NEVER], strict=True)
+    ]
+    return list(zip(begins, ends, strict=True))
+
+
+def _ctime(path: str) -> int:
+    try:
+        return os.stat(path).st_ctime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def _roots(files: Files) -> written.Roots:
@@ -93,7 +124,9 @@ def _roots(files: Files) -> written.Roots:
     alone = _check(libc.syscall(_OPEN_TREE, _HERE, b"root", _CLONE))
     flags = os.O_RDONLY | os.O_DIRECTORY
     return written.Roots(
-        os.open("image", flags), os.open("changes", flags), os.open(".", flags, dir_fd=alone)
+        os.open("image", flags),
+        os.open(f"{files.kept or '.'}/changes", flags),
+        os.open(".", flags, dir_fd=alone),
     )
 
 

@@ -38,12 +38,12 @@ class Roots(NamedTuple):
 class Selection(NamedTuple):
     """Rules for what a saved image leaves out.
 
-    `begun` is the time, since 1970 in ns, before which the engine wrote.
+    `starts` are the times, from and to, since 1970 in ns, in which the engine wrote.
     `places` are the mount points of the container and the directories above them, without a slash
     in front. `lines` are lines that the engine has added to a file, by its path.
     """
 
-    begun: int
+    starts: Sequence[tuple[int, int]]
     places: Collection[bytes] = ()
     lines: Mapping[bytes, bytes] = {}  # never written
 
@@ -126,14 +126,20 @@ class _Archive:
                     self._add(here.lower, name, here.at(name), found)
 
     def _is_engines(self, status: os.stat_result) -> bool:
-        return not stat.S_ISDIR(status.st_mode) and status.st_ctime_ns <= self._selection.begun
+        return not stat.S_ISDIR(status.st_mode) and self._is_of_start(status)
+
+    def _is_of_start(self, status: os.stat_result) -> bool:
+        # overlayfs keeps one whiteout for all that is removed, and touches it at the next mount;
+        # what the engine removes is removed by the first start
+        starts = self._selection.starts[: 1 if _is_whiteout(status) else None]
+        return any(began <= status.st_ctime_ns <= ended for began, ended in starts)
 
     def _is_void(self, parent: _Here, name: bytes, path: bytes) -> bool:
         """Check whether something that no image has is there for the engine or for a mount only."""
         status = _status(parent.upper, name)
         if status is None:
             return True
-        is_early = status.st_ctime_ns <= self._selection.begun
+        is_early = self._is_of_start(status)
         if not stat.S_ISDIR(status.st_mode):
             is_empty = stat.S_ISREG(status.st_mode) and status.st_size == 0
             return is_early or (is_empty and path in self._selection.places)

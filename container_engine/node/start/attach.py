@@ -84,14 +84,16 @@ def _is_inside(task: Task) -> bool:
 class Session(NamedTuple):
     """The session of a task's container, for readers of its files.
 
-    `guard` is a process id, `directory` the session's in its mount namespace. `images` are the
-    paths of the images, the base first. `places` are the container's mount points and all
-    directories above them, and the user's home, as written.py wants them; `lines` are the user's
-    entries in files of the image.
+    `guard` is a process id, `directory` the session's in its mount namespace. `kept` is the
+    directory of a container that lives with its job, else "". `images` are the paths of the images,
+    the base first. `places` are the container's mount points and all directories above them, and
+    the user's homes, as written.py wants them; `lines` are the user's entries in files of the
+    image.
     """
 
     guard: int
     directory: str
+    kept: str
     images: tuple[str, ...]
     places: frozenset[bytes]
     lines: Mapping[bytes, bytes]
@@ -102,36 +104,49 @@ def session_of(task: Task) -> Session:
     try:
         guard = _guard(task)
         directory = os.readlink(f"/proc/{guard}/cwd")
-        images = _images(f"/proc/{guard}/mountinfo", directory)
+        images, kept = _mounted(f"/proc/{guard}/mountinfo", directory)
         mounted = _read(task.directory, "mountinfo").splitlines()
     except OSError as error:
         raise UserError(f"the container has ended: {reason(error)}") from None
-    if not os.path.isdir(f"/proc/{guard}/root{directory}/changes"):
-        # its changes lie elsewhere, and are older than this container
-        raise UserError("a container that lives with its job cannot be saved yet")
+    if not images:
+        raise UserError(
+            "the step that made this container is over, and others still run in it",
+            "save it when no step runs in it",
+        )
     person = person_of({})
     paths = [unescaped(line.split(b" ")[4]) for line in mounted]
-    paths.append(os.fsencode(task.environment.get("HOME", "/")))
+    paths += [os.fsencode(home) for home in (task.environment.get("HOME", "/"), person.home)]
     return Session(
         guard,
         directory,
+        kept,
         images,
         frozenset(above for path in paths for above in _with_parents(path)),
         {b"etc/passwd": os.fsencode(person.passwd), b"etc/group": os.fsencode(person.group)},
     )
 
 
+def of_namespace(name: str) -> Task:
+    """Return the first process of the container with this mount namespace. Raise UserError."""
+    for task in _processes():
+        if _mount_namespace(task) == name and _name(_pid(task)) == INIT_NAME:
+            return task
+        os.close(task.directory)
+    raise UserError("the container has ended")
+
+
 def _guard(task: Task) -> int:
     """Return the id of the guard, an ancestor of the container's first process."""
-    wanted = _mount_namespace(task)
-    for other in _processes():
-        pid = _pid(other)
-        is_first = _name(pid) == INIT_NAME and _mount_namespace(other) == wanted
-        os.close(other.directory)
-        while is_first and pid > 1:
-            if _name(pid) == GUARD_NAME:
-                return pid
-            pid = _parent(pid)
+    try:
+        first = of_namespace(_mount_namespace(task))
+    except UserError:
+        raise ProcessLookupError(errno.ESRCH, "its first process is gone") from None
+    pid = _pid(first)
+    os.close(first.directory)
+    while pid > 1:
+        if _name(pid) == GUARD_NAME:
+            return pid
+        pid = _parent(pid)
     raise ProcessLookupError(errno.ESRCH, "no guard is above its first process")
 
 
@@ -153,18 +168,32 @@ def _parent(pid: int) -> int:
         return int(file.read().rpartition(b")")[2].split()[1])
 
 
-def _images(mountinfo: str, directory: str) -> tuple[str, ...]:
-    """Return the sources of the mounts DIRECTORY/image, DIRECTORY/image1, …"""
-    sources = {}
+def _mounted(mountinfo: str, directory: str) -> tuple[tuple[str, ...], str]:
+    """Return the sources of the mounts DIRECTORY/image, DIRECTORY/image1, …
+
+    The other value is the directory of a kept container, which is none of the session's, else "".
+    """
+    sources, kept = {}, ""
     with open(mountinfo, "rb") as file:
         for line in file:
             before, _dash, after = line.partition(b" - ")
             place = os.fsdecode(unescaped(before.split(b" ")[4]))
-            sources[place] = os.fsdecode(unescaped(after.split(b" ")[1]))
+            _kind, source, options = after.rstrip(b"\n").split(b" ", 2)
+            sources[place] = os.fsdecode(unescaped(source))
+            if place == f"{directory}/root":
+                kept = _upper(options)
     found: list[str] = []
     while (place := f"{directory}/image{len(found) or ''}") in sources:
         found.append(sources[place])
-    return tuple(found)
+    return tuple(found), "" if os.path.dirname(kept) == directory else os.path.dirname(kept)
+
+
+def _upper(options: bytes) -> str:
+    """Return the directory of what is written from the options of an overlay."""
+    given = (option.partition(b"=") for option in options.split(b","))
+    return next(
+        (os.fsdecode(unescaped(path)) for name, _, path in given if name == b"upperdir"), ""
+    )
 
 
 def _with_parents(path: bytes) -> Iterator[bytes]:

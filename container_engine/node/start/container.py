@@ -13,10 +13,14 @@ INIT_PATH = "/dev/" + INIT_NAME
 _ROOT_PATH = "/dev/.ce-root"
 # pyxis' annotation: show the output of an entrypoint
 ENTRYPOINT_LOG = "com.pyxis.entrypoint_log"
+# the annotation of --container-save: the image to be made at the end of the step
+SAVE = "com.ce.container_save"
 # must match spank_plugin/guard/guard_report.c
 HOOKS_STDERR = "hooks.err"
 # a file of the session that is made when the engine has written all its files into the image
 BEGUN = "begun"
+# of a container that lives with its job, each start leaves both, with its number: STARTED.0
+STARTED = "started"
 # The session's directory, short: Podman refuses a runroot of more than 50 characters and puts
 # sockets there. The guard is process 1 of the session and has that working directory.
 SHORT_SESSION = "/proc/1/cwd"
@@ -36,13 +40,15 @@ class Paths:
     """The paths of files and directories in the session's private mount namespace.
 
     `podman` and `runtime` are the site's programs; the latter is "" for crun as PATH has it.
-    `written` is the directory for what the container writes.
+    `written` is the directory for what the container writes; `begun` are files that are made when
+    the engine has written its own there.
     """
 
-    __slots__ = ("init", "podman", "runtime", "server", "session", "written")
+    __slots__ = ("begun", "init", "podman", "runtime", "server", "session", "written")
 
     def __init__(self, session: str, libexec: str, podman: str = "", runtime: str = "") -> None:
         self.session = self.written = session
+        self.begun = [f"{session}/{BEGUN}"]
         self.podman = podman or "podman"
         self.runtime = runtime
         self.init = f"{libexec}/ce-init"

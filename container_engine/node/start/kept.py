@@ -18,6 +18,7 @@ from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from container_engine.errors import LaunchError
 from container_engine.node.node_name import node_name
 from container_engine.node.plan_json import image_paths, parse_json, to_json
+from container_engine.node.start.container import BEGUN, STARTED
 from container_engine.node.start.guard import FD_SIZE, MAX_PACKET, received
 
 TYPE_CHECKING = False
@@ -39,19 +40,23 @@ _VISIT_S = 10.0
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _KINDS = {"net": "network", "ipc": "IPC", "uts": "UTS"}
 # what a running container has already, whatever a later step asks for
-_MADE_OF = ("mounts", "devices", "writable", "annotations", "startup")
+_MADE_OF = ("mounts", "devices", "writable", "startup")
+# annotations that say what a step does with it: com.ce.container_name, com.ce.container_save
+_OF_STEP = "com.ce.container_"
 
 
 class Kept:
     """The directory of a container that this step starts; `lock` is held exclusively.
 
-    The guard enters the user namespace `guards_ns` unless it is -1, and inherits `passed`.
+    `begun` are files for the guard to make when the engine has written its own. The guard enters
+    the user namespace `guards_ns` unless it is -1, and inherits `passed`.
     """
 
     guards_ns = -1
 
     def __init__(self, wanted: KeptContainer, directory: str, lock: int, door: str) -> None:
         self.wanted, self.directory, self.lock, self.door = wanted, directory, lock, door
+        self.begun: list[str] = []
 
     @property
     def passed(self) -> list[int]:
@@ -260,6 +265,7 @@ def _begin(kept: Kept, plan: LaunchPlan) -> None:
         _check_files(kept, image_paths(plan))
     for door in _doors(kept.directory):
         os.unlink(door)
+    _note_start(kept)
     for name, text in (("image", image), ("name", wanted["name"]), ("made", _made_of(plan))):
         _write(kept, name, text)
 
@@ -275,6 +281,15 @@ def _write(kept: Kept, name: str, text: str) -> None:
     except OSError as error:
         reason = f"cannot write below {kept.directory}: {error.strerror}"
         raise _error(reason, "", kept.wanted) from None
+
+
+def _note_start(kept: Kept) -> None:
+    """Note when the engine begins to write into the container, for those who save it."""
+    number = 0
+    while os.path.exists(f"{kept.directory}/{STARTED}.{number}"):
+        number += 1
+    _write(kept, f"{STARTED}.{number}", "")
+    kept.begun = [f"{kept.directory}/{BEGUN}.{number}"]
 
 
 def _recorded(kept: Kept, name: str) -> str:
@@ -321,7 +336,9 @@ def _image(plan: LaunchPlan) -> str:
 
 
 def _made_of(plan: LaunchPlan) -> str:
-    return to_json({key: plan.get(key) for key in _MADE_OF})
+    given = plan.get("annotations", {}).items()
+    lasting = {key: value for key, value in given if not key.startswith(_OF_STEP)}
+    return to_json({key: plan.get(key) for key in _MADE_OF} | {"annotations": lasting})
 
 
 def _doors(directory: str) -> Iterator[str]:

@@ -22,7 +22,7 @@ from container_engine.node.start.checks import (
     resolve_mounts,
     site_programs,
 )
-from container_engine.node.start.container import Container, Paths, Person
+from container_engine.node.start.container import SAVE, Container, Paths, Person
 from container_engine.node.start.guard import (
     MAX_PACKET,
     Watch,
@@ -170,6 +170,7 @@ class _Start:
         self._kept = kept
         if kept is not None:
             self._paths.written = kept.directory
+            self._paths.begun += kept.begun
         self._workdir = resolve(plan["workdir"], node, plan["workdir_from"])
         self._edf = env.edf_settings(plan, node)
         self._rules = site_rules.of_node(libexec)
@@ -387,10 +388,11 @@ def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, 
 
         node = node_name.of_step(node)
     plan: LaunchPlan = {}
-    marks, recorded = trace.Marks(begun), -1
+    marks, recorded, target = trace.Marks(begun), -1, ""
     try:
         plan = parse_plan(text)
         recorded = trace.open_file(plan.get("settings", {}).get("trace_dir", ""), node)
+        target = _target(plan, node)
         session = start(plan, node, watch, libexec, marks)
     except Exception as error:  # noqa: BLE001  # internal errors are reported in the same way
         from container_engine.node.report import report
@@ -408,13 +410,28 @@ def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, 
     others = () if recorded < 0 else (recorded,) if place < 0 else (recorded, place)
     fds = (*session.fds, *ends, *session.unshared, *others)
     kept = "kept" if plan.get("kept") else ""  # other steps may be in the container
-    texts = (f"R{len(session.unshared) or ''}{session.workdir}", notices, session.printed, kept)
+    saves = "save" if target else ""
+    workdir = f"R{len(session.unshared) or ''}{session.workdir}"
+    texts = (workdir, notices, session.printed, kept, saves)
     _answer(reply, "\0".join(texts), fds)
     try:  # noqa: SIM105  # importing contextlib would cost every start
         session.go_on()
     except LaunchError:
         pass  # the plugin has the reply, watches the guard and reports its end
     trace.write(recorded, plan, node, marks)
+    if target:
+        from container_engine.node.start import saving
+
+        saving.at_the_end(reply, target, session, node, libexec)
+
+
+def _target(plan: LaunchPlan, node: Mapping[str, str]) -> str:
+    """Return the image to be made of the container at its end, "" for none. Raise LaunchError."""
+    if SAVE not in plan.get("annotations", {}):
+        return ""
+    from container_engine.node.start import saving
+
+    return saving.target(plan, node)
 
 
 def main(argv: Sequence[str], libexec: str) -> int:

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from container_engine.errors import CeError, UserError
+from container_engine.node.start.container import SAVE
 from container_engine.node.start.guard import PYTHONS_SIGNALS, Watch, joined
 from container_engine.node.start.launcher import start
 
@@ -33,6 +34,9 @@ def run_in_container(
     if kept and kept["name"]:
         hint = "srun joins it or starts it; ce exec goes to one that runs"
         raise UserError("ce run has no containers with names: they live with a job", hint)
+    if SAVE in plan["annotations"]:
+        hint = "use srun, or make an image with ce build"
+        raise UserError("ce run saves no container", hint, where="--container-save")
     plan["kept"] = None
     this = os.pidfd_open(os.getpid())
     session = start(plan, os.environ, Watch(this), libexec)

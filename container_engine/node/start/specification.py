@@ -7,7 +7,7 @@ strings; for each operation the name, the number of arguments in decimal, and th
 from __future__ import annotations
 
 from container_engine.errors import LaunchError
-from container_engine.node.start.container import BEGUN, INIT_NAME, Bind
+from container_engine.node.start.container import INIT_NAME, Bind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def operations(  # noqa: PLR0913, PLR0917  # all that a container is made of
         *_root(paths, container),
         *hooks,
         # `ce save` leaves out what was written before (images/pack/written.py)
-        ("file", [paths.at(BEGUN), ""]),
+        *(("file", [path, ""]) for path in paths.begun),
         creation,
         ("container", [paths.at("init.pid"), INIT_NAME]),
     ]

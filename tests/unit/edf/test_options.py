@@ -138,7 +138,7 @@ def test_variables_of_the_host_are_taken_where_they_have_a_value() -> None:
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("--container-save=/x.sqsh", "--container-save: a container ends with its step here and"),
+        ("--container-save=", "--container-save: its value is empty"),
         ("--container-unshare=net,foo", "--container-unshare: unknown namespace 'foo'"),
         ("--container-env=A=B", "--container-env: 'A=B': expected the name of a variable"),
         ("--container-mounts=/a:/b:r0", "--container-mounts: '/a:/b:r0': unknown flag 'r0'"),
@@ -155,6 +155,12 @@ def test_variables_of_the_host_are_taken_where_they_have_a_value() -> None:
 )
 def test_what_cannot_be_done_is_refused_with_the_option_named(word: str, message: str) -> None:
     assert said(overlay(word)).startswith(f"ce: error: {message}")
+
+
+@pytest.mark.parametrize("path", ["./x.sqsh", "x.sqsh", "/work/x.sqsh"])
+def test_the_file_of_a_saved_container_is_an_annotation(path: str) -> None:
+    found = overlay(f"--container-save={path}").layer.annotations["com.ce.container_save"]
+    assert (found.value, str(found.origin)) == ("/work/x.sqsh", "--container-save")
 
 
 def test_namespaces_of_the_containers_own_are_an_annotation() -> None:

@@ -65,7 +65,7 @@ def container(tmp_path: Path) -> Container:
     return Container(tmp_path)
 
 
-NOTHING_BEFORE = Selection(0)
+NOTHING_BEFORE = Selection(())
 
 
 def test_a_difference_has_what_was_written_and_marks_what_was_removed(container: Container) -> None:
@@ -123,7 +123,7 @@ def test_what_the_engine_wrote_before_the_tasks_is_left_out(
     container.removed("usr/lib/hidden")
     begun = now(container)
     container.written("usr/lib/mine", "m")
-    _members, texts = container.save(Selection(begun), difference=difference)
+    _members, texts = container.save(Selection([(0, begun)]), difference=difference)
     whole = {"etc/ld.so.cache": b"the image's", "usr/lib/hidden": b"the image's"}
     assert texts == {"usr/lib/mine": b"m", **({} if difference else whole)}
 
@@ -138,7 +138,7 @@ def test_places_of_mounts_that_no_image_has_are_left_out(
     container.written("etc/hostname", "")
     container.written("etc/mine", "m")
     places = {b"scratch", b"scratch/project", b"etc", b"etc/hostname"}
-    members, _texts = container.save(Selection(0, places), difference=difference)
+    members, _texts = container.save(Selection((), places), difference=difference)
     assert set(members) == {"etc", "etc/mine", "empty"}
 
 
@@ -148,7 +148,7 @@ def test_the_users_own_line_is_left_out_of_the_files_of_users(
 ) -> None:
     container.image("etc/passwd", "root:x:0:0::/root:/bin/sh\n")
     container.written("etc/passwd", "root:x:0:0::/root:/bin/sh\nme:x:1:1::/me:/bin/sh\nnew:x:9\n")
-    selection = Selection(0, (), {b"etc/passwd": b"me:x:1:1::/me:/bin/sh"})
+    selection = Selection((), (), {b"etc/passwd": b"me:x:1:1::/me:/bin/sh"})
     _members, texts = container.save(selection, difference=difference)
     assert texts["etc/passwd"] == b"root:x:0:0::/root:/bin/sh\nnew:x:9\n"
 
@@ -156,7 +156,7 @@ def test_the_users_own_line_is_left_out_of_the_files_of_users(
 def test_files_of_users_with_only_the_own_line_are_not_a_difference(container: Container) -> None:
     container.image("etc/passwd", "root:x:0:0::/root:/bin/sh\n")
     container.written("etc/passwd", "root:x:0:0::/root:/bin/sh\nme:x:1:1::/me:/bin/sh\n")
-    selection = Selection(0, (), {b"etc/passwd": b"me:x:1:1::/me:/bin/sh"})
+    selection = Selection((), (), {b"etc/passwd": b"me:x:1:1::/me:/bin/sh"})
     members, _texts = container.save(selection, difference=True)
     assert set(members) == {"etc"}
 

@@ -65,6 +65,11 @@ def test_a_later_step_goes_on_in_the_same_directory(short: Path) -> None:
     assert second.door != first.door
     assert not isinstance(second, Running)
     assert not list(place(short).glob("door.*"))
+    assert [path.name for path in sorted(place(short).glob("started.*"))] == [
+        "started.0",
+        "started.1",
+    ]
+    assert second.begun == [f"{second.directory}/begun.1"]
 
 
 @pytest.mark.parametrize("node", ["n2", "n1"])

@@ -1,0 +1,62 @@
+"""Save a container that lives with its job: by a step that joins it, or goes on with it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine.cli.running_steps import UNWANTED
+from container_engine.errors import CeError
+from container_engine.process import on_the_host, reason
+
+if TYPE_CHECKING:
+    from container_engine.submit.context import Context
+
+# what would say something else than the record of the name
+_OTHERS = ("PYXIS_CONTAINER_", "CE_ENVIRONMENT")
+# not a step's number
+_NAMED = re.compile(r"(\d+)\.(?!\d+$)([A-Za-z0-9_][A-Za-z0-9_.-]*)")
+
+
+class Kept(NamedTuple):
+    """A container of this name in this job."""
+
+    job: str
+    name: str
+
+
+def parsed(text: str) -> Kept | None:
+    """Return what JOB.NAME says; None for another text."""
+    match = _NAMED.fullmatch(text)
+    return None if match is None else Kept(match[1], match[2])
+
+
+def save(kept: Kept, node: str | None, target: str, context: Context) -> int:
+    """Save the container on this node of the job, else on its first, and return an exit code.
+
+    Whatever is at `target` is replaced. Raises CeError.
+    """
+    argv = ["srun", "--quiet", f"--jobid={kept.job}", "--overlap", "--nodes=1", "--ntasks=1"]
+    argv += ["--mem=0", "--cpu-bind=none", "--mpi=none"]
+    argv += [f"--nodelist={node}"] if node else []
+    argv += [f"--container-name={kept.name}", f"--container-save={target}", "true"]
+    env = {k: v for k, v in context.env.items() if not k.startswith((*UNWANTED, *_OTHERS))}
+    # the names of a job are known by its number
+    env["SLURM_JOB_ID"] = kept.job
+    before = _identity(target)
+    try:
+        status = subprocess.run(argv, env=on_the_host(env), check=False).returncode
+    except OSError as error:
+        raise CeError(f"cannot start srun: {reason(error)}") from None
+    # of a container that was not saved srun has told, and ends as its command has
+    return status or int(_identity(target) == before)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns

@@ -1,0 +1,81 @@
+"""`--container-save`: pack what the container has become, at the end of its step.
+
+The launcher stays until the plugin closes its side of the socket, which it does when the last task
+of the node has ended, and before it ends the session (spank_plugin/plugin/session_end.c).
+"""
+
+from __future__ import annotations
+
+import os
+
+from container_engine.errors import LaunchError
+from container_engine.node.node_name import node_name
+from container_engine.node.start.container import SAVE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _socket import socket
+    from collections.abc import Mapping
+
+    from container_engine.node.plan_types import LaunchPlan
+    from container_engine.node.start.launcher import Session
+
+_NODE = "%N"
+_SEE = "container-save"
+# first letters of the answer to the plugin
+_SAVED, _FAILED = "S", "F"
+_LONGEST = 8 * 1024
+
+
+def target(plan: LaunchPlan, node: Mapping[str, str]) -> str:
+    """Return the path of the image to be made. Raise LaunchError."""
+    path = plan["annotations"][SAVE]
+    try:
+        return _checked(path, node)
+    except ValueError as error:
+        reason, hint = error.args
+        where = plan["annotations_from"].get(SAVE, "--container-save")
+        raise LaunchError(reason, hint, _SEE, where=where) from None
+
+
+def _checked(path: str, node: Mapping[str, str]) -> str:
+    """Return the path on this node. Raise ValueError with a reason and a hint."""
+    count = node.get("SLURM_STEP_NUM_NODES") or node.get("SLURM_NNODES", "1")
+    if count != "1" and _NODE not in path:
+        message = f"{count} nodes would write the same image '{path}'"
+        raise ValueError(
+            message, f"write {_NODE} in its name, for the name of the node, or use -N1"
+        )
+    path = path.replace(_NODE, node_name(node))
+    directory = os.path.dirname(path)
+    if os.path.isdir(path):
+        raise ValueError(f"'{path}' is a directory", "name a file in it")
+    if not os.path.isdir(directory):
+        raise ValueError(
+            f"'{directory}' is no directory of this node", "make it, or name another one"
+        )
+    if not os.access(directory, os.W_OK):
+        raise ValueError(f"you cannot write to '{directory}'", "name another directory")
+    return path
+
+
+def at_the_end(
+    reply: socket, path: str, session: Session, node: Mapping[str, str], libexec: str
+) -> None:
+    """Wait for the end of the tasks, save the container to `path`, and answer the plugin."""
+    import subprocess
+
+    namespace = os.readlink(f"/proc/self/fd/{session.fds[1]}")
+    while reply.recv(1):
+        pass
+    step = f"{node.get('SLURM_JOB_ID', '')}.{node.get('SLURM_STEP_ID', '')}"
+    options = ["--here", f"--namespace={namespace}", "--force", "--quiet"]
+    argv = [os.path.normpath(f"{libexec}/../../bin/ce"), "save", *options, step, path]
+    env = {name: value for name, value in node.items() if not name.startswith("LD_")}
+    env.setdefault("PATH", os.environ["PATH"])
+    done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    text = f"{_SAVED}{os.fsdecode(done.stdout.strip())}"
+    if done.returncode:
+        said = os.fsdecode(done.stderr.strip()).removeprefix("ce: error: ")
+        text = f"{_FAILED}--container-save: {said}"
+    reply.send(text.encode("utf-8", "surrogateescape")[:_LONGEST])
