@@ -12,7 +12,7 @@
 #include "common/io.h"
 #include "guard_events.h"
 
-static void become_child(struct guard *guard, const char *const argv[], int copy, int keep, int output)
+static void become_child(struct guard *guard, const char *const argv[], const char *copy, int keep, int output)
 {
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
@@ -25,14 +25,14 @@ static void become_child(struct guard *guard, const char *const argv[], int copy
 	if (keep >= 0 && fcntl(keep, F_SETFD, 0) < 0)
 		_exit(CE_EXIT_ENGINE);
 	/* neither changes the strings; their prototypes predate const */
-	if (copy >= 0)
-		fexecve(copy, (char *const *)(uintptr_t)argv, environ);
+	if (copy != NULL)
+		execv(copy, (char *const *)(uintptr_t)argv);
 	execvp(argv[0], (char *const *)(uintptr_t)argv);
 	dprintf(2, "%s: %s\n", argv[0], strerror(errno));
 	_exit(GUARD_NOT_STARTED);
 }
 
-static pid_t spawn(struct guard *guard, const char *const argv[], int copy, int keep, int output)
+static pid_t spawn(struct guard *guard, const char *const argv[], const char *copy, int keep, int output)
 {
 	pid_t pid = fork();
 
@@ -45,7 +45,7 @@ static pid_t spawn(struct guard *guard, const char *const argv[], int copy, int 
 
 pid_t guard_spawn(struct guard *guard, const char *const argv[], int keep)
 {
-	return spawn(guard, argv, -1, keep, guard->log);
+	return spawn(guard, argv, NULL, keep, guard->log);
 }
 
 int guard_judge(struct guard *guard, const char *what, int status)
@@ -55,7 +55,7 @@ int guard_judge(struct guard *guard, const char *what, int status)
 	return guard_fail_ended(guard, what, status);
 }
 
-int guard_run(struct guard *guard, const char *what, char *const argv[], int copy, int output)
+int guard_run(struct guard *guard, const char *what, char *const argv[], const char *copy, int output)
 {
 	int status = 0;
 	pid_t pid = spawn(guard, (const char *const *)argv, copy, -1, output);

@@ -16,8 +16,9 @@ int guard_start_server(struct guard *guard, const char *server, const char *imag
 /* Return 0 for the waitpid status of a program that ended with exit code 0, else -1 after guard_fail. */
 int guard_judge(struct guard *guard, const char *what, int status);
 
-/* Run a program, or its copy, an open file, unless that is -1; its standard output is the descriptor `output`. Wait
- * for it; failures call it `what`. Return 0 if it ended with exit code 0, else -1 after guard_fail. */
-int guard_run(struct guard *guard, const char *what, char *const argv[], int copy, int output);
+/* Run a program, or its copy at the path `copy` if that is not NULL and can be executed, with its standard output in
+ * the descriptor `output`, and wait for it; failures call it `what`. Return 0 if it ended with exit code 0, else -1
+ * after guard_fail. */
+int guard_run(struct guard *guard, const char *what, char *const argv[], const char *copy, int output);
 
 #endif

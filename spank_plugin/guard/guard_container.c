@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include <elf.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -15,6 +16,8 @@
 #include "guard_events.h"
 #include "guard_ops.h"
 #include "guard_report.h"
+
+#define NAME_OF_COPY "crun"
 
 /* Open a program, found along PATH as execvp does. Return -1 if there is none. */
 static int open_program(const char *name)
@@ -66,9 +69,13 @@ static int sealed_copy(const char *name)
 int guard_op_create(struct guard *guard, char **args)
 {
 	if (strcmp(guard->stage, "podman") == 0)
-		return guard_run(guard, "Podman", args, -1, guard->log);
+		return guard_run(guard, "Podman", args, NULL, guard->log);
+	char place[64];
 	CE_AUTO_FD copy = sealed_copy(args[0]);
-	return guard_run(guard, "crun", args, copy, guard->log);
+	/* Executed by a name in the session's directory, which ps shows; by its descriptor it would have a number. */
+	snprintf(place, sizeof place, "/proc/self/fd/%d", copy);
+	int is_named = copy >= 0 && (unlink(NAME_OF_COPY) == 0 || errno == ENOENT) && symlink(place, NAME_OF_COPY) == 0;
+	return guard_run(guard, "crun", args, is_named ? NAME_OF_COPY : NULL, guard->log);
 }
 
 static int read_pid(struct guard *guard, const char *path, pid_t *pid)

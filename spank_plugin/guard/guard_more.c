@@ -21,7 +21,7 @@ static int run_program(struct guard *guard, char **args, int output)
 
 	if (asprintf(&name, "'%s'", args[0]) < 0)
 		return guard_fail(guard, "out of memory");
-	return guard_run(guard, name, args, -1, output);
+	return guard_run(guard, name, args, NULL, output);
 }
 
 int guard_op_more(struct guard *guard, char **args)
