@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from container_engine.node.start.specification import Operation
 
 _SEE = "container-name"
+_ROOM = "make room on the node's disk, or ask the site for another kept_dir"
 _DOOR = "door."
 # of a socket's path, see unix(7)
 _MAX_PATH = 107
@@ -157,7 +158,7 @@ def enter(wanted: KeptContainer, plan: LaunchPlan, node: Mapping[str, str]) -> K
     try:
         lock = os.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise _error(f"cannot write below {directory}: {error.strerror}", "", wanted) from None
+        raise _error(f"cannot write below {directory}: {error.strerror}", _ROOM, wanted) from None
     kept = Kept(wanted, directory, lock, door)
     if _locked(lock, LOCK_EX):
         _begin(kept, plan)
@@ -218,7 +219,8 @@ def _directory(wanted: KeptContainer, job: str, node: str) -> str:
             path = f"{path}/{name}"
             _private(path)
     except OSError as error:
-        raise _error(f"cannot use {path}: {error.strerror}", "", wanted) from None
+        hint = "if it is another user's, that user or the site must remove it"
+        raise _error(f"cannot use {path}: {error.strerror}", hint, wanted) from None
     return path
 
 
@@ -280,7 +282,7 @@ def _write(kept: Kept, name: str, text: str) -> None:
         os.replace(draft, path)
     except OSError as error:
         reason = f"cannot write below {kept.directory}: {error.strerror}"
-        raise _error(reason, "", kept.wanted) from None
+        raise _error(reason, _ROOM, kept.wanted) from None
 
 
 def _note_start(kept: Kept) -> None:
@@ -318,7 +320,8 @@ def _identity(path: str, wanted: KeptContainer) -> str:
     try:
         status = os.stat(path)
     except OSError as error:
-        raise _error(f"'{path}': {error.strerror}", "", wanted) from None
+        hint = "if the image is gone, give another name with another image"
+        raise _error(f"'{path}': {error.strerror}", hint, wanted) from None
     return f"{status.st_ino} {status.st_size} {status.st_mtime_ns}"
 
 
@@ -362,7 +365,7 @@ def _await(kept: Kept, plan: LaunchPlan) -> Kept:
             _begin(kept, plan)
             return kept
         time.sleep(_LOOK_S)
-    raise _error(reason, "", wanted)
+    raise _error(reason, "wait for that step, or end it: scancel JOB.STEP", wanted)
 
 
 def _compare(running: Running, plan: LaunchPlan) -> None:

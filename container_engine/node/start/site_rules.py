@@ -322,9 +322,9 @@ def _distrust(path: str) -> str:
 
 
 def _is_in(path: str, store: str) -> bool:
-    """Check that `path` lies below `store`, without a symlink or file of the user on the way."""
+    """Check that `path` lies below `store`, without `..`, links and files of users on the way."""
     rest = path.removeprefix(f"{store.rstrip('/')}/")
-    if rest == path or os.path.normpath(path) != path:
+    if rest == path:
         return False
     root = os.path.realpath(store)
     if os.path.realpath(path) != f"{root}/{rest}":

@@ -178,6 +178,14 @@ def test_a_link_of_somebody_elses_pins_no_image(image: str, tmp_path: Path) -> N
     assert why(image, Running("alps", {"12": OTHER}, ME)) == "in use by job 12"
 
 
+def test_where_a_file_server_gives_all_files_to_one_user_links_of_that_user_count(
+    image: str, tmp_path: Path
+) -> None:
+    lie(tmp_path, f"12-abababababab.{OTHER}@alps", NAME)
+    os.chown(tmp_path / "uses", OTHER, OTHER)
+    assert why(image, Running("alps", {"12": ME}, ME)) == "in use by job 12"
+
+
 def test_a_link_of_an_unknown_cluster_does_not_count_for_ever(image: str, tmp_path: Path) -> None:
     image_in_use.note(image, {**NODE, "SLURM_CLUSTER_NAME": "elsewhere"})
     running = Running("alps", {}, ME)

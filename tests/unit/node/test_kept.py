@@ -160,8 +160,56 @@ def test_files_of_a_running_container_that_were_replaced_are_not_served_again(sh
     os.close(first.lock)
 
 
+def test_a_running_container_is_not_joined_for_another_image(short: Path) -> None:
+    first = entered(short)
+    flock(first.lock, LOCK_SH)
+    with (
+        answering(place(short), Path("/i.sqsh")),
+        pytest.raises(
+            LaunchError, match=r"made it from '/i\.sqsh', and this step is to run '/other"
+        ),
+    ):
+        entered(short, image="/other.sqsh")
+    os.close(first.lock)
+
+
+def test_a_running_container_is_not_joined_for_namespaces_that_it_has_not(short: Path) -> None:
+    first = entered(short)
+    flock(first.lock, LOCK_SH)
+    wanted, want = plan(short)
+    want["settings"]["unshare"] = ["net"]
+    with (
+        answering(place(short), Path("/i.sqsh")),
+        pytest.raises(LaunchError, match="not in a separate network namespace"),
+    ):
+        enter(wanted, want, NODE)
+    os.close(first.lock)
+
+
+def test_a_container_that_is_handed_over_in_part_is_not_joined(short: Path) -> None:
+    first = entered(short)
+    flock(first.lock, LOCK_SH)
+    with (
+        answering(place(short), Path("/i.sqsh"), whole=False),
+        pytest.raises(LaunchError, match="nothing answers there"),
+    ):
+        entered(short)
+    os.close(first.lock)
+
+
+def test_a_running_container_is_joined(short: Path) -> None:
+    first = entered(short)
+    flock(first.lock, LOCK_SH)
+    with answering(place(short), Path("/i.sqsh")):
+        joined = entered(short)
+    assert isinstance(joined, Running)
+    assert joined.images == ["/i.sqsh"]
+    joined.close()
+    os.close(first.lock)
+
+
 @contextmanager
-def answering(directory: Path, image: Path) -> Iterator[None]:
+def answering(directory: Path, image: Path, *, whole: bool = True) -> Iterator[None]:
     """Answer one visitor as a guard that serves this image does."""
 
     def answer() -> None:
@@ -169,7 +217,8 @@ def answering(directory: Path, image: Path) -> Iterator[None]:
         with visitor, open("/proc/self/environ") as file:
             send_fds(visitor, [b"C"], [file.fileno()] * 5)
             send_fds(visitor, [bytes(image)], [file.fileno()])
-            visitor.send(b"\0")
+            if whole:
+                visitor.send(b"\0")
 
     with socket(AF_UNIX, SOCK_SEQPACKET) as door:
         door.bind(f"{directory}/door.0.aa")
@@ -226,6 +275,19 @@ def test_a_directory_that_others_may_enter_is_not_used(short: Path) -> None:
         entered(short)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory to another user")
+@pytest.mark.parametrize("name", ["", "7.n1", f"7.n1/{'0' * 16}"])
+def test_a_directory_of_another_user_is_not_used(short: Path, name: str) -> None:
+    planted = short / f"ce-kept-{os.geteuid()}" / name
+    planted.mkdir(mode=0o700, parents=True)
+    for path in (place(short).parent, place(short).parent.parent):
+        if path.exists():
+            path.chmod(0o700)
+    os.chown(planted, 61_001, 61_001)
+    with pytest.raises(LaunchError, match="not a directory of yours alone"):
+        entered(short)
+
+
 def test_a_link_in_place_of_the_directory_is_not_followed(short: Path) -> None:
     (short / "mine").mkdir(mode=0o700)
     (short / f"ce-kept-{os.geteuid()}").symlink_to(short / "mine")
@@ -240,6 +302,7 @@ def test_a_path_too_long_for_a_socket_is_refused(short: Path) -> None:
         entered(long)
 
 
-def test_without_a_job_there_is_none(short: Path) -> None:
+@pytest.mark.parametrize("node", [{}, {**NODE, "SLURM_JOB_ID": "../7"}])
+def test_without_a_job_there_is_none(short: Path, node: Mapping[str, str]) -> None:
     with pytest.raises(LaunchError, match="it lives with a job, and this is none"):
-        entered(short, node={})
+        entered(short, node=node)
