@@ -1,6 +1,7 @@
 """The ssh hook's programs, in an image that tries to make them load files of its own."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -44,3 +45,21 @@ def test_an_images_preload_is_not_loaded_into_programs_for_logins(
     assert "error while loading" not in done.stderr
     assert done.returncode in (0, 1, 2, 125, 255), done.stderr
     assert not (tmp_path / "ran").exists()
+
+
+# Answered by libraries that nsswitch.conf names. Addresses, which the server resolves, are numbers.
+_ANSWERED = re.compile(r"get(pw|gr|sp|serv|proto|host|net)[a-z]*|initgroups|(get|set|end)usershell")
+
+
+def _symbols(kind: str, path: Path) -> set[str]:
+    argv = ["nm", "-D", f"--{kind}-only", "-j", str(path)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    return {line.partition("@")[0] for line in done.stdout.split()}
+
+
+def test_the_server_asks_nobody_in_the_image_for_users_and_groups(engine: Engine) -> None:
+    """The C library would load libraries that the image's nsswitch.conf names."""
+    bundle = engine.prefix / "libexec/container-engine/ssh"
+    asked = set(filter(_ANSWERED.fullmatch, _symbols("undefined", bundle / "bin/dropbear")))
+    assert {"getpwnam", "getgrnam"} <= asked
+    assert asked <= _symbols("defined", bundle / "lib/libce-account.so")
