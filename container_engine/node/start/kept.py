@@ -36,6 +36,8 @@ _MAX_PATH = 107
 # in a guard's answer, in the place of an image's path: the mount of the container's root
 _ROOT = "."
 _NAMELESS = ".removed."
+# a guard's user namespace, the container's two, its environment and its mountinfo
+_LEAST = 5
 _LOOK_S = 0.02
 _VISIT_S = 10.0
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -405,14 +407,15 @@ def _visit(kept: Kept, deadline: float) -> Running | None:
 
 
 def _handed_over(visitor: socket, kept: Kept) -> Running:
-    """Read a guard's answer (spank_plugin/guard/guard_kept.h). Raise OSError if it breaks off."""
+    """Read a guard's answer (spank_plugin/guard/guard_kept.h). Raise OSError for another one."""
     fds: Sequence[int] = ()
     images: list[tuple[str, int]] = []
     while True:
         data, ancillary, _flags, _address = visitor.recvmsg(MAX_PACKET, CMSG_SPACE(8 * FD_SIZE))
         found = received(ancillary)
-        if not data:
-            for fd in (*fds, *(device for _image, device in images)):
+        is_meant = data == b"\0" or len(found) == 1 if fds else len(found) >= _LEAST
+        if not data or not is_meant:
+            for fd in (*found, *fds, *(device for _image, device in images)):
                 os.close(fd)
             raise ConnectionError
         if data == b"\0":

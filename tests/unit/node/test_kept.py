@@ -5,7 +5,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fcntl import LOCK_EX, LOCK_SH, flock
 from pathlib import Path
@@ -194,6 +194,39 @@ def test_a_container_that_is_handed_over_in_part_is_not_joined(short: Path) -> N
         pytest.raises(LaunchError, match="nothing answers there"),
     ):
         entered(short)
+    os.close(first.lock)
+
+
+@pytest.mark.parametrize(
+    "packets",
+    [
+        [(b"\0", 0)],
+        [(b"C", 0), (b"\0", 0)],
+        [(b"C", 4), (b"\0", 0)],
+        [(b"C", 5), (b"/i.sqsh", 0), (b"\0", 0)],
+    ],
+)
+def test_an_answer_of_another_form_is_none(
+    short: Path, packets: Sequence[tuple[bytes, int]]
+) -> None:
+    first = entered(short)
+    flock(first.lock, LOCK_SH)
+
+    def answer() -> None:
+        visitor, _address = door.accept()
+        with visitor, open("/proc/self/environ") as file:
+            for data, count in packets:
+                with contextlib.suppress(BrokenPipeError):  # it need not wait for the last word
+                    send_fds(visitor, [data], [file.fileno()] * count)
+
+    with socket(AF_UNIX, SOCK_SEQPACKET) as door:
+        door.bind(f"{place(short)}/door.0.aa")
+        door.listen()
+        thread = Thread(target=answer)
+        thread.start()
+        with pytest.raises(LaunchError, match="nothing answers there"):
+            entered(short)
+        thread.join(20)
     os.close(first.lock)
 
 
