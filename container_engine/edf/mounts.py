@@ -30,7 +30,10 @@ _TMPFS_FLAGS = (*_ACCESS, *_PLAIN)
 _EXCLUSIVE = (_ACCESS, _BINDS, _PROPAGATION)
 REFUSED_TARGETS = ("/", "/proc", "/sys", "/dev")
 # these lead into whichever process looks: no runtime mounts there
-_OF_PROCESSES = re.compile(r"/proc/(self|thread-self|\d+)(/|$)|/dev/(fd|std(in|out|err))(/|$)")
+_OF_PROCESSES = r"/proc/(self|thread-self|\d+)|/dev/(fd|std(in|out|err))"
+# what the engine itself mounts; node/start/checks.py has the same
+_OURS = r"/\.container-engine|/dev/\.ce-(init|root)"
+_REFUSED = re.compile(f"({_OF_PROCESSES}|{_OURS})(/|$)")
 _COLON_HINT = r"a colon inside a path is written '\:'"
 
 
@@ -120,7 +123,7 @@ def _target(text: Text, cwd: str = "") -> Text:
     target = _each_path(text, cwd, "destination", posixpath.normpath)
     if isinstance(target, str):
         target = "/" + target.lstrip("/")  # normpath keeps two leading slashes, as in POSIX
-        if target in REFUSED_TARGETS or _OF_PROCESSES.match(target):
+        if target in REFUSED_TARGETS or _REFUSED.match(target):
             raise MountError(f"'{target}' cannot be the destination of a mount")
     return target
 

@@ -278,3 +278,32 @@ def test_an_environment_without_a_container_runs_on_the_host(engine: Engine) -> 
     assert done.returncode == 3
     assert done.stdout == "0\n"
     assert "host" in done.stderr
+
+
+# ---- start-up --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("image", ["debian", "busybox"])
+def test_a_start_up_step_may_end_the_steps_and_what_was_exported_counts(
+    engine: Engine, image: str
+) -> None:
+    steps = '["export A=1", "[ $$A = 2 ] || exit 0", "export A=3"]'
+    edf = engine.edf(f"startup = {steps}\n", image)
+    assert engine.output(edf, "sh", "-c", 'echo "$A ${PATH:+with a path}"') == "1 with a path\n"
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ("exec true", "start-up steps ended before the last one: is there an `exec`?"),
+        ("true;" * 30_000, "start-up steps have 150"),
+    ],
+    ids=["exec", "long"],
+)
+def test_steps_that_cannot_hand_on_their_environment_start_no_command(
+    engine: Engine, step: str, said: str
+) -> None:
+    edf = engine.edf(f'startup = ["{step}"]\n', "debian")
+    done = engine.run(edf, "echo", "ran")
+    assert (done.returncode, done.stdout) == (125, "")
+    assert f"{edf}:2: {said}" in done.stderr

@@ -22,8 +22,8 @@ _OF_PROCESSES = (
     *("/proc/self/", "/proc/thread-self/"),
     *("/dev/fd/", "/dev/stdin/", "/dev/stdout/", "/dev/stderr/"),
 )
-# where hooks mount files for which the image has no place
-_OURS = "/.container-engine/"
+# where hooks mount files for which the image has no place, and the init process
+_OURS = ("/.container-engine/", "/dev/.ce-init/", "/dev/.ce-root/")
 _DENIED = "Permission denied"
 _ABSENT = "does not exist"
 _FORBIDDEN = "only what you may read yourself can be mounted: ask its owner"
@@ -94,7 +94,7 @@ def resolve_mounts(
 
 
 def _is_reserved(target: str) -> bool:
-    if target in _RESERVED or f"{target}/".startswith((_OURS, *_OF_PROCESSES)):
+    if target in _RESERVED or f"{target}/".startswith((*_OURS, *_OF_PROCESSES)):
         return True
     return target.startswith("/proc/") and target[6:7].isdigit()
 

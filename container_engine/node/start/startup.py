@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 _MARK = "ce-startup-failed"
 # a shell sets these for itself; they are not changes by the steps
 _SHELLS_OWN = frozenset(["_", "OLDPWD", "PWD", "SHLVL", "BASHOPTS", "SHELLOPTS"])
-_TRAP = f"""trap 'ce_code=$?; [ $ce_code = 0 ] || echo "{_MARK} $ce_step $ce_code" >&2' EXIT"""
+# `exit 0` in a step ends the steps; what they have done until then counts
+_TRAP = (
+    f"trap 'ce_code=$?; [ $ce_code = 0 ] && exec {INIT_PATH} OUTPUT;"
+    f""" echo "{_MARK} $ce_step $ce_code" >&2' EXIT"""
+)
+_LONGEST = 131_071  # of one argument of a program, as Linux has it
 # bash if the image has it: activation scripts are often written for it
 _CHOOSE_SHELL = (
     'if command -v bash >/dev/null 2>&1; then exec bash -e -c "$1"; fi; exec sh -e -c "$1"'
@@ -34,7 +39,8 @@ _KEPT_OUTPUT, _KEPT_LINES = 2000, 8
 def script(lines: Sequence[str], output: int) -> str:
     """Return the lines as one program that keeps its step number and passes on its environment."""
     numbered = [f"ce_step={i}\n{line}" for i, line in enumerate(lines)]
-    return "\n".join([_TRAP, *numbered, "trap - EXIT", f"exec {INIT_PATH} {output}"])
+    trap = _TRAP.replace("OUTPUT", str(output))
+    return "\n".join([trap, *numbered, "trap - EXIT", f"exec {INIT_PATH} {output}"])
 
 
 def run(
@@ -53,7 +59,13 @@ def run(
     lines = [resolve(step["line"], node, step["from"]) for step in steps]
     output, log = os.memfd_create("ce-startup-env"), os.memfd_create("ce-startup-log")
     os.set_inheritable(output, True)
-    argv = [*join, "/bin/sh", "-c", _CHOOSE_SHELL, "sh", script(lines, output)]
+    program = script(lines, output)
+    size = len(os.fsencode(program))
+    if size > _LONGEST:
+        message = f"start-up steps have {size} bytes; Linux allows {_LONGEST}"
+        hint = "put them into a script, and run that"
+        raise LaunchError(message, hint, "startup-failed", where=steps[0]["from"])
+    argv = [*join, "/bin/sh", "-c", _CHOOSE_SHELL, "sh", program]
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
         (os.POSIX_SPAWN_DUP2, log, 1),
@@ -75,7 +87,12 @@ def run(
         printed = _contents(log)
         message = _describe(steps, lines, code, printed, timeout_s)
         raise LaunchError(message, see="startup-failed", details=printed)
-    return _changes(before, _contents(output))
+    block = _contents(output)
+    if not block:
+        message = "start-up steps ended before the last one: is there an `exec`?"
+        hint = "exec without a command, or none: the shell has to end by itself"
+        raise LaunchError(message, hint, "startup-failed", where=steps[0]["from"])
+    return _changes(before, block)
 
 
 def _wait(pid: int, timeout_s: float) -> int | None:

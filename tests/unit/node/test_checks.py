@@ -110,7 +110,9 @@ def test_a_squashfs_source_is_looked_into(tmp_path: Path) -> None:
     assert message == f"/e.toml:4: mount source '{file}': is not a SquashFS file"
 
 
-@pytest.mark.parametrize("target", ["/.container-engine", "/.container-engine/lib/libx.so.1"])
+@pytest.mark.parametrize(
+    "target", ["/.container-engine", "/.container-engine/lib/x", "/dev/.ce-init"]
+)
 def test_where_hooks_put_their_files_nothing_is_mounted(target: str) -> None:
     assert "cannot be replaced" in mounts_refusal(mount("/usr", target))
 
