@@ -31,42 +31,42 @@ FAULTS = {
         "check the name (ce list shows all of them); a path begins with / or ./ or ends in .toml",
     ),
     "environment-unreadable": Fault(
-        "the environment file is there and cannot be read",
+        "the environment file exists but cannot be read",
         YOU,
         "give yourself the right to read it: chmod u+r, and x on the directories above it",
     ),
     "edf-syntax": Fault(
         "the environment file is not valid TOML",
         YOU,
-        "correct the line that is named, then run ce validate on the file",
+        "correct the line named in the error, then run ce validate on the file",
     ),
     "edf-too-large": Fault(
-        "the environment file is larger, or nested deeper, than any can be",
+        "the environment file is too large or nested too deeply",
         YOU,
-        "name the file that was meant; long lists belong into a file that is mounted",
+        "check that it is the right file; put long lists into a mounted file",
     ),
     "edf-value": Fault(
-        "a key of the environment file has a value that it cannot have",
+        "a key of the environment file has an invalid value",
         YOU,
-        "correct the key that is named; ce validate shows every problem of the file at once",
+        "correct the key named in the error; ce validate shows all problems of the file at once",
     ),
     "edf-unknown-key": Fault(
-        "the environment file has a key that nothing knows, which then does nothing",
+        "the environment file has an unknown key, which has no effect",
         YOU,
         "correct its spelling or remove it; ce schema edf prints all keys",
     ),
     "edf-inheritance": Fault(
         "the chain of base environments cannot be followed",
         YOU,
-        "correct base_environment in the file that is named",
+        "correct base_environment in the file named in the error",
     ),
     "edf-mount": Fault(
-        "a mount is not written as SOURCE:DESTINATION:FLAGS can be",
+        "a mount does not have the form SOURCE:DESTINATION:FLAGS",
         YOU,
-        "write SOURCE:DESTINATION[:FLAGS] with absolute paths, or the path alone",
+        "write SOURCE:DESTINATION[:FLAGS] with absolute paths, or only one path",
     ),
     "edf-annotation": Fault(
-        "an annotation has a name or a value that it cannot have",
+        "an annotation has an invalid name or value",
         YOU,
         "correct it; ce hooks show NAME lists what a hook takes",
     ),
@@ -76,7 +76,7 @@ FAULTS = {
         'name an image, or write image = "" to run on the host on purpose',
     ),
     "image-empty": Fault(
-        "the image is written with variables, all of which are empty",
+        "the image's name consists of variables that are all empty",
         YOU,
         'set the variable; image = "" itself runs on the host, nothing that expands to it does',
     ),
@@ -96,7 +96,7 @@ FAULTS = {
         "put the value into a file and its path into the variable",
     ),
     "environment-too-large": Fault(
-        "the variables of the image and of the environment file are too much for one process",
+        "the variables of the image and of the environment file are too large for one process",
         YOU,
         "put large values into files",
     ),
@@ -111,7 +111,7 @@ FAULTS = {
         "write ${image:NAME:-default}",
     ),
     "site-decides": Fault(
-        "the environment file decides what the site has kept for itself",
+        "the environment file sets what only the site may set",
         EITHER,
         "remove the line; ce config show says what counts",
     ),
@@ -132,14 +132,15 @@ FAULTS = {
         "check the path; was it purged from scratch? ce import FROM -o FILE makes it again",
     ),
     "image-file-unreadable": Fault(
-        "the image file is there and may not be read",
+        "the image file exists, but you may not read it",
         YOU,
-        "ask its owner for the right to read it, and x on the directories above it",
+        "ask its owner for read permission, and for x on the directories above it",
     ),
     "untrusted-file": Fault(
         "a file that would decide what runs belongs to another user",
         YOU,
-        "remove the file that is named, or keep images and environments where only you may write",
+        "remove the file named in the error, or keep images and environments where only you may"
+        " write",
     ),
     "image-not-squashfs": Fault(
         "the image file is not a SquashFS file",
@@ -152,7 +153,7 @@ FAULTS = {
         "copy, download or import it again; report the node if good images fail there, too",
     ),
     "image-reference": Fault(
-        "the name of the image is neither a path nor a reference into a registry",
+        "the image's name is neither a path nor a registry reference",
         YOU,
         "a path begins with / or ./; a reference is REGISTRY/NAME:TAG",
     ),
@@ -162,7 +163,7 @@ FAULTS = {
         "check the name and the tag; ce login REGISTRY for a private image",
     ),
     "registry-login": Fault(
-        "the registry wants a login, or refuses the one it got",
+        "the registry requires a login, or rejected yours",
         YOU,
         "ce login REGISTRY; a token may have expired",
     ),
@@ -172,12 +173,12 @@ FAULTS = {
         "try again from a host that reaches it, or ce pull there first; is a proxy needed?",
     ),
     "image-architecture": Fault(
-        "the image is made for another kind of processor than this machine's",
+        "the image is made for another processor architecture",
         YOU,
         "choose an image that is made for this machine, or nodes of the image's kind",
     ),
     "image-format": Fault(
-        "what the registry, archive or layout holds is not an image that can be run",
+        "the registry, archive or layout contains no image that can be run",
         YOU,
         "name an OCI image or a Docker image of schema 2; ce inspect shows what is there",
     ),
@@ -187,7 +188,7 @@ FAULTS = {
         "ce pull IMAGE gets it; or launch with pull = missing",
     ),
     "image-policy": Fault(
-        "the site does not want this image to be used",
+        "the site's policy does not allow this image",
         SITE,
         "the site decides which images may be used; ask its support",
     ),
@@ -208,14 +209,14 @@ FAULTS = {
     ),
     # ---- stores
     "store-none": Fault(
-        "there is no place for images",
+        "no directory is set for images",
         YOU,
         "set EDF_IMAGESTORE or SCRATCH to a directory of yours on a shared file system",
     ),
     "store-unusable": Fault(
         "a file or directory of the image store cannot be used",
         EITHER,
-        "check its owner and mode, and that its file system is mounted and can be written",
+        "check its owner and mode, and that its file system is mounted and writable",
     ),
     "store-full": Fault(
         "the image store has no room for the image",
@@ -223,9 +224,9 @@ FAULTS = {
         "make room: ce gc --layers, ce gc --unused DAYS; or another place: EDF_IMAGESTORE",
     ),
     "store-busy": Fault(
-        "another import of the same image does not end",
+        "another import of the same image is taking too long",
         YOU,
-        "end the process that is named; if it is gone, remove the lock that is named",
+        "end the process named in the error; if it is gone, remove the lock named there",
     ),
     # ---- nodes
     "image-not-on-node": Fault(
@@ -235,22 +236,22 @@ FAULTS = {
         " file system that all nodes have",
     ),
     "mount-source-missing": Fault(
-        "what the environment file mounts is not there on the node",
+        "a directory or file that the environment mounts is missing on the node",
         YOU,
-        "make the source on that node, or mount what all nodes have",
+        "create the source on that node, or mount what all nodes have",
     ),
     "site-mount-missing": Fault(
-        "what the site mounts into every container is not there on the node",
+        "a directory that the site mounts into every container is missing on the node",
         SITE,
         "tell the administrator which node it is; srun -x NODE does without the node until then",
     ),
     "mount-destination": Fault(
-        "the place of a mount in the container is one that cannot be replaced",
+        "the destination of a mount cannot be replaced in a container",
         YOU,
         "choose another destination than /, /proc, /sys and /dev",
     ),
     "mount-policy": Fault(
-        "the site does not want this mount",
+        "the site's policy does not allow this mount",
         SITE,
         "the site decides what may be mounted; ask its support",
     ),
@@ -262,7 +263,7 @@ FAULTS = {
     "device-not-offered": Fault(
         "the site does not offer this device",
         SITE,
-        "ce devices lists those that there are; ask the site for others",
+        "ce devices lists the available ones; ask the site for others",
     ),
     "cdi-device-unknown": Fault(
         "no CDI file on the node describes a device of this name",
@@ -272,22 +273,22 @@ FAULTS = {
     "cdi-file": Fault(
         "a CDI file on the node cannot be used",
         SITE,
-        "ask the administrator to correct or remove the file that is named",
+        "ask the administrator to correct or remove the file named in the error",
     ),
     "user-namespaces": Fault(
-        "the node does not let users have user namespaces",
+        "the node does not allow user namespaces",
         SITE,
-        "report the node; meanwhile leave it out: srun --exclude=NODE",
+        "report the node; until it is repaired, exclude it: srun --exclude=NODE",
     ),
     "fuse-unavailable": Fault(
-        "the node does not let users mount by FUSE, so the image cannot be mounted",
+        "users cannot mount with FUSE on the node, so the image cannot be mounted",
         SITE,
-        "report the node; meanwhile leave it out: srun --exclude=NODE",
+        "report the node; until it is repaired, exclude it: srun --exclude=NODE",
     ),
     "proc-covered": Fault(
-        "the kernel of the node refuses what a container needs of /proc or tmpfs",
+        "the node's kernel refuses mounts of /proc or tmpfs that a container needs",
         SITE,
-        "report the node; meanwhile leave it out: srun --exclude=NODE",
+        "report the node; until it is repaired, exclude it: srun --exclude=NODE",
     ),
     "program-missing": Fault(
         "a program that the engine needs is not installed or cannot be run",
@@ -295,14 +296,14 @@ FAULTS = {
         "ask the administrator to install it; ce doctor lists what is missing",
     ),
     "program-slow": Fault(
-        "a program that the engine started was not done in time",
+        "a program that the engine started took too long",
         EITHER,
-        "try again; is a registry or a file system slow? the details have the command line",
+        "try again; is a registry or a file system slow? the details contain the command line",
     ),
     "program-failed": Fault(
         "a program that the engine started failed",
         EITHER,
-        "the details have its output and its command line, ready to paste",
+        "the details contain its output and its command line, ready to paste",
     ),
     "creation-failed": Fault(
         "crun, or Podman, could not start the container",
@@ -315,13 +316,13 @@ FAULTS = {
         "report the node; docs/admin/install.md says which setting it needs",
     ),
     "container-space": Fault(
-        "what the container keeps in memory is full",
+        "the container's file system in memory is full",
         EITHER,
         'ask for more with "com.ce.tmpfs_size", mount a directory for large files, or ask Slurm'
         " for more memory",
     ),
     "container-setup": Fault(
-        "a step of making the container failed on the node",
+        "the container could not be set up on the node",
         EITHER,
         "the line names the step and the kernel's reason; srun -w NODE ce doctor --node looks"
         " at it",
@@ -332,7 +333,7 @@ FAULTS = {
         "report it: the same version belongs on all hosts",
     ),
     "plan-damaged": Fault(
-        "what srun sent to the node is not what the planner made",
+        "the plan that reached the node is not the one that the planner made",
         SITE,
         "report it; does something change SLURM_CE_ variables?",
     ),
@@ -342,7 +343,7 @@ FAULTS = {
         "report it: plugin and engine of the same version belong on all hosts",
     ),
     "launcher-ended": Fault(
-        "what starts the container on the node was ended before it was done",
+        "the program that starts the container on the node was killed before it had finished",
         EITHER,
         "was the step cancelled, or killed for its memory (--mem)? if it stays so on one node,"
         " report the node",
@@ -375,7 +376,7 @@ FAULTS = {
         127,
     ),
     "command-not-executable": Fault(
-        "the command is there in the container and cannot be executed",
+        "the command exists in the container but cannot be executed",
         YOU,
         "is it a directory, without x, on a noexec mount, or for another machine or loader?",
         126,
@@ -394,7 +395,7 @@ FAULTS = {
     "workdir-missing": Fault(
         "the working directory cannot be entered in the container",
         YOU,
-        "make it in the image, mount it, or name another workdir",
+        "create it in the image, mount it, or set another workdir",
     ),
     "container-save": Fault(
         "the container cannot be saved at the end of its step, or was not",
@@ -410,7 +411,7 @@ FAULTS = {
     "startup-failed": Fault(
         "a start-up step of the environment failed",
         YOU,
-        "correct the line; the details have all that it printed",
+        "correct the line; the details contain its whole output",
     ),
     "task-join": Fault(
         "a task could not enter its container",
@@ -423,7 +424,7 @@ FAULTS = {
         "ask the administrator to take contain_spank out of slurm.conf",
     ),
     "pyxis-too": Fault(
-        "this step asks for containers of two plugins, pyxis and this engine",
+        "the step asks both pyxis and this engine for a container",
         YOU,
         "use one of them: --environment, or the options and variables of pyxis",
     ),
@@ -459,7 +460,7 @@ FAULTS = {
         'choose nodes that have it, or leave the hook out: com.hooks.NAME.enabled = "false"',
     ),
     "hook-check": Fault(
-        "a check before the start says that the hook would not work in this image or on this node",
+        "a check before the start found that the hook would not work in this image or on this node",
         EITHER,
         "ce hooks explain ENVIRONMENT on a node shows what the hook looks at",
     ),
@@ -471,51 +472,51 @@ FAULTS = {
     "hook-service": Fault(
         "a program that a hook starts beside the tasks did not start",
         EITHER,
-        "the details have what it printed; leave the hook out if the job does not need it",
+        "the details contain its output; leave the hook out if the job does not need it",
     ),
     "hook-catalog": Fault(
-        "the site's catalog of hooks has a fault, so no container starts",
+        "the site's catalog of hooks contains an error, so no container starts",
         SITE,
         "ask the administrator to run ce hooks check",
     ),
     "oci-hook-invalid": Fault(
         "an OCI hook of the site cannot be used",
         SITE,
-        "ask the administrator to correct the file that is named",
+        "ask the administrator to correct the file named in the error",
     ),
     "oci-hook-failed": Fault(
-        "an OCI hook of the site failed while the container was made",
+        "an OCI hook of the site failed while the container was being created",
         SITE,
-        "report it with the details, which have what the hook printed",
+        "report it with the details, which contain the hook's output",
     ),
     # ---- the site and the engine
     "site-configuration": Fault(
-        "the site's configuration of the engine has a fault, so no container starts",
+        "the site's configuration of the engine contains an error, so no container starts",
         SITE,
         "ask the administrator to run ce config check",
     ),
     "plugin-configuration": Fault(
-        "the plugin's line in plugstack.conf is wrong, or the engine is not installed whole",
+        "the plugin's line in plugstack.conf is wrong, or the engine's installation is incomplete",
         SITE,
         "ask the administrator to run ce doctor on this host",
     ),
     "planner-killed": Fault(
-        "the planner was ended, so nothing was started",
+        "the planner was killed, so nothing was started",
         YOU,
         "start it again; an import goes on where it was interrupted",
     ),
     "planner-mute": Fault(
-        "the planner printed neither a plan nor that there is no container",
+        "the planner did not answer",
         SITE,
         "report it: plugin and engine of the same version belong on all hosts",
     ),
     "current-directory": Fault(
-        "the directory in which you are does not exist any more",
+        "the current directory no longer exists",
         YOU,
         "change into another directory",
     ),
     "internal-error": Fault(
-        "the engine made a mistake",
+        "the engine itself failed",
         US,
         "please report it, with the details",
     ),

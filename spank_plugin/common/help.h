@@ -28,7 +28,7 @@
 #define CE_HELP_PMIX_ROOT \
 	CE_HELP("pmix-root", "leave --container-remap-root out in steps with MPI, or have the site offer another check")
 #define CE_HELP_WORKDIR_MISSING \
-	CE_HELP("workdir-missing", "make it in the image, mount it, or name another workdir")
+	CE_HELP("workdir-missing", "create it in the image, mount it, or set another workdir")
 #define CE_HELP_CONTAINER_SAVE \
 	CE_HELP("container-save", "name a file in a directory that the node has and you can write to, with room in it")
 #define CE_HELP_TASK_JOIN \
