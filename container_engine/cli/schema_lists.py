@@ -131,7 +131,7 @@ class Advice(_Frozen):
     """A piece of advice on an environment."""
 
     name: str = Field(description="the environment, as it was given")
-    file: str = Field(description="the file that it is about")
+    file: str = Field(description="the file that it is about, or 'your shell'")
     line: int = Field(description="counted from 1; 0 if unknown")
     key: str = Field(description="the key that it is about; empty if none")
     message: str = Field(description="the advice")

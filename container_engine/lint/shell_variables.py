@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.edf.model import Origin
 from container_engine.lint.subject import advice
 
 if TYPE_CHECKING:
@@ -13,16 +14,19 @@ if TYPE_CHECKING:
     from container_engine.lint.subject import Subject
 
 # set by modules, Conda and virtual environments
-_NAMES = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV")
+_NAMES = (
+    *("CONDA_PREFIX", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"),
+)
+# no line of a file is to blame
+_SHELL = Origin("your shell", 0)
 
 
 def host(subject: Subject) -> Iterator[Problem]:
     """Warn of such variables unless the environment decides about them."""
-    origin = subject.edf.image_origin
     decided = {entry.name for entry in subject.edf.env}
-    if origin is None or subject.edf.image == "":
+    if subject.edf.image_origin is None or subject.edf.image == "":
         return
     for name in _NAMES:
         if subject.variables.get(name) and name not in decided:
-            message = f"your shell has {name}; tasks get it, unless the image sets its own"
-            yield advice(origin, f"env.{name}", message, f'{name} = "" in [env] removes it')
+            message = "is set; tasks get it, unless the image sets its own"
+            yield advice(_SHELL, name, message, f'{name} = "" in [env] removes it')

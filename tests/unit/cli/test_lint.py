@@ -239,14 +239,15 @@ def test_variables_of_modules_and_conda_are_reported_unless_the_file_decides(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", "/host/lib")
     monkeypatch.setenv("CONDA_PREFIX", "/host/conda")
+    monkeypatch.setenv("LD_PRELOAD", "/host/libtrace.so")
     monkeypatch.setenv("VIRTUAL_ENV", "")
     said = advice(here, capsys, "")
     assert said == "".join(
-        f"1: env.{name}: your shell has {name}; tasks get it, unless the image sets its own\n"
+        f"your shell: {name}: is set; tasks get it, unless the image sets its own\n"
         f'    {name} = "" in [env] removes it\n'
-        for name in ("CONDA_PREFIX", "PYTHONPATH")
+        for name in ("CONDA_PREFIX", "LD_PRELOAD", "PYTHONPATH")
     )
-    removed = '[env]\nPYTHONPATH = ""\nCONDA_PREFIX = ""\n'
+    removed = '[env]\nPYTHONPATH = ""\nCONDA_PREFIX = ""\nLD_PRELOAD = ""\n'
     assert advice(here, capsys, removed) == "e.toml: no advice\n"
 
 
