@@ -41,3 +41,9 @@ VARIABLES = (
     "UNSHARE",
 )
 PREFIX = "PYXIS_CONTAINER_"
+
+
+def is_step(name: str) -> bool:
+    """Return whether the name of a container is JOB.STEP, of a step that gave it none."""
+    job, _dot, step = name.partition(".")
+    return job.isdigit() and step.isdigit()

@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.edf.option_names import PREFIX, VARIABLES_COUNT
+from container_engine.edf.option_names import PREFIX, VARIABLES_COUNT, is_step
 from container_engine.plan.overrides import read_name
 
 if TYPE_CHECKING:
@@ -34,15 +34,18 @@ class Request(NamedTuple):
     consulted: tuple[str, ...] = ()
 
 
-def completed(words: Sequence[str], env: Mapping[str, str]) -> Request:
+def completed(words: Sequence[str], env: Mapping[str, str], traces: str = "") -> Request:
     """Return the request with the environment and the image of the container that it names.
 
+    `traces` is the directory of the traces, for the container of a step that gave it no name.
     Outside of a job it only joins one that runs.
     """
     name = _name(words, env)
     if not name or _value(words, env, _IMAGE, "IMAGE"):
         return Request(None, words)
     found = next(_candidates(name, env), None)
+    if found is None and is_step(name):
+        return _of_step(name, words, env, traces)
     if found is None:
         return Request(None, words, tuple(filter(None, [record_of(name, env)])))
     try:
@@ -55,6 +58,20 @@ def completed(words: Sequence[str], env: Mapping[str, str]) -> Request:
         # the record may be of another job than srun's --jobid: it names an image, and makes nothing
         more.append(f"{_NAME}{name}:exec")
     return Request(environment, [*words, *more], (found,))
+
+
+def _of_step(name: str, words: Sequence[str], env: Mapping[str, str], traces: str) -> Request:
+    """Return the request with the image of the running step JOB.STEP, as its trace has it."""
+    home = env.get("HOME", "/")
+    place = f"{home}{traces[1:]}/{name}" if traces.startswith("~/") else f"{traces}/{name}"
+    image = ""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        for file in sorted(os.listdir(place)):
+            for line in _read(f"{place}/{file}").splitlines() if file.endswith(".json") else ():
+                document = json.loads(line)
+                image = document["image"]["path"] if "version" in document else image
+    more = [f"{_IMAGE}{image}", f"{_NAME}{name}:exec"] if image.startswith("/") else []
+    return Request(None, [*words, *more], (place,))
 
 
 def record(

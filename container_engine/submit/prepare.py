@@ -70,7 +70,7 @@ def prepare(name: str | None, context: Context, words: Sequence[str] = ()) -> Pr
     def load(asking: Context, whole: Offer) -> Loaded:
         if name is not None:
             return load_to_launch(name, asking, whole, words)
-        request = job_names.completed(words, asking.env)
+        request = job_names.completed(words, asking.env, whole.site.trace_dir)
         inputs.files.extend(request.consulted)
         return load_to_launch(request.environment, asking, whole, request.words)
 

@@ -220,6 +220,27 @@ def test_outside_of_a_job_a_name_alone_joins_what_runs(cluster: Cluster, demo: s
     assert (done.returncode, causes(done)[0].partition(": n")[2][3:]) == (125, refused)
 
 
+def test_a_step_joins_the_container_of_another_one_that_gave_it_no_name(
+    cluster: Cluster, shared: Path
+) -> None:
+    edf = cluster.edf(f'mounts = ["{shared}"]\n')
+    wait = "until [ -e {0} ]; do sleep 0.1; done"
+    first = f"echo mine > /file; touch {shared}/up; {wait.format(f'{shared}/down')}"
+    done = job(
+        cluster,
+        f"srun -n1 --overlap --environment={edf} sh -c '{first}' & one=$!\n"
+        f"{wait.format(f'{shared}/up')}\n"
+        "srun -n1 --overlap --container-name=$SLURM_JOB_ID.0 sh -c 'cat /file; echo 2 > /two'\n"
+        "srun -n1 --overlap --container-name=$SLURM_JOB_ID.0:exec cat /two\n"
+        f"touch {shared}/down; wait $one\n"
+        "srun -n1 --container-name=$SLURM_JOB_ID.0 true || echo over\n",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "mine\n2\nover\n"
+    assert "no task of step" in done.stderr
+    assert_nothing_kept()
+
+
 # ---- the epilog ----------------------------------------------------------------------------------
 
 

@@ -102,7 +102,7 @@ class Session(NamedTuple):
 def session_of(task: Task) -> Session:
     """Return the session in which the task runs. Raise UserError if it has ended."""
     try:
-        guard = _guard(task)
+        guard, _first = makers(task)
         directory = os.readlink(f"/proc/{guard}/cwd")
         images, kept = _mounted(f"/proc/{guard}/mountinfo", directory)
         mounted = _read(task.directory, "mountinfo").splitlines()
@@ -135,17 +135,19 @@ def of_namespace(name: str) -> Task:
     raise UserError("the container has ended")
 
 
-def _guard(task: Task) -> int:
-    """Return the id of the guard, an ancestor of the container's first process."""
+def makers(task: Task) -> tuple[int, Task]:
+    """Return the id of the guard and the first process of the container in which the task runs.
+
+    The guard is an ancestor of that process.
+    """
     try:
         first = of_namespace(_mount_namespace(task))
     except UserError:
         raise ProcessLookupError(errno.ESRCH, "its first process is gone") from None
     pid = _pid(first)
-    os.close(first.directory)
     while pid > 1:
         if _name(pid) == GUARD_NAME:
-            return pid
+            return pid, first
         pid = _parent(pid)
     raise ProcessLookupError(errno.ESRCH, "no guard is above its first process")
 
@@ -236,24 +238,24 @@ def _mount_namespace(task: Task) -> str:
         return ""
 
 
-def _unshared(task: Task) -> list[str]:
-    """Return the namespaces that the task does not share with this process."""
+def unshared(task: Task) -> list[str]:
+    """Return the files, below /proc/PID, of the namespaces that it does not share with this one."""
     return [
         name
-        for name in ("net", "ipc", "uts")
-        if os.readlink(f"ns/{name}", dir_fd=task.directory) != os.readlink(f"/proc/self/ns/{name}")
+        for name in ("ns/net", "ns/ipc", "ns/uts")
+        if os.readlink(name, dir_fd=task.directory) != os.readlink(f"/proc/self/{name}")
     ]
 
 
 def _opened(task: Task, name: str) -> int:
-    return os.open(f"ns/{name}", os.O_RDONLY, dir_fd=task.directory)
+    return os.open(name, os.O_RDONLY, dir_fd=task.directory)
 
 
 def become(task: Task, argv: Sequence[str], libexec: str) -> NoReturn:
     """Replace this process with the command, beside the task. Raise UserError or CeError."""
     try:
-        entered = [_opened(task, name) for name in ("user", *_unshared(task))]
-        mounts = _opened(task, "mnt")
+        entered = [_opened(task, name) for name in ("ns/user", *unshared(task))]
+        mounts = _opened(task, "ns/mnt")
     except OSError as error:
         raise UserError(f"the task has ended: {reason(error)}") from None
     # no changes: the command gets the whole environment with which the task was started

@@ -15,6 +15,7 @@ import time
 from _socket import AF_UNIX, CMSG_SPACE, SOCK_SEQPACKET, socket
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 
+from container_engine.edf.option_names import is_step
 from container_engine.errors import LaunchError
 from container_engine.node.node_name import node_name
 from container_engine.node.plan_json import image_paths, parse_json, to_json
@@ -152,6 +153,10 @@ def enter(wanted: KeptContainer, plan: LaunchPlan, node: Mapping[str, str]) -> K
     job = node.get("SLURM_JOB_ID", "")
     if not job.isdigit():
         raise _error("it lives with a job, and this is none", "start it with srun", wanted)
+    if is_step(wanted["name"]):
+        from container_engine.node.start import of_step
+
+        return of_step.enter(wanted, node)
     directory = _directory(wanted, job, node_name(node))
     step = node.get("SLURM_STEP_ID", "0")
     door = f"{directory}/{_DOOR}{step}.{os.urandom(3).hex()}"

@@ -1,0 +1,57 @@
+"""Join the container of a running step that gave it no name: JOB.STEP names it, as with pyxis.
+
+Such a container ends with its step, and with it whatever joined it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from container_engine.errors import LaunchError, UserError
+from container_engine.node.node_name import node_name
+from container_engine.node.start import attach
+from container_engine.node.start.kept import Kept, Running
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from container_engine.node.plan_types import KeptContainer
+    from container_engine.node.start.specification import Operation
+
+
+class OfStep(Running):
+    """The container of another step, which does not keep it: nobody else comes through this one."""
+
+    @property
+    def passed(self) -> list[int]:
+        return [fd for fd in super().passed if fd >= 0]
+
+    def operations(self, server: str, directories: Sequence[str]) -> list[Operation]:
+        _keep, *others = super().operations(server, directories)
+        return others
+
+
+def enter(wanted: KeptContainer, node: Mapping[str, str]) -> OfStep:
+    """Return the container of the step that is named. Raise LaunchError if none runs here."""
+    job, _dot, step = wanted["name"].partition(".")
+    if wanted["mode"] not in ("auto", "exec"):
+        hint = f"leave ':{wanted['mode']}' out"
+        raise _error("the container of a step can only be joined", hint, wanted)
+    try:
+        task = attach.find(job, step, node_name(node))
+        guard, first = attach.makers(task)
+        names = ("ns/user", "ns/mnt", "environ", "mountinfo", *attach.unshared(first))
+        at_first = [os.open(name, os.O_RDONLY, dir_fd=first.directory) for name in names]
+        fds = [os.open(f"/proc/{guard}/ns/user", os.O_RDONLY), *at_first]
+    except UserError as error:
+        raise _error(error.reason, error.hint or "", wanted) from None
+    except OSError as error:
+        raise _error(f"it has ended: {error.strerror}", "", wanted) from None
+    return OfStep(Kept(wanted, "", -1, ""), fds, ())
+
+
+def _error(reason: str, hint: str, wanted: KeptContainer) -> LaunchError:
+    return LaunchError(
+        reason, hint or None, "container-name", kind="container", name=wanted["name"]
+    )
