@@ -4,7 +4,8 @@ On each node such a container has a directory, below the user's: what it writes,
 made from, a lock, and a socket (a door) for each step in it. The lock is held exclusively while a
 step starts the container, and shared by the guard of every step that runs in it. So a later step
 either joins what runs, or starts a container anew over what earlier ones have written.
-The job's end removes the directory (spank_plugin/programs/epilog.c).
+The job's end removes the directory (spank_plugin/programs/epilog.c). A node that loses
+its power cannot, and a job that is requeued may come back to it: its containers begin anew.
 """
 
 from __future__ import annotations
@@ -204,17 +205,21 @@ def remove(directory: str, *, force: bool = False) -> bool:
             if force:
                 os.rename(directory, f"{directory}{_NAMELESS}{os.urandom(3).hex()}")
             return force
-        from shutil import rmtree
-
-        # overlayfs and users who are root inside make directories that nobody may read
-        for place, names, _files in os.walk(directory):
-            for path in (f"{place}/{name}" for name in names):
-                if not os.path.islink(path):
-                    os.chmod(path, 0o700)
-        rmtree(directory)
+        _remove_tree(directory)
         return True
     finally:
         os.close(lock)
+
+
+def _remove_tree(directory: str) -> None:
+    from shutil import rmtree
+
+    # overlayfs and users who are root inside make directories that nobody may read
+    for place, names, _files in os.walk(directory):
+        for path in (f"{place}/{name}" for name in names):
+            if not os.path.islink(path):
+                os.chmod(path, 0o700)
+    rmtree(directory)
 
 
 def _directory(wanted: KeptContainer, job: str, node: str) -> str:
@@ -260,7 +265,9 @@ def _locked(lock: int, how: int) -> bool:
 
 def _begin(kept: Kept, plan: LaunchPlan) -> None:
     """Prepare the directory for a start by this step. Raise LaunchError."""
-    wanted, image = kept.wanted, _image(plan)
+    wanted, image, boot = kept.wanted, _image(plan), _boot()
+    if _recorded(kept, "boot") != boot:
+        _forget(kept.directory)
     earlier = _recorded(kept, "image")
     if wanted["mode"] == "exec":
         reason = "no step of this job runs in it on this node"
@@ -275,7 +282,8 @@ def _begin(kept: Kept, plan: LaunchPlan) -> None:
     for door in _doors(kept.directory):
         os.unlink(door)
     _note_start(kept)
-    for name, text in (("image", image), ("name", wanted["name"]), ("made", _made_of(plan))):
+    records = {"image": image, "name": wanted["name"], "made": _made_of(plan), "boot": boot}
+    for name, text in records.items():
         _write(kept, name, text)
 
 
@@ -299,6 +307,22 @@ def _note_start(kept: Kept) -> None:
         number += 1
     _write(kept, f"{STARTED}.{number}", "")
     kept.begun = [f"{kept.directory}/{BEGUN}.{number}"]
+
+
+def _boot() -> str:
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def _forget(directory: str) -> None:
+    """Remove what the job has left before the node was rebooted, except the lock."""
+    for name in os.listdir(directory):
+        path = f"{directory}/{name}"
+        if os.path.isdir(path) and not os.path.islink(path):
+            os.chmod(path, stat.S_IRWXU)
+            _remove_tree(path)
+        elif name != "lock":
+            os.unlink(path)
 
 
 def _recorded(kept: Kept, name: str) -> str:

@@ -72,6 +72,24 @@ def test_a_later_step_goes_on_in_the_same_directory(short: Path) -> None:
     assert second.begun == [f"{second.directory}/begun.1"]
 
 
+# A loss of power may also leave a file without what was written last.
+@pytest.mark.parametrize("recorded", ["of another boot", ""])
+def test_a_job_that_comes_back_to_a_node_after_a_reboot_begins_anew(
+    short: Path, recorded: str
+) -> None:
+    first = entered(short)
+    os.close(first.lock)
+    for name in ("changes", "work"):
+        (place(short) / name / "secret").mkdir(parents=True)
+        (place(short) / name).chmod(0)
+    (place(short) / "boot").write_text(recorded)
+    second = entered(short, "create", "/other.sqsh")
+    os.close(second.lock)
+    kept = {path.name for path in place(short).iterdir()}
+    assert kept.isdisjoint({"changes", "work"})
+    assert (place(short) / "image").read_text() == "/other.sqsh"
+
+
 @pytest.mark.parametrize("node", ["n2", "n1"])
 def test_another_node_or_job_has_another_one(short: Path, node: str) -> None:
     first = entered(short)
