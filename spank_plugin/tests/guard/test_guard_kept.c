@@ -131,13 +131,14 @@ TEST("a visitor of another user gets nothing")
 
 TEST("a visitor who reads nothing does not hold up the guard, however much there is to say")
 {
+	static char image[LONG + 1];
+
 	open_door();
 	clear();
 	guard.kept.door = NULL;
+	memset(image, 'i', LONG);
 	for (guard.fuse_count = 0; guard.fuse_count < GUARD_MAX_FUSE; guard.fuse_count++) {
-		guard.fuse_image[guard.fuse_count] = malloc(LONG + 1);
-		memset(guard.fuse_image[guard.fuse_count], 'i', LONG);
-		guard.fuse_image[guard.fuse_count][LONG] = '\0';
+		guard.fuse_image[guard.fuse_count] = strdup(image);
 		guard.fuse_device[guard.fuse_count] = guard.kept.lock;
 	}
 	CE_AUTO_FD silent = visit();
