@@ -129,12 +129,29 @@ static int is_mounted(const char *directory)
 	return stat("/", &root) == 0 && stat(directory, &st) == 0 && st.st_dev != root.st_dev;
 }
 
-/* Return the variable's value if it is the job's, else NULL. */
+/* Return whether a directory of the search path is mounted: with none, nothing else is to be looked at. */
+static int has_mounted(const char *path)
+{
+	char directory[PATH_MAX];
+
+	while (*path != '\0') {
+		size_t length = strcspn(path, ":");
+		snprintf(directory, sizeof directory, "%.*s", (int)(length < PATH_MAX ? length : 0), path);
+		if (directory[0] == '/' && is_mounted(directory))
+			return 1;
+		path += length + (path[length] == ':');
+	}
+	return 0;
+}
+
+/* Return the variable's value if it is the job's and names a mounted directory, else NULL. */
 static const char *of_job(int records_fd, const struct ce_variables *variables, const char *variable)
 {
 	const char *value = variables->get(variables->context, variable);
 
-	return value != NULL && strchr(value, '/') != NULL && !is_decided(records_fd, variable) ? value : NULL;
+	return value != NULL && strchr(value, '/') != NULL && !is_decided(records_fd, variable) && has_mounted(value) ?
+		       value :
+		       NULL;
 }
 
 static int put_leak(const char *variable, const char *name, const char *directory, char line[CE_LEAK_LINE])

@@ -49,24 +49,24 @@ static void take_name(int fd, uint64_t place, char name[CE_MPI_NAME])
 static void read_needs(int fd, const Elf64_Phdr *segments, size_t count, const Elf64_Phdr *dynamic,
 		       struct needs *needs)
 {
+	Elf64_Dyn entries[MOST_ENTRIES];
+	size_t wanted = dynamic->p_filesz < sizeof entries ? dynamic->p_filesz : sizeof entries, size = 0;
 	uint64_t names = 0;
-	Elf64_Dyn entry;
 
+	/* in one read: this delays every start of a task, and the image may be slow */
+	ssize_t got = dynamic->p_offset <= INT64_MAX ? pread(fd, entries, wanted, (off_t)dynamic->p_offset) : -1;
+	while (got > 0 && size < (size_t)got / sizeof entries[0] && entries[size].d_tag != DT_NULL)
+		size++;
+	for (size_t i = 0; i < size; i++) {
+		if (entries[i].d_tag == DT_STRTAB)
+			names = place_of(segments, count, entries[i].d_un.d_ptr);
+		if (entries[i].d_tag == DT_RPATH || entries[i].d_tag == DT_RUNPATH)
+			needs->has_path = 1;
+	}
 	/* the table of names may stand behind those who use it */
-	for (int want_names = 1; want_names >= 0; want_names--) {
-		for (uint64_t i = 0; i < MOST_ENTRIES && i < dynamic->p_filesz / sizeof entry; i++) {
-			if (!read_at(fd, &entry, sizeof entry, dynamic->p_offset + i * sizeof entry) ||
-			    entry.d_tag == DT_NULL)
-				break;
-			if (want_names && entry.d_tag == DT_STRTAB)
-				names = place_of(segments, count, entry.d_un.d_ptr);
-			if (entry.d_tag == DT_RPATH || entry.d_tag == DT_RUNPATH)
-				needs->has_path = 1;
-			if (!want_names && entry.d_tag == DT_NEEDED && needs->name[0] == '\0')
-				take_name(fd, names + entry.d_un.d_val, needs->name);
-		}
-		if (names == 0)
-			return;
+	for (size_t i = 0; i < size && names != 0 && needs->name[0] == '\0'; i++) {
+		if (entries[i].d_tag == DT_NEEDED)
+			take_name(fd, names + entries[i].d_un.d_val, needs->name);
 	}
 }
 
