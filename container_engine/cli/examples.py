@@ -34,7 +34,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "devices": ("ce devices",),
     "cdi": ("ce cdi generate amd -o /etc/cdi/amd.json",),
     "ps": ("ce ps", "ce ps 1234"),
-    "exec": ("ce exec 1234", "ce exec -w node2 1234.0 -- nvidia-smi"),
+    "exec": ("ce exec -w node2 1234.0 -- nvidia-smi", "ce exec work -- ls /data"),
     "save": ("ce save 1234 mine.sqsh", "ce save --difference 1234.0 mine.sqsh"),
     "ssh": ("ce ssh 1234", "ce ssh -w node2 1234 -- hostname"),
     "ssh-config": ("ce ssh-config --jump login.example.org 1234",),

@@ -1,4 +1,4 @@
-"""`ce exec JOB[.STEP] -- COMMAND`: run one more command in a running container."""
+"""`ce exec JOB[.STEP]|NAME -- COMMAND`: run one more command in a running container."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
             name, action="store_true", dest=argparse.SUPPRESS, help=argparse.SUPPRESS
         )
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("step", metavar="JOB[.STEP]", help="a step, or a job's newest one")
+    parser.add_argument(
+        "step", metavar="JOB[.STEP]|NAME", help="a step, a job's newest one, or a container's name"
+    )
     command = parser.add_argument(
         "command", metavar="COMMAND", nargs="...", help="the command, after --; else a shell"
     )
     command.required = False
-    parser.usage = "ce exec [-h] [-w NODE] JOB[.STEP] [-- COMMAND [ARGUMENT ...]]"
+    parser.usage = "ce exec [-h] [-w NODE] JOB[.STEP]|NAME [-- COMMAND [ARGUMENT ...]]"
     parser.set_defaults(failure=NOT_STARTED)
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from container_engine.submit.context import Context
 
 FORMAT_VERSION = 1
-_HEAD = ("STEP", "NODES", "TIME", "COMMAND", "ENVIRONMENT", "IMAGE")
+_HEAD = ("STEP", "NODES", "TIME", "COMMAND", "ENVIRONMENT", "IMAGE", "CONTAINER")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +37,10 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         steps_found = [step._asdict() for step in found]
         output.document({"version": FORMAT_VERSION, "steps": steps_found})
         return 0
-    cells = [(s.id, s.nodes, s.elapsed, s.name, s.environment, s.image) for s in found]
+    cells = [(s.id, s.nodes, s.elapsed, s.name, s.environment, s.image, s.container) for s in found]
     rows = [_HEAD, *(tuple(map(message_text.one_line, row)) for row in cells)]
+    # hardly anybody gives names
+    if not any(step.container for step in found):
+        rows = [row[:-1] for row in rows]
     output.table(rows)
     return 0

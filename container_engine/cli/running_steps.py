@@ -25,7 +25,7 @@ _STEP = re.compile(r"(\d+(?:[_+]\d+)?)\.(\d+)(?:\+\d+)?")
 
 
 class Step(NamedTuple):
-    """A running step. `environment` and `image` are from its trace, if it has one.
+    """A running step. `environment`, `image` and `container`, its name, are from its trace, if any.
 
     `id` is as squeue shows it, 7_3.0 for a job array; `plain` is the number that Slurm gave to this
     job, with the step's, by which its tasks and traces know it.
@@ -39,6 +39,7 @@ class Step(NamedTuple):
     image: str
     traced: bool
     plain: str
+    container: str = ""
 
 
 def running(context: Context) -> list[Step]:
@@ -59,7 +60,8 @@ def running(context: Context) -> list[Step]:
     for match, (nodes, elapsed, name) in listed:
         plain = f"{numbers.get(match[1], match[1])}.{match[2]}"
         trace = record.first(directory or "", plain) if plain in known else None
-        found.append(Step(match[0], name, nodes, elapsed, *_traced(trace), plain))
+        container = str(trace.facts.get("container", "")) if trace is not None else ""
+        found.append(Step(match[0], name, nodes, elapsed, *_traced(trace), plain, container))
     return found
 
 
@@ -85,21 +87,43 @@ def trace_directory(context: Context) -> str | None:
     return (home + directory[1:] if directory.startswith("~/") else directory) or None
 
 
-def choose(steps: Sequence[Step], wanted: str) -> Step:
+def choose(steps: Sequence[Step], wanted: str, job: str = "") -> Step:
     """Return the step that JOB.STEP names, or the newest one of JOB, if possible in a container.
 
-    Each may be written as squeue shows it or with plain numbers. Raises UserError if no such step
-    runs.
+    Each may be written as squeue shows it or with plain numbers. JOB.NAME, and NAME within `job`
+    or where one job alone has it, is the newest step in the container of that name. Raises
+    UserError if no such step runs.
     """
-    if not wanted[:1].isdigit():
-        raise UserError("is not JOB or JOB.STEP", "ce ps lists the steps that run", name=wanted)
     exact = [step for step in steps if wanted in (step.id, step.plain)]
     of_job = [step for step in steps if is_of_job(step, wanted)]
-    inside = [step for step in of_job if step.traced] or of_job
+    inside = [step for step in of_job if step.traced] or of_job or _in_container(steps, wanted, job)
     if exact or inside:
         return (exact or [max(inside, key=lambda step: int(step.plain.partition(".")[2]))])[0]
+    if not wanted[:1].isdigit():
+        reason = "is not JOB, JOB.STEP or the name of a container that runs"
+        raise UserError(reason, "ce ps lists the steps that run", name=wanted)
     hint = f"running are {', '.join(step.id for step in steps)}" if steps else "none of yours runs"
     raise UserError("no such step runs", hint, where=wanted)
+
+
+def _in_container(steps: Sequence[Step], wanted: str, job: str) -> list[Step]:
+    """Return the steps in the container NAME or JOB.NAME. Raises UserError if NAME is ambiguous."""
+    named = [
+        step
+        for step in steps
+        if step.container and wanted in (step.container, f"{_job(step)}.{step.container}")
+    ]
+    jobs = sorted({_job(step) for step in named})
+    if len(jobs) > 1 and job in jobs:
+        return [step for step in named if _job(step) == job]
+    if len(jobs) > 1:
+        hint = f"say which: {' or '.join(f'{one}.{wanted}' for one in jobs)}"
+        raise UserError(f"jobs {', '.join(jobs)} have containers of this name", hint, name=wanted)
+    return named
+
+
+def _job(step: Step) -> str:
+    return step.plain.partition(".")[0]
 
 
 def is_of_job(step: Step, job: str) -> bool:
@@ -114,11 +138,11 @@ class Place(NamedTuple):
 
 
 def place(wanted: str, node: str | None, context: Context) -> Place:
-    """Return where the container `wanted` runs, JOB or JOB.STEP; by default on its first node.
+    """Return where the container `wanted` runs (see choose); by default on its first node.
 
     Raises UserError.
     """
-    step = choose(running(context), wanted)
+    step = choose(running(context), wanted, context.env.get("SLURM_JOB_ID", ""))
     known = nodes(step, context)
     if node is not None and node not in known:
         raise UserError(f"step {step.id} does not run on {node}", f"it runs on {step.nodes}")

@@ -44,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--namespace", help=argparse.SUPPRESS)
     parser.add_argument(
-        "step", metavar="JOB[.STEP|.NAME]", help="a step, a job's newest one, or a name"
+        "step", metavar="JOB[.STEP|.NAME]|NAME", help="a step, a job's newest one, or a name"
     )
     parser.add_argument("file", metavar="IMAGE.sqsh", help="the file that is made")
 
@@ -57,7 +57,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     )
     if os.path.lexists(request.target) and not request.force:
         raise _exists(request)
-    kept = save_named.parsed(arguments.step)
+    kept = save_named.parsed(arguments.step, context.env.get("SLURM_JOB_ID", ""))
     if kept is not None:
         if request.difference:
             raise UserError("--difference saves what a step has written", "name JOB.STEP")

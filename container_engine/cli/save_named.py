@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _OTHERS = ("PYXIS_CONTAINER_", "CE_ENVIRONMENT")
 # not a step's number
 _NAMED = re.compile(r"(\d+)\.(?!\d+$)([A-Za-z0-9_][A-Za-z0-9_.-]*)")
+# not a job's number
+_IN_JOB = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 
 class Kept(NamedTuple):
@@ -27,8 +29,10 @@ class Kept(NamedTuple):
     name: str
 
 
-def parsed(text: str) -> Kept | None:
-    """Return what JOB.NAME says; None for another text."""
+def parsed(text: str, job: str) -> Kept | None:
+    """Return what JOB.NAME says, or NAME in this job, "" outside of one; None for another text."""
+    if job and _IN_JOB.fullmatch(text):
+        return Kept(job, text)
     match = _NAMED.fullmatch(text)
     return None if match is None else Kept(match[1], match[2])
 

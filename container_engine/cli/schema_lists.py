@@ -53,6 +53,7 @@ class RunningStep(_Frozen):
     image: str = Field(description="the image's name")
     traced: bool = Field(description="whether it has a trace; always true here")
     plain: str = Field(description="JOB.STEP with the job's own number, also of a job array")
+    container: str = Field(description="as in --container-name; empty without a name")
 
 
 class ListOfSteps(_Frozen):

@@ -196,7 +196,8 @@ def _check(facts: Mapping[str, Any], end: Mapping[str, Any]) -> None:
     image = facts["image"]
     images = (image, *image.get("above", ()))
     names = [one[key] for one in images for key in _IMAGE]
-    texts = (facts["environment"], facts["error"], *names, *facts["files"])
+    texts = (facts["environment"], facts.get("container", ""), facts["error"])
+    texts += (*names, *facts["files"])
     hooks = [hook[key] for hook in facts["hooks"] for key in _HOOK]
     times = [phase[key] for phase in facts["phases"] for key in ("begin", "end")]
     times += [end[key] for key in ("end", "first_join", "last_join", "joined") if key in end]

@@ -68,6 +68,30 @@ def test_a_step_joins_one_that_runs_and_may_outlive_it(cluster: Cluster, shared:
     assert_nothing_kept()
 
 
+def test_a_running_container_is_entered_by_its_name(cluster: Cluster, shared: Path) -> None:
+    edf = cluster.edf(f'mounts = ["{shared}"]\n')
+    ce = cluster.prefix / "bin/ce"
+    wait = "until [ -e {0} ]; do sleep 0.1; done"
+    first = f"echo mine > /file; touch {shared}/up; {wait.format(f'{shared}/over')}"
+    srun = "srun -n1 --overlap --container-name"
+    done = job(
+        cluster,
+        f"{srun}=work --environment={edf} sh -c '{first}' &\n"
+        f"{wait.format(f'{shared}/up')}\n"
+        f"{ce} exec work -- cat /file\n"
+        f"{ce} exec $SLURM_JOB_ID.work -- cat /file\n"
+        f"{ce} ps $SLURM_JOB_ID\n"
+        f"{ce} exec play -- true || echo refused\n"
+        f"touch {shared}/over; wait\n",
+    )
+    assert done.returncode == 0, done.stderr
+    *said, head, row, refused = done.stdout.splitlines()
+    assert (said, refused) == (["mine", "mine"], "refused")
+    assert (head.split()[-1], row.split()[-1]) == ("CONTAINER", "work")
+    assert "'play': is not JOB, JOB.STEP or the name of a container that runs" in done.stderr
+    assert_nothing_kept()
+
+
 def test_a_killed_guard_ends_its_own_step_alone(cluster: Cluster, shared: Path) -> None:
     edf = cluster.edf(f'mounts = ["{shared}"]\n')
     wait = "until [ -e {0} ]; do sleep 0.1; done"

@@ -156,6 +156,7 @@ def write(
         "nodes": node.get("SLURM_STEP_NODELIST", ""),
         "tasks": node.get("SLURM_STEP_NUM_TASKS", ""),
         "environment": plan.get("name", ""),
+        "container": (plan.get("kept") or {}).get("name", ""),
         "files": plan.get("files", ()),
         "image": _image(plan),
         "hooks": _hooks(plan, node),

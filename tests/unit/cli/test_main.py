@@ -111,7 +111,7 @@ def test_colours_are_for_people_who_want_them(
         (["frobnicate"], "ce: error: unknown verb 'frobnicate'"),
         (["explian", "e"], "ce: error: unknown verb 'explian', did you mean 'explain'?"),
         (["plan"], "ce: error: the following arguments are required: NAME"),
-        (["exec"], "ce: error: the following arguments are required: JOB[.STEP]\n"),
+        (["exec"], "ce: error: the following arguments are required: JOB[.STEP]|NAME\n"),
         (["ssh"], "ce: error: the following arguments are required: JOB\n"),
         (["plan", "--wrong", "e"], "ce: error: unrecognized arguments: --wrong"),
         (["run", "e"], "ce: error: run: without a command there is a shell"),

@@ -28,6 +28,33 @@ def test_a_step_of_an_array_has_the_names_that_slurm_uses_and_its_plain_number()
         assert choose([*RUNNING, of_array], word).plain == "9.0"
 
 
+def named(number: str, container: str) -> Step:
+    return step(number, traced=True)._replace(container=container)
+
+
+def test_a_step_is_found_by_the_name_of_its_container() -> None:
+    steps = [*RUNNING, named("8.0", "work"), named("8.1", "work"), named("9.0", "other")]
+    assert choose(steps, "work").id == "8.1"
+    assert choose(steps, "8.work").id == "8.1"
+    assert choose(steps, "9.other").id == "9.0"
+    for word in ("9.work", "8.other"):
+        with pytest.raises(UserError, match="no such step runs"):
+            choose(steps, word)
+
+
+def test_a_name_of_several_jobs_is_that_of_the_job_in_which_it_is_typed() -> None:
+    steps = [named("8.0", "work"), named("9.0", "work")]
+    assert choose(steps, "work", job="8").id == "8.0"
+    assert choose(steps, "9.work", job="8").id == "9.0"
+    with pytest.raises(UserError, match=r"jobs 8, 9 have containers of this name") as caught:
+        choose(steps, "work", job="7")
+    assert "8.work or 9.work" in str(caught.value.hint)
+
+
+def test_the_number_of_a_job_counts_before_a_name() -> None:
+    assert choose([*RUNNING, named("8.0", "7")], "7").id == "7.1"
+
+
 @pytest.fixture
 def squeue(tmp_path: Path) -> Context:
     """Slurm with a job, a task of a job array and a component of a heterogeneous job."""
@@ -55,7 +82,9 @@ def test_steps_of_arrays_and_heterogeneous_jobs_are_listed(squeue: Context) -> N
 def test_a_word_that_is_no_number_of_a_step_is_told_apart_from_one_that_does_not_run(
     word: str,
 ) -> None:
-    with pytest.raises(UserError, match=rf"^'{word}': is not JOB or JOB\.STEP$"):
+    with pytest.raises(
+        UserError, match=rf"^'{word}': is not JOB, JOB\.STEP or the name of a container"
+    ):
         choose(RUNNING, word)
     with pytest.raises(UserError, match=r"^8: no such step runs$"):
         choose(RUNNING, "8")
