@@ -1,8 +1,10 @@
 #define _GNU_SOURCE
 #include "session_end.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -204,6 +206,17 @@ void ce_end_as_user(uid_t uid, gid_t gid, void (*work)(const void *), const void
 	ce_end_finish(&end);
 }
 
+/* Wait for the child while the launcher saves the container. Slurm ends the launcher with the step; the child, which
+ * is in slurmstepd's cgroup, its user may have stopped. So this wait is bounded once the launcher has ended. */
+static void wait_for_save(int gate, int reply)
+{
+	struct pollfd ends[] = { { .fd = gate, .events = POLLIN }, { .fd = reply, .events = 0 } };
+
+	while (poll(ends, 2, SAVE_WAIT_MS) < 0 && errno == EINTR)
+		;
+	ce_wait_readable(gate, ce_now_ms() + CHILD_WAIT_MS);
+}
+
 void ce_end_begin(struct ce_end *end, const struct ce_launcher *launcher)
 {
 	char word = 0;
@@ -213,7 +226,7 @@ void ce_end_begin(struct ce_end *end, const struct ce_launcher *launcher)
 	    !ce_wait_readable(end->gate, ce_now_ms() + CHILD_WAIT_MS))
 		return;
 	if (ce_look(end->gate, 0, &word, 1) == 1 && word == SAVING_WORD[0] && read(end->gate, &word, 1) == 1)
-		ce_wait_readable(end->gate, ce_now_ms() + SAVE_WAIT_MS);
+		wait_for_save(end->gate, launcher->reply);
 }
 
 void ce_end_finish(struct ce_end *end)

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
@@ -393,6 +394,50 @@ TEST("what is done behind the guard's end is waited for, seconds at most")
 	CHECK(ce_now_ms() - begin >= 250);
 	CHECK_INT(waitpid(pid, NULL, 0), pid);
 	close(attended[0]);
+}
+
+/* Stop all processes of this process's parent but itself. */
+static void stop_others(pid_t parent)
+{
+	char path[64], list[256];
+
+	snprintf(path, sizeof path, "/proc/%d/task/%d/children", parent, parent);
+	CE_AUTO_FD file = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t size = read(file, list, sizeof list - 1);
+	list[size > 0 ? size : 0] = '\0';
+	for (char *rest = list, *word = strsep(&rest, " "); word != NULL && *word != '\0'; word = strsep(&rest, " ")) {
+		if (atoi(word) != getpid())
+			kill(atoi(word), SIGSTOP);
+	}
+}
+
+TEST("who waits for a save and is stopped by its user does not hold slurmstepd when the launcher has ended")
+{
+	static const char text[] = "R/\0\0\0\0save";
+	int status;
+	char byte;
+
+	connect_launcher();
+	CE_AUTO_FD done = ce_memory_file("readable", "", 0);
+	int fds[] = { STDIN_FILENO, STDIN_FILENO, STDIN_FILENO, done, done, done };
+	CHECK_INT(ce_send(their_reply, text, sizeof text - 1, fds, 6), 0);
+	pid_t parent = getpid(), pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		ce_close_fd(&launcher.reply);
+		ce_close_fd(&launcher.life);
+		/* until the child asks for the save */
+		while (recv(their_reply, &byte, 1, 0) > 0)
+			;
+		stop_others(parent);
+		_exit(0);
+	}
+	ce_close_fd(&their_reply);
+	int64_t begin = ce_now_ms();
+	ce_session_end(&launcher);
+	CHECK(ce_now_ms() - begin < 40000);
+	CHECK_INT(waitpid(pid, &status, 0), pid);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 TEST("a guard that does not hear is killed at the end, and its end is waited for")
