@@ -124,8 +124,9 @@ def _bases(source: str, containerfile: str, places: Stores, context: Context) ->
     for _number, name in bases:
         path = _of_this_host(name, places, source)
         if path:
+            described = configuration([path], context.env)  # refuses what is no image
             digest = identity.known_digest(path) or identity.computed(path)
-            found[name] = Base(name, path, digest, configuration([path], context.env))
+            found[name] = Base(name, path, digest, described, os.stat(path).st_uid)
     return tuple(found.values())
 
 

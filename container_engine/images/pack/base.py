@@ -25,18 +25,23 @@ _OCI = "application/vnd.oci.image"
 class Base(NamedTuple):
     """An image of this host that a FROM line has as `name`.
 
-    `digest` is that of the SquashFS file, `configuration` its OCI configuration without layers.
+    `digest` is that of the SquashFS file, `configuration` its OCI configuration without layers,
+    `owner` the number of the user whose file it is.
     """
 
     name: str
     path: str
     digest: str
     configuration: bytes
+    owner: int
 
     @property
     def tag(self) -> str:
-        """The name in the build's storage; another configuration is another image."""
-        content = hashlib.sha256(self.digest.encode() + self.configuration)
+        """The name in the build's storage; another configuration is another image.
+
+        So is a file of another owner, who may have recorded the digest of somebody else's file.
+        """
+        content = hashlib.sha256(f"{self.digest} {self.owner} ".encode() + self.configuration)
         return f"localhost/ce-base:{content.hexdigest()[:32]}"
 
 

@@ -1,0 +1,22 @@
+"""`ce build` before it starts Podman."""
+
+import pytest
+
+from tests.unit.cli.conftest import Installed
+
+
+@pytest.mark.parametrize(
+    ("base", "why"), [("./none.sqsh", "no such file"), ("./directory", "not a SquashFS file")]
+)
+def test_a_base_that_is_no_image_of_this_host_is_refused(
+    installed: Installed, base: str, why: str
+) -> None:
+    recipe = installed.home / "recipe"
+    (recipe / "directory").mkdir(parents=True)
+    (recipe / "Containerfile").write_text(f"FROM {base}\n")
+    store = {"EDF_IMAGESTORE": str(installed.home / "store")}
+    done = installed.ce("build", "-t", "x:1", str(recipe), env=store)
+    assert done.returncode == 1
+    assert done.stderr.startswith("ce: error: ")
+    assert why in done.stderr
+    assert "internal" not in done.stderr
