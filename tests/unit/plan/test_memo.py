@@ -238,6 +238,12 @@ def _link_the_directory(user: User) -> None:
     place.symlink_to(user.home / "elsewhere")
 
 
+def _make_a_fifo(user: User) -> None:
+    (file,) = user.memos()
+    file.unlink()
+    os.mkfifo(file, 0o600)
+
+
 def _without_plan(user: User) -> None:
     (file,) = user.memos()
     fields = file.read_bytes().split(b"\0")
@@ -268,8 +274,13 @@ def _write_field(user: User, index: int, value: bytes) -> None:
 TAMPERING: dict[str, Change] = {
     "a link instead of the file": _link_the_memo,
     "a link instead of the directory": _link_the_directory,
-    "a file that others may read": lambda user: user.memos()[0].chmod(0o644),
-    "a directory that others may write": lambda user: user.memos()[0].parent.chmod(0o777),
+    "a file that others may read": lambda user: user.memos()[0].chmod(0o604),
+    "a file that others may write": lambda user: user.memos()[0].chmod(0o602),
+    "a file that the group may read": lambda user: user.memos()[0].chmod(0o640),
+    "a file that the group may write": lambda user: user.memos()[0].chmod(0o620),
+    "a directory that others may write": lambda user: user.memos()[0].parent.chmod(0o702),
+    "a directory that the group may write": lambda user: user.memos()[0].parent.chmod(0o720),
+    "a FIFO": _make_a_fifo,
     "a file cut short": _cut,
     "a plan without its word, as for no container": _without_plan,
     "an empty file": lambda user: user.memos()[0].write_bytes(b""),
@@ -313,10 +324,32 @@ def test_nothing_is_remembered_where_others_may_write(user: User) -> None:
     assert user.memos() == []
 
 
+def test_a_memo_ends_when_a_file_is_missing_for_another_reason(user: User) -> None:
+    directory = user.home / "directory"
+    key = memo.key("e", str(user.cwd), str(user.prefix))
+    files = (f"{directory}/file",)
+    made = memo.Memo(key, files, {}, time.time_ns() + 10**10, "", quick.HOST)
+    assert memo.remember(made, user.env, os.geteuid())
+    assert user.recalled() == quick.HOST
+    directory.touch()
+    assert user.recalled() is None
+
+
 @pytest.mark.parametrize("home", ["/proc/none", "relative", ""])
 def test_a_home_that_cannot_hold_memos_is_no_error(user: User, home: str) -> None:
     user.env["HOME"] = home
     assert user.plan() != ""
+
+
+def test_memos_are_in_the_users_cache_if_that_is_an_absolute_path(user: User) -> None:
+    usual, own = user.home / ".cache", user.home / "own"
+    for cache, used in ((str(own), own), ("relative", usual), ("", usual)):
+        user.env["XDG_CACHE_HOME"] = cache
+        user.plan()
+        assert user.recalled() is not None
+        (made,) = (used / "container-engine/plans").iterdir()
+        made.unlink()
+        assert user.recalled() is None
 
 
 def test_only_the_newest_memos_are_kept(user: User) -> None:
