@@ -16,14 +16,15 @@
 
 enum { MOST_OF_CACHE = 16 << 20, MOST_OF_NAMES = 1 << 20, MOST_RECORDS = 4 << 20, MOST_NAME = 64 };
 
-/* Where the loader looks without ld.so.cache; some distributions have a directory for each machine. */
+/* Where the loader looks without ld.so.cache; some distributions have a directory for each machine, and musl's
+ * looks into /usr/local/lib. */
 #if defined(__aarch64__)
 #define MULTIARCH "aarch64-linux-gnu"
 #else
 #define MULTIARCH "x86_64-linux-gnu"
 #endif
 static const char *const defaults[] = { "/lib/" MULTIARCH, "/usr/lib/" MULTIARCH, "/lib64", "/usr/lib64", "/lib",
-					"/usr/lib" };
+					"/usr/lib", "/usr/local/lib" };
 
 /* The names of the image's libraries: the file of ldconfig, or what the default directories have, with a NUL
  * before and after each name. */

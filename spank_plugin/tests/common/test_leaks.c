@@ -3,9 +3,11 @@
 #define _GNU_SOURCE
 #include "common/leaks.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include "common/io.h"
@@ -107,5 +109,22 @@ TEST("a program whose MPI library is not there is reported, unless it may find i
 	CHECK_INT(ce_lacks_mpi("other", &variables, line), 0);
 	test_file(test_directory(), "libmpi.so.4711", "", 0644);
 	CHECK_INT(setenv("LD_LIBRARY_PATH", test_directory(), 1), 0);
+	CHECK_INT(ce_lacks_mpi("hello", &variables, line), 0);
+}
+
+TEST("an MPI library of an image of Alpine's may be in /usr/local/lib, which has no file of ldconfig")
+{
+	char line[CE_LEAK_LINE] = "";
+
+	test_needs_root();
+	CHECK_INT(chdir(test_directory()), 0);
+	CHECK_INT(unsetenv("LD_LIBRARY_PATH"), 0);
+	build("-shared -fPIC -Wl,-soname,libmpi.so.4711 -o libmpi.so");
+	build("-shared -fPIC -Wl,--no-as-needed -L. -lmpi -o hello");
+	CHECK_INT(unshare(CLONE_NEWNS), 0);
+	CHECK_INT(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+	CHECK_INT(mount("none", "/usr/local/lib", "tmpfs", 0, NULL), 0);
+	CHECK_INT(ce_lacks_mpi("hello", &variables, line), 1);
+	test_file("/usr/local/lib", "libmpi.so.4711", "", 0644);
 	CHECK_INT(ce_lacks_mpi("hello", &variables, line), 0);
 }
