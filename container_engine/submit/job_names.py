@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.edf.option_names import PREFIX, VARIABLES_COUNT, is_step
 from container_engine.plan.overrides import read_name
+from container_engine.submit import quick
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -61,12 +62,16 @@ def completed(words: Sequence[str], env: Mapping[str, str], traces: str = "") ->
 
 
 def _of_step(name: str, words: Sequence[str], env: Mapping[str, str], traces: str) -> Request:
-    """Return the request with the image of the running step JOB.STEP, as its trace has it."""
+    """Return the request with the image of the running step JOB.STEP, as its trace has it.
+
+    A trace of another user is none: in a common directory anybody can put one.
+    """
     home = env.get("HOME", "/")
     place = f"{home}{traces[1:]}/{name}" if traces.startswith("~/") else f"{traces}/{name}"
     image = ""
+    own = quick.is_private_directory(os.fsencode(place), os.geteuid())
     with suppress(OSError, ValueError, KeyError, TypeError):
-        for file in sorted(os.listdir(place)):
+        for file in sorted(os.listdir(place)) if own else ():
             for line in _read(f"{place}/{file}").splitlines() if file.endswith(".json") else ():
                 document = json.loads(line)
                 image = document["image"]["path"] if "version" in document else image

@@ -1,6 +1,8 @@
 """Records of what a job's named containers are made from, for steps that give a name alone."""
 
+import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -81,3 +83,31 @@ def test_the_same_is_not_written_again_and_a_lost_record_is(tmp_path: Path) -> N
     os.unlink(path)
     assert record("demo", [NAMED], env(tmp_path), CWD) == (path,)
     assert completed([NAMED], env(tmp_path)).environment == "demo"
+
+
+def _trace(directory: Path, step: str, image: str) -> Path:
+    place = directory / step
+    place.mkdir(parents=True, mode=0o700)
+    (place / "n1.json").write_text(json.dumps({"version": 1, "image": {"path": image}}) + "\n")
+    return place
+
+
+@pytest.mark.parametrize("traces", ["~/traces", "/common"])
+def test_a_step_that_runs_is_named_by_its_number(tmp_path: Path, traces: str) -> None:
+    traces = traces.replace("/common", f"{tmp_path}/traces")
+    _trace(tmp_path / "traces", "7.0", "/x.sqsh")
+    found = completed(["--container-name=7.0"], env(tmp_path), traces)
+    assert list(found.words)[1:] == ["--container-image=/x.sqsh", "--container-name=7.0:exec"]
+    assert found.consulted == (f"{tmp_path}/traces/7.0",)
+
+
+def test_of_a_step_only_ones_own_trace_counts(
+    tmp_path: Path, as_nobody: Callable[[Path], None]
+) -> None:
+    """In a common directory, another user can leave one for a job of the future."""
+    as_nobody(_trace(tmp_path, "7.0", "/x.sqsh"))
+    _trace(tmp_path, "7.1", "/x.sqsh").chmod(0o777)
+    (tmp_path / "7.2").symlink_to(_trace(tmp_path / "own", "7.2", "/x.sqsh"))
+    for number in range(3):
+        words = [f"--container-name=7.{number}"]
+        assert list(completed(words, env(tmp_path), str(tmp_path)).words) == words
