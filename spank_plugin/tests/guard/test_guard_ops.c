@@ -180,6 +180,8 @@ TEST("a program's exit code and what it printed are kept for the report")
 TEST("crun is named where it creates the container")
 {
 	set_up_guard();
+	/* where the session's directory is, a link to crun's copy stays */
+	CHECK_INT(chdir(test_directory()), 0);
 	CHECK_INT(RUN("crun\0003\0/bin/sh\0-c\0exit 3"), -1);
 	CHECK_TEXT(ce_error_text(&guard.err), "crun ended with exit code 3");
 	ce_error_clear(&guard.err);
