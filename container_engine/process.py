@@ -51,11 +51,6 @@ class TooMuchError(CeError):
     """A program that was killed because it printed more than it may."""
 
 
-def on_the_host(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for an srun that inherits nothing from the job it is started in."""
-    return {**env, "CE_INHERIT": "no"}
-
-
 def output(
     argv: Sequence[str],
     env: Mapping[str, str],

@@ -7,13 +7,12 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.cli import output
-from container_engine.cli.jobs import used_by_jobs
 from container_engine.errors import UserError
 from container_engine.images.fetch.importing import unusable
 from container_engine.images.policy import bytes_of
 from container_engine.images.store import inventory, lease, void_store
 from container_engine.images.store.files import size_text
-from container_engine.images.store.in_use import NOTHING
+from container_engine.images.store.in_use import NOTHING, used_by_jobs
 from container_engine.images.store.store import VOID
 from container_engine.submit.prepare import site_config
 from container_engine.submit.stores import own_store
@@ -119,7 +118,7 @@ class _Report:
 def _collect(arguments: argparse.Namespace, context: Context, report: _Report) -> None:
     root, now = own_store(context, site_config(context)).root, time.time()
     report.store = root
-    used = used_by_jobs(root, context)
+    used = used_by_jobs(root, context.env, context.uid)
     chosen = inventory.superfluous(inventory.items(root), _limits(arguments), now)
     kept = [] if arguments.force else [item for item, _why in chosen if used.why_not(item.path)]
     going = _Going(

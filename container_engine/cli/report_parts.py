@@ -10,9 +10,8 @@ import tomllib
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine import __version__
+from container_engine import __version__, slurm
 from container_engine.cli import doctor
-from container_engine.cli.jobs import plain_environment
 from container_engine.cli.messages import log_directory
 from container_engine.cli.running_steps import trace_directory
 from container_engine.doctor import cluster
@@ -153,14 +152,14 @@ def _versions(context: Context) -> str:
 def _job(subject: Subject) -> str:
     """Return what Slurm knows of the job; its database also knows jobs that ended long ago."""
     number = subject.job.partition(".")[0]
-    env = plain_environment(subject.context)
+    env = subject.context.env
     try:
-        return output(["scontrol", "show", "job", number], env, _TIMEOUT_S).decode(errors="replace")
+        return slurm.answer(["scontrol", "show", "job", number], env, _TIMEOUT_S)
     except CeError as error:
         fields = "JobID,JobName,State,ExitCode,Start,End,NNodes,NodeList,ReqTRES"
         argv = ["sacct", f"--jobs={number}", "--parsable2", f"--format={fields}"]
         try:
-            return output(argv, env, _TIMEOUT_S).decode(errors="replace")
+            return slurm.answer(argv, env, _TIMEOUT_S)
         except CeError as other:
             raise UserError(f"{error}; {other}") from None
 
@@ -267,18 +266,17 @@ def _doctor(context: Context) -> str:
 
 def _doctor_of_nodes(subject: Subject) -> str:
     context, number = subject.context, subject.job.partition(".")[0]
-    env = plain_environment(context)
     argv = ["squeue", "--noheader", f"--jobs={number}", "--states=RUNNING", "--format=%N"]
     try:
-        running = output(argv, env, _TIMEOUT_S).decode(errors="replace").split()
+        running = slurm.answer(argv, context.env, _TIMEOUT_S).split()
     except CeError as error:
         text = f"job {number} does not run any more, or Slurm: {error}"
         raise UserError(text + _instead(subject)) from None
     if not running:
         raise UserError(f"job {number} does not run (any more){_instead(subject)}")
-    group = cluster.Group(tuple(cluster.hosts(",".join(running), env)))
+    group = cluster.Group(tuple(slurm.hosts(",".join(running), context.env)))
     ce = f"{context.prefix}/bin/ce"
-    answers, busy = cluster.ask([group], ce, [f"--jobid={number}"], env)
+    answers, busy = cluster.ask([group], ce, [f"--jobid={number}"], context.env)
     lines = []
     for finding, nodes in [*busy, *cluster.fold(answers)]:
         lines.append(f"{','.join(nodes)}:")

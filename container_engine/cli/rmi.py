@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.cli import output
-from container_engine.cli.jobs import used_by_jobs
 from container_engine.errors import UserError
 from container_engine.images.fetch.importing import unusable
 from container_engine.images.reference import FileImage, RegistryImage, parse_source
@@ -36,7 +35,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     root = own_store(context, site_config(context)).root
-    removal = _Removal(root, in_use.NOTHING if arguments.force else used_by_jobs(root, context))
+    removal = _Removal(
+        root,
+        in_use.NOTHING if arguments.force else in_use.used_by_jobs(root, context.env, context.uid),
+    )
     try:
         # all are looked up before any is removed, so that a wrong name changes nothing
         chosen = [removal.chosen(name, context) for name in arguments.images]

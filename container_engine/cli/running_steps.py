@@ -6,9 +6,9 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from container_engine.cli.jobs import plain_environment
+from container_engine import slurm
 from container_engine.errors import CeError, UserError
-from container_engine.process import on_the_host, output, reason
+from container_engine.process import reason
 from container_engine.submit.prepare import site_config
 from container_engine.trace import record
 
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
     from container_engine.submit.context import Context
 
-_TIMEOUT_S = 60
-# the step that we start must not inherit the size of the current one
-UNWANTED = ("SLURM_CE_", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE")
 # also of an array, 7_3.0, or of a component of a heterogeneous job
 _STEP = re.compile(r"(\d+(?:[_+]\d+)?)\.(\d+)(?:\+\d+)?")
 
@@ -47,9 +44,8 @@ def running(context: Context) -> list[Step]:
     argv = ["squeue", "--noheader", "--steps", f"--user={context.uid}", "--format=%i|%N|%M|%j"]
     directory = trace_directory(context)
     known = record.steps(directory, context.uid) if directory else []
-    listing = output(argv, plain_environment(context), _TIMEOUT_S).decode(errors="replace")
     listed = []
-    for line in listing.split("\n"):
+    for line in slurm.answer(argv, context.env).split("\n"):
         identity, *facts = line.split("|", 3)
         # a line without these fields continues a step's name that contains line ends
         match = _STEP.fullmatch(identity)
@@ -68,7 +64,7 @@ def running(context: Context) -> list[Step]:
 def _numbers(context: Context) -> dict[str, str]:
     """Return the plain number of each of the user's jobs by what squeue shows in its place."""
     argv = ["squeue", "--noheader", f"--user={context.uid}", "--format=%i|%A"]
-    listing = output(argv, plain_environment(context), _TIMEOUT_S).decode(errors="replace")
+    listing = slurm.answer(argv, context.env)
     return dict(line.split("|", 1) for line in listing.split() if "|" in line)
 
 
@@ -143,7 +139,7 @@ def place(wanted: str, node: str | None, context: Context) -> Place:
     Raises UserError.
     """
     step = choose(running(context), wanted, context.env.get("SLURM_JOB_ID", ""))
-    known = nodes(step, context)
+    known = slurm.hosts(step.nodes, context.env)
     if node is not None and node not in known:
         raise UserError(f"step {step.id} does not run on {node}", f"it runs on {step.nodes}")
     return Place(step.plain, node or known[0])
@@ -151,17 +147,10 @@ def place(wanted: str, node: str | None, context: Context) -> Place:
 
 def go(place: Place, words: Sequence[str], context: Context, *, terminal: bool = False) -> NoReturn:
     """Replace this process with srun, which runs `ce WORDS` on the node. Raises CeError."""
-    job = place.step.partition(".")[0]
-    argv = ["srun", "--quiet", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1"]
-    argv += [f"--nodelist={place.node}", "--mem=0", "--cpu-bind=none", "--mpi=none"]
+    argv = slurm.beside(place.step.partition(".")[0], place.node)
     argv += ["--pty"] if terminal else []
-    environment = {k: v for k, v in context.env.items() if not k.startswith(UNWANTED)}
+    argv += [f"{context.prefix}/bin/ce", *words]
     try:
-        os.execvpe("srun", [*argv, f"{context.prefix}/bin/ce", *words], on_the_host(environment))
+        os.execvpe("srun", argv, slurm.without_step(context.env))
     except OSError as error:
         raise CeError(f"cannot start srun: {reason(error)}") from None
-
-
-def nodes(step: Step, context: Context) -> list[str]:
-    argv = ["scontrol", "show", "hostnames", step.nodes]
-    return output(argv, context.env, _TIMEOUT_S).decode().split()

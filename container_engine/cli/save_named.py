@@ -7,9 +7,9 @@ import re
 import subprocess
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.cli.running_steps import UNWANTED
+from container_engine import slurm
 from container_engine.errors import CeError
-from container_engine.process import on_the_host, reason
+from container_engine.process import reason
 
 if TYPE_CHECKING:
     from container_engine.submit.context import Context
@@ -42,16 +42,14 @@ def save(kept: Kept, node: str | None, target: str, context: Context) -> int:
 
     Whatever is at `target` is replaced. Raises CeError.
     """
-    argv = ["srun", "--quiet", f"--jobid={kept.job}", "--overlap", "--nodes=1", "--ntasks=1"]
-    argv += ["--mem=0", "--cpu-bind=none", "--mpi=none"]
-    argv += [f"--nodelist={node}"] if node else []
-    argv += [f"--container-name={kept.name}", f"--container-save={target}", "true"]
-    env = {k: v for k, v in context.env.items() if not k.startswith((*UNWANTED, *_OTHERS))}
+    words = [f"--container-name={kept.name}", f"--container-save={target}", "true"]
+    env = {k: v for k, v in context.env.items() if not k.startswith(_OTHERS)}
     # the names of a job are known by its number
     env["SLURM_JOB_ID"] = kept.job
     before = _identity(target)
     try:
-        status = subprocess.run(argv, env=on_the_host(env), check=False).returncode
+        argv = [*slurm.beside(kept.job, node), *words]
+        status = subprocess.run(argv, env=slurm.without_step(env), check=False).returncode
     except OSError as error:
         raise CeError(f"cannot start srun: {reason(error)}") from None
     # of a container that was not saved srun has told, and ends as its command has

@@ -6,13 +6,12 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.cli import output
-from container_engine.cli.jobs import used_by_jobs
 from container_engine.cli.progress import listener
 from container_engine.errors import UserError
 from container_engine.images.fetch.importing import unusable
 from container_engine.images.store.check import Checker, repair
 from container_engine.images.store.files import size_text
-from container_engine.images.store.in_use import NOTHING
+from container_engine.images.store.in_use import NOTHING, used_by_jobs
 from container_engine.submit.prepare import site_config
 from container_engine.submit.stores import own_store
 
@@ -84,7 +83,11 @@ def _repaired(
     """Repair a damage; return why it was left, or None. The question which images jobs use is
     asked for each: a check takes hours, and jobs begin meanwhile.
     """
-    used = NOTHING if arguments.force or not damage.stamp else used_by_jobs(root, context)
+    used = (
+        NOTHING
+        if arguments.force or not damage.stamp
+        else used_by_jobs(root, context.env, context.uid)
+    )
     return used.why_not(damage.path) or repair(damage, used)
 
 

@@ -9,9 +9,10 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
+from container_engine import slurm
 from container_engine.doctor.finding import Finding, State, failed, warning
 from container_engine.errors import UserError
-from container_engine.process import CommandError, on_the_host, output
+from container_engine.process import CommandError, output
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -57,9 +58,10 @@ def groups(env: Mapping[str, str]) -> tuple[list[Group], list[Folded]]:
     They are the nodes of the allocation, else all that are up. Raises UserError if none is up.
     """
     if env.get("SLURM_JOB_NODELIST"):
-        return [Group(tuple(hosts(env["SLURM_JOB_NODELIST"], env)))], []
+        return [Group(tuple(slurm.hosts(env["SLURM_JOB_NODELIST"], env)))], []
     found: dict[str, tuple[str, str]] = {}
-    for line in _lines(["sinfo", "--noheader", "--Node", "--format=%N %t %P"], env):
+    argv = ["sinfo", "--noheader", "--Node", "--format=%N %t %P"]
+    for line in slurm.answer(argv, env).splitlines():
         name, state, partition = line.split()[:3]
         if name not in found or partition.endswith("*"):  # "*" marks the default partition
             found[name] = (partition.rstrip("*"), state)
@@ -81,17 +83,9 @@ def groups(env: Mapping[str, str]) -> tuple[list[Group], list[Folded]]:
     ]
 
 
-def hosts(text: str, env: Mapping[str, str]) -> list[str]:
-    return _lines(["scontrol", "show", "hostnames", text], env)
-
-
 def hostlist(names: Sequence[str], env: Mapping[str, str]) -> str:
     """Return n[1-3] for n1,n2,n3."""
-    return _lines(["scontrol", "show", "hostlist", ",".join(names)], env)[0]
-
-
-def _lines(argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
-    return output(argv, env, 60).decode(errors="replace").split("\n")[:-1]
+    return slurm.answer(["scontrol", "show", "hostlist", ",".join(names)], env).rstrip("\n")
 
 
 def ask(
@@ -124,7 +118,7 @@ def _ask(
     # a step must not need any of its job's memory, and a job of our own only little beside others
     own = (f"--partition={group.partition}", f"--immediate={_ROOM_S}", "--mem=500M")
     argv += own if group.partition else ("--mem=0",)
-    own_env = {**on_the_host(env), "SLURM_EXIT_IMMEDIATE": str(_NO_ROOM)}
+    own_env = {**slurm.on_the_host(env), "SLURM_EXIT_IMMEDIATE": str(_NO_ROOM)}
     asked = time.time()
     try:
         said = output([*argv, *options, ce, "doctor", "--node", "--lines"], own_env, _LIMIT_S)

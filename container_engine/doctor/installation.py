@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from container_engine import __version__
+from container_engine import __version__, slurm
 from container_engine.doctor import plugstack
 from container_engine.doctor.finding import Finding, failed, ok, warning
 from container_engine.errors import CeError
@@ -101,12 +101,11 @@ def look_at_slurm(
     try:
         if down := _down(env):
             raise CeError(down)
-        text = output(["scontrol", "show", "config"], env, _TIMEOUT_S).decode(errors="replace")
+        settings = slurm.settings(env, _TIMEOUT_S)
     except CeError as error:
         unseen = "so nobody looked at plugstack.conf, epilog, process tracking, munge"
         yield warning("slurm", f"{error}; {unseen}", remedy)
         return
-    settings = dict(re.findall(r"^(\S+)\s+= (.*)$", text, re.MULTILINE))
     yield _release(prefix, settings.get("SLURM_VERSION", ""))
     yield from plugstack.look(prefix, settings, start_limit_s)
     yield from _programs_around_jobs(settings, is_node=is_node)

@@ -14,7 +14,7 @@ ROOMS = (
     ("submit", "lint", "doctor", "trace"),
     ("node", "images"),
     ("plan", "message_text"),
-    ("edf", "catalog", "site"),
+    ("edf", "catalog", "site", "slurm"),
     ("process", "schemas", "validation_text"),
     ("faults",),
     ("errors", "loader_env", "did_you_mean", "secrecy", "text_layout", "ownership", "deferred"),

@@ -1,7 +1,7 @@
 """Find the images that jobs use, by links in STORE/uses from node/start/image_in_use.py.
 
-The links must be listed before Slurm is asked for its jobs, or a job that begins in between would
-be taken for one that has ended.
+Slurm is asked only if there are links. They must be listed before that, or a job that begins in
+between would be taken for one that has ended.
 """
 
 from __future__ import annotations
@@ -12,12 +12,23 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from container_engine import slurm
+from container_engine.errors import CeError
 from container_engine.images.store.files import now_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _NAME = re.compile(r"(\d+)-[0-9a-f]+(?:\.\d+(?:\.[0-9a-f]+)?)?@([^/]*)")
+# with SLURM_CLUSTERS set, a line with the cluster's name precedes them
+_JOB = re.compile(r"^\s*(\d+)\s+(\d+)\s+(\w+)\s*$", re.MULTILINE)
+# a job that completes still has processes, one that is requeued is pending again
+_ENDED = frozenset(
+    [
+        *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE"),
+        *("FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT"),
+    ]
+)
 _DIGITS = 12  # digits of the digest in the name of a link
 _YOUNG_S = 3600  # Slurm may not list the job of a younger link yet
 _FORGOTTEN_S = 90 * 86400  # for links of a cluster that cannot be asked; no job runs that long
@@ -108,6 +119,31 @@ class InUse(NamedTuple):
 
 
 NOTHING = InUse(MappingProxyType({}), ())
+
+
+def used_by_jobs(root: str, env: Mapping[str, str], uid: int) -> InUse:
+    """Return which images of the store `root` jobs use, as far as `uid` sees them.
+
+    If Slurm does not answer, every job that the store names counts as running.
+    """
+    found = links(root)
+    running = _running(env, uid) if found else Running("", None, uid)
+    return in_use(root, found, running)
+
+
+def _running(env: Mapping[str, str], uid: int) -> Running:
+    """Return the jobs of all users: a store may be shared, and a link belongs to the job's user."""
+    try:
+        # without --states=all, a job that has just ended looks like one that is not listed yet
+        listed = slurm.answer(["squeue", "--noheader", "--states=all", "--format=%A %U %T"], env)
+        settings = slurm.settings(env)
+    except CeError:
+        return Running("", None, uid)
+    is_hidden = uid != 0 and "jobs" in settings.get("PrivateData", "").split(",")
+    found = _JOB.findall(listed)
+    jobs = {job: int(user) for job, user, state in found if state not in _ENDED}
+    ended = frozenset(job for job, _user, state in found if state in _ENDED) - jobs.keys()
+    return Running(settings.get("ClusterName", ""), jobs, uid, not is_hidden, ended)
 
 
 def links(root: str) -> tuple[Link, ...]:

@@ -1,0 +1,49 @@
+"""Ask Slurm, and start processes in its jobs: the commands of Slurm that the submit side runs."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from container_engine.process import output
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_TIMEOUT_S = 60
+_SETTING = re.compile(r"^(\S+)[ \t]+=[ \t]*(.*)$", re.MULTILINE)
+# a step must not inherit the size of the one it is started in, nor its plan
+_OF_STEP = ("SLURM_CE_", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE")
+
+
+def answer(argv: Sequence[str], env: Mapping[str, str], timeout_s: float = _TIMEOUT_S) -> str:
+    """Return what a command of Slurm prints, in its usual format. Raises CeError."""
+    plain = {name: text for name, text in env.items() if not name.startswith("SQUEUE_")}
+    return output(argv, plain, timeout_s).decode(errors="replace")
+
+
+def settings(env: Mapping[str, str], timeout_s: float = _TIMEOUT_S) -> dict[str, str]:
+    """Return slurm.conf as slurmctld reads it. Raises CeError."""
+    return dict(_SETTING.findall(answer(["scontrol", "show", "config"], env, timeout_s)))
+
+
+def hosts(hostlist: str, env: Mapping[str, str]) -> list[str]:
+    """Return n1, n2 and n3 for n[1-3]. Raises CeError."""
+    return answer(["scontrol", "show", "hostnames", hostlist], env).split()
+
+
+def beside(job: str, node: str | None) -> list[str]:
+    """Return an srun without its command: one more process in a job, on its first node if None."""
+    argv = ["srun", "--quiet", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1"]
+    argv += ["--mem=0", "--cpu-bind=none", "--mpi=none"]
+    return [*argv, *([f"--nodelist={node}"] if node else [])]
+
+
+def without_step(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for an srun that inherits nothing of the step it is started in."""
+    return on_the_host({k: v for k, v in env.items() if not k.startswith(_OF_STEP)})
+
+
+def on_the_host(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for an srun that does not inherit the container of its job."""
+    return {**env, "CE_INHERIT": "no"}
