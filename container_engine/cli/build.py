@@ -23,7 +23,7 @@ from container_engine.images.reference import (
 from container_engine.images.resolve import configuration
 from container_engine.images.store import identity
 from container_engine.process import reason
-from container_engine.submit.prepare import site_config
+from container_engine.submit.site import site_config
 from container_engine.submit.stores import importer, own_store, rules, stores
 
 if TYPE_CHECKING:

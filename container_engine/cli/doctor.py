@@ -24,8 +24,7 @@ from container_engine.doctor.finding import Finding, State, failed, ok, warning
 from container_engine.doctor.site_files import site_files
 from container_engine.errors import CeError, UserError
 from container_engine.process import reason
-from container_engine.submit.prepare import site_config
-from container_engine.submit.site import with_faults
+from container_engine.submit.site import site_config, with_faults
 from container_engine.submit.stores import stores
 from container_engine.text_layout import aligned
 

@@ -15,7 +15,7 @@ from container_engine.node.node_name import node_name
 from container_engine.node.start import attach, kept
 from container_engine.submit import context as contexts
 from container_engine.submit import job_names
-from container_engine.submit.site import configuration
+from container_engine.submit.site import site_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ class Here:
     def __init__(self, context: Context) -> None:
         self._context = context
         self.job = context.env.get("SLURM_JOB_ID", "")
-        place = configuration(context).settings.kept_dir
+        place = site_config(context).kept_dir
         node = node_name(context.env)
         there = kept.names_here(place, self.job, node) if self.job else {}
         running = attach.named(self.job) if there else {}

@@ -10,7 +10,7 @@ from container_engine.doctor.site_files import site_files
 from container_engine.errors import CeError
 from container_engine.plan.hook_conflicts import overlaps
 from container_engine.plan.hooks import whole
-from container_engine.submit.prepare import site_config
+from container_engine.submit.site import site_config
 from container_engine.submit.site_offer import builtin, catalog, machine
 from container_engine.validation_text import Fault
 

@@ -9,7 +9,7 @@ from container_engine import message_text
 from container_engine.cli import output
 from container_engine.images.store.files import size_text
 from container_engine.images.store.inventory import Item, items
-from container_engine.submit.prepare import site_config
+from container_engine.submit.site import site_config
 from container_engine.submit.stores import stores
 from container_engine.text_layout import aligned
 

@@ -24,8 +24,8 @@ from container_engine.images.reference import (
 )
 from container_engine.images.store.adopt import to_file
 from container_engine.images.store.store import architecture
-from container_engine.submit.prepare import site_config
 from container_engine.submit.short_name import meant
+from container_engine.submit.site import site_config
 from container_engine.submit.stores import adopter, importer, own_store, rules, stores
 
 if TYPE_CHECKING:

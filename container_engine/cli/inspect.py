@@ -14,8 +14,8 @@ from container_engine.images.store.files import size_text
 from container_engine.images.store.store import architecture
 from container_engine.submit.environment import offered
 from container_engine.submit.image import found_image, images_of
-from container_engine.submit.prepare import site_config
 from container_engine.submit.short_name import meant
+from container_engine.submit.site import site_config
 from container_engine.submit.stores import asking, rules, stores, with_pull
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from container_engine.images.store.files import size_text
 from container_engine.images.store.store import architecture
 from container_engine.submit.environment import offered
 from container_engine.submit.lock_state import declared
-from container_engine.submit.prepare import site_config
 from container_engine.submit.short_name import meant
+from container_engine.submit.site import site_config
 from container_engine.submit.stores import asking, rules, stores
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from container_engine.images.pack.free_space import FULL
 from container_engine.images.pack.pack import Packer
 from container_engine.images.store.adopt import pack
 from container_engine.images.store.files import size_text
-from container_engine.submit.prepare import site_config
+from container_engine.submit.site import site_config
 
 if TYPE_CHECKING:
     import argparse

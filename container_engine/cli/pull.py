@@ -10,8 +10,8 @@ from container_engine.cli.pull_option import add_pull
 from container_engine.errors import UserError
 from container_engine.images.fetch.importing import Pull
 from container_engine.images.reference import FileImage, parse
-from container_engine.submit.prepare import site_config
 from container_engine.submit.short_name import meant
+from container_engine.submit.site import site_config
 from container_engine.submit.stores import importer, rules, stores, with_pull
 
 if TYPE_CHECKING:

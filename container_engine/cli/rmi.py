@@ -10,8 +10,8 @@ from container_engine.images.fetch.importing import unusable
 from container_engine.images.reference import FileImage, RegistryImage, parse_source
 from container_engine.images.store import in_use, inventory
 from container_engine.images.store.files import size_text
-from container_engine.submit.prepare import site_config
 from container_engine.submit.short_name import candidates
+from container_engine.submit.site import site_config
 from container_engine.submit.stores import own_store
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from container_engine import slurm
 from container_engine.errors import CeError, UserError
 from container_engine.process import reason
-from container_engine.submit.prepare import site_config
+from container_engine.submit.site import site_config
 from container_engine.trace import record
 
 if TYPE_CHECKING:

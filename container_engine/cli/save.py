@@ -22,7 +22,7 @@ from container_engine.images.store.files import size_text
 from container_engine.images.store.publish import install
 from container_engine.node.start import attach
 from container_engine.node.start.container import BEGUN, STARTED
-from container_engine.submit.prepare import site_config
+from container_engine.submit.site import site_config
 
 if TYPE_CHECKING:
     from container_engine.submit.context import Context

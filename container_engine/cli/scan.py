@@ -11,7 +11,7 @@ from container_engine.cli.pull_option import add_pull
 from container_engine.errors import SiteError
 from container_engine.images.scanning import Scanner, cache_directory
 from container_engine.submit.image import subject
-from container_engine.submit.prepare import site_config
+from container_engine.submit.site import site_config
 from container_engine.submit.stores import rules, with_pull
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from container_engine.images.fetch.importing import unusable
 from container_engine.images.store.check import Checker, repair
 from container_engine.images.store.files import size_text
 from container_engine.images.store.in_use import NOTHING, used_by_jobs
-from container_engine.submit.prepare import site_config
+from container_engine.submit.site import site_config
 from container_engine.submit.stores import own_store
 
 if TYPE_CHECKING:

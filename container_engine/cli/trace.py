@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from container_engine.cli import output, running_steps
 from container_engine.errors import UserError
 from container_engine.process import reason
-from container_engine.submit.prepare import site_config
+from container_engine.submit.site import site_config
 from container_engine.trace import page, perfetto, record, table
 
 if TYPE_CHECKING:

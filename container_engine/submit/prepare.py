@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from container_engine.plan.build import Offer
     from container_engine.plan.model import LaunchPlan
-    from container_engine.site import SiteConfig
     from container_engine.submit.context import Context
 
     Load: TypeAlias = Callable[[Context, Offer], Loaded]
@@ -129,8 +128,3 @@ def _plan(load: Load, context: Context, inputs: _Inputs) -> Prepared:
     notices += "".join(map(message_text.of_warning, resolved.notices))
     notices += message_text.of_problems(judged.problems)
     return Prepared(judged.plan, notices, resolved.not_after)
-
-
-def site_config(context: Context) -> SiteConfig:
-    """Return the site's settings. Raises SiteError."""
-    return configuration(context).settings

@@ -8,6 +8,7 @@ from container_engine.node.start.site_rules import Rules
 from container_engine.site.load import load, read
 
 if TYPE_CHECKING:
+    from container_engine.site import SiteConfig
     from container_engine.site.load import Configuration
     from container_engine.submit.context import Context
 
@@ -20,6 +21,11 @@ def configuration(context: Context) -> Configuration:
     if context.site_read is not None:
         context.site_read.append(found)
     return found
+
+
+def site_config(context: Context) -> SiteConfig:
+    """Return the site's settings. Raises SiteError."""
+    return configuration(context).settings
 
 
 def node_rules(config: Configuration) -> Rules:
