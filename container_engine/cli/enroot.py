@@ -17,13 +17,12 @@ from container_engine import __version__, message_text
 from container_engine.cli import enroot_kept, messages, output
 from container_engine.cli import main as ce
 from container_engine.errors import UserError
+from container_engine.images.reference import ARCHITECTURES, SQUASHFS_SUFFIXES
 from container_engine.process import reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_SUFFIXES = (".sqsh", ".squashfs", ".sqfs")
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _YES = ("y", "yes", "true", "1")
 _BY_VARIABLE = {
     "ENROOT_MOUNT_HOME": "--container-mount-home",
@@ -185,7 +184,7 @@ def import_words(found: argparse.Namespace) -> list[str]:
             hint if scheme == "dockerd" else None,
         )
     target = found.output or f"{file_stem(name)}.sqsh"
-    arch = [] if found.arch is None else ["--arch", _ARCHITECTURES.get(found.arch, found.arch)]
+    arch = [] if found.arch is None else ["--arch", ARCHITECTURES.get(found.arch, found.arch)]
     return ["import", "-o", target, *arch, "--", found.uri]
 
 
@@ -197,7 +196,7 @@ def file_stem(name: str) -> str:
 
 def start_words(found: argparse.Namespace, known: Names, env: Mapping[str, str]) -> list[str]:
     """Return the words for `ce` that run a command as `enroot start` does."""
-    is_file = "/" in found.image or found.image.endswith(_SUFFIXES)
+    is_file = "/" in found.image or found.image.endswith(SQUASHFS_SUFFIXES)
     image = os.path.abspath(found.image) if is_file else known.path(found.image)
     options = [word for name, word in _BY_VARIABLE.items() if env.get(name, "").lower() in _YES]
     options += ["--container-remap-root"] if found.root else []
@@ -229,4 +228,4 @@ def _export(image: str, target: str, *, force: bool) -> None:
 
 def _stem(path: str) -> str:
     base = os.path.basename(path)
-    return next((base.removesuffix(end) for end in _SUFFIXES if base.endswith(end)), base)
+    return next((base.removesuffix(end) for end in SQUASHFS_SUFFIXES if base.endswith(end)), base)

@@ -12,6 +12,7 @@ import stat
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.did_you_mean import nearest
+from container_engine.images.reference import ARCHITECTURES
 from container_engine.process import reason
 from container_engine.validation_text import Fault
 
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HOST_AND_PATH = re.compile(r"[^/\s][^\s]*")
-# as registries call them (GOARCH)
-_ARCHITECTURES = ("amd64", "arm64", "386", "arm", "loong64", "ppc64le", "riscv64", "s390x")
+# the names of processors in images (GOARCH)
+_OF_IMAGES = ("amd64", "arm64", "386", "arm", "loong64", "ppc64le", "riscv64", "s390x")
 _ON_NODES = "not on this host; it must be there on the nodes"
 
 
@@ -124,9 +125,9 @@ class _Look:
     def words(self) -> None:
         settings = self._settings
         known = settings.image_architecture
-        if known and known not in _ARCHITECTURES:
-            other = {"x86_64": "amd64", "x86": "amd64", "aarch64": "arm64"}.get(known)
-            meant = other or nearest(known, list(_ARCHITECTURES))
+        if known and known not in _OF_IMAGES:
+            other = {"x86": "amd64", **ARCHITECTURES}.get(known)
+            meant = other or nearest(known, _OF_IMAGES)
             text = f"unknown architecture '{known}'"
             self._fault("image_architecture", f"{text}, did you mean '{meant}'?" if meant else text)
         size = settings.tmpfs_size

@@ -16,6 +16,9 @@ PODMAN = "podman"
 LOCAL_TRANSPORTS = ("oci", "oci-archive", "docker-archive", "dir")
 LOCAL_REGISTRY = "localhost"
 
+# the names of processors in images, by those of the kernel (uname -m); others are the same
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
 _FILE_SUFFIXES = (*SQUASHFS_SUFFIXES, ".tar", ".tar.gz", ".tgz")
 _SCHEME = "docker://"
 _PODMAN = "podman://"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import container_engine
 from container_engine.catalog.load import load
 from container_engine.errors import SiteError
+from container_engine.images.reference import ARCHITECTURES
 from container_engine.node.start.container import Bind
 from container_engine.ownership import of_engine
 from container_engine.plan import catalog_faults
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from container_engine.site.load import Configuration
     from container_engine.submit.context import Context
 
-# image architectures, and the names that uname -m has for them
-_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+_MACHINES = {architecture: machine for machine, architecture in ARCHITECTURES.items()}
 
 
 def offer(context: Context, config: Configuration, probed: list[str]) -> Offer:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine import process
 from container_engine.images.pack.cage import Cage
+from container_engine.images.store.store import architecture
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _PIECE = 1 << 20
 _OCI = "application/vnd.oci.image"
 
@@ -50,7 +50,7 @@ def write_layout(base: Base, layout: str, env: Mapping[str, str], timeout_s: flo
     os.makedirs(f"{layout}/blobs/sha256")
     layer = _layer(base.path, layout, env, timeout_s)
     config = {
-        "architecture": _ARCHITECTURES.get(os.uname().machine, os.uname().machine),
+        "architecture": architecture(),
         "os": "linux",
         **json.loads(base.configuration),
         "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]},

@@ -23,6 +23,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from container_engine.errors import UserError
+from container_engine.images.reference import ARCHITECTURES
 from container_engine.images.store import companions
 from container_engine.images.store.files import publish
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 VOID = "void"
 CLOCKS_S = 60  # the clocks of hosts may differ by this much; a later time is from a wrong clock
 _MAX_NAME = 180  # bytes, of the 255 that file systems allow
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _README = """\
 This directory holds container images of the Container Engine (ce).
 
@@ -249,4 +249,4 @@ def locate(env: Mapping[str, str], cwd: str, site_path: str | None) -> str:
 def architecture() -> str:
     """Return the architecture of this machine, as OCI images name it."""
     machine = os.uname().machine
-    return _ARCHITECTURES.get(machine, machine)
+    return ARCHITECTURES.get(machine, machine)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 _LOADED = (2, 3)  # ET_EXEC: programs; ET_DYN: libraries, and programs for any address
-_PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
+_PT_LOAD, _PT_DYNAMIC = 1, 2
 _NEEDED, _STRTAB, _SYMTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 5, 6, 10, 14, 15, 29
 _GNU_HASH, _HASH = 0x6FFFFEF5, 4
 _VERDEF, _VERDEFNUM, _VERNEED, _VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
@@ -30,7 +30,6 @@ _MOST = 16 << 20  # no table read here is larger in any library
 _FARTHEST = 1 << 62
 _MOST_ENTRIES = 1 << 16
 # names of symbols can be long, but not all of a library's together
-_LONGEST_PATH = 4096
 _LONGEST_NAME = 1 << 16
 _MOST_OF_NAMES = 64 << 20
 _MOST_SEGMENTS = 512
@@ -50,7 +49,6 @@ class Library:
 
     __slots__ = (
         "defines",
-        "interpreter",
         "machine",
         "needed",
         "needs",
@@ -66,7 +64,6 @@ class Library:
         self.machine = machine
         self.on_node = False
         self.soname = ""
-        self.interpreter = ""
         self.needed: list[str] = []
         self.rpath = ""
         self.runpath = ""
@@ -144,9 +141,6 @@ class _File:
                 self._segments.append((address, offset, in_file))
             elif kind == _PT_DYNAMIC and not dynamic:
                 dynamic = self._read(offset, in_file)
-            elif kind == _PT_INTERP:
-                name = self._read(offset, min(in_file, _LONGEST_PATH))
-                self.library.interpreter = name.rstrip(b"\0").decode()
         return dynamic
 
     def _read(self, offset: int, size: int) -> bytes:
