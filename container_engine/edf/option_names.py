@@ -41,6 +41,11 @@ VARIABLES = (
     "UNSHARE",
 )
 PREFIX = "PYXIS_CONTAINER_"
+# The annotations of an environment that say what such an option says. node/start/container.py has
+# two of them, because a launch must not wait for this import; a test compares them.
+CONTAINER_NAME, CONTAINER_SAVE = "com.ce.container_name", "com.ce.container_save"
+ROOT_REMAP, ENTRYPOINT_LOG = "com.ce.root_remap", "com.pyxis.entrypoint_log"
+UNSHARE, PYTORCH = "com.ce.unshare", "com.pyxis.pytorch_remap_vars"
 
 
 def is_step(name: str) -> bool:

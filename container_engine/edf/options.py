@@ -13,7 +13,18 @@ from container_engine.did_you_mean import nearest
 from container_engine.edf.layer import Layer, Sourced, add_mount, merge
 from container_engine.edf.model import Annotation, EnvEntry, Mount, Origin, Problem
 from container_engine.edf.mounts import parse_mount
-from container_engine.edf.option_names import OPTIONS, PREFIX, VARIABLES, VARIABLES_COUNT
+from container_engine.edf.option_names import (
+    CONTAINER_NAME,
+    CONTAINER_SAVE,
+    ENTRYPOINT_LOG,
+    OPTIONS,
+    PREFIX,
+    PYTORCH,
+    ROOT_REMAP,
+    UNSHARE,
+    VARIABLES,
+    VARIABLES_COUNT,
+)
 from container_engine.errors import UserError
 
 if TYPE_CHECKING:
@@ -23,10 +34,7 @@ if TYPE_CHECKING:
     from container_engine.edf.model import Edf, Severity
     from container_engine.edf.text import Text
 
-CONTAINER_NAME, CONTAINER_SAVE = "com.ce.container_name", "com.ce.container_save"
-ROOT_REMAP, ENTRYPOINT_LOG = "com.ce.root_remap", "com.pyxis.entrypoint_log"
-UNSHARE, _NAMESPACES = "com.ce.unshare", ("net", "ipc", "uts")
-PYTORCH = "com.pyxis.pytorch_remap_vars"
+_NAMESPACES = ("net", "ipc", "uts")
 _SEE = "container-option"
 _YES, _NO = ("1", "true", "yes", "y"), ("0", "false", "no", "n")
 # without a value: no container, or the environment's own image

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from container_engine.edf.model import Problem
+from container_engine.edf.option_names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.plan.hooks import use
 from container_engine.plan.image_vars import Resolver
 from container_engine.plan.model import (
@@ -20,7 +21,7 @@ from container_engine.plan.model import (
     Settings,
     StartupLine,
 )
-from container_engine.plan.overrides import NAME_KEY, SAVE_KEY, SETTINGS, choose, read_name
+from container_engine.plan.overrides import SETTINGS, choose, read_name
 from container_engine.plan.public_key import no_key
 from container_engine.plan.site_entries import Sitewide, add
 
@@ -111,7 +112,7 @@ def build(
     entrypoint, entrypoint_from = _entrypoint(edf, image, offer)
     used = use(edf, offer.hooks, offer.machine, offer.entries)
     kept = _kept(edf, image, settings["scope"].value, offer.site.kept_dir)
-    saved = any(entry.key == SAVE_KEY for entry in edf.annotations)
+    saved = any(entry.key == CONTAINER_SAVE for entry in edf.annotations)
     plan = LaunchPlan(
         version=EXTENDED if edf.above or kept or saved else VERSION,
         engine=engine,
@@ -208,7 +209,7 @@ def _kept(edf: Edf, image: Image, scope: str, directory: str) -> KeptContainer |
 
     Two environments with the same name of a container mean the same one.
     """
-    text = next((entry.value for entry in edf.annotations if entry.key == NAME_KEY), "")
+    text = next((entry.value for entry in edf.annotations if entry.key == CONTAINER_NAME), "")
     named = read_name(text)
     if named is None and scope != "job":
         return None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from container_engine.did_you_mean import nearest
 from container_engine.edf.model import Problem
+from container_engine.edf.option_names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.site.model import SIZE, Namespace
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from container_engine.plan.build import Offer
 
 PREFIX = "com.ce."
-NAME_KEY, SAVE_KEY = "com.ce.container_name", "com.ce.container_save"
 NAME_FORM = "NAME[:auto|create|exec|no_exec], a name of letters, digits, '.', '_' and '-'"
 _NAME = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,63})(?::(auto|create|exec|no_exec))?")
 
@@ -79,8 +79,8 @@ SETTINGS = {
 }
 # what only an environment says
 _OWN = {
-    NAME_KEY.removeprefix(PREFIX): _Setting(read_name, NAME_FORM),
-    SAVE_KEY.removeprefix(PREFIX): _Setting(_file, "the absolute path of a file"),
+    CONTAINER_NAME.removeprefix(PREFIX): _Setting(read_name, NAME_FORM),
+    CONTAINER_SAVE.removeprefix(PREFIX): _Setting(_file, "the absolute path of a file"),
 }
 
 
