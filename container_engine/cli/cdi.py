@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from container_engine.catalog.cdi import MAKERS
 from container_engine.cli import output
 from container_engine.errors import UserError
+from container_engine.images.store.files import replace
 from container_engine.process import reason
 
 if TYPE_CHECKING:
@@ -40,13 +41,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         output.text(text)
         return 0
     path = os.path.join(context.cwd, arguments.output)
-    draft = f"{path}.{os.getpid()}"
     try:
-        # atomic rename: a booting node must not start containers from a partial file
-        with open(draft, "x", encoding="ascii") as file:
-            os.fchmod(file.fileno(), 0o644)
-            file.write(text)
-        os.rename(draft, path)
+        replace(path, text.encode(), 0o644)
     except OSError as error:
         raise UserError(f"cdi: {path}: {reason(error)}") from None
     return 0

@@ -77,7 +77,7 @@ def _names(kind: str, word: str, context: Context) -> Iterable[str]:
     if kind == "step":
         return [step.id for step in running_steps.running(context)]
     if kind == "trace":
-        return record.steps(running_steps.trace_directory(context) or "", context.uid)
+        return record.steps(running_steps.trace_directory(context), context.uid)
     found = [] if kind == "image" else [name for name, _file in environments(context)]
     return found + (_images(context) if kind in ("image", "named") else [])
 

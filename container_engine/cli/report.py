@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from typing import TYPE_CHECKING
 
 from container_engine.cli import output, report_parts
 from container_engine.errors import CeError, UserError
 from container_engine.images.fetch.listener import Quiet
+from container_engine.images.store.files import replace
 from container_engine.node.report import details
 from container_engine.process import reason
 from container_engine.submit.refused import RefusedError
@@ -89,15 +89,8 @@ def _head(subject: Subject, missing: Sequence[str]) -> str:
 
 def _write(path: str, text: str) -> None:
     """Write a file that only its owner can read, whole or not at all."""
-    unfinished = ""
     try:
-        fd, unfinished = tempfile.mkstemp(prefix=".ce-report-", dir=os.path.dirname(path))
-        with open(fd, "wb") as file:
-            file.write(text.encode("utf-8", "replace"))
-        os.replace(unfinished, path)
+        replace(path, text.encode("utf-8", "replace"), 0o600)
     except OSError as error:
-        if unfinished and os.path.exists(unfinished):
-            os.unlink(unfinished)
-        raise UserError(
-            reason(error), "ce report -o FILE writes it elsewhere", where=path
-        ) from None
+        hint = "ce report -o FILE writes it elsewhere"
+        raise UserError(reason(error), hint, where=path) from None

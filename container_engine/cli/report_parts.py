@@ -75,7 +75,7 @@ class Subject(NamedTuple):
 def subject(job: str | None, context: Context) -> Subject:
     directory, traces = "", {}
     try:
-        directory = trace_directory(context) or ""
+        directory = trace_directory(context)
         known = record.steps(directory, context.uid) if job and directory else []
         wanted = record.of_job(directory, known, job or "")[:_MOST_STEPS]
         if wanted and job and "_" in job:

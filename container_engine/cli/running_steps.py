@@ -55,7 +55,7 @@ def running(context: Context) -> list[Step]:
     found = []
     for match, (nodes, elapsed, name) in listed:
         plain = f"{numbers.get(match[1], match[1])}.{match[2]}"
-        trace = record.first(directory or "", plain) if plain in known else None
+        trace = record.first(directory, plain) if plain in known else None
         container = str(trace.facts.get("container", "")) if trace is not None else ""
         found.append(Step(match[0], name, nodes, elapsed, *_traced(trace), plain, container))
     return found
@@ -76,11 +76,9 @@ def _traced(trace: record.Trace | None) -> tuple[str, str, bool]:
     return str(trace.facts["environment"]), images, True
 
 
-def trace_directory(context: Context) -> str | None:
-    """Return the directory of the traces of this user's launches, or None if there is none."""
-    directory = site_config(context).trace_dir
-    home = context.env.get("HOME", "/")
-    return (home + directory[1:] if directory.startswith("~/") else directory) or None
+def trace_directory(context: Context) -> str:
+    """Return the directory of the traces of this user's launches, "" if there is none."""
+    return site_config(context).traces_of(context.env.get("HOME", "/"))
 
 
 def choose(steps: Sequence[Step], wanted: str, job: str = "") -> Step:

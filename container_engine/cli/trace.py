@@ -74,7 +74,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 def _directory(context: Context) -> str:
     directory = running_steps.trace_directory(context)
-    if directory is None:
+    if not directory:
         raise UserError("this site writes no traces", "its configuration has an empty trace_dir")
     return directory
 

@@ -320,6 +320,10 @@ class SiteConfig(BaseModel):
         """The directories with EDFs of the site; the first EDF of a name is used."""
         return (self.edf_dir, *self.edf_dirs)
 
+    def traces_of(self, home: str) -> str:
+        """Return the directory of the traces of the user with this home, "" for none."""
+        return f"{home}{self.trace_dir[1:]}" if self.trace_dir[:2] == "~/" else self.trace_dir
+
     def offers(self, device: str) -> bool:
         """Check whether users may request a device, given as a path or CDI name."""
         real = normpath(device) if device.startswith("/") else device

@@ -38,15 +38,15 @@ class Request(NamedTuple):
 def completed(words: Sequence[str], env: Mapping[str, str], traces: str = "") -> Request:
     """Return the request with the environment and the image of the container that it names.
 
-    `traces` is the directory of the traces, for the container of a step that gave it no name.
-    Outside of a job it only joins one that runs.
+    `traces` is the directory of the user's traces, for a container that has no name but the number
+    of its step. Outside of a job it only joins one that runs.
     """
     name = _name(words, env)
     if not name or _value(words, env, _IMAGE, "IMAGE"):
         return Request(None, words)
     found = next(_candidates(name, env), None)
     if found is None and is_step(name):
-        return _of_step(name, words, env, traces)
+        return _of_step(name, words, traces)
     if found is None:
         return Request(None, words, tuple(filter(None, [record_of(name, env)])))
     try:
@@ -61,14 +61,12 @@ def completed(words: Sequence[str], env: Mapping[str, str], traces: str = "") ->
     return Request(environment, [*words, *more], (found,))
 
 
-def _of_step(name: str, words: Sequence[str], env: Mapping[str, str], traces: str) -> Request:
+def _of_step(name: str, words: Sequence[str], traces: str) -> Request:
     """Return the request with the image of the running step JOB.STEP, as its trace has it.
 
     A trace of another user is none: in a common directory anybody can put one.
     """
-    home = env.get("HOME", "/")
-    place = f"{home}{traces[1:]}/{name}" if traces.startswith("~/") else f"{traces}/{name}"
-    image = ""
+    place, image = f"{traces}/{name}", ""
     own = quick.is_private_directory(os.fsencode(place), os.geteuid())
     with suppress(OSError, ValueError, KeyError, TypeError):
         for file in sorted(os.listdir(place)) if own else ():

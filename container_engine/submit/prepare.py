@@ -69,7 +69,8 @@ def prepare(name: str | None, context: Context, words: Sequence[str] = ()) -> Pr
     def load(asking: Context, whole: Offer) -> Loaded:
         if name is not None:
             return load_to_launch(name, asking, whole, words)
-        request = job_names.completed(words, asking.env, whole.site.trace_dir)
+        traces = whole.site.traces_of(asking.env.get("HOME", "/"))
+        request = job_names.completed(words, asking.env, traces)
         inputs.files.extend(request.consulted)
         return load_to_launch(request.environment, asking, whole, request.words)
 

@@ -18,10 +18,17 @@ if TYPE_CHECKING:
 def publish(path: str, content: bytes) -> None:
     """Replace the file `path` atomically; its directory is created. Raises OSError."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
+    replace(path, content)
+
+
+def replace(path: str, content: bytes, mode: int | None = None) -> None:
+    """Replace the file `path` atomically. Raises OSError. The umask does not count for `mode`."""
     # an unpredictable name, because others may write where a group shares its images
     draft = f"{path}.{secrets.token_hex(8)}"
     try:
         with created(draft) as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from container_engine.site import SiteConfig
 from container_engine.submit.job_names import completed, record
 
 NAMED = "--container-name=a"
@@ -92,11 +93,11 @@ def _trace(directory: Path, step: str, image: str) -> Path:
     return place
 
 
-@pytest.mark.parametrize("traces", ["~/traces", "/common"])
-def test_a_step_that_runs_is_named_by_its_number(tmp_path: Path, traces: str) -> None:
-    traces = traces.replace("/common", f"{tmp_path}/traces")
+@pytest.mark.parametrize("trace_dir", ["~/traces", "/common"])
+def test_a_step_that_runs_is_named_by_its_number(tmp_path: Path, trace_dir: str) -> None:
+    traces = SiteConfig(trace_dir=trace_dir.replace("/common", f"{tmp_path}/traces"))
     _trace(tmp_path / "traces", "7.0", "/x.sqsh")
-    found = completed(["--container-name=7.0"], env(tmp_path), traces)
+    found = completed(["--container-name=7.0"], env(tmp_path), traces.traces_of(str(tmp_path)))
     assert list(found.words)[1:] == ["--container-image=/x.sqsh", "--container-name=7.0:exec"]
     assert found.consulted == (f"{tmp_path}/traces/7.0",)
 
