@@ -6,10 +6,10 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from container_engine.catalog.cdi import MAKERS
 from container_engine.cli import output
 from container_engine.errors import UserError
 from container_engine.images.store.files import replace
+from container_engine.node.devices.cdi_generate import MAKERS
 from container_engine.process import reason
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from container_engine.cli.verbs import VERBS
 from container_engine.faults.catalogue import FAULTS
 from container_engine.images.store.inventory import items
 from container_engine.submit.environment import offered
-from container_engine.submit.names import environments
+from container_engine.submit.environment_names import environments
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import stores
 from container_engine.trace import record

@@ -13,8 +13,8 @@ from container_engine.cli import save_named
 from container_engine.errors import UserError
 from container_engine.node.node_name import node_name
 from container_engine.node.start import attach, kept
+from container_engine.submit import container_names
 from container_engine.submit import context as contexts
-from container_engine.submit import job_names
 from container_engine.submit.site import site_config
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Here:
             if not kept.remove(one.directory, force=force):
                 raise UserError(f"enroot: container is running: {name}", "end the steps in it")
             with suppress(FileNotFoundError):
-                os.unlink(job_names.record_of(one.name, self._context.env))
+                os.unlink(container_names.record_of(one.name, self._context.env))
             return True
         return False
 

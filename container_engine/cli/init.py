@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from container_engine import message_text
 from container_engine.cli import messages, output
-from container_engine.cli.container_options import add_container_options
+from container_engine.cli.pyxis_options import add_container_options
 from container_engine.edf.locate import is_path, search_path
 from container_engine.edf.model import Problem
 from container_engine.edf.render import to_toml, toml_string
@@ -17,7 +17,7 @@ from container_engine.edf.text import Variable
 from container_engine.errors import UserError
 from container_engine.process import reason
 from container_engine.submit.environment import load_effective
-from container_engine.submit.names import environments
+from container_engine.submit.environment_names import environments
 from container_engine.submit.refused import RefusedError
 
 if TYPE_CHECKING:

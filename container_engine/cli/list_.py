@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from container_engine import message_text
 from container_engine.cli import output
 from container_engine.submit.environment import load_effective, offered
-from container_engine.submit.names import environments
+from container_engine.submit.environment_names import environments
 from container_engine.text_layout import aligned
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from container_engine.cli import messages, output
-from container_engine.cli.container_options import add_container_options, refuse_nothing
 from container_engine.cli.pull_option import add_pull
+from container_engine.cli.pyxis_options import add_container_options, refuse_nothing
 from container_engine.cli.show_secrets import add_show_secrets, secrecy
 from container_engine.errors import UserError
 from container_engine.submit import quick, recall

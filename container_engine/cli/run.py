@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from container_engine import message_text
 from container_engine.cli import interactive, messages
-from container_engine.cli.container_options import add_container_options, names_image
 from container_engine.cli.foreign_options import USAGE, add_foreign, refuse_foreign
 from container_engine.cli.pull_option import add_pull
+from container_engine.cli.pyxis_options import add_container_options, names_image
 from container_engine.errors import UserError
 from container_engine.process import reason
 from container_engine.submit import quick, recall

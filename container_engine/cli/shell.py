@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.cli import run
-from container_engine.cli.container_options import names_image
 from container_engine.cli.foreign_options import refuse_foreign
+from container_engine.cli.pyxis_options import names_image
 
 if TYPE_CHECKING:
     import argparse

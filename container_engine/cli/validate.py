@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from container_engine import message_text
 from container_engine.cli import messages, output
-from container_engine.cli.container_options import add_container_options, refuse_nothing
+from container_engine.cli.pyxis_options import add_container_options, refuse_nothing
 from container_engine.faults.block import code_for
 from container_engine.submit.environment import judged, load_effective, offered
 from container_engine.submit.host_files import missing_files

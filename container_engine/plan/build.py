@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from container_engine.edf.model import Problem
-from container_engine.edf.option_names import CONTAINER_NAME, CONTAINER_SAVE
+from container_engine.edf.pyxis_names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.plan.hooks import use
 from container_engine.plan.image_vars import Resolver
 from container_engine.plan.model import (

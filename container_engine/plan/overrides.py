@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from container_engine.did_you_mean import nearest
 from container_engine.edf.model import Problem
-from container_engine.edf.option_names import CONTAINER_NAME, CONTAINER_SAVE
+from container_engine.edf.pyxis_names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.site.model import SIZE, Namespace
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from container_engine.edf.expand import Scope
 from container_engine.edf.layer import Sourced
 from container_engine.edf.load import search_path, trace
 from container_engine.edf.model import Edf, Origin, Problem
-from container_engine.edf.options import NO_OPTIONS, Overlay, alone, no_container, read
+from container_engine.edf.pyxis_options import NO_OPTIONS, Overlay, alone, no_container, read
 from container_engine.errors import UserError
 from container_engine.images.reference import looks_like_file, parse
 from container_engine.images.resolve import refuse_bare_file

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from container_engine import __version__, message_text
 from container_engine.edf.model import Loaded, Origin
-from container_engine.edf.options import with_pytorch
+from container_engine.edf.pyxis_options import with_pytorch
 from container_engine.errors import UserError
 from container_engine.plan.judge import judge
 from container_engine.plan.overrides import choose
-from container_engine.submit import job_names, memo, quick
+from container_engine.submit import container_names, memo, quick
 from container_engine.submit.environment import image_alone, load_to_launch
 from container_engine.submit.image import launch_image
 from container_engine.submit.known_image import image_problem
@@ -70,13 +70,13 @@ def prepare(name: str | None, context: Context, words: Sequence[str] = ()) -> Pr
         if name is not None:
             return load_to_launch(name, asking, whole, words)
         traces = whole.site.traces_of(asking.env.get("HOME", "/"))
-        request = job_names.completed(words, asking.env, traces)
+        request = container_names.completed(words, asking.env, traces)
         inputs.files.extend(request.consulted)
         return load_to_launch(request.environment, asking, whole, request.words)
 
     prepared = _plan(load, context, inputs)
     if prepared.plan is not None and prepared.plan.kept is not None:
-        inputs.files.extend(job_names.record(name, words, inputs.environment, context.cwd))
+        inputs.files.extend(container_names.record(name, words, inputs.environment, context.cwd))
     image = None if prepared.plan is None else prepared.plan.image
     if context.site_file is None and not (image and image.passing):
         remembered = memo.Memo(

@@ -10,7 +10,7 @@
 #include "common/io.h"
 #include "pyxis_options.h"
 
-/* Tells the planner that variables of pyxis count (container_engine/edf/option_names.py). */
+/* Tells the planner that variables of pyxis count (container_engine/edf/pyxis_names.py). */
 #define VARIABLES_COUNT "--container-variables"
 
 /* The environment of steps, for tools that can pass no option. */

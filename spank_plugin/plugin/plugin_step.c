@@ -14,7 +14,7 @@
 #include "session.h"
 #include "session_end.h"
 #include "slurmd_spool.h"
-#include "tracking.h"
+#include "proctrack.h"
 
 /* Return whether this step runs in a container. The interactive step of salloc and the extern step run on
  * the host. So does the batch script, unless the site wants it inside: then sbatch has sent a plan. The
@@ -144,7 +144,7 @@ static int prepare_session(struct ce_step *step, spank_t spank)
 	note_for_audit(step, spank, plan);
 	name_node(spank);
 	int rc = prepare_launcher(&step->launcher, spank, plan, err);
-	ce_tracking_keep_orphans();
+	ce_proctrack_keep_orphans();
 	/* only the launcher needed these */
 	spank_unsetenv(spank, CE_CARRY_TIMES);
 	spank_unsetenv(spank, CE_CARRY_MPI);

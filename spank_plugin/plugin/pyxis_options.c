@@ -11,7 +11,7 @@
 #include "common/help.h"
 #include "srun_options.h"
 
-/* "[pyxis]" is what tools look for in the output of srun --help. container_engine/edf/option_names.py has the
+/* "[pyxis]" is what tools look for in the output of srun --help. container_engine/edf/pyxis_names.py has the
  * same names and arguments. */
 static const struct {
 	const char *name, *argument, *usage;

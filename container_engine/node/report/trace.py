@@ -169,9 +169,9 @@ def write(
     if fd >= 0:
         _append(fd, line, is_first=is_first)
     if program:
-        from container_engine.node.report import tracking
+        from container_engine.node.report import tracking_tool
 
-        tracking.send(program, line, node)
+        tracking_tool.send(program, line, node)
 
 
 def _image(plan: LaunchPlan) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import time
 from _socket import AF_UNIX, CMSG_SPACE, SOCK_SEQPACKET, socket
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 
-from container_engine.edf.option_names import is_step
+from container_engine.edf.pyxis_names import is_step
 from container_engine.errors import LaunchError
 from container_engine.node.node_name import node_name
 from container_engine.node.plan_json import image_paths, parse_json, to_json

@@ -18,7 +18,10 @@ ERRORS = {"UserError", "SiteError", "InternalError", "CeError", "LaunchError"}
 # Errors raised here end a launch: each of them has a page.
 LAUNCHING = ("node", "submit", "images", "site", "plan", "process.py")
 # Only `ce SOMETHING` raises the errors of these files.
-OF_VERBS = {"images/pack/entered.py", "node/start/attach.py", "node/start/session.py"}
+OF_VERBS = {
+    *("images/pack/entered.py", "node/devices/cdi_generate.py"),
+    *("node/start/attach.py", "node/start/session.py"),
+}
 
 
 def calls(path: Path) -> Iterator[ast.Call]:

@@ -13,7 +13,7 @@ from container_engine.did_you_mean import nearest
 from container_engine.edf.layer import Layer, Sourced, add_mount, merge
 from container_engine.edf.model import Annotation, EnvEntry, Mount, Origin, Problem
 from container_engine.edf.mounts import parse_mount
-from container_engine.edf.option_names import (
+from container_engine.edf.pyxis_names import (
     CONTAINER_NAME,
     CONTAINER_SAVE,
     ENTRYPOINT_LOG,

@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.edf.option_names import PREFIX, VARIABLES_COUNT, is_step
+from container_engine.edf.pyxis_names import PREFIX, VARIABLES_COUNT, is_step
 from container_engine.plan.overrides import read_name
 from container_engine.submit import quick
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from container_engine import message_text
-from container_engine.edf import option_names
+from container_engine.edf import pyxis_names
 from container_engine.edf.layer import Layer, Sourced
 from container_engine.edf.model import Mount, Origin
-from container_engine.edf.option_names import OPTIONS, VARIABLES, VARIABLES_COUNT
-from container_engine.edf.options import Overlay, apply, image_name, read
+from container_engine.edf.pyxis_names import OPTIONS, VARIABLES, VARIABLES_COUNT
+from container_engine.edf.pyxis_options import Overlay, apply, image_name, read
 from container_engine.node.start import container
 
 HOME = "/home/me"
@@ -58,8 +58,8 @@ def test_a_short_name_of_an_image_is_always_docker_hubs(value: str, image: str) 
 
 
 def test_nodes_know_the_annotations_by_the_same_names() -> None:
-    assert container.SAVE == option_names.CONTAINER_SAVE
-    assert container.ENTRYPOINT_LOG == option_names.ENTRYPOINT_LOG
+    assert container.SAVE == pyxis_names.CONTAINER_SAVE
+    assert container.ENTRYPOINT_LOG == pyxis_names.ENTRYPOINT_LOG
 
 
 def test_mounts_are_written_as_for_pyxis() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.site import SiteConfig
-from container_engine.submit.job_names import completed, record
+from container_engine.submit.container_names import completed, record
 
 NAMED = "--container-name=a"
 CWD = "/work/dir"

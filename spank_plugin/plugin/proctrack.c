@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracking.h"
+#include "proctrack.h"
 
 #include <link.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static int is_cgroup_tracking(struct dl_phdr_info *info, size_t size, void *cont
 	return info->dlpi_name != NULL && strstr(info->dlpi_name, "/proctrack_cgroup.so") != NULL;
 }
 
-void ce_tracking_keep_orphans(void)
+void ce_proctrack_keep_orphans(void)
 {
 	if (!dl_iterate_phdr(is_cgroup_tracking, NULL))
 		(void)prctl(PR_SET_CHILD_SUBREAPER, 1);

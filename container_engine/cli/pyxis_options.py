@@ -9,7 +9,7 @@ import argparse
 from typing import Any
 
 from container_engine.cli import messages
-from container_engine.edf.option_names import OPTIONS, VARIABLES_COUNT
+from container_engine.edf.pyxis_names import OPTIONS, VARIABLES_COUNT
 from container_engine.errors import UserError
 
 
