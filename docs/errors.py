@@ -42,7 +42,7 @@ def index() -> str:
     )
     return (
         "# Errors\n\n"
-        "One page for each code that stands in the last line of an error, `ce: see: ce help CODE`;"
+        "One page for each code in the last line of an error, `ce: see: ce help CODE`;"
         " that command\nprints the same page. Made by `docs/errors.py` from the engine's catalogue."
         " [Error messages](troubleshooting.md)\nsays how to read an error, and lists messages"
         " by their words.\n\n"

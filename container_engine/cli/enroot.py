@@ -2,7 +2,7 @@
 
 A name stands for an image file, not for a copy of its files: what is written into a container is
 gone when it ends, so that a name's content is always that of its file. Containers with names live
-with a job, and are listed, entered and removed in it. What cannot be said so is refused.
+with a job, and are listed, entered and removed in it. What has no such form is refused.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 def _overview() -> str:
     columns = output.columns()
-    # the second column of a line begins behind its last wide gap
+    # the second column of a line begins after its last wide gap
     lines = [
         wrapped
         for line in verbs.summary().splitlines()

@@ -20,7 +20,7 @@ PROBLEM, USAGE = 1, 2
 class Parser(argparse.ArgumentParser):
     """A parser that reports errors as all of `ce` does: one line and a hint.
 
-    Options may stand before, between and after the names of a verb. By itself, argparse accepts no
+    Options may come before, between and after the names of a verb. By itself, argparse accepts no
     further optional names once it meets an option after the first word.
     """
 
@@ -40,7 +40,7 @@ class Parser(argparse.ArgumentParser):
             self._is_second_look = False
 
     def _may_mix(self, words: Sequence[str]) -> bool:
-        """Check whether options may stand between names.
+        """Check whether options may come between names.
 
         argparse does not support this if a command follows, and it drops a `--`.
         """

@@ -39,7 +39,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         return 0
     cells = [(s.id, s.nodes, s.elapsed, s.name, s.environment, s.image, s.container) for s in found]
     rows = [_HEAD, *(tuple(map(message_text.one_line, row)) for row in cells)]
-    # hardly anybody gives names
+    # names are rare
     if not any(step.container for step in found):
         rows = [row[:-1] for row in rows]
     output.table(rows)

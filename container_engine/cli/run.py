@@ -75,7 +75,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.image is not None and arguments.container_options:
         return refuse("run: --image: beside options of pyxis write --container-image", None)
     if _has_late_option(arguments):
-        message = f"run: '{arguments.command[0]}': options stand before the name"
+        message = f"run: '{arguments.command[0]}': options go before the name"
         return refuse(message, "ce run [OPTION ...] NAME -- COMMAND")
     if name is None and arguments.image is None and not names_image(arguments):
         return refuse(
@@ -113,7 +113,7 @@ def start(
 
 
 def _shown(name: str | None, arguments: argparse.Namespace) -> str:
-    """Return what the user has asked for, as it would stand before a command."""
+    """Return what the user has asked for, in the form that precedes a command."""
     if arguments.image is not None:
         return f"--image {arguments.image}"
     return " ".join([*arguments.container_options, *([] if name is None else [name])])

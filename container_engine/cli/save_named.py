@@ -52,7 +52,7 @@ def save(kept: Kept, node: str | None, target: str, context: Context) -> int:
         status = subprocess.run(argv, env=slurm.without_step(env), check=False).returncode
     except OSError as error:
         raise CeError(f"cannot start srun: {reason(error)}") from None
-    # of a container that was not saved srun has told, and ends as its command has
+    # srun has reported a container that was not saved, and ends as its command has
     return status or int(_identity(target) == before)
 
 

@@ -54,7 +54,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.step is None:
         return _list(arguments, directory, context)
     if arguments.all or arguments.since:
-        raise UserError("trace: --all and --since list steps, so they go without one")
+        raise UserError("trace: --all and --since list steps: they take none")
     step = record.choose(directory, arguments.step, context.uid)
     traces = record.read(directory, step)
     if not traces:

@@ -62,10 +62,10 @@ def check_names(flat: Mapping[str, tuple[str, Path]], rules: HookRules, report: 
         rule = rule_of(key, rules)
         table, dot, inner = key.partition(".")
         if table in KEYS and dot:
-            message = f"'{key}' stands below [annotations] and so belongs to it"
+            message = f"'{key}' is below [annotations] and so belongs to it"
             report.warning(path, message, _moved(table, inner))
         elif not dot and table not in KEYS:
-            message = f"'{key}' stands below [annotations], whose names have dots (com.hooks.…)"
+            message = f"'{key}' is below [annotations], whose names have dots (com.hooks.…)"
             hint = "if you mean a variable of the tasks, move the line below [env]"
             report.warning(path, message, hint)
         elif key.startswith("hooks."):

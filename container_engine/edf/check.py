@@ -92,9 +92,9 @@ def _check_places(data: dict[str, Any], report: Report) -> None:
 
 
 def misplaced(name: str, table: str) -> tuple[str, str]:
-    """Return the message and the hint for a key that stands below a table."""
+    """Return the message and the hint for a key below a table."""
     return (
-        f"'{name}' stands below [{table}] and so belongs to it",
+        f"'{name}' is below [{table}] and so belongs to it",
         f"move the line above the first [table] if you mean the key '{name}'",
     )
 

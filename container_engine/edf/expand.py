@@ -1,7 +1,7 @@
 """Expands variables in the strings of an EDF. No shell is involved, and nothing is ever executed.
 
 There are two steps. First, a scanner turns the string into nodes and refuses unsupported forms,
-wherever they stand. Then the nodes are evaluated, so that an unused word of a `${NAME:-word}` may
+wherever they are. Then the nodes are evaluated, so that an unused word of a `${NAME:-word}` may
 name variables that do not exist. The value of a variable is *protected*: it is never scanned
 again, and a mount is not split at a colon in it.
 """

@@ -71,7 +71,7 @@ def _parse(path: str, text: str) -> dict[str, Any] | Problem:
         return syntax_problem(path, text, error)
     except (ValueError, RecursionError):
         # Python refuses to read an integer of thousands of digits
-        return Problem("error", path, 0, "", "contains a number of thousands of digits")
+        return Problem("error", path, 0, "", "contains a number with thousands of digits")
 
 
 def _interpret(path: str, data: dict[str, Any], positions: Positions, setting: Setting) -> EdfFile:

@@ -135,7 +135,7 @@ class Edf:
 
     @property
     def has_image_of_file(self) -> bool:
-        """Return whether a file names the image, not an option."""
+        """Return whether a file, rather than an option, names the image."""
         return self.image_origin is not None and self.image_origin.file in self.files
 
     @property

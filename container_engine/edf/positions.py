@@ -186,7 +186,7 @@ class _Walker:
             self._line_string(quote)
             return
         self.pos = self._closing(quote * 3, self.pos + 3)
-        for _ in range(2):  # up to two quotes may stand before the three that close
+        for _ in range(2):  # up to two quotes may precede the three that close
             self.pos += self._peek() == quote
 
     def _line_string(self, quote: str) -> None:

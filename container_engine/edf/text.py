@@ -17,7 +17,7 @@ class Variable:
     op: Operator = field(
         default="", metadata={"description": "as in ${var<op>word}; empty: the value itself"}
     )
-    word: Text = field(default="", metadata={"description": "what stands behind the operator"})
+    word: Text = field(default="", metadata={"description": "the text after the operator"})
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 

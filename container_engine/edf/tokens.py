@@ -1,6 +1,6 @@
 """Splits a string of an EDF into nodes: literal text and variables, as written.
 
-Unsupported forms are refused here, wherever they stand, so that they can never be executed.
+Unsupported forms are refused here, wherever they are, so that they can never be executed.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def _array(place: Place) -> Advice | None:
 
 def _inline_table(place: Place) -> Advice | None:
     if place.char == "}" and place.before.endswith(","):
-        return "a comma before '}'", "the last entry of an inline table has no comma behind it"
+        return "a comma before '}'", "the last entry of an inline table has no comma after it"
     if not place.char and place.previous in ("{", ",") and "{" in place.line:
         hint = f"write [{place.key}] on a line of its own and the entries below it"
         return "an inline table must stand on one line", hint

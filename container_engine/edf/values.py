@@ -40,7 +40,7 @@ MAX_VARIABLE = 131071
 class Reader:
     """A reader with a method per key, which reports invalid values and leaves them out.
 
-    `written` collects the strings as they stand in the file.
+    `written` collects the strings as written in the file.
     """
 
     def __init__(

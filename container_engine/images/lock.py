@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".lock"
 _FILE = "file"  # in place of an architecture
-_HEAD = 96  # bytes of the superblock, which changes whenever a file is made anew
+_HEAD = 96  # bytes of the superblock, which changes whenever a file is rebuilt
 _SAMPLES, _SAMPLE = 16, 4096  # number of samples, and bytes in each
 _DIGEST = r"^sha256:[0-9a-f]{64}$"
 
@@ -169,7 +169,7 @@ def locked_image(lock: Part, path: str, declared: str, arch: str, cwd: str) -> s
     """Return the locked image, which a launch uses in place of `declared`. Raises UserError.
 
     `declared` is what the environment names, with its variables expanded. An image in a registry
-    is returned by its digest, a file as declared if it still is the locked one.
+    is returned by its digest, a file as declared if it is still the locked one.
     """
     if not lock.name:
         image = parse(declared, cwd)

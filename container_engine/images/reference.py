@@ -85,7 +85,7 @@ class RegistryImage(NamedTuple):
 class LocalImage(NamedTuple):
     """An image on this host that is not a SquashFS file yet: an archive, a directory, Podman's.
 
-    `place` is an absolute path with any tag or name behind it, or a name in Podman's storage.
+    `place` is an absolute path followed by any tag or name, or a name in Podman's storage.
     `called` is the name in a store, in the form of RegistryImage.canonical. `made_of` is the
     source of the image if `place` is temporary.
     """
@@ -242,7 +242,7 @@ def _split_user(text: str, rest: str) -> tuple[str | None, str]:
     if "#" not in after and "/" not in after:
         raise _bad(text, f"'{after}' after the '@' is neither a digest sha256:… nor a registry")
     if not user:
-        raise _bad(text, "nothing stands before the '@'")
+        raise _bad(text, "nothing precedes the '@'")
     return user, after
 
 
@@ -254,7 +254,7 @@ def _split_registry(text: str, rest: str) -> tuple[str, str]:
     if "#" in rest:
         registry, _hash, path = rest.partition("#")
         if not registry:
-            raise _bad(text, "nothing stands before the '#'")
+            raise _bad(text, "nothing precedes the '#'")
     else:
         first, slash, others = rest.partition("/")
         is_host = bool(slash) and ("." in first or ":" in first or first == "localhost")

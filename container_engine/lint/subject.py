@@ -58,7 +58,7 @@ def advice(origin: Origin, key: str, message: str, hint: str | None = None) -> P
 
 
 def written(history: History) -> str:
-    """Return the string as it stands in the file, "" for a boolean."""
+    """Return the string as written in the file, "" for a boolean."""
     return history.effective.written or ""
 
 

@@ -42,7 +42,7 @@ def parse_json(text: str) -> Any:  # noqa: ANN401  # JSON has any type
     except (StopIteration, SystemError):  # SystemError: a lone brace
         raise ValueError("not a JSON document") from None
     if end != len(document):
-        raise ValueError("something stands behind the JSON document")
+        raise ValueError("there is text after the JSON document")
     return value
 
 

@@ -64,7 +64,7 @@ def completed(words: Sequence[str], env: Mapping[str, str], traces: str = "") ->
 def _of_step(name: str, words: Sequence[str], traces: str) -> Request:
     """Return the request with the image of the running step JOB.STEP, as its trace has it.
 
-    A trace of another user is none: in a common directory anybody can put one.
+    Traces of other users do not count: in a common directory anybody can put one.
     """
     place, image = f"{traces}/{name}", ""
     own = quick.is_private_directory(os.fsencode(place), os.geteuid())
@@ -82,7 +82,7 @@ def record(
 ) -> tuple[str, ...]:
     """Record what the container that these options name is made from, if they name one.
 
-    Return the record: a plan that is remembered counts only as long as it stands.
+    Return the record: a remembered plan counts only as long as it is unchanged.
     """
     name = _name(words, env)
     image = _value(words, env, _IMAGE, "IMAGE")

@@ -53,7 +53,7 @@ def meant(
         return Meant(meanings[0], consulted)
     if known.is_enforcing:
         raise UserError(
-            f"stands for any of {_listed(meanings)} ({known.searched_by})",
+            f"could be any of {_listed(meanings)} ({known.searched_by})",
             "write one of them, or an alias into registries.conf",
             "image-reference",
             name=image.name,

@@ -13,7 +13,7 @@
 #define OWN_FILES "mounts = [\"${PWD}\"] and workdir = \"${PWD}\""
 #define PACKAGES                                                                                   \
 	NOT_FOUND("packages are installed when an image is built: write the command into a "       \
-		  "Dockerfile, behind RUN, and use ce build")
+		  "Dockerfile, after RUN, and use ce build")
 #define SLURM                                                                                      \
 	NOT_FOUND("Slurm's programs are on the host; com.hooks.slurm.enabled = \"true\" in "       \
 		  "[annotations] adds them to the container")

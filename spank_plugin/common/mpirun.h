@@ -1,6 +1,6 @@
 /*
  * mpirun of the image within a Slurm step: it starts its processes with Slurm's srun, which images do not have.
- * Hydra (MPICH, Intel MPI) then waits for ever, Open MPI ends with "report this to the developers".
+ * Hydra (MPICH, Intel MPI) then waits forever, Open MPI ends with "report this to the developers".
  */
 #ifndef CE_MPIRUN_H
 #define CE_MPIRUN_H

@@ -7,7 +7,7 @@
 
 #include "io.h"
 
-/* the server's addresses are in PMIX_SERVER_URI, and in others with the number of a version behind that */
+/* the server's addresses are in PMIX_SERVER_URI, and in others that add the number of a version */
 enum { MAX_VERSION = 99 };
 /* no transport of PMIx: the client gives up without a connection */
 static const char nowhere[] = "root-in-a-container;none://";

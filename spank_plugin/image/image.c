@@ -29,7 +29,7 @@
 /* More threads than the node has processors would not decompress faster. */
 #define LEAST_THREADS 10
 #define MOST_THREADS 64
-/* zstd needs more memory for each block than malloc keeps by default, which would map it anew each time. */
+/* zstd needs more memory for each block than malloc keeps by default, which would map it again each time. */
 #define MAP_FROM_BYTES (1 << 20)
 
 #define DEVICE "/dev/fd/"

@@ -24,7 +24,7 @@ const char *ce_options_environment(void);
 /* Return what was asked for, for messages: the environment, or else the first option of pyxis. */
 const char *ce_options_shown(void);
 
-/* Return the words for the planner, after which NULL stands: the options of pyxis in their order, "--", and
+/* Return the words for the planner, which end with NULL: the options of pyxis in their order, "--", and
  * the environment, if any. They are valid until the next call. */
 const char *const *ce_options_words(void);
 

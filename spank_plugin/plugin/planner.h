@@ -11,7 +11,7 @@ struct ce_planned {
 	int script_inside; /* the site runs batch scripts in the container */
 };
 
-/* Run the planner with these words, after which NULL stands (ce_options_words). Its warnings and progress go to the user's terminal. On failure
+/* Run the planner with these words, which end with NULL (ce_options_words). Its warnings and progress go to the user's terminal. On failure
  * *planned is empty, and err has no message if the planner has already printed the reason. */
 int ce_planner_run(const struct ce_config *config, const char *caller, const char *const *words,
 		   struct ce_planned *planned, struct ce_error *err);

@@ -42,7 +42,7 @@ static int has_other_commands(const char *line, size_t size)
 	return 0;
 }
 
-/* Return --environment=NAME, if it stands behind the command; NULL if it does not. */
+/* Return --environment=NAME if it follows the command, else NULL. */
 static const char *late_option(const char *line, size_t size)
 {
 	const char *word = has_other_commands(line, size) ? NULL : ce_srun_command(line, size);
@@ -68,8 +68,8 @@ int ce_note_misplaced(const char *line, size_t size, char note[CE_NOTE_SIZE])
 
 	if (late != NULL) {
 		snprintf(note, CE_NOTE_SIZE,
-			 "%.200s stands behind the command, which gets it: it chooses no container (options of srun "
-			 "stand before the command)",
+			 "%.200s follows the command, which gets it: it chooses no container (options of srun "
+			 "go before the command)",
 			 late);
 		return 1;
 	}

@@ -72,7 +72,7 @@ static int may_take_next(const char *word)
 	return word[0] == '-' && !is_flag(word) && (word[1] == '-' ? strchr(word, '=') == NULL : strlen(word) == 2);
 }
 
-/* Return the word behind this one; NULL at the end. */
+/* Return the word after this one; NULL at the end. */
 static const char *next_word(const char *word, const char *line, size_t size)
 {
 	const char *next = word + strlen(word) + 1;
@@ -80,7 +80,7 @@ static const char *next_word(const char *word, const char *line, size_t size)
 	return next < line + size ? next : NULL;
 }
 
-/* Return the next option of srun behind this word; NULL if the command follows, or nothing. */
+/* Return the next option of srun after this word; NULL if the command follows, or nothing. */
 static const char *next_option(const char *before, const char *line, size_t size)
 {
 	const char *word = next_word(before, line, size);

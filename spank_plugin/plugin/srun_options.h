@@ -26,7 +26,7 @@ int ce_srun_has_option(const char *option);
 /* Return the value of a long option, NULL if such a line does not have it. */
 const char *ce_srun_value(const char *line, size_t size, const char *option);
 
-/* Return the first word of the command, with "--" if it stands before it; NULL if there is none. */
+/* Return the first word of the command, with the "--" before it if any; NULL if there is none. */
 const char *ce_srun_command(const char *line, size_t size);
 
 #endif

@@ -134,7 +134,7 @@ static int in_script(const struct search *search, const char *file, int has_shel
 	return in_text(search, text);
 }
 
-/* Look behind a shell: into the text of -c, also as -lc, or into its script. */
+/* Look into what a shell runs: the text of -c, also as -lc, or into its script. */
 static int behind_shell(const struct search *search, int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++) {

@@ -25,7 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* behind the descriptors stands the time of the start */
+/* the time of the start follows the descriptors */
 enum { REPLY = 1, PLAN, ENVIRONMENT, WATCH, LIFE, ARGUMENTS };
 
 extern char **environ;

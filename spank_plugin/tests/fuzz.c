@@ -101,7 +101,7 @@ static void mutate(struct input *input)
 	}
 }
 
-/* The input in heap memory of exactly its size, so that no read behind it goes unnoticed. */
+/* The input in heap memory of exactly its size, so that no read beyond it goes unnoticed. */
 static char *exactly(const struct input *input, int with_nul)
 {
 	char *copy = calloc(1, input->size + (with_nul || input->size == 0));

@@ -213,8 +213,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	unsigned which = size > 0 ? (unsigned)(data[0] - '0') : UINT_MAX;
 	if (which >= sizeof readers / sizeof readers[0])
 		return 0;
-	/* On the heap and of its own size, so that no read behind it goes unnoticed. What is read from a
-	 * file or an environment has a NUL behind it; the guard's reader does without. */
+	/* On the heap and of its own size, so that no read beyond it goes unnoticed. What is read from a
+	 * file or an environment ends with a NUL; the guard's reader does without. */
 	char *text = calloc(1, size - 1 + (which > 0 || size == 1));
 	if (text == NULL)
 		return 0;

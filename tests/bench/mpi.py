@@ -5,7 +5,7 @@ Both run at once, with their ranks bound to the same CPUs, and take turns of som
 (mpi-probe bench). A ratio is that of two successive turns, with either of the two first
 alternately. A figure is the median over the turns of each start, and then over the starts. Where a
 start's memory lies changes the time of a small message by a tenth or more, so a control with both
-outside stands beside it.
+outside runs beside it.
 """
 
 import os
@@ -73,7 +73,7 @@ _LABELS: dict[tuple[str, int], str] = {
 Kind = tuple[str, int]
 # The figures of each kind of message, in the order of the turns.
 Turns = dict[Kind, list[float]]
-# If one side fails, the other is killed, as it would wait for it for ever.
+# If one side fails, the other is killed, as it would wait for it forever.
 _BOTH = """
 turns=$1
 head -c 4096 /dev/zero >"$turns"

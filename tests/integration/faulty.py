@@ -16,7 +16,7 @@ _PIECE = 1 << 16
 
 @dataclass
 class Fault:
-    """A fault for GET requests that match `where`, `times` times; -1 is for ever.
+    """A fault for GET requests that match `where`, `times` times; -1 is forever.
 
     `status` is sent as the answer. `after` passes that many bytes on, and then resets the
     connection, stalls or changes a byte.

@@ -98,7 +98,7 @@ def test_the_first_search_registry_that_has_a_name_is_used(lab: Lab, other: Fron
     assert f"ce: {name}: imported" in done.stderr
     lab.says(f'short-name-mode = "enforcing"\n{search}', other.address)
     done = lab.ce("pull", "sought:1")
-    assert f"'sought:1': stands for any of '{other.address}/sought:1', '{name}' (" in done.stderr
+    assert f"'sought:1': could be any of '{other.address}/sought:1', '{name}' (" in done.stderr
 
 
 def test_what_was_made_here_keeps_its_name_whatever_an_alias_says(lab: Lab) -> None:

@@ -33,7 +33,7 @@ def make_key(cluster: Cluster, user: str = ALICE) -> Path:
 
 
 def edf(cluster: Cluster, key: Path | None, more: str = "", image: str = "demo") -> str:
-    """Write an environment with the ssh hook; `more` stands before its annotations."""
+    """Write an environment with the ssh hook; `more` precedes its annotations."""
     named = f'authorize_ssh_key = "{key}.pub"\n' if key else ""
     text = f'{more}\n[annotations.com.hooks.ssh]\nenabled = "true"\n{named}'
     return cluster.edf(text, image=image)

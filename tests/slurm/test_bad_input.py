@@ -181,7 +181,7 @@ def test_a_workdir_that_does_not_exist_fails_the_step(cluster: Cluster, shared: 
 
 
 def test_an_image_damaged_inside_fails_the_step(cluster: Cluster, shared: Path) -> None:
-    """The size and the superblock are right, all behind it is damaged."""
+    """The size and the superblock are right, all after it is damaged."""
     whole = bytearray(cluster.image("busybox").read_bytes())
     whole[96:] = b"\xff" * (len(whole) - 96)
     image = shared / "image.sqsh"

@@ -31,7 +31,7 @@ def made(cluster: Cluster) -> Iterator[Hardware]:
 
 @pytest.fixture
 def hardware(made: Hardware) -> Hardware:
-    """Return the hardware with its site configured anew, as another test may have changed it."""
+    """Return the hardware with its site configured again, as another test may have changed it."""
     made.site.configure()
     return made
 

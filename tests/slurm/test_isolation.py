@@ -259,7 +259,7 @@ def test_nothing_of_the_users_environment_gets_into_the_engines_python(
     cluster: Cluster, hostile: tuple[Path, dict[str, str], Path], way: str
 ) -> None:
     place, variables, marker = hostile
-    edf = cluster.edf('[env]\nSEEN = "${LD_LIBRARY_PATH}"\n')  # a new file: planned anew
+    edf = cluster.edf('[env]\nSEEN = "${LD_LIBRARY_PATH}"\n')  # a new file: planned again
     ce = str(cluster.prefix / "bin/ce")
     done = cluster.run(
         {

@@ -215,7 +215,7 @@ def test_a_command_that_is_sent_with_bcast_to_a_node_without_it(
 
 
 def test_several_programs_on_a_node_without_it_do_not_run(place: Place, bare: str) -> None:
-    """ce-join stands before each of them, and finds that the task was not prepared."""
+    """ce-join precedes each of them, and finds that the task was not prepared."""
     inner = place.step(SRUNS["several programs"])
     salloc = ["salloc", "-Q", f"--environment={place.mounted}", "-w", bare, "sh", "-c", inner]
     done = place.cluster.run(salloc)

@@ -157,7 +157,7 @@ def sources() -> str:
 
 @pytest.mark.parametrize("message", sorted(set(messages()) - OF_OTHERS))
 def test_a_message_in_the_documentation_is_one_of_the_engine(message: str, sources: str) -> None:
-    """Compares words and most pairs; names, numbers and reasons stand between them."""
+    """Compares words and most pairs; names, numbers and reasons are between them."""
     words = [word.strip("(:;,.)") for word in message.split()]
     unknown = [word for word in words if PLAIN.fullmatch(word) and word not in sources]
     assert unknown == []
@@ -182,7 +182,7 @@ def test_a_message_that_nobody_prints_would_be_found(message: str, sources: str)
 # What a page says that the engine prints, and a file of an environment that provokes it.
 SAID = {
     "image = ubuntu\n": "a string must be in quotes",
-    '[env]\nimage = "a:1"\n': "'image' stands below [env] and so belongs to it",
+    '[env]\nimage = "a:1"\n': "'image' is below [env] and so belongs to it",
     'image = "a:1"\nvolumes = []\n': "unknown key 'volumes', did you mean 'mounts'?",
     'mounts = ["${SCRATCH}"]\n': "variable 'SCRATCH' is not defined",
     'mounts = ["~/x"]\n': "the source '~/x' is not an absolute path",

@@ -89,7 +89,7 @@ int main(int argc, char **argv)
 	pthread_t thread;
 	int file = open(argv[0], O_RDONLY);
 
-	alarm(60); /* without the filter, some calls wait for ever */
+	alarm(60); /* without the filter, some calls wait forever */
 #ifdef __x86_64__
 	if (argc > 1 && image_cage() == 0) {
 		long number = 20; /* getpid of 32-bit programs, whose numbers the filter does not know */

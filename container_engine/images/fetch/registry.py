@@ -235,7 +235,7 @@ class _Arrival:
     ) -> None:
         self._layout, self._on_bytes, self._silence_s = layout, on_bytes, silence_s
         self._paths = [os.path.join(blobs, blob.name) for blob in remote.blobs]
-        # the sizes are as announced, unless skopeo compresses an image from this host anew
+        # the sizes are as announced, unless skopeo compresses an image from this host again
         self._most = remote.size + _SPARE if remote.source.startswith("docker://") else None
         self._last, self._since = -1, time.monotonic()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# "STEP 2/3: RUN make", behind "[1/2] " if there are several stages
+# "STEP 2/3: RUN make", after "[1/2] " if there are several stages
 _STEP = re.compile(rb"(?:\[\d+/\d+\] )?STEP \d+(?:/\d+)?: (.*)")
 _ESCAPE = re.compile(r"#\s*escape\s*=\s*`\s*", re.IGNORECASE)
 _FROM = re.compile(r"FROM (?:--\S+ )*(\S+)(?: AS (\S+))?", re.IGNORECASE)

@@ -30,7 +30,7 @@ class Files(NamedTuple):
     """A session, whose directory and markers have these names in its mount namespace.
 
     `begun` is made when the engine has written its own files; before that, `started` by those that
-    have a `kept` directory, where both have a number behind their names.
+    have a `kept` directory, where a number follows both names.
 
     `guard` is the process id of its guard. `kept` is the directory of what is written if that
     outlives the session, else "". `images` is the number of its images. `places` and `lines` are as

@@ -205,7 +205,7 @@ class _Archive:
                 break
             self._out.write(piece)
             left -= len(piece)
-        # a file that became shorter is filled up: its size stands before its content
+        # a file that became shorter is padded: its size precedes its content
         left += -size % _BLOCK
         while left:
             self._out.write(bytes(min(left, _PIECE)))

@@ -225,7 +225,7 @@ class Lease:
             os.close(self._fd)
 
     def take_over(self, dead: Holder) -> None:
-        """Remove the lock if it still is that of `dead`."""
+        """Remove the lock if it is still that of `dead`."""
         aside = f"{self.path}.{self.holder.token}.dead"
         with contextlib.suppress(FileNotFoundError):
             os.rename(self.path, aside)

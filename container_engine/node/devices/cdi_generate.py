@@ -86,7 +86,7 @@ def nvidia(root: str) -> dict[str, Any]:
 
 
 def _nvidia_uuids(root: str) -> Iterator[tuple[int, str]]:
-    """Yield the number and UUID of each GPU of which the driver tells."""
+    """Yield the number and UUID of each GPU that the driver reports."""
     directory = f"{root}/proc/driver/nvidia/gpus"
     try:
         places = sorted(os.listdir(directory))

@@ -45,7 +45,7 @@ def _add(edits: HookEdits, hook: HookUse, plan: LaunchPlan, node: Mapping[str, s
         edits.env[name] = None if value is None else fill(value, hook, node)
     for name, directories in hook.get("prepend", {}).items():
         words = [fill(directory, hook, node) for directory in directories]
-        # a later hook's directories stand before an earlier one's, as with assignments
+        # a later hook's directories precede an earlier one's, as with assignments
         edits.prepend[name] = [*words, *edits.prepend.get(name, [])]
     edits.services += [_service(service, hook, node) for service in hook.get("services", ())]
     edits.oci_hooks += hook.get("hooks", ())

@@ -226,7 +226,7 @@ def _hooks(plan: LaunchPlan, node: Mapping[str, str]) -> list[dict[str, str]]:
 def _forget_old(step: str) -> None:
     """Remove the user's oldest steps beyond those kept, but never `step`, the current one's.
 
-    Their numbers do not tell the age: a cluster whose Slurm was set up anew begins at 1 again.
+    Their numbers do not give their age: after a new installation, Slurm begins at 1 again.
     """
     directory, current = os.path.split(step)
     own, uid = [], os.geteuid()

@@ -107,7 +107,7 @@ def for_tasks(
 def of_launchers(node: Mapping[str, str]) -> dict[str, str | None]:
     """Return variables by which the mpirun of MPICH and Intel MPI works in a step of one node.
 
-    Without them it calls Slurm's srun, and waits for it for ever: images do not have it. What the
+    Without them it calls Slurm's srun, and waits for it forever: images do not have it. What the
     user has chosen stays; Slurm itself may choose slurm.
     """
     if any(node.get(name) != "1" for name in ("SLURM_STEP_NUM_NODES", "SLURM_NNODES")):

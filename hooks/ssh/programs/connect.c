@@ -4,7 +4,7 @@
  * The ssh client's ProxyCommand (with ProxyUseFdpass): connects to the server of NODE in STEP, or in any
  * step, and passes the connected socket to the client through standard output. PORT is the requested one; if
  * that was taken, NODE has written another into the directory that all nodes of the job share. The other
- * container may start later than this one: this program waits for that, but not for ever.
+ * container may start later than this one: this program waits for that, but not forever.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

@@ -106,7 +106,7 @@ TEST("of a command that is a link to nothing the end of its way is named")
 				      "'/gone/bin/python3.11', which is not there");
 	refuses("c", "circle", 127, "circle: command not found in the container");
 	finds("c", "link", "c/link");
-	/* one that is there further behind counts */
+	/* a later one that exists counts */
 	test_file(test_directory(), "b/python", "", 0755);
 	finds("c:b", "python", "b/python");
 	test_file(test_directory(), "b/pip", "#!python\n", 0755);

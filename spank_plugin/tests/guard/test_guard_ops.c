@@ -20,7 +20,7 @@ static struct guard guard = GUARD_INIT;
 /* Runs a specification; `size` counts the NULs in the text, the last one included. */
 static int run(const char *specification, size_t size)
 {
-	/* on the heap and of exactly this size, so that a read behind its end is noticed */
+	/* on the heap and of exactly this size, so that a read beyond its end is noticed */
 	char *text = malloc(size > 0 ? size : 1);
 
 	CHECK(text != NULL);

@@ -17,7 +17,7 @@
 
 static struct guard guard = { .err = CE_ERROR_INIT };
 
-/* An image's root with a directory /etc; the process stands beside it. */
+/* An image's root with a directory /etc; the process is beside it. */
 static const char *make_root(void)
 {
 	const char *root = test_path(test_directory(), "root");

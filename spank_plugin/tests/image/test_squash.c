@@ -115,7 +115,7 @@ static void has(struct squash *squash, uint64_t inode, uint64_t offset, size_t s
 	squash_release(squash, &piece);
 }
 
-/* ---- what stands in it ------------------------------------------------------------------------- */
+/* ---- what it has in it ------------------------------------------------------------------------- */
 
 static void read_large(struct squash *squash, uint64_t inode)
 {

@@ -7,7 +7,7 @@
 
 #include "harness.h"
 
-/* what of the text lies behind the first line, which is a comment */
+/* the text after the first line, which is a comment */
 static const char *without_heading(const char *text)
 {
 	CHECK_INT(text[0], '#');

@@ -170,7 +170,7 @@ TEST("planning leaves no descriptor and no child behind")
 	CHECK_INT(errno, ECHILD);
 }
 
-/* ---- what stands before the plan ---------------------------------------------------------------- */
+/* ---- what precedes the plan --------------------------------------------------------------------- */
 
 static void check_refused(const char *output)
 {

@@ -230,7 +230,7 @@ TEST("signals neither end the wait nor prolong it")
 	int64_t begin = ce_now_ms();
 	CHECK_INT(ce_session_wait(&launcher, 1, &container, &err), -1);
 	CHECK(ce_now_ms() - begin >= 990);
-	/* a wait that began anew with each signal would outlast them */
+	/* a wait that began again with each signal would outlast them */
 	CHECK_INT(waitpid(pid, &status, WNOHANG), 0);
 	signal(SIGUSR1, SIG_IGN);
 	kill(pid, SIGKILL);

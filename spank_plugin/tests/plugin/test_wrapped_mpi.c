@@ -18,7 +18,7 @@ static void build(const char *words)
 	CHECK_INT(system(line), 0);
 }
 
-/* Return the program with MPI that is found behind these words; "" for none. */
+/* Return the program with MPI that these words start; "" for none. */
 static const char *found(const char *one, const char *two, const char *three, const char *four)
 {
 	static char name[CE_WRAPPED_SIZE];

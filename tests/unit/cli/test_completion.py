@@ -19,7 +19,7 @@ from container_engine.cli.verbs import VERBS
 from tests.unit.cli.conftest import Installed
 
 NeedTool = Callable[[str], str]
-# A command line up to the cursor, and all words that may stand there.
+# A command line up to the cursor, and all words that may come next.
 CASES = [
     ("ce plan --pull ", {"age", "always", "missing", "never"}),
     ("ce plan --pull m", {"missing"}),

@@ -61,7 +61,7 @@ def test_all_options_of_another_tool_are_answered_at_once_with_a_command_that_do
 
 def test_an_option_after_the_name_is_not_taken_for_the_command(capsys: Capture) -> None:
     for words in (["-e", "A=B", "ls"], ["--pull", "never", "--", "ls"]):
-        message = f"run: '{words[0]}': options stand before the name"
+        message = f"run: '{words[0]}': options go before the name"
         assert refused(capsys, "run", "demo", *words) == message
 
 

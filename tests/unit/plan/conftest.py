@@ -50,7 +50,7 @@ class User:
         return prepare(name, self.context(later_s)).printed
 
     def recalled(self, name: str = "e") -> str | None:
-        """Return the memo of the quick path, or None if it must plan anew.
+        """Return the memo of the quick path, or None if it must plan again.
 
         Both readers of memos must agree on that: that of `ce run`, and that of srun.
         """
@@ -61,7 +61,7 @@ class User:
         return None if found is None else found[1].decode()
 
     def told(self, words: Sequence[str | bytes]) -> tuple[bytes, bytes] | None:
-        """Return what the installed program prints, or None if it starts Python to plan anew."""
+        """Return what the installed program prints, or None if it starts Python to plan again."""
         place = self.prefix / "libexec/container-engine"
         if not place.exists():
             place.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Hooks as they stand in a plan."""
+"""Hooks in the form that a plan has."""
 
 from __future__ import annotations
 
