@@ -151,10 +151,15 @@ int64_t ce_now_ms(void)
 
 int ce_wait_readable(int fd, int64_t deadline_ms)
 {
+	return ce_wait_either(fd, -1, deadline_ms);
+}
+
+int ce_wait_either(int fd, int other, int64_t deadline_ms)
+{
 	for (;;) {
 		int64_t left = deadline_ms - ce_now_ms();
-		struct pollfd entry = { .fd = fd, .events = POLLIN };
-		int rc = poll(&entry, 1, left > 0 ? (int)left : 0);
+		struct pollfd entries[] = { { .fd = fd, .events = POLLIN }, { .fd = other, .events = POLLIN } };
+		int rc = poll(entries, 2, left > 0 ? (int)left : 0);
 		if (rc > 0)
 			return 1;
 		if (rc == 0 || errno != EINTR)

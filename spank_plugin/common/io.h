@@ -62,6 +62,9 @@ int64_t ce_now_ms(void);
 /* Wait until fd is readable or closed and return 1; return 0 once ce_now_ms reaches the deadline. */
 int ce_wait_readable(int fd, int64_t deadline_ms);
 
+/* The same for any of two, of which the second may be -1. */
+int ce_wait_either(int fd, int other, int64_t deadline_ms);
+
 int ce_pidfd_open(pid_t pid);
 int ce_pidfd_kill(int pidfd, int signal);
 

@@ -21,7 +21,9 @@
 
 /* The descriptors that are passed to the launcher, in the order of its arguments. */
 enum { PASS_REPLY, PASS_PLAN, PASS_ENVIRONMENT, PASS_WATCH, PASS_LIFE, PASS_COUNT };
-_Static_assert(PASS_COUNT == sizeof((struct ce_launcher *)NULL)->start / sizeof(int),
+/* The one that stays with the task: the other end of struct ce_launcher's `process`. */
+enum { KEEP_PROCESS = PASS_COUNT, START_COUNT };
+_Static_assert(START_COUNT == sizeof((struct ce_launcher *)NULL)->start / sizeof(int),
 	       "a place for each descriptor");
 
 /* Answer in place of the launcher, in its format (launcher_reply.c). */
@@ -88,9 +90,9 @@ static void become_launcher(const struct ce_config *config, char **job, const in
 
 /* Fork twice: the task's program must not find a child that it never created, so the
  * launcher's parent ends at once. */
-static void fork_launcher(const struct ce_config *config, char **job, const int pass[PASS_COUNT])
+static void fork_launcher(const struct ce_config *config, char **job, const int pass[START_COUNT])
 {
-	int reply = pass[PASS_REPLY];
+	int reply = pass[PASS_REPLY], process;
 	pid_t pid = fork();
 
 	if (pid == 0) {
@@ -99,6 +101,10 @@ static void fork_launcher(const struct ce_config *config, char **job, const int 
 			become_launcher(config, job, pass);
 		if (pid < 0)
 			die(reply, "fork");
+		/* the pid is the launcher's as long as its parent has not ended */
+		process = ce_pidfd_open(pid);
+		if (process >= 0)
+			(void)ce_send(pass[KEEP_PROCESS], "p", 1, &process, 1);
 		_exit(0);
 	}
 	if (pid < 0) {
@@ -120,8 +126,18 @@ void ce_launcher_start(struct ce_launcher *launcher, const struct ce_config *con
 
 void ce_launcher_let_go(struct ce_launcher *launcher)
 {
-	for (int i = 0; i < PASS_COUNT; i++)
+	for (int i = 0; i < START_COUNT; i++)
 		ce_close_fd(&launcher->start[i]);
+}
+
+int ce_launcher_process(const struct ce_launcher *launcher)
+{
+	int fds[CE_MAX_FDS];
+	char byte;
+
+	if (ce_receive(launcher->process, MSG_PEEK | MSG_DONTWAIT, &byte, 1, fds) <= 0)
+		return -1;
+	return fds[0];
 }
 
 static int write_entries(int fd, char *const *entry)
@@ -168,7 +184,8 @@ int ce_launcher_prepare(struct ce_launcher *launcher, const char *plan, char **e
 	if (launcher->shared == NULL)
 		return ce_fail(err, "cannot get memory for the step: %s", strerror(errno));
 	if (make_socket(&launcher->reply, &start[PASS_REPLY], err) < 0 ||
-	    make_socket(&launcher->life, &start[PASS_LIFE], err) < 0)
+	    make_socket(&launcher->life, &start[PASS_LIFE], err) < 0 ||
+	    make_socket(&launcher->process, &start[KEEP_PROCESS], err) < 0)
 		return -1;
 	start[PASS_PLAN] = ce_memory_file("ce-plan", plan, strlen(plan));
 	start[PASS_ENVIRONMENT] = environment_file(environment, facts);

@@ -14,13 +14,14 @@
 struct ce_launcher {
 	int reply;   /* socket with one packet, which every task peeks at; -1 before ce_launcher_prepare */
 	int life;    /* socket to the guard; -1 before ce_launcher_prepare */
-	int start[5]; /* the launcher's descriptors (launcher.c); -1 once they are not needed here */
+	int process; /* socket with one packet, a pidfd of the launcher; -1 before ce_launcher_prepare */
+	int start[6]; /* what a start needs (launcher.c); -1 once it is not needed here */
 	uid_t uid;   /* the user's ids, under which the launcher and the whole session run */
 	gid_t gid;
 	struct ce_shared *shared; /* NULL before ce_launcher_prepare */
 };
 
-#define CE_LAUNCHER_INIT { -1, -1, { -1, -1, -1, -1, -1 }, (uid_t)-1, (gid_t)-1, NULL }
+#define CE_LAUNCHER_INIT { -1, -1, -1, { -1, -1, -1, -1, -1, -1 }, (uid_t)-1, (gid_t)-1, NULL }
 
 /* A variable that the launcher finds after the job's own, for a fact that only slurmstepd knows: the
  * directory that the step's PMIx server shares with its clients on this node. Unset if there is none. */
@@ -42,5 +43,10 @@ void ce_launcher_start(struct ce_launcher *launcher, const struct ce_config *con
 /* Close the descriptors that only a start needs: the ends of the sockets must belong to the launcher and the
  * guard alone, so that their death is noticed. In slurmstepd, once all tasks are forked. */
 void ce_launcher_let_go(struct ce_launcher *launcher);
+
+/* Return a new pidfd of the launcher, -1 if none was started. It comes from the task that started it, before any
+ * program of the user's ran there, so it is of a process in the step, which Slurm ends with the step. The sockets, which
+ * the launcher's user can hand to processes elsewhere, say nothing about that. */
+int ce_launcher_process(const struct ce_launcher *launcher);
 
 #endif

@@ -82,14 +82,15 @@ int ce_reply_look(int reply, struct ce_container *container, struct ce_error *er
 	return failure(answer, err);
 }
 
-int ce_reply_await_save(int reply, int64_t deadline_ms, char *text, size_t size)
+int ce_reply_await_save(int reply, int launcher, int64_t deadline_ms, char *text, size_t size)
 {
 	char dropped;
 
 	shutdown(reply, SHUT_WR);
 	/* the first answer; the kernel closes the descriptors that nobody takes */
 	(void)recv(reply, &dropped, 1, MSG_DONTWAIT);
-	ssize_t n = ce_wait_readable(reply, deadline_ms) ? recv(reply, text, size - 1, MSG_DONTWAIT) : 0;
+	(void)ce_wait_either(reply, launcher, deadline_ms);
+	ssize_t n = recv(reply, text, size - 1, MSG_DONTWAIT);
 	text[n > 0 ? n : 0] = '\0';
 	return n > 0 && text[0] == 'S';
 }

@@ -41,7 +41,8 @@
  * exit                  slurmstepd            root               end the session, if no task has run
  *
  * Root never parses the plan or any other input of the user: it copies bytes into a memory file. Root
- * never receives a descriptor from the launcher or the guard, which are the user's processes. A
+ * never receives a descriptor from the launcher or the guard, which are the user's processes: the launcher's
+ * pidfd comes from the task that started it, which runs nothing of the user's yet. A
  * step that asked for a container and cannot have it fails; nothing here ever lets its command run
  * outside. Without --environment, or an option of pyxis, every callback returns at once.
  *

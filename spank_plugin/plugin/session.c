@@ -263,6 +263,7 @@ void ce_session_end(struct ce_launcher *launcher)
 	 * left in its queue, and closing descriptors that a user has sent may block. */
 	ce_close_fd(&launcher->life);
 	ce_close_fd(&launcher->reply);
+	ce_close_fd(&launcher->process);
 	ce_end_finish(&end);
 	atomic_store(&watch.ending, 0);
 }

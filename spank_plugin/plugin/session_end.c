@@ -1,10 +1,8 @@
 #define _GNU_SOURCE
 #include "session_end.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
-#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -23,14 +21,14 @@
 enum { LAUNCHER_WAIT_MS = 2000, GUARD_WAIT_MS = 2000, ATTENDED_WAIT_MS = 2000 };
 enum { CHILD_WAIT_MS = 9000, FINISH_WAIT_MS = 1000, TELL_WAIT_MS = 1000, CLAIM_WAIT_MS = 400 };
 /* To save a container may take as long as the site lets an image be packed (import_timeout_s). What does so
- * belongs to the step, and is ended with it by its time limit or scancel: this is the limit of a launcher that is a fake. */
+ * belongs to the step, and is ended with it by its time limit or scancel: a save is waited for while that lives. */
 enum { SAVE_WAIT_MS = 24 * 3600 * 1000 };
 /* the child's words for its parent: it is done; it will take longer */
 #define DONE_WORD "d"
 #define SAVING_WORD "s"
 enum { SAVE_TEXT_SIZE = 8 * 1024 + 1 };
 /* the numbers of the descriptors that the child keeps; all others from slurmstepd are closed */
-enum { CHILD_GATE = 3, CHILD_REPLY, CHILD_LIFE, CHILD_FIRST_CLOSED };
+enum { CHILD_GATE = 3, CHILD_REPLY, CHILD_LIFE, CHILD_PROCESS, CHILD_FIRST_CLOSED };
 
 /* The message of a child that reports a death to the user; a child without one ends the session. */
 struct duty {
@@ -78,7 +76,7 @@ static void save(int reply, int gate, const struct ce_shared *shared)
 	char text[SAVE_TEXT_SIZE];
 
 	(void)ce_send(gate, SAVING_WORD, 1, NULL, 0);
-	if (ce_reply_await_save(reply, ce_now_ms() + SAVE_WAIT_MS, text, sizeof text)) {
+	if (ce_reply_await_save(reply, CHILD_PROCESS, ce_now_ms() + SAVE_WAIT_MS, text, sizeof text)) {
 		ce_say(node, "saved", text + 1);
 		return;
 	}
@@ -122,16 +120,18 @@ static void end_what_is_left(int reply, int life, int gate, const struct ce_shar
 /* Move the descriptors to their fixed numbers, without one overwriting another, and close all others. */
 static int keep_only(int gate, const struct ce_launcher *launcher)
 {
-	int high_gate = fcntl(gate, F_DUPFD_CLOEXEC, CHILD_FIRST_CLOSED);
-	int high_reply = fcntl(launcher->reply, F_DUPFD_CLOEXEC, CHILD_FIRST_CLOSED);
-	int high_life = fcntl(launcher->life, F_DUPFD_CLOEXEC, CHILD_FIRST_CLOSED);
+	int kept[] = { gate, launcher->reply, launcher->life, ce_launcher_process(launcher) };
+	enum { KEPT = sizeof kept / sizeof kept[0] };
 
-	if (high_gate < 0 || dup2(high_gate, CHILD_GATE) < 0 || high_reply < 0 ||
-	    dup2(high_reply, CHILD_REPLY) < 0)
+	for (int i = 0; i < KEPT; i++)
+		kept[i] = fcntl(kept[i], F_DUPFD_CLOEXEC, CHILD_FIRST_CLOSED);
+	if (kept[0] < 0 || kept[1] < 0 || close_range(CHILD_GATE, CHILD_FIRST_CLOSED - 1, 0) < 0)
 		return -1;
-	if (high_life >= 0)
-		dup2(high_life, CHILD_LIFE);
-	return close_range(high_life >= 0 ? CHILD_FIRST_CLOSED : CHILD_LIFE, ~0U, 0);
+	for (int i = 0; i < KEPT; i++) {
+		if (kept[i] >= 0 && dup2(kept[i], CHILD_GATE + i) < 0)
+			return -1;
+	}
+	return close_range(CHILD_FIRST_CLOSED, ~0U, 0);
 }
 
 /* Do the child's work; never return. */
@@ -207,13 +207,14 @@ void ce_end_as_user(uid_t uid, gid_t gid, void (*work)(const void *), const void
 }
 
 /* Wait for the child while the launcher saves the container. Slurm ends the launcher with the step; the child, which
- * is in slurmstepd's cgroup, its user may have stopped. So this wait is bounded once the launcher has ended. */
-static void wait_for_save(int gate, int reply)
+ * is in slurmstepd's cgroup, its user may have stopped, and the launcher's socket may be held anywhere. So this wait is
+ * bounded once the launcher has ended. */
+static void wait_for_save(int gate, const struct ce_launcher *launcher)
 {
-	struct pollfd ends[] = { { .fd = gate, .events = POLLIN }, { .fd = reply, .events = 0 } };
+	CE_AUTO_FD process = ce_launcher_process(launcher);
 
-	while (poll(ends, 2, SAVE_WAIT_MS) < 0 && errno == EINTR)
-		;
+	if (process >= 0)
+		ce_wait_either(gate, process, ce_now_ms() + SAVE_WAIT_MS);
 	ce_wait_readable(gate, ce_now_ms() + CHILD_WAIT_MS);
 }
 
@@ -226,7 +227,7 @@ void ce_end_begin(struct ce_end *end, const struct ce_launcher *launcher)
 	    !ce_wait_readable(end->gate, ce_now_ms() + CHILD_WAIT_MS))
 		return;
 	if (ce_look(end->gate, 0, &word, 1) == 1 && word == SAVING_WORD[0] && read(end->gate, &word, 1) == 1)
-		wait_for_save(end->gate, launcher->reply);
+		wait_for_save(end->gate, launcher);
 }
 
 void ce_end_finish(struct ce_end *end)

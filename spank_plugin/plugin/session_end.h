@@ -9,8 +9,8 @@
  * kill it if it stays, kill every process in the container's mount namespace, and wait for what follows
  * (services, OCI hooks). A child that has become the user does all of it: the launcher's answer is untrusted,
  * and the kernel lets users kill only their own processes, whatever descriptors they sent. The parent waits
- * for the child nine seconds at most, which begin when the launcher ends if that is to save the container. In
- * slurmstepd, as root, from any thread. */
+ * for the child nine seconds at most, which begin when the launcher's process ends if that is to save the container.
+ * In slurmstepd, as root, from any thread. */
 struct ce_end {
 	int child, gate;
 };

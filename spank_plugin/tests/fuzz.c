@@ -173,7 +173,7 @@ static void fuzz_answer(void)
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, reply) < 0 ||
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, life) < 0)
 		abort();
-	struct ce_launcher launcher = { .reply = reply[0], .life = life[0] };
+	struct ce_launcher launcher = { .reply = reply[0], .life = life[0], .process = -1 };
 	put_text(&input, RANDOM_OF(kinds));
 	if (random_number(2) == 0)
 		put_text(&input, RANDOM_OF(numbers));

@@ -199,6 +199,22 @@ TEST("of all tasks of a node one starts the launcher")
 	free(answer);
 }
 
+TEST("slurmstepd gets a pidfd of the launcher, as often as it asks, and none where no launcher was started")
+{
+	adopt_launchers();
+	prepare("mute");
+	CHECK_INT(ce_launcher_process(&launcher), -1);
+	ce_launcher_start(&launcher, &config, job);
+	pid_t pid = wait(NULL);
+	CHECK(pid > 0);
+	for (int i = 0; i < 2; i++) {
+		CE_AUTO_FD process = ce_launcher_process(&launcher);
+		/* of the process that was waited for, and nobody else */
+		CHECK(process >= 0 && ce_wait_readable(process, ce_now_ms() + 5000));
+		CHECK_INT(ce_pidfd_kill(process, 0), -1);
+	}
+}
+
 TEST("once slurmstepd has let go, the sockets are the launcher's alone and their end shows")
 {
 	char byte;

@@ -20,7 +20,7 @@ static int told(const char *first, const char *second, char *text, size_t size)
 	if (second != NULL)
 		CHECK_INT(ce_send(ends[1], second, strlen(second), NULL, 0), 0);
 	CHECK_INT(shutdown(ends[1], SHUT_WR), 0);
-	int saved = ce_reply_await_save(ends[0], ce_now_ms() + 1000, text, size);
+	int saved = ce_reply_await_save(ends[0], -1, ce_now_ms() + 1000, text, size);
 	/* the launcher sees that the tasks have ended */
 	CHECK_INT((int)recv(ends[1], &word, 1, MSG_DONTWAIT), 0);
 	close(ends[0]);

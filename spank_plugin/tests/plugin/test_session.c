@@ -23,18 +23,21 @@ static struct ce_launcher launcher = CE_LAUNCHER_INIT;
 static struct ce_container container = CE_CONTAINER_INIT;
 static struct ce_error err = CE_ERROR_INIT;
 static int their_reply, their_life; /* the ends that the launcher and the guard would hold */
+static int their_process; /* that of the task that starts the launcher */
 
 static void connect_launcher(void)
 {
-	int reply[2], life[2];
+	int reply[2], life[2], process[2];
 
+	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, process), 0);
 	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, reply), 0);
 	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, life), 0);
-	launcher = (struct ce_launcher){ .reply = reply[0], .life = life[0],
-					 .start = { -1, -1, -1, -1, -1 },
+	launcher = (struct ce_launcher){ .reply = reply[0], .life = life[0], .process = process[0],
+					 .start = { -1, -1, -1, -1, -1, -1 },
 					 .uid = getuid(), .gid = getgid() };
 	their_reply = reply[1];
 	their_life = life[1];
+	their_process = process[1];
 }
 
 static void answer(const char *text, size_t fd_count)
@@ -411,7 +414,9 @@ static void stop_others(pid_t parent)
 	}
 }
 
-TEST("who waits for a save and is stopped by its user does not hold slurmstepd when the launcher has ended")
+/* End the session of a launcher that ends as soon as it is asked to save its container, and before that stops the process
+ * that waits for it, if `stops`. Its socket stays open in another process, as its user can have it. Return the milliseconds. */
+static int64_t end_during_save(int stops)
 {
 	static const char text[] = "R/\0\0\0\0save";
 	int status;
@@ -429,15 +434,29 @@ TEST("who waits for a save and is stopped by its user does not hold slurmstepd w
 		/* until the child asks for the save */
 		while (recv(their_reply, &byte, 1, 0) > 0)
 			;
-		stop_others(parent);
+		if (stops)
+			stop_others(parent);
 		_exit(0);
 	}
-	ce_close_fd(&their_reply);
+	CE_AUTO_FD process = ce_pidfd_open(pid);
+	CHECK_INT(ce_send(their_process, "p", 1, &process, 1), 0);
 	int64_t begin = ce_now_ms();
 	ce_session_end(&launcher);
-	CHECK(ce_now_ms() - begin < 40000);
+	begin = ce_now_ms() - begin;
 	CHECK_INT(waitpid(pid, &status, 0), pid);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	ce_close_fd(&their_reply);
+	return begin;
+}
+
+TEST("a save is over when the launcher has ended, whoever holds its socket")
+{
+	CHECK(end_during_save(0) < 9000);
+}
+
+TEST("who waits for a save and is stopped by its user does not hold slurmstepd when the launcher has ended")
+{
+	CHECK(end_during_save(1) < 40000);
 }
 
 TEST("a guard that does not hear is killed at the end, and its end is waited for")
@@ -559,7 +578,7 @@ TEST("the cause of a death is one line, whatever the user's process has sent wit
 	CHECK_INT(waitpid(pid, &status, 0), pid);
 	CHECK_INT(WTERMSIG(status), SIGKILL);
 	ce_session_end(&launcher);
-	/* their ends of both sockets */
-	CHECK_INT(test_open_fds(), before + 2);
+	/* the other ends of the sockets */
+	CHECK_INT(test_open_fds(), before + 3);
 	CHECK_TEXT(told, "broke slurmd: error: all is lost [2J");
 }
