@@ -20,6 +20,24 @@ static void __attribute__((constructor)) run(void)
 """
 
 
+def _make_image(engine: Engine, root: Path) -> None:
+    shutil.copytree(engine.prefix / "libexec/container-engine/ssh", root / _HOME)
+    (root / "etc").mkdir()
+    (root / "dev").mkdir()
+    (root / "dev/null").touch()
+
+
+def _make_library(path: Path) -> None:
+    argv = ["gcc", "-shared", "-nostdlib", "-fPIC", "-x", "c", "-", "-o", str(path)]
+    subprocess.run(argv, input=_EVIL.encode(), check=True)
+
+
+def _run(root: Path, words: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    program, *arguments = words
+    argv = ["unshare", "--user", "--map-root-user", f"--root={root}", f"/{_HOME}/{program}"]
+    return subprocess.run([*argv, *arguments], input="", capture_output=True, text=True, timeout=60)
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -33,17 +51,34 @@ static void __attribute__((constructor)) run(void)
 def test_an_images_preload_is_not_loaded_into_programs_for_logins(
     engine: Engine, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    bundle = engine.prefix / "libexec/container-engine/ssh"
-    shutil.copytree(bundle, tmp_path / _HOME)
-    (tmp_path / "etc").mkdir()
+    _make_image(engine, tmp_path)
     (tmp_path / "etc/ld.so.preload").write_text("/evil.so\n")
-    argv = ["gcc", "-shared", "-nostdlib", "-fPIC", "-x", "c", "-", "-o", str(tmp_path / "evil.so")]
-    subprocess.run(argv, input=_EVIL.encode(), check=True)
-    program, *arguments = words
-    argv = ["unshare", "--user", "--map-root-user", f"--root={tmp_path}", f"/{_HOME}/{program}"]
-    done = subprocess.run([*argv, *arguments], capture_output=True, text=True, timeout=60)
+    _make_library(tmp_path / "evil.so")
+    done = _run(tmp_path, words)
     assert "error while loading" not in done.stderr
     assert done.returncode in (0, 1, 2, 125, 255), done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (("libexec/sftp-server", "-e", "-l", "INFO"), "local user person"),
+        (("path/ssh", "-G", "somewhere"), "user person"),
+        (("path/scp", "nothing", "elsewhere:"), ""),
+    ],
+    ids=["sftp-server", "ssh", "scp"],
+)
+def test_programs_for_logins_load_no_library_that_the_image_names(
+    engine: Engine, tmp_path: Path, words: tuple[str, ...], answer: str
+) -> None:
+    _make_image(engine, tmp_path)
+    (tmp_path / "etc/nsswitch.conf").write_text("passwd: evil files\ngroup: evil files\n")
+    (tmp_path / "etc/passwd").write_text("person:x:0:0::/:/bin/sh\n")
+    (tmp_path / "lib").mkdir()
+    _make_library(tmp_path / "lib/libnss_evil.so.2")
+    done = _run(tmp_path, words)
+    assert answer in done.stdout + done.stderr
     assert not (tmp_path / "ran").exists()
 
 
