@@ -65,8 +65,12 @@ def locate(name: str, cwd: str, search: tuple[str, ...], probed: dict[str, None]
         path = _absolute(os.path.join(directory, f"{name}.toml"), cwd)
         failure = _failure(path, probed)
         if failure is None:
-            _check_owners(_absolute(directory, cwd), path)
-            return path
+            try:
+                _check_owners(_absolute(directory, cwd), path)
+            except OSError as error:
+                failure = error  # it is gone since it was found
+            else:
+                return path
         if not _is_absence(failure):
             denied += f" ({directory}: {reason(failure)})"
             hint = hint or remedy(failure)
@@ -93,6 +97,8 @@ def _check_owners(directory: str, path: str) -> None:
     The user who names the directory trusts its owner. In one that everybody may write, /tmp for
     example, only files of its owner's, of this user and of root count.
     """
+    if not path.startswith(f"{directory}/"):
+        directory = os.path.realpath(directory)  # as _absolute did, for a name with ..
     for name in os.path.relpath(path, directory).split("/"):
         above, directory = os.stat(directory), os.path.join(directory, name)
         own = os.lstat(directory).st_uid

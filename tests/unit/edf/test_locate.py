@@ -3,12 +3,14 @@
 import contextlib
 import os
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from container_engine.edf.load import search_path
+from container_engine.edf.locate import NotFoundError, locate
 from tests.unit.edf.cases import load_edf, seen, write
 
 
@@ -78,6 +80,33 @@ def test_a_searched_directory_that_everybody_may_write_has_files_of_trusted_user
     os.chown(place, mine, mine)
     os.chown(put, 0, 0)
     assert found(name, tmp_path, EDF_PATH=str(place)) == str(file)
+
+
+def test_a_name_with_dots_in_a_searched_directory_that_is_a_link_is_found(tmp_path: Path) -> None:
+    file = write(tmp_path, "real/deep/edfs/x.toml", "")
+    write(tmp_path, "real/deep/edfs/group/y.toml", "")
+    (tmp_path / "link").symlink_to(file.parent)
+    assert found("group/../x", tmp_path, EDF_PATH=str(tmp_path / "link")) == str(file)
+
+
+def test_a_file_that_goes_while_its_owner_is_looked_at_is_not_found(tmp_path: Path) -> None:
+    file = write(tmp_path, "edfs/x.toml", "")
+    done = threading.Event()
+
+    def come_and_go() -> None:
+        while not done.is_set():
+            file.touch()
+            file.unlink()
+
+    other = threading.Thread(target=come_and_go)
+    other.start()
+    try:
+        for _round in range(3000):
+            with contextlib.suppress(NotFoundError):
+                assert locate("x", str(tmp_path), (str(file.parent),), {}) == str(file)
+    finally:
+        done.set()
+        other.join()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users")
