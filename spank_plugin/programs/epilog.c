@@ -163,15 +163,13 @@ static void remove_stores(const struct job *job)
 
 /* ---- containers that lived with the job ---------------------------------------------------------- */
 
-/* Open the directory of the user's containers, -1 without one. One that anybody else has made, or could enter, is
+/* Open a directory of the user's containers, -1 without one. One that anybody else has made, or could enter, is
  * none: whatever is in it may be moved there to be removed by its owner. */
-static int open_kept(const struct job *job)
+static int open_kept(int parent, const char *name, const struct job *job)
 {
-	char path[PATH_MAX];
 	struct stat st;
 
-	snprintf(path, sizeof path, "%s/ce-kept-%u", job->kept, (unsigned)job->uid);
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd >= 0 && (fstat(fd, &st) < 0 || st.st_uid != job->uid || (st.st_mode & 077) != 0))
 		ce_close_fd(&fd);
 	return fd;
@@ -185,16 +183,40 @@ static int is_kept_by(const char *name, const struct job *job)
 	       (job->node == NULL || strcmp(name + length + 1, job->node) == 0);
 }
 
-static void remove_kept(const struct job *job)
+/* Remove what the job has in the directory `name`, and return whether it has anything there. */
+static int remove_below(int parent, const char *name, const struct job *job)
 {
-	int fd = open_kept(job);
+	int fd = open_kept(parent, name, job), found = 0;
 	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
 	for (struct dirent *entry = dir != NULL ? readdir(dir) : NULL; entry != NULL; entry = readdir(dir)) {
-		if (is_kept_by(entry->d_name, job))
-			ce_remove_tree(dirfd(dir), entry->d_name);
+		if (!is_kept_by(entry->d_name, job))
+			continue;
+		ce_remove_tree(dirfd(dir), entry->d_name);
+		found = 1;
 	}
 	if (dir != NULL)
 		closedir(dir);
+	return found;
+}
+
+/* Where another user had taken the name of the user's directory, the job has one with a suffix (kept.py): that is
+ * the job's alone, and goes with it. The user's own name comes first, as what others call like that may not answer. */
+static void remove_kept(const struct job *job)
+{
+	char own[64];
+
+	int length = snprintf(own, sizeof own, "ce-kept-%u", (unsigned)job->uid);
+	DIR *dir = opendir(job->kept);
+	if (dir == NULL)
+		return;
+	(void)remove_below(dirfd(dir), own, job);
+	for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
+		if (strncmp(entry->d_name, own, (size_t)length) != 0 || entry->d_name[length] != '.')
+			continue;
+		if (remove_below(dirfd(dir), entry->d_name, job))
+			(void)unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR);
+	}
+	closedir(dir);
 }
 
 /* ---- the child --------------------------------------------------------------------------------- */

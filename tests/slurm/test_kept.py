@@ -304,6 +304,22 @@ def test_the_epilog_leaves_what_others_may_have_moved_there(
     assert (planted / "key" / "file").exists()
 
 
+def test_the_epilog_finds_what_lies_elsewhere_because_another_user_took_the_name(
+    cluster: Cluster, planted: Path, shared: Path
+) -> None:
+    """Nobody else can guess that name; of the same form there may be a directory of anybody's."""
+    own = planted.parent.rename(f"{planted.parent}.0123456789abcdef")
+    theirs = shared / f"{planted.parent.name}.fedcba9876543210"
+    for path in (planted.parent, theirs):
+        shutil.copytree(own, path)
+        shutil.chown(path, BOB)
+        path.chmod(0o777)
+    epilog(cluster, shared)
+    assert not own.exists()
+    for path in (planted.parent, theirs):
+        assert (path / planted.name / "key" / "file").exists()
+
+
 def test_the_epilog_follows_no_link_to_the_directory(
     cluster: Cluster, planted: Path, shared: Path
 ) -> None:

@@ -18,6 +18,8 @@ ROOMS = (
     ("process", "schemas", "validation_text"),
     ("faults",),
     ("errors", "loader_env", "did_you_mean", "secrecy", "text_layout", "ownership", "deferred"),
+    ("remove_tree",),
+    ("mountinfo",),
 )
 LEVELS = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
@@ -19,6 +18,7 @@ from container_engine.images.store.in_use import NOTHING
 from container_engine.images.store.publish import MANIFEST_SUFFIX, SUFFIXES, belongings
 from container_engine.images.store.store import Store, ref_name
 from container_engine.process import reason
+from container_engine.remove_tree import remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -190,7 +190,7 @@ def repair(damage: Damage, used: InUse = NOTHING) -> str | None:
         return _remove_image(damage, used)
     for path in (damage.path, *damage.also):
         if os.path.isdir(path):
-            shutil.rmtree(path)
+            remove_tree(path)
         else:
             inventory.remove_files((path,))
     return None

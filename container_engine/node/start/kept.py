@@ -22,6 +22,7 @@ from container_engine.node.node_name import node_name
 from container_engine.node.plan_json import image_paths, parse_json, to_json
 from container_engine.node.start.container import BEGUN, STARTED
 from container_engine.node.start.guard import FD_SIZE, MAX_PACKET, received
+from container_engine.remove_tree import remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def enter(wanted: KeptContainer, plan: LaunchPlan, node: Mapping[str, str]) -> K
         from container_engine.node.start import of_step
 
         return of_step.enter(wanted, node)
-    directory = _directory(wanted, job, node_name(node))
+    directory = _directory(wanted, job, node)
     step = node.get("SLURM_STEP_ID", "0")
     door = f"{directory}/{_DOOR}{step}.{os.urandom(3).hex()}"
     if len(os.fsencode(door)) > _MAX_PATH:
@@ -179,9 +180,9 @@ def enter(wanted: KeptContainer, plan: LaunchPlan, node: Mapping[str, str]) -> K
 
 def names_here(directory: str, job: str, node: str) -> dict[str, str]:
     """Return the names of the job's kept containers on this node, with their directories."""
-    place = "/".join((_of_user(directory), _of_job(job, node)))
+    place = _existing(directory, _of_job(job, node))
     found = {}
-    for key in sorted(os.listdir(place)) if os.path.isdir(place) else ():
+    for key in sorted(os.listdir(place)) if place else ():
         if _NAMELESS in key:
             continue
         try:
@@ -195,7 +196,7 @@ def names_here(directory: str, job: str, node: str) -> dict[str, str]:
 
 
 def remove(directory: str, *, force: bool = False) -> bool:
-    """Remove a kept container. Return False if it runs and stays.
+    """Remove a kept container. Return False if it runs and stays. Raise OSError.
 
     With `force`, one that runs loses its name; its steps go on, and the job's end removes it.
     """
@@ -205,34 +206,25 @@ def remove(directory: str, *, force: bool = False) -> bool:
             if force:
                 os.rename(directory, f"{directory}{_NAMELESS}{os.urandom(3).hex()}")
             return force
-        _remove_tree(directory)
+        remove_tree(directory)
         return True
     finally:
         os.close(lock)
 
 
-def _remove_tree(directory: str) -> None:
-    from shutil import rmtree
-
-    # overlayfs and users who are root inside make directories that nobody may read
-    for place, names, _files in os.walk(directory):
-        for path in (f"{place}/{name}" for name in names):
-            if not os.path.islink(path):
-                os.chmod(path, 0o700)
-    rmtree(directory)
-
-
-def _directory(wanted: KeptContainer, job: str, node: str) -> str:
+def _directory(wanted: KeptContainer, job: str, node: Mapping[str, str]) -> str:
     """Return the container's directory, made if need be, with no way in for another user."""
-    path = _of_user(wanted["directory"])
+    place, name = wanted["directory"], _of_job(job, node_name(node))
+    path = _of_user(place)
     try:
+        path = _existing(place, name) or f"{_taken(path, job, node)}/{name}"
         _private(path)
-        for name in (_of_job(job, node), wanted["key"]):
-            path = f"{path}/{name}"
-            _private(path)
+        path = f"{path}/{wanted['key']}"
+        _private(path)
     except OSError as error:
         hint = "if it is another user's, that user or the site must remove it"
-        raise _error(f"cannot use {path}: {error.strerror}", hint, wanted) from None
+        reason = f"cannot use {error.filename or path}: {error.strerror}"
+        raise _error(reason, hint, wanted) from None
     return path
 
 
@@ -241,18 +233,62 @@ def _of_user(directory: str) -> str:
     return f"{directory}/ce-kept-{os.geteuid()}"
 
 
+def _existing(directory: str, name: str) -> str:
+    """Return the job's directory, wherever the first step had to make it; "" without one."""
+    path = _of_user(directory)
+    if _is_private(f"{path}/{name}") and _is_private(path):
+        return f"{path}/{name}"
+    prefix = f"{os.path.basename(path)}."
+    others = os.listdir(directory) if os.path.isdir(directory) else []
+    for one in (f"{directory}/{other}" for other in sorted(others) if other.startswith(prefix)):
+        if _is_private(one) and _is_private(f"{one}/{name}"):
+            return f"{one}/{name}"
+    return ""
+
+
+def _taken(path: str, job: str, node: Mapping[str, str]) -> str:
+    """Make the user's directory, or another if that name is somebody else's. Raise OSError.
+
+    Nobody else can guess that other name, and all steps of the job compute the same.
+    """
+    try:
+        _private(path)
+    except _NotPrivateError:
+        from hashlib import sha256
+
+        from container_engine.node.ssh import secret
+
+        own = secret.of_job(node, node["HOME"], "") if node.get("HOME") else ""
+        if not own:
+            raise
+        path = f"{path}.{sha256(f'kept {job} {own}'.encode()).hexdigest()[:16]}"
+        _private(path)
+    return path
+
+
 def _of_job(job: str, node: str) -> str:
     return f"{job}.{node}"
+
+
+class _NotPrivateError(PermissionError):
+    """The error for a path that is taken, and not by a directory of the user's alone."""
 
 
 def _private(path: str) -> None:
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
+        if not _is_private(path):
+            raise _NotPrivateError(1, "it is not a directory of yours alone", path) from None
+
+
+def _is_private(path: str) -> bool:
+    try:
         found = os.lstat(path)
-        is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-        if not is_own or found.st_mode & _OTHERS:
-            raise PermissionError(1, "it is not a directory of yours alone") from None
+    except OSError:
+        return False
+    is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    return is_own and not found.st_mode & _OTHERS
 
 
 def _locked(lock: int, how: int) -> bool:
@@ -267,7 +303,7 @@ def _begin(kept: Kept, plan: LaunchPlan) -> None:
     """Prepare the directory for a start by this step. Raise LaunchError."""
     wanted, image, boot = kept.wanted, _image(plan), _boot()
     if _recorded(kept, "boot") != boot:
-        _forget(kept.directory)
+        _forget(kept)
     earlier = _recorded(kept, "image")
     if wanted["mode"] == "exec":
         reason = "no step of this job runs in it on this node"
@@ -314,15 +350,19 @@ def _boot() -> str:
         return file.read().strip()
 
 
-def _forget(directory: str) -> None:
-    """Remove what the job has left before the node was rebooted, except the lock."""
-    for name in os.listdir(directory):
-        path = f"{directory}/{name}"
-        if os.path.isdir(path) and not os.path.islink(path):
-            os.chmod(path, stat.S_IRWXU)
-            _remove_tree(path)
-        elif name != "lock":
-            os.unlink(path)
+def _forget(kept: Kept) -> None:
+    """Remove what the job left before the node's reboot, except the lock. Raise LaunchError."""
+    for name in os.listdir(kept.directory):
+        path = f"{kept.directory}/{name}"
+        try:
+            if os.path.isdir(path) and not os.path.islink(path):
+                remove_tree(path)
+            elif name != "lock":
+                os.unlink(path)
+        except OSError as error:
+            reason = f"cannot remove {error.filename}: {error.strerror}"
+            hint = "it is of the time before the node was rebooted; give another name"
+            raise _error(reason, hint, kept.wanted) from None
 
 
 def _recorded(kept: Kept, name: str) -> str:

@@ -12,6 +12,7 @@ import os
 import stat
 
 from container_engine.errors import LaunchError
+from container_engine.mountinfo import unescaped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -197,12 +198,6 @@ def check_places(planned: Sequence[Bind], mounted: int, rules: Rules | None) -> 
         places = [os.fsdecode(unescaped(line.split(b" ")[4])) for line in file]
     if refusal := rules.place_refusal(planned, places):
         raise LaunchError(refusal, see="mount-policy")
-
-
-def unescaped(field: bytes) -> bytes:
-    """Return a field of mountinfo, in which blanks and backslashes are octal numbers."""
-    first, *others = field.split(b"\\")
-    return first + b"".join(bytes((int(o[:3], 8),)) + o[3:] for o in others)
 
 
 def _texts(directories: Sequence[str]) -> list[tuple[str, bytes]]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import subprocess
 import tempfile
 import time
@@ -344,6 +345,44 @@ def test_a_link_in_place_of_the_directory_is_not_followed(short: Path) -> None:
     (short / f"ce-kept-{os.geteuid()}").symlink_to(short / "mine")
     with pytest.raises(LaunchError, match="not a directory of yours alone"):
         entered(short)
+
+
+def _take(path: Path, kind: str) -> None:
+    """Put something in the place of the user's directory, as another user could."""
+    if kind == "link":
+        (path.parent / "mine").mkdir(mode=0o700)
+        path.symlink_to(path.parent / "mine")
+    elif kind == "file":
+        path.touch(mode=0o600)
+    else:
+        path.mkdir(mode=0o777 if kind == "open" else 0o700)
+    if kind == "theirs":
+        os.chown(path, 61_001, 61_001)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory to another user")
+@pytest.mark.parametrize("kind", ["theirs", "open", "link", "file"])
+def test_where_another_user_has_taken_the_name_all_steps_use_one_that_nobody_can_guess(
+    short: Path, tmp_path: Path, kind: str
+) -> None:
+    taken = place(short).parents[1]
+    _take(taken, kind)
+    (short / f"{taken.name}.0").mkdir()
+    home = {"HOME": str(tmp_path)}
+    first = entered(short, node=NODE | home)
+    os.close(first.lock)
+    assert re.fullmatch(rf"{taken}\.[0-9a-f]{{16}}/7\.n1/0+", first.directory)
+    assert Path(first.directory).parents[1].stat().st_mode & 0o777 == 0o700
+    assert names_here(str(short), "7", "n1") == {"a": first.directory}
+    other = entered(short, node=NODE | home | {"SLURM_JOB_ID": "8"})
+    os.close(other.lock)
+    assert Path(other.directory).parents[1] != Path(first.directory).parents[1]
+    # now that user gives the name back: the job's later steps stay where the first one was
+    os.rename(taken, short / "away")
+    for again in (NODE | home, NODE):
+        later = entered(short, node=again)
+        os.close(later.lock)
+        assert later.directory == first.directory
 
 
 def test_a_path_too_long_for_a_socket_is_refused(short: Path) -> None:

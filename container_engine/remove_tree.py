@@ -1,0 +1,35 @@
+"""Remove a directory with everything below it, unless something is mounted there."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from container_engine.mountinfo import unescaped
+
+
+def remove_tree(path: str) -> None:
+    """Remove a directory and what is below it. Raise OSError, EBUSY for what is mounted there.
+
+    What is mounted, a bind of a home directory for example, is not the tree's. Directories that
+    their owner may not read, as overlayfs and root inside make, are made readable first.
+    """
+    from shutil import rmtree
+
+    _refuse_mounts(path)
+    os.chmod(path, stat.S_IRWXU)
+    for place, names, _files in os.walk(path):
+        for one in (f"{place}/{name}" for name in names):
+            if not os.path.islink(one):
+                os.chmod(one, stat.S_IRWXU)
+    rmtree(path)
+
+
+def _refuse_mounts(path: str) -> None:
+    below = os.path.join(os.path.realpath(path), "")
+    with open("/proc/self/mountinfo", "rb") as file:
+        for line in file:
+            place = os.fsdecode(unescaped(line.split(b" ")[4]))
+            if os.path.join(place, "").startswith(below):
+                raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), place)
