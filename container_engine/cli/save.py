@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import tempfile
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine import process
@@ -17,7 +16,7 @@ from container_engine.images.pack import entered
 from container_engine.images.pack.free_space import FULL
 from container_engine.images.pack.pack import Packer
 from container_engine.images.resolve import configuration
-from container_engine.images.store import identity
+from container_engine.images.store import drafts, identity
 from container_engine.images.store.files import size_text
 from container_engine.images.store.publish import install
 from container_engine.node.start import attach
@@ -109,7 +108,7 @@ def _save(session: attach.Session, request: _Request, context: Context) -> tuple
         session.lines,
     )
     try:
-        with tempfile.TemporaryDirectory(prefix=".ce-save-", dir=parent) as work:
+        with drafts.directory(parent, packer.timeout_s) as work:
             made = os.path.join(work, "image")
             block = packer.pack_archive(
                 made, lambda out: entered.write(files, out, difference=request.difference)

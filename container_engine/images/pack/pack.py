@@ -50,7 +50,7 @@ class Packer:
         self, env: Mapping[str, str], timeout_s: float, budget: Budget = UNLIMITED
     ) -> None:
         self._env = env
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._budget = budget
 
     def pack(
@@ -89,7 +89,7 @@ class Packer:
         argv = ["mksquashfs", directory, target, "-noappend", *_SETTINGS, *_OF_DIRECTORY]
         with open(target, "wb"):  # as in `_feed`
             try:
-                process.measured([*argv, *_OWNER, *more], self._env, self._timeout_s, on_read)
+                process.measured([*argv, *_OWNER, *more], self._env, self.timeout_s, on_read)
             except process.CommandError:
                 _check_space(os.path.dirname(target))
                 raise
@@ -103,7 +103,7 @@ class Packer:
     def _feed(self, target: str, write: Callable[[IO[bytes]], None]) -> None:
         with open(target, "wb"):  # open, so that a full disk stays full when the file is removed
             try:
-                process.feed(self._of_archive(target), self._env, self._timeout_s, write)
+                process.feed(self._of_archive(target), self._env, self.timeout_s, write)
             except process.CommandError:
                 _check_space(os.path.dirname(target))  # tar2sqfs reports only "I/O error"
                 raise

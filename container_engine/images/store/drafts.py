@@ -1,0 +1,53 @@
+"""Make a file in a directory beside its place, and remove what killed processes left of such."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+from typing import TYPE_CHECKING
+
+from container_engine.images.store import lease
+from container_engine.images.store.files import now_at, publish
+from container_engine.remove_tree import remove_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PREFIX = ".ce-save-"
+_OWNER = "owner"
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+@contextlib.contextmanager
+def directory(parent: str, limit_s: float) -> Iterator[str]:
+    """Create a directory below `parent`, and remove it afterwards. Raises OSError.
+
+    Those of this user whose process was killed are removed first: on other hosts, where that cannot
+    be seen, if they are twice as old as the `limit_s` seconds for which they are used at most.
+    """
+    _sweep(parent, 2 * limit_s)
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=parent) as work:
+        holder = lease.this_process("").model_dump_json()
+        publish(os.path.join(work, _OWNER), holder.encode())
+        yield work
+
+
+def _sweep(parent: str, age_s: float) -> None:
+    for name in os.listdir(parent):
+        path = os.path.join(parent, name)
+        with contextlib.suppress(OSError):  # it has ended meanwhile, or something is mounted there
+            if name.startswith(_PREFIX) and _is_left(path, age_s):
+                remove_tree(path)
+
+
+def _is_left(path: str, age_s: float) -> bool:
+    status = os.lstat(path)
+    is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+    if not is_own or status.st_mode & _OTHERS:
+        return False
+    owner, machine = lease.read(os.path.join(path, _OWNER)), lease.this_machine()
+    if owner is not None and owner.machine == machine:
+        return owner.is_dead(machine)
+    return now_at(os.path.dirname(path)) - status.st_mtime > age_s
