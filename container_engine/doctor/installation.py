@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 PROGRAMS = (
-    *("plan", "plan-anew", "node", "inject", "epilog"),
-    *("ce-start", "ce-guard", "ce-image", "ce-init", "ce-exec", "ce-join"),
+    *("plan", "plan-anew", "node", "launcher", "inject", "epilog"),
+    *("ce-start", "ce-node", "ce-guard", "ce-image", "ce-init", "ce-exec", "ce-join"),
     *("ce-attend", "ce-sweep", "ce-keep"),
 )
 _TIMEOUT_S = 20

@@ -15,8 +15,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "carry.h"
 #include "common/help.h"
 #include "common/io.h"
+#include "common/say.h"
 #include "limits.h"
 
 /* The descriptors that are passed to the launcher, in the order of its arguments. */
@@ -52,10 +54,11 @@ static void unbind(void)
 /* Become the launcher; never return. */
 static void become_launcher(const struct ce_config *config, char **job, const int pass[PASS_COUNT])
 {
-	char numbers[PASS_COUNT][16], begun[32];
+	char numbers[PASS_COUNT][16], begun[32], name[CE_NODE_SIZE + sizeof CE_NODE];
 	const char *argv[PASS_COUNT + 3] = { config->node };
+	const char *node = ce_variable(job, CE_NODE);
 	const char *const environment[] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8",
-					    NULL };
+					    node != NULL ? name : NULL, NULL };
 
 	int reply = pass[PASS_REPLY];
 	/* leave the task's terminal and process group */
@@ -76,6 +79,7 @@ static void become_launcher(const struct ce_config *config, char **job, const in
 		snprintf(numbers[i], sizeof numbers[i], "%d", pass[i]);
 		argv[i + 1] = numbers[i];
 	}
+	snprintf(name, sizeof name, CE_NODE "=%s", node != NULL ? node : "");
 	snprintf(begun, sizeof begun, "%lld", (long long)ce_now_ns());
 	argv[PASS_COUNT + 1] = begun;
 	argv[PASS_COUNT + 2] = NULL;

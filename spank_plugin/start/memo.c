@@ -2,7 +2,6 @@
 #include "memo.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,11 +13,12 @@
 #include <unistd.h>
 
 #include "common/io.h"
+#include "common/memo_file.h"
 
 #define MAGIC "container-engine plan memo 5\n"
 #define SECRET "\"secret\":\"@new@\""
 
-enum { MAX_MEMO = 64 * 1024 * 1024, MAX_DIGITS = 18, OTHERS = 077, OTHERS_WRITE = 022 };
+enum { OTHERS_WRITE = 022 };
 enum { SECRET_BYTES = 32 };
 
 /* Return the value of a variable, NULL if it is unset. A name with '=' never is one: getenv would find it. */
@@ -57,17 +57,6 @@ static int is_private_directory(const char *path, uid_t uid)
 	       (found.st_mode & OTHERS_WRITE) == 0;
 }
 
-static char *read_own(const char *path, uid_t uid, size_t *size)
-{
-	CE_AUTO_FD fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-	struct stat found;
-
-	if (fd < 0 || fstat(fd, &found) < 0 || !S_ISREG(found.st_mode) || found.st_uid != uid ||
-	    (found.st_mode & OTHERS) != 0)
-		return NULL;
-	return ce_read_all(fd, MAX_MEMO, size);
-}
-
 /* ---- the key ----------------------------------------------------------------------------------- */
 
 /* Return the key of a request as a memo has it, on the heap: name, directory, prefix and options, each with a NUL
@@ -102,39 +91,6 @@ static uint64_t hash_of(const char *key, size_t size)
 
 /* ---- its fields -------------------------------------------------------------------------------- */
 
-struct fields {
-	const char *next, *end;
-	int bad; /* a field was asked for that is not there, or not a number */
-};
-
-/* Return the next field; "" with `bad` if there is none. */
-static const char *take(struct fields *fields)
-{
-	const char *field = fields->next;
-	const char *nul = memchr(field, '\0', (size_t)(fields->end - field));
-
-	fields->bad |= nul == NULL;
-	if (nul == NULL)
-		return "";
-	fields->next = nul + 1;
-	return field;
-}
-
-static long long take_number(struct fields *fields)
-{
-	const char *field = take(fields);
-	size_t digits = strspn(field, "0123456789");
-
-	if (digits == 0 || digits > MAX_DIGITS || field[digits] != '\0')
-		fields->bad = 1;
-	return fields->bad ? 0 : strtoll(field, NULL, 10);
-}
-
-static int is_next(struct fields *fields, const char *expected)
-{
-	return strcmp(take(fields), expected) == 0 && !fields->bad;
-}
-
 /* Return whether a file has this signature, which changes with its state even if it is absent. The number of
  * the device is left out: a network file system has a different one on each host. */
 static int is_unchanged(const char *path, const char *signature)
@@ -157,20 +113,20 @@ static int is_same_value(const char *now, const char *value)
 	return now == NULL ? strcmp(value, "-") == 0 : value[0] == '=' && strcmp(value + 1, now) == 0;
 }
 
-static int are_files_unchanged(struct fields *fields)
+static int are_files_unchanged(struct ce_fields *fields)
 {
-	for (long long left = take_number(fields); left > 0 && !fields->bad; left--) {
-		const char *path = take(fields), *signature = take(fields);
+	for (long long left = ce_take_number(fields); left > 0 && !fields->bad; left--) {
+		const char *path = ce_take(fields), *signature = ce_take(fields);
 		if (fields->bad || !is_unchanged(path, signature))
 			return 0;
 	}
 	return !fields->bad;
 }
 
-static int are_variables_unchanged(struct fields *fields, char **environment)
+static int are_variables_unchanged(struct ce_fields *fields, char **environment)
 {
-	for (long long left = take_number(fields); left > 0 && !fields->bad; left--) {
-		const char *name = take(fields), *value = take(fields);
+	for (long long left = ce_take_number(fields); left > 0 && !fields->bad; left--) {
+		const char *name = ce_take(fields), *value = ce_take(fields);
 		if (fields->bad || !is_same_value(variable(environment, name), value))
 			return 0;
 	}
@@ -195,7 +151,7 @@ static const char *plan_in(const char *said)
 	return has_prefix(said, "plan\n") && said[5] != '\0' ? said + 5 : NULL;
 }
 
-static int is_key_next(struct fields *fields, const char *key, size_t size)
+static int is_key_next(struct ce_fields *fields, const char *key, size_t size)
 {
 	if ((size_t)(fields->end - fields->next) < size || memcmp(fields->next, key, size) != 0)
 		return 0;
@@ -211,19 +167,19 @@ int ce_memo_check(const struct ce_request *request, const char *key, size_t key_
 
 	if (size < magic || memcmp(memo->text, MAGIC, magic) != 0)
 		return -1;
-	struct fields fields = { memo->text + magic, memo->text + size, 0 };
+	struct ce_fields fields = { memo->text + magic, memo->text + size, 0 };
 	snprintf(uid, sizeof uid, "%lu", (unsigned long)request->uid);
-	if (!is_next(&fields, CE_VERSION) || !is_next(&fields, uid) || !is_key_next(&fields, key, key_size))
+	if (!ce_is_next(&fields, CE_VERSION) || !ce_is_next(&fields, uid) || !is_key_next(&fields, key, key_size))
 		return -1;
-	long long expiry = take_number(&fields);
+	long long expiry = ce_take_number(&fields);
 	if (fields.bad || (expiry != 0 && time(NULL) >= expiry))
 		return -1;
 	if (!are_files_unchanged(&fields) || !are_variables_unchanged(&fields, request->environment))
 		return -1;
-	memo->notices = take(&fields);
-	memo->said = take(&fields);
+	memo->notices = ce_take(&fields);
+	memo->said = ce_take(&fields);
 	memo->plan = plan_in(memo->said);
-	return is_next(&fields, "end") && fields.next == fields.end && memo->plan != NULL ? 0 : -1;
+	return ce_is_next(&fields, "end") && fields.next == fields.end && memo->plan != NULL ? 0 : -1;
 }
 
 /* Return the memo with this key, unchecked, on the heap; NULL if there is none. */
@@ -237,7 +193,7 @@ static char *read_memo(const struct ce_request *request, const char *key, size_t
 	/* the NUL behind the last part is not in the name */
 	unsigned long long hash = hash_of(key, key_size - 1);
 	int length = snprintf(path, sizeof path, "%s/%016llx", place, hash);
-	return length > 0 && (size_t)length < sizeof path ? read_own(path, request->uid, size) : NULL;
+	return length > 0 && (size_t)length < sizeof path ? ce_read_own(path, request->uid, size) : NULL;
 }
 
 int ce_memo_recall(const struct ce_request *request, struct ce_memo *memo)

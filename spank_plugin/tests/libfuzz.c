@@ -21,6 +21,8 @@
 #include "guard/guard_ops.h"
 #include "image/squash.h"
 #include "image/squash_walk.h"
+#include "node/door.h"
+#include "node/join_memo.h"
 #include "plugin/carry.h"
 #include "plugin/launcher_reply.h"
 #include "start/memo.h"
@@ -204,11 +206,59 @@ static void read_memo(char *text, size_t size)
 	free(ce_memo_with_secret(memo.plan));
 }
 
+/* what a step that joins a container finds beside it, for a plan and an environment that are text, too: the plan to the
+ * first form feed, the environment to the second one */
+static void read_join_memo(char *text, size_t size)
+{
+	struct ce_wanted wanted;
+	struct ce_join_memo memo;
+	char *environment = strchr(text, '\f'), *rest = environment != NULL ? strchr(environment + 1, '\f') : NULL;
+
+	if (rest == NULL)
+		return;
+	*environment++ = *rest++ = '\0';
+	if (ce_join_wanted(text, &wanted) == 0) {
+		looked_at += strlen(wanted.directory) + strlen(wanted.key);
+		free(wanted.directory);
+	}
+	const struct ce_step_env env = { environment, (size_t)(rest - environment) };
+	if (ce_join_read(rest, size - (size_t)(rest - text), &memo) < 0)
+		return;
+	for (size_t i = 0; i < memo.records_size; i++)
+		looked_at += (size_t)memo.records[i];
+	looked_at += strlen(memo.workdir) + strlen(memo.trace_plan) + (size_t)ce_join_knows(&memo, "/i.sqsh");
+	looked_at += (size_t)ce_join_suits(&memo, &env) + (size_t)ce_join_is_unchanged(&memo);
+}
+
+/* packets of a guard at its door; each begins with the number of its descriptors, a letter, and ends with a form feed */
+static void read_door(char *text, size_t size)
+{
+	struct ce_visit visit = { .guards_ns = -1 };
+	int ends[2], fds[CE_MAX_FDS];
+
+	for (size_t i = 0; i < CE_MAX_FDS; i++)
+		fds[i] = STDERR_FILENO;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) < 0)
+		abort();
+	for (char *next = text, *end; (end = memchr(next, '\f', (size_t)(text + size - next))) != NULL; next = end + 1) {
+		size_t count = (size_t)(next[0] - 'a');
+		if (count > CE_MAX_FDS ||
+		    ce_send(ends[1], next + 1, (size_t)(end - next) - 1, fds, count) < 0)
+			break;
+	}
+	close(ends[1]);
+	if (ce_door_read(ends[0], &visit) == 0 && visit.count < CE_LEAST_CONTAINER)
+		abort();
+	ce_door_close(&visit);
+	close(ends[0]);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static void (*const readers[])(char *, size_t) = { read_operations, read_services,
 							   read_records, read_carried,
-							   read_answer, read_image, read_memo };
+							   read_answer, read_image, read_memo,
+							   read_join_memo, read_door };
 
 	unsigned which = size > 0 ? (unsigned)(data[0] - '0') : UINT_MAX;
 	if (which >= sizeof readers / sizeof readers[0])

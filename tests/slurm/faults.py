@@ -34,6 +34,7 @@ PHASES = (
     "slurmstepd",
     "ce-task",
     "node",
+    "launcher",
     "ce-guard",
     "ce-image",
     "crun",

@@ -155,12 +155,12 @@ def test_a_launcher_that_is_killed(cluster: Cluster, provoked: Provoked, site: S
     """The kernel does this when the job's memory is full."""
     slow = site.program("slow", "sleep 60")
     site.oci_hook("50-slow", str(slow), "createRuntime")
-    node = f"{cluster.prefix}/libexec/container-engine/node"
+    launcher = f"{cluster.prefix}/libexec/container-engine/launcher"
     step = ["-w", "n1", "-n3", f"--environment={provoked.edf('')}", "true"]
     with started(cluster, "srun", *step) as job:
         until("a hook to run", lambda: any(str(slow) in p.command for p in procfs.processes()), 60)
         for process in procfs.processes():
-            if process.lives and node in process.command:
+            if process.lives and launcher in process.command:
                 with suppress(ProcessLookupError):
                     os.kill(process.pid, signal.SIGKILL)
         done = job.wait(60)

@@ -40,7 +40,7 @@ else
 fi >> "$0"
 sleep 0.3
 """
-_STARTERS = {"ce-task", "node", "podman", "crun"}
+_STARTERS = {"ce-task", "node", "launcher", "podman", "crun"}
 # Files that a launch writes in the user's home.
 _WRITTEN = (".cache/container-engine", ".local/state/container-engine")
 

@@ -187,7 +187,7 @@ def _first_seen(text: str, after: int) -> Process:
 def _launcher_lives_s(cluster: Cluster, demo: str) -> float:
     """Return how long the launcher of a step lives, in seconds."""
     with started(cluster, "srun", f"--environment={demo}", "sh", "-c", "echo up; cat") as job:
-        text = _program(cluster, "node")
+        text = _program(cluster, "launcher")
         launcher = _first_seen(text, os.getpid())
         begin = time.monotonic()
         while _still(launcher, text) is not None:
@@ -240,7 +240,7 @@ def test_a_kill_during_the_start_fails_the_step_and_the_command_never_runs_on_th
     delay: float,
     aim: Aim,
 ) -> None:
-    text = _program(cluster, "node" if victim == "launcher" else "ce-guard")
+    text = _program(cluster, victim if victim == "launcher" else "ce-guard")
     marker = shared / "ran"
     step = [f"--environment={demo}", "sh", "-c", f"touch {marker}; echo up; exec sleep 1000"]
     with started(cluster, "srun", *step) as job:
@@ -316,7 +316,7 @@ def test_an_image_server_that_stops_answering_fails_the_start_in_time(cluster: C
 
 def test_a_launcher_that_stops_is_ended_by_scancel(cluster: Cluster, demo: str) -> None:
     step = [f"--environment={demo}", "sh", "-c", "echo ran; sleep 1000"]
-    with _started_with_a_stopped(cluster, _program(cluster, "node"), *step) as job:
+    with _started_with_a_stopped(cluster, _program(cluster, "launcher"), *step) as job:
         cluster.run(["scancel", job_id(cluster)])
         done = job.wait()
     assert_soon_nothing_left(cluster)
@@ -348,7 +348,7 @@ def _still(process: Process, text: str) -> Process | None:
 
 def test_srun_killed_during_the_start_leaves_nothing(cluster: Cluster, demo: str) -> None:
     with started(cluster, "srun", f"--environment={demo}", "sleep", "1000") as job:
-        _first_seen(_program(cluster, "node"), job.process.pid)
+        _first_seen(_program(cluster, "launcher"), job.process.pid)
         job.process.kill()
         cluster.cancel_all(ALICE)
         assert job.wait().returncode == -9

@@ -11,8 +11,17 @@ SOURCES = Path(__file__).parents[2]
 @pytest.fixture(scope="session")
 def ce_start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the program that prints remembered plans, and starts Python for all others."""
-    build = tmp_path_factory.mktemp("build")
-    program = build / "ce-start"
+    return _built(tmp_path_factory.mktemp("build"), "ce-start")
+
+
+@pytest.fixture(scope="session")
+def ce_node(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the program that joins containers, and becomes the launcher for all other starts."""
+    return _built(tmp_path_factory.mktemp("build"), "ce-node")
+
+
+def _built(build: Path, name: str) -> Path:
+    program = build / name
     make = ["make", "-s", "-C", str(SOURCES / "spank_plugin"), f"BUILD={build}", str(program)]
     subprocess.run(make, check=True, stdout=subprocess.DEVNULL, timeout=300)
     return program

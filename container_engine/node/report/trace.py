@@ -78,32 +78,38 @@ def _phase(name: str, begin: int, end: int) -> dict[str, Any]:
 
 def open_file(directory: str, node: Mapping[str, str]) -> int:
     """Open a new trace file below DIRECTORY/JOB.STEP; -1 if there is none. `~` is the home."""
-    if not directory:
+    where = place(directory)
+    if not where:
         return -1
     from container_engine.node import node_name
 
-    where = os.path.expanduser(directory) if directory.startswith("~") else directory
     step = f"{node.get('SLURM_JOB_ID', '0')}.{node.get('SLURM_STEP_ID', '0')}"
     name = node_name.node_name(node) or os.uname().nodename
-    if not where.startswith("/") or "/" in step or "/" in name:
+    if "/" in step or "/" in name:
         return -1
     try:
         os.makedirs(f"{where}/{step}", 0o700, exist_ok=True)
-        place = open_own(f"{where}/{step}")
+        opened = open_own(f"{where}/{step}")
     except OSError:
         return -1
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            return os.open(f"{name}.json", flags, 0o600, dir_fd=place)
+            return os.open(f"{name}.json", flags, 0o600, dir_fd=opened)
         except FileExistsError:
             # of an earlier step with this number; a new file makes the directory as young as it
-            os.unlink(f"{name}.json", dir_fd=place)
-            return os.open(f"{name}.json", flags, 0o600, dir_fd=place)
+            os.unlink(f"{name}.json", dir_fd=opened)
+            return os.open(f"{name}.json", flags, 0o600, dir_fd=opened)
     except OSError:
         return -1
     finally:
-        os.close(place)
+        os.close(opened)
+
+
+def place(directory: str) -> str:
+    """Return the directory of all traces, "" for none; `~` is the home."""
+    where = os.path.expanduser(directory) if directory.startswith("~") else directory
+    return where if where.startswith("/") else ""
 
 
 def open_own(path: str) -> int:
@@ -123,7 +129,7 @@ def open_own(path: str) -> int:
 def concealed(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> str:
     """Return the text without the values of secret variables: anyone may read a job's output."""
     # looking for secrets costs 20 ms of imports, and there are hardly ever any
-    if not _may_be_secret(text, plan, node):
+    if not may_be_secret(text, plan, node):
         return text
     from container_engine.secrecy import Secrecy
 
@@ -147,20 +153,14 @@ def write(
     if len(planned) == 2 and all(map(str.isdigit, planned)):
         phases.insert(0, _phase("plan", int(planned[0]), int(planned[1])))
     record = {
-        "version": VERSION,
-        "engine": plan.get("engine", ""),
+        **of_engine(plan),
         "job": node.get("SLURM_JOB_ID", ""),
         "step": node.get("SLURM_STEP_ID", ""),
         "array": _array(node),
         "host": os.uname().nodename,
         "nodes": node.get("SLURM_STEP_NODELIST", ""),
         "tasks": node.get("SLURM_STEP_NUM_TASKS", ""),
-        "environment": plan.get("name", ""),
-        "container": (plan.get("kept") or {}).get("name", ""),
-        "files": plan.get("files", ()),
-        "image": _image(plan),
-        "hooks": _hooks(plan, node),
-        "mounts": _mounts(plan, node),
+        **of_plan(plan, node),
         "variables": marks.names,
         "phases": phases,
         "error": error[:_LONGEST_ERROR],
@@ -172,6 +172,21 @@ def write(
         from container_engine.node.report import tracking_tool
 
         tracking_tool.send(program, line, node)
+
+
+def of_engine(plan: LaunchPlan) -> dict[str, Any]:
+    return {"version": VERSION, "engine": plan.get("engine", "")}
+
+
+def of_plan(plan: LaunchPlan, node: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "environment": plan.get("name", ""),
+        "container": (plan.get("kept") or {}).get("name", ""),
+        "files": plan.get("files", ()),
+        "image": _image(plan),
+        "hooks": _hooks(plan, node),
+        "mounts": _mounts(plan, node),
+    }
 
 
 def _image(plan: LaunchPlan) -> dict[str, Any]:
@@ -278,17 +293,26 @@ def _fingerprint(said: bytes) -> str:
 
 
 def _mounts(plan: LaunchPlan, node: Mapping[str, str]) -> list[dict[str, str]]:
-    found = [
-        {"target": _words(mount["target"]), "source": _words(mount["source"]), "from": origin}
-        for mount in plan["mounts"]
-        for origin in (mount["from"],)
-    ]
-    if not _may_be_secret("\n".join(t for m in found for t in m.values()), plan, node):
+    found = _written_mounts(plan)
+    if not may_be_secret("\n".join(mount_texts(plan)), plan, node):
         return found
     return [{key: concealed(text, plan, node) for key, text in m.items()} for m in found]
 
 
-def _may_be_secret(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> bool:
+def _written_mounts(plan: LaunchPlan) -> list[dict[str, str]]:
+    return [
+        {"target": _words(mount["target"]), "source": _words(mount["source"]), "from": origin}
+        for mount in plan["mounts"]
+        for origin in (mount["from"],)
+    ]
+
+
+def mount_texts(plan: LaunchPlan) -> list[str]:
+    """Return all texts about mounts, in which a secret may be."""
+    return [text for mount in _written_mounts(plan) for text in mount.values()]
+
+
+def may_be_secret(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> bool:
     """Check for a sign of a secret, or for the value of a variable that may be secret."""
     return any(sign in text for sign in _SIGNS) or any(
         value in text for value in _suspects(plan, node)
@@ -297,12 +321,17 @@ def _may_be_secret(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> bool
 
 def _suspects(plan: LaunchPlan, node: Mapping[str, str]) -> Iterator[str]:
     """Yield the values of all variables that may match a pattern for secrets, and a few others."""
-    words = plan.get("settings", {}).get("secret_variables", ())
-    stems = [_literal_part(word.upper()) for word in words]
+    stems = secret_stems(plan)
     entries = [(e["name"], e["value"]) for e in plan.get("env", ()) if isinstance(e["value"], str)]
     for name, value in (*entries, *node.items()):
         if len(value) > 1 and any(stem in name.upper() for stem in stems):
             yield value
+
+
+def secret_stems(plan: LaunchPlan) -> list[str]:
+    """Return text, in capital letters, of which the name of each secret variable has some."""
+    words = plan.get("settings", {}).get("secret_variables", ())
+    return [_literal_part(word.upper()) for word in words]
 
 
 def _literal_part(pattern: str) -> str:

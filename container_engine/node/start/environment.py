@@ -104,6 +104,14 @@ def for_tasks(
     return without_slurms(changes) | _turned_off(plan.get("annotations", {}))
 
 
+def for_joined(
+    plan: LaunchPlan, edf: Mapping[str, str | None], found: Mapping[str, str], workdir: str
+) -> dict[str, str | None]:
+    """Return a task's changes in a step that joins a container; ce-node makes the same ones."""
+    made = for_tasks(plan, edf, for_container(plan, edf), found)
+    return {"PWD": workdir, "OLDPWD": None, **made}
+
+
 def of_launchers(node: Mapping[str, str]) -> dict[str, str | None]:
     """Return variables by which the mpirun of MPICH and Intel MPI works in a step of one node.
 

@@ -78,6 +78,8 @@ class Session:
         self.go_on = go_on
         self.warnings = warnings
         self.printed = printed
+        # the directory of a container that other steps may join, its first process's environment
+        self.joinable: tuple[str, bytes] | None = None
 
 
 def start(
@@ -140,11 +142,13 @@ def _join(
     os.close(found)
     workdir = resolve(plan["workdir"], node, plan["workdir_from"])
     edf = env.edf_settings(plan, node)
-    made = env.for_tasks(plan, edf, env.for_container(plan, edf), block)
-    changes = {"PWD": workdir, "OLDPWD": None, **made}
+    changes = env.for_joined(plan, edf, block, workdir)
     records = memory_file("ce-env", env.encode_records(changes, _of_pmix() if pmix else None))
     fds = (user_ns, mount_ns, records, guard)
-    return Session(fds, workdir, lambda: go_on(control, []), running.warnings, "", -1, unshared)
+    session = Session(fds, workdir, lambda: go_on(control, []), running.warnings, "", -1, unshared)
+    if not running.warnings:
+        session.joinable = (running.directory, running.environment)
+    return session
 
 
 def _of_pmix() -> Mapping[str, str]:
@@ -207,9 +211,9 @@ class _Start:
         site_rules.check_places(self._planned, mounted, self._rules)
         os.close(mounted)
         self._marks.mark("environment")
-        block = env.parse_block(read_all(found))
+        block = read_all(found)
         os.close(found)
-        changes = self._changes(block, ((user_ns, *unshared), mount_ns, guard))
+        changes = self._changes(env.parse_block(block), ((user_ns, *unshared), mount_ns, guard))
         hooks = self._hooks
         per_task = {} if hooks is None else hooks.per_task
         records = memory_file("ce-env", env.encode_records(changes, per_task))
@@ -221,7 +225,9 @@ class _Start:
         warnings = () if hooks is None else hooks.warnings
         fds = (user_ns, mount_ns, records, guard)
         attended = -1 if hooks is None else hooks.attended
-        return Session(fds, self._workdir, last, warnings, self._printed, attended, unshared)
+        made = Session(fds, self._workdir, last, warnings, self._printed, attended, unshared)
+        made.joinable = None if kept is None else (kept.directory, block)
+        return made
 
     def abandon(self) -> None:
         """Remove what announces a container that will not be there."""
@@ -401,6 +407,31 @@ def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, 
         trace.write(recorded, plan, node, marks, trace.concealed(str(failure), plan, node))
         raise report.for_plugin(failure, recorded, node, plan) from None
     marks.mark("answer")
+    _answer_ready(reply, session, plan, node, recorded, saves=bool(target))
+    try:  # noqa: SIM105  # importing contextlib would cost every start
+        session.go_on()
+    except LaunchError:
+        pass  # the plugin has the reply, watches the guard and reports its end
+    trace.write(recorded, plan, node, marks)
+    if session.joinable is not None:
+        from container_engine.node.start import joining
+
+        joining.remember(text, plan, *session.joinable)
+    if target:
+        from container_engine.node.start import saving
+
+        saving.at_the_end(reply, target, session, node, libexec)
+
+
+def _answer_ready(
+    reply: socket,
+    session: Session,
+    plan: LaunchPlan,
+    node: Mapping[str, str],
+    recorded: int,
+    *,
+    saves: bool,
+) -> None:
     news = [line for line in session.warnings if trace.is_news(recorded, node, line)]
     notices = trace.concealed("\n".join(news), plan, node)[:_MAX_NOTICES] if news else ""
     place = trace.open_directory(recorded)
@@ -410,19 +441,9 @@ def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, 
     others = () if recorded < 0 else (recorded,) if place < 0 else (recorded, place)
     fds = (*session.fds, *ends, *session.unshared, *others)
     kept = "kept" if plan.get("kept") else ""  # other steps may be in the container
-    saves = "save" if target else ""
     workdir = f"R{len(session.unshared) or ''}{session.workdir}"
-    texts = (workdir, notices, session.printed, kept, saves)
+    texts = (workdir, notices, session.printed, kept, "save" if saves else "")
     _answer(reply, "\0".join(texts), fds)
-    try:  # noqa: SIM105  # importing contextlib would cost every start
-        session.go_on()
-    except LaunchError:
-        pass  # the plugin has the reply, watches the guard and reports its end
-    trace.write(recorded, plan, node, marks)
-    if target:
-        from container_engine.node.start import saving
-
-        saving.at_the_end(reply, target, session, node, libexec)
 
 
 def _target(plan: LaunchPlan, node: Mapping[str, str]) -> str:

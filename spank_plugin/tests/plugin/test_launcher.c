@@ -88,8 +88,21 @@ TEST("the launcher's environment is minimal; the job's comes as data, byte by by
 	setenv("LD_PRELOAD_OF_ROOT", "x", 1);
 	char *report = start("report");
 	CHECK_CONTAINS(report, "\nenv:PATH=/usr/sbin:/usr/bin:/sbin:/bin\nenv:LANG=C.UTF-8\njob:");
+	CHECK(strstr(report, "env:SLURMD_NODENAME") == NULL);
 	CHECK_CONTAINS(report, "job:FIRST=1=2;SECOND=a\nb;FACT=3;\n");
 	CHECK(strstr(report, "LD_PRELOAD_OF_ROOT") == NULL);
+	free(report);
+}
+
+TEST("the launcher is told the node's name, which slurmstepd knows only with its tasks")
+{
+	static char name[] = "SLURMD_NODENAME=n1";
+	char *task[] = { job_first, name, NULL };
+
+	prepare("report");
+	ce_launcher_start(&launcher, &config, task);
+	char *report = read_answer();
+	CHECK_CONTAINS(report, "\nenv:SLURMD_NODENAME=n1\njob:FIRST=");
 	free(report);
 }
 

@@ -1,0 +1,126 @@
+"""Remember what a step needs that joins a kept container, for the next one with the same plan.
+
+That step starts no Python: ce-node reads what is written here (spank_plugin/node/join_memo.h has
+the format), and becomes the launcher for every doubt. What is remembered follows from the plan and
+from what the container is; what only a step and a moment know, ce-node asks itself. The file is in
+the container's directory, which is the user's alone: it can only ever mislead its owner. Tests have
+both join and compare what they do.
+"""
+
+from __future__ import annotations
+
+import os
+
+from container_engine import __version__
+from container_engine.edf.pyxis_names import is_step
+from container_engine.node.plan_json import parse_json, resolve, to_json
+from container_engine.node.report import trace
+from container_engine.node.start import environment as env
+from container_engine.node.start.container import SAVE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from container_engine.node.plan_types import LaunchPlan
+
+MAGIC = b"container-engine join memo 1\n"
+END = b"end"
+_NAME = "join."
+# each has the whole plan; who joins with ever new ones gains nothing by them
+_MOST = 16
+_DEFERRED = '"var"'
+
+
+def remember(text: str, plan: LaunchPlan, directory: str, block: bytes) -> None:
+    """Write the memo of a step with this plan, as it arrived, if a step can do without Python.
+
+    `directory` is the container's, `block` the environment of its first process. Failure is not an
+    error.
+    """
+    if not _is_plain(text, plan):
+        return
+    try:
+        earlier = [name for name in os.listdir(directory) if name.startswith(_NAME)]
+        plan_text = os.fsencode(text)
+        name = f"{_NAME}{len(plan_text)}"
+        if name in earlier or len(earlier) < _MOST:
+            memo = b"".join(_fields(plan_text, plan, directory, block))
+            _publish(directory, name, MAGIC + memo)
+    except (OSError, ValueError):
+        return
+
+
+def _is_plain(text: str, plan: LaunchPlan) -> bool:
+    """Check that a step which joins with this plan has no questions but those of ce-node."""
+    kept, settings = plan.get("kept"), plan["settings"]
+    return (
+        kept is not None
+        and kept["mode"] in ("auto", "exec")
+        and not is_step(kept["name"])
+        and _DEFERRED not in text
+        and not settings.get("unshare")
+        and not settings.get("tracking_tool")
+        and SAVE not in plan.get("annotations", {})
+        and not trace.may_be_secret("\n".join(trace.mount_texts(plan)), plan, {})
+    )
+
+
+def _fields(text: bytes, plan: LaunchPlan, directory: str, block: bytes) -> Iterator[bytes]:
+    files = _recorded(directory, "files")
+    edf = env.edf_settings(plan, {})
+    workdir = resolve(plan["workdir"], {}, plan["workdir_from"])
+    records = env.encode_records(env.for_joined(plan, edf, env.parse_block(block), workdir))
+    conditions = [
+        word for hook in plan.get("hooks", ()) for word in hook.get("automatic_when") or ()
+    ]
+    yield from map(_field, (__version__.encode(), text, os.fsencode(directory)))
+    yield from map(_field, (_recorded(directory, "image"), _recorded(directory, "made"), files))
+    images: Mapping[str, str] = parse_json(os.fsdecode(files))
+    yield from _table([word for pair in images.items() for word in pair], 2)
+    yield _field(b"%d" % len(block)) + _field(block)
+    yield _field(b"%d" % len(records)) + _field(records)
+    yield _field(os.fsencode(workdir))
+    yield from _table(conditions)
+    yield _field(os.fsencode(trace.place(plan["settings"].get("trace_dir", ""))))
+    yield _field(b"{" + _members(trace.of_engine(plan)))
+    # hooks with conditions have nothing to do in the steps for which this is meant
+    yield _field(_members(trace.of_plan(plan, {})))
+    yield _field(os.fsencode("\n".join(trace.mount_texts(plan))))
+    yield from _table(trace.secret_stems(plan))
+    yield _field(END)
+
+
+def _recorded(directory: str, name: str) -> bytes:
+    with open(f"{directory}/{name}", "rb") as file:
+        return file.read()
+
+
+def _members(values: Mapping[str, object]) -> bytes:
+    return to_json(values)[1:-1].encode() + b","
+
+
+def _field(content: bytes) -> bytes:
+    return content + b"\0"
+
+
+def _table(words: Sequence[str], width: int = 1) -> Iterator[bytes]:
+    """Yield the number of entries, each of `width` words, and the words."""
+    yield _field(b"%d" % (len(words) // width))
+    for word in words:
+        if "\0" in word:
+            raise ValueError("a field cannot have NUL")
+        yield _field(os.fsencode(word))
+
+
+def _publish(directory: str, name: str, memo: bytes) -> None:
+    """Write a draft beside the memo, then rename it: no process reads half a memo."""
+    draft = f"{directory}/.{name}.{os.getpid()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with open(os.open(draft, flags, 0o600), "wb") as file:
+            file.write(memo)
+        os.rename(draft, f"{directory}/{name}")
+    except OSError:
+        os.unlink(draft)
+        raise

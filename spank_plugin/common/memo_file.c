@@ -1,0 +1,63 @@
+#define _GNU_SOURCE
+#include "memo_file.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "io.h"
+
+enum { MAX_MEMO = 64 * 1024 * 1024, MAX_DIGITS = 18, OTHERS = 077 };
+
+const char *ce_take(struct ce_fields *fields)
+{
+	const char *field = fields->next;
+	const char *nul = memchr(field, '\0', (size_t)(fields->end - field));
+
+	fields->bad |= nul == NULL;
+	if (nul == NULL)
+		return "";
+	fields->next = nul + 1;
+	return field;
+}
+
+long long ce_take_number(struct ce_fields *fields)
+{
+	const char *field = ce_take(fields);
+	size_t digits = strspn(field, "0123456789");
+
+	if (digits == 0 || digits > MAX_DIGITS || field[digits] != '\0')
+		fields->bad = 1;
+	return fields->bad ? 0 : strtoll(field, NULL, 10);
+}
+
+const char *ce_take_bytes(struct ce_fields *fields, size_t *size)
+{
+	long long count = ce_take_number(fields);
+	const char *bytes = fields->next;
+
+	*size = 0;
+	if (fields->bad || count >= fields->end - bytes || bytes[count] != '\0') {
+		fields->bad = 1;
+		return "";
+	}
+	*size = (size_t)count;
+	fields->next = bytes + count + 1;
+	return bytes;
+}
+
+int ce_is_next(struct ce_fields *fields, const char *expected)
+{
+	return strcmp(ce_take(fields), expected) == 0 && !fields->bad;
+}
+
+char *ce_read_own(const char *path, uid_t uid, size_t *size)
+{
+	CE_AUTO_FD fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	struct stat found;
+
+	if (fd < 0 || fstat(fd, &found) < 0 || !S_ISREG(found.st_mode) || found.st_uid != uid ||
+	    (found.st_mode & OTHERS) != 0)
+		return NULL;
+	return ce_read_all(fd, MAX_MEMO, size);
+}

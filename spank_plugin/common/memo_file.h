@@ -1,0 +1,32 @@
+/*
+ * A file in which Python has remembered something for a program in C: fields that end with NUL. It belongs to the
+ * user alone, and for every doubt about it the program starts Python.
+ */
+#ifndef CE_MEMO_FILE_H
+#define CE_MEMO_FILE_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+struct ce_fields {
+	const char *next, *end;
+	int bad; /* a field was asked for that is not there, or not a number */
+};
+
+/* Return the next field; "" with `bad` if there is none. */
+const char *ce_take(struct ce_fields *fields);
+
+/* Return the next field, which has digits alone; 0 with `bad` for another one. */
+long long ce_take_number(struct ce_fields *fields);
+
+/* Return the next bytes, whose number is a field of its own and which may hold NULs; one more is behind them. */
+const char *ce_take_bytes(struct ce_fields *fields, size_t *size);
+
+/* Take the next field and return whether it is this one. */
+int ce_is_next(struct ce_fields *fields, const char *expected);
+
+/* Return the content of a file that is the user's alone and no link, with a NUL behind it, on the heap; NULL for any
+ * other. */
+char *ce_read_own(const char *path, uid_t uid, size_t *size);
+
+#endif

@@ -1,0 +1,126 @@
+#define _GNU_SOURCE
+#include "door.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/io.h"
+
+#define DOOR "door."
+enum { VISIT_S = 2, MAX_PATH_TEXT = 4096 };
+
+static int is_door(const struct dirent *entry)
+{
+	return strncmp(entry->d_name, DOOR, strlen(DOOR)) == 0;
+}
+
+void ce_door_close(struct ce_visit *visit)
+{
+	ce_close_fd(&visit->guards_ns);
+	for (size_t i = 0; i < visit->count; i++)
+		ce_close_fd(&visit->container[i]);
+	for (size_t i = 0; i < visit->image_count; i++) {
+		ce_close_fd(&visit->devices[i]);
+		free(visit->images[i]);
+	}
+	*visit = (struct ce_visit){ .guards_ns = -1 };
+}
+
+static void close_all(int fds[CE_MAX_FDS])
+{
+	for (size_t i = 0; i < CE_MAX_FDS; i++)
+		ce_close_fd(&fds[i]);
+}
+
+/* Keep the descriptors of the first packet. Return -1 if it has too few. */
+static int take_container(struct ce_visit *visit, int fds[CE_MAX_FDS])
+{
+	visit->guards_ns = fds[0];
+	for (size_t i = 1; i < CE_MAX_FDS && fds[i] >= 0; i++)
+		visit->container[visit->count++] = fds[i];
+	return visit->count >= CE_LEAST_CONTAINER ? 0 : -1;
+}
+
+/* Keep the connection of an image's server; a mount of the container's root is for those who start another one. */
+static int take_image(struct ce_visit *visit, const char *path, size_t size, int fds[CE_MAX_FDS])
+{
+	char *copy = strndup(path, size);
+
+	if (copy == NULL || strlen(copy) != size || fds[0] < 0 || fds[1] >= 0 || visit->image_count == CE_DOOR_IMAGES ||
+	    strcmp(copy, ".") == 0) {
+		int is_root = copy != NULL && strcmp(copy, ".") == 0 && fds[0] >= 0 && fds[1] < 0;
+		free(copy);
+		close_all(fds);
+		return is_root ? 0 : -1;
+	}
+	visit->images[visit->image_count] = copy;
+	visit->devices[visit->image_count++] = fds[0];
+	return 0;
+}
+
+int ce_door_read(int visitor, struct ce_visit *visit)
+{
+	char text[MAX_PATH_TEXT];
+	int fds[CE_MAX_FDS];
+
+	for (;;) {
+		ssize_t n = ce_receive(visitor, 0, text, sizeof text, fds);
+		if (n <= 0) {
+			if (n == 0)
+				close_all(fds);
+			return -1;
+		}
+		if (visit->count == 0) {
+			if (take_container(visit, fds) < 0)
+				return -1;
+		} else if (n == 1 && text[0] == '\0') {
+			int is_bare = fds[0] < 0;
+			close_all(fds);
+			return is_bare ? 0 : -1;
+		} else if (take_image(visit, text, (size_t)n, fds) < 0) {
+			return -1;
+		}
+	}
+}
+
+/* Return 0 for an answer, 1 if nobody is behind the door any more, -1 for a doubt. */
+static int ask(const char *directory, const char *door, struct ce_visit *visit)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	const struct timeval limit = { .tv_sec = VISIT_S };
+	CE_AUTO_FD visitor = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int length = snprintf(address.sun_path, sizeof address.sun_path, "%s/%s", directory, door);
+
+	if (visitor < 0 || length < 0 || (size_t)length >= sizeof address.sun_path ||
+	    setsockopt(visitor, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) < 0 ||
+	    setsockopt(visitor, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) < 0)
+		return -1;
+	if (connect(visitor, (struct sockaddr *)&address, sizeof address) < 0)
+		return errno == ECONNREFUSED ? 1 : -1;
+	if (ce_door_read(visitor, visit) == 0)
+		return 0;
+	ce_door_close(visit);
+	return -1;
+}
+
+int ce_door_visit(const char *directory, struct ce_visit *visit)
+{
+	struct dirent **doors = NULL;
+	int count = scandir(directory, &doors, is_door, alphasort), rc = 1;
+
+	*visit = (struct ce_visit){ .guards_ns = -1 };
+	for (int i = 0; i < count; i++) {
+		if (rc == 1)
+			rc = ask(directory, doors[i]->d_name, visit);
+		free(doors[i]);
+	}
+	free(doors);
+	return rc == 0 ? 0 : -1;
+}

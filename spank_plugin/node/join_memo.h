@@ -1,0 +1,67 @@
+/*
+ * What a step needs that joins a container of its job which runs: the launcher of an earlier step with the same plan
+ * has left it beside the container (container_engine/node/start/joining.py), for steps in which no Python
+ * starts.
+ *
+ * It is a line that names the format, then fields that end with NUL: version of the engine, the plan, the container's
+ * directory, its files `image`, `made` and `files` as they were, number of images, path and identity of each, the
+ * environment of its first process, the records of the tasks' environment, working directory, number of conditions of
+ * hooks and each of them, directory of the traces, the beginning of the trace's line and the part of it that the plan
+ * decides, the texts of the mounts in it, number of stems of secret variables and each of them, and an end mark.
+ */
+#ifndef CE_JOIN_MEMO_H
+#define CE_JOIN_MEMO_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "common/memo_file.h"
+
+enum { CE_KEPT_KEY = 16 };
+
+/* The container that a plan wants to join. */
+struct ce_wanted {
+	char key[CE_KEPT_KEY + 1];
+	char *directory; /* on the heap: of the nodes, below which it is kept */
+};
+
+struct ce_join_memo {
+	const char *plan, *directory, *image, *made, *files;
+	struct ce_fields images; /* number, then path and identity */
+	const char *block;	 /* NAME=value with a NUL behind each */
+	size_t block_size;
+	const char *records; /* see common/join.h */
+	size_t records_size;
+	const char *workdir;
+	struct ce_fields conditions; /* number, then NAME or NAME=pattern */
+	const char *traces;	     /* "" for none */
+	const char *trace_begin, *trace_plan, *trace_mounts;
+	struct ce_fields stems; /* number, then text in capital letters */
+};
+
+/* The environment of a step before it has tasks, as a block. */
+struct ce_step_env {
+	const char *text;
+	size_t size;
+};
+
+/* Return the value of a variable, NULL if it is unset; the last one counts. */
+const char *ce_step_variable(const struct ce_step_env *env, const char *name);
+
+/* Find in the text of a plan which container it wants to join. Return -1 for every doubt, or if it wants none or
+ * forbids to join it. The caller frees wanted->directory. */
+int ce_join_wanted(const char *plan, struct ce_wanted *wanted);
+
+/* Read a memo of this size, with a NUL behind it, into which *memo points then. Return -1 for every doubt. */
+int ce_join_read(const char *text, size_t size, struct ce_join_memo *memo);
+
+/* Return whether the step's variables are such that the memo says what Python would. */
+int ce_join_suits(const struct ce_join_memo *memo, const struct ce_step_env *env);
+
+/* Return whether the container's records and all files of images are what they were. */
+int ce_join_is_unchanged(const struct ce_join_memo *memo);
+
+/* Return whether the memo knows this image. */
+int ce_join_knows(const struct ce_join_memo *memo, const char *image);
+
+#endif

@@ -1,0 +1,405 @@
+/*
+ * ce-node: begins a start on a node, and becomes the launcher, which is Python, for all but one kind of start: a step that
+ * joins a running container of its job, which an earlier step with the same plan has joined or started. That
+ * step's launcher has left what this one would find out again (join_memo.h); what only this step and this moment
+ * know is asked here: whose the container's directory is, its lock, its door, its image, the site's rules.
+ *
+ * node REPLY PLAN ENVIRONMENT WATCH LIFE BEGUN, as plugin/launcher.c calls it
+ *
+ * For every doubt it undoes what it did and becomes the launcher, which does the same, or explains why not. Runs
+ * as the user. Exit code: 125 ours.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/help.h"
+#include "common/io.h"
+#include "door.h"
+#include "join_memo.h"
+#include "site_words.h"
+#include "step_trace.h"
+
+#define PLACE "/libexec/container-engine/ce-node"
+#define NODE_NAME "SLURMD_NODENAME" /* from the plugin, which reads it where the first task has it */
+
+enum { EXIT_ENGINE = 125, MAX_TEXT = 64 * 1024 * 1024, OTHERS = 077, REPORT_MS = 5000 };
+/* what a guard reports at least, and the other namespaces of a container's own */
+enum { REPORTED = 5, MAX_UNSHARED = 3 };
+/* the descriptors of the command line, in their order */
+enum { REPLY, PLAN, ENVIRONMENT, WATCH, LIFE, GIVEN };
+
+struct start {
+	int given[GIVEN];
+	int64_t begun;
+	const char *prefix, *node;
+	struct ce_step_env env;
+	char directory[PATH_MAX]; /* of the container */
+	char *memo_text;	  /* on the heap, as the plan's and the environment's */
+	char *plan, *environment;
+	struct ce_join_memo memo;
+	struct ce_visit visit;
+	struct ce_step_trace trace;
+	struct ce_moments moments;
+	int lock, control;
+};
+
+static void close_all(int fds[CE_MAX_FDS])
+{
+	for (int i = 0; i < CE_MAX_FDS; i++)
+		ce_close_fd(&fds[i]);
+}
+
+/* ---- becoming the launcher --------------------------------------------------------------------- */
+
+static int fail(int reply, const char *what)
+{
+	char answer[PATH_MAX + 512];
+	int length = snprintf(answer, sizeof answer, "F%d\ncannot start the launcher: %s: %s\n%s", EXIT_ENGINE, what,
+			      strerror(errno), CE_HELP_PLUGIN_CONFIGURATION);
+
+	if (length > 0 && (size_t)length < sizeof answer)
+		(void)ce_send(reply, answer, (size_t)length, NULL, 0);
+	return EXIT_ENGINE;
+}
+
+static int become_launcher(const struct start *start, char **argv)
+{
+	char program[PATH_MAX + 64];
+
+	snprintf(program, sizeof program, "%s/libexec/container-engine/launcher", start->prefix);
+	for (int i = 0; i < GIVEN; i++)
+		(void)fcntl(start->given[i], F_SETFD, 0);
+	unsetenv(NODE_NAME);
+	argv[0] = program;
+	execv(program, argv);
+	return fail(start->given[REPLY], program);
+}
+
+/* ---- what there is ----------------------------------------------------------------------------- */
+
+/* Return whether the directory is this user's alone. */
+static int is_private(const char *path)
+{
+	struct stat found;
+
+	return lstat(path, &found) == 0 && S_ISDIR(found.st_mode) && found.st_uid == geteuid() &&
+	       (found.st_mode & OTHERS) == 0;
+}
+
+static int is_number(const char *text)
+{
+	return text != NULL && *text != '\0' && text[strspn(text, "0123456789")] == '\0';
+}
+
+/* Find the directory of the container; each of the three that are the user's must be private. */
+static int find_directory(struct start *start, const struct ce_wanted *wanted)
+{
+	char *path = start->directory;
+	const char *job = ce_step_variable(&start->env, "SLURM_JOB_ID");
+	int length = snprintf(path, PATH_MAX, "%s/ce-kept-%u", wanted->directory, (unsigned)geteuid());
+
+	if (!is_number(job) || length < 0 || length >= PATH_MAX || !is_private(path))
+		return -1;
+	length += snprintf(path + length, (size_t)(PATH_MAX - length), "/%s.%s", job, start->node);
+	if (length >= PATH_MAX || !is_private(path))
+		return -1;
+	length += snprintf(path + length, (size_t)(PATH_MAX - length), "/%s", wanted->key);
+	return length < PATH_MAX && is_private(path) ? 0 : -1;
+}
+
+/* Read what an earlier step has left for one with this plan. */
+static int find_memo(struct start *start)
+{
+	char path[PATH_MAX + 32];
+	size_t size = 0;
+
+	snprintf(path, sizeof path, "%s/join.%zu", start->directory, strlen(start->plan));
+	start->memo_text = ce_read_own(path, geteuid(), &size);
+	if (start->memo_text == NULL || ce_join_read(start->memo_text, size, &start->memo) < 0)
+		return -1;
+	const struct ce_join_memo *memo = &start->memo;
+	return strcmp(memo->plan, start->plan) == 0 && strcmp(memo->directory, start->directory) == 0 &&
+			       ce_join_suits(memo, &start->env) && ce_join_is_unchanged(memo)
+		       ? 0
+		       : -1;
+}
+
+/* Return whether this step has a plan that joins a container, and an earlier step has left what it needs. */
+static int prepare(struct start *start)
+{
+	struct ce_wanted wanted;
+	size_t size = 0;
+
+	if (start->node == NULL || *start->node == '\0' || strchr(start->node, '/') != NULL)
+		return -1;
+	start->plan = ce_read_file_at(start->given[PLAN], MAX_TEXT, &size);
+	if (start->plan == NULL || strlen(start->plan) != size || ce_join_wanted(start->plan, &wanted) < 0)
+		return -1;
+	start->environment = ce_read_file_at(start->given[ENVIRONMENT], MAX_TEXT, &start->env.size);
+	start->env.text = start->environment;
+	int rc = start->environment != NULL ? find_directory(start, &wanted) : -1;
+	free(wanted.directory);
+	return rc == 0 && find_memo(start) == 0 && !ce_site_may_rule(start->prefix) ? 0 : -1;
+}
+
+/* ---- the container ----------------------------------------------------------------------------- */
+
+/* Take part in the container's lock, and let a guard in it hand over what it has. */
+static int visit(struct start *start)
+{
+	char path[PATH_MAX + 8];
+	size_t size = 0;
+
+	snprintf(path, sizeof path, "%s/lock", start->directory);
+	start->lock = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	if (start->lock < 0 || flock(start->lock, LOCK_SH | LOCK_NB) < 0 ||
+	    ce_door_visit(start->directory, &start->visit) < 0)
+		return -1;
+	for (size_t i = 0; i < start->visit.image_count; i++) {
+		if (!ce_join_knows(&start->memo, start->visit.images[i]))
+			return -1;
+	}
+	int environment = start->visit.container[CE_AT_ENVIRONMENT];
+	CE_AUTO_FREE char *block = ce_read_file_at(environment, MAX_TEXT, &size);
+	return block != NULL && size == start->memo.block_size && memcmp(block, start->memo.block, size) == 0 ? 0 : -1;
+}
+
+/* Return the path of a door for the steps that come later. */
+static int name_door(const struct start *start, char door[CE_DOOR_PATH])
+{
+	unsigned char chance[3];
+	const char *step = ce_step_variable(&start->env, "SLURM_STEP_ID");
+
+	if (!is_number(step) || getrandom(chance, sizeof chance, 0) != (ssize_t)sizeof chance)
+		return -1;
+	int length = snprintf(door, CE_DOOR_PATH, "%s/door.%s.%02x%02x%02x", start->directory, step, chance[0],
+			      chance[1], chance[2]);
+	return length > 0 && length < CE_DOOR_PATH ? 0 : -1;
+}
+
+static void print_word(FILE *stream, const char *word)
+{
+	fwrite(word, 1, strlen(word) + 1, stream);
+}
+
+/* Write what the guard is to do, in the format of guard/guard_ops.h. */
+static void print_specification(const struct start *start, FILE *stream, const char *door)
+{
+	const struct ce_visit *visit = &start->visit;
+
+	fprintf(stream, "keep%c2%c%d%c", 0, 0, start->lock, 0);
+	print_word(stream, door);
+	for (size_t i = 0; i < visit->image_count; i++) {
+		fprintf(stream, "fuse-again%c3%c%s/libexec/container-engine/ce-image%c", 0, 0, start->prefix, 0);
+		print_word(stream, visit->images[i]);
+		fprintf(stream, "%d%c", visit->devices[i], 0);
+	}
+	fprintf(stream, "joined%c%zu%c", 0, visit->count, 0);
+	for (size_t i = 0; i < visit->count; i++)
+		fprintf(stream, "%d%c", visit->container[i], 0);
+}
+
+static int specification(const struct start *start)
+{
+	char door[CE_DOOR_PATH];
+	char *text = NULL;
+	size_t size = 0;
+	FILE *stream = name_door(start, door) == 0 ? open_memstream(&text, &size) : NULL;
+
+	if (stream == NULL)
+		return -1;
+	print_specification(start, stream, door);
+	int file = fclose(stream) == 0 ? ce_memory_file("ce-specification", text, size) : -1;
+	free(text);
+	return file;
+}
+
+/* Become the guard, with the descriptors that it is told of; all others are closed. */
+static void become_guard(const struct start *start, int control, int file)
+{
+	const struct ce_visit *visit = &start->visit;
+	char program[PATH_MAX + 64], numbers[5][16];
+	const int passed[] = { control, start->given[WATCH], start->given[LIFE], file, visit->guards_ns };
+	char *argv[7] = { program }, *none[] = { NULL };
+
+	snprintf(program, sizeof program, "%s/libexec/container-engine/ce-guard", start->prefix);
+	for (int i = 0; i < 5; i++) {
+		snprintf(numbers[i], sizeof numbers[i], "%d", passed[i]);
+		argv[i + 1] = numbers[i];
+		(void)fcntl(passed[i], F_SETFD, 0);
+	}
+	(void)fcntl(start->lock, F_SETFD, 0);
+	for (size_t i = 0; i < visit->count; i++)
+		(void)fcntl(visit->container[i], F_SETFD, 0);
+	for (size_t i = 0; i < visit->image_count; i++)
+		(void)fcntl(visit->devices[i], F_SETFD, 0);
+	execve(program, argv, none);
+}
+
+/* Start the guard of this step; it is process 1 of a namespace of its own when its parent has ended. */
+static int start_guard(struct start *start)
+{
+	int ends[2], status;
+	CE_AUTO_FD file = specification(start);
+
+	if (file < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+		return -1;
+	start->control = ends[0];
+	pid_t pid = fork();
+	if (pid == 0) {
+		become_guard(start, ends[1], file);
+		_exit(EXIT_ENGINE);
+	}
+	close(ends[1]);
+	if (pid < 0)
+		return -1;
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return 0;
+}
+
+/* ---- the answer -------------------------------------------------------------------------------- */
+
+/* Receive the guard's report: the user and mount namespace, the environment, the guard, the mounts, other namespaces.
+ * Return how many of the last ones there are, -1 for a doubt. */
+static int await_report(const struct start *start, int fds[CE_MAX_FDS])
+{
+	static char report[64 * 1024];
+	int unshared = 0;
+
+	if (!ce_wait_readable(start->control, ce_now_ms() + REPORT_MS))
+		return -1;
+	ssize_t n = ce_receive(start->control, 0, report, sizeof report, fds);
+	if (n < 0)
+		return -1;
+	while (REPORTED + unshared < CE_MAX_FDS && fds[REPORTED + unshared] >= 0)
+		unshared++;
+	if (n > 0 && report[0] == 'R' && fds[REPORTED - 1] >= 0 && unshared <= MAX_UNSHARED)
+		return unshared;
+	close_all(fds);
+	return -1;
+}
+
+/* Answer as the launcher does (plugin/launcher_reply.c). Return 1 if the plugin does not take it, -1 for a doubt
+ * before that. */
+static int send_answer(struct start *start, const int reported[CE_MAX_FDS], int unshared)
+{
+	char text[PATH_MAX + 64], digit[] = { (char)('0' + unshared), '\0' };
+	CE_AUTO_FD records = ce_memory_file("ce-env", start->memo.records, start->memo.records_size);
+	/* the plugin waits for the end of this process, and of nothing else after it */
+	CE_AUTO_FD self = ce_pidfd_open(getpid());
+	int fds[CE_MAX_FDS] = { reported[0], reported[1], records, reported[3], self, self }, count = 6;
+	int length = snprintf(text, sizeof text, "R%s%s%c%c%ckept%c", unshared > 0 ? digit : "", start->memo.workdir,
+			      0, 0, 0, 0);
+
+	if (records < 0 || self < 0 || length < 0 || (size_t)length >= sizeof text)
+		return -1;
+	for (int i = 0; i < unshared; i++)
+		fds[count++] = reported[REPORTED + i];
+	if (start->trace.file >= 0) {
+		fds[count++] = start->trace.file;
+		fds[count++] = start->trace.directory;
+	}
+	start->moments.answer = ce_time_ns();
+	/* the guard's alone: its end must show at once */
+	ce_close_fd(&start->given[LIFE]);
+	return ce_send(start->given[REPLY], text, (size_t)length, fds, (size_t)count) == 0 ? 0 : 1;
+}
+
+/* Wait until the guard has joined, and answer. Return as send_answer. */
+static int answer(struct start *start)
+{
+	int fds[CE_MAX_FDS];
+	int unshared = await_report(start, fds);
+
+	if (unshared < 0)
+		return -1;
+	start->moments.environment = ce_time_ns();
+	int rc = send_answer(start, fds, unshared);
+	close_all(fds);
+	return rc;
+}
+
+static int join(struct start *start)
+{
+	if (prepare(start) < 0 || visit(start) < 0 ||
+	    ce_step_trace_open(&start->trace, &start->memo, &start->env, start->node) < 0)
+		return -1;
+	start->moments.namespaces = ce_time_ns();
+	int rc = start_guard(start) < 0 ? -1 : answer(start);
+	if (rc == 0) {
+		/* if the guard has ended, the plugin has noticed */
+		(void)ce_send(start->control, "K", 1, NULL, 0);
+		start->moments.end = ce_time_ns();
+		ce_step_trace_write(&start->trace, &start->env, &start->moments);
+	}
+	return rc;
+}
+
+/* Give back all but what the command line has: a guard that waits for its launcher ends with the socket. */
+static void undo(struct start *start)
+{
+	ce_close_fd(&start->control);
+	ce_door_close(&start->visit);
+	ce_step_trace_close(&start->trace);
+	ce_close_fd(&start->lock);
+	free(start->memo_text);
+	free(start->plan);
+	free(start->environment);
+}
+
+/* ---- its command line -------------------------------------------------------------------------- */
+
+/* Return where the engine is installed, by the location of this program; NULL with errno. */
+static const char *find_prefix(void)
+{
+	static char path[PATH_MAX];
+	ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+	size_t tail = strlen(PLACE);
+
+	if (length < 0)
+		return NULL;
+	path[length] = '\0';
+	errno = ENOENT;
+	if ((size_t)length <= tail || strcmp(path + length - tail, PLACE) != 0)
+		return NULL;
+	path[(size_t)length - tail] = '\0';
+	return path;
+}
+
+int main(int argc, char **argv)
+{
+	struct start start = { .moments.prepare = ce_time_ns(), .visit.guards_ns = -1, .lock = -1, .control = -1 };
+
+	if (argc != GIVEN + 2) {
+		dprintf(2, "ce-node: started by the container engine's plugin only\n");
+		return EXIT_ENGINE;
+	}
+	for (int i = 0; i < GIVEN; i++) {
+		start.given[i] = ce_descriptor(argv[i + 1]);
+		if (start.given[i] < 0)
+			return EXIT_ENGINE;
+	}
+	start.trace = (struct ce_step_trace){ -1, -1, NULL };
+	start.prefix = find_prefix();
+	start.node = getenv(NODE_NAME);
+	start.moments.launch = is_number(argv[GIVEN + 1]) ? atoll(argv[GIVEN + 1]) : 0;
+	if (start.prefix == NULL)
+		return fail(start.given[REPLY], argv[0]);
+	int rc = join(&start);
+	if (rc >= 0)
+		_exit(rc == 0 ? 0 : EXIT_ENGINE);
+	undo(&start);
+	return become_launcher(&start, argv);
+}

@@ -1,0 +1,76 @@
+#define _GNU_SOURCE
+#include "site_words.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/io.h"
+
+enum { MAX_FILE = 1 << 20 };
+
+static const char *const rules[] = { "site_images_only", "image_digests", "mount_sources", "image_registries",
+				     "signed_images_only" };
+static const char system_place[] = "/etc/container-engine";
+
+static int file_may_rule(const char *path)
+{
+	size_t size = 0;
+	CE_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return errno != ENOENT;
+	CE_AUTO_FREE char *text = ce_read_all(fd, MAX_FILE, &size);
+	for (size_t i = 0; text != NULL && i < sizeof rules / sizeof rules[0]; i++) {
+		if (memmem(text, size, rules[i], strlen(rules[i])) != NULL)
+			return 1;
+	}
+	return text == NULL;
+}
+
+static int is_read(const char *name)
+{
+	size_t length = strlen(name), tail = strlen(".toml");
+
+	return name[0] != '.' && length > tail && strcmp(name + length - tail, ".toml") == 0;
+}
+
+static int entries_may_rule(DIR *stream, const char *directory)
+{
+	char path[PATH_MAX];
+	const struct dirent *entry;
+
+	while (errno = 0, (entry = readdir(stream)) != NULL) {
+		int length = snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
+		if (length < 0 || (size_t)length >= sizeof path || (is_read(entry->d_name) && file_may_rule(path)))
+			return 1;
+	}
+	return errno != 0;
+}
+
+static int place_may_rule(const char *directory)
+{
+	char path[PATH_MAX];
+	int length = snprintf(path, sizeof path, "%s/config.toml", directory);
+
+	if (length < 0 || (size_t)length >= sizeof path || file_may_rule(path))
+		return 1;
+	snprintf(path, sizeof path, "%s/conf.d", directory);
+	DIR *stream = opendir(path);
+	if (stream == NULL)
+		return errno != ENOENT;
+	int found = entries_may_rule(stream, path);
+	closedir(stream);
+	return found;
+}
+
+int ce_site_may_rule(const char *prefix)
+{
+	char path[PATH_MAX];
+	int length = snprintf(path, sizeof path, "%s%s", prefix, system_place);
+
+	return length < 0 || (size_t)length >= sizeof path || place_may_rule(path) || place_may_rule(system_place);
+}

@@ -1,0 +1,9 @@
+/* The site's configuration on this node, as far as a start without Python looks at it. */
+#ifndef CE_SITE_WORDS_H
+#define CE_SITE_WORDS_H
+
+/* Return whether the configuration of this prefix, or of the system, may have a rule for images or mounts: it has a
+ * rule's name anywhere, or cannot be read. container_engine/node/start/site_rules.py has the rules; only it judges. */
+int ce_site_may_rule(const char *prefix);
+
+#endif

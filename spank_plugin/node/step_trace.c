@@ -1,0 +1,176 @@
+#define _GNU_SOURCE
+#include "step_trace.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/io.h"
+
+/* Python keeps 200 steps, and removes older ones when it starts: it does so here once there are some more. */
+enum { MOST_STEPS = 256, OTHERS_WRITE = 022 };
+
+int64_t ce_time_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* ---- its file ---------------------------------------------------------------------------------- */
+
+/* Return whether there are more steps than a user keeps, or whether that cannot be seen. */
+static int has_too_many(const char *directory)
+{
+	DIR *stream = opendir(directory);
+	const struct dirent *entry;
+	int count = 0;
+
+	if (stream == NULL)
+		return 1;
+	while ((entry = readdir(stream)) != NULL)
+		count += isdigit((unsigned char)entry->d_name[0]) != 0;
+	closedir(stream);
+	return count > MOST_STEPS;
+}
+
+/* Open a directory that is this user's, and that nobody else may write. */
+static int open_own(const char *path)
+{
+	CE_AUTO_FD fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat found;
+
+	if (fd < 0 || fstat(fd, &found) < 0 || found.st_uid != geteuid() || (found.st_mode & OTHERS_WRITE) != 0)
+		return -1;
+	int result = fd;
+	fd = -1;
+	return result;
+}
+
+static int open_file(struct ce_step_trace *trace, const char *step, const char *node)
+{
+	char name[NAME_MAX + 1];
+	int length = snprintf(name, sizeof name, "%s.json", node);
+
+	if (length < 0 || (size_t)length >= sizeof name || (mkdir(step, 0700) < 0 && errno != EEXIST))
+		return -1;
+	CE_AUTO_FD place = open_own(step);
+	trace->directory = place >= 0 ? open(step, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+	if (trace->directory < 0)
+		return -1;
+	trace->file = openat(place, name, O_WRONLY | O_CREAT | O_APPEND | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	return trace->file >= 0 ? 0 : -1;
+}
+
+/* ---- its line ---------------------------------------------------------------------------------- */
+
+/* Return whether JSON has the text as it is. */
+static int is_plain(const char *text)
+{
+	for (; *text != '\0'; text++) {
+		if (*text < ' ' || *text > '~' || *text == '"' || *text == '\\')
+			return 0;
+	}
+	return 1;
+}
+
+static const char *value_of(const struct ce_step_env *env, const char *name)
+{
+	const char *value = ce_step_variable(env, name);
+
+	return value != NULL ? value : "";
+}
+
+static char *make_line(const struct ce_join_memo *memo, const struct ce_step_env *env)
+{
+	struct utsname host;
+	const char *job = value_of(env, "SLURM_JOB_ID"), *step = value_of(env, "SLURM_STEP_ID");
+	const char *array = value_of(env, "SLURM_ARRAY_JOB_ID"), *task = value_of(env, "SLURM_ARRAY_TASK_ID");
+	const char *nodes = value_of(env, "SLURM_STEP_NODELIST"), *tasks = value_of(env, "SLURM_STEP_NUM_TASKS");
+	int is_array = *array != '\0' && *task != '\0';
+	char *line;
+
+	if (uname(&host) < 0 || !is_plain(host.nodename) || !is_plain(job) || !is_plain(step) || !is_plain(array) ||
+	    !is_plain(task) || !is_plain(nodes) || !is_plain(tasks))
+		return NULL;
+	if (asprintf(&line,
+		     "%s\"job\":\"%s\",\"step\":\"%s\",\"array\":\"%s%s%s\",\"host\":\"%s\",\"nodes\":\"%s\","
+		     "\"tasks\":\"%s\",%s\"variables\":{},",
+		     memo->trace_begin, job, step, is_array ? array : "", is_array ? "_" : "", is_array ? task : "",
+		     host.nodename, nodes, tasks, memo->trace_plan) < 0)
+		return NULL;
+	return line;
+}
+
+int ce_step_trace_open(struct ce_step_trace *trace, const struct ce_join_memo *memo, const struct ce_step_env *env,
+		       const char *node)
+{
+	char path[PATH_MAX];
+	const char *job = value_of(env, "SLURM_JOB_ID"), *step = value_of(env, "SLURM_STEP_ID");
+
+	*trace = (struct ce_step_trace){ -1, -1, NULL };
+	if (memo->traces[0] == '\0')
+		return 0;
+	int length = snprintf(path, sizeof path, "%s/%s.%s", memo->traces, job, step);
+	if (length < 0 || (size_t)length >= sizeof path || strchr(step, '/') != NULL || *step == '\0' ||
+	    (strcmp(value_of(env, "SLURM_NODEID"), "0") == 0 && has_too_many(memo->traces)))
+		return -1;
+	trace->line = make_line(memo, env);
+	return trace->line != NULL ? open_file(trace, path, node) : -1;
+}
+
+static void print_phase(FILE *stream, const char *name, int64_t begin, int64_t end, const char *comma)
+{
+	fprintf(stream, "{\"name\":\"%s\",\"begin\":%lld,\"end\":%lld}%s", name, (long long)begin,
+		(long long)(end > begin ? end : begin), comma);
+}
+
+/* Print when srun planned, of which the variable has the two times. */
+static void print_plan(FILE *stream, const struct ce_step_env *env)
+{
+	char begin[20], end[20], more;
+
+	if (sscanf(value_of(env, "SLURM_CE_PLANNED"), "%19[0-9] %19[0-9]%c", begin, end, &more) == 2)
+		print_phase(stream, "plan", atoll(begin), atoll(end), ",");
+}
+
+void ce_step_trace_write(const struct ce_step_trace *trace, const struct ce_step_env *env,
+			 const struct ce_moments *moments)
+{
+	char *text = NULL;
+	size_t size = 0;
+	FILE *stream = trace->file >= 0 ? open_memstream(&text, &size) : NULL;
+
+	if (stream == NULL)
+		return;
+	fprintf(stream, "%s\"phases\":[", trace->line);
+	print_plan(stream, env);
+	print_phase(stream, "launch", moments->launch, moments->prepare, ",");
+	print_phase(stream, "prepare", moments->prepare, moments->namespaces, ",");
+	print_phase(stream, "namespaces", moments->namespaces, moments->environment, ",");
+	print_phase(stream, "environment", moments->environment, moments->answer, ",");
+	print_phase(stream, "answer", moments->answer, moments->end, "");
+	fprintf(stream, "],\"error\":\"\"}\n");
+	/* in one piece: the plugin appends to the same file */
+	if (fclose(stream) == 0 && write(trace->file, text, size) < 0)
+		errno = 0;
+	free(text);
+}
+
+void ce_step_trace_close(struct ce_step_trace *trace)
+{
+	ce_close_fd(&trace->file);
+	ce_close_fd(&trace->directory);
+	free(trace->line);
+	trace->line = NULL;
+}

@@ -1,0 +1,160 @@
+/* What is read by a step that joins a container; tests/unit/node/test_joining.py has the whole way. */
+#define _GNU_SOURCE
+#include "node/join_memo.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "harness.h"
+#include "node/site_words.h"
+#include "node/step_trace.h"
+
+#define KEPT(rest) "{\"version\":2,\"kept\":{\"name\":\"a b\",\"key\":\"0123456789abcdef\"," rest ",\"settings\":{}}"
+#define PLAN KEPT("\"mode\":\"auto\",\"directory\":\"/k\"}")
+#define TEXT                                                                                              \
+	"container-engine join memo 1\ntest\0" PLAN "\0/k/x\0/i.sqsh\0{}\0{}\0"                           \
+	"1\0/i.sqsh\0001 2 3\0"                                                                            \
+	"4\0A=1\0\0"                                                                                       \
+	"6\0B=1\0C\0\0"                                                                                    \
+	"/work\0002\0CE_PMIX_DIR\0X=a*\0/t\0{\"version\":1,\0\"environment\":\"e\",\0/data\0"              \
+	"2\0TOKEN\0KEY\0end"
+
+static const char whole[] = TEXT;
+
+static int wants(const char *plan)
+{
+	struct ce_wanted wanted;
+	int rc = ce_join_wanted(plan, &wanted);
+
+	if (rc == 0) {
+		CHECK_TEXT(wanted.key, "0123456789abcdef");
+		CHECK_TEXT(wanted.directory, "/k");
+		free(wanted.directory);
+	}
+	return rc == 0;
+}
+
+TEST("a plan says which container it joins")
+{
+	CHECK(wants(PLAN));
+	CHECK(wants(KEPT("\"mode\":\"exec\",\"directory\":\"/k\"}")));
+}
+
+TEST("a plan that may say something else about its container is left to the launcher")
+{
+	CHECK(!wants("{\"version\":1,\"kept\":null}"));
+	CHECK(!wants(KEPT("\"mode\":\"create\",\"directory\":\"/k\"}")));
+	CHECK(!wants(KEPT("\"mode\":\"no_exec\",\"directory\":\"/k\"}")));
+	CHECK(!wants(KEPT("\"mode\":\"autos\",\"directory\":\"/k\"}")));
+	CHECK(!wants(KEPT("\"mode\":\"auto\",\"directory\":\"k\"}")));
+	CHECK(!wants(KEPT("\"mode\":\"auto\",\"directory\":\"/k\\u0041\"}")));
+	CHECK(!wants(KEPT("\"mode\":\"auto\",\"directory\":\"/k\",\"more\":1}")));
+	CHECK(!wants(KEPT("\"mode\":\"auto\",\"directory\":\"/k")));
+	CHECK(!wants("{\"kept\":{\"name\":\"a\\\"b\",\"key\":\"0123456789abcdef\",\"mode\":\"auto\"}}"));
+	CHECK(!wants("{\"kept\":{\"name\":\"a\",\"key\":\"0123456789abcdefg\",\"mode\":\"auto\"}}"));
+	CHECK(!wants(PLAN PLAN));
+	CHECK(!wants(PLAN "{\"var\":\"HOME\"}"));
+}
+
+TEST("a memo of joining is read as it was written")
+{
+	struct ce_join_memo memo;
+
+	CHECK_INT(ce_join_read(whole, sizeof whole, &memo), 0);
+	CHECK_TEXT(memo.plan, PLAN);
+	CHECK_TEXT(memo.directory, "/k/x");
+	CHECK_INT(memo.block_size, 4);
+	CHECK_INT(memo.records_size, 6);
+	CHECK_TEXT(memo.workdir, "/work");
+	CHECK_TEXT(memo.traces, "/t");
+	CHECK(ce_join_knows(&memo, "/i.sqsh"));
+	CHECK(!ce_join_knows(&memo, "1 2 3"));
+}
+
+TEST("a memo of joining that lacks its end, or has more, is none")
+{
+	struct ce_join_memo memo;
+
+	for (size_t size = 0; size < sizeof whole; size++) {
+		/* of its own size, so that no read behind it goes unnoticed */
+		char *text = calloc(1, size + 1);
+		CHECK(text != NULL);
+		memcpy(text, whole, size);
+		CHECK_INT(ce_join_read(text, size, &memo), -1);
+		free(text);
+	}
+	static const char longer[] = TEXT "\0more";
+	CHECK_INT(ce_join_read(longer, sizeof longer, &memo), -1);
+}
+
+static int suits(const char *entries, size_t size)
+{
+	struct ce_join_memo memo;
+	const struct ce_step_env env = { entries, size };
+
+	CHECK_INT(ce_join_read(whole, sizeof whole, &memo), 0);
+	return ce_join_suits(&memo, &env);
+}
+#define SUITS(entries) suits(entries, sizeof entries)
+
+TEST("the variables of a step decide whether a memo of joining is for it")
+{
+	CHECK(SUITS("SLURM_JOB_ID=7\0X_=a\0"));
+	CHECK(SUITS("MY_TOKEN=other\0TOKEN=\0"));
+	CHECK(!SUITS("CE_PMIX_DIR=/p\0"));
+	CHECK(!SUITS("CE_BATCH_SCRIPT=/s\0"));
+	CHECK(!SUITS("X=b\0"));
+	CHECK(!SUITS("my_token=data\0"));
+	CHECK(!SUITS("n\xc3\xa4me=data\0"));
+	CHECK(!SUITS("CE_PMIX_DIR\0"));
+}
+
+TEST("of two variables with one name the later one counts")
+{
+	static const char entries[] = "A=1\0AB=2\0A=3\0B\0";
+	const struct ce_step_env env = { entries, sizeof entries };
+
+	CHECK_TEXT(ce_step_variable(&env, "A"), "3");
+	CHECK_TEXT(ce_step_variable(&env, "B"), "");
+	CHECK(ce_step_variable(&env, "C") == NULL);
+}
+
+TEST("a site's rule is seen wherever it stands")
+{
+	const char *prefix = test_directory();
+
+	CHECK(!ce_site_may_rule(prefix));
+	CHECK_INT(mkdir(test_path(prefix, "etc"), 0755), 0);
+	CHECK_INT(mkdir(test_path(prefix, "etc/container-engine"), 0755), 0);
+	test_file(prefix, "etc/container-engine/config.toml", "trace_dir = \"/t\"\n", 0644);
+	CHECK(!ce_site_may_rule(prefix));
+	test_file(prefix, "etc/container-engine/config.toml", "policy.mount_sources = []\n", 0644);
+	CHECK(ce_site_may_rule(prefix));
+}
+
+TEST("the trace of a step that joins is one line")
+{
+	struct ce_join_memo memo;
+	struct ce_step_trace trace;
+	char text[1024] = "";
+	static const char entries[] = "SLURM_JOB_ID=7\0SLURM_STEP_ID=2\0SLURM_NODEID=0\0SLURM_CE_PLANNED=5 6\0";
+	const struct ce_step_env env = { entries, sizeof entries };
+	const struct ce_moments moments = { 10, 20, 30, 40, 50, 45 };
+
+	CHECK_INT(ce_join_read(whole, sizeof whole, &memo), 0);
+	memo.traces = test_directory();
+	CHECK_INT(ce_step_trace_open(&trace, &memo, &env, "n1"), 0);
+	ce_step_trace_write(&trace, &env, &moments);
+	ce_step_trace_close(&trace);
+	FILE *file = fopen(test_path(memo.traces, "7.2/n1.json"), "re");
+	CHECK(file != NULL && fgets(text, sizeof text, file) != NULL);
+	fclose(file);
+	CHECK_CONTAINS(text, "{\"version\":1,\"job\":\"7\",\"step\":\"2\",\"array\":\"\",\"host\":");
+	CHECK_CONTAINS(text, "\"environment\":\"e\",\"variables\":{},\"phases\":[{\"name\":\"plan\",\"begin\":5,\"end\":6},");
+	CHECK_CONTAINS(text, "{\"name\":\"answer\",\"begin\":50,\"end\":50}],\"error\":\"\"}\n");
+	/* of an earlier step with this number, which the launcher removes */
+	CHECK_INT(ce_step_trace_open(&trace, &memo, &env, "n1"), -1);
+	ce_step_trace_close(&trace);
+}

@@ -1,0 +1,244 @@
+"""A running container of a job, as steps that join it find it, without a container.
+
+A fake guard stands at the door, another one is started by the step: it does nothing but write down
+what it is told. Both programs that join, the launcher and ce-node, are run on this stage.
+"""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from fcntl import LOCK_SH, flock
+from pathlib import Path
+from threading import Thread
+from typing import Any, NamedTuple
+
+from container_engine.node.start import joining, kept, launcher
+from container_engine.node.start.guard import memory_file
+from tests.unit.node.plans import plan
+
+PACKAGE = Path(launcher.__file__).parents[3]
+# Without the virtual environment, as the launcher is started.
+PYTHON: str = getattr(sys, "_base_executable", sys.executable)
+ANEW = b"F125\nthe launcher"
+_GUARD = """#!{python} -ISE
+import array, json, os, socket, sys
+control, watch, life, spec, user_ns = map(int, sys.argv[1:])
+if os.fork():
+    os._exit(0)
+answers = socket.socket(fileno=control)
+mode = open("{prefix}/mode").read()
+if mode == "ends":
+    os._exit(1)
+if mode == "fails":
+    answers.send(b"Ejoined\\n5\\nno\\n")
+    os._exit(1)
+words = os.read(spec, 1 << 20).decode().split("\\0")[:-1]
+told = []
+while words:
+    name, count = words.pop(0), int(words.pop(0))
+    told.append([name, *words[:count]])
+    del words[:count]
+def meant(word):
+    return os.readlink("/proc/self/fd/" + word) if word.isdigit() else word
+open("{prefix}/told", "w").write(json.dumps([[o[0], *map(meant, o[1:])] for o in told]))
+inside = list(map(int, told[-1][1:]))
+fds = array.array("i", [*inside[:3], os.pidfd_open(os.getpid()), *inside[3:]])
+answers.sendmsg([b"Rkeep 1\\njoined 2\\n\\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+open("{prefix}/word", "wb").write(answers.recv(10))
+"""
+_LAUNCHER = """#!{python} -ISE
+import os, socket, sys
+fds = list(map(int, sys.argv[1:]))[:5]
+assert all(os.fstat(fd) for fd in fds)
+assert "SLURMD_NODENAME" not in os.environ
+socket.socket(fileno=fds[0]).send({anew!r})
+"""
+
+
+class Joined(NamedTuple):
+    """What a step that joins did: its answer, what the guard was told, its trace."""
+
+    texts: Sequence[str]
+    fds: Sequence[str]
+    records: bytes
+    told: Sequence[Sequence[str]]
+    trace: dict[str, Any]
+
+
+class Stage:
+    """A job's container with one image, made by a step; `again` runs a later one with its plan."""
+
+    def __init__(self, directory: Path, home: Path, program: Path) -> None:
+        self.prefix, self.short, self.home = home / "prefix", directory, home
+        self.image = home / "i.sqsh"
+        self.image.write_text("image")
+        self.traces = home / "traces"
+        # the step that started the container has written its own there
+        self.traces.mkdir()
+        self.node = {
+            "SLURM_JOB_ID": "7",
+            "SLURM_STEP_ID": "2",
+            "SLURM_NODEID": "0",
+            "SLURM_STEP_NODELIST": "n1",
+            "SLURM_STEP_NUM_TASKS": "3",
+            "SLURM_CE_PLANNED": "1700000000000000000 1700000000010000000",
+            "PATH": "/usr/bin",
+        }
+        self.name: str | None = "n1"
+        self.block = b"FROM_HOOK=1\0A=changed\0HOME=/h\0PATH=/bin\0"
+        self.plan = self._plan()
+        self.hands: list[tuple[bytes, int]] = [(b"C", 5), (bytes(self.image), 1), (b".", 1)]
+        self.last: list[tuple[bytes, int]] = [(b"\0", 0)]
+        self._install(program)
+
+    def _plan(self) -> dict[str, Any]:
+        found: dict[str, Any] = plan(
+            version=2,
+            engine="1.0",
+            name="env",
+            files=["/e.toml"],
+            workdir="/work dir",
+            workdir_from="/e.toml:2",
+            image={"path": str(self.image), "name": "i", "env": {"A": "1", "B": "2"}},
+            env=[{"name": "MINE", "value": "é", "from": "/e.toml:3"}],
+            mounts=[
+                {"kind": "bind", "source": "/data", "target": "/d", "options": [], "from": "e"}
+            ],
+            hooks=[
+                {"name": "mpi", "automatic_when": ["CE_PMIX_DIR", "SLURM_MPI_TYPE=pmi2", "X=a*"]},
+                {"name": "always", "release": "1", "reason": "enabled", "automatic_when": None},
+            ],
+            kept={"name": "a", "key": "0" * 16, "mode": "auto", "directory": str(self.short)},
+        )
+        found["settings"] |= {
+            "start_timeout_s": 5.0,
+            "trace_dir": str(self.traces),
+            "secret_variables": ["TOKEN", "*KEY"],
+        }
+        return found
+
+    def _install(self, program: Path) -> None:
+        place = self.prefix / "libexec/container-engine"
+        place.mkdir(parents=True)
+        shutil.copy(program, place / "ce-node")
+        (place / "node").symlink_to("ce-node")
+        for name, text in (("ce-guard", _GUARD), ("launcher", _LAUNCHER)):
+            values = {"python": PYTHON, "prefix": self.prefix, "anew": ANEW}
+            (place / name).write_text(text.format(**values))
+            (place / name).chmod(0o755)
+        self.guard("")
+
+    def guard(self, mode: str) -> None:
+        """Let the guard of the next step behave in this way."""
+        (self.prefix / "mode").write_text(mode)
+
+    @property
+    def place(self) -> Path:
+        return self.short / f"ce-kept-{os.geteuid()}" / "7.n1" / ("0" * 16)
+
+    @property
+    def memo(self) -> Path:
+        [found] = self.place.glob("join.*")
+        return found
+
+    @property
+    def text(self) -> str:
+        return json.dumps(self.plan, separators=(",", ":"), ensure_ascii=False)
+
+    def remember(self) -> None:
+        joining.remember(self.text, self.plan, str(self.place), self.block)  # type: ignore[arg-type]
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Have a step that has started the container, and left what others need to join it."""
+        node = {**self.node, "SLURM_STEP_ID": "1"}
+        first = kept.enter(self.plan["kept"], self.plan, node)  # type: ignore[arg-type]
+        first.note([str(self.image)])
+        flock(first.lock, LOCK_SH)
+        self.remember()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
+            door.bind(first.door)
+            door.listen()
+            thread = Thread(target=self._answer, args=(door,), daemon=True)
+            thread.start()
+            yield
+            door.shutdown(socket.SHUT_RDWR)
+            thread.join(20)
+        os.close(first.lock)
+
+    def _answer(self, door: socket.socket) -> None:
+        while True:
+            try:
+                visitor, _address = door.accept()
+            except OSError:
+                return
+            environment = memory_file("environ", self.block)
+            names = ("ns/user", "ns/user", "ns/mnt", "", "mountinfo", "ns/net", "ns/ipc")
+            opened = [os.open(f"/proc/self/{name}", os.O_RDONLY) for name in names]
+            opened[3] = environment
+            with visitor:
+                for data, count in (*self.hands, *self.last):
+                    try:
+                        socket.send_fds(visitor, [data], opened[:count])
+                    except OSError:
+                        break
+
+    def joined(self, *, by_python: bool = False) -> Joined | None:
+        """Return what a step with this plan does; None if ce-node becomes the launcher."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        life, guards_life = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        for name in ("told", "word"):
+            (self.prefix / name).unlink(missing_ok=True)
+        shutil.rmtree(self.traces / "7.2", ignore_errors=True)
+        environment = b"".join(f"{k}={v}\0".encode() for k, v in self.node.items())
+        with ours, theirs, life, guards_life:
+            fds = [
+                theirs.fileno(),
+                memory_file("plan", self.text.encode()),
+                memory_file("env", environment),
+                os.pidfd_open(os.getpid()),
+                guards_life.fileno(),
+            ]
+            self._run(fds, by_python=by_python)
+            for fd in fds[1:4]:
+                os.close(fd)
+            theirs.close()
+            return self._read(ours)
+
+    def _run(self, fds: Sequence[int], *, by_python: bool) -> None:
+        libexec = self.prefix / "libexec/container-engine"
+        script = (
+            "import sys; sys.path.insert(0, sys.argv[1]);"
+            "from container_engine.node.start.launcher import main; main(sys.argv[3:], sys.argv[2])"
+        )
+        python = [PYTHON, "-ISE", "-c", script, str(PACKAGE), str(libexec)]
+        program = python if by_python else [str(libexec / "node")]
+        env = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+        if self.name is not None and not by_python:
+            env["SLURMD_NODENAME"] = self.name
+        argv = [*program, *map(str, fds), "1700000000000000000"]
+        subprocess.run(argv, env=env, pass_fds=fds, timeout=60, check=True)
+
+    def _read(self, reply: socket.socket) -> Joined | None:
+        data, fds, _flags, _address = socket.recv_fds(reply, 1 << 16, 20)
+        if data == ANEW:
+            return None
+        with open(os.dup(fds[2]), "rb") as file:
+            records = file.read()
+        links = [re.sub(r"pipe:.*|\d+", "N", os.readlink(f"/proc/self/fd/{fd}")) for fd in fds]
+        for fd in fds:
+            os.close(fd)
+        told = json.loads((self.prefix / "told").read_text())
+        told[0][2] = re.sub(r"door\.2\.[0-9a-f]{6}$", "door", told[0][2])
+        lines = list(self.traces.glob("7.2/n1.json"))
+        trace = json.loads(lines[0].read_text()) if lines else {}
+        for phase in trace.get("phases", ()):
+            assert phase["begin"] <= phase["end"]
+        trace["phases"] = [phase["name"] for phase in trace.get("phases", ())]
+        return Joined(data.decode().split("\0"), links, records, told, trace)
