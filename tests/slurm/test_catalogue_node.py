@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.slurm import procfs
 from tests.slurm.cluster import ALICE, Cluster, sandbox
 from tests.slurm.error_block import Blame, Provoked, changed_on, differing, mounted_on
+from tests.slurm.job import started
 from tests.slurm.plugins import disturbing, line_of, own_stack, plugins_on
+from tests.slurm.polling import until
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
@@ -130,6 +133,37 @@ def test_a_node_without_the_engine(
         done = provoked.srun(provoked.edf(""), *_only_on(n2))
     cause = f"cannot start the launcher: {node}: Permission denied"
     Blame(done, "plugin-configuration", cause, node=n2)
+
+
+def test_a_node_without_python_joins_containers_that_run_and_starts_none(
+    cluster: Cluster, provoked: Provoked, n2: str, not_a_program: str, shared: Path
+) -> None:
+    launcher = str(cluster.prefix / "libexec/container-engine/launcher")
+    srun = f"srun -n1 --overlap --environment={provoked.edf('')} --container-mounts={shared}"
+    wait = "until [ -e {0} ]; do sleep 0.1; done"
+    same = f"{srun} --container-name=j"
+    script = (
+        f"{same} sh -c 'touch /mine {shared}/up; {wait.format(f'{shared}/over')}' &\n"
+        f"{wait.format(f'{shared}/broken')}\n"
+        f"{same} ls /mine\n"
+        f"{same} sh -c 'echo $CE_CONTAINER_NAME'\n"
+        f"{same}:exec ls /mine; code=$?\n"
+        f"touch {shared}/over; wait; exit $code\n"
+    )
+    with started(cluster, "salloc", "--quiet", "-w", n2, "-N1", "sh", "-c", script) as job:
+        until("the first step", (shared / "up").exists, 60)
+        # that step's launcher leaves what others need before it ends
+        until("its launcher's end", lambda: not _lives(launcher), 60)
+        with mounted_on(n2, not_a_program, launcher):
+            (shared / "broken").touch()
+            done = job.wait(120)
+    assert done.stdout.splitlines() == ["/mine", "j"], done.stderr
+    cause = f"cannot start the launcher: {launcher}: Permission denied"
+    Blame(done, "plugin-configuration", cause, node=n2)
+
+
+def _lives(program: str) -> bool:
+    return any(p.lives and program in p.command for p in procfs.processes())
 
 
 def test_a_node_whose_slurm_does_not_load_the_plugin(
