@@ -6,13 +6,14 @@
  *
  * node REPLY PLAN ENVIRONMENT WATCH LIFE BEGUN, as plugin/launcher.c calls it
  *
- * For every doubt it undoes what it did and becomes the launcher, which does the same, or explains why not. Runs
- * as the user. Exit code: 125 ours.
+ * For every doubt it undoes what it did and becomes the launcher, which does the same, or explains why not. A step that
+ * starts a container of its own has its guard make the namespaces meanwhile. Runs as the user. Exit code: 125 ours.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,7 @@
 #define NODE_NAME "SLURMD_NODENAME" /* from the plugin, which reads it where the first task has it */
 
 enum { EXIT_ENGINE = 125, MAX_TEXT = 64 * 1024 * 1024, OTHERS = 077, REPORT_MS = 5000 };
+enum { GUARD_ARGS = 5, EARLY = 3, MAX_CONTAINER = 10 };
 /* what a guard reports at least, and the other namespaces of a container's own */
 enum { REPORTED = 5, MAX_UNSHARED = 3 };
 /* the descriptors of the command line, in their order */
@@ -52,6 +54,11 @@ struct start {
 	struct ce_step_trace trace;
 	struct ce_moments moments;
 	int lock, control;
+	int is_plain; /* the plan has no container that lives with its job */
+	struct {
+		pid_t pid; /* of the guard's parent; 0 or -1 for none */
+		int control, specification;
+	} early;
 };
 
 static void close_all(int fds[CE_MAX_FDS])
@@ -73,15 +80,26 @@ static int fail(int reply, const char *what)
 	return EXIT_ENGINE;
 }
 
-static int become_launcher(const struct start *start, char **argv)
+/* Become Python, with the descriptors of our command line and those of a guard that was started early, if one was. */
+static int become_launcher(const struct start *start, char **given)
 {
-	char program[PATH_MAX + 64];
+	char program[PATH_MAX + 64], numbers[EARLY][16];
+	char *argv[GIVEN + EARLY + 3] = { program };
+	const int early[EARLY] = { start->early.control, start->early.specification, (int)start->early.pid };
+	int count = 1;
 
 	snprintf(program, sizeof program, "%s/libexec/container-engine/launcher", start->prefix);
+	for (; count < GIVEN + 2; count++)
+		argv[count] = given[count];
+	for (int i = 0; i < EARLY && start->early.pid > 0; i++) {
+		snprintf(numbers[i], sizeof numbers[i], "%d", early[i]);
+		argv[count++] = numbers[i];
+	}
 	for (int i = 0; i < GIVEN; i++)
 		(void)fcntl(start->given[i], F_SETFD, 0);
+	for (int i = 0; i < EARLY - 1 && start->early.pid > 0; i++)
+		(void)fcntl(early[i], F_SETFD, 0);
 	unsetenv(NODE_NAME);
-	argv[0] = program;
 	execv(program, argv);
 	return fail(start->given[REPLY], program);
 }
@@ -141,10 +159,12 @@ static int prepare(struct start *start)
 	struct ce_wanted wanted;
 	size_t size = 0;
 
-	if (start->node == NULL || *start->node == '\0' || strchr(start->node, '/') != NULL)
-		return -1;
 	start->plan = ce_read_file_at(start->given[PLAN], MAX_TEXT, &size);
-	if (start->plan == NULL || strlen(start->plan) != size || ce_join_wanted(start->plan, &wanted) < 0)
+	if (start->plan == NULL || strlen(start->plan) != size)
+		return -1;
+	start->is_plain = strstr(start->plan, "\"kept\":{") == NULL;
+	if (start->is_plain || start->node == NULL || *start->node == '\0' || strchr(start->node, '/') != NULL ||
+	    ce_join_wanted(start->plan, &wanted) < 0)
 		return -1;
 	start->environment = ce_read_file_at(start->given[ENVIRONMENT], MAX_TEXT, &start->env.size);
 	start->env.text = start->environment;
@@ -225,48 +245,75 @@ static int specification(const struct start *start)
 	return file;
 }
 
-/* Become the guard, with the descriptors that it is told of; all others are closed. */
-static void become_guard(const struct start *start, int control, int file)
-{
-	const struct ce_visit *visit = &start->visit;
-	char program[PATH_MAX + 64], numbers[5][16];
-	const int passed[] = { control, start->given[WATCH], start->given[LIFE], file, visit->guards_ns };
-	char *argv[7] = { program }, *none[] = { NULL };
+/* ---- the guard --------------------------------------------------------------------------------- */
 
-	snprintf(program, sizeof program, "%s/libexec/container-engine/ce-guard", start->prefix);
-	for (int i = 0; i < 5; i++) {
-		snprintf(numbers[i], sizeof numbers[i], "%d", passed[i]);
-		argv[i + 1] = numbers[i];
-		(void)fcntl(passed[i], F_SETFD, 0);
-	}
-	(void)fcntl(start->lock, F_SETFD, 0);
-	for (size_t i = 0; i < visit->count; i++)
-		(void)fcntl(visit->container[i], F_SETFD, 0);
-	for (size_t i = 0; i < visit->image_count; i++)
-		(void)fcntl(visit->devices[i], F_SETFD, 0);
-	execve(program, argv, none);
+static void set_inherited(const int fds[], size_t count, int inherited)
+{
+	for (size_t i = 0; i < count; i++)
+		(void)fcntl(fds[i], F_SETFD, inherited ? 0 : FD_CLOEXEC);
 }
 
-/* Start the guard of this step; it is process 1 of a namespace of its own when its parent has ended. */
+/* Start a guard with these descriptors as its arguments, and `more` that its specification names. Return its parent,
+ * which ends as soon as there is process 1 of a namespace; -1 if it cannot be started. */
+static pid_t spawn_guard(const char *prefix, const int args[], size_t arg_count, const int more[], size_t more_count)
+{
+	char program[PATH_MAX + 64], numbers[GUARD_ARGS][16];
+	char *argv[GUARD_ARGS + 2] = { program }, *none[] = { NULL };
+	pid_t pid;
+
+	snprintf(program, sizeof program, "%s/libexec/container-engine/ce-guard", prefix);
+	for (size_t i = 0; i < arg_count; i++) {
+		snprintf(numbers[i], sizeof numbers[i], "%d", args[i]);
+		argv[i + 1] = numbers[i];
+	}
+	set_inherited(args, arg_count, 1);
+	set_inherited(more, more_count, 1);
+	errno = posix_spawn(&pid, program, NULL, NULL, argv, none);
+	int failed = errno != 0;
+	set_inherited(args, arg_count, 0);
+	set_inherited(more, more_count, 0);
+	return failed ? -1 : pid;
+}
+
+/* Start the guard of a step that joins. */
 static int start_guard(struct start *start)
 {
-	int ends[2], status;
+	const struct ce_visit *visit = &start->visit;
+	int ends[2], status, more[1 + MAX_CONTAINER + CE_DOOR_IMAGES] = { start->lock };
+	size_t count = 1;
 	CE_AUTO_FD file = specification(start);
 
 	if (file < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
 		return -1;
 	start->control = ends[0];
-	pid_t pid = fork();
-	if (pid == 0) {
-		become_guard(start, ends[1], file);
-		_exit(EXIT_ENGINE);
-	}
+	for (size_t i = 0; i < visit->count; i++)
+		more[count++] = visit->container[i];
+	for (size_t i = 0; i < visit->image_count; i++)
+		more[count++] = visit->devices[i];
+	const int args[] = { ends[1], start->given[WATCH], start->given[LIFE], file, visit->guards_ns };
+	pid_t pid = spawn_guard(start->prefix, args, 5, more, count);
 	close(ends[1]);
-	if (pid < 0)
-		return -1;
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
-	return 0;
+	return pid > 0 ? 0 : -1;
+}
+
+/* Start the guard of a container of the step's own, which makes its namespaces while Python starts. The launcher sends it
+ * the specification through a pipe; if it never does, the guard ends with it. A failure is the launcher's to explain. */
+static void start_early(struct start *start)
+{
+	int ends[2], pipes[2];
+
+	if (pipe2(pipes, O_CLOEXEC) < 0)
+		return;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0) {
+		const int args[] = { ends[1], start->given[WATCH], start->given[LIFE], pipes[0] };
+		start->early.pid = spawn_guard(start->prefix, args, 4, NULL, 0);
+		close(ends[1]);
+		start->early.control = ends[0];
+	}
+	close(pipes[0]);
+	start->early.specification = pipes[1];
 }
 
 /* ---- the answer -------------------------------------------------------------------------------- */
@@ -401,5 +448,7 @@ int main(int argc, char **argv)
 	if (rc >= 0)
 		_exit(rc == 0 ? 0 : EXIT_ENGINE);
 	undo(&start);
+	if (start.is_plain)
+		start_early(&start);
 	return become_launcher(&start, argv);
 }

@@ -23,10 +23,16 @@ _TOO_MANY = "you may have no more processes (ulimit -u): end some, or start fewe
 
 
 class Watch:
-    """The pidfd of the process with which a session ends, and a socket (or -1) to the plugin."""
+    """The pidfd of the process with which a session ends, and a socket (or -1) to the plugin.
 
-    def __init__(self, process: int, life: int = -1) -> None:
-        self.process, self.life = process, life
+    `begun` is a guard that waits for its specification already: the socket to it, the pipe for the
+    specification, and the process that makes it (spank_plugin/node/node.c).
+    """
+
+    def __init__(
+        self, process: int, life: int = -1, begun: tuple[int, int, int] | None = None
+    ) -> None:
+        self.process, self.life, self.begun = process, life, begun
 
 
 def start_guard(
@@ -37,6 +43,8 @@ def start_guard(
     It enters the user namespace `user_ns` if there is one. `more` are descriptors that the
     specification names.
     """
+    if watch.begun is not None and user_ns < 0 and not more:
+        return _specify(watch, *watch.begun, specification)
     ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
     spec = memory_file("ce-specification", specification)
     passed = [theirs.fileno(), watch.process, watch.life, spec]
@@ -69,6 +77,21 @@ def start_guard(
             os.close(watch.life)
     os.waitpid(pid, 0)  # it exits as soon as it has made process 1 of the session
     return ours
+
+
+def _specify(watch: Watch, control: int, pipe: int, pid: int, specification: bytes) -> socket:
+    """Send the specification to the guard that waits for it; return the socket to it."""
+    view = memoryview(specification)
+    try:
+        while view:
+            view = view[os.write(pipe, view) :]
+    except BrokenPipeError:
+        pass  # it has ended, and says why
+    os.close(pipe)
+    # the guard's alone, as above
+    os.close(watch.life)
+    os.waitpid(pid, 0)
+    return socket(fileno=control)
 
 
 def await_report(

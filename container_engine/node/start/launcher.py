@@ -456,16 +456,18 @@ def _target(plan: LaunchPlan, node: Mapping[str, str]) -> str:
 
 
 def main(argv: Sequence[str], libexec: str) -> int:
-    """node REPLY PLAN ENVIRONMENT WATCH LIFE BEGUN, as launcher.c calls it.
+    """Answer as the command launcher REPLY PLAN ENVIRONMENT WATCH LIFE BEGUN [CONTROL PIPE PID].
 
-    All but the last are open descriptors; BEGUN is the time of the call (trace.py).
+    All are open descriptors but BEGUN, the time of the plugin's call (trace.py), and PID. The last
+    three are of a guard that ce-node has started.
     """
-    reply_fd, plan_fd, environment_fd, process, life, begun = map(int, argv)
-    for fd in (reply_fd, plan_fd, environment_fd, process, life):
+    reply_fd, plan_fd, environment_fd, process, life, begun, *early = map(int, argv)
+    for fd in (reply_fd, plan_fd, environment_fd, process, life, *early[:2]):
         os.set_inheritable(fd, False)
+    guard = (early[0], early[1], early[2]) if early else None
     reply = socket(fileno=reply_fd)
     try:
-        _launch(reply, (plan_fd, environment_fd), Watch(process, life), libexec, begun)
+        _launch(reply, (plan_fd, environment_fd), Watch(process, life, guard), libexec, begun)
     except LaunchError as failure:
         _answer(reply, f"F{_FAILED}\n{failure}")
         return _FAILED

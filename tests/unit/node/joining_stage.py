@@ -28,7 +28,7 @@ PYTHON: str = getattr(sys, "_base_executable", sys.executable)
 ANEW = b"F125\nthe launcher"
 _GUARD = """#!{python} -ISE
 import array, json, os, socket, sys
-control, watch, life, spec, user_ns = map(int, sys.argv[1:])
+control, watch, life, spec, *user_ns = map(int, sys.argv[1:])
 if os.fork():
     os._exit(0)
 answers = socket.socket(fileno=control)
@@ -38,8 +38,13 @@ if mode == "ends":
 if mode == "fails":
     answers.send(b"Ejoined\\n5\\nno\\n")
     os._exit(1)
-words = os.read(spec, 1 << 20).decode().split("\\0")[:-1]
+text = b""
+while data := os.read(spec, 1 << 20):
+    text += data
+words = text.decode().split("\\0")[:-1]
 told = []
+if not words:
+    os._exit(0)
 while words:
     name, count = words.pop(0), int(words.pop(0))
     told.append([name, *words[:count]])
@@ -47,7 +52,12 @@ while words:
 def meant(word):
     return os.readlink("/proc/self/fd/" + word) if word.isdigit() else word
 open("{prefix}/told", "w").write(json.dumps([[o[0], *map(meant, o[1:])] for o in told]))
-inside = list(map(int, told[-1][1:]))
+if user_ns:
+    inside = list(map(int, told[-1][1:]))
+else:
+    environ = os.memfd_create("environ")
+    names = ("ns/user", "ns/mnt", "", "mountinfo")
+    inside = [os.open("/proc/self/" + name, os.O_RDONLY) if name else environ for name in names]
 fds = array.array("i", [*inside[:3], os.pidfd_open(os.getpid()), *inside[3:]])
 answers.sendmsg([b"Rkeep 1\\njoined 2\\n\\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
 open("{prefix}/word", "wb").write(answers.recv(10))
@@ -56,8 +66,18 @@ _LAUNCHER = """#!{python} -ISE
 import os, socket, sys
 fds = list(map(int, sys.argv[1:]))[:5]
 assert all(os.fstat(fd) for fd in fds)
+open("{prefix}/argc", "w").write(str(len(sys.argv)))
 assert "SLURMD_NODENAME" not in os.environ
 socket.socket(fileno=fds[0]).send({anew!r})
+"""
+
+
+_REAL = """#!{python} -ISE
+import os, sys
+open("{prefix}/argc", "w").write(str(len(sys.argv)))
+sys.path.insert(0, "{package}")
+from container_engine.node.start.launcher import main
+os._exit(main(sys.argv[1:], "{prefix}/libexec/container-engine"))
 """
 
 
@@ -137,6 +157,17 @@ class Stage:
     def guard(self, mode: str) -> None:
         """Let the guard of the next step behave in this way."""
         (self.prefix / "mode").write_text(mode)
+
+    def use_the_launcher(self) -> None:
+        """Let ce-node become the launcher itself."""
+        values = {"python": PYTHON, "prefix": self.prefix, "package": PACKAGE}
+        place = self.prefix / "libexec/container-engine/launcher"
+        place.write_text(_REAL.format(**values))
+
+    @property
+    def argc(self) -> int:
+        """The number of words with which the launcher was started by ce-node."""
+        return int((self.prefix / "argc").read_text())
 
     @property
     def place(self) -> Path:
@@ -223,19 +254,20 @@ class Stage:
         if self.name is not None and not by_python:
             env["SLURMD_NODENAME"] = self.name
         argv = [*program, *map(str, fds), "1700000000000000000"]
-        subprocess.run(argv, env=env, pass_fds=fds, timeout=60, check=True)
+        subprocess.run(argv, env=env, pass_fds=fds, timeout=60, check=False)
 
     def _read(self, reply: socket.socket) -> Joined | None:
         data, fds, _flags, _address = socket.recv_fds(reply, 1 << 16, 20)
         if data == ANEW:
             return None
+        assert data[:1] == b"R", data
         with open(os.dup(fds[2]), "rb") as file:
             records = file.read()
         links = [re.sub(r"pipe:.*|\d+", "N", os.readlink(f"/proc/self/fd/{fd}")) for fd in fds]
         for fd in fds:
             os.close(fd)
-        told = json.loads((self.prefix / "told").read_text())
-        told[0][2] = re.sub(r"door\.2\.[0-9a-f]{6}$", "door", told[0][2])
+        text = (self.prefix / "told").read_text()
+        told = json.loads(re.sub(r"door\.2\.[0-9a-f]{6}\b", "door", text))
         lines = list(self.traces.glob("7.2/n1.json"))
         trace = json.loads(lines[0].read_text()) if lines else {}
         for phase in trace.get("phases", ()):

@@ -443,3 +443,55 @@ def test_a_full_disk_leaves_no_half_of_a_memo(stage: Stage, as_nobody: Callable[
         assert sorted(os.listdir(directory)) == ["files", "image", "made"]
     finally:
         subprocess.run(["umount", "-l", str(directory)], check=True)
+
+
+@pytest.fixture
+def own(tmp_path: Path, ce_node: Path) -> Stage:
+    """Return a stage for a step that starts a container of its own, by the launcher."""
+    made = Stage(tmp_path, tmp_path, ce_node)
+    superblock = bytearray(b"hsqs" + bytes(92))
+    made.image.write_bytes(superblock)
+    made.plan["kept"], made.plan["mounts"][0]["source"] = None, str(tmp_path)
+    made.plan["writable"] = True
+    made.plan["settings"] |= {"start": "crun", "tmpfs_size": "1g", "root_remap": False}
+    made.plan["hooks"].pop()
+    made.use_the_launcher()
+    return made
+
+
+def test_a_guard_that_waits_for_the_launcher_is_told_the_same(own: Stage) -> None:
+    found = own.joined()
+    assert found is not None
+    assert own.argc == 10
+    assert found == own.joined(by_python=True)
+    assert (own.prefix / "word").read_bytes() == b"K"
+
+
+def test_a_guard_that_cannot_be_started_early_is_explained_by_the_launcher(own: Stage) -> None:
+    (own.prefix / "libexec/container-engine/ce-guard").unlink()
+    with pytest.raises(AssertionError, match=r"cannot start .*/ce-guard: No such file"):
+        own.joined()
+    assert own.argc == 7
+
+
+def test_the_report_of_a_guard_that_has_ended_early_is_explained(own: Stage) -> None:
+    own.guard("fails")
+    own.plan["env"].append({"name": "LONG", "value": "x" * 100_000, "from": "e"})
+    with pytest.raises(AssertionError, match="F125"):
+        own.joined()
+    own.guard("ends")
+    with pytest.raises(AssertionError, match="the process that guards the container ended"):
+        own.joined()
+
+
+def test_a_guard_ends_with_a_launcher_that_refuses_to_start_anything(own: Stage) -> None:
+    own.image.unlink()
+    with pytest.raises(AssertionError, match=r"i\.sqsh': No such file"):
+        own.joined()
+    assert not (own.prefix / "word").exists()
+
+
+def test_no_guard_is_started_early_for_a_container_that_lives_with_its_job(stage: Stage) -> None:
+    stage.memo.unlink()
+    assert stage.joined() is None
+    assert stage.argc == 7
