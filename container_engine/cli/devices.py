@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from container_engine.plan.build import Offer
+    from container_engine.plan.offer import Offer
     from container_engine.submit.context import Context
 
 FORMAT_VERSION = 1

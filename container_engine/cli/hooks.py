@@ -22,8 +22,8 @@ from container_engine.submit.site_offer import builtin
 
 if TYPE_CHECKING:
     from container_engine.catalog.load import Hook
-    from container_engine.plan.build import Offer
     from container_engine.plan.model import HookUse
+    from container_engine.plan.offer import Offer
     from container_engine.submit.context import Context
 
 FORMAT_VERSION = 1

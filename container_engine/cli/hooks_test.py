@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from container_engine.catalog.load import Hook
-    from container_engine.plan.build import Offer
     from container_engine.plan.model import HookUse
+    from container_engine.plan.offer import Offer
     from container_engine.submit.context import Context
 
 OK, ABSENT, LACKS, MISSING, STEP = "ok", "absent", "lacks", "missing", "in a step"

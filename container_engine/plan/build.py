@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from hashlib import sha256
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from container_engine.edf.model import Problem
@@ -22,19 +21,15 @@ from container_engine.plan.model import (
     StartupLine,
 )
 from container_engine.plan.overrides import SETTINGS, choose, read_name
-from container_engine.plan.public_key import no_key
-from container_engine.plan.site_entries import Sitewide, add
+from container_engine.plan.site_entries import add
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from container_engine.catalog.load import Hook
     from container_engine.edf.model import Device, Edf, Mount, Origin
     from container_engine.edf.text import Text
+    from container_engine.plan.offer import Offer
     from container_engine.plan.overrides import Chosen
-    from container_engine.plan.parameters import Entries
-    from container_engine.plan.public_key import Judged
-    from container_engine.site import SiteConfig
 
     _Mode = Literal["auto", "create", "exec", "no_exec"]
 
@@ -44,14 +39,6 @@ class Built(NamedTuple):
 
     plan: LaunchPlan | None
     problems: tuple[Problem, ...]
-
-
-def _nothing_asked(_key: str) -> bool:
-    return False
-
-
-def _nothing_refused(_mount: Mount) -> str:
-    return ""
 
 
 def missing_image(file: str) -> Problem:
@@ -65,34 +52,6 @@ def missing_image(file: str) -> Problem:
         hint='name an image, or write image = "" to run on the host on purpose',
         see="image-not-named",
     )
-
-
-class Offer(NamedTuple):
-    """The site's offer: its settings, its hooks, and the nodes' machine (uname -m).
-
-    `entries` lists a directory of the submit host, `key` judges a file there as a public key, and
-    `asked` checks whether an OCI hook of the site runs for an annotation. `wide` applies to every
-    environment; `origins` maps settings to the files that set them. `refused` returns why the
-    site's policy refuses a mount, "" if it does not.
-    """
-
-    site: SiteConfig
-    hooks: Mapping[str, Hook]
-    machine: str
-    entries: Entries
-    wide: Sitewide = Sitewide()
-    origins: Mapping[str, str] = MappingProxyType({})
-    key: Callable[[str], Judged] = no_key
-    asked: Callable[[str], bool] = _nothing_asked
-    refused: Callable[[Mount], str] = _nothing_refused
-
-    def origin(self, key: str) -> str:
-        """Return where the site sets `key`, as plans show it."""
-        return f"site: {self.origins[key]}:{key}" if key in self.origins else "default"
-
-    def lets(self, key: str) -> bool:
-        """Check whether an EDF may override `key`."""
-        return key in self.site.edf_may_override
 
 
 def build(

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from container_engine.edf.model import Annotation, Edf
-    from container_engine.plan.build import Offer
     from container_engine.plan.model import Image, LaunchPlan
+    from container_engine.plan.offer import Offer
 
 _HOOKS, _SARUS = "com.hooks.", "com.sarus."
 # users expect hooks of these names from other engines

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from container_engine.edf.model import Annotation, Edf, Origin
-    from container_engine.plan.build import Offer
+    from container_engine.plan.offer import Offer
 
 PREFIX = "com.ce."
 NAME_FORM = "NAME[:auto|create|exec|no_exec], a name of letters, digits, '.', '_' and '-'"

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from container_engine.edf.file import EdfFile
     from container_engine.edf.layer import Layer
     from container_engine.edf.model import Loaded, Severity
-    from container_engine.plan.build import Offer
     from container_engine.plan.model import HookUse
+    from container_engine.plan.offer import Offer
     from container_engine.site import SiteConfig
     from container_engine.submit.context import Context
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from container_engine.images.policy import Rules
     from container_engine.images.store.store import Stores
     from container_engine.images.store.void_store import Passing
-    from container_engine.plan.build import Offer
+    from container_engine.plan.offer import Offer
     from container_engine.site import SiteConfig
     from container_engine.submit.context import Context
 

@@ -11,7 +11,7 @@ from container_engine.submit.environment import trace_effective
 
 if TYPE_CHECKING:
     from container_engine.edf.history import Assignment
-    from container_engine.plan.build import Offer
+    from container_engine.plan.offer import Offer
     from container_engine.submit.context import Context
 
 

@@ -21,8 +21,8 @@ from container_engine.submit.site_offer import offer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from container_engine.plan.build import Offer
     from container_engine.plan.model import LaunchPlan
+    from container_engine.plan.offer import Offer
     from container_engine.submit.context import Context
 
     Load: TypeAlias = Callable[[Context, Offer], Loaded]

@@ -12,7 +12,7 @@ from container_engine.images.reference import ARCHITECTURES
 from container_engine.node.start.container import Bind
 from container_engine.ownership import of_engine
 from container_engine.plan import catalog_faults
-from container_engine.plan.build import Offer
+from container_engine.plan.offer import Offer
 from container_engine.plan.site_entries import sitewide
 from container_engine.submit import oci_annotations
 from container_engine.submit.public_keys import read_key

@@ -1,6 +1,8 @@
 """The folder list is the architecture: allowed imports between rooms, and pure modules."""
 
 import ast
+from collections.abc import Mapping
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,12 @@ ROOMS = (
     ("mountinfo",),
 )
 LEVELS = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
+
+# What starts a container knows what joins or saves it, and the other way round.
+CIRCLES = (
+    ("container_engine.node.start.kept", "container_engine.node.start.of_step"),
+    ("container_engine.node.start.saving", "container_engine.node.start.launcher"),
+)
 
 # A pure module has no access to processes, files, the environment, the clock or the network.
 IMPURE = {"os", "io", "pathlib", "shutil", "subprocess", "tempfile", "time", "socket", "random"}
@@ -68,6 +76,23 @@ def test_imports_go_one_way_only(path: Path) -> None:
 def test_a_module_that_says_it_is_pure_imports_nothing_else(path: Path) -> None:
     touched = {name.partition(".")[0] for name in imports(path) - {"os.path"}}
     assert not touched & IMPURE
+
+
+def test_imports_make_no_circle() -> None:
+    """Not even for types: of two files that need each other, each can be read only with both."""
+    known = {name_of(path): path for path in MODULES}
+    needs = {
+        module: {found for name in imports(path) if (found := owner(name, known))} - {module}
+        for module, path in known.items()
+    }
+    for module, other in CIRCLES:
+        needs[module].remove(other)
+    TopologicalSorter(needs).prepare()
+
+
+def owner(name: str, known: Mapping[str, Path]) -> str | None:
+    """Return the module that `name`, an import, is or is in; None outside of the package."""
+    return next((m for m in (name, name.rpartition(".")[0]) if m in known), None)
 
 
 def test_no_program_imports_the_types_of_the_plan() -> None:

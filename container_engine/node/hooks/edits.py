@@ -9,8 +9,7 @@ if TYPE_CHECKING:
 
     from container_engine.errors import LaunchError
     from container_engine.node.plan_types import HookUse
-    from container_engine.node.start.container import Bind
-    from container_engine.node.start.specification import Operation
+    from container_engine.node.start.container import Bind, Operation
 
 
 class HookEdits:

@@ -10,9 +10,9 @@ from container_engine.node.plan_json import image_paths, to_json
 from container_engine.node.report.failure import explain
 from container_engine.node.start import environment as env
 from container_engine.node.start.checks import check_image
-from container_engine.node.start.container import Paths
+from container_engine.node.start.container import Paths, person_of
 from container_engine.node.start.guard import MAX_PACKET, Watch, start_guard
-from container_engine.node.start.launcher import container_of, person_of
+from container_engine.node.start.launcher import container_of
 from container_engine.node.start.specification import encode, operations
 
 TYPE_CHECKING = False

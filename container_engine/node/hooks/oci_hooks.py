@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from container_engine.node.plan_types import LaunchPlan
-    from container_engine.node.start.container import Container, Paths
-    from container_engine.node.start.specification import Operation
+    from container_engine.node.start.container import Container, Operation, Paths
 
 _STATE_FILE = "oci-state.json"
 _LAST_LINES = 3

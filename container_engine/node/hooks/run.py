@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from container_engine.node.hooks.exec_inside import Place
     from container_engine.node.plan_types import LaunchPlan
-    from container_engine.node.start.container import Bind, Container, Paths
-    from container_engine.node.start.specification import Operation
+    from container_engine.node.start.container import Bind, Container, Operation, Paths
 
 # slurmstepd and the plugin remove these from a task's environment
 _FOR_SLURMSTEPD = ("SLURM_RLIMIT_", "SLURM_CE_")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from container_engine.node.hooks.exec_inside import Place
-    from container_engine.node.start.specification import Operation
+    from container_engine.node.start.container import Operation
 
     class Server(Protocol):
         """A service that needs code. A hook's code puts it into the entry `server`."""

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import pwd
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
+
+    # of the guard's specification: a name and its arguments
+    Operation = tuple[str, Sequence[str]]
 
 INIT_NAME = ".ce-init"
 INIT_PATH = "/dev/" + INIT_NAME
@@ -102,6 +108,29 @@ class Person:
         self.group = group
         self.home = home
         self.host = host
+
+
+def person_of(edf: Mapping[str, str | None]) -> Person:
+    """Return this process's user, whose home is that of the environment if it sets one."""
+    uid, gid = os.getuid(), os.getgid()
+    try:
+        entry = pwd.getpwuid(uid)
+        name, gecos, home, shell = entry.pw_name, entry.pw_gecos, entry.pw_dir, entry.pw_shell
+    except KeyError:
+        # a node may run jobs of users who are not in its password database
+        name, gecos, home, shell = f"user{uid}", "", "/", "/bin/sh"
+    line = f"{name}:x:{uid}:{gid}:{gecos}:{home}:{shell or '/bin/sh'}"
+    group = f"{_group_name(gid, name)}:x:{gid}:"
+    return Person(uid, gid, line, group, edf.get("HOME") or home, os.uname().nodename)
+
+
+def _group_name(gid: int, otherwise: str) -> str:
+    import grp
+
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return otherwise
 
 
 class Container:

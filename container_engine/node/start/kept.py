@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from container_engine.node.plan_types import KeptContainer, LaunchPlan
-    from container_engine.node.start.specification import Operation
+    from container_engine.node.start.container import Operation
 
 _SEE = "container-name"
 _ROOM = "make room on the node's disk, or ask the site for another kept_dir"

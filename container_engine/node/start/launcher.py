@@ -7,7 +7,6 @@ It imports only the cheap part of the standard library: it runs once per node an
 from __future__ import annotations
 
 import os
-import pwd
 import sys
 from _socket import socket
 
@@ -22,7 +21,7 @@ from container_engine.node.start.checks import (
     resolve_mounts,
     site_programs,
 )
-from container_engine.node.start.container import SAVE, Container, Paths, Person
+from container_engine.node.start.container import SAVE, Container, Paths, person_of
 from container_engine.node.start.guard import (
     MAX_PACKET,
     Watch,
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
 
     from container_engine.node.hooks.run import HooksOnNode
     from container_engine.node.plan_types import LaunchPlan
+    from container_engine.node.start.container import Operation
     from container_engine.node.start.kept import Kept, Running
-    from container_engine.node.start.specification import Operation
 
 PLAN_VERSION = 1
 # 2 is of a plan that an older engine would carry out in part
@@ -350,28 +349,6 @@ def container_of(plan: LaunchPlan, node: Mapping[str, str], lacks: list[LaunchEr
         annotations=plan["annotations"],
         unshared=plan["settings"].get("unshare", ()),
     )
-
-
-def person_of(edf: Mapping[str, str | None]) -> Person:
-    uid, gid = os.getuid(), os.getgid()
-    try:
-        entry = pwd.getpwuid(uid)
-        name, gecos, home, shell = entry.pw_name, entry.pw_gecos, entry.pw_dir, entry.pw_shell
-    except KeyError:
-        # a node may run jobs of users who are not in its password database
-        name, gecos, home, shell = f"user{uid}", "", "/", "/bin/sh"
-    line = f"{name}:x:{uid}:{gid}:{gecos}:{home}:{shell or '/bin/sh'}"
-    group = f"{_group_name(gid, name)}:x:{gid}:"
-    return Person(uid, gid, line, group, edf.get("HOME") or home, os.uname().nodename)
-
-
-def _group_name(gid: int, otherwise: str) -> str:
-    import grp
-
-    try:
-        return grp.getgrgid(gid).gr_name
-    except KeyError:
-        return otherwise
 
 
 # ---- called by the plugin --------------------------------------------------------------------

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from container_engine.node.start.container import Bind, Container, Paths, Person
-    from container_engine.node.start.specification import Operation
+    from container_engine.node.start.container import Bind, Container, Operation, Paths, Person
 
 # Podman's, which an entrypoint has if users are root in their containers
 _CAPABILITIES = [

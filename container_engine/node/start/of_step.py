@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from container_engine.node.plan_types import KeptContainer
-    from container_engine.node.start.specification import Operation
+    from container_engine.node.start.container import Operation
 
 
 class OfStep(Running):

@@ -24,8 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from container_engine.node.start.container import Container, Paths, Person
-    from container_engine.node.start.specification import Operation
+    from container_engine.node.start.container import Container, Operation, Paths, Person
 
 
 _HOOKS = "hooks.d"

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from container_engine.node.plan_types import Settings
-    from container_engine.node.start.container import Container, Paths, Person
+    from container_engine.node.start.container import Container, Operation, Paths, Person
 
-    Operation = tuple[str, Sequence[str]]
     Creation = Callable[
         [Paths, Container, Mapping[str, str], Person], tuple[list[Operation], Operation]
     ]

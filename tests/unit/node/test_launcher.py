@@ -11,6 +11,7 @@ import pytest
 
 from container_engine.errors import LaunchError
 from container_engine.node.start import guard, launcher
+from container_engine.node.start.container import person_of
 from tests.unit.node.plans import plan
 
 PACKAGE = Path(launcher.__file__).parents[3]
@@ -182,20 +183,20 @@ def test_a_guard_that_never_reports_is_given_up(pair: tuple[socket.socket, socke
 
 
 def test_the_users_entries_are_the_hosts() -> None:
-    person = launcher.person_of({})
+    person = person_of({})
     assert person.passwd.split(":")[2:4] == [str(os.getuid()), str(os.getgid())]
     assert len(person.passwd.split(":")) == 7
     assert len(person.group.split(":")) == 4
 
 
 def test_the_edf_may_move_the_home() -> None:
-    assert launcher.person_of({"HOME": "/elsewhere"}).home == "/elsewhere"
-    assert launcher.person_of({"HOME": None}).home == launcher.person_of({}).home
+    assert person_of({"HOME": "/elsewhere"}).home == "/elsewhere"
+    assert person_of({"HOME": None}).home == person_of({}).home
 
 
 def test_somebody_without_a_name_gets_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 4_000_000_001)
     monkeypatch.setattr(os, "getgid", lambda: 4_000_000_002)
-    person = launcher.person_of({})
+    person = person_of({})
     assert person.passwd == "user4000000001:x:4000000001:4000000002::/:/bin/sh"
     assert person.group == "user4000000001:x:4000000002:"

@@ -16,7 +16,7 @@ from tests.unit.node.plans import container
 
 if TYPE_CHECKING:
     from container_engine.node.plan_types import Settings
-    from container_engine.node.start.specification import Operation
+    from container_engine.node.start.container import Operation
 
 PATHS = Paths("/s", "/libexec")
 ME = Person(1000, 1001, "me:x:1000:1001::/home/me:/bin/sh", "us:x:1001:", "/home/me")

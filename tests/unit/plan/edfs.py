@@ -4,9 +4,10 @@ import dataclasses
 
 from container_engine.edf.model import Edf, EnvEntry, Origin
 from container_engine.edf.text import Operator, Variable
-from container_engine.plan.build import Built, Offer
+from container_engine.plan.build import Built
 from container_engine.plan.judge import judge
 from container_engine.plan.model import Image
+from container_engine.plan.offer import Offer
 from container_engine.site import SiteConfig
 
 HERE = Origin("/e.toml", 3)

@@ -1,0 +1,54 @@
+"""The site's offer to environments: what a plan is made of besides the environment. Pure."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine.plan.public_key import no_key
+from container_engine.plan.site_entries import Sitewide
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from container_engine.catalog.load import Hook
+    from container_engine.edf.model import Mount
+    from container_engine.plan.parameters import Entries
+    from container_engine.plan.public_key import Judged
+    from container_engine.site import SiteConfig
+
+
+def _nothing_asked(_key: str) -> bool:
+    return False
+
+
+def _nothing_refused(_mount: Mount) -> str:
+    return ""
+
+
+class Offer(NamedTuple):
+    """The site's offer: its settings, its hooks, and the nodes' machine (uname -m).
+
+    `entries` lists a directory of the submit host, `key` judges a file there as a public key, and
+    `asked` checks whether an OCI hook of the site runs for an annotation. `wide` applies to every
+    environment; `origins` maps settings to the files that set them. `refused` returns why the
+    site's policy refuses a mount, "" if it does not.
+    """
+
+    site: SiteConfig
+    hooks: Mapping[str, Hook]
+    machine: str
+    entries: Entries
+    wide: Sitewide = Sitewide()
+    origins: Mapping[str, str] = MappingProxyType({})
+    key: Callable[[str], Judged] = no_key
+    asked: Callable[[str], bool] = _nothing_asked
+    refused: Callable[[Mount], str] = _nothing_refused
+
+    def origin(self, key: str) -> str:
+        """Return where the site sets `key`, as plans show it."""
+        return f"site: {self.origins[key]}:{key}" if key in self.origins else "default"
+
+    def lets(self, key: str) -> bool:
+        """Check whether an EDF may override `key`."""
+        return key in self.site.edf_may_override
