@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The context for reading a file: environment and directory of the caller, and the hooks."""
+    """The context for reading a file: environment and directory of the caller, and the hooks.
+
+    `env` is only asked for single names, never iterated, so that the caller can record which
+    variables were used. `cwd` is absolute. `deferred` checks whether a variable that is undefined
+    here exists on the node; `hooks` are the rules for annotations.
+    """
 
     env: Mapping[str, str]
     cwd: str

@@ -5,59 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.edf.expand import Scope, deferred_names, expand
-from container_engine.edf.file import Setting
 from container_engine.edf.inherit import Family
 from container_engine.edf.layer import Layer
-from container_engine.edf.locate import search_path
 from container_engine.edf.model import Edf, Loaded, Problem
 from container_engine.edf.pyxis_options import NO_OPTIONS, Overlay, apply
 from container_engine.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from container_engine.edf.file import EdfFile
-    from container_engine.edf.hook_values import HookRules
-
-__all__ = ["load", "search_path", "trace"]
+    from container_engine.edf.file import EdfFile, Setting
 
 
 def load(
-    name: str,
-    *,
-    env: Mapping[str, str],
-    cwd: str,
-    search: tuple[str, ...],
-    deferred: Callable[[str], bool],
-    hooks: HookRules = (),
-) -> Loaded:
-    """Return the effective EDF `name`, and every problem of every file that it is made of.
-
-    `env` is only asked for single names, never iterated, so that the caller can record which
-    variables were used. `cwd` is absolute. `deferred` checks whether a variable that is undefined
-    here exists on the node; `hooks` are the rules for annotations. Never raises for a bad EDF,
-    whatever its bytes.
-    """
-    family = Family(Setting(env, cwd, deferred, hooks), search)
-    return _load(name, family, Scope(env, {}, deferred), NO_OPTIONS)[0]
-
-
-def trace(
-    name: str | None,
-    *,
-    env: Mapping[str, str],
-    cwd: str,
-    search: tuple[str, ...],
-    deferred: Callable[[str], bool],
-    hooks: HookRules = (),
-    over: Overlay = NO_OPTIONS,
+    name: str | None, setting: Setting, search: tuple[str, ...] = (), over: Overlay = NO_OPTIONS
 ) -> tuple[Loaded, tuple[EdfFile, ...]]:
-    """Load as `load` does, and return the content of each file, in order of rising precedence.
+    """Return the effective EDF `name` with every problem of every file that it is made of.
 
-    The options of `over` lie over all files. Without a name there are only they.
+    Also return the content of each file, in order of rising precedence. The options of `over` lie
+    over all files; without a name there are only they. Never raises for a bad EDF, whatever its
+    bytes.
     """
-    family = Family(Setting(env, cwd, deferred, hooks), search)
-    loaded, path = _load(name, family, Scope(env, {}, deferred), over)
+    family = Family(setting, search)
+    scope = Scope(setting.env, {}, setting.deferred)
+    loaded, path = _load(name, family, scope, over)
     return loaded, () if path is None else family.sequence(path)
 
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine import __version__
 from container_engine.edf.expand import Scope
+from container_engine.edf.file import Setting
 from container_engine.edf.layer import Sourced
-from container_engine.edf.load import search_path, trace
+from container_engine.edf.load import load
+from container_engine.edf.locate import search_path
 from container_engine.edf.model import Edf, Origin, Problem
 from container_engine.edf.pyxis_options import NO_OPTIONS, Overlay, alone, no_container, read
 from container_engine.errors import UserError
@@ -122,15 +124,8 @@ def _load(
     """Return the environment, its files, and the layers of the files and of the options."""
     site = whole.site
     over = _overlay(name, words, context, whole)
-    loaded, files = trace(
-        name,
-        env=context.env,
-        cwd=context.cwd,
-        search=search_path(context.env, site.edf_path),
-        deferred=site.is_deferred,
-        hooks=rules(whole.hooks),
-        over=over,
-    )
+    setting = Setting(context.env, context.cwd, site.is_deferred, rules(whole.hooks))
+    loaded, files = load(name, setting, search_path(context.env, site.edf_path), over)
     others = [] if loaded.edf is None else overrides.problems(loaded.edf, whole)
     layers = [*(file.layer for file in files), over.layer]
     return _with(loaded, [*others, *_image_problems(layers, context.cwd)]), files, layers

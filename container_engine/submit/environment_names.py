@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.edf.load import search_path
+from container_engine.edf.locate import search_path
 from container_engine.submit.site import site_config
 
 if TYPE_CHECKING:

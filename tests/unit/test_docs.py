@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+from container_engine.edf.file import Setting
 from container_engine.edf.load import load
 from container_engine.images.reference import parse
 from container_engine.plan.site_entries import sitewide
@@ -96,13 +97,8 @@ def test_an_example_of_a_hook_is_one_that_a_launch_takes(example: Example, tmp_p
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.place)
 def test_an_example_in_the_documentation_loads(example: Example, search: str) -> None:
-    loaded = load(
-        f"{search}/{example.file}",
-        env=VARIABLES,
-        cwd=search,
-        search=(search,),
-        deferred=SiteConfig().is_deferred,
-    )
+    setting = Setting(VARIABLES, search, SiteConfig().is_deferred)
+    loaded, _files = load(f"{search}/{example.file}", setting, (search,))
     assert [str(problem) for problem in loaded.problems] == []
     assert loaded.edf is not None
     if loaded.edf.image:
@@ -194,8 +190,6 @@ SAID = {
 @pytest.mark.parametrize("text", SAID)
 def test_the_page_on_edfs_quotes_what_the_engine_says(text: str, tmp_path: Path) -> None:
     (tmp_path / "e.toml").write_text(text, encoding="utf-8")
-    loaded = load(
-        f"{tmp_path}/e.toml", env={}, cwd=str(tmp_path), search=(), deferred=lambda _: False
-    )
+    loaded, _files = load(f"{tmp_path}/e.toml", Setting({}, str(tmp_path), lambda _: False))
     assert SAID[text] in "\n".join(map(str, loaded.problems))
     assert SAID[text] in (ROOT / "docs/guide/edf.md").read_text(encoding="utf-8")

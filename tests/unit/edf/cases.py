@@ -3,7 +3,9 @@
 from pathlib import Path
 
 from container_engine import message_text
-from container_engine.edf.load import load, search_path
+from container_engine.edf.file import Setting
+from container_engine.edf.load import load
+from container_engine.edf.locate import search_path
 from container_engine.edf.model import Loaded
 
 DATA = Path(__file__).parents[2] / "data" / "edf"
@@ -26,7 +28,7 @@ def load_edf(name: str | Path, cwd: str | Path = CWD, **env: str) -> Loaded:
     """Load an EDF with the variables above and those given; names are found in EDF_PATH."""
     known = ENV | env
     search = search_path(known, ("/nonexistent/etc/edf",))
-    return load(str(name), env=known, cwd=str(cwd), search=search, deferred=is_deferred)
+    return load(str(name), Setting(known, str(cwd), is_deferred), search)[0]
 
 
 def write(directory: Path, name: str, text: str) -> Path:

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from container_engine import message_text
 from container_engine.edf.difference import differences
+from container_engine.edf.file import Setting
 from container_engine.edf.history import histories, quoted
-from container_engine.edf.load import trace
+from container_engine.edf.load import load
 from container_engine.edf.model import Edf
 from container_engine.edf.render import to_json, to_toml
 from container_engine.lint.advise import advise
@@ -64,7 +65,7 @@ BYTES = st.one_of(DOCUMENTS.map(lambda text: text.encode("utf-8", "replace")), s
 
 def _load(path: Path, content: bytes) -> Edf | None:
     path.write_bytes(content)
-    loaded, files = trace(str(path), env=ENV, cwd=CWD, search=(), deferred=is_deferred)
+    loaded, files = load(str(path), Setting(ENV, CWD, is_deferred))
     assert (loaded.edf is None) == bool(loaded.errors)
     for problem in loaded.problems:
         assert str(problem)

@@ -7,8 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from container_engine.edf.expand import Scope
+from container_engine.edf.file import Setting
 from container_engine.edf.history import History, histories, variables
-from container_engine.edf.load import trace
+from container_engine.edf.load import load
 from container_engine.edf.model import Edf
 from tests.unit.edf.cases import ENV, is_deferred
 
@@ -51,7 +52,7 @@ def write(family: Family, directory: Path) -> Path:
 def traced(family: Family) -> tuple[Edf, tuple[History, ...]]:
     with TemporaryDirectory() as directory:
         path = write(family, Path(directory))
-        loaded, files = trace(str(path), env=ENV, cwd="/", search=(), deferred=is_deferred)
+        loaded, files = load(str(path), Setting(ENV, "/", is_deferred))
     assert loaded.edf is not None, loaded.problems
     assert len(files) == len(loaded.edf.files)
     return loaded.edf, histories(loaded.edf, files)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from container_engine.edf.file import Setting
 from container_engine.edf.load import load
 from tests.unit.edf.cases import ENV, is_deferred, load_edf, seen, write
 
@@ -86,5 +87,5 @@ def test_the_environment_is_only_asked_for_names(tmp_path: Path) -> None:
 
     text = 'image = "$USER"\nmounts = ["$HOME"]\n[env]\nA = "${NOPE:-x}"\n'
     path = write(tmp_path, "x.toml", text)
-    loaded = load(str(path), env=Asked(ENV), cwd="/", search=(), deferred=is_deferred)
+    loaded, _files = load(str(path), Setting(Asked(ENV), "/", is_deferred))
     assert loaded.edf is not None

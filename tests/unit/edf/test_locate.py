@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.edf.load import search_path
-from container_engine.edf.locate import NotFoundError, locate
+from container_engine.edf.locate import NotFoundError, locate, search_path
 from tests.unit.edf.cases import load_edf, seen, write
 
 

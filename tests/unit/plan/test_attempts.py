@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from container_engine.edf.file import Setting
 from container_engine.edf.load import load
 from container_engine.edf.model import Edf, Loaded
 from container_engine.plan.hooks import rules
@@ -54,14 +55,8 @@ class Attempt:
     def loaded(self, text: str, **env: str) -> Loaded:
         file = self._directory / "e.toml"
         file.write_text(f'image = "/i.sqsh"\n{text}')
-        return load(
-            str(file),
-            env=env,
-            cwd="/",
-            search=(),
-            deferred=self.config.is_deferred,
-            hooks=rules(self.catalog.hooks),
-        )
+        setting = Setting(env, "/", self.config.is_deferred, rules(self.catalog.hooks))
+        return load(str(file), setting)[0]
 
     def problems(self, text: str, **env: str) -> list[str]:
         """Return all errors of the file and of the plan."""
