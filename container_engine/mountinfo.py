@@ -1,7 +1,35 @@
-"""Read what /proc/PID/mountinfo says."""
+"""Read /proc/PID/mountinfo, see proc_pid_mountinfo(5)."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
-def unescaped(field: bytes) -> bytes:
-    """Return a field of mountinfo, in which blanks and backslashes are octal numbers."""
+class Mount:
+    """A mount: its device as MAJOR:MINOR, its place, and its file system."""
+
+    __slots__ = ("device", "kind", "options", "place", "source")
+
+    def __init__(self, line: bytes) -> None:
+        before, _dash, after = line.rstrip(b"\n").partition(b" - ")
+        fields = before.split(b" ")
+        kind, source, options = after.split(b" ", 2)
+        self.device, self.kind = os.fsdecode(fields[2]), os.fsdecode(kind)
+        self.place, self.source = _unescaped(fields[4]), _unescaped(source)
+        self.options = [_unescaped(option) for option in options.split(b",")]
+
+
+def mounts(file: str | int = "/proc/self/mountinfo") -> Iterator[Mount]:
+    """Yield the mounts in the order of mounting. Raise OSError. A descriptor remains open."""
+    with open(file, "rb", closefd=isinstance(file, str)) as lines:
+        yield from map(Mount, lines)
+
+
+def _unescaped(field: bytes) -> str:
+    """Return a field, in which blanks and backslashes are octal numbers."""
     first, *others = field.split(b"\\")
-    return first + b"".join(bytes((int(o[:3], 8),)) + o[3:] for o in others)
+    return os.fsdecode(first + b"".join(bytes((int(o[:3], 8),)) + o[3:] for o in others))

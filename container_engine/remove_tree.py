@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 
-from container_engine.mountinfo import unescaped
+from container_engine.mountinfo import mounts
 
 
 def remove_tree(path: str) -> None:
@@ -28,8 +28,6 @@ def remove_tree(path: str) -> None:
 
 def _refuse_mounts(path: str) -> None:
     below = os.path.join(os.path.realpath(path), "")
-    with open("/proc/self/mountinfo", "rb") as file:
-        for line in file:
-            place = os.fsdecode(unescaped(line.split(b" ")[4]))
-            if os.path.join(place, "").startswith(below):
-                raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), place)
+    for mount in mounts():
+        if os.path.join(mount.place, "").startswith(below):
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), mount.place)

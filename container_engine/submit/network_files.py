@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 
+from container_engine.mountinfo import mounts
+
 # as the kernel names them; those in user space begin with "fuse."
 _KINDS = {
     *("9p", "afs", "beegfs", "ceph", "cifs", "gpfs", "lustre", "nfs", "nfs4", "panfs", "pvfs2"),
@@ -19,17 +21,9 @@ def network_file_system(path: str) -> str:
     costs nothing, but symlinks are not followed.
     """
     best, kind = "", ""
-    with contextlib.suppress(OSError), open("/proc/self/mountinfo", encoding="utf-8") as file:
-        for line in file:
-            before, _dash, behind = line.partition(" - ")
-            place = _plain(before.split(" ")[4])
+    with contextlib.suppress(OSError):
+        for mount in mounts():
+            place = mount.place
             if os.path.commonpath([place, path]) == place and len(place) >= len(best):
-                best, kind = place, behind.partition(" ")[0]
+                best, kind = place, mount.kind
     return kind if kind in _KINDS else ""
-
-
-def _plain(text: str) -> str:
-    """Undo what the kernel writes for blanks, tabs, line ends and backslashes."""
-    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        text = text.replace(code, char)
-    return text

@@ -9,6 +9,7 @@ import tempfile
 
 from container_engine.errors import UserError
 from container_engine.images.store.files import size_text
+from container_engine.mountinfo import mounts
 from container_engine.process import reason
 
 _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
@@ -59,9 +60,7 @@ def _reserve(directory: str, size: int) -> None:
 def _is_in_memory(directory: str) -> bool:
     device = os.stat(directory).st_dev
     here = f"{os.major(device)}:{os.minor(device)}"
-    with contextlib.suppress(OSError), open("/proc/self/mountinfo", encoding="utf-8") as file:
-        for line in file:
-            before, _dash, behind = line.partition(" - ")
-            if before.split()[2] == here:
-                return behind.startswith(("tmpfs ", "ramfs "))
+    with contextlib.suppress(OSError):
+        kinds = (mount.kind for mount in mounts() if mount.device == here)
+        return next(kinds, "") in ("tmpfs", "ramfs")
     return False

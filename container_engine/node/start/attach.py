@@ -8,7 +8,7 @@ import signal
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from container_engine.errors import CeError, UserError
-from container_engine.mountinfo import unescaped
+from container_engine.mountinfo import Mount, mounts
 from container_engine.node.start.container import INIT_NAME, person_of
 from container_engine.node.start.environment import parse_block
 from container_engine.node.start.guard import PYTHONS_SIGNALS, joined, memory_file
@@ -104,7 +104,7 @@ def session_of(task: Task) -> Session:
         guard, _first = makers(task)
         directory = os.readlink(f"/proc/{guard}/cwd")
         images, kept = _mounted(f"/proc/{guard}/mountinfo", directory)
-        mounted = _read(task.directory, "mountinfo").splitlines()
+        own = _read(task.directory, "mountinfo").splitlines()
     except OSError as error:
         raise UserError(f"the container has ended: {reason(error)}") from None
     if not images:
@@ -113,7 +113,7 @@ def session_of(task: Task) -> Session:
             "save it when no step runs in it",
         )
     person = person_of({})
-    paths = [unescaped(line.split(b" ")[4]) for line in mounted]
+    paths = [os.fsencode(Mount(line).place) for line in own]
     paths += [os.fsencode(home) for home in (task.environment.get("HOME", "/"), person.home)]
     return Session(
         guard,
@@ -175,26 +175,16 @@ def _mounted(mountinfo: str, directory: str) -> tuple[tuple[str, ...], str]:
     The other value is the directory of a kept container, which is none of the session's, else "".
     """
     sources, kept = {}, ""
-    with open(mountinfo, "rb") as file:
-        for line in file:
-            before, _dash, after = line.partition(b" - ")
-            place = os.fsdecode(unescaped(before.split(b" ")[4]))
-            _kind, source, options = after.rstrip(b"\n").split(b" ", 2)
-            sources[place] = os.fsdecode(unescaped(source))
-            if place == f"{directory}/root":
-                kept = _upper(options)
+    for mount in mounts(mountinfo):
+        sources[mount.place] = mount.source
+        if mount.place == f"{directory}/root":
+            # of an overlay: the directory of what is written
+            given = (option.partition("=") for option in mount.options)
+            kept = next((path for name, _, path in given if name == "upperdir"), "")
     found: list[str] = []
     while (place := f"{directory}/image{len(found) or ''}") in sources:
         found.append(sources[place])
     return tuple(found), "" if os.path.dirname(kept) == directory else os.path.dirname(kept)
-
-
-def _upper(options: bytes) -> str:
-    """Return the directory of what is written from the options of an overlay."""
-    given = (option.partition(b"=") for option in options.split(b","))
-    return next(
-        (os.fsdecode(unescaped(path)) for name, _, path in given if name == b"upperdir"), ""
-    )
 
 
 def _with_parents(path: bytes) -> Iterator[bytes]:

@@ -12,7 +12,6 @@ import os
 import stat
 
 from container_engine.errors import LaunchError
-from container_engine.mountinfo import unescaped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -194,8 +193,9 @@ def check_places(planned: Sequence[Bind], mounted: int, rules: Rules | None) -> 
     """
     if rules is None or not rules.binds_images:
         return
-    with open(mounted, "rb", closefd=False) as file:
-        places = [os.fsdecode(unescaped(line.split(b" ")[4])) for line in file]
+    from container_engine.mountinfo import mounts
+
+    places = [mount.place for mount in mounts(mounted)]
     if refusal := rules.place_refusal(planned, places):
         raise LaunchError(refusal, see="mount-policy")
 

@@ -292,7 +292,8 @@ def test_a_file_system_is_known_by_the_last_mount_that_has_the_path(
     )
     real = open
     monkeypatch.setattr(
-        "builtins.open", lambda path, **more: real(table if "proc" in str(path) else path, **more)
+        "builtins.open",
+        lambda path, *mode, **more: real(table if "proc" in str(path) else path, *mode, **more),
     )
     found = [network_file_system(path) for path in ("/home/a", "/home/my own/a", "/homework", "/a")]
     assert found == ["nfs4", "", "", ""]

@@ -32,7 +32,6 @@ ALLOWED = {
     "stat",
     "container_engine",
     "container_engine.errors",
-    "container_engine.mountinfo",
     "container_engine.node",
     *(
         f"container_engine.node.{name}"
