@@ -10,7 +10,7 @@ import pytest
 
 from tests.installed import require_current
 from tests.slurm.cluster import Cluster, sandbox
-from tests.slurm.error_block import Provoked
+from tests.slurm.error_block import Provoked, differing
 from tests.slurm.leftovers import assert_nothing_left, foreign, records
 from tests.slurm.site import Site, site_on
 
@@ -74,3 +74,11 @@ def site(cluster: Cluster) -> Iterator[Site]:
 @pytest.fixture
 def provoked(cluster: Cluster, shared: Path) -> Provoked:
     return Provoked(cluster, shared)
+
+
+@pytest.fixture(scope="module")
+def n2(cluster: Cluster) -> Iterator[str]:
+    """Yield the name of a node whose mounts tests may change; it is restarted afterwards."""
+    del cluster
+    with differing("n2"):
+        yield "n2"

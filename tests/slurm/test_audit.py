@@ -9,19 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.cluster import ALICE, Cluster
-from tests.slurm.error_block import differing
 from tests.slurm.plugins import line_of, own_planner, plugins_on
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
 PLAN = '{"version":99}'
-
-
-@pytest.fixture(scope="module")
-def n2(cluster: Cluster) -> Iterator[str]:
-    del cluster
-    with differing("n2"):
-        yield "n2"
 
 
 @pytest.fixture

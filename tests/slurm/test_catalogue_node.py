@@ -4,26 +4,18 @@ import os
 import pwd
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.slurm import procfs
 from tests.slurm.cluster import ALICE, Cluster, sandbox
-from tests.slurm.error_block import Blame, Provoked, changed_on, differing, mounted_on
+from tests.slurm.error_block import Blame, Provoked, changed_on, mounted_on
 from tests.slurm.job import started
 from tests.slurm.plugins import disturbing, line_of, own_stack, plugins_on
 from tests.slurm.polling import until
 
 pytestmark = pytest.mark.usefixtures("tidy")
-
-
-@pytest.fixture(scope="module")
-def n2(cluster: Cluster) -> Iterator[str]:
-    del cluster
-    with differing("n2"):
-        yield "n2"
 
 
 @pytest.fixture

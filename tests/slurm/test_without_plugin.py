@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.cluster import Cluster
-from tests.slurm.error_block import differing
 from tests.slurm.job import batch
 from tests.slurm.plugins import own_stack, plugins_on
 from tests.slurm.site import Site
@@ -20,13 +19,6 @@ NONE = "# nothing\n"
 REFUSED = "this host's Slurm does not load the plugin of --environment, which the job has"
 # Printed because of the mark before a command.
 NOT_LOADED = "ce: error: this node's Slurm does not load the plugin of --environment"
-
-
-@pytest.fixture(scope="module")
-def n2(cluster: Cluster) -> Iterator[str]:
-    del cluster
-    with differing("n2"):
-        yield "n2"
 
 
 @pytest.fixture
