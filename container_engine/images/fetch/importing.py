@@ -51,6 +51,15 @@ class Pull(enum.StrEnum):
     NEVER = "never"
 
 
+class _Import(NamedTuple):
+    """One import: what makes the image of this architecture from what the registry has."""
+
+    maker: Maker
+    image: Imported
+    remote: Remote
+    arch: str
+
+
 class Limits(NamedTuple):
     """Limits in seconds: for an import, for a request to a registry, for the age of its answer."""
 
@@ -119,7 +128,7 @@ class Importer:
                 self._rules.admit_size(image.name, remote.size)
                 place = Place.of(work, os.path.join(work, "blobs"))
                 _check_room(directory, remote, place)
-                fetched = self._build(maker, image, remote, arch, (), place)
+                fetched = self._build(_Import(maker, image, remote, arch), (), place)
                 install(os.path.join(work, "image"), fetched.config, path)
         except OSError as error:
             raise unusable(directory, error) from None
@@ -201,7 +210,7 @@ class Importer:
                         raise
                     return self._make_do(image, own, found, error)
                 self._rules.admit_size(image.name, remote.size)
-                found = self._imported(maker, image, remote, stores, own, lease)
+                found = self._imported(_Import(maker, image, remote, own.arch), stores, own, lease)
         if found is None:
             message = "removed from the store while it was imported"
             raise UserError(message, see="image-not-in-store", name=image.name)
@@ -214,16 +223,9 @@ class Importer:
     def _take_over(self, image: Imported) -> None:
         self._listener.say(f"{image.name}: its importer has died, this process takes over")
 
-    def _imported(
-        self,
-        maker: Maker,
-        image: Imported,
-        remote: Remote,
-        stores: Stores,
-        own: Store,
-        lease: Lease,
-    ) -> Known | None:
+    def _imported(self, wanted: _Import, stores: Stores, own: Store, lease: Lease) -> Known | None:
         """Import the image if it is missing, again if it gets removed, and record its name."""
+        image, remote = wanted.image, wanted.remote
         judge, before = self._judge(), stores.find(image)
         is_judged = before is not None and (before.ref.digest, before.ref.judged) == (
             remote.digest,
@@ -231,9 +233,9 @@ class Importer:
         )
         for _attempt in range(_ATTEMPTS):
             if stores.holding(remote.digest) is None:
-                is_judged = self._import(maker, image, remote, own, lease)
+                is_judged = self._import(wanted, own, lease)
             if judge and not is_judged and not image.is_ours:
-                self._ask_policy(maker, image, remote, own, lease)
+                self._ask_policy(wanted, own, lease)
             own.remember(image, remote.digest, judged=judge)
             if own.has(remote.digest):
                 accepted = "" if image.is_ours else judge
@@ -251,57 +253,47 @@ class Importer:
         not_after = time.time() + _RETRY_S
         return Stored(found.path, ref.digest, own.ref(image), not_after, (notice,))
 
-    def _ask_policy(
-        self, maker: Maker, image: Imported, remote: Remote, own: Store, lease: Lease
-    ) -> None:
+    def _ask_policy(self, wanted: _Import, own: Store, lease: Lease) -> None:
         """Raise CeError if the site's signature policy refuses an image that is in a store.
 
         skopeo checks the policy only when it copies: layers that were removed are fetched again.
         """
+        copy = wanted.maker.skopeo.copy
         with fresh_directory(own.work(lease.holder.token)) as work:
-            maker.skopeo.copy(image, remote, work, own.blobs, lambda _done: None)
+            copy(wanted.image, wanted.remote, work, own.blobs, lambda _done: None)
 
-    def _import(
-        self, maker: Maker, image: Imported, remote: Remote, own: Store, lease: Lease
-    ) -> bool:
+    def _import(self, wanted: _Import, own: Store, lease: Lease) -> bool:
         """Make the image unless the store has it; return whether it was made and so judged."""
+        digest = wanted.remote.digest
         own.explain()
-        with self._held(own.build_lock(remote.digest), image) as building:
+        with self._held(own.build_lock(digest), wanted.image) as building:
             if building.replaced and not lease.replaced:
-                self._take_over(image)
+                self._take_over(wanted.image)
             for token in building.replaced:
                 shutil.rmtree(own.work(os.path.basename(token)), ignore_errors=True)
-            if own.has(remote.digest):
+            if own.has(digest):
                 return False  # another process has just imported it, maybe under another name
             try:
-                self._make(maker, image, remote, own, (lease, building))
+                self._make(wanted, own, (lease, building))
             except (CeError, OSError):
                 # after a long pause another process may have taken over and removed our work
-                if building.is_held() or not own.has(remote.digest):
+                if building.is_held() or not own.has(digest):
                     raise
                 return False
         return True
 
-    def _make(
-        self, maker: Maker, image: Imported, remote: Remote, own: Store, leases: Sequence[Lease]
-    ) -> None:
+    def _make(self, wanted: _Import, own: Store, leases: Sequence[Lease]) -> None:
+        remote = wanted.remote
         with fresh_directory(own.work(leases[-1].holder.token)) as work:
             place = Place.of(work, own.blobs)
             _check_room(own.root, remote, place)
-            fetched = self._build(maker, image, remote, own.arch, leases, place)
+            fetched = self._build(wanted, leases, place)
             path = own.image(remote.digest)
             install_stored(place.made, fetched.config, path, remote.manifest)
 
-    def _build(
-        self,
-        maker: Maker,
-        image: Imported,
-        remote: Remote,
-        arch: str,
-        leases: Sequence[Lease],
-        place: Place,
-    ) -> Fetched:
+    def _build(self, wanted: _Import, leases: Sequence[Lease], place: Place) -> Fetched:
         """Write `place.made`, complete and checked."""
+        image, remote = wanted.image, wanted.remote
         began, name = time.monotonic(), image.name
 
         def far(doing: str, done: int) -> None:
@@ -310,7 +302,7 @@ class Importer:
             self._listener.far(name, doing, done, remote.size)
 
         try:
-            fetched = maker.make(image, remote, arch, place, far)
+            fetched = wanted.maker.make(image, remote, wanted.arch, place, far)
         except SiteError as error:
             if error.see == "program-slow":
                 raise self._too_slow(image, error) from None
