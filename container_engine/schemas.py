@@ -1,14 +1,11 @@
-"""The JSON Schemas of our formats, generated from the models that define them."""
+"""Renders a JSON Schema of a format from the model that defines it. Pure."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pydantic import BaseModel
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -27,10 +24,3 @@ def render(model: type[BaseModel]) -> str:
             if "type" in key and key.get("default", "") is None:
                 del key["default"]  # None stands for an absent key; no file can contain it
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
-
-
-def write(models: Mapping[str, type[BaseModel]], arguments: Sequence[str]) -> None:
-    """Write a file per model into the directory that is the only argument, or `edf_schemas`."""
-    directory = Path(*(arguments or ["edf_schemas"]))
-    for name, model in models.items():
-        (directory / name).write_text(render(model), encoding="utf-8")

@@ -32,16 +32,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:  # noqa: ARG001
-    output.exact(render(_model(arguments.format)).encode())
+    output.exact(render(models()[arguments.format]).encode())
     return 0
 
 
-def _model(name: str) -> type[BaseModel]:
-    from container_engine.catalog.schema import MODELS as HOOK
-    from container_engine.cli.schema_lists import MODELS as LISTS
-    from container_engine.edf.schema import MODELS as EDF
-    from container_engine.images.schema import MODELS as IMAGES
-    from container_engine.plan.schema import MODELS as OTHERS
+def models() -> dict[str, type[BaseModel]]:
+    """Return the model of each format."""
+    from container_engine.catalog.model import HookFile
+    from container_engine.cli.schema_lists import MODELS
+    from container_engine.edf.document import Document
+    from container_engine.images.lock import Lock
+    from container_engine.plan.model import LaunchPlan
+    from container_engine.site.model import SiteConfig
 
-    models: dict[str, type[BaseModel]] = {**EDF, **HOOK, **IMAGES, **LISTS, **OTHERS}
-    return models[f"{name}.json"]
+    return {
+        "config": SiteConfig,
+        "edf": Document,
+        "hook": HookFile,
+        "lock": Lock,
+        "plan": LaunchPlan,
+        **MODELS,
+    }

@@ -1,17 +1,13 @@
-"""`python -m container_engine.cli.schema_lists [DIRECTORY]` writes the schemas of lists.
+"""The models of what verbs print with --json: objects with a version.
 
-They describe what the verbs of these names print with --json; `locks` is what `ce lock` prints.
-Each document is an object with a version.
+`locks` is what `ce lock` prints.
 """
 
 from __future__ import annotations
 
-import sys
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-
-from container_engine.schemas import write
 
 
 class _Frozen(BaseModel):
@@ -223,17 +219,14 @@ class EngineVersion(_Frozen):
 
 
 MODELS: dict[str, type[BaseModel]] = {
-    "diff.json": ListOfDifferences,
-    "explain.json": Explanation,
-    "gc.json": Collection,
-    "images.json": ListOfImages,
-    "lint.json": ListOfAdvice,
-    "locks.json": ListOfLocks,
-    "ps.json": ListOfSteps,
-    "store.json": StoreCheck,
-    "trace.json": ListOfTraces,
-    "version.json": EngineVersion,
+    "diff": ListOfDifferences,
+    "explain": Explanation,
+    "gc": Collection,
+    "images": ListOfImages,
+    "lint": ListOfAdvice,
+    "locks": ListOfLocks,
+    "ps": ListOfSteps,
+    "store": StoreCheck,
+    "trace": ListOfTraces,
+    "version": EngineVersion,
 }
-
-if __name__ == "__main__":
-    write(MODELS, sys.argv[1:])

@@ -1,0 +1,16 @@
+"""`python docs/schemas.py`: write the schemas in edf_schemas from the models of all formats."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from container_engine.cli.schema import models  # noqa: E402 - found from here only after that
+from container_engine.schemas import render  # noqa: E402
+
+if __name__ == "__main__":
+    for name, model in models().items():
+        (ROOT / "edf_schemas" / f"{name}.json").write_text(render(model), encoding="utf-8")
