@@ -244,6 +244,29 @@ def test_five_hundred_mounts_work(engine: Engine) -> None:
     assert printed.split() == [str(n) for n in range(500)]
 
 
+@pytest.mark.parametrize("way", ["crun", "podman"])
+def test_a_node_that_has_no_files_of_hosts_names_has_containers(engine: Engine, way: str) -> None:
+    without = engine.scratch / "etc"
+    ignored = shutil.ignore_patterns("hosts", "resolv.conf")
+    shutil.copytree("/etc", without, symlinks=True, ignore=ignored)
+    edf = engine.edf()
+    argv = engine.with_site(f'start = "{way}"\n').argv(
+        *(edf, "sh", "-c", "cat /etc/hosts && cat /etc/resolv.conf && echo end")
+    )
+    script = f'mount --bind "{without}" /etc && exec setpriv --init-groups "$@"'
+    ids = [f"--reuid={engine.user.uid}", f"--regid={engine.user.gid}"]
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, "sh", *ids, *argv],
+        env=engine.environment(),
+        cwd=engine.scratch,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    said = "127.0.0.1 localhost\n::1 localhost\nend\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
+
+
 def test_a_link_in_the_image_does_not_lead_a_mount_out_of_it(engine: Engine) -> None:
     file = make_file(engine.scratch / "source" / "f", "text", engine)
     target = engine.scratch / "outside"

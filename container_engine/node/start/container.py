@@ -32,6 +32,12 @@ STARTED = "started"
 SHORT_SESSION = "/proc/1/cwd"
 # of Podman and crun
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# The host's files that name hosts. A node without one of them gives its containers this instead,
+# as Podman does for /etc/hosts: an image's own would name the machine that it was made on.
+HOSTS_FILES = {
+    "/etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
+    "/etc/resolv.conf": "",
+}
 _PROPAGATIONS = frozenset(
     ["private", "rprivate", "slave", "rslave", "shared", "rshared", "unbindable", "runbindable"]
 )
@@ -47,14 +53,15 @@ class Paths:
 
     `podman` and `runtime` are the site's programs; the latter is "" for crun as PATH has it.
     `written` is the directory for what the container writes; `begun` are files that are made when
-    the engine has written its own there.
+    the engine has written its own there. `lacking` are those of HOSTS_FILES that the node lacks.
     """
 
-    __slots__ = ("begun", "init", "podman", "runtime", "server", "session", "written")
+    __slots__ = ("begun", "init", "lacking", "podman", "runtime", "server", "session", "written")
 
     def __init__(self, session: str, libexec: str, podman: str = "", runtime: str = "") -> None:
         self.session = self.written = session
         self.begun = [f"{session}/{BEGUN}"]
+        self.lacking: Sequence[str] = ()
         self.podman = podman or "podman"
         self.runtime = runtime
         self.init = f"{libexec}/ce-init"
@@ -62,6 +69,10 @@ class Paths:
 
     def at(self, name: str) -> str:
         return f"{self.session}/{name}"
+
+    def replaced(self) -> dict[str, str]:
+        """Return the path of what replaces each file of `lacking`."""
+        return {path: self.at(path.rpartition("/")[2]) for path in self.lacking}
 
 
 class Bind:
@@ -185,8 +196,8 @@ def system_mounts(paths: Paths, container: Container) -> list[Bind]:
 def names(paths: Paths, container: Container) -> list[Bind]:
     """Return mounts of the files that name hosts, unless the user or a hook mounts others there."""
     sources = {
-        "/etc/hosts": "/etc/hosts",
-        "/etc/resolv.conf": "/etc/resolv.conf",
+        **{path: path for path in HOSTS_FILES},
+        **paths.replaced(),
         # Podman's own would have the ID of the container, which is not the name of any host
         "/etc/hostname": paths.at("hostname"),
     }

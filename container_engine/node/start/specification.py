@@ -7,7 +7,7 @@ strings; for each operation the name, the number of arguments in decimal, and th
 from __future__ import annotations
 
 from container_engine.errors import LaunchError
-from container_engine.node.start.container import INIT_NAME, Bind
+from container_engine.node.start.container import HOSTS_FILES, INIT_NAME, Bind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ def _person(paths: Paths, person: Person) -> list[Operation]:
         ("root-entry", [root, "/etc/passwd", str(person.uid), person.passwd]),
         ("root-entry", [root, "/etc/group", str(person.gid), person.group]),
         ("file", [paths.at("hostname"), f"{person.host}\n"]),
+        *(("file", [file, HOSTS_FILES[path]]) for path, file in paths.replaced().items()),
         # df and mount read it; an image's own stays
         ("root-link", [root, "/etc/mtab", "/proc/mounts"]),
     ]

@@ -48,6 +48,14 @@ def test_what_is_mounted_on_a_file_of_names_takes_its_place(path: str) -> None:
     assert [m.split(",")[1] for m in mounts if f"destination={path}," in m] == ["source=/from"]
 
 
+def test_a_file_of_names_that_the_node_lacks_comes_from_the_session() -> None:
+    paths = Paths("/s", "/libexec")
+    paths.lacking = ["/etc/hosts"]
+    mounts = values(podman.arguments(paths, container()), "--mount")
+    sources = [m.split(",")[1] for m in mounts if "/etc/hosts," in m or "/etc/resolv.conf," in m]
+    assert sources == ["source=/s/hosts", "source=/etc/resolv.conf"]
+
+
 # ---- the whole -------------------------------------------------------------------------------
 
 

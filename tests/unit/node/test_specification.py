@@ -44,6 +44,16 @@ def test_a_start_has_its_order() -> None:
     assert order[-2:] == ["podman", "container"]
 
 
+def test_what_replaces_a_file_of_names_is_written_before_the_container_is_made() -> None:
+    paths = Paths("/s", "/libexec")
+    paths.lacking = ["/etc/hosts", "/etc/resolv.conf"]
+    whole = operations(paths, ["/i.sqsh"], container(), {}, ME, CRUN)
+    made = [arguments for name, arguments in whole if name == "file"]
+    assert ["/s/hosts", "127.0.0.1 localhost\n::1 localhost\n"] in made
+    assert ["/s/resolv.conf", ""] in made
+    assert not [path for path, *_rest in map(tuple, of("file")) if path.startswith("/s/hosts")]
+
+
 def test_hooks_find_the_images_files_and_come_before_the_container() -> None:
     more: Operation = ("more", ["/libexec/inject"])
     whole = operations(PATHS, ["/i.sqsh"], container(), {}, ME, CRUN, [more])
