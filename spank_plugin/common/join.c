@@ -97,6 +97,16 @@ static int apply_record(char *record, const struct ce_variables *variables, stru
 	return 0;
 }
 
+/* Give the task the usual PATH if it has none: without it Slurm takes a command's name for a path, and shells
+ * each search places of their own. */
+static int keep_path(const struct ce_variables *variables, struct ce_error *err)
+{
+	if (variables->get(variables->context, "PATH") != NULL ||
+	    variables->set(variables->context, "PATH", default_path) == 0)
+		return 0;
+	return ce_fail(err, "cannot set the environment variable 'PATH'");
+}
+
 int ce_apply_environment(int records_fd, const struct ce_variables *variables, struct ce_error *err)
 {
 	size_t size = 0;
@@ -110,7 +120,7 @@ int ce_apply_environment(int records_fd, const struct ce_variables *variables, s
 			return -1;
 		next += length + 1;
 	}
-	return 0;
+	return keep_path(variables, err);
 }
 
 /* Return 0 if the file can be executed, EACCES if it exists but cannot, else the reason why it was not

@@ -238,9 +238,13 @@ static int note(void *context, const char *name, const char *value)
 	return strcmp(name, "REFUSED") == 0 ? -1 : 0;
 }
 
+static const char *path_of_task = "/bin";
+
 static const char *of_task(void *context, const char *name)
 {
 	CHECK(context == seen);
+	if (strcmp(name, "PATH") == 0)
+		return path_of_task;
 	return strcmp(name, "SLURM_PROCID") == 0 ? "7" : NULL;
 }
 
@@ -294,6 +298,15 @@ TEST("no records change nothing")
 	CHECK_TEXT(seen, "");
 }
 
+TEST("a task that would have no PATH gets the usual one")
+{
+	static const char records[] = "A=1\0PATH";
+
+	path_of_task = NULL;
+	CHECK_INT(apply(records, sizeof records), 0);
+	CHECK_TEXT(seen, "[A]=1;[PATH];[PATH]=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin;");
+}
+
 TEST("a last record without its NUL is still one")
 {
 	CHECK_INT(apply("A=1\0B=2", 7), 0);
@@ -329,6 +342,12 @@ static int measure(void *context, const char *name, const char *value)
 	return 0;
 }
 
+static const char *any_value(void *context, const char *name)
+{
+	(void)context;
+	return name;
+}
+
 TEST("a value of 2 MiB arrives whole")
 {
 	enum { SIZE = 2 << 20 };
@@ -339,7 +358,7 @@ TEST("a value of 2 MiB arrives whole")
 	CHECK(memcpy(record, "BIG=", 4) == record);
 	record[SIZE + 4] = '\0';
 	CE_AUTO_FD fd = ce_memory_file("x", record, SIZE + 5);
-	const struct ce_variables big = { measure, of_task, NULL };
+	const struct ce_variables big = { measure, any_value, NULL };
 	CHECK_INT(ce_apply_environment(fd, &big, &err), 0);
 	CHECK_INT(value_length, SIZE);
 	free(record);
