@@ -34,6 +34,9 @@ _OF_PROCESSES = r"/proc/(self|thread-self|\d+)|/dev/(fd|std(in|out|err))"
 # what the engine itself mounts; node/start/checks.py has the same
 _OURS = r"/\.container-engine|/dev/\.ce-(init|root)"
 _REFUSED = re.compile(f"({_OF_PROCESSES}|{_OURS})(/|$)")
+# Linux makes no longer name, and opens no longer path; node/start/checks.py has the same
+_MAX_NAME = 255
+_MAX_PATH = 4095
 _COLON_HINT = r"a colon inside a path is written '\:'"
 
 
@@ -125,7 +128,19 @@ def _target(text: Text, cwd: str = "") -> Text:
         target = "/" + target.lstrip("/")  # normpath keeps two leading slashes, as in POSIX
         if target in REFUSED_TARGETS or _REFUSED.match(target):
             raise MountError(f"'{target}' cannot be the destination of a mount")
+        _check_length(target)
     return target
+
+
+def _check_length(target: str) -> None:
+    """Refuse a destination that nobody can make."""
+    path = target.encode("utf-8", "surrogateescape")
+    longest = max(map(len, path.split(b"/")))
+    for what, size, limit in (("name", longest, _MAX_NAME), ("path", len(path), _MAX_PATH)):
+        if size > limit:
+            raise MountError(
+                f"the destination's {what} has {size} bytes; Linux allows {limit} for a {what}"
+            )
 
 
 def _each_path(text: Text, cwd: str, what: str, clean: Callable[[str], str]) -> Text:

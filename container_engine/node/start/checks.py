@@ -27,6 +27,7 @@ _OURS = ("/.container-engine/", "/dev/.ce-init/", "/dev/.ce-root/")
 _DENIED = "Permission denied"
 _ABSENT = "does not exist"
 _FORBIDDEN = "only what you may read yourself can be mounted: ask its owner"
+_MAX_NAME, _MAX_PATH = 255, 4095
 # the beginning of the origin of mounts from the site's configuration
 _OF_SITE = "site: "
 
@@ -87,10 +88,19 @@ def resolve_mounts(
             code = "site-mount-missing" if of_site else "mount-source-missing"
             hint = _FORBIDDEN if problem == _DENIED else None
             lacks.append(_of_mount(origin, "source", mount.source, problem, code, hint))
-        if _is_reserved(mount.target):
-            problem, code = "cannot be replaced", "mount-destination"
+        if problem := _target_problem(mount.target):
+            code = "mount-destination"
             lacks.append(_of_mount(origin, "destination", mount.target, problem, code))
     return mounts
+
+
+def _target_problem(target: str) -> str:
+    if _is_reserved(target):
+        return "cannot be replaced"
+    path = os.fsencode(target)
+    if len(path) > _MAX_PATH or max(map(len, path.split(b"/"))) > _MAX_NAME:
+        return f"is too long: Linux allows {_MAX_NAME} bytes for a name, {_MAX_PATH} for a path"
+    return ""
 
 
 def _is_reserved(target: str) -> bool:

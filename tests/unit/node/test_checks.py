@@ -137,6 +137,14 @@ def test_a_deferred_destination_may_not_replace_the_systems(target: str) -> None
     ]
 
 
+@pytest.mark.parametrize("target", ["/x/" + "é" * 128, "/" + "/".join(["y" * 255] * 16)])
+def test_a_deferred_destination_may_not_be_longer_than_a_path(target: str) -> None:
+    lacks: list[LaunchError] = []
+    resolve_mounts(plan(mounts=[mount("/usr", [variable("T")])]), {"T": target}, lacks)
+    limits = "is too long: Linux allows 255 bytes for a name, 4095 for a path"
+    assert [(error.see, error.reason) for error in lacks] == [("mount-destination", limits)]
+
+
 def test_a_destination_cannot_leave_the_root() -> None:
     [bind] = resolve_mounts(plan(mounts=[mount("/usr", "/../../x/../y")]), {}, [])
     assert bind.target == "/y"
