@@ -140,7 +140,7 @@ def test_what_cannot_be_saved_at_the_end_is_told(cluster: Cluster, shared: Path)
     srun = (f"--environment={edf}", f"--container-save={shared}/no/x.sqsh")
     done = cluster.srun(*srun, "touch", f"{shared}/ran")
     assert done.returncode == 125
-    assert f"--container-save: '{shared}/no' is no directory of this node" in done.stderr
+    assert f"--container-save: '{shared}/no' does not exist on node n" in done.stderr
     assert "ce: see: ce help container-save" in done.stderr
     assert not (shared / "ran").exists()
     done = cluster.srun("-N2", srun[0], f"--container-save={shared}/x.sqsh", "true")

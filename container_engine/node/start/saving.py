@@ -7,6 +7,7 @@ of the node has ended, and before it ends the session (spank_plugin/plugin/sessi
 from __future__ import annotations
 
 import os
+import stat
 
 from container_engine.errors import LaunchError
 from container_engine.node.node_name import node_name
@@ -50,13 +51,23 @@ def _checked(path: str, node: Mapping[str, str]) -> str:
     directory = os.path.dirname(path)
     if os.path.isdir(path):
         raise ValueError(f"'{path}' is a directory", "name a file in it")
-    if not os.path.isdir(directory):
-        raise ValueError(
-            f"'{directory}' is no directory of this node", "make it, or name another one"
-        )
+    if lack := _lack(directory):
+        name = node_name(node) or os.uname().nodename
+        raise ValueError(f"'{directory}' {lack} on node {name}", "make it, or name another one")
     if not os.access(directory, os.W_OK):
         raise ValueError(f"you cannot write to '{directory}'", "name another directory")
     return path
+
+
+def _lack(directory: str) -> str:
+    """Return why a path is not that of a directory; "" if it is."""
+    try:
+        mode = os.stat(directory).st_mode
+    except FileNotFoundError:
+        return "does not exist"
+    except OSError as error:
+        return f"cannot be reached ({error.strerror})"
+    return "" if stat.S_ISDIR(mode) else "is not a directory"
 
 
 def at_the_end(

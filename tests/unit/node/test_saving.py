@@ -24,8 +24,8 @@ def test_several_nodes_have_an_image_each(tmp_path: Path) -> None:
 def test_a_place_without_a_file_is_refused_before_the_start(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match="is a directory"):
         wanted(tmp_path)
-    with pytest.raises(LaunchError, match="/no' is no directory of this node"):
+    with pytest.raises(LaunchError, match="/no' does not exist on node n7"):
         wanted(tmp_path / "no/x.sqsh")
     (tmp_path / "file").touch()
-    with pytest.raises(LaunchError, match="/file' is no directory of this node"):
+    with pytest.raises(LaunchError, match="/file' is not a directory on node n7"):
         wanted(tmp_path / "file/x.sqsh")
