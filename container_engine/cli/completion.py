@@ -1,4 +1,7 @@
-"""`ce completion SHELL`: print the script with which a shell completes `ce` command lines."""
+"""`ce completion SHELL`: print the script with which a shell completes `ce` command lines.
+
+The scripts ask it for names while a user waits for them, so each kind imports what it needs.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,11 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from container_engine.cli import images, output, running_steps, shells
+from container_engine.cli import output, shells
 from container_engine.cli.help import TOPICS
 from container_engine.cli.parser import build
 from container_engine.cli.verbs import VERBS
 from container_engine.faults.catalogue import FAULTS
-from container_engine.images.store.inventory import items
-from container_engine.submit.environment import offered
-from container_engine.submit.environment_names import environments
-from container_engine.submit.site import site_config
-from container_engine.submit.stores import stores
-from container_engine.trace import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,16 +70,40 @@ def _names(kind: str, word: str, context: Context) -> Iterable[str]:
     if kind == "hook" and word == "explain":
         kind = "environment"
     if kind == "hook":
-        return sorted(offered(context).hooks) if word in ("show", "test") else ()
-    if kind == "step":
-        return [step.id for step in running_steps.running(context)]
-    if kind == "trace":
-        return record.steps(running_steps.trace_directory(context), context.uid)
-    found = [] if kind == "image" else [name for name, _file in environments(context)]
+        return _hooks(context) if word in ("show", "test") else ()
+    if kind in ("step", "trace"):
+        return _steps(kind, context)
+    found = [] if kind == "image" else _environments(context)
     return found + (_images(context) if kind in ("image", "named") else [])
 
 
+def _environments(context: Context) -> list[str]:
+    from container_engine.submit.environment_names import environments
+
+    return [name for name, _file in environments(context)]
+
+
+def _hooks(context: Context) -> list[str]:
+    from container_engine.submit.environment import offered
+
+    return sorted(offered(context).hooks)
+
+
+def _steps(kind: str, context: Context) -> Iterable[str]:
+    from container_engine.cli import running_steps
+    from container_engine.trace import record
+
+    if kind == "step":
+        return [step.id for step in running_steps.running(context)]
+    return record.steps(running_steps.trace_directory(context), context.uid)
+
+
 def _images(context: Context) -> list[str]:
+    from container_engine.cli import images
+    from container_engine.images.store.inventory import items
+    from container_engine.submit.site import site_config
+    from container_engine.submit.stores import stores
+
     roots = [store.root for store in stores(context, site_config(context)).all()]
     return sorted(
         {images.familiar(name) for root in roots for i in items(root) for name in i.names}

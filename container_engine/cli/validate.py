@@ -107,10 +107,11 @@ def _absent(count: int) -> str:
 
 
 def _judge(name: str | None, arguments: argparse.Namespace, context: Context) -> _Verdict:
-    loaded = load_effective(name, context, words=arguments.container_options)
+    whole = offered(context)
+    loaded = load_effective(name, context, whole, arguments.container_options)
     problems = list(loaded.problems)
     if loaded.edf is not None:
-        problems += judged(loaded.edf, context, offered(context))
+        problems += judged(loaded.edf, context, whole)
     missing = missing_files(loaded.edf, context) if loaded.edf is not None else []
     if arguments.check_files:
         problems += missing
