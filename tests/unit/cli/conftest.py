@@ -3,11 +3,13 @@ import shutil
 import subprocess
 import sysconfig
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from tests.unit.cli.warm import Warm
 
 SOURCES = Path(__file__).parents[3]
 
@@ -17,19 +19,30 @@ class Installed(NamedTuple):
 
     prefix: Path
     home: Path
+    warm: Warm
 
     def run(
         self, *argv: str, env: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        environment = {"HOME": str(self.home), "PATH": os.environ["PATH"], **(env or {})}
+        """Run a program, which may be `ce`, from its first instruction."""
         return subprocess.run(
-            argv, env=environment, cwd=self.home, capture_output=True, text=True, timeout=60
+            argv,
+            env=self._environment(env),
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
 
     def ce(
         self, *words: str, env: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        return self.run(str(self.prefix / "bin/ce"), *words, env=env)
+        """Run `ce` in a process of its own that need not import what others have imported."""
+        argv = [str(self.prefix / "bin/ce"), *words]
+        return self.warm.run(argv, self._environment(env), self.home)
+
+    def _environment(self, env: dict[str, str] | None) -> dict[str, str]:
+        return {"HOME": str(self.home), "PATH": os.environ["PATH"], **(env or {})}
 
     def quick(self, *words: str) -> subprocess.CompletedProcess[str]:
         return self.run(str(self.prefix / "libexec/container-engine/plan"), *words)
@@ -61,8 +74,17 @@ def prefix(tmp_path_factory: pytest.TempPathFactory, ce_start: Path) -> Path:
     return prefix
 
 
+@pytest.fixture(scope="session")
+def warm(prefix: Path) -> Iterator[Warm]:
+    process = Warm(prefix / "libexec/python3")
+    yield process
+    process.close()
+
+
 @pytest.fixture
-def installed(prefix: Path, tmp_path: Path, need_tool: Callable[[str], str]) -> Installed:
+def installed(
+    prefix: Path, warm: Warm, tmp_path: Path, need_tool: Callable[[str], str]
+) -> Installed:
     need_tool("mksquashfs")
     need_tool("unsquashfs")
-    return Installed(prefix, tmp_path)
+    return Installed(prefix, tmp_path, warm)

@@ -18,7 +18,10 @@ FILES = sorted(
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return squashfs.make(tmp_path_factory.mktemp("image") / "i.sqsh", {"etc/x": ""})
+    """Return an image with its configuration beside it, so that no verb looks inside."""
+    made = squashfs.make(tmp_path_factory.mktemp("image") / "i.sqsh", {"etc/x": ""})
+    made.with_name(f"{made.name}.json").write_text('{"config": {}}')
+    return made
 
 
 @pytest.fixture
