@@ -28,7 +28,8 @@ _FATAL = re.compile(r'level=fatal msg="(.*)"')
 # costs the pauses
 _FINAL = re.compile(
     r"unauthorized|authentication required|denied|forbidden|unknown|not found|\b40[0134]\b|x509"
-    r"|no such host|HTTP response to HTTPS|no space left|quota|policy|unsupported",
+    r"|no such host|HTTP response to HTTPS|no space left|quota|policy|unsupported"
+    r"|image rejected|is blocked in",
     re.IGNORECASE,
 )
 _REJECTED = re.compile(r"source image rejected|rejected by policy", re.IGNORECASE)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.errors import UserError
+from container_engine.errors import CeError, UserError
 from container_engine.images.fetch import registry
 from container_engine.images.fetch.blobs import LayerFile
 from container_engine.images.fetch.registry import (
@@ -60,6 +60,27 @@ class Answers:
 @pytest.fixture
 def answers(tmp_path: Path) -> Answers:
     return Answers(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("Source image rejected: A signature was required, but no signature exists", 1),
+        ('initializing source docker://r/x:1: registry r is blocked in /etc/r.conf or "/x"', 1),
+        ("received unexpected HTTP status: 502 Bad Gateway", 3),
+    ],
+)
+def test_what_will_not_change_is_not_asked_again(
+    said: str, asked: int, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_PAUSES", (0.0, 0.0))
+    (answers.root / "said").write_text(f"level=fatal msg={json.dumps(said)}")
+    (answers.root / "bin/skopeo").write_text(
+        f"#!/bin/sh\necho >> {answers.root}/asked\ncat {answers.root}/said >&2\nexit 1\n"
+    )
+    with pytest.raises(CeError):
+        answers.skopeo.look_up(image(), "amd64")
+    assert len((answers.root / "asked").read_text()) == asked
 
 
 def test_a_size_below_zero_is_no_size(answers: Answers) -> None:
