@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from container_engine.edf.report import Report
 
 _HOOKS = "com.hooks."
+_ONE_HOOK = "com.hook."
 _PYXIS = "com.pyxis."
 _LOOKS_TRUE = ("true", "yes", "on", "1", "enabled")
 
@@ -70,6 +71,9 @@ def check_names(flat: Mapping[str, tuple[str, Path]], rules: HookRules, report: 
             report.warning(path, message, hint)
         elif key.startswith("hooks."):
             report.unknown(path, f"unknown annotation '{key}', did you mean 'com.{key}'?")
+        elif key.startswith(_ONE_HOOK):
+            right = _HOOKS + key.removeprefix(_ONE_HOOK)
+            report.unknown(path, f"unknown annotation '{key}', did you mean '{right}'?")
         elif rule is not None:
             _check_hook(key, text, path, rule, report)
         elif key.startswith(_HOOKS):

@@ -63,16 +63,19 @@ def is_of_nodes(name: str) -> bool:
     return name in _OF_NODES or name.startswith(_OF_STEPS)
 
 
-def expand(text: str, scope: Scope) -> Text:
-    """Return the text with every variable replaced. Raises ExpandError with all faults."""
+def expand(text: str, scope: Scope, target: str = "") -> Text:
+    """Return the text with every variable replaced. Raises ExpandError with all faults.
+
+    `target` is the name of the variable that will have it as its value, if any.
+    """
     if "$" not in text and "`" not in text:
         return text
-    return join([part for part, _ in pieces(text, scope)])
+    return join([part for part, _ in pieces(text, scope, target)])
 
 
-def pieces(text: str, scope: Scope) -> list[Piece]:
+def pieces(text: str, scope: Scope, target: str = "") -> list[Piece]:
     """Expand as `expand` does, but keep literal text apart from the values of variables."""
-    evaluation = _Evaluation(scope)
+    evaluation = _Evaluation(scope, target)
     result = evaluation.evaluate(scan(text))
     if evaluation.faults:
         raise ExpandError(list(dict.fromkeys(evaluation.faults)), "variable-undefined")
@@ -122,8 +125,9 @@ def deferred_names(text: Text) -> list[str]:
 class _Evaluation:
     """The evaluation of nodes to pieces; it collects faults so that one run reports them all."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, target: str) -> None:
         self.scope = scope
+        self.target = target
         self.faults: list[Fault] = []
         self.size = 0
 
@@ -142,7 +146,9 @@ class _Evaluation:
         if var.name.startswith("image:") or (value is None and self.scope.deferred(var.name)):
             word = self._word(var)
             if var.name in OF_TASKS and chosen(var.op, None) == MISSING:
-                self.faults.append((f"${{{var.name}}}: {shown(word) or TOO_EARLY}", None))
+                hint = f"in the task: sh -c 'export NAME=${var.name}; exec PROGRAM'"
+                said = (shown(word), None) if word else (TOO_EARLY, hint)
+                self.faults.append((f"${{{var.name}}}: {said[0]}", said[1]))
             return [(Variable(var.name, var.op, word), True)]
         choice = chosen(var.op, value)
         if choice == WORD:
@@ -168,6 +174,8 @@ class _Evaluation:
     def _missing(self, var: Expansion) -> None:
         if not var.op:
             hint = f"export {var.name} before the launch, or write ${{{var.name}:-default}}"
+            if var.name == self.target:
+                hint = f"write ${{image:{var.name}:-}} for the value of the image, if it has one"
             self.faults.append((f"variable '{var.name}' is not defined", hint))
             return
         state = "unset or empty" if var.op == ":?" else "not set"

@@ -25,6 +25,9 @@ _SHELL_WORDS = (
 _SWITCHES = {"yes": "true", "no": "false", "on": "true", "off": "false"}
 _SINGLE_BACKSLASH = r"write '\\' for a backslash, or put the string in single quotes"
 
+# no-break, narrow, wide and zero-width ones, as web pages and word processors have them
+_BLANKS = tuple("\u00a0\u2002\u2003\u2007\u2009\u200b\u202f\u3000\ufeff")
+
 # A message and a hint.
 Advice = tuple[str, str | None]
 
@@ -72,6 +75,8 @@ def _shell(place: Place) -> Advice | None:
     line = place.line.strip()
     if line.startswith(("$ ", "> ", "% ")):
         return "a shell prompt is not TOML", _NOT_EDF
+    if line.startswith("```"):
+        return "a fence of Markdown is not TOML", _NOT_EDF
     word, _, rest = line.partition(" ")
     if word == "export":
         name, _, value = rest.partition("=")
@@ -97,6 +102,16 @@ def _other_language(place: Place) -> Advice | None:
 def _quotes(place: Place) -> Advice | None:
     if any(mark in place.line for mark in "\u201c\u201d\u2018\u2019\u201e"):
         return "typographic quotes are not TOML", "use straight quotes: \"…\" or '…'"
+    return None
+
+
+def _invisible(place: Place) -> Advice | None:
+    """Recognise what looks like a space or the end of a line and is neither in TOML."""
+    if place.char in _BLANKS:
+        name = f"U+{ord(place.char):04X}"
+        return f"a special space ({name}), which TOML does not take", "type a plain space instead"
+    if "\r" in place.line.rstrip("\r"):
+        return "the lines end with carriage returns alone", "save it with the line ends of Unix"
     return None
 
 
@@ -230,6 +245,7 @@ _RULES: tuple[Callable[[Place], Advice | None], ...] = (
     _shell,
     _other_language,
     _quotes,
+    _invisible,
     _backslash,
     _dots,
     _unclosed_string,

@@ -211,7 +211,7 @@ class Reader:
         if not self._is_clean(path, written):
             return None
         try:
-            return expand(written, self._scope)
+            return expand(written, self._scope, str(path[-1]) if path[0] == "env" else "")
         except ExpandError as error:
             self._report_faults(path, error)
             return None
