@@ -201,6 +201,13 @@ def test_path_is_the_images(cluster: Cluster, demo: str) -> None:
     assert here not in _show(cluster, demo, "echo $PATH")[0]
 
 
+def test_without_a_path_commands_are_found_as_usual(cluster: Cluster) -> None:
+    edf = cluster.edf('[env]\nPATH = ""\n')
+    done = cluster.srun(f"--environment={edf}", "sh", "-c", "echo $PATH")
+    usual = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, usual, "")
+
+
 @pytest.mark.parametrize("how", ["--task-prolog", "SLURM_TASK_PROLOG"])
 def test_a_task_prolog_runs_on_the_host_and_its_exports_reach_the_task(
     cluster: Cluster, how: str
