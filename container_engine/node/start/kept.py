@@ -217,7 +217,7 @@ def _directory(wanted: KeptContainer, job: str, node: Mapping[str, str]) -> str:
     place, name = wanted["directory"], _of_job(job, node_name(node))
     path = _of_user(place)
     try:
-        path = _existing(place, name) or f"{_taken(path, job, node)}/{name}"
+        path = _existing(place, name) or f"{_taken(path, node)}/{name}"
         _private(path)
         path = f"{path}/{wanted['key']}"
         _private(path)
@@ -246,7 +246,7 @@ def _existing(directory: str, name: str) -> str:
     return ""
 
 
-def _taken(path: str, job: str, node: Mapping[str, str]) -> str:
+def _taken(path: str, node: Mapping[str, str]) -> str:
     """Make the user's directory, or another if that name is somebody else's. Raise OSError.
 
     Nobody else can guess that other name, and all steps of the job compute the same.
@@ -261,7 +261,7 @@ def _taken(path: str, job: str, node: Mapping[str, str]) -> str:
         own = secret.of_job(node, node["HOME"], "") if node.get("HOME") else ""
         if not own:
             raise
-        path = f"{path}.{sha256(f'kept {job} {own}'.encode()).hexdigest()[:16]}"
+        path = f"{path}.{sha256(f'kept {own}'.encode()).hexdigest()[:16]}"
         _private(path)
     return path
 

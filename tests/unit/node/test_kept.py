@@ -377,6 +377,14 @@ def test_where_another_user_has_taken_the_name_all_steps_use_one_that_nobody_can
     other = entered(short, node=NODE | home | {"SLURM_JOB_ID": "8"})
     os.close(other.lock)
     assert Path(other.directory).parents[1] != Path(first.directory).parents[1]
+    elsewhere = short / "elsewhere"
+    elsewhere.mkdir()
+    _take(place(elsewhere).parents[1], kind)
+    (tmp_path / "home").mkdir()
+    same = entered(elsewhere, node=NODE | {"HOME": str(tmp_path / "home")})
+    os.close(same.lock)
+    # of another user with the same job the name is another
+    assert Path(same.directory).parents[1].name != Path(first.directory).parents[1].name
     # now that user gives the name back: the job's later steps stay where the first one was
     os.rename(taken, short / "away")
     for again in (NODE | home, NODE):
