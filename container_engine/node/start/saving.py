@@ -26,6 +26,8 @@ _SEE = "container-save"
 # first letters of the answer to the plugin
 _SAVED, _FAILED = "S", "F"
 _LONGEST = 8 * 1024
+# what is written beside an image (images/config.py, images/store/identity.py)
+_BESIDE = (".json", ".sha256")
 
 
 def target(plan: LaunchPlan, node: Mapping[str, str]) -> str:
@@ -56,6 +58,9 @@ def _checked(path: str, node: Mapping[str, str]) -> str:
         raise ValueError(f"'{directory}' {lack} on node {name}", "make it, or name another one")
     if not os.access(directory, os.W_OK):
         raise ValueError(f"you cannot write to '{directory}'", "name another directory")
+    for one in (path, *(f"{path}{suffix}" for suffix in _BESIDE)):
+        if _is_fixed(one, directory):
+            raise ValueError(f"'{one}' is another user's", "name another file")
     return path
 
 
@@ -68,6 +73,15 @@ def _lack(directory: str) -> str:
     except OSError as error:
         return f"cannot be reached ({error.strerror})"
     return "" if stat.S_ISDIR(mode) else "is not a directory"
+
+
+def _is_fixed(path: str, directory: str) -> bool:
+    """Check whether a file in a directory like /tmp is one that this user cannot replace."""
+    try:
+        owner, above = os.lstat(path).st_uid, os.stat(directory)
+    except OSError:
+        return False
+    return bool(above.st_mode & stat.S_ISVTX) and os.geteuid() not in (0, owner, above.st_uid)
 
 
 def at_the_end(

@@ -1,5 +1,8 @@
 """A container that is saved at its end: where its image is made."""
 
+import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,3 +32,40 @@ def test_a_place_without_a_file_is_refused_before_the_start(tmp_path: Path) -> N
     (tmp_path / "file").touch()
     with pytest.raises(LaunchError, match="/file' is not a directory on node n7"):
         wanted(tmp_path / "file/x.sqsh")
+
+
+@pytest.fixture
+def common() -> Iterator[Path]:
+    """Return a directory like /tmp, in which this process is an ordinary user."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        os.chmod(directory, 0o1777)
+        os.seteuid(61_001)
+        try:
+            yield Path(directory)
+        finally:
+            os.seteuid(0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes files of other users")
+@pytest.mark.parametrize("suffix", ["", ".json", ".sha256"])
+def test_a_file_of_another_user_is_refused_before_the_start_where_it_cannot_be_replaced(
+    common: Path, suffix: str
+) -> None:
+    path = common / f"x.sqsh{suffix}"
+    path.touch()
+    assert wanted(common / "x.sqsh") == f"{common}/x.sqsh"
+    path.unlink()
+    os.seteuid(0)
+    path.symlink_to("elsewhere")
+    os.seteuid(61_001)
+    with pytest.raises(LaunchError, match=f"'{path}' is another user's"):
+        wanted(common / "x.sqsh")
+    os.seteuid(0)
+    os.chown(common, 61_001, 61_001)
+    os.seteuid(61_001)
+    assert wanted(common / "x.sqsh") == f"{common}/x.sqsh"
+    os.seteuid(0)
+    os.chown(common, 0, 0)
+    common.chmod(0o777)
+    os.seteuid(61_001)
+    assert wanted(common / "x.sqsh") == f"{common}/x.sqsh"
