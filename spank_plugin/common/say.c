@@ -57,6 +57,22 @@ static int is_finished(const char *line)
 	return 0;
 }
 
+/* Replace control characters other than `spared` by blanks, also those that UTF-8 has beyond ASCII. */
+static void blank_controls(char *text, char spared)
+{
+	for (unsigned char *byte = (unsigned char *)text; *byte != '\0'; byte++) {
+		if ((*byte < ' ' && *byte != (unsigned char)spared) || *byte == 0x7f)
+			*byte = ' ';
+		else if (byte[0] == 0xc2 && byte[1] >= 0x80 && byte[1] < 0xa0)
+			byte[0] = byte[1] = ' ';
+	}
+}
+
+void ce_make_one_line(char *text)
+{
+	blank_controls(text, '\0');
+}
+
 void ce_say(const char *node, const char *kind, const char *text)
 {
 	char host[HOST_NAME_MAX + 1] = "this node";
@@ -79,8 +95,10 @@ void ce_say(const char *node, const char *kind, const char *text)
 			fprintf(out, "ce: %s: %s: %.*s\n", kind, node, (int)length, text);
 		text += length + (text[length] == '\n');
 	} while (*text != '\0');
-	if (fclose(out) == 0)
-		ce_write_all(STDERR_FILENO, piece, size);
+	if (fclose(out) != 0)
+		return;
+	blank_controls(piece, '\n');
+	ce_write_all(STDERR_FILENO, piece, size);
 }
 
 void ce_say_error(const char *node, const char *message, const char *below)

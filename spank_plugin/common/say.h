@@ -19,6 +19,9 @@ int ce_claim_message(int directory, const char *planned, const char *message);
  * label such as "hint: ": they follow an error and carry their own prefix. `node` NULL or "": the host's own name. */
 void ce_say(const char *node, const char *kind, const char *text);
 
+/* Replace control characters by blanks: text of a user's process, or of an image, also goes to terminals and logs. */
+void ce_make_one_line(char *text);
+
 /* Do the same for an error and the lines below it (help.h). */
 void ce_say_error(const char *node, const char *message, const char *below);
 

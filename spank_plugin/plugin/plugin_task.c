@@ -223,8 +223,14 @@ static void end_if_it_died(const struct ce_step *step, spank_t spank, const stru
 static void warn_once(const struct ce_step *step, spank_t spank, const struct ce_container *container,
 		      const char *line)
 {
-	if (is_first_task(spank) && ce_claim_message(container->marks, step->planned, line))
-		ce_say(task_variable(spank, CE_NODE), "warning", line);
+	CE_AUTO_FREE char *whole = strdup(line);
+
+	if (whole == NULL)
+		return;
+	/* it may have names of the image's files */
+	ce_make_one_line(whole);
+	if (is_first_task(spank) && ce_claim_message(container->marks, step->planned, whole))
+		ce_say(task_variable(spank, CE_NODE), "warning", whole);
 }
 
 /* Remove the lines that begin with `start`; `text` keeps no newline at its end. */

@@ -15,6 +15,7 @@
 #include "common/help.h"
 #include "common/image_gone.h"
 #include "common/io.h"
+#include "common/say.h"
 #include "launcher_reply.h"
 #include "session_end.h"
 
@@ -101,15 +102,6 @@ static int is_killed_with_tasks(void)
 	return 0;
 }
 
-/* Replace control characters: the text comes from a process of the user and also goes to slurmd's log. */
-static void make_one_line(char *text)
-{
-	for (; *text != '\0'; text++) {
-		if ((unsigned char)*text < ' ' || *text == 0x7f)
-			*text = ' ';
-	}
-}
-
 static int claim(const struct ce_launcher *launcher)
 {
 	return launcher->shared != NULL && atomic_exchange(&launcher->shared->told, 1) == 0;
@@ -124,7 +116,7 @@ static void find_cause(const struct ce_launcher *launcher, char cause[CE_CAUSE_S
 		memcpy(cause, killed, sizeof killed);
 	else
 		cause[n] = '\0';
-	make_one_line(cause);
+	ce_make_one_line(cause);
 }
 
 static void *watch_session(void *unused)

@@ -66,3 +66,12 @@ TEST("a message about a command called ce gets its prefix, a line below it keeps
 		     "ce: error: n1: ce: command not found\nce: hint: mount it\nce: see: ce help x\n") == 0);
 	CHECK(strcmp(said("ce: error"), "ce: error: n1: ce: error\n") == 0);
 }
+
+TEST("no control character of a name in an image gets to a terminal, letters of all languages do")
+{
+	CHECK(strcmp(said("lib\x1b]0;title\x07.so \xc2\x9b[2J \x7f\nce: hint: \rL\xc3\xb6\xc2\xa0" "ck"),
+		     "ce: error: n1: lib ]0;title .so   [2J  \nce: hint:  L\xc3\xb6\xc2\xa0" "ck\n") == 0);
+	char text[] = "lib\nce: error: all is lost\xc2";
+	ce_make_one_line(text);
+	CHECK_TEXT(text, "lib ce: error: all is lost\xc2");
+}
