@@ -42,7 +42,7 @@ with drafts.directory(sys.argv[1], 60):
 
 
 def test_what_lives_or_may_live_stays(tmp_path: Path) -> None:
-    left(tmp_path)
+    os.utime(left(tmp_path), (1, 1))
     left(tmp_path, "elsewhere", machine="another")
     assert remains(tmp_path) == {".ce-save-left", ".ce-save-elsewhere"}
 
@@ -61,6 +61,6 @@ def test_nothing_of_another_users_is_touched(tmp_path: Path) -> None:
     os.chown(theirs, 61_001, 61_001)
     open_to_all.chmod(0o750)
     (tmp_path / ".ce-save-link").symlink_to(tmp_path)
-    (tmp_path / "mine").mkdir()
+    left(tmp_path, "mine", pid=2**22).rename(tmp_path / "mine")
     kept = {".ce-save-theirs", ".ce-save-open", ".ce-save-link", "mine"}
     assert remains(tmp_path) == kept
