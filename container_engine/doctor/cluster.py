@@ -28,7 +28,8 @@ _WRITTEN = {
     "rules": "install the same /etc/container-engine: each node applies the rules of its own",
 }
 _CLOCK_S = 30  # largest difference; munge refuses messages that are minutes old
-_USABLE = ("idle", "mix", "alloc", "comp")
+# "plnd" is idle until a job starts that the backfill scheduler has planned there
+_USABLE = ("idle", "mix", "alloc", "comp", "plnd")
 
 
 class Group(NamedTuple):

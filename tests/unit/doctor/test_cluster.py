@@ -116,6 +116,13 @@ def test_nodes_are_asked_by_partition_and_state_and_those_that_are_not_up_are_on
     ]
 
 
+def test_an_idle_node_for_which_a_job_is_planned_is_up(
+    slurm: Callable[[str, str], dict[str, str]],
+) -> None:
+    asked, _others = groups(slurm("echo n1 plnd all*", SRUN))
+    assert asked == [(("n1",), "all")]
+
+
 def test_full_nodes_and_silent_ones_take_nobody_elses_answer(
     slurm: Callable[[str, str], dict[str, str]],
 ) -> None:
