@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import shutil
+import sys
 import termios
 from typing import TYPE_CHECKING
 
@@ -35,12 +36,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     """Let a program ask for the password, and say where it keeps the login."""
+    program = _program(context.env)
+    if not (arguments.password_stdin or sys.stdin.isatty()):
+        message = "not logged in: nobody can type a password here, without a terminal"
+        hint = f"ce login -u USER --password-stdin {arguments.registry} < FILE"
+        raise UserError(message, hint, "registry-login", name=arguments.registry)
     path = state_file(context.env)
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     except OSError as error:
         raise unusable(path, error) from None
-    argv = [_program(context.env), "login", "--authfile", path]
+    argv = [program, "login", "--authfile", path]
     if arguments.username:
         argv += ["--username", arguments.username]
     if arguments.password_stdin:

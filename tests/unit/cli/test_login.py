@@ -66,7 +66,7 @@ def test_a_login_goes_to_skopeo_with_its_input_and_into_the_home(person: Person)
 
 def test_a_refused_login_is_one_error_and_no_login_is_reported(person: Person) -> None:
     person.given.with_name("given.refuse").touch()
-    done = person.ce("login", "r.example")
+    done = person.ce("login", "--password-stdin", "r.example")
     assert (done.returncode, done.stdout) == (1, "")
     error, hint, details, see = done.stderr.splitlines()
     assert error == (
@@ -77,10 +77,26 @@ def test_a_refused_login_is_one_error_and_no_login_is_reported(person: Person) -
     assert see == "ce: see: ce help registry-login"
 
 
+def test_a_login_without_a_terminal_is_refused_with_the_way_that_needs_none(
+    person: Person,
+) -> None:
+    done = person.ce("login", "r.example")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "ce: error: 'r.example': not logged in: nobody can type a password here, without a"
+        " terminal\n"
+        "ce: hint: ce login -u USER --password-stdin r.example < FILE\n"
+        "ce: see: ce help registry-login\n"
+    )
+    assert not person.log.exists()
+
+
 def test_a_login_goes_where_the_user_says(person: Person) -> None:
     person.env["REGISTRY_AUTH_FILE"] = f"{person.home}/mine.json"
-    person.ce("login", "r.example")
-    assert person.called() == [f"login --authfile {person.home}/mine.json r.example"]
+    person.ce("login", "--password-stdin", "r.example")
+    assert person.called() == [
+        f"login --authfile {person.home}/mine.json --password-stdin r.example"
+    ]
 
 
 def test_a_logout_forgets_every_login_and_says_if_there_was_none(person: Person) -> None:
@@ -100,6 +116,6 @@ def test_a_logout_forgets_every_login_and_says_if_there_was_none(person: Person)
 
 def test_without_skopeo_and_podman_the_remedy_is_named(person: Person) -> None:
     person.env["PATH"] = str(person.home)
-    done = person.ce("login", "r.example")
+    done = person.ce("login", "--password-stdin", "r.example")
     assert done.returncode == 1
     assert "neither skopeo nor podman is installed here" in done.stderr
