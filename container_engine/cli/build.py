@@ -7,6 +7,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from container_engine.cli import output
+from container_engine.cli.foreign_options import add_foreign_of_builds, refuse_foreign
 from container_engine.cli.named_image import say_use
 from container_engine.errors import UserError
 from container_engine.images.fetch.importing import Pull, unusable
@@ -56,9 +57,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--no-cache", action="store_true", help="build although nothing has changed, all of it"
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    add_foreign_of_builds(parser)
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
+    if (refused := refuse_foreign(arguments, ())) != 0:
+        return refused
     settings = site_config(context)
     source = os.path.normpath(os.path.join(context.cwd, arguments.context))
     if not os.path.isdir(source):

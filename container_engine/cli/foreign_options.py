@@ -57,6 +57,35 @@ _SWITCHES = {
 }
 
 
+# of builds: what is always so, with and without a value
+_BUILD_ACCEPTED = {"--rm": 0, "--force-rm": 0, "--load": 0, "--layers": 0, "--progress": None}
+_BUILD_WITH_VALUE = {
+    ("--platform",): "the image has this host's architecture; other ones are built on other hosts",
+    ("--secret", "--ssh"): "fetch what needs a secret before the build, and COPY it",
+    ("--label",): "in the Dockerfile: LABEL NAME=VALUE",
+    ("--network",): "the build has the host's network",
+    ("--cache-from", "--cache-to"): "steps are kept on this host, in /var/tmp or TMPDIR",
+    ("-v", "--volume"): "in the Dockerfile: COPY, or RUN --mount=type=bind",
+}
+_BUILD_SWITCHES = {
+    ("--pull",): "--no-cache asks the registry for newer images of FROM, and builds all anew",
+    ("--push",): "the image goes into your store; skopeo copy brings one to a registry",
+    ("--squash",): "every image is one SquashFS file",
+}
+
+
+def add_foreign_of_builds(parser: argparse.ArgumentParser) -> None:
+    """Add options of other tools' builds, hidden from the help."""
+    parser.set_defaults(foreign_options=())
+    hidden: dict[str, Any] = {"dest": argparse.SUPPRESS, "help": argparse.SUPPRESS}
+    for name, number in _BUILD_ACCEPTED.items():
+        parser.add_argument(name, action=_Accepted, nargs=number, **hidden)
+    for names, instead in _BUILD_WITH_VALUE.items():
+        parser.add_argument(*names, action=_Refused, const=instead, **hidden)
+    for names, instead in _BUILD_SWITCHES.items():
+        parser.add_argument(*names, action=_Refused, const=instead, nargs=0, **hidden)
+
+
 def add_foreign(parser: argparse.ArgumentParser) -> None:
     """Add the options, hidden from the help."""
     parser.set_defaults(foreign_options=())
@@ -86,6 +115,11 @@ class _Refused(argparse.Action):
 
     def instead(self, values: object) -> str:
         return str(self.const).replace("{}", _quoted(values), 1)
+
+
+class _Accepted(argparse.Action):
+    def __call__(self, *_found: object) -> None:
+        """Change nothing."""
 
 
 class _Variable(_Refused):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.cli import output
+from container_engine.cli.images import familiar
 from container_engine.errors import UserError
 from container_engine.images.fetch.importing import unusable
 from container_engine.images.reference import FileImage, RegistryImage, parse_source
@@ -83,7 +84,8 @@ class _Removal(NamedTuple):
             known = [item for item in found if image.canonical in item.names]
         if isinstance(image, FileImage) or not known:
             others = sorted(n for i in found for n in i.names if n.startswith(_repository(image)))
-            hint = f"there is {', '.join(others)}" if others else "ce images lists what is there"
+            shown = ", ".join(map(familiar, others))
+            hint = f"there is {shown}" if others else "ce images lists what is there"
             raise UserError(f"not in {self.root}", hint, name=argument)
         return _Chosen(argument, tuple(known), image.canonical)
 

@@ -95,7 +95,8 @@ def choose(steps: Sequence[Step], wanted: str, job: str = "") -> Step:
         return (exact or [max(inside, key=lambda step: int(step.plain.partition(".")[2]))])[0]
     if not wanted[:1].isdigit():
         reason = "is not JOB, JOB.STEP or the name of a container that runs"
-        raise UserError(reason, "ce ps lists the steps that run", name=wanted)
+        hint = "ce ps lists the steps that run; ce shell NAME opens a container of an environment"
+        raise UserError(reason, hint, name=wanted)
     hint = f"running are {', '.join(step.id for step in steps)}" if steps else "none of yours runs"
     raise UserError("no such step runs", hint, where=wanted)
 

@@ -170,7 +170,8 @@ FAULTS = {
     "registry-unreachable": Fault(
         "the registry could not be reached, or did not answer in time",
         EITHER,
-        "try again from a host that reaches it, or ce pull there first; is a proxy needed?",
+        "ce pull it on a host that reaches the registry, such as a login node; does this host need"
+        " a proxy?",
     ),
     "image-architecture": Fault(
         "the image is made for another processor architecture",

@@ -22,6 +22,8 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _FILE_SUFFIXES = (*SQUASHFS_SUFFIXES, ".tar", ".tar.gz", ".tgz")
 _SCHEME = "docker://"
 _PODMAN = "podman://"
+# of skopeo
+_PODMANS_STORAGE, _DOCKERS_DAEMON = "containers-storage", "docker-daemon"
 _COMPONENT = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -136,13 +138,17 @@ def parse_source(text: str, cwd: str) -> FileImage | Imported:
     """Parse an argument of `ce import`: as `parse`, and also images that other tools made.
 
     These are oci:DIR[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:NAME], dir:DIR and
-    podman://NAME.
+    podman://NAME, which skopeo calls containers-storage:NAME.
     """
     if text.startswith(_PODMAN):
         return LocalImage(text, PODMAN, text.removeprefix(_PODMAN))
     transport, colon, place = text.partition(":")
     if colon and transport in LOCAL_TRANSPORTS and place:
         return LocalImage(text, transport, os.path.join(cwd, place))
+    if colon and transport == _PODMANS_STORAGE and place:
+        return LocalImage(text, PODMAN, place)
+    if colon and transport == _DOCKERS_DAEMON and place:
+        raise UserError("Docker's daemon is not asked", _saved(place), "image-reference", name=text)
     return parse(text, cwd)
 
 
@@ -206,12 +212,15 @@ def _unsupported(text: str, scheme: str) -> UserError:
     error = _bad(text, f"'{scheme}://' is not supported, only '{_SCHEME}'")
     name = text.partition("://")[2]
     if scheme == "dockerd":
-        hint = f"docker save {name} -o x.tar; then 'ce import docker-archive:x.tar' imports it"
-        return UserError(error.message, hint, error.see)
+        return UserError(error.message, _saved(name), error.see)
     if scheme == "podman":
         hint = f"'ce import podman://{name}' imports it from Podman's storage"
         return UserError(error.message, hint, error.see)
     return error
+
+
+def _saved(name: str) -> str:
+    return f"docker save {name} -o x.tar; then 'ce import docker-archive:x.tar' imports it"
 
 
 def _parse_registry(text: str) -> RegistryImage:

@@ -75,6 +75,24 @@ def test_an_image_without_apt_gets_nothing_of_it(stranger: Engine, where: Path) 
     assert not [name for name in listing(done.stdout.strip()) if "apt" in name]
 
 
+def test_a_dockerfile_has_the_shell_that_it_names_and_may_name_a_health_check(
+    stranger: Engine, where: Path
+) -> None:
+    shell = where / "loud"
+    shell.write_text('#!/bin/sh\necho "loud: $1"\n')
+    shell.chmod(0o755)
+    lines = (
+        "FROM scratch\nCOPY tree/bin/sh /bin/sh\nCOPY loud /bin/loud\n"
+        'SHELL ["/bin/loud"]\nHEALTHCHECK CMD true\nRUN hello\n'
+    )
+    (where / "Dockerfile").write_text(lines)
+    done = finished(stranger, str(stranger.prefix / "bin/ce"), "build", "--rm", str(where))
+    forget_podman(stranger)
+    assert done.returncode == 0, done.stderr
+    assert "loud: hello\n" in done.stderr
+    assert "not supported" not in done.stderr
+
+
 @pytest.mark.parametrize("quiet", [(), ("-q",)])
 def test_the_failing_step_is_named_with_its_line(
     stranger: Engine, where: Path, quiet: tuple[str, ...]

@@ -28,8 +28,8 @@ _FATAL = re.compile(r'level=fatal msg="(.*)"')
 # costs the pauses
 _FINAL = re.compile(
     r"unauthorized|authentication required|denied|forbidden|unknown|not found|\b40[0134]\b|x509"
-    r"|no such host|HTTP response to HTTPS|no space left|quota|policy|unsupported"
-    r"|image rejected|is blocked in",
+    r"|no such host|network is unreachable|HTTP response to HTTPS|no space left|quota|policy"
+    r"|unsupported|image rejected|is blocked in",
     re.IGNORECASE,
 )
 _REJECTED = re.compile(r"source image rejected|rejected by policy", re.IGNORECASE)
@@ -45,7 +45,10 @@ _CODES = tuple(
 )
 # misleading: the name is not parsed at that point, and not at fault
 _PREAMBLE = re.compile(r'^Error (?:parsing image name|initializing source) "?[^" ]*"?: ')
-# of Go's HTTP client
+# of Go's HTTP client; the cause is behind the last of the steps that it names
+_UNREACHED = re.compile(
+    r'pinging container registry (\S+): Get "[^"]*": (proxyconnect|dial) tcp\b.*: (.*)'
+)
 _PLAIN_HTTP = "server gave HTTP response to HTTPS client"
 _PAUSES = (1.0, 4.0)
 _SPARE = 8 << 20  # bytes for configuration and manifest
@@ -353,9 +356,18 @@ def skopeos_words(error: process.CommandError) -> str:
     return text.replace('\\"', '"').replace("\\n", "; ")
 
 
+def _plainer(text: str) -> str:
+    """Return skopeo's message without the steps to a registry that did not answer."""
+    unreached = _UNREACHED.fullmatch(text)
+    if unreached is None:
+        return text
+    host, how, why = unreached.groups()
+    return f"{host} cannot be reached{' through the proxy' * (how != 'dial')}: {why}"
+
+
 def _refusal(image: Imported, error: process.CommandError, policy: str) -> CeError:
     """Return an error with skopeo's last message, without the log's format and the preamble."""
-    text = _PREAMBLE.sub("", skopeos_words(error))
+    text = _plainer(_PREAMBLE.sub("", skopeos_words(error)))
     see = next((code for pattern, code in _CODES if pattern.search(text)), "registry-unreachable")
     hint = None
     if isinstance(image, RegistryImage):

@@ -106,7 +106,7 @@ class Builder(NamedTuple):
         steps = Steps()
         name = f"{_NAME}:{digest.partition(':')[2]}"
         try:
-            words = ["build", "--isolation=chroot", "--network=host", "--format=oci"]
+            words = ["build", "--isolation=chroot", "--network=host", "--format=docker"]
             words += [f"--cap-drop=CAP_{name}" for name in _NO_CAPABILITIES]
             words += ["--tag", name, "--file", recipe.containerfile]
             arguments, secrets = self._arguments(recipe)

@@ -3,7 +3,14 @@
 import pytest
 
 from container_engine.errors import UserError
-from container_engine.images.reference import FileImage, RegistryImage, looks_like_file, parse
+from container_engine.images.reference import (
+    FileImage,
+    LocalImage,
+    RegistryImage,
+    looks_like_file,
+    parse,
+    parse_source,
+)
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
@@ -134,6 +141,17 @@ def test_what_is_no_image_says_why(text: str, message: str, hint: str | None) ->
     with pytest.raises(UserError) as caught:
         parse(text, "/cwd")
     assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+def test_what_skopeo_calls_an_image_of_podman_or_docker_is_understood() -> None:
+    image = parse_source("containers-storage:x:1", "/")
+    assert isinstance(image, LocalImage)
+    assert (image.transport, image.place) == ("podman", "x:1")
+    with pytest.raises(UserError) as caught:
+        parse_source("docker-daemon:x:1", "/")
+    assert caught.value.hint == (
+        "docker save x:1 -o x.tar; then 'ce import docker-archive:x.tar' imports it"
+    )
 
 
 def test_a_name_that_ends_like_a_file_may_be_meant_as_one() -> None:

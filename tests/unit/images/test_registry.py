@@ -224,3 +224,32 @@ def test_a_registry_that_cannot_be_used_is_answered_with_what_helps(
         Skopeo({"PATH": f"{tmp_path}:/usr/bin:/bin"}, 20, 20).look_up(wanted, "amd64")
     assert hint in (caught.value.hint or "")
     assert caught.value.see == "registry-unreachable"
+
+
+@pytest.mark.parametrize(
+    ("steps", "plain"),
+    [
+        (
+            "dial tcp: lookup r.example on 10.0.0.53:53: dial udp 10.0.0.53:53: connect:"
+            " network is unreachable",
+            "r.example cannot be reached: network is unreachable",
+        ),
+        (
+            "proxyconnect tcp: dial tcp 10.0.0.1:3128: connect: connection refused",
+            "r.example cannot be reached through the proxy: connection refused",
+        ),
+        ("x509: certificate signed by unknown authority", "pinging container registry r.example"),
+    ],
+)
+def test_a_registry_that_does_not_answer_is_named_with_the_cause_alone(
+    tmp_path: Path, steps: str, plain: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("container_engine.images.fetch.registry._PAUSES", ())
+    said = f'pinging container registry r.example: Get \\"https://r.example/v2/\\": {steps}'
+    program = tmp_path / "skopeo"
+    program.write_text(f"#!/bin/sh\necho 'level=fatal msg=\"{said}\"' >&2; exit 1\n")
+    program.chmod(0o755)
+    wanted = parse("r.example/a:1", "/")
+    assert isinstance(wanted, RegistryImage)
+    with pytest.raises(UserError, match=plain):
+        Skopeo({"PATH": f"{tmp_path}:/usr/bin:/bin"}, 20, 20).look_up(wanted, "amd64")
