@@ -77,8 +77,9 @@ install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-en
 		install -D -m $$mode hooks/$$file $(ROOT)/share/container-engine/hooks.new/$$file; \
 	done; cd $(ROOT)/share/container-engine; rm -rf hooks.old; \
 	[ ! -d hooks ] || mv hooks hooks.old; mv hooks.new hooks; rm -rf hooks.old
-	@install -D -m 0644 -t $(ROOT)/share/container-engine/errors docs/guide/errors/*.md
-	@install -D -m 0644 -t $(ROOT)/share/container-engine/topics docs/guide/topics/*.md
+	@set -e; for place in guide/errors guide/topics howto quickstart guide admin; do \
+		install -D -m 0644 -t $(ROOT)/share/container-engine/$${place#*/} docs/$$place/*.md; \
+	done
 	@sed 's|@PREFIX@|$(PREFIX)|' packaging/apparmor.in > $(ROOT)/share/container-engine/apparmor
 	@$(MAKE) -s -C spank_plugin install PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
 	@$(MAKE) -s -C hooks/ssh/programs install PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)

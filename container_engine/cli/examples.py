@@ -42,7 +42,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "report": ("ce report 1234", "ce report"),
     "doctor": ("ce doctor", "ce doctor --all-nodes"),
     "completion": ("ce completion bash",),
-    "help": ("ce help mount-source-missing", "ce help errors"),
+    "help": ("ce help mount-source-missing", "ce help pip install"),
     "config": ("ce config show", "ce config check"),
     "version": ("ce version",),
 }

@@ -1,11 +1,11 @@
-"""`ce help [CODE…]`: print an overview, or the page about an error, a topic or a verb."""
+"""`ce help [WORD…]`: print an overview, a page, or which pages are about the words."""
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-from container_engine.cli import output, verbs
+from container_engine.cli import output, pages, verbs
+from container_engine.cli.foreign_verbs import FOREIGN_VERBS
 from container_engine.cli.page_text import plain
 from container_engine.did_you_mean import nearest
 from container_engine.errors import SiteError, UserError
@@ -14,7 +14,9 @@ from container_engine.text_layout import wrap
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
+    from container_engine.cli.pages import Page
     from container_engine.submit.context import Context
 
 # Failures of other programs, which have no error code: a page for each in docs/guide/topics.
@@ -27,17 +29,20 @@ TOPICS = {
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "codes",
-        metavar="CODE",
+        "asked",
+        metavar="WORD",
         nargs="*",
-        help="of an error, as in the line 'ce: see:', a topic (host-libraries, mpi, pyxis), a verb,"
-        " or errors for all codes; without it an overview",
+        help="a verb, the code of an error as in its line 'ce: see:', a page, or any words, which"
+        " are looked up in all pages; errors lists all codes; without it an overview",
     )
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    texts = [_about(code, context) for code in arguments.codes] or [_overview()]
-    output.exact("\n".join(texts).encode())
+    known = pages.read(context.prefix)
+    texts = [_about(word, known) for word in arguments.asked] or [_overview()]
+    if None in texts:
+        texts = [_found(" ".join(arguments.asked), known)]
+    output.exact("\n".join(text for text in texts if text is not None).encode())
     return 0
 
 
@@ -62,43 +67,40 @@ def codes(columns: int | None = None) -> str:
     return "\n".join(lines) + "\n\n'ce help CODE' shows what to do about one of them.\n"
 
 
-def _about(code: str, context: Context) -> str:
-    if code == "errors":
+def _about(word: str, known: Mapping[str, Page]) -> str | None:
+    """Return the page of this name, or None."""
+    if word == "errors":
         return codes(output.columns())
-    if code in verbs.VERBS:
+    if word in verbs.VERBS:
         from container_engine.cli.parser import help_of
 
-        return help_of(code)
-    if code in TOPICS:
-        return _topic(code, context)
-    if code not in FAULTS:
-        known = [*FAULTS, *TOPICS, *verbs.VERBS, "errors"]
-        longer = [name for name in known if name.startswith(f"{code}-")]
-        meant = longer[0] if len(longer) == 1 else nearest(code, known)
-        hint = f"did you mean '{meant}'?" if meant else "'ce help errors' lists all codes"
-        raise UserError("no error, topic or verb has this name", hint, name=code)
-    return _page(code, context)
-
-
-def _page(code: str, context: Context) -> str:
-    try:
-        return _read("errors", code, context)
-    except FileNotFoundError:
+        return help_of(word)
+    # the pages name one another with directories, howto/docker
+    page = known.get(word) or known.get(word.rpartition("/")[2])
+    if page is not None:
+        return plain(page.text, output.columns())
+    if word in FAULTS:
         # an installation without its pages still has the catalogue
-        fault = FAULTS[code]
-        return f"{code}\n\n{fault.what}\n\nWhat to do: {fault.remedy}\n"
+        fault = FAULTS[word]
+        return f"{word}\n\n{fault.what}\n\nWhat to do: {fault.remedy}\n"
+    if word in TOPICS:
+        raise SiteError(f"the page '{word}' is not installed: {TOPICS[word]}")
+    return None
 
 
-def _topic(name: str, context: Context) -> str:
-    try:
-        return _read("topics", name, context)
-    except FileNotFoundError:
-        raise SiteError(f"the page '{name}' is not installed: {TOPICS[name]}") from None
-
-
-def _read(kind: str, name: str, context: Context) -> str:
-    directory = os.path.join(os.path.dirname(__file__), f"../../docs/guide/{kind}")
-    if not os.path.isdir(directory):
-        directory = f"{context.prefix}/share/container-engine/{kind}"
-    with open(f"{directory}/{name}.md", encoding="utf-8") as file:
-        return plain(file.read(), output.columns())
+def _found(words: str, known: dict[str, Page]) -> str:
+    """Return the names of the pages about `words`, each with its title."""
+    instead = FOREIGN_VERBS.get(words)
+    # what looks like a code is one that is misspelt
+    found = [] if "-" in words and nearest(words, FAULTS) else pages.search(words, known)
+    if not found and instead is None:
+        names = [*FAULTS, *TOPICS, *known, *verbs.VERBS, "errors"]
+        meant = nearest(words, names)
+        hint = f"did you mean '{meant}'?" if meant else "'ce help errors' lists all codes"
+        raise UserError("no page, error or verb is about this", hint, name=words)
+    lines = [] if instead is None else [f"ce has no verb '{words}': {instead}", ""]
+    width = max((len(page.name) for page in found), default=0) + 2
+    for page in found:
+        start = f"  ce help {page.name:<{width}}"
+        lines += wrap(f"{start}{page.title}", output.columns(), len(start))
+    return "\n".join(lines).rstrip() + "\n"

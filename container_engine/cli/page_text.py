@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _LINK = re.compile(r"\[([^\]]+)\]\((?:\.\./)*([^)#]*?)(?:\.md)?(?:#[^)]*)?\)")
+_IMAGE = re.compile(r"!\[[^\]]*\]\([^)]*\)\n?")
+_NOTE = re.compile(r'!!! \w+ "(.*)"')
 _ITEM = re.compile(r"(?:[-*]|\d+\.) +")
 _CELL = re.compile(r"(?<!\\)\|")
 _RULE = re.compile(r"\|[-|: ]+\|?")
@@ -27,6 +29,7 @@ class _Block(NamedTuple):
 
 def plain(text: str, columns: int | None = None) -> str:
     """Return a page without markup, wrapped to `columns`; None keeps the lines of paragraphs."""
+    text = _IMAGE.sub("", text)
     linked = _LINK.sub(lambda found: f"{found[1]} ({found[2]})" if found[2] else found[1], text)
     lines: list[str] = []
     for (kind, _number), blocks in groupby(_blocks(linked), key=lambda block: block[:2]):
@@ -39,11 +42,13 @@ def _blocks(text: str) -> Iterator[_Block]:
     for line in text.splitlines():
         if line.startswith("<!--"):
             continue
-        if line.startswith("```"):
+        if line.lstrip().startswith("```"):
             in_code = not in_code
             number += 1
         elif in_code:
             yield _Block("code", number, line)
+        elif (note := _NOTE.fullmatch(line)) is not None:
+            yield _Block("prose", number, f"{note[1]}:")
         elif line.startswith("|"):
             yield _Block("table", number, line)
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import re
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
@@ -12,9 +13,38 @@ from container_engine.cli import messages
 from container_engine.cli.verbs import VERBS, overview
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 PROBLEM, USAGE = 1, 2
+
+
+# What argparse says, of Python 3.11 to 3.14, and how we say it.
+_PLAINER = tuple(
+    (re.compile(pattern, re.DOTALL), plain)
+    for pattern, plain in (
+        (r"the following arguments are required: VERB", "no verb is given"),
+        (r"the following arguments are required: ([^,]*)", r"\1 is missing"),
+        (r"the following arguments are required: (.*)", r"\1 are missing"),
+        (r"argument \S+: invalid choice: (.*) \(choose from (.*)\)", r"\1 is not one of \2"),
+        (r"argument (?:\S+/)?(\S+): expected (?:one|at least one) argument", r"\1 needs a value"),
+        (r"argument (?:\S+/)?(\S+): invalid int value: (.*)", r"\1: \2 is not a whole number"),
+        (r"argument (?:\S+/)?(\S+): invalid float value: (.*)", r"\1: \2 is not a number"),
+        (
+            r"argument (?:\S+/)?(\S+): not allowed with argument (?:\S+/)?(\S+)",
+            r"either \1 or \2, not both",
+        ),
+        (r"argument (?:\S+/)?(\S+): (.*)", r"\1: \2"),
+    )
+)
+
+
+_CHOICES = re.compile(r"\(choose from .*\)$")
+
+
+def _matches(message: str) -> Iterator[tuple[re.Match[str], str]]:
+    for pattern, plain in _PLAINER:
+        if (found := pattern.fullmatch(message)) is not None:
+            yield found, plain
 
 
 class Parser(argparse.ArgumentParser):
@@ -48,7 +78,15 @@ class Parser(argparse.ArgumentParser):
         return "--" not in words and not takes_command
 
     def error(self, message: str) -> NoReturn:
-        self.refuse(message, f"'{self.prog} --help' shows how to use it")
+        self.refuse(self._plain(message), f"'{self.prog} --help' shows how to use it")
+
+    def _plain(self, message: str) -> str:
+        """Return a message of argparse's in our words, after the name of the verb."""
+        verb = self.prog.partition(" ")[2]
+        # Python 3.12 and later leave the quotes out
+        message = _CHOICES.sub(lambda names: names[0].replace("'", ""), message)
+        said = next((found.expand(plain) for found, plain in _matches(message)), message)
+        return f"{verb}: {said}" if verb else said
 
     def refuse(self, message: str, hint: str | None) -> NoReturn:
         """Report a wrong command line and exit."""
@@ -75,7 +113,7 @@ class _Whole(Parser):
         parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
             parser = self if parsed.verb is None else _of_verb(self, parsed.verb)
-            parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+            parser.error(_unknown(parser, unknown))
         parsed.words = list(args or ())
         return parsed
 
@@ -97,6 +135,24 @@ class _Whole(Parser):
         formatter.add_arguments(a for a in self._actions if a.option_strings)
         formatter.end_section()
         return f"{overview()}\n{formatter.format_help()}"
+
+
+def _unknown(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
+    """Name the first option that the verb does not have, else the words that are too many."""
+    option = next((word.partition("=")[0] for word in words if word.startswith("-")), None)
+    if option is None:
+        return f"too many words: {' '.join(words)}"
+    from container_engine.did_you_mean import nearest
+
+    known = [
+        name
+        for action in parser._actions  # noqa: SLF001
+        if action.help != argparse.SUPPRESS
+        for name in action.option_strings
+        if name.startswith("--")
+    ]
+    meant = nearest(option, known)
+    return f"there is no option {option}" + (f", did you mean {meant}?" if meant else "")
 
 
 def help_of(verb: str) -> str:

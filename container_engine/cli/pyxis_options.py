@@ -44,7 +44,7 @@ def add_container_options(parser: argparse.ArgumentParser, *, of_plugin: bool = 
 
 def refuse_nothing(verb: str) -> int:
     """Report a command line with neither an environment nor an image; return its exit code."""
-    message = "the following arguments are required: NAME"
+    message = f"{verb}: NAME is missing"
     hint = f"'ce {verb} --help' shows how to use it"
     messages.say(messages.of_error(UserError(message, hint)))
     return 2

@@ -53,7 +53,7 @@ VERBS = {
     "report": Verb("report", "write one file to attach to a support ticket"),
     "doctor": Verb("doctor", "check whether containers can run on this host"),
     "completion": Verb("completion", "print a shell's completion of ce"),
-    "help": Verb("help", "show help for a verb, an error code or a topic"),
+    "help": Verb("help", "show help for a verb, an error or any words"),
     "config": Verb("config", "show or check the site's configuration"),
     "version": Verb("version", "print the version"),
 }
@@ -124,5 +124,5 @@ def summary() -> str:
   ce help VERB     options and examples of a verb; ce --help lists all verbs
   ce help CODE     what to do about an error, by the code in its line 'ce: see:'
   ce help errors   all errors and their codes
-  ce help mpi      what to do if ranks do not find one another
+  ce help WORDS    the pages about them: ce help pip install, ce help docker
 """

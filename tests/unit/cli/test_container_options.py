@@ -51,8 +51,8 @@ def test_options_lie_over_a_name(installed: Installed) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["plan"], "the following arguments are required: NAME"),
-        (["validate"], "the following arguments are required: NAME"),
+        (["plan"], "plan: NAME is missing"),
+        (["validate"], "validate: NAME is missing"),
         (
             ["plan", "--container-mounts=/a"],
             "--container-mounts: there is no container to apply it to",

@@ -61,7 +61,7 @@ def test_help_errors_lists_the_codes(installed: Installed) -> None:
     assert all(f"{code} " in said for code in FAULTS)
     done = installed.ce("help", "nonsense")
     assert done.stderr == (
-        "ce: error: 'nonsense': no error, topic or verb has this name\n"
+        "ce: error: 'nonsense': no page, error or verb is about this\n"
         "ce: hint: 'ce help errors' lists all codes\n"
     )
 
@@ -111,10 +111,23 @@ def test_colours_are_for_people_who_want_them(
     [
         (["frobnicate"], "ce: error: unknown verb 'frobnicate'"),
         (["explian", "e"], "ce: error: unknown verb 'explian', did you mean 'explain'?"),
-        (["plan"], "ce: error: the following arguments are required: NAME"),
-        (["exec"], "ce: error: the following arguments are required: JOB[.STEP]|NAME\n"),
-        (["ssh"], "ce: error: the following arguments are required: JOB\n"),
-        (["plan", "--wrong", "e"], "ce: error: unrecognized arguments: --wrong"),
+        (["plan"], "ce: error: plan: NAME is missing\n"),
+        (["exec"], "ce: error: exec: JOB[.STEP]|NAME is missing\n"),
+        (["ssh"], "ce: error: ssh: JOB is missing\n"),
+        (["import"], "ce: error: import: SOURCE is missing\n"),
+        (["-v"], "ce: error: no verb is given\n"),
+        (["inspect", "--depth=a", "x"], "ce: error: inspect: --depth: 'a' is not a whole number"),
+        (["doctor", "--node", "--all-nodes"], "ce: error: doctor: either --all-nodes or --node"),
+        (["plan", "--wrong", "e"], "ce: error: plan: there is no option --wrong\n"),
+        (
+            ["gc", "--unsued=3"],
+            "ce: error: gc: there is no option --unsued, did you mean --unused?",
+        ),
+        (["plan", "e", "f"], "ce: error: plan: too many words: f\n"),
+        (["gc", "--unused"], "ce: error: gc: --unused needs a value\n"),
+        (["build", "-f"], "ce: error: build: --file needs a value\n"),
+        (["store", "ls"], "ce: error: store: 'ls' is not one of check, repair\n"),
+        (["pull", "--arch"], "ce: error: pull: --arch needs a value\n"),
         (["run", "e"], "ce: error: run: without a command there is a shell"),
         (["run"], "ce: error: run: no environment is given"),
     ],
@@ -369,7 +382,7 @@ def test_a_difference_has_colours_on_a_terminal(installed: Installed) -> None:
     ("words", "code", "said"),
     [
         ("ps --all", 1, "ce trace lists those that have ended"),
-        ("help mpirun", 1, "did you mean 'mpirun-inside'?"),
+        ("help imge-empty", 1, "did you mean 'image-empty'?"),
         ("import image.tar", 1, "for a file: ./image.tar"),
     ],
 )
@@ -379,6 +392,43 @@ def test_first_tries_are_answered_with_what_works(
     done = installed.ce(*words.split())
     assert done.returncode == code
     assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        ("pip install", "ce help python-packages "),
+        ("docker compose", "ce help docker "),
+        ("no space left on device", "ce help files "),
+        ("store full", "ce help store-full "),
+        ("mpirun", "ce help mpirun-inside "),
+        ("attach gdb", "ce help interactive "),
+        ("audit", "ce help monitoring "),
+        ("logs", "ce has no verb 'logs': the output of a job is in Slurm's file"),
+        ("purge of images", "ce help guide/images "),
+    ],
+)
+def test_help_about_any_words_names_the_pages_about_them(
+    installed: Installed, words: str, first: str
+) -> None:
+    done = installed.ce("help", *words.split())
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[0].strip().startswith(first)
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("docker", "Come from Docker or Podman"),
+        ("howto/docker", "Come from Docker or Podman"),
+        ("guide/images", "Images"),
+        ("mpi", "MPI: ranks that do not find one another"),
+    ],
+)
+def test_help_prints_a_page_by_its_name(installed: Installed, name: str, title: str) -> None:
+    said = installed.ce("help", name).stdout
+    assert said.startswith(f"{title}\n")
+    assert not re.search(r"!\[|!!!|```|^\|", said, re.MULTILINE)
 
 
 def test_a_verb_with_actions_does_the_harmless_one_by_itself(installed: Installed) -> None:
