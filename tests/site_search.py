@@ -11,6 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from docs.weights import weight
@@ -25,7 +26,9 @@ _ADMONITION = re.compile(r'^!!! \w+(?: "(.*)")?$', re.MULTILINE)
 # Code and the border of a cell end a word; bold and emphasis are only removed.
 _BORDER = re.compile(r"[`|]")
 _EMPHASIS = re.compile(r"\*\*|(?<!\w)\*|\*(?!\w)")
-_SEPARATOR = re.compile(r"[\s\-]+")
+_MKDOCS = Path(__file__).parents[1] / "docs/mkdocs.yml"
+# the one setting that is needed of a file with tags of its own
+_SEPARATOR = re.compile(re.search(r"separator: '(.*)'", _MKDOCS.read_text())[1])  # type: ignore[index]
 _TITLE_BOOST = 1000.0
 _K1 = 1.2
 # The stop words of lunr, which the index lacks.

@@ -422,7 +422,7 @@ def test_help_about_any_words_names_the_pages_about_them(
         ("docker", "Come from Docker or Podman"),
         ("howto/docker", "Come from Docker or Podman"),
         ("guide/images", "Images"),
-        ("mpi", "MPI: ranks that do not find one another"),
+        ("mpi", "MPI: ranks of Open MPI or MPICH do not find one another, mpirun hangs"),
     ],
 )
 def test_help_prints_a_page_by_its_name(installed: Installed, name: str, title: str) -> None:
