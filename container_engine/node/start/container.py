@@ -130,7 +130,9 @@ def person_of(edf: Mapping[str, str | None]) -> Person:
     except KeyError:
         # a node may run jobs of users who are not in its password database
         name, gecos, home, shell = f"user{uid}", "", "/", "/bin/sh"
-    line = f"{name}:x:{uid}:{gid}:{gecos}:{home}:{shell or '/bin/sh'}"
+    # "*" and not "x", which sends PAM to a line of /etc/shadow that the image does not have: an
+    # sshd that the user starts would then log nobody in
+    line = f"{name}:*:{uid}:{gid}:{gecos}:{home}:{shell or '/bin/sh'}"
     group = f"{_group_name(gid, name)}:x:{gid}:"
     return Person(uid, gid, line, group, edf.get("HOME") or home, os.uname().nodename)
 

@@ -197,5 +197,5 @@ def test_somebody_without_a_name_gets_one(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(os, "getuid", lambda: 4_000_000_001)
     monkeypatch.setattr(os, "getgid", lambda: 4_000_000_002)
     person = person_of({})
-    assert person.passwd == "user4000000001:x:4000000001:4000000002::/:/bin/sh"
+    assert person.passwd == "user4000000001:*:4000000001:4000000002::/:/bin/sh"
     assert person.group == "user4000000001:x:4000000002:"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from container_engine.node.start.container import Operation
 
 PATHS = Paths("/s", "/libexec")
-ME = Person(1000, 1001, "me:x:1000:1001::/home/me:/bin/sh", "us:x:1001:", "/home/me")
+ME = Person(1000, 1001, "me:*:1000:1001::/home/me:/bin/sh", "us:x:1001:", "/home/me")
 PODMAN: Settings = {"tmpfs_size": "50%", "start": "podman"}
 CRUN: Settings = {"tmpfs_size": "50%", "start": "crun"}
 WORDS = st.text(st.characters(blacklist_characters="\0", codec="utf-8"))
