@@ -42,7 +42,7 @@ _TEST_S, _FILE_S = "200", 1500
 _SITE = 'batch_script = "inside"\npyxis_writable = true\nroot_remap = true\n'
 # What a site sets that lets root of a container use Slurm's PMIx.
 _MPI = "PMIxEnv=PMIX_MCA_psec=none\n"
-# `wait` alone also waits for the process by which bats limits a test: such a file has no limit of its tests.
+# `wait` alone also waits for the process by which bats limits a test, so such a file goes without.
 _WAITS = re.compile(r"^\s*wait$", re.MULTILINE)
 _LINE = re.compile(r"^(ok|not ok) \d+ (.*?)(?: # skip ?(.*))?$")
 _REGISTRIES = ("docker.io", "nvcr.io", "gcr.io", "registry.gitlab.com")
