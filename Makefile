@@ -27,7 +27,7 @@ INTERPRETER := $(ROOT)/libexec/python3
 PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICENSE)
 
 .PHONY: help deps packages demo check docs recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 sandbox-images test-slurm-core \
-	bench bench-images bench-reading bench-tree check-podman check-pyxis check-debian13 check-debian13-core check-debian14 check-debian14-core deb rpm check-packages \
+	bench bench-images bench-reading bench-tree check-podman check-pyxis check-launchers check-debian13 check-debian13-core check-debian14 check-debian14-core deb rpm check-packages \
 	check-sanitizers check-sanitizers-core check-vm check-vm-core gpu-bundle vm-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
 
 help: ## show this text
@@ -191,6 +191,10 @@ check-pyxis: $(VENV)/.dev sandbox-engine ## pyxis's own tests against this engin
 	@[ -n "$(PYXIS_SUITE)" ] || { echo "check-pyxis: PYXIS_SUITE=DIR is missing, a checkout of NVIDIA/pyxis" >&2; exit 2; }
 	@sandbox/packages bats mmdebstrap apt-utils
 	@PYTHONPATH=sandbox $(VENV)/bin/python -m tests.pyxis "$(PYXIS_SUITE)" $(T)
+
+# What they bring is installed once, from an index of Python packages. SCRIPTS is a directory with scripts of others.
+check-launchers: $(VENV)/.dev sandbox-engine ## launchers of others against this engine; SCRIPTS=DIR adds each run.sub below
+	@CE_LAUNCHER_SCRIPTS="$(SCRIPTS)" $(PYTEST) $(SLOW) $(or $(T),tests/launchers)
 
 # Those that count on crun say so themselves.
 check-podman: $(VENV)/.dev sandbox-engine ## cluster and Podman tests with Podman as what creates containers

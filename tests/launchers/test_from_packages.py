@@ -1,0 +1,141 @@
+"""Launchers from package indexes, as their own documentation says, with containers on two nodes."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.launchers.tools import installed
+from tests.launchers.user import PROGRAMS, SAY, tasks, two_nodes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.launchers.user import User
+
+
+@pytest.mark.parametrize("way", ["options", "environment", "variable"])
+def test_submitit_runs_a_function_in_a_container(user: User, way: str) -> None:
+    env, words = {}, []
+    if way == "options":
+        mounts = user.mounts("submitit")
+        words = [f"--container-image={user.image}", f"--container-mounts={mounts}"]
+    elif way == "environment":
+        words = [f"--environment={user.environment('submitit')}"]
+    else:
+        env = {"CE_ENVIRONMENT": user.environment("submitit")}
+    assert tasks(user.python("submitit", "submitit_job.py", *words, env=env)) == two_nodes()
+
+
+def test_hydra_launches_its_jobs_in_containers(user: User) -> None:
+    env = {"CE_ENVIRONMENT": user.environment("submitit"), "REPORTS": str(user.directory)}
+    sweep = (
+        "--multirun",
+        "hydra/launcher=submitit_slurm",
+        "hydra.launcher.timeout_min=2",
+        "+x=1,2",
+    )
+    user.python("submitit", "hydra_app.py", *sweep, "hydra.launcher.mem_gb=null", env=env)
+    for number in "12":
+        assert [one[2] for one in tasks(user.files(number))] == ["ce-demo"]
+
+
+def test_torchx_which_can_pass_nothing_heeds_the_variable(user: User) -> None:
+    # the sandbox's Slurm keeps no accounts, and without them torchx cannot ask for a job's state
+    user.command("sacct", "echo 'JobID|JobName|State'")
+    env = {"CE_ENVIRONMENT": user.environment("torchx")}
+    torchx = str(installed("torchx") / "bin/torchx")
+    words = ("run", "--scheduler", "slurm", "-cfg", "partition=sandbox,nomem=true,time=2")
+    user.run(torchx, *words, "utils.sh", "--num_replicas", "2", *SAY, env=env)
+    user.wait_for_jobs()
+    assert {one[1:] for one in tasks(user.files("slurm-*.out"))} == {
+        ("n1", "ce-demo"),
+        ("n2", "ce-demo"),
+    }
+
+
+def test_nemo_run_submits_a_script_in_a_container(user: User) -> None:
+    env = {"NEMORUN_HOME": str(user.directory / "nemo")}
+    user.python("nemo-run", "nemo_job.py", str(user.image), str(user.directory), env=env)
+    user.wait_for_jobs()
+    assert tasks(user.files("*.out")) == two_nodes(), user.files("*")
+
+
+def test_parsl_starts_its_workers_in_containers(user: User, stub: Path) -> None:
+    words = f"--container-image={stub} --container-mounts={user.mounts('parsl')}"
+    words += " --container-env=PATH"
+    out = user.python("parsl", "parsl_job.py", words)
+    assert {one[1:] for one in tasks(out)} == {("n1", "ce-demo"), ("n2", "ce-demo")}
+
+
+def test_dask_jobqueue_starts_its_workers_in_containers(user: User) -> None:
+    environment = user.environment("dask")
+    python = f"srun --nodes=1 --ntasks=1 --environment={environment} {installed('dask')}/bin/python"
+    assert [one[2] for one in tasks(user.python("dask", "dask_job.py", python))] == ["ce-demo"] * 2
+
+
+def test_reframe_passes_a_check_in_an_environment(user: User) -> None:
+    environment = user.environment("reframe")
+    settings = user.directory / "settings.py"
+    settings.write_text((PROGRAMS / "reframe_settings.py").read_text())
+    check = user.directory / "check.py"
+    check.write_text((PROGRAMS / "reframe_check.py").read_text())
+    words = ("-C", str(settings), "-c", str(check), "-S", f"environment={environment}", "--run")
+    out = user.run(str(installed("reframe") / "bin/reframe"), *words)
+    assert re.search(r"Ran 1/1 test case\(s\).*\(0 failure", out), out
+
+
+def test_skypilot_finds_pyxis_and_starts_its_nodes(user: User, stub: Path) -> None:
+    """Its first command is apt-get, which the image has a stand-in for."""
+    env = {"SKYPILOT_DISABLE_USAGE_COLLECTION": "1"}
+    out = user.python("skypilot", "sky_job.py", str(stub), str(user.directory), env=env)
+    assert "pyxis True\n" in out
+    assert tasks(out) == two_nodes(), out
+    assert out.count("as 0\n") == out.count("stub: apt-get install -y ca-certificates") == 2
+    assert (user.directory / "kept.sqsh").exists()
+
+
+def test_ray_has_a_node_in_a_container_on_each_of_two_nodes(user: User, stub: Path) -> None:
+    script = user.directory / "ray.sh"
+    (user.directory / "ray_job.py").write_text((PROGRAMS / "ray_job.py").read_text())
+    script.write_text(_RAY)
+    env = {
+        "IMAGE": str(stub),
+        "MOUNTS": user.mounts("ray"),
+        "RAY": str(installed("ray") / "bin"),
+        "HERE": str(user.directory),
+    }
+    out = user.run("salloc", "-N2", "-n2", "bash", str(script), env=env)
+    assert "nodes 2\n" in out
+    assert tasks(out) == two_nodes()
+
+
+# As Ray's page on Slurm does, with a container of each node that the steps share by its name.
+_RAY = """\
+set -eu
+started() {
+    until grep -qs 'Ray runtime started' "$1"; do
+        kill -0 $! || { cat "$1"; exit 1; }
+        sleep 0.5
+    done
+}
+export RAY_TMPDIR=/tmp/ray RAY_ADDRESS=127.0.0.1:6379 PYTHONUNBUFFERED=1
+# both nodes are one host here: no fixed ports
+ports=(--min-worker-port=0 --max-worker-port=0 --dashboard-agent-listen-port=0)
+options=(--container-name=ray "--container-mounts=$MOUNTS" --container-writable --overlap -N1 -n1)
+srun -w n1 --container-image="$IMAGE" "${options[@]}" "$RAY/ray" start --head --block \\
+    --node-ip-address=127.0.0.1 --port=6379 --include-dashboard=false --num-cpus=2 \\
+    --resources='{"head": 1}' \\
+    --object-store-memory=80000000 "${ports[@]}" >"$HERE/head" 2>&1 &
+started "$HERE/head"
+srun -w n2 --container-image="$IMAGE" "${options[@]}" "$RAY/ray" start --block \\
+    --address=127.0.0.1:6379 --node-ip-address=127.0.0.2 --num-cpus=2 \\
+    --resources='{"worker": 1}' \\
+    --object-store-memory=80000000 "${ports[@]}" >"$HERE/worker" 2>&1 &
+started "$HERE/worker"
+srun -w n1 --container-name=ray:exec --overlap -N1 -n1 "$RAY/python" "$HERE/ray_job.py"
+kill $(jobs -p)
+wait || true
+"""

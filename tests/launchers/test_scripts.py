@@ -1,0 +1,87 @@
+"""Scripts of others for pyxis, unchanged: every run.sub below CE_LAUNCHER_SCRIPTS."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.launchers import stub_image
+from tests.launchers.user import tasks
+from tests.slurm.cluster import ALICE
+
+if TYPE_CHECKING:
+    from tests.launchers.user import User
+
+_GIVEN = os.environ.get("CE_LAUNCHER_SCRIPTS", "")
+_SCRIPTS = sorted(Path(_GIVEN).resolve().rglob("run.sub")) if _GIVEN else []
+_NODES, _TASKS = 2, 2
+# What a submission's config_*.sh sets, for a machine of this size.
+_SETTINGS = {
+    "DGXSYSTEM": "sandbox",
+    "DGXNNODES": f"{_NODES}",
+    "DGXRUNNODES": f"{_NODES}",
+    "DGXNGPU": f"{_TASKS}",
+    "BATCHSIZE": "1",
+    "LOCAL_BATCH_SIZE": "1",
+    "MODEL_SIZE": "8b",
+    "NEXP": "1",
+    "API_LOGGING": "0",
+    "WALLTIME": "10",
+    "WALLTIME_RUNANDTIME": "10",
+    "WORK_DIR": stub_image.WORKDIR,
+    "DROPCACHE_CMD": "true",
+    "GIT_COMMIT_ID": "none",
+    "LAUNCHER_GIT_COMMIT_ID": "none",
+    "BASE_COMP_CLOCK": "1",
+    "BASE_MEM_CLOCK": "1",
+}
+# Directories with data, which a submission names each in its own way.
+_DATA = ("DATADIR", "DATAROOT", "BACKBONE_DIR", "OPEN_IMAGES_V6_DIR", "STAGING_DIR", "CHECKPOINTS")
+
+
+@pytest.mark.parametrize("script", _SCRIPTS, ids=lambda path: str(path.parent.relative_to(_GIVEN)))
+def test_a_script_for_pyxis_runs_as_it_is(user: User, stub: Path, script: Path) -> None:
+    copy, data, logs = (user.directory / name for name in ("script", "data", "results"))
+    shutil.copytree(script.parent, copy)
+    (data / "8b/tokenizer").mkdir(parents=True)
+    logs.mkdir()
+    for path in (copy, data, logs, *copy.rglob("*"), *data.rglob("*")):
+        os.chown(path, *pwd.getpwnam(ALICE)[2:4], follow_symlinks=False)
+    user.command("nvidia-smi", "echo no GPU")
+    user.command("sudo", 'echo "not done: $*"')
+    env = {
+        **_SETTINGS,
+        **dict.fromkeys(_DATA, str(data)),
+        "CONT": str(stub),
+        "LOGDIR": str(logs),
+        "ABSLOGDIR": str(logs),
+    }
+    log = user.directory / "log"
+    batch = (
+        "sbatch",
+        "--wait",
+        f"-N{_NODES}",
+        "--time=10",
+        f"--output={log}",
+        "--chdir",
+        str(copy),
+    )
+    try:
+        user.run(*batch, str(copy / "run.sub"), env=env, timeout=590)
+    finally:
+        text = log.read_text(errors="replace") if log.exists() else ""
+        print(text)
+    # some submissions have a task for each GPU, some one for each node
+    reported = tasks(text)
+    total = len(reported)
+    assert total in (_NODES, _NODES * _TASKS)
+    assert [one[0] for one in reported] == [str(number) for number in range(total)]
+    assert {one[1:] for one in reported} == {("n1", "ce-demo"), ("n2", "ce-demo")}
+    written = sorted(path.read_text() for path in logs.rglob("task-*"))
+    assert written == [f"{number} of {total}\n" for number in range(total)]
+    assert "ce: error" not in text
