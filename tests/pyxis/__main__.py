@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 _RESULTS = _HERE.parents[1] / "build/pyxis"
 # Limits in seconds: of a test, of a file.
-_TEST_S, _FILE_S = "200", 1500
+_TEST_S, _FILE_S = "600", 2400
 # What a site sets that comes from pyxis: sbatch_support, ENROOT_ROOTFS_WRITABLE, ENROOT_REMAP_ROOT.
 _SITE = 'batch_script = "inside"\npyxis_writable = true\nroot_remap = true\n'
 # What a site sets that lets root of a container use Slurm's PMIx.
