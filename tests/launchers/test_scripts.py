@@ -49,6 +49,7 @@ def test_a_script_for_pyxis_runs_as_it_is(user: User, stub: Path, script: Path) 
     copy, data, logs = (user.directory / name for name in ("script", "data", "results"))
     shutil.copytree(script.parent, copy)
     (data / "8b/tokenizer").mkdir(parents=True)
+    (data / "8b/tokenizer/model").write_text("data\n")
     logs.mkdir()
     for path in (copy, data, logs, *copy.rglob("*"), *data.rglob("*")):
         os.chown(path, *pwd.getpwnam(ALICE)[2:4], follow_symlinks=False)
