@@ -36,9 +36,10 @@ def test_a_tree_in_which_something_is_mounted_stays(tmp_path: Path, bound: Path,
 
 def test_what_its_owner_may_not_read_goes_and_links_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "tree/deep/er").mkdir(parents=True)
-    (tmp_path / "other").mkdir()
+    (tmp_path / "other").mkdir(mode=0o755)
     (tmp_path / "tree/link").symlink_to(tmp_path / "other")
     for name in ("tree/deep/er", "tree/deep", "tree"):
         (tmp_path / name).chmod(0)
     remove_tree(str(tmp_path / "tree"))
     assert os.listdir(tmp_path) == ["other"]
+    assert (tmp_path / "other").stat().st_mode & 0o777 == 0o755

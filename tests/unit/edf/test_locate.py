@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.edf.locate import NotFoundError, locate, search_path
+from container_engine.errors import UserError
 from tests.unit.edf.cases import load_edf, seen, write
 
 
@@ -79,6 +80,27 @@ def test_a_searched_directory_that_everybody_may_write_has_files_of_trusted_user
     os.chown(place, mine, mine)
     os.chown(put, 0, 0)
     assert found(name, tmp_path, EDF_PATH=str(place)) == str(file)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users")
+def test_of_a_searched_directory_that_everybody_may_write_a_users_own_files_count_and_roots() -> (
+    None
+):
+    user, owner, other = 61_001, 61_002, 61_003
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        file = Path(place, "x.toml")
+        file.touch()
+        os.chmod(place, 0o1777)
+        os.chown(place, owner, owner)
+        for uid in (0, user, owner, other):
+            os.chown(file, uid, uid)
+            refused = pytest.raises(UserError, match=f"owned by the user {other}")
+            os.seteuid(user)
+            try:
+                with refused if uid == other else contextlib.nullcontext():
+                    locate("x", "/", (place,), {})
+            finally:
+                os.seteuid(0)
 
 
 def test_a_name_with_dots_in_a_searched_directory_that_is_a_link_is_found(tmp_path: Path) -> None:
