@@ -393,6 +393,24 @@ def test_where_another_user_has_taken_the_name_all_steps_use_one_that_nobody_can
         assert later.directory == first.directory
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory to another user")
+@pytest.mark.parametrize("suffix", ["", ".0"])
+def test_a_jobs_directory_that_another_user_can_move_is_not_the_jobs(
+    short: Path, suffix: str
+) -> None:
+    taken = Path(f"{place(short).parents[1]}{suffix}")
+    (taken / "7.n1" / ("0" * 16)).mkdir(parents=True, mode=0o700)
+    (taken / "7.n1").chmod(0o700)
+    (taken / "7.n1" / ("0" * 16) / "name").write_text("a")
+    taken.chmod(0o777)
+    assert names_here(str(short), "7", "n1") == {}
+    taken.chmod(0o700)
+    os.chown(taken, 61_001, 61_001)
+    assert names_here(str(short), "7", "n1") == {}
+    os.chown(taken, 0, 0)
+    assert names_here(str(short), "7", "n1") == {"a": f"{taken}/7.n1/{'0' * 16}"}
+
+
 def test_a_path_too_long_for_a_socket_is_refused(short: Path) -> None:
     long = short / ("d" * 100)
     long.mkdir()

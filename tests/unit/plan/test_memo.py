@@ -449,23 +449,36 @@ def test_both_readers_agree_about_damaged_memos(user: User) -> None:
     assert user.recalled() is not None
 
 
+_NEITHER = (
+    "",
+    "\n",
+    "{}",
+    "host",
+    "hosts\n",
+    "host\n{}",
+    quick.PLAN,
+    "plan{}",
+    " host\n",
+    quick.INSIDE,
+    "x=1\nhost\n",
+)
+
+
 def test_only_a_word_says_that_there_is_no_container() -> None:
     assert quick.plan_in(quick.HOST) == ""
     assert quick.plan_in(f"{quick.PLAN}{{}}\n") == "{}\n"
     facts = f"{quick.INSIDE}{quick.VOID_STORE}/a\n"
     assert quick.plan_in(f"{facts}{quick.PLAN}{{}}\n") == "{}\n"
-    for said in (
-        "",
-        "\n",
-        "{}",
-        "host",
-        "hosts\n",
-        "host\n{}",
-        quick.PLAN,
-        "plan{}",
-        " host\n",
-        quick.INSIDE,
-        "x=1\nhost\n",
-    ):
+    for said in _NEITHER:
         with pytest.raises(ValueError, match="neither a plan nor the word"):
             quick.plan_in(said)
+
+
+def test_both_readers_use_a_memo_for_that_word_or_a_plan_only(user: User) -> None:
+    user.plan()
+    (file,) = user.memos()
+    *before, _said, end, nothing = file.read_bytes().split(b"\0")
+    assert (end, nothing) == (b"end", b"")
+    for said in (quick.HOST, f"{quick.PLAN}{{}}\n", *_NEITHER):
+        file.write_bytes(b"\0".join([*before, said.encode(), end, nothing]))
+        assert (user.recalled() is None) == (said in _NEITHER), said
