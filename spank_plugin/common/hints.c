@@ -37,8 +37,14 @@ static const struct {
 	{ " conda mamba micromamba uv ", NOT_FOUND("the host's installation is not in the image: use an "
 						   "image that has it, or install it in a Dockerfile") },
 	{ " python ", NOT_FOUND("is it called python3 in this image? The host's Python is not in it") },
-	{ " sudo su doas ", NOT_FOUND("you are the same user as on the host, and nobody can gain rights "
-				      "in a container; install packages in a Dockerfile (ce build)") },
+	{ " sudo su doas ", NOT_FOUND("you are the same user as on the host; be root in the container to "
+				      "install packages (ce help install-packages), or use a Dockerfile") },
+	{ " gdb strace ltrace perf ", NOT_FOUND("the image has no such tool; attach with the host's: "
+						"ce help interactive") },
+	{ " torchrun accelerate deepspeed ", NOT_FOUND("is PyTorch in this image? With the hook pytorch "
+						       "no launcher is needed: ce help pytorch") },
+	{ " jupyter jupyter-lab tensorboard ", NOT_FOUND("the image has no such server: install it in a "
+							 "Dockerfile (RUN …): ce help jupyter") },
 	{ " nvidia-smi ", NOT_FOUND("the node's driver is added by devices = [\"nvidia.com/gpu=all\"] in "
 				    "the environment; srun --gpus=1 ce devices lists what a node has") },
 	{ " module ml ", NOT_FOUND("modules are the host's; use an image that has the software") },

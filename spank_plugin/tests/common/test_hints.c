@@ -23,6 +23,9 @@ TEST("what is never or rarely in an image has a hint that says what works instea
 	helps("apt-get", "ce build");
 	helps("pip", "python3 -m pip");
 	helps("sudo", "same user");
+	helps("gdb", "ce help interactive");
+	helps("torchrun", "ce help pytorch");
+	helps("jupyter", "ce help jupyter");
 	helps("nvidia-smi", "devices = [\"nvidia.com/gpu=all\"]");
 	helps("module", "modules are the host's");
 	helps("srun", "com.hooks.slurm.enabled");
