@@ -43,6 +43,7 @@ _FILES = {
     "etc/rc": f'mkdir -p "{WORKDIR}" 2> /dev/null\ncd "{WORKDIR}" && unset OLDPWD || exit 1\n',
     "etc/environment": "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n",
     f"{_PACKAGES}/mlperf_common/__init__.py": "",
+    f"{_PACKAGES}/mlperf_common/callbacks.py": _LOGGER,
     f"{_PACKAGES}/mlperf_common/mountcheck.py": "print('stub: mountcheck')\n",
     f"{_PACKAGES}/mlperf_logging/__init__.py": "",
     f"{_PACKAGES}/mlperf_logging/compliance_checker.py": "print('stub: checker')\n",
