@@ -1,7 +1,7 @@
 """`python -m tests.english`: find comments and docstrings that a native writer would put otherwise.
 
 Part of `make lint`. Ruff's D401 has the mood of functions' docstrings; here are the habits that it
-does not know: "shall", "is no file that", and docstrings that begin as a clause.
+does not know, such as "shall" and "is no file that", and docstrings that begin as a clause.
 """
 
 import ast
@@ -18,6 +18,10 @@ HABITS = {
     re.compile(r"\bshall\b"): "write 'must', or say what happens",
     re.compile(r"\bis no [a-z]+ that\b"): "write 'is not a … that'",
     re.compile(r"\bwhoever\b", re.IGNORECASE): "name the user, the caller or the process",
+    re.compile(r"\bbehind (it|its|these|the (last|first|command|name))\b"): "write 'after'",
+    re.compile(r"\bstands? (before|behind|below|beside|between|there|in it)\b"): "write 'is'",
+    re.compile(r"(?<!-)\b(anew|for ever)\b"): "write 'again', 'new' or 'forever'",
+    re.compile(r"\b(still|never) is\b"): "write 'is still', 'is never'",
 }
 CLAUSE = re.compile(r"(What|Whether|Which|Who|Whose|Where|That|How) ")
 QUOTED = re.compile(r'"[^"\n]*"')

@@ -25,7 +25,7 @@ const char *ce_take_bytes(struct ce_fields *fields, size_t *size);
 /* Take the next field and return whether it is this one. */
 int ce_is_next(struct ce_fields *fields, const char *expected);
 
-/* Return the content of a file that is the user's alone and no link, with a NUL behind it, on the heap; NULL for any
+/* Return the content of a file that is the user's alone and no link, and a NUL after it, on the heap; NULL for any
  * other. */
 char *ce_read_own(const char *path, uid_t uid, size_t *size);
 

@@ -66,7 +66,7 @@ int ce_join_wanted(const char *plan, struct ce_wanted *wanted)
 
 /* ---- the memo ---------------------------------------------------------------------------------- */
 
-/* Return where a table of `width` fields for each entry begins, and go behind it. */
+/* Return where a table of `width` fields for each entry begins, and move past it. */
 static struct ce_fields take_table(struct ce_fields *fields, int width)
 {
 	struct ce_fields table = *fields;
@@ -107,7 +107,7 @@ int ce_join_read(const char *text, size_t size, struct ce_join_memo *memo)
 
 /* ---- the step ---------------------------------------------------------------------------------- */
 
-/* Return the next entry of a block at *at, NULL behind the last; *at moves on. */
+/* Return the next entry of a block at *at, NULL after the last; *at moves on. */
 static const char *next_entry(const struct ce_step_env *env, size_t *at)
 {
 	const char *entry = env->text + *at;

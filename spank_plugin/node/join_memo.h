@@ -52,7 +52,7 @@ const char *ce_step_variable(const struct ce_step_env *env, const char *name);
  * forbids to join it. The caller frees wanted->directory. */
 int ce_join_wanted(const char *plan, struct ce_wanted *wanted);
 
-/* Read a memo of this size, with a NUL behind it, into which *memo points then. Return -1 for every doubt. */
+/* Read a memo of this size, with a NUL after it, into which *memo then points. Return -1 for every doubt. */
 int ce_join_read(const char *text, size_t size, struct ce_join_memo *memo);
 
 /* Return whether the step's variables are such that the memo says what Python would. */

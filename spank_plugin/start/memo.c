@@ -21,7 +21,7 @@
 enum { OTHERS_WRITE = 022 };
 enum { SECRET_BYTES = 32 };
 
-/* Return the value of a variable, NULL if it is unset. A name with '=' never is one: getenv would find it. */
+/* Return the value of a variable, NULL if it is unset. A name with '=' is never set: getenv would find it. */
 static const char *variable(char **environment, const char *name)
 {
 	size_t length = strlen(name);
@@ -60,7 +60,7 @@ static int is_private_directory(const char *path, uid_t uid)
 /* ---- the key ----------------------------------------------------------------------------------- */
 
 /* Return the key of a request as a memo has it, on the heap: name, directory, prefix and options, each with a NUL
- * behind it. NULL on failure. */
+ * after it. NULL on failure. */
 static char *key_of(const struct ce_request *request, const char *directory, size_t *size)
 {
 	char *key = NULL;
@@ -190,7 +190,7 @@ static char *read_memo(const struct ce_request *request, const char *key, size_t
 
 	if (place == NULL || !is_private_directory(place, request->uid))
 		return NULL;
-	/* the NUL behind the last part is not in the name */
+	/* the NUL after the last part is not in the name */
 	unsigned long long hash = hash_of(key, key_size - 1);
 	int length = snprintf(path, sizeof path, "%s/%016llx", place, hash);
 	return length > 0 && (size_t)length < sizeof path ? ce_read_own(path, request->uid, size) : NULL;

@@ -18,7 +18,7 @@
 struct ce_request {
 	const char *name; /* of the environment; NULL without one */
 	const char *prefix;
-	char *const *options; /* those of pyxis, NULL behind the last */
+	char *const *options; /* those of pyxis, NULL after the last */
 	char **environment;
 	uid_t uid;
 };
@@ -32,10 +32,10 @@ struct ce_memo {
 };
 
 /* Find the user's memo of this request in the current directory. Return -1 if there is none, and for every doubt
- * about it: then nothing is said about why, as the plan is made anew. */
+ * about it: no reason is printed, because a new plan is made. */
 int ce_memo_recall(const struct ce_request *request, struct ce_memo *memo);
 
-/* Check the memo that memo->text holds, of this size, with a NUL behind it: whether it has this key, and nothing
+/* Check the memo that memo->text holds, of this size, with a NUL after it: whether it has this key, and nothing
  * that it was made from has changed. */
 int ce_memo_check(const struct ce_request *request, const char *key, size_t key_size, size_t size,
 		  struct ce_memo *memo);

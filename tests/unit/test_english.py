@@ -19,6 +19,8 @@ def f():
         ("Return it.", "It shall stay.", [4]),
         ("Return what is no file that lasts.", 'The word "shall" is quoted.', [3]),
         ("Return it.\n\n    Whoever calls.\n    ", "", [5]),
+        ("Return the word behind it.", "It is plan-anew, which stays behind.", [3]),
+        ("Return it.", "A file that still is there is made anew.", [4, 4]),
     ],
 )
 def test_a_habit_is_found_where_it_stands(docstring: str, comment: str, found: list[int]) -> None:

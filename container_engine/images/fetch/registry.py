@@ -45,7 +45,7 @@ _CODES = tuple(
 )
 # misleading: the name is not parsed at that point, and not at fault
 _PREAMBLE = re.compile(r'^Error (?:parsing image name|initializing source) "?[^" ]*"?: ')
-# of Go's HTTP client; the cause is behind the last of the steps that it names
+# of Go's HTTP client; the cause is after the last of the steps that it names
 _UNREACHED = re.compile(
     r'pinging container registry (\S+): Get "[^"]*": (proxyconnect|dial) tcp\b.*: (.*)'
 )

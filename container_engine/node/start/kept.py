@@ -461,7 +461,7 @@ def _compare(running: Running, plan: LaunchPlan) -> None:
 
 
 def _visit(kept: Kept, deadline: float) -> Running | None:
-    """Return what the guard behind the first open door hands over, None without one."""
+    """Return what the guard at the first open door hands over, None without one."""
     for door in _doors(kept.directory):
         visitor = socket(AF_UNIX, SOCK_SEQPACKET)
         visitor.settimeout(min(_VISIT_S, max(deadline - time.monotonic(), _LOOK_S)))

@@ -78,7 +78,7 @@ TEST("a memo of joining that lacks its end, or has more, is none")
 	struct ce_join_memo memo;
 
 	for (size_t size = 0; size < sizeof whole; size++) {
-		/* of its own size, so that no read behind it goes unnoticed */
+		/* of its own size, so that no read beyond it goes unnoticed */
 		char *text = calloc(1, size + 1);
 		CHECK(text != NULL);
 		memcpy(text, whole, size);
