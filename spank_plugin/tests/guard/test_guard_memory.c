@@ -1,8 +1,10 @@
 /* The limit of memory that a container's files in memory keep below. */
 #define _GNU_SOURCE
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "guard/guard_memory.h"
 #include "harness.h"
@@ -64,7 +66,9 @@ TEST("a percentage is of the limit where that is below the node's memory; a size
 	share_is("50%", INT64_MAX, "50%");
 	share_is("50%", 1000000, "50%");
 	share_is("100%", 200000, "200000");
-	share_is("1%", 0, "4096");
+	char page[32];
+	snprintf(page, sizeof page, "%ld", sysconf(_SC_PAGESIZE));
+	share_is("1%", 0, page);
 	share_is("16g", 200000, "16g");
 	share_is("%", 200000, "%");
 }
