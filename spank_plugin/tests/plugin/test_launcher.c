@@ -228,6 +228,20 @@ TEST("slurmstepd gets a pidfd of the launcher, as often as it asks, and none whe
 	}
 }
 
+TEST("the launcher's pidfd is of the launcher, and of no process that starts it")
+{
+	int status = 0;
+
+	adopt_launchers();
+	prepare("hang");
+	ce_launcher_start(&launcher, &config, job);
+	CE_AUTO_FD process = ce_launcher_process(&launcher);
+	CHECK(process >= 0 && !ce_wait_readable(process, ce_now_ms() + 50));
+	CHECK_INT(ce_pidfd_kill(process, SIGKILL), 0);
+	CHECK(wait(&status) > 0);
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
 TEST("once slurmstepd has let go, the sockets are the launcher's alone and their end shows")
 {
 	char byte;
