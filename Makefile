@@ -28,7 +28,7 @@ PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICE
 
 .PHONY: help deps packages demo check docs recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 sandbox-images test-slurm-core \
 	bench bench-images bench-reading bench-tree check-podman check-pyxis check-launchers check-debian13 check-debian13-core check-debian14 check-debian14-core deb rpm check-packages \
-	check-sanitizers check-sanitizers-core check-vm check-vm-core gpu-bundle vm-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
+	check-sanitizers check-sanitizers-core check-vm check-vm-core check-arm64 gpu-bundle vm-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
 
 help: ## show this text
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | column -t -s @
@@ -219,11 +219,18 @@ vm-packages:
 	@sandbox/packages --only python3-venv qemu-system-x86 qemu-utils debootstrap e2fsprogs squashfs-tools openssh-client git
 
 check-vm: $(VENV)/.dev vm-up ## tests on two virtual machines: cgroup v2, NFS, cut cables; leaves them running
-	@$(PYTEST) -m vm -o faulthandler_timeout=3600 tests/vm
+	@$(PYTEST) -m 'vm and not vm_arm64' -o faulthandler_timeout=3600 tests/vm
 	@$(PYTHON) -m tests.vm versions
 
 check-vm-core: $(VENV)/.dev vm-up ## the same without those that take minutes each
-	@$(PYTEST) -m 'vm and not vm_long' -o faulthandler_timeout=3600 tests/vm
+	@$(PYTEST) -m 'vm and not vm_long and not vm_arm64' -o faulthandler_timeout=3600 tests/vm
+	@$(PYTHON) -m tests.vm versions
+
+check-arm64: export CE_VM_SECOND = arm64
+check-arm64: $(VENV)/.dev vm-packages ## tests on an x86 login node and an ARM compute node with pages of 16 KiB, both emulated
+	@sandbox/packages --only qemu-system-arm
+	@$(PYTHON) -m tests.vm up
+	@$(PYTEST) -m vm -o faulthandler_timeout=3600 tests/vm/test_arm64.py tests/vm/test_steps.py
 	@$(PYTHON) -m tests.vm versions
 
 vm-up: vm-packages ## start those two machines, with the engine of the working tree

@@ -9,14 +9,15 @@ from tests.vm import pair
 from tests.vm.machine import MachineError
 
 _USAGE = """usage: python -m tests.vm COMMAND
-  build [TREE]           make the disk and the package of a tree (default: this one), with network
+  build [TREE]           make the disks and the packages of a tree (default: this one), with network
   up [TREE]              start both machines and install the engine of a tree
   install [TREE]         replace the engine of the machines that run
   ssh N[:USER] COMMAND   run a command on machine N, as root or USER
   monitor N COMMAND      give QEMU's monitor of machine N a command
   versions               print what the second machine has, for the table of tested systems
   off N, on N            cut the power of machine N; switch it on again
-  down                   stop the machines and forget their disks"""
+  down                   stop the machines and forget their disks
+CE_VM_SECOND=arm64 makes the second one of that architecture, by emulation."""
 
 
 def main(argv: list[str]) -> int:
@@ -33,21 +34,25 @@ def main(argv: list[str]) -> int:
 
 def _build(argv: list[str]) -> int:
     pair.made()
-    print(pair.package(*map(Path, argv)))
+    for name in dict.fromkeys(pair.ARCHITECTURES):
+        print(pair.package(_tree(argv), name))
     return 0
 
 
 def _up(argv: list[str]) -> int:
-    package, machines = pair.package(*map(Path, argv)), pair.made()
+    machines = pair.made()
     machines.up()
-    machines.install(package)
+    machines.install(_tree(argv))
     return 0
 
 
 def _install(argv: list[str]) -> int:
-    package = pair.package(*map(Path, argv))
-    pair.made().install(package)
+    pair.made().install(_tree(argv))
     return 0
+
+
+def _tree(argv: list[str]) -> Path:
+    return Path(argv[0]) if argv else pair.ROOT
 
 
 def _ssh(argv: list[str]) -> int:

@@ -20,7 +20,7 @@ DROP_CACHES = "sync; echo 3 >/proc/sys/vm/drop_caches"
 # Reads parts of the image that have not been read before.
 READS = (
     "echo up; while [ ! -e /gate/go ]; do sleep 1; done;"
-    " cat /usr/bin/* /usr/lib/x86_64-linux-gnu/*.so* >/dev/null"
+    " cat /usr/bin/* /usr/lib/*-linux-gnu/*.so* >/dev/null"
 )
 
 

@@ -18,16 +18,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def package() -> Path:
-    """Return the package that both machines have."""
-    return pair.package(Path(os.environ.get("CE_VM_TREE") or pair.ROOT))
+def tree() -> Path:
+    """Return the tree whose engine both machines have."""
+    return Path(os.environ.get("CE_VM_TREE") or pair.ROOT)
 
 
 @pytest.fixture(scope="session")
-def _machines(package: Path) -> pair.Pair:
+def _machines(tree: Path) -> pair.Pair:
     machines = pair.made()
     machines.up()
-    machines.install(package)
+    machines.install(tree)
     return machines
 
 

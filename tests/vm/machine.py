@@ -10,13 +10,36 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-NUMBERS = (1, 2)
 Completed = subprocess.CompletedProcess[str]
 _SSH_PORT = 2200
 _CABLE_PORT = 5600
 _CPUS = 2
 _MEMORY_MB = 3072
-_KERNEL = "root=/dev/vda rw console=ttyS0 mitigations=off quiet net.ifnames=0"
+_KERNEL = "root=/dev/vda rw mitigations=off quiet net.ifnames=0"
+
+
+@dataclass(frozen=True)
+class _Board:
+    """A kind of machine that QEMU emulates."""
+
+    program: str
+    kernel: str  # parameters of it
+    options: tuple[str, ...]
+
+
+# With more threads, and with cmpxchg16b, QEMU 7.2 of Debian 12 crashes the kernel of Debian 13.
+_X86 = ("-accel", "tcg,thread=single,tb-size=512", "-cpu", "max,la57=off,-cx16")
+# The architecture's own algorithm for pointer authentication is many times as slow.
+_ARM_CPU = ("-cpu", "max,pauth-impdef=on")
+_ARM = ("-machine", "virt,gic-version=3", "-accel", "tcg,tb-size=512", *_ARM_CPU)
+_BOARDS = {
+    # The kernel panics if QEMU gets no processor while it compares its clocks.
+    "amd64": _Board("qemu-system-x86_64", "console=ttyS0 no_timer_check", _X86),
+    "arm64": _Board("qemu-system-aarch64", "console=ttyAMA0", _ARM),
+}
+# Not chosen by the existence of /dev/kvm: with nested virtualization a machine may start and then
+# break.
+_HARDWARE = ("-accel", "kvm", "-cpu", "host")
 
 
 class MachineError(Exception):
@@ -28,6 +51,7 @@ class Machine:
     """Machine `number`: its files are in `directory`, what it was made with in `made`."""
 
     number: int
+    architecture: str  # as Debian names it
     directory: Path
     made: Path
 
@@ -171,13 +195,15 @@ class Machine:
             f"local.type=inet,local.host=127.0.0.1,local.port={mine},"
             f"remote.type=inet,remote.host=127.0.0.1,remote.port={other}"
         )
+        board = _BOARDS[self.architecture]
+        hardware = self.architecture == "amd64" and os.environ.get("CE_VM_KVM")
         return [
-            "qemu-system-x86_64",
-            *(_HARDWARE if os.environ.get("CE_VM_KVM") else _EMULATED),
+            board.program,
+            *(_HARDWARE if hardware else board.options),
             *("-smp", str(_CPUS), "-m", str(_MEMORY_MB)),
             *("-nodefaults", "-no-user-config", "-display", "none", "-daemonize"),
             *("-kernel", str(self.made / "vmlinuz"), "-initrd", str(self.made / "initrd")),
-            *("-append", f"{_KERNEL} systemd.hostname={self.name}"),
+            *("-append", f"{_KERNEL} {board.kernel} systemd.hostname={self.name}"),
             *("-drive", f"file={self._disk},if=virtio"),
             *("-serial", f"file:{self.console}"),
             *("-monitor", f"unix:{self._monitor},server,nowait"),
@@ -188,13 +214,6 @@ class Machine:
             *("-device", f"virtio-net-pci,id=cluster,netdev=cable,{mac}"),
             *("-device", "virtio-rng-pci"),
         ]
-
-
-# Not chosen by the existence of /dev/kvm: with nested virtualization a machine may start and then
-# break.
-_HARDWARE = ("-accel", "kvm", "-cpu", "host")
-# With more threads, and with cmpxchg16b, QEMU 7.2 of Debian 12 crashes the kernel of Debian 13.
-_EMULATED = ("-accel", "tcg,thread=single,tb-size=512", "-cpu", "max,la57=off,-cx16")
 
 
 def until(what: str, ask: Callable[[], object], within_s: float, pause_s: float = 0.5) -> None:

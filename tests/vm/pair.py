@@ -1,19 +1,24 @@
 """Making, starting and stopping the two machines, and installing an engine on them."""
 
 import os
+import re
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.vm.machine import NUMBERS, Machine, MachineError, until
+from tests.vm.machine import Machine, MachineError, until
 
 ROOT = Path(__file__).resolve().parents[2]
 _DISK = ROOT / "tests/vm/disk"
+# The second one's is what is tested.
+ARCHITECTURES = ("amd64", os.environ.get("CE_VM_SECOND") or "amd64")
 # Allows for an emulated processor that others use, too.
 BOOT_S = 1200
 _INSTALL_S = 900
+# directories of disks: what is in brackets is the recipe
+_MADE = re.compile(r"(vm-[0-9a-f]{16})(-[a-z0-9]+)?")
 _INSTALL = """
 set -e
 export DEBIAN_FRONTEND=noninteractive
@@ -70,10 +75,11 @@ class Pair:
     def _idle(self, states: str) -> bool:
         return self.first.ssh(states).stdout.split() == ["vm1", "idle", "vm2", "idle"]
 
-    def install(self, package: Path) -> None:
-        """Install the engine as the administrator's page says, unless it is already installed."""
+    def install(self, tree: Path) -> None:
+        """Install the engine of a tree as the administrator's page says, unless it is installed."""
+        packages = {name: package(tree, name) for name in ARCHITECTURES}
         with ThreadPoolExecutor() as both:
-            done = list(both.map(lambda machine: _install(machine, package), self.machines))
+            done = list(both.map(lambda m: _install(m, packages[m.architecture]), self.machines))
         if any(done):
             self.first.ssh("scontrol reconfigure")
             self.await_idle()
@@ -89,23 +95,31 @@ class Pair:
         """Stop both and delete their disks, and those of other recipes that no machine uses."""
         for machine in self.machines:
             machine.remove()
-        for other in self.first.made.parent.glob(f"vm-{'[0-9a-f]' * 16}"):
-            if other != self.first.made and not any(machine.pid for machine in _in(other)):
+        for other in self.first.made.parent.glob("vm-*"):
+            known = _MADE.fullmatch(other.name)
+            if known and known[1] != self.first.made.name and not _any_runs(other):
                 shutil.rmtree(other)
 
 
 def made() -> Pair:
-    """Return the machines of this tree's recipe; build their disk if it does not exist."""
-    return Pair(_in(Path(_printed_by(_DISK))))
+    """Return the machines of this tree's recipe; build their disks if they do not exist."""
+    disks = [Path(_printed_by(_DISK, name)) for name in ARCHITECTURES]
+    parts = enumerate(zip(ARCHITECTURES, disks, strict=True), 1)
+    return Pair(tuple(Machine(n, name, disk / "run", disk) for n, (name, disk) in parts))
 
 
-def package(tree: Path = ROOT) -> Path:
+def package(tree: Path = ROOT, architecture: str = ARCHITECTURES[0]) -> Path:
     """Return the package of that tree; build it if it does not exist."""
-    return Path(_printed_by(_DISK, "--package", str(tree.resolve())))
+    return Path(_printed_by(_DISK, architecture, "--package", str(tree.resolve())))
 
 
-def _in(made: Path) -> tuple[Machine, ...]:
-    return tuple(Machine(n, made / "run", made) for n in NUMBERS)
+def c_tests(tree: Path, architecture: str) -> Path:
+    """Return an archive of that tree with its C tests; build them if there is none."""
+    return Path(_printed_by(_DISK, architecture, "--c-tests", str(tree.resolve())))
+
+
+def _any_runs(disk: Path) -> bool:
+    return any(Machine(n, "", disk / "run", disk).pid for n in (1, 2))
 
 
 def _printed_by(*argv: str | Path) -> str:

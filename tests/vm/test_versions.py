@@ -38,7 +38,7 @@ def _changed_tree(changes: dict[str, tuple[str, str]], to: Path) -> Path:
 
 
 @pytest.fixture
-def upgrade(cluster: Cluster, package: Path, tmp_path: Path) -> Iterator[Upgrade]:
+def upgrade(cluster: Cluster, tree: Path, tmp_path: Path) -> Iterator[Upgrade]:
     """Yield a function that gives the second machine a package of a changed tree; undo it."""
 
     def replace(changes: dict[str, tuple[str, str]]) -> None:
@@ -48,7 +48,7 @@ def upgrade(cluster: Cluster, package: Path, tmp_path: Path) -> Iterator[Upgrade
 
     yield replace
     cluster.end_all()
-    cluster.pair.install(package)
+    cluster.pair.install(tree)
 
 
 def test_an_upgrade_disturbs_no_step_and_two_versions_share_a_job(
