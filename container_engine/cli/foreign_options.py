@@ -15,7 +15,7 @@ from container_engine import message_text
 from container_engine.cli import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 USAGE = 2
 # The terminal is always the caller's, and no container outlives its command.
@@ -57,6 +57,7 @@ _SWITCHES = {
 }
 
 
+_HIDDEN: Mapping[str, Any] = {"dest": argparse.SUPPRESS, "help": argparse.SUPPRESS}
 # of builds: what is always so, with and without a value
 _BUILD_ACCEPTED = {"--rm": 0, "--force-rm": 0, "--load": 0, "--layers": 0, "--progress": None}
 _BUILD_WITH_VALUE = {
@@ -67,7 +68,7 @@ _BUILD_WITH_VALUE = {
     ("--cache-from", "--cache-to"): "steps are kept on this host, in /var/tmp or TMPDIR",
     ("-v", "--volume"): "in the Dockerfile: COPY, or RUN --mount=type=bind",
 }
-_BUILD_SWITCHES = {
+_BUILD_SWITCHES: Mapping[tuple[str, ...], str] = {
     ("--pull",): "--no-cache asks the registry for newer images of FROM, and builds all anew",
     ("--push",): "the image goes into your store; skopeo copy brings one to a registry",
     ("--squash",): "every image is one SquashFS file",
@@ -76,28 +77,31 @@ _BUILD_SWITCHES = {
 
 def add_foreign_of_builds(parser: argparse.ArgumentParser) -> None:
     """Add options of other tools' builds, hidden from the help."""
-    parser.set_defaults(foreign_options=())
-    hidden: dict[str, Any] = {"dest": argparse.SUPPRESS, "help": argparse.SUPPRESS}
     for name, number in _BUILD_ACCEPTED.items():
-        parser.add_argument(name, action=_Accepted, nargs=number, **hidden)
-    for names, instead in _BUILD_WITH_VALUE.items():
-        parser.add_argument(*names, action=_Refused, const=instead, **hidden)
-    for names, instead in _BUILD_SWITCHES.items():
-        parser.add_argument(*names, action=_Refused, const=instead, nargs=0, **hidden)
+        parser.add_argument(name, action=_Accepted, nargs=number, **_HIDDEN)
+    _refuse_all(parser, _BUILD_WITH_VALUE, _BUILD_SWITCHES)
 
 
 def add_foreign(parser: argparse.ArgumentParser) -> None:
     """Add the options, hidden from the help."""
-    parser.set_defaults(foreign_options=())
-    hidden: dict[str, Any] = {"dest": argparse.SUPPRESS, "help": argparse.SUPPRESS}
     for name in _ACCEPTED:
-        parser.add_argument(name, action="store_true", **hidden)
-    parser.add_argument("--gpus", action=_NoEffect, **hidden)
-    parser.add_argument("-e", "--env", action=_Variable, **hidden)
-    for names, instead in _WITH_VALUE.items():
-        parser.add_argument(*names, action=_Refused, const=instead, **hidden)
-    for names, instead in _SWITCHES.items():
-        parser.add_argument(*names, action=_Refused, const=instead, nargs=0, **hidden)
+        parser.add_argument(name, action=_Accepted, nargs=0, **_HIDDEN)
+    parser.add_argument("--gpus", action=_NoEffect, **_HIDDEN)
+    parser.add_argument("-e", "--env", action=_Variable, **_HIDDEN)
+    _refuse_all(parser, _WITH_VALUE, _SWITCHES)
+
+
+def _refuse_all(
+    parser: argparse.ArgumentParser,
+    with_value: Mapping[tuple[str, ...], str],
+    switches: Mapping[tuple[str, ...], str],
+) -> None:
+    """Add options that are refused, each with its counterpart (refuse_foreign)."""
+    parser.set_defaults(foreign_options=())
+    for names, instead in with_value.items():
+        parser.add_argument(*names, action=_Refused, const=instead, **_HIDDEN)
+    for names, instead in switches.items():
+        parser.add_argument(*names, action=_Refused, const=instead, nargs=0, **_HIDDEN)
 
 
 class _Refused(argparse.Action):

@@ -294,7 +294,7 @@ def _fingerprint(said: bytes) -> str:
 
 def _mounts(plan: LaunchPlan, node: Mapping[str, str]) -> list[dict[str, str]]:
     found = _written_mounts(plan)
-    if not may_be_secret("\n".join(mount_texts(plan)), plan, node):
+    if not may_be_secret("\n".join(_texts(found)), plan, node):
         return found
     return [{key: concealed(text, plan, node) for key, text in m.items()} for m in found]
 
@@ -309,7 +309,11 @@ def _written_mounts(plan: LaunchPlan) -> list[dict[str, str]]:
 
 def mount_texts(plan: LaunchPlan) -> list[str]:
     """Return all texts about mounts, in which a secret may be."""
-    return [text for mount in _written_mounts(plan) for text in mount.values()]
+    return _texts(_written_mounts(plan))
+
+
+def _texts(mounts: Sequence[Mapping[str, str]]) -> list[str]:
+    return [text for mount in mounts for text in mount.values()]
 
 
 def may_be_secret(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> bool:

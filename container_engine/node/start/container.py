@@ -61,7 +61,7 @@ class Paths:
     def __init__(self, session: str, libexec: str, podman: str = "", runtime: str = "") -> None:
         self.session = self.written = session
         self.begun = [f"{session}/{BEGUN}"]
-        self.lacking: Sequence[str] = ()
+        self.lacking = [path for path in HOSTS_FILES if not os.path.exists(path)]
         self.podman = podman or "podman"
         self.runtime = runtime
         self.init = f"{libexec}/ce-init"

@@ -17,6 +17,7 @@ from container_engine.node.plan_json import parse_json, resolve, to_json
 from container_engine.node.report import trace
 from container_engine.node.start import environment as env
 from container_engine.node.start.container import SAVE
+from container_engine.node.start.kept import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def remember(text: str, plan: LaunchPlan, directory: str, block: bytes) -> None:
         name = f"{_NAME}{len(plan_text)}"
         if name in earlier or len(earlier) < _MOST:
             memo = b"".join(_fields(plan_text, plan, directory, block))
-            _publish(directory, name, MAGIC + memo)
+            record(directory, name, MAGIC + memo)
     except (OSError, ValueError):
         return
 
@@ -111,16 +112,3 @@ def _table(words: Sequence[str], width: int = 1) -> Iterator[bytes]:
         if "\0" in word:
             raise ValueError("a field cannot have NUL")
         yield _field(os.fsencode(word))
-
-
-def _publish(directory: str, name: str, memo: bytes) -> None:
-    """Write a draft beside the memo, then rename it: no process reads half a memo."""
-    draft = f"{directory}/.{name}.{os.getpid()}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with open(os.open(draft, flags, 0o600), "wb") as file:
-            file.write(memo)
-        os.rename(draft, f"{directory}/{name}")
-    except OSError:
-        os.unlink(draft)
-        raise

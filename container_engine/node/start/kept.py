@@ -324,16 +324,26 @@ def _begin(kept: Kept, plan: LaunchPlan) -> None:
 
 
 def _write(kept: Kept, name: str, text: str) -> None:
-    """Record something of the container, all of it or nothing. Raise LaunchError."""
-    path = f"{kept.directory}/{name}"
-    draft = f"{path}.{os.getpid()}"
+    """Record something of the container. Raise LaunchError."""
     try:
-        with open(draft, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(text)
-        os.replace(draft, path)
+        record(kept.directory, name, text.encode("utf-8", "surrogateescape"))
     except OSError as error:
         reason = f"cannot write below {kept.directory}: {error.strerror}"
         raise _error(reason, _ROOM, kept.wanted) from None
+
+
+def record(directory: str, name: str, content: bytes) -> None:
+    """Write a file of the container's directory, all of it or nothing. Raise OSError."""
+    draft = f"{directory}/.{name}.{os.urandom(3).hex()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with open(os.open(draft, flags, 0o600), "wb") as file:
+            file.write(content)
+        os.rename(draft, f"{directory}/{name}")
+    except OSError:
+        if os.path.lexists(draft):
+            os.unlink(draft)
+        raise
 
 
 def _note_start(kept: Kept) -> None:

@@ -22,7 +22,6 @@ from container_engine.node.start.checks import (
     site_programs,
 )
 from container_engine.node.start.container import (
-    HOSTS_FILES,
     SAVE,
     Container,
     Paths,
@@ -176,7 +175,6 @@ class _Start:
         self._plan, self._node, self._libexec, self._marks = plan, node, libexec, marks
         programs = site_programs(plan["settings"])
         self._paths = Paths(f"{libexec}/session", libexec, *programs)
-        self._paths.lacking = [path for path in HOSTS_FILES if not os.path.exists(path)]
         self._kept = kept
         if kept is not None:
             self._paths.written = kept.directory

@@ -82,7 +82,7 @@ os._exit(main(sys.argv[1:], "{prefix}/libexec/container-engine"))
 
 
 class Joined(NamedTuple):
-    """What a step that joins did: its answer, what the guard was told, its trace."""
+    """The answer of a step that joins, what the guard was told, and the trace."""
 
     texts: Sequence[str]
     fds: Sequence[str]
