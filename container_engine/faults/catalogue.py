@@ -231,7 +231,7 @@ FAULTS = {
     ),
     # ---- nodes
     "image-not-on-node": Fault(
-        "the image was found where you submitted and not on the node",
+        "the image was not found on the node",
         EITHER,
         "is its file system mounted on the node, and the file still there? keep images on a"
         " file system that all nodes have",

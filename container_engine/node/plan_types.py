@@ -44,6 +44,7 @@ Image = TypedDict(
         "content": str,
         "source": str,
         "passing": str,
+        "on_nodes": bool,
         "above": Sequence[Part],
         "from": str,
     },

@@ -73,7 +73,7 @@ def build(
     kept = _kept(edf, image, settings["scope"].value, offer.site.kept_dir)
     saved = any(entry.key == CONTAINER_SAVE for entry in edf.annotations)
     plan = LaunchPlan(
-        version=EXTENDED if edf.above or kept or saved else VERSION,
+        version=EXTENDED if edf.above or kept or saved or image.on_nodes else VERSION,
         engine=engine,
         name=edf.name,
         files=edf.files,

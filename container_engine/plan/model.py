@@ -24,8 +24,9 @@ from container_engine.edf.text import Text  # noqa: TC001  # pydantic evaluates 
 from container_engine.secrecy import WORDS
 
 VERSION: Literal[1] = 1
-# of a plan with several images, or of a container that lives with its job: an older engine would
-# start the base alone, or a container that ends with its step
+# of a plan with several images, with one that only nodes have, or of a container that lives with
+# its job: an older engine would start the base alone, without the image's variables, or a container
+# that ends with its step
 EXTENDED: Literal[2] = 2
 _FROM = "file:line that asks for it, or words where no file does"
 
@@ -60,6 +61,9 @@ class Image(_Frozen):
     content: str = Field("", description="of the SquashFS file, sha256:…; empty: not recorded")
     source: str = Field("", description="where env, entrypoint and workdir were read")
     passing: str = Field("", description="a store that goes with the step; empty: the image stays")
+    on_nodes: bool = Field(
+        False, description="the submit host lacks the file: nodes read env and workdir themselves"
+    )
     above: tuple[Part, ...] = Field((), description="images that lie above it, the highest last")
     origin: str = Field("", alias="from", description=_FROM)
 
@@ -166,8 +170,8 @@ class LaunchPlan(_Frozen):
 
     version: Literal[1, 2] = Field(
         VERSION,
-        description="of this format; 2 where images lie above the base, or the container is kept"
-        " or saved",
+        description="of this format; 2 where images lie above the base or are on nodes only, or the"
+        " container is kept or saved",
     )
     engine: str = Field(description="version of the container engine that made the plan")
     name: str = Field(description="the EDF as the user asked for it")

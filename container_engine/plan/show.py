@@ -101,6 +101,8 @@ def _variable(variable: Variable) -> str:
 
 def _image_facts(plan: LaunchPlan) -> str:
     image = plan.image
+    if image.on_nodes:
+        return "each node reads it"
     count = len(image.env)
     facts = [f"{count} variable{'' if count == 1 else 's'}", f"workdir {image.workdir or '/'}"]
     facts.append(

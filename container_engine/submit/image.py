@@ -23,6 +23,7 @@ from container_engine.images.store import inventory
 from container_engine.images.store.store import architecture
 from container_engine.plan.model import Image
 from container_engine.submit.lock_state import declared
+from container_engine.submit.nodes_image import nodes_image
 from container_engine.submit.short_name import candidates, meant
 from container_engine.submit.stores import admit_names, asking, importer, pull_policy, rules, stores
 
@@ -56,7 +57,7 @@ def launch_image(
 def _used(
     resolved: Resolved, context: Context, tools_env: Mapping[str, str], offered: Offer
 ) -> Resolved:
-    if resolved.image.path == NOT_KEPT:
+    if resolved.image.path == NOT_KEPT or resolved.image.on_nodes:
         return resolved  # there is no file to scan
     now = time.time()
     inventory.mark_used(resolved.image.path, now)
@@ -76,6 +77,9 @@ def images_of(
     named = [name for name, _origin in edf.images]
     # a lock is for the images that the files name, not for one of an option
     if not edf.has_image_of_file:
+        only = nodes_image(edf, context, offered.site)
+        if only is not None:
+            return [only]
         return [found_image(name, context, tools_env, offered.site) for name in named]
     path = lock.beside(edf.files[-1])
     locked = lock.read(edf.files[-1])

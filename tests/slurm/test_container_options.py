@@ -1,13 +1,18 @@
 """The options and variables of pyxis on srun's command line, and CE_ENVIRONMENT."""
 
+import json
 import os
+import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.slurm.cluster import Cluster, causes
+from tests.slurm.error_block import mounted_on
 from tests.slurm.plugins import line_of, own_stack
+from tests.slurm.site import site_on
 
 
 def srun(
@@ -210,3 +215,71 @@ def test_beside_pyxis_its_options_are_its_own(
         assert done.stderr.splitlines()[-1] == "ce: see: ce help pyxis-too"
     words = [f"--environment={demo}", "echo", "--container-image=x"]
     assert srun(cluster, *words, env=env).stdout == "--container-image=x\n"
+
+
+@pytest.fixture
+def nodes_image(cluster: Cluster) -> Iterator[str]:
+    """Return an image with variables and a working directory that n2 alone has."""
+    source = cluster.scratch / "of-n2"
+    source.mkdir()
+    shutil.copy(cluster.image("demo"), source / "own.sqsh")
+    run = {"Env": ["OF_IMAGE=x y", "PATH=/usr/bin:/bin"], "WorkingDir": "/usr"}
+    (source / "own.sqsh.json").write_text(json.dumps({"config": run}))
+    with mounted_on("n2", str(source), "/mnt"):
+        yield "/mnt/own.sqsh"
+    shutil.rmtree(source)
+
+
+def test_an_image_that_only_nodes_have_brings_what_it_says_of_itself(
+    cluster: Cluster, nodes_image: str
+) -> None:
+    words = (f"--container-image={nodes_image}", "sh", "-c", 'echo "$OF_IMAGE"; pwd')
+    done = srun(cluster, "-wn2", "-n2", *words)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["/usr", "/usr", "x y", "x y"]
+    notice = f"this host has no '{nodes_image}': each node looks for it"
+    assert done.stderr == f"ce: warning: --container-image: {notice}\n"
+    done = srun(cluster, "-wn1", *words)
+    assert (done.returncode, done.stdout) == (125, "")
+    assert causes(done) == [f"ce: error: n1: image '{nodes_image}': No such file or directory"]
+
+
+def test_an_environment_counts_before_an_image_that_only_nodes_have(
+    cluster: Cluster, nodes_image: str
+) -> None:
+    edf = cluster.edf('workdir = "/tmp"\n[env]\nOF_IMAGE = "own"\n')
+    words = (f"--environment={edf}", f"--container-image={nodes_image}")
+    done = srun(cluster, "-wn2", *words, "sh", "-c", "echo $OF_IMAGE; pwd")
+    assert done.stdout.splitlines() == ["own", "/tmp"], done.stderr
+
+
+def test_a_damaged_image_that_only_nodes_have_is_refused(
+    cluster: Cluster, nodes_image: str
+) -> None:
+    beside = cluster.scratch / "of-n2/own.sqsh.json"
+    beside.write_text("{")
+    done = srun(cluster, "-wn2", f"--container-image={nodes_image}", "true")
+    assert done.returncode == 125
+    (cause,) = causes(done)
+    assert cause.startswith(f"ce: error: n2: {nodes_image}.json: ")
+
+
+def test_a_mistyped_image_is_not_left_to_the_nodes(cluster: Cluster) -> None:
+    image = cluster.image("demo")
+    done = srun(cluster, f"--container-image={str(image).replace('demo', 'dmeo')}", "true")
+    assert done.returncode == 125
+    assert f"ce: hint: did you mean '{image}'?" in done.stderr
+
+
+def test_an_image_that_only_nodes_have_passes_no_rule_and_runs_no_entrypoint_unseen(
+    cluster: Cluster, nodes_image: str
+) -> None:
+    words = ("-wn2", f"--container-image={nodes_image}")
+    done = srun(cluster, *words, "--container-entrypoint", "true")
+    assert done.returncode == 125
+    assert "and its entrypoint is read where you submit" in done.stderr
+    with site_on(cluster) as site:
+        site.configure('[policy]\ndenied_images = ["/other"]\n')
+        done = srun(cluster, *words, "true")
+    assert done.returncode == 125
+    assert "and the site has rules for images" in done.stderr

@@ -97,15 +97,20 @@ def parse(path: str, head: bytes, size: int) -> Superblock:
     return Superblock(bytes_used, block_size, name)
 
 
-def _meant(path: str) -> str | None:
-    """Return a hint that names a file beside `path` with a similar name, or None."""
+def similar(path: str) -> str | None:
+    """Return the path of a file beside `path` with a similar name, or None."""
     directory, name = os.path.split(path)
     try:
         found = os.listdir(directory)[:_MAX_LISTED]
     except OSError:
         return None
     close = nearest(name, (other for other in found if other != name))
-    return f"did you mean '{os.path.join(directory, close)}'?" if close else None
+    return os.path.join(directory, close) if close else None
+
+
+def _meant(path: str) -> str | None:
+    close = similar(path)
+    return f"did you mean '{close}'?" if close else None
 
 
 def _see(error: OSError) -> str:

@@ -105,6 +105,19 @@ def start(
             " submit host and node have different versions of the container engine",
             see="engine-versions",
         )
+    noted: Sequence[str] = ()
+    if plan["image"].get("on_nodes"):
+        from container_engine.node.start import image_of_node
+
+        noted = image_of_node.complete(plan, libexec)
+    session = _start(plan, node, watch, libexec, marks)
+    session.warnings = (*noted, *session.warnings)
+    return session
+
+
+def _start(
+    plan: LaunchPlan, node: Mapping[str, str], watch: Watch, libexec: str, marks: trace.Marks
+) -> Session:
     kept = None
     if wanted := plan.get("kept"):
         from container_engine.node.start import kept as keeping

@@ -1,0 +1,35 @@
+"""Print what a SquashFS file says of itself, for the launcher of a node that alone has the file.
+
+The launcher imports no models, and most starts do not need this: it runs as a program of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from container_engine.errors import CeError
+from container_engine.images.resolve import from_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# unsquashfs is a program of the node's system, whatever PATH the job has
+_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print `env`, `workdir`, `content`, `source` and `notices` of the file as JSON.
+
+    An error is printed in the same way, as `reason`, `hint` and `see`; the exit code is then 1.
+    """
+    path = argv[0]
+    try:
+        found = from_file(path, path, _ENVIRONMENT)
+    except CeError as error:
+        sys.stdout.write(json.dumps({"reason": str(error), "hint": error.hint, "see": error.see}))
+        return 1
+    image = found.image.model_dump(include={"env", "workdir", "content", "source"})
+    sys.stdout.write(json.dumps({**image, "notices": found.notices}))
+    return 0
