@@ -3,9 +3,11 @@
 import shlex
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 from tests.vm import pair
+from tests.vm.alone import alone
 from tests.vm.machine import MachineError
 
 _USAGE = """usage: python -m tests.vm COMMAND
@@ -26,7 +28,8 @@ def main(argv: list[str]) -> int:
         print(_USAGE)
         return 2
     try:
-        return _VERBS[verb](rest)
+        with alone() if verb in _ALONE else nullcontext():
+            return _VERBS[verb](rest)
     except MachineError as err:
         print(f"vm: error: {err}", file=sys.stderr)
         return 1
@@ -100,6 +103,9 @@ _VERBS = {
     "versions": _versions,
     "down": _down,
 }
+
+# The others are for machines that a test run uses, too.
+_ALONE = {"up", "install", "down"}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

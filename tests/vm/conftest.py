@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.vm import pair
+from tests.vm.alone import alone
 from tests.vm.cluster import Cluster, gated_edf, write
 
 
@@ -24,11 +25,12 @@ def tree() -> Path:
 
 
 @pytest.fixture(scope="session")
-def _machines(tree: Path) -> pair.Pair:
-    machines = pair.made()
-    machines.up()
-    machines.install(tree)
-    return machines
+def _machines(tree: Path) -> Iterator[pair.Pair]:
+    with alone():
+        machines = pair.made()
+        machines.up()
+        machines.install(tree)
+        yield machines
 
 
 @pytest.fixture

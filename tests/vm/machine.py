@@ -85,11 +85,22 @@ class Machine:
         """Power it on, with its previous disk or else a copy of the one it was made with."""
         if self.pid is not None:
             return
+        self._refuse_a_used_port()
         self.directory.mkdir(parents=True, exist_ok=True)
         if not self._disk.exists():
             base = ["-b", str(self.made / "disk.img"), "-F", "raw"]
             _checked(["qemu-img", "create", "-q", "-f", "qcow2", *base, str(self._disk)])
         _checked(self._qemu())
+
+    def _refuse_a_used_port(self) -> None:
+        port = _SSH_PORT + self.number
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError as err:
+                why = _user_of(f"hostfwd=tcp:127.0.0.1:{port}-") or err.strerror
+                raise MachineError(f"{self.name}: port {port}: {why}") from None
 
     def cut_power(self) -> None:
         """Kill it, as a loss of power does; what it had not written is lost."""
@@ -223,6 +234,22 @@ def until(what: str, ask: Callable[[], object], within_s: float, pause_s: float 
         if time.monotonic() > deadline:
             raise MachineError(f"waited {within_s:g} s for {what}")
         time.sleep(pause_s)
+
+
+def _user_of(forwarded: str) -> str:
+    """Say which other tree's machine has this port, "" if none is found."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            options = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if "-pidfile" in options and any(forwarded in option for option in options):
+            directory = Path(options[options.index("-pidfile") + 1]).parent
+            return (
+                f"the virtual machine in {directory} (process {process.name}) has it;"
+                " `make vm-down` in the tree that started it stops it"
+            )
+    return ""
 
 
 def _answer(connection: socket.socket) -> str:
