@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "exec_check.h"
 
 #include <elf.h>
@@ -6,7 +7,9 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/statfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <linux/magic.h>
@@ -17,6 +20,9 @@
 enum { MOST_LINKS = 40 };
 /* The kernel reads as much of a script; the loader's name is near the beginning of an ELF file. */
 enum { HEAD = 4096 };
+
+/* The head of the file that this is a part of, from the linker: of this node's machine. */
+extern const Elf64_Ehdr __ehdr_start __attribute__((visibility("hidden")));
 
 /* Replace a symlink's path with its target; 0 if it is not a symlink, or if the path
  * is too long for the buffer. */
@@ -83,30 +89,129 @@ static size_t elf(const char *head, size_t size, char name[CE_LOADER_SIZE])
 	return 0;
 }
 
+/* ---- processors ---------------------------------------------------------------------------------- */
+
+enum { MACHINE_NAME = 40, NO_EMULATOR = 99 };
+
+/* Write the machine's name as images have it. */
+static void name_machine(const Elf64_Ehdr *file, char name[MACHINE_NAME])
+{
+	static const struct {
+		unsigned machine;
+		const char *name;
+	} known[] = { { EM_X86_64, "amd64" }, { EM_AARCH64, "arm64" }, { EM_PPC64, "ppc64le" },
+		      { EM_S390, "s390x" }, { EM_RISCV, "riscv64" } };
+	unsigned machine = file->e_machine;
+
+	if (file->e_ident[EI_DATA] != __ehdr_start.e_ident[EI_DATA])
+		machine = __builtin_bswap16(file->e_machine);
+	snprintf(name, MACHINE_NAME, "another processor (ELF machine %u)", machine);
+	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+		if (known[i].machine == machine)
+			snprintf(name, MACHINE_NAME, "%s", known[i].name);
+	}
+}
+
+/* Return whether the kernel certainly has no emulator for files with this head (binfmt_misc): try the head alone,
+ * which has nothing to run. */
+static int is_without_emulator(Elf64_Ehdr head)
+{
+	char name[] = "ce-try", *const argv[] = { name, NULL }, *const none[] = { NULL };
+	int status = 0;
+	CE_AUTO_FD file = memfd_create(name, 0);
+
+	head.e_phnum = 0;
+	if (file < 0 || write(file, &head, sizeof head) != (ssize_t)sizeof head)
+		return 0;
+	pid_t child = fork();
+	if (child == 0) {
+		/* an emulator would complain */
+		close(STDOUT_FILENO);
+		close(STDERR_FILENO);
+		fexecve(file, argv, none);
+		_exit(errno == ENOEXEC ? NO_EMULATOR : 0);
+	}
+	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+	       WEXITSTATUS(status) == NO_EMULATOR;
+}
+
+static int is_of_image(int fd)
+{
+	struct statfs place;
+
+	return fstatfs(fd, &place) == 0 && place.f_type == OVERLAYFS_SUPER_MAGIC;
+}
+
+/* Return 1 or CE_FOREIGN, and the reason, if the file is for another processor than this node's. */
+static int is_foreign(int fd, const char *head, ssize_t size, char why[CE_WHY_SIZE])
+{
+	Elf64_Ehdr file;
+	char its[MACHINE_NAME], here[MACHINE_NAME];
+
+	if (size < (ssize_t)sizeof file || memcmp(head, ELFMAG, SELFMAG) != 0)
+		return 0;
+	memcpy(&file, head, sizeof file);
+	if (file.e_ident[EI_CLASS] != ELFCLASS64 || file.e_machine == __ehdr_start.e_machine ||
+	    !is_without_emulator(file))
+		return 0;
+	int of_image = is_of_image(fd);
+	name_machine(&file, its);
+	name_machine(&__ehdr_start, here);
+	snprintf(why, CE_WHY_SIZE, "%s for %s, the node is %s", of_image ? "the image is" : "it is", its, here);
+	return of_image ? CE_FOREIGN : 1;
+}
+
+/* ---- the check ----------------------------------------------------------------------------------- */
+
+/* Return the file's descriptor, or -1, and its first bytes; opening a FIFO would block. */
+static int open_head(const char *path, char head[HEAD + 1], ssize_t *size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+	memset(head, 0, HEAD + 1);
+	*size = fd >= 0 ? read(fd, head, HEAD) : -1;
+	return fd;
+}
+
+/* Check a loader or an interpreter. */
+static int is_missing(const char *name, char why[CE_WHY_SIZE])
+{
+	char end[CE_LOADER_SIZE];
+
+	if (ce_leads_nowhere(name, end))
+		snprintf(why, CE_WHY_SIZE, "it needs '%s', a link to '%s', which is not there", name, end);
+	else
+		snprintf(why, CE_WHY_SIZE, "it needs '%s', which is not there", name);
+	return faccessat(AT_FDCWD, name, F_OK, AT_EACCESS) < 0;
+}
+
 int ce_cannot_start(const char *path, char why[CE_WHY_SIZE])
 {
-	char head[HEAD + 1] = "", name[CE_LOADER_SIZE], end[CE_LOADER_SIZE];
+	char head[HEAD + 1], name[CE_LOADER_SIZE];
 	size_t length = 0;
-	struct statfs place;
-	/* opening a FIFO would block */
-	CE_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	ssize_t size = fd >= 0 ? read(fd, head, HEAD) : -1;
+	ssize_t size;
+	CE_AUTO_FD fd = open_head(path, head, &size);
 
 	/* a file that is executable but not readable is fine; a damaged image or disk is not */
 	if (size < 0 && errno == EIO) {
 		snprintf(why, CE_WHY_SIZE, "it cannot be read: %s", strerror(EIO));
-		return fstatfs(fd, &place) == 0 && place.f_type == OVERLAYFS_SUPER_MAGIC ? CE_DAMAGED : 1;
+		return is_of_image(fd) ? CE_DAMAGED : 1;
 	}
-	if (size >= 2 && head[0] == '#' && head[1] == '!')
+	int is_script = size >= 2 && head[0] == '#' && head[1] == '!';
+	int rc = is_foreign(fd, head, size, why);
+	if (rc != 0)
+		return rc;
+	if (is_script)
 		length = script(head, (size_t)size, name);
 	else if (size >= (ssize_t)sizeof(Elf64_Ehdr) && memcmp(head, ELFMAG, SELFMAG) == 0)
 		length = elf(head, (size_t)size, name);
 	if (length == 0)
 		return 0;
 	name[length] = '\0';
-	if (ce_leads_nowhere(name, end))
-		snprintf(why, CE_WHY_SIZE, "it needs '%s', a link to '%s', which is not there", name, end);
-	else
-		snprintf(why, CE_WHY_SIZE, "it needs '%s', which is not there", name);
-	return faccessat(AT_FDCWD, name, F_OK, AT_EACCESS) < 0;
+	if (is_missing(name, why))
+		return 1;
+	if (!is_script)
+		return 0;
+	CE_AUTO_FD interpreter = open_head(name, head, &size);
+	return is_foreign(interpreter, head, size, why);
 }

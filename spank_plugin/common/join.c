@@ -210,7 +210,9 @@ static int check_start(const char *command, char **found, struct ce_error *err)
 		return 0;
 	free(*found);
 	*found = NULL;
-	err->below = rc == CE_DAMAGED ? CE_HELP_IMAGE_DAMAGED : CE_HELP_COMMAND_NOT_EXECUTABLE;
+	err->below = rc == CE_DAMAGED ? CE_HELP_IMAGE_DAMAGED :
+		     rc == CE_FOREIGN ? CE_HELP_IMAGE_ARCHITECTURE :
+					CE_HELP_COMMAND_NOT_EXECUTABLE;
 	return ce_fail_code(err, CE_EXIT_NOT_EXECUTABLE, "%s: cannot be executed in the container: %s",
 			    command, why);
 }

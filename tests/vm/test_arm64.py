@@ -65,10 +65,17 @@ def test_the_image_has_the_same_content_as_its_file(cluster: Cluster) -> None:
 
 def test_an_image_for_another_architecture_is_refused_in_words(cluster: Cluster) -> None:
     cluster.root(cluster.first, "cp -u /srv/apps/images/debian.sqsh /srv/apps/images/x86.sqsh")
-    write(cluster.first, "/etc/edf/x86.toml", 'image = "/apps/images/x86.sqsh"\n')
-    done = cluster.srun("-wvm2", "--environment=x86", "uname", "-m")
-    assert done.returncode == 126, done.stdout + done.stderr
-    assert "another processor" in errors(done.stderr)[0]
+    for machine in cluster.pair.machines:
+        write(machine, "/etc/edf/x86.toml", 'image = "/apps/images/x86.sqsh"\n')
+    refused = (
+        "uname: cannot be executed in the container: the image is for amd64, the node is arm64"
+    )
+    step = cluster.srun("-wvm2", "--environment=x86", "uname", "-m")
+    run = cluster.second.ssh("ce run --environment=x86 -- uname -m", "alice", 600)
+    for done, where in ((step, "vm2: "), (run, "")):
+        assert done.returncode == 126, done.stdout + done.stderr
+        assert errors(done.stderr) == [f"ce: error: {where}{refused}"]
+        assert "ce: see: ce help image-architecture" in done.stderr
 
 
 def test_names_are_those_of_the_architecture_that_the_site_says(cluster: Cluster) -> None:

@@ -69,6 +69,7 @@ _CGROUP_WORDS = (
 )
 _BELOW_WORDS = " (a mount's destination would lie below a file of the image)"
 _KIND_WORDS = " (only a file can lie on a file of the image, a directory on a directory)"
+_FOREIGN_WORDS = " (the image is for another processor than this node's)"
 _KIND_HINT = "name a destination of the same kind, or one that the image does not have"
 # how a Go program that crashes begins its output; a stack trace follows
 _CRASHES = ("fatal error: ", "panic: ", "runtime: ")
@@ -144,6 +145,8 @@ def _creation(creator: str, what: str, log: str, errno: int) -> LaunchError:
         words, see, hint = _BELOW_WORDS, "mount-destination", "choose another destination"
     elif _is_of_another_kind(cause):
         words, see, hint = _KIND_WORDS, "mount-destination", _KIND_HINT
+    elif "xec format error" in cause:
+        words, see = _FOREIGN_WORDS, "image-architecture"
     elif errno == _ENOENT:
         see = "program-missing"
     message = f"{creator} cannot start the container: {cause or what}{words}"

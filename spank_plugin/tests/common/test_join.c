@@ -141,11 +141,28 @@ TEST("a command that is there and cannot be executed is 126")
 	refuses("c", "b/", 126, "b/: cannot be executed in the container: Permission denied");
 }
 
+static Elf64_Ehdr own_head(void)
+{
+	Elf64_Ehdr file = { 0 };
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+
+	CHECK_INT(read(fd, &file, sizeof file), sizeof file);
+	close(fd);
+	return file;
+}
+
+static void write_program(const char *path, const void *content, size_t size)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
+
+	CHECK_INT(write(fd, content, size), size);
+	close(fd);
+}
+
 TEST("a program whose interpreter or loader is not there is 126 and names it")
 {
 	char head[256] = "";
-	Elf64_Ehdr file = { .e_ident = ELFMAG, .e_phoff = sizeof file, .e_phnum = 1,
-			    .e_phentsize = sizeof(Elf64_Phdr) };
+	Elf64_Ehdr file = own_head();
 	Elf64_Phdr part = { .p_type = PT_INTERP, .p_offset = sizeof file + sizeof part,
 			    .p_filesz = sizeof "/no/loader" };
 	const char *top = make_tools();
@@ -159,17 +176,46 @@ TEST("a program whose interpreter or loader is not there is 126 and names it")
 	finds("c", "relative", "c/relative");
 	test_file(top, "c/short", "#!", 0755);
 	finds("c", "short", "c/short");
-	file.e_ident[EI_CLASS] = ELFCLASS64;
+	file.e_phoff = sizeof file;
+	file.e_phnum = 1;
 	memcpy(head, &file, sizeof file);
 	memcpy(head + sizeof file, &part, sizeof part);
 	strcpy(head + sizeof file + sizeof part, "/no/loader");
-	int fd = open("c/program", O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
-	CHECK_INT(write(fd, head, sizeof head), sizeof head);
-	close(fd);
+	write_program("c/program", head, sizeof head);
 	refuses("c", "program", 126, "program: cannot be executed in the container: it needs "
 				     "'/no/loader', which is not there");
 	CHECK_INT(truncate("c/program", sizeof file + sizeof part), 0);
 	finds("c", "program", "c/program");
+}
+
+TEST("a program for another processor is 126 and says which, and so is a script that needs one")
+{
+	Elf64_Ehdr file = own_head();
+	const char *here = file.e_machine == EM_AARCH64 ? "arm64" : "amd64", *top = make_tools();
+	char line[512], wanted[512];
+
+	/* no emulator is known for this one */
+	file.e_machine = EM_IA_64;
+	write_program("c/other", &file, sizeof file);
+	snprintf(wanted, sizeof wanted, "other: cannot be executed in the container: it is for another processor "
+					"(ELF machine 50), the node is %s", here);
+	refuses("c", "other", 126, wanted);
+	snprintf(line, sizeof line, "#!%s/c/other\n", top);
+	test_file(top, "c/script", line, 0755);
+	snprintf(wanted, sizeof wanted, "script: cannot be executed in the container: it is for another processor "
+					"(ELF machine 50), the node is %s", here);
+	refuses("c", "script", 126, wanted);
+	/* what has another order of bytes is read in its own */
+	file.e_ident[EI_DATA] = file.e_ident[EI_DATA] == ELFDATA2LSB ? ELFDATA2MSB : ELFDATA2LSB;
+	file.e_machine = __builtin_bswap16(EM_IA_64);
+	write_program("c/other", &file, sizeof file);
+	refuses("c", "script", 126, wanted);
+	/* what the kernel may be able to run is left to it */
+	file = own_head();
+	file.e_ident[EI_CLASS] = ELFCLASS32;
+	file.e_machine = EM_386;
+	write_program("c/small", &file, sizeof file);
+	finds("c", "small", "c/small");
 }
 
 TEST("a program whose bytes cannot be read cannot be started")
