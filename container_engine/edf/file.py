@@ -51,13 +51,16 @@ class EdfFile:
     written: dict[Item, str]
 
 
-def read_file(path: str, setting: Setting) -> EdfFile:
-    """Read, check and expand one file. Never raises for its content."""
+def read_file(path: str, setting: Setting, directory: str | None = None) -> EdfFile:
+    """Read, check and expand one file. Never raises for its content.
+
+    `directory` is the searched one in which it was found.
+    """
     try:
-        text = read_source(path)
+        text = read_source(path, directory)
         positions = find_positions(text)
     except (SourceError, TooDeepError) as error:
-        problem = Problem("error", path, error.line, "", error.message, error.hint, see=error.see)
+        problem = Problem("error", path, error.line, "", error.reason, error.hint, see=error.see)
         return _broken(problem)
     data = _parse(path, text)
     if isinstance(data, Problem):

@@ -45,6 +45,7 @@ class Family:
         self._merged: dict[str, _Merged] = {}
         self._read: dict[str, EdfFile] = {}
         self._bases: dict[str, tuple[str, ...]] = {}
+        self._searched: dict[str, str | None] = {}
 
     def merged(self, path: str) -> Layer:
         """Return the layer of a file and all its bases; add their problems to `problems`."""
@@ -59,14 +60,17 @@ class Family:
 
     def find(self, name: str) -> str:
         """Return the path for a name. Raises NotFoundError."""
-        return locate(name, self._setting.cwd, self._search, self.probed)
+        found = locate(name, self._setting.cwd, self._search, self.probed)
+        # one that is also named by its path is the user's own choice
+        self._searched.setdefault(found.path, found.directory)
+        return found.path
 
     def _visit(self, path: str, above: tuple[str, ...]) -> _Merged:
         known = self._merged.get(path)
         if known is not None:
             return known
         self.probed.setdefault(path)
-        own = read_file(path, self._setting)
+        own = read_file(path, self._setting, self._searched.get(path))
         self.problems.extend(own.problems)
         self._read[path] = own
         line = (*above, path)

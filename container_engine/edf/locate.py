@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
+from typing import NamedTuple
 
 from container_engine.did_you_mean import nearest
-from container_engine.edf.source import owner_name, reason, remedy
+from container_engine.edf.source import open_trusted, reason, remedy
 from container_engine.errors import UserError
 
 TYPE_CHECKING = False
@@ -42,8 +42,15 @@ def is_path(name: str) -> bool:
     return name.startswith(("/", "./", "../")) or name.endswith(".toml")
 
 
-def locate(name: str, cwd: str, search: tuple[str, ...], probed: dict[str, None]) -> str:
-    """Return the absolute path for an expanded name. Raises NotFoundError.
+class Located(NamedTuple):
+    """The absolute path for a name, and the searched directory in which it was found, if any."""
+
+    path: str
+    directory: str | None
+
+
+def locate(name: str, cwd: str, search: tuple[str, ...], probed: dict[str, None]) -> Located:
+    """Find the file for an expanded name. Raises NotFoundError.
 
     Adds every path examined to `probed`. Raises UserError for a file that another user has put
     into a directory of the search path.
@@ -55,7 +62,7 @@ def locate(name: str, cwd: str, search: tuple[str, ...], probed: dict[str, None]
         probed.setdefault(os.path.join(cwd, name))
         path = _absolute(name, cwd)
         if (failure := _failure(path, probed)) is None:
-            return path
+            return Located(path, None)
         if _is_absence(failure):
             hint = _path_hint(name, path, cwd, search)
             raise NotFoundError(f"no such file: '{path}'", hint)
@@ -65,12 +72,13 @@ def locate(name: str, cwd: str, search: tuple[str, ...], probed: dict[str, None]
         path = _absolute(os.path.join(directory, f"{name}.toml"), cwd)
         failure = _failure(path, probed)
         if failure is None:
+            place = _above(path, directory, cwd)
             try:
-                _check_owners(_absolute(directory, cwd), path)
+                os.close(open_trusted(path, place))
             except OSError as error:
                 failure = error  # it is gone since it was found
             else:
-                return path
+                return Located(path, place)
         if not _is_absence(failure):
             denied += f" ({directory}: {reason(failure)})"
             hint = hint or remedy(failure)
@@ -91,23 +99,6 @@ def _failure(path: str, probed: dict[str, None]) -> OSError | ValueError | None:
     return None
 
 
-def _check_owners(directory: str, path: str) -> None:
-    """Raise UserError if any user could have put what is found below a searched directory.
-
-    The user who names the directory trusts its owner. In one that everybody may write, /tmp for
-    example, only files of its owner's, of this user and of root count.
-    """
-    if not path.startswith(f"{directory}/"):
-        directory = os.path.realpath(directory)  # as _absolute did, for a name with ..
-    for name in os.path.relpath(path, directory).split("/"):
-        above, directory = os.stat(directory), os.path.join(directory, name)
-        own = os.lstat(directory).st_uid
-        if above.st_mode & stat.S_IWOTH and own not in {above.st_uid, os.geteuid(), 0}:
-            message = f"owned by {owner_name(own)}, in a directory that everybody may write"
-            hint = f"take {os.path.dirname(directory)} out of EDF_PATH, or give the file's path"
-            raise UserError(message, hint, "untrusted-file", where=directory)
-
-
 def _is_absence(error: OSError | ValueError) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ENOTDIR)
 
@@ -117,6 +108,13 @@ def _absolute(path: str, cwd: str) -> str:
     if "/../" in f"{joined}/" and "\0" not in joined:
         return os.path.realpath(joined)  # a/.. is not . if a is a symlink
     return os.path.normpath(joined)
+
+
+def _above(path: str, directory: str, cwd: str) -> str:
+    """Return the absolute path of the searched directory in which `path` was found."""
+    place = _absolute(directory, cwd)
+    # a name with .. has been resolved as a whole
+    return place if path.startswith(f"{place}/") else os.path.realpath(place)
 
 
 def _path_hint(name: str, path: str, cwd: str, search: tuple[str, ...]) -> str | None:

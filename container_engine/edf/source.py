@@ -11,6 +11,7 @@ from container_engine.errors import UserError
 
 MAX_BYTES = 1 << 20
 _SQUASHFS = b"hsqs"
+_NAMED = os.O_PATH | os.O_CLOEXEC
 
 
 class SourceError(UserError):
@@ -22,18 +23,20 @@ class SourceError(UserError):
         hint: str | None = None,
         line: int = 0,
         see: str = "environment-unreadable",
+        where: str = "",
     ) -> None:
-        super().__init__(message, hint, see)
+        super().__init__(message, hint, see, where=where)
         self.line = line
 
 
-def read_source(path: str) -> str:
+def read_source(path: str, directory: str | None = None) -> str:
     """Return the text of a file with "\\n" line ends. Raises SourceError.
 
     This is the only place where an EDF is read. It never blocks (a FIFO is refused), and it stops
-    reading at the limit. A byte order mark, which some editors write, is dropped.
+    reading at the limit. A byte order mark, which some editors write, is dropped. `directory` is
+    the searched one in which the file was found, if its name was no path.
     """
-    data = _read_bytes(path)
+    data = _read_bytes(path, directory)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise SourceError("is UTF-16, not UTF-8", "save it as UTF-8", 1, "edf-syntax")
     if b"\0" in data:
@@ -52,9 +55,9 @@ def read_source(path: str) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _read_bytes(path: str) -> bytes:
+def _read_bytes(path: str, directory: str | None) -> bytes:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        descriptor = _open(path, directory)
     except (OSError, ValueError) as error:
         raise SourceError(f"cannot be read: {reason(error)}", remedy(error)) from error
     try:
@@ -74,6 +77,57 @@ def _read_bytes(path: str) -> bytes:
         message = f"is larger than {MAX_BYTES >> 20} MiB, the limit for an EDF"
         raise SourceError(message, see="edf-too-large")
     return data
+
+
+def _open(path: str, directory: str | None) -> int:
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+    if directory is None:
+        return os.open(path, flags)
+    found = open_trusted(path, directory)
+    try:
+        return os.open(f"/proc/self/fd/{found}", flags)
+    finally:
+        os.close(found)
+
+
+def open_trusted(path: str, directory: str) -> int:
+    """Open `path`, below the searched `directory`, unless another user has put it there.
+
+    The user who names the directory trusts its owner. In one that everybody may write, /tmp for
+    example, only files of its owner's, of this user and of root count. The descriptor (O_PATH) is
+    of what has been checked, whatever is renamed meanwhile. Raise SourceError and OSError.
+    """
+    place, above = directory, os.open(directory, _NAMED)
+    try:
+        for name in os.path.relpath(path, directory).split("/"):
+            place = os.path.join(place, name)
+            entry = os.open(name, _NAMED | os.O_NOFOLLOW, dir_fd=above)
+            try:
+                _check_owner(place, os.fstat(above), os.fstat(entry))
+                below = _followed(entry, above)
+            finally:
+                os.close(entry)
+            os.close(above)
+            above = below
+        return os.dup(above)
+    finally:
+        os.close(above)
+
+
+def _check_owner(path: str, above: os.stat_result, entry: os.stat_result) -> None:
+    is_anybodys = above.st_mode & stat.S_IWOTH
+    if is_anybodys and entry.st_uid not in {above.st_uid, os.geteuid(), 0}:
+        who = owner_name(entry.st_uid)
+        message = f"owned by {who}, in a directory that everybody may write"
+        hint = f"take {os.path.dirname(path)} out of EDF_PATH, or give the file's path"
+        raise SourceError(message, hint, see="untrusted-file", where=path)
+
+
+def _followed(entry: int, above: int) -> int:
+    """Return a new descriptor of the entry or, if it is a symlink, of the file it leads to."""
+    if not stat.S_ISLNK(os.fstat(entry).st_mode):
+        return os.dup(entry)
+    return os.open(os.readlink("", dir_fd=entry), _NAMED, dir_fd=above)
 
 
 def _read_all(descriptor: int) -> bytes:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.edf.locate import NotFoundError, locate, search_path
+from container_engine.edf.source import SourceError, read_source
 from container_engine.errors import UserError
 from tests.unit.edf.cases import load_edf, seen, write
 
@@ -103,6 +104,27 @@ def test_of_a_searched_directory_that_everybody_may_write_a_users_own_files_coun
                 os.seteuid(0)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users")
+@pytest.mark.parametrize("name", ["x", "group/x"])
+def test_a_file_that_another_user_puts_there_after_it_was_found_is_not_read(
+    tmp_path: Path, name: str
+) -> None:
+    file, place = write(tmp_path, f"edfs/{name}.toml", 'image = "a"\n'), tmp_path / "edfs"
+    place.chmod(0o777)
+    located = locate(name, "/", (str(place),), {})
+    assert read_source(*located) == 'image = "a"\n'
+    put = place / name.partition("/")[0] if "/" in name else file
+    put.rename(tmp_path / "away")
+    write(tmp_path, f"edfs/{name}.toml", 'image = "theirs"\n')
+    os.chown(put, 61_002, 61_002)
+    with pytest.raises(SourceError, match="owned by the user 61002") as caught:
+        read_source(*located)
+    assert caught.value.see == "untrusted-file"
+    put.rename(tmp_path / "theirs")
+    put.symlink_to(tmp_path / "away")
+    assert read_source(*located) == 'image = "a"\n'
+
+
 def test_a_name_with_dots_in_a_searched_directory_that_is_a_link_is_found(tmp_path: Path) -> None:
     file = write(tmp_path, "real/deep/edfs/x.toml", "")
     write(tmp_path, "real/deep/edfs/group/y.toml", "")
@@ -124,7 +146,7 @@ def test_a_file_that_goes_while_its_owner_is_looked_at_is_not_found(tmp_path: Pa
     try:
         for _round in range(3000):
             with contextlib.suppress(NotFoundError):
-                assert locate("x", str(tmp_path), (str(file.parent),), {}) == str(file)
+                assert locate("x", str(tmp_path), (str(file.parent),), {}).path == str(file)
     finally:
         done.set()
         other.join()
