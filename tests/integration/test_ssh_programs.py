@@ -82,6 +82,57 @@ def test_programs_for_logins_load_no_library_that_the_image_names(
     assert not (tmp_path / "ran").exists()
 
 
+def test_a_login_for_files_alone_loads_nothing_that_the_images_variables_name(
+    engine: Engine, tmp_path: Path
+) -> None:
+    _make_image(engine, tmp_path)
+    _make_library(tmp_path / "evil.so")
+    (tmp_path / "etc/passwd").write_text("person:x:0:0::/:/bin/sh\n")
+    job = tmp_path / "opt/oci-hooks/ssh/job"
+    job.mkdir()
+    variables = ("LD_PRELOAD=/evil.so", "LD_LIBRARY_PATH=/", "HOME=/", "SHELL=/bin/sh")
+    (job / "environment").write_text("".join(f"{entry}\0" for entry in variables))
+    shutil.copy(tmp_path / "evil.so", tmp_path / "libc.so.6")
+    done = _run(tmp_path, ("libexec/ce-login", "-c", "/usr/lib/openssh/sftp-server"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not (tmp_path / "ran").exists()
+
+
+# what libraries take from the system: modules, and configuration that names modules
+_MODULES = re.compile(r"/\S*/(gconv|ossl-modules|engines-\S+|openssl\.cnf|krb5/plugins|gss/)")
+_NAMED = ("/etc/gss/mech", "/etc/krb5.conf", "/etc/ld.so.preload", "/etc/nsswitch.conf")
+
+
+def test_libraries_of_programs_for_logins_take_no_modules_of_the_image(engine: Engine) -> None:
+    found = []
+    for library in (engine.prefix / "libexec/container-engine/ssh/lib").iterdir():
+        strings = [os.fsdecode(text) for text in library.read_bytes().split(b"\0")]
+        found += [text for text in strings if _MODULES.match(text) or text.startswith(_NAMED)]
+    assert found
+    assert [text for text in found if not text.startswith("/dev/null/")] == []
+
+
+def test_an_images_openssl_configuration_loads_nothing_into_ssh(
+    engine: Engine, tmp_path: Path
+) -> None:
+    """Nor does one at any of the places that the library was built with."""
+    _make_image(engine, tmp_path)
+    _make_library(tmp_path / "evil.so")
+    text = (
+        "openssl_conf = c\n[c]\nproviders = p\n[p]\nevil = e\n"
+        "[e]\nmodule = /evil.so\nactivate = 1\n"
+    )
+    argv = ["openssl", "version", "-d"]
+    said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    for place in ("/usr/lib/ssl", "/etc/ssl", "/etc/pki/tls", said.split('"')[1]):
+        (tmp_path / place[1:]).mkdir(parents=True, exist_ok=True)
+        (tmp_path / place[1:] / "openssl.cnf").write_text(text)
+    (tmp_path / "etc/passwd").write_text("person:x:0:0::/:/bin/sh\n")
+    done = _run(tmp_path, ("path/ssh", "-G", "somewhere"))
+    assert "user person" in done.stdout, done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
 # Answered by libraries that nsswitch.conf names. Addresses, which the server resolves, are numbers.
 _ANSWERED = re.compile(r"get(pw|gr|sp|serv|proto|host|net)[a-z]*|initgroups|(get|set|end)usershell")
 

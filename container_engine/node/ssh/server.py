@@ -28,6 +28,7 @@ _STEP_S = 0.01
 _NAMES_PER_LINE = 40
 # bytes sent to a client before it must acknowledge them; a small window makes scp slow
 _WINDOW = "1048576"
+# the image's ssh_config comes after it: of what it could name to be executed or loaded, nothing is
 _IDENTITY = f"""\
     IdentityFile {JOB}/id_ed25519
     UserKnownHostsFile {JOB}/known_hosts
@@ -36,6 +37,12 @@ _IDENTITY = f"""\
     StrictHostKeyChecking yes
     CheckHostIP no
     ProxyUseFdpass yes
+    IgnoreUnknown KnownHostsCommand,SecurityKeyProvider,GSSAPIAuthentication
+    PermitLocalCommand no
+    KnownHostsCommand none
+    SecurityKeyProvider internal
+    GSSAPIAuthentication no
+    ControlPath none
 """
 
 

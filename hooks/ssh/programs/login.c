@@ -232,6 +232,23 @@ static int run_words(char *command)
 	return code;
 }
 
+/* Become the server of sftp, which runs no command of the user's: nothing of the tasks' environment, which has the
+ * image's variables, may decide what it loads. */
+static void serve_files(void)
+{
+	static const char *const kept[] = { "HOME", "USER", "LOGNAME", "TZ", "SSH_CONNECTION", "SSH_CLIENT" };
+	char *own[sizeof kept / sizeof kept[0] + 1] = { NULL }, *words[] = { (char[]){ "sftp-server" }, NULL };
+	size_t count = 0;
+
+	for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
+		const char *value = getenv(kept[i]);
+		if (value != NULL && asprintf(&own[count], "%s=%s", kept[i], value) > 0)
+			count++;
+	}
+	own[count] = NULL;
+	execve(SFTP_SERVER, words, own);
+}
+
 static int log_in(char *command)
 {
 	int failed = take_environment();
@@ -245,7 +262,7 @@ static int log_in(char *command)
 	go_home();
 	if (command != NULL && strlen(command) >= 12 &&
 	    strcmp(command + strlen(command) - 12, "/sftp-server") == 0)
-		execl(SFTP_SERVER, "sftp-server", NULL);
+		serve_files();
 	/* in an image without a shell, SHELL is this program */
 	if (own != NULL && own[0] == '/' && strcmp(own, SELF) != 0)
 		run_shell(own, command);
