@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 60
 _SETTING = re.compile(r"^(\S+)[ \t]+=[ \t]*(.*)$", re.MULTILINE)
 # a step must not inherit the size of the one it is started in, nor its plan
+# of the job's options; srun says so if CE_INHERIT=no makes it leave one
+_OPTIONS = tuple(f"{slurms}_SLURM_SPANK_OPTION_container_engine_" for slurms in ("", "SLURM_SPANK_"))
 _OF_STEP = ("SLURM_CE_", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE")
 
 
@@ -46,4 +48,5 @@ def without_step(env: Mapping[str, str]) -> dict[str, str]:
 
 def on_the_host(env: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for an srun that does not inherit the container of its job."""
-    return {**env, "CE_INHERIT": "no"}
+    own = {k: v for k, v in env.items() if not k.startswith(_OPTIONS)}
+    return {**own, "CE_INHERIT": "no"}

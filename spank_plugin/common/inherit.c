@@ -50,6 +50,24 @@ const char *ce_inherited(const char **option)
 	return NULL;
 }
 
+/* The environment that a command with CE_INHERIT=no leaves, on the heap. */
+static char *left;
+
+const char *ce_not_inherited(void)
+{
+	return left;
+}
+
+static void note_left(void)
+{
+	const char *option, *value = ce_inherited(&option);
+
+	for (size_t i = 0; value == NULL && i < COUNT && options[i].shown != NULL; i++)
+		value = getenv(options[i].plain);
+	free(left);
+	left = value != NULL ? strdup(value) : NULL;
+}
+
 static void forget(void)
 {
 	for (size_t i = 0; i < COUNT; i++) {
@@ -139,6 +157,7 @@ int ce_inherit(int descends)
 	const char *asked = getenv(CE_INHERIT), *option;
 
 	if (asked != NULL && strcmp(asked, "no") == 0) {
+		note_left();
 		forget();
 		return 0;
 	}

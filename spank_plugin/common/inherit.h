@@ -20,6 +20,9 @@
  * return 0; else return 1. */
 int ce_inherit(int descends);
 
+/* Return the value of the option that was removed because of CE_INHERIT; NULL if there was none. */
+const char *ce_not_inherited(void);
+
 /* Return the value of an inherited option that asks for a container, NULL for none, and the option's name. */
 const char *ce_inherited(const char **option);
 

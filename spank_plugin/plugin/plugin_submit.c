@@ -2,7 +2,9 @@
 #include "plugin_submit.h"
 
 #include <errno.h>
+#include <slurm/slurm.h>
 #include <slurm/slurm_version.h>
+#include <slurm/spank.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -131,7 +133,12 @@ int ce_plugin_submit(const struct ce_config *config, spank_context_t context, st
 		return ce_fail_below(err, CE_HELP_ENVIRONMENT_NOT_INHERITED,
 				     "%s=%s: the job has it, but Slurm does not give it to this command",
 				     option, value);
-	ce_submit_leave_container(context == S_CTX_LOCAL);
+	value = ce_not_inherited();
+	if (value != NULL)
+		slurm_info("CE_INHERIT=no: %s, not in '%s', which the job has",
+			   context == S_CTX_LOCAL ? "this step runs on the host" : "the new job's steps run on the host",
+			   value);
+	ce_submit_leave_container(value == NULL && context == S_CTX_LOCAL);
 	return 0;
 }
 

@@ -241,6 +241,8 @@ def test_a_step_of_a_job_runs_on_the_host_where_its_command_says_so(
     step = f"{words} sh -c '[ -n \"$CE_IMAGE\" ] && echo inside || echo outside $CE_INHERIT'"
     done = cluster.run(["salloc", "--quiet", "-N1", f"--environment={demo}", "sh", "-c", step])
     assert (done.returncode, done.stdout.strip()) == (0, where), done.stderr
+    said = f"srun: CE_INHERIT=no: this step runs on the host, not in '{demo}', which the job has\n"
+    assert done.stderr == ("" if where == "inside" else said)
 
 
 def test_a_user_who_has_that_variable_has_it_in_the_job_still(cluster: Cluster, demo: str) -> None:

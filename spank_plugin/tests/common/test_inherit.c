@@ -190,6 +190,30 @@ static void submit_without_slurm(void)
 	slurm_spank_init_post_opt(fake_spank(), 0, NULL);
 }
 
+static void submit_without_inheriting(void)
+{
+	setenv(CE_INHERIT, "no", 1);
+	fake_reset(S_CTX_LOCAL);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+}
+
+TEST("a step that leaves its job's environment says so, whatever name the option has")
+{
+	static const char *const names[] = { ENVIRONMENT, CE_INHERITED_PLAIN "environment", EDF, NULL };
+
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+		clearenv();
+		if (names[i] != NULL)
+			setenv(names[i], "demo", 1);
+		submit_without_inheriting();
+		CHECK_TEXT(fake_job.log, names[i] != NULL ? "CE_INHERIT=no: this step runs on the host, not in 'demo', which "
+							    "the job has\n"
+							  : "");
+		slurm_spank_exit(fake_spank(), 0, NULL);
+	}
+}
+
 TEST("an option that Slurm does not hand on, as a later one may do, is refused and never forgotten")
 {
 	char *printed;
