@@ -14,7 +14,9 @@ _TIMEOUT_S = 60
 _SETTING = re.compile(r"^(\S+)[ \t]+=[ \t]*(.*)$", re.MULTILINE)
 # a step must not inherit the size of the one it is started in, nor its plan
 # of the job's options; srun says so if CE_INHERIT=no makes it leave one
-_OPTIONS = tuple(f"{slurms}_SLURM_SPANK_OPTION_container_engine_" for slurms in ("", "SLURM_SPANK_"))
+_OPTIONS = tuple(
+    f"{slurms}_SLURM_SPANK_OPTION_container_engine_" for slurms in ("", "SLURM_SPANK_")
+)
 _OF_STEP = ("SLURM_CE_", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE")
 
 
