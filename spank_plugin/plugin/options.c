@@ -13,9 +13,6 @@
 /* Tells the planner that variables of pyxis count (container_engine/edf/pyxis_names.py). */
 #define VARIABLES_COUNT "--container-variables"
 
-/* The environment of steps, for tools that can pass no option. */
-#define CE_ENVIRONMENT "CE_ENVIRONMENT"
-
 static char *environment;
 
 /* The options of pyxis, as the planner takes them, and the words made of them and the environment. */

@@ -6,6 +6,9 @@
 
 #include "common/error.h"
 
+/* names the environment of commands without the option */
+#define CE_ENVIRONMENT "CE_ENVIRONMENT"
+
 /* Register the options, those of pyxis only if `with_pyxis` is set; return SLURM_ERROR, after a message, if
  * Slurm refuses. */
 int ce_options_register(spank_t spank, int with_pyxis);

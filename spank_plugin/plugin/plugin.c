@@ -150,7 +150,7 @@ int slurm_spank_user_init(spank_t spank, int argc, char **argv)
 	int prepared = ce_step_unmark(spank);
 
 	if (spank_remote(spank) && ce_options_asked())
-		ce_step_prepare(&step, spank, &config, stepd);
+		ce_step_prepare(&step, spank, &config, stepd, prepared);
 	else if (spank_remote(spank) && prepared)
 		ce_step_refuse(&step);
 	if (spank_remote(spank) && !step.session_wanted)

@@ -16,21 +16,22 @@
 #include "slurmd_spool.h"
 #include "proctrack.h"
 
-/* Return whether this step runs in a container. The interactive step of salloc and the extern step run on
- * the host. So does the batch script, unless the site wants it inside: then sbatch has sent a plan. The
- * sruns in it inherit the option. */
-static int wants_session(spank_t spank)
+/* Return whether this step runs in a container. The extern step runs on the host. So do the interactive step of
+ * salloc and the batch script, unless a plan has been sent: srun does so for an interactive step if its own options
+ * ask for it, sbatch if the site wants the script inside. The sruns in both inherit the option. */
+static int wants_session(spank_t spank, int is_prepared)
 {
 	uint32_t step = SLURM_BATCH_SCRIPT;
 	char **environment = NULL;
 
 	if (spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS)
 		return 1;
+	if (step == SLURM_INTERACTIVE_STEP)
+		return is_prepared;
 	if (step == SLURM_BATCH_SCRIPT)
 		return spank_get_item(spank, S_JOB_ENV, &environment) == ESPANK_SUCCESS &&
 		       ce_variable(environment, CE_CARRY_COUNT) != NULL;
-	return step != SLURM_EXTERN_CONT && step != SLURM_INTERACTIVE_STEP &&
-	       step != SLURM_PENDING_STEP;
+	return step != SLURM_EXTERN_CONT && step != SLURM_PENDING_STEP;
 }
 
 static void forget_carried(spank_t spank, size_t size)
@@ -170,9 +171,10 @@ void ce_step_refuse(struct ce_step *step)
 		      "arrive on this node");
 }
 
-void ce_step_prepare(struct ce_step *step, spank_t spank, const struct ce_config *config, pid_t stepd)
+void ce_step_prepare(struct ce_step *step, spank_t spank, const struct ce_config *config, pid_t stepd,
+		     int is_prepared)
 {
-	if (!wants_session(spank))
+	if (!wants_session(spank, is_prepared))
 		return;
 	step->session_wanted = 1;
 	if (config->error.message != NULL)

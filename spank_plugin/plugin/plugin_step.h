@@ -25,8 +25,10 @@ struct ce_step {
 #define CE_STEP_INIT { .launcher = CE_LAUNCHER_INIT, .start_error = CE_ERROR_INIT }
 
 /* Prepare what the first task needs to start the launcher, if this step needs a container. `stepd` is the pid
- * of slurmstepd. In slurmstepd, as root with the user's effective id. */
-void ce_step_prepare(struct ce_step *step, spank_t spank, const struct ce_config *config, pid_t stepd);
+ * of slurmstepd, `is_prepared` is what ce_step_unmark has returned. In slurmstepd, as root with the user's effective
+ * id. */
+void ce_step_prepare(struct ce_step *step, spank_t spank, const struct ce_config *config, pid_t stepd,
+		     int is_prepared);
 
 /* Take srun's mark off the command of any step (argv_mark.h), and return whether srun has prepared this step
  * for a container, which the mark or a carried plan shows. In slurmstepd, before there are tasks. */

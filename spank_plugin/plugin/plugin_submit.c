@@ -2,9 +2,11 @@
 #include "plugin_submit.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <slurm/slurm.h>
 #include <slurm/slurm_version.h>
 #include <slurm/spank.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -116,6 +118,29 @@ static int plan_and_carry(const struct ce_config *config, spank_context_t contex
 	return rc;
 }
 
+/* Return whether salloc has started this srun: it has said where its shell runs. */
+static int is_of_salloc(void)
+{
+	char path[32], name[16];
+
+	snprintf(path, sizeof path, "/proc/%d/comm", (int)getppid());
+	CE_AUTO_FD comm = open(path, O_RDONLY | O_CLOEXEC);
+	return comm >= 0 && read(comm, name, sizeof name) == (ssize_t)strlen("salloc\n") && memcmp(name, "salloc\n", 7) == 0;
+}
+
+/* Say why a command has no container whose job has one, or whose user may have meant one. */
+static void say_without(int is_step)
+{
+	const char *where = is_step ? "this step runs on the host" : "the new job's steps run on the host";
+	const char *left = ce_not_inherited(), *variable = getenv(CE_ENVIRONMENT);
+
+	if (left != NULL)
+		slurm_info("CE_INHERIT=no: %s, not in '%s', which the job has", where, left);
+	else if (variable != NULL && *variable == '\0')
+		slurm_info(CE_ENVIRONMENT " is empty: %s", where);
+	ce_submit_leave_container(left == NULL && is_step);
+}
+
 int ce_plugin_submit(const struct ce_config *config, spank_context_t context, struct ce_error *err)
 {
 	const char *option = NULL;
@@ -126,6 +151,13 @@ int ce_plugin_submit(const struct ce_config *config, spank_context_t context, st
 	/* Slurm calls this once for each component of a heterogeneous job or step */
 	if (ce_options_end_component(err) < 0)
 		return -1;
+	if (context == S_CTX_LOCAL && ce_options_asked() && ce_srun_is_for_shell()) {
+		if (!is_of_salloc())
+			slurm_info("the interactive step runs on the host; each srun in it runs in '%s'",
+				   ce_options_shown());
+		ce_submit_leave_container(0);
+		return 0;
+	}
 	if (ce_options_asked())
 		return plan_and_carry(config, context, err);
 	const char *value = ce_inherited(&option);
@@ -133,12 +165,7 @@ int ce_plugin_submit(const struct ce_config *config, spank_context_t context, st
 		return ce_fail_below(err, CE_HELP_ENVIRONMENT_NOT_INHERITED,
 				     "%s=%s: the job has it, but Slurm does not give it to this command",
 				     option, value);
-	value = ce_not_inherited();
-	if (value != NULL)
-		slurm_info("CE_INHERIT=no: %s, not in '%s', which the job has",
-			   context == S_CTX_LOCAL ? "this step runs on the host" : "the new job's steps run on the host",
-			   value);
-	ce_submit_leave_container(value == NULL && context == S_CTX_LOCAL);
+	say_without(context == S_CTX_LOCAL);
 	return 0;
 }
 

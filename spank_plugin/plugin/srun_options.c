@@ -126,6 +126,25 @@ int ce_srun_has_option(const char *option)
 	return find_option(line, size, option) != NULL;
 }
 
+/* Return whether an option of srun begins like this. */
+static int has_beginning(const char *line, size_t size, const char *beginning)
+{
+	const char *word = line != NULL && size > 0 ? next_option(line, line, size) : NULL;
+
+	while (word != NULL && strncmp(word, beginning, strlen(beginning)) != 0)
+		word = next_option(word, line, size);
+	return word != NULL;
+}
+
+int ce_srun_is_for_shell(void)
+{
+	size_t size = 0;
+	CE_AUTO_FREE char *line = ce_srun_line(&size);
+
+	return has_beginning(line, size, "--inte") && !has_beginning(line, size, "--env") &&
+	       !has_beginning(line, size, "--edf") && !has_beginning(line, size, "--container-");
+}
+
 const char *ce_srun_value(const char *line, size_t size, const char *option)
 {
 	const char *word = find_option(line, size, option), *value = word != NULL ? strchr(word, '=') : NULL;

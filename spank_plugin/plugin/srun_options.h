@@ -23,6 +23,10 @@ int ce_srun_is_multi_prog(int argc, char *const *argv);
  * without "=" is taken to have the next word as its value. */
 int ce_srun_has_option(const char *option);
 
+/* Return whether this srun starts the shell of salloc on a node (--interactive) and its own options ask for no
+ * container. */
+int ce_srun_is_for_shell(void);
+
 /* Return the value of a long option, NULL if such a line does not have it. */
 const char *ce_srun_value(const char *line, size_t size, const char *option);
 

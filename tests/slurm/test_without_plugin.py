@@ -185,7 +185,9 @@ def test_a_shell_of_salloc_without_it_starts_no_step(place: Place, bare: str, fo
 )
 def test_a_node_without_it_does_not_run_the_command(place: Place, bare: str, form: str) -> None:
     """srun runs where the plugin is, in the job of an salloc there."""
-    inner = place.step(form)
+    # without an option of its own, such a step is for the host everywhere
+    own = f"--interactive --environment={place.mounted}"
+    inner = place.step(form.replace("--interactive", own))
     salloc = ["salloc", "-Q", f"--environment={place.mounted}", "-w", bare, "sh", "-c", inner]
     done = place.cluster.run(salloc)
     assert place.ran.where == [], done.stderr
@@ -243,6 +245,27 @@ def test_a_step_of_a_job_runs_on_the_host_where_its_command_says_so(
     assert (done.returncode, done.stdout.strip()) == (0, where), done.stderr
     said = f"srun: CE_INHERIT=no: this step runs on the host, not in '{demo}', which the job has\n"
     assert done.stderr == ("" if where == "inside" else said)
+
+
+@pytest.mark.parametrize(
+    ("words", "where", "said"),
+    [
+        (["--environment=demo"], "inside", ""),
+        (["--inter", "--environ=demo"], "inside", ""),
+        ([], "outside", "srun: the interactive step runs on the host; each srun in it runs in 'x'"),
+    ],
+    ids=["option", "abbreviated", "inherited"],
+)
+def test_an_interactive_step_runs_on_the_host_only_if_its_own_options_ask_for_nothing(
+    cluster: Cluster, demo: str, words: list[str], where: str, said: str
+) -> None:
+    """Salloc starts its shell so, with an option that is meant for the steps in it."""
+    words = [word.replace("demo", demo) for word in words]
+    env = {} if words else {"SLURM_SPANK__SLURM_SPANK_OPTION_container_engine_environment": demo}
+    command = ["sh", "-c", '[ -n "$CE_IMAGE" ] && echo inside || echo outside']
+    done = cluster.run(["srun", "-N1", "--interactive", *words, *command], env=env)
+    assert (done.returncode, done.stdout.strip()) == (0, where), done.stderr
+    assert done.stderr.strip() == said.replace("'x'", f"'{demo}'")
 
 
 def test_a_user_who_has_that_variable_has_it_in_the_job_still(cluster: Cluster, demo: str) -> None:

@@ -214,6 +214,16 @@ TEST("a step that leaves its job's environment says so, whatever name the option
 	}
 }
 
+TEST("a variable for an environment that is set to nothing is no silence")
+{
+	clearenv();
+	setenv("CE_ENVIRONMENT", "", 1);
+	fake_reset(S_CTX_LOCAL);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+	CHECK_TEXT(fake_job.log, "CE_ENVIRONMENT is empty: this step runs on the host\n");
+}
+
 TEST("an option that Slurm does not hand on, as a later one may do, is refused and never forgotten")
 {
 	char *printed;

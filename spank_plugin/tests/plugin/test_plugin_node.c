@@ -143,6 +143,34 @@ TEST("batch scripts, interactive and extern steps run on the host; the sruns ins
 	}
 }
 
+TEST("an interactive step for which srun was asked for a container runs in it, or not at all")
+{
+	static const char *const plans[] = { CE_WORD_PLAN "fail", NULL };
+
+	install("exit 1");
+	for (size_t i = 0; i < 2; i++) {
+		char *printed, command[] = "hostname", *argv[] = { command, NULL };
+		fake_reset(S_CTX_REMOTE);
+		fake_job.step = SLURM_INTERACTIVE_STEP;
+		fake_setenv("SLURMD_NODENAME", "nid7");
+		CHECK_INT(ce_mark_argv(argv, NULL), 0);
+		fake_job.argv = argv;
+		fake_job.argc = 1;
+		if (plans[i] != NULL) {
+			fake_setenv(CE_CARRY_COUNT, "1");
+			fake_setenv(CE_CARRY_PART "0", plans[i]);
+		}
+		CHECK_INT(init_plugin(), SLURM_SUCCESS);
+		CHECK_INT(fake_give_option("environment", "demo"), 0);
+		CHECK_INT(slurm_spank_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
+		CHECK_INT(WEXITSTATUS(test_in_child(task, &printed)), plans[i] != NULL ? 126 : 125);
+		CHECK_CONTAINS(printed, plans[i] != NULL ? "mount source '/nothing': does not exist" : "did not arrive");
+		free(printed);
+		free(argv[0]);
+		end_step();
+	}
+}
+
 TEST("a batch script whose sbatch has sent a plan runs in the container, or not at all")
 {
 	char *printed;
