@@ -2,6 +2,7 @@
 #include "common/identity.h"
 
 #include <grp.h>
+#include <linux/securebits.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -89,5 +90,22 @@ TEST("who has become a user cannot be traced")
 
 	test_needs_root();
 	CHECK_INT(test_in_child(as_root_again, &printed), 0);
+	free(printed);
+}
+
+/* A process whose capabilities stay when its ids change. */
+static void with_a_way_back(void)
+{
+	CHECK_INT(prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0), 0);
+	CHECK_TEXT(ce_become_user(USER, GROUP, NULL, 0), "privileges could be regained");
+	_exit(0);
+}
+
+TEST("who could become root again has not become the user")
+{
+	char *printed;
+
+	test_needs_root();
+	CHECK_INT(test_in_child(with_a_way_back, &printed), 0);
 	free(printed);
 }

@@ -2,11 +2,13 @@
 #define _GNU_SOURCE
 #include "common/inherit.h"
 
+#include <fcntl.h>
 #include <slurm/slurm.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -180,6 +182,27 @@ TEST("root's srun looks at no process: who calls sudo chooses the environment of
 	test_needs_root();
 	start_with(ENVIRONMENT "=demo");
 	in_child(root_finds_nothing);
+}
+
+TEST("a process of another user, which root could read, has nothing that root inherits")
+{
+	int status, ends[2];
+	char byte = 0;
+
+	test_needs_root();
+	start_with(ENVIRONMENT "=demo");
+	CHECK_INT(pipe2(ends, O_CLOEXEC), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		CHECK_INT(read(ends[0], &byte, 1), 1);
+		finds_nothing();
+		_exit(0);
+	}
+	CHECK_INT(setresuid(65534, 65534, 65534), 0);
+	CHECK_INT(prctl(PR_SET_DUMPABLE, 1), 0);
+	CHECK_INT(write(ends[1], &byte, 1), 1);
+	CHECK_INT(waitpid(pid, &status, 0), pid);
+	CHECK_INT(status, 0);
 }
 
 static void submit_without_slurm(void)

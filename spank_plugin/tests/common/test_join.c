@@ -448,6 +448,81 @@ TEST("a task that cannot enter the mounts of its container stays nowhere else")
 	free(printed);
 }
 
+/* Start a process with a user namespace, in which root is root, and a mount namespace; the container then has both. */
+static pid_t start_container(struct ce_container *container, const char *workdir)
+{
+	int made[2];
+	char byte, *path = NULL;
+
+	CHECK_INT(pipe2(made, O_CLOEXEC), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		byte = prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 ? 'y' : 'n';
+		CHECK_INT(write(made[1], &byte, 1), 1);
+		pause();
+		_exit(0);
+	}
+	CHECK_INT(read(made[0], &byte, 1), 1);
+	CHECK_INT(byte, 'y');
+	static const char *const names[] = { "ns/user", "ns/mnt", "uid_map" };
+	int fds[3];
+	for (size_t i = 0; i < 3; i++) {
+		CHECK(asprintf(&path, "/proc/%d/%s", (int)pid, names[i]) > 0);
+		fds[i] = open(path, (i < 2 ? O_RDONLY : O_WRONLY) | O_CLOEXEC);
+		CHECK(fds[i] >= 0);
+		free(path);
+	}
+	CHECK_INT(write(fds[2], "0 0 1", 5), 5);
+	container->workdir = strdup(workdir);
+	container->user_ns = fds[0];
+	container->mount_ns = fds[1];
+	return pid;
+}
+
+static void join_nowhere(void)
+{
+	struct ce_container container = CE_CONTAINER_INIT;
+	pid_t pid = start_container(&container, "/not/there");
+
+	CHECK_INT(ce_join(&container, &err), -1);
+	CHECK_CONTAINS(ce_error_text(&err), "workdir '/not/there': cannot change to it in the container");
+	kill(pid, SIGKILL);
+	_exit(0);
+}
+
+static void join_as_root(void)
+{
+	struct ce_container container = CE_CONTAINER_INIT;
+	const char *file = test_file(test_directory(), "file", "", 0644);
+	pid_t pid = start_container(&container, "/");
+
+	CHECK_INT(ce_join(&container, &err), 0);
+	CHECK_INT(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), 1);
+	CHECK_INT(geteuid(), 0);
+	/* no such user is in the namespace: without the filter an error */
+	CHECK_INT(chown(file, 4711, 4711), 0);
+	kill(pid, SIGKILL);
+	_exit(0);
+}
+
+TEST("a task stays in no other directory than the one that it is to have")
+{
+	char *printed;
+
+	test_needs_root();
+	CHECK_INT(test_in_child(join_nowhere, &printed), 0);
+	free(printed);
+}
+
+TEST("root of a container has the filter for calls that change owners, and gains no privileges")
+{
+	char *printed;
+
+	test_needs_root();
+	CHECK_INT(test_in_child(join_as_root, &printed), 0);
+	free(printed);
+}
+
 TEST("descriptors that are no namespaces are refused in words")
 {
 	struct ce_container container = CE_CONTAINER_INIT;

@@ -2,10 +2,13 @@
 #define _GNU_SOURCE
 #include "node/join_memo.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "harness.h"
 #include "node/site_words.h"
@@ -132,6 +135,29 @@ TEST("a site's rule is seen wherever it stands")
 	CHECK(!ce_site_may_rule(prefix));
 	test_file(prefix, "etc/container-engine/config.toml", "policy.mount_sources = []\n", 0644);
 	CHECK(ce_site_may_rule(prefix));
+}
+
+static void rules_in_etc(void)
+{
+	const char *prefix = test_directory();
+
+	CHECK_INT(unshare(CLONE_NEWNS), 0);
+	CHECK_INT(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+	CHECK_INT(mount("tmpfs", "/etc", "tmpfs", 0, NULL), 0);
+	CHECK(!ce_site_may_rule(prefix));
+	CHECK_INT(mkdir("/etc/container-engine", 0755), 0);
+	test_file("/etc/container-engine", "config.toml", "policy.site_images_only = true\n", 0644);
+	CHECK(ce_site_may_rule(prefix));
+	_exit(0);
+}
+
+TEST("so is one in /etc")
+{
+	char *printed;
+
+	test_needs_root();
+	CHECK_INT(test_in_child(rules_in_etc, &printed), 0);
+	free(printed);
 }
 
 TEST("the trace of a step that joins is one line")

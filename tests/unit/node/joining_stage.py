@@ -113,9 +113,22 @@ class Stage:
         self.name: str | None = "n1"
         self.block = b"FROM_HOOK=1\0A=changed\0HOME=/h\0PATH=/bin\0"
         self.plan = self._plan()
+        self.after = b""
         self.hands: list[tuple[bytes, int]] = [(b"C", 5), (bytes(self.image), 1), (b".", 1)]
         self.last: list[tuple[bytes, int]] = [(b"\0", 0)]
         self._install(program)
+
+    @classmethod
+    def of_one_step(cls, directory: Path, program: Path) -> "Stage":
+        """Return a stage for a step that starts a container of its own, by the launcher."""
+        made = cls(directory, directory, program)
+        made.image.write_bytes(b"hsqs" + bytes(92))
+        made.plan["kept"], made.plan["mounts"][0]["source"] = None, str(directory)
+        made.plan["writable"] = True
+        made.plan["settings"] |= {"start": "crun", "tmpfs_size": "1g", "root_remap": False}
+        made.plan["hooks"].pop()
+        made.use_the_launcher()
+        return made
 
     def _plan(self) -> dict[str, Any]:
         found: dict[str, Any] = plan(
@@ -210,7 +223,8 @@ class Stage:
             except OSError:
                 return
             environment = memory_file("environ", self.block)
-            names = ("ns/user", "ns/user", "ns/mnt", "", "mountinfo", "ns/net", "ns/ipc")
+            names = ["ns/user", "ns/user", "ns/mnt", "", "mountinfo", "ns/net", "ns/ipc"]
+            names += ("ns/uts", "ns/pid")
             opened = [os.open(f"/proc/self/{name}", os.O_RDONLY) for name in names]
             opened[3] = environment
             with visitor:
@@ -231,7 +245,7 @@ class Stage:
         with ours, theirs, life, guards_life:
             fds = [
                 theirs.fileno(),
-                memory_file("plan", self.text.encode()),
+                memory_file("plan", self.text.encode() + self.after),
                 memory_file("env", environment),
                 os.pidfd_open(os.getpid()),
                 guards_life.fileno(),

@@ -4,8 +4,7 @@ import os
 import random
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fcntl import LOCK_EX, flock
 from pathlib import Path
 
@@ -14,15 +13,6 @@ import pytest
 from container_engine.node.start import joining
 from container_engine.node.start.site_rules import _RULES
 from tests.unit.node.joining_stage import Stage
-
-
-@pytest.fixture
-def stage(tmp_path: Path, ce_node: Path) -> Iterator[Stage]:
-    # a door's path must be short
-    with tempfile.TemporaryDirectory(prefix="j", dir="/tmp") as directory:
-        made = Stage(Path(directory), tmp_path, ce_node)
-        with made.running():
-            yield made
 
 
 def _named(cases: type) -> dict[str, Callable[[Stage], None]]:
@@ -123,7 +113,12 @@ def test_a_site_with_a_rule_is_left_to_the_launcher(stage: Stage, rule: str, fil
 
 
 def test_a_configuration_that_cannot_be_read_is_left_to_the_launcher(stage: Stage) -> None:
-    (stage.prefix / "etc/container-engine/conf.d/x.toml").mkdir(parents=True)
+    place = stage.prefix / "etc/container-engine"
+    (place / "conf.d/x.toml").mkdir(parents=True)
+    assert stage.joined() is None
+    (place / "conf.d/x.toml").rmdir()
+    assert stage.joined() is not None
+    (place / "config.toml").symlink_to("config.toml")
     assert stage.joined() is None
 
 
@@ -327,6 +322,18 @@ class Doubts:
         stage.plan["settings"]["trace_dir"] = "/proc"
 
     @staticmethod
+    def environment_that_is_another(stage: Stage) -> None:
+        stage.block = stage.block.replace(b"changed", b"CHANGED")
+
+    @staticmethod
+    def namespaces_that_are_too_many(stage: Stage) -> None:
+        stage.hands[0] = (b"C", 9)
+
+    @staticmethod
+    def plan_that_goes_on(stage: Stage) -> None:
+        stage.after = b"\0more"
+
+    @staticmethod
     def guard_that_fails(stage: Stage) -> None:
         stage.guard("fails")
 
@@ -403,6 +410,10 @@ class Unusual:
         stage.plan["annotations"]["com.ce.container_save"] = "/x.sqsh"
 
     @staticmethod
+    def condition_with_nul(stage: Stage) -> None:
+        stage.plan["hooks"][0]["automatic_when"] = ["A\0B"]
+
+    @staticmethod
     def secret(stage: Stage) -> None:
         stage.plan["mounts"][0]["source"] = "/data?password=x"
 
@@ -443,20 +454,6 @@ def test_a_full_disk_leaves_no_half_of_a_memo(stage: Stage, as_nobody: Callable[
         assert sorted(os.listdir(directory)) == ["files", "image", "made"]
     finally:
         subprocess.run(["umount", "-l", str(directory)], check=True)
-
-
-@pytest.fixture
-def own(tmp_path: Path, ce_node: Path) -> Stage:
-    """Return a stage for a step that starts a container of its own, by the launcher."""
-    made = Stage(tmp_path, tmp_path, ce_node)
-    superblock = bytearray(b"hsqs" + bytes(92))
-    made.image.write_bytes(superblock)
-    made.plan["kept"], made.plan["mounts"][0]["source"] = None, str(tmp_path)
-    made.plan["writable"] = True
-    made.plan["settings"] |= {"start": "crun", "tmpfs_size": "1g", "root_remap": False}
-    made.plan["hooks"].pop()
-    made.use_the_launcher()
-    return made
 
 
 def test_a_guard_that_waits_for_the_launcher_is_told_the_same(own: Stage) -> None:

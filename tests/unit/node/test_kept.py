@@ -17,7 +17,7 @@ import pytest
 
 from container_engine.errors import LaunchError
 from container_engine.node.plan_types import KeptContainer, LaunchPlan
-from container_engine.node.start.kept import Kept, Running, enter, names_here, remove
+from container_engine.node.start.kept import Kept, Running, enter, names_here, record, remove
 
 
 @pytest.fixture
@@ -284,6 +284,19 @@ def answering(directory: Path, image: Path, *, whole: bool = True) -> Iterator[N
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
+def test_a_record_is_written_into_no_file_that_is_there(
+    short: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process that knows the random part of the draft's name gains nothing."""
+    elsewhere = short / "elsewhere"
+    monkeypatch.setattr(os, "urandom", bytes)
+    (short / ".name.000000").symlink_to(elsewhere)
+    with pytest.raises(FileExistsError):
+        record(str(short), "name", b"text")
+    assert not elsewhere.exists()
+    assert not (short / "name").exists()
+
+
 def test_a_full_disk_is_the_cause_and_leaves_no_half_of_a_record(small: Path) -> None:
     first = entered(small)
     os.close(first.lock)

@@ -34,6 +34,25 @@ def test_a_place_without_a_file_is_refused_before_the_start(tmp_path: Path) -> N
         wanted(tmp_path / "file/x.sqsh")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_a_directory_that_the_user_cannot_write_to_is_refused_before_the_start(
+    tmp_path: Path,
+) -> None:
+    for above in (tmp_path, *tmp_path.parents[:3]):
+        above.chmod(0o755)
+    if (child := os.fork()) == 0:
+        code = 1
+        try:
+            os.setresuid(61_001, 61_001, 61_001)
+            with pytest.raises(LaunchError, match=f"you cannot write to '{tmp_path}'"):
+                wanted(tmp_path / "x.sqsh")
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert wanted(tmp_path / "x.sqsh") == f"{tmp_path}/x.sqsh"
+
+
 @pytest.fixture
 def common() -> Iterator[Path]:
     """Return a directory like /tmp, in which this process is an ordinary user."""

@@ -1,0 +1,60 @@
+/* What a step believes of a guard's answer at the door of a running container. */
+#define _GNU_SOURCE
+#include "node/door.h"
+
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/io.h"
+#include "harness.h"
+
+struct packet {
+	const char *text;
+	size_t size, fds;
+};
+
+/* Return what ce_door_read says to these packets; the visit is closed. */
+static int answer(const struct packet *packets, size_t count)
+{
+	static const int given[CE_MAX_FDS] = { 0, 0, 0, 0, 0, 0, 0, 0 };
+	struct ce_visit visit = { .guards_ns = -1 };
+	int ends[2], before = test_open_fds();
+
+	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+	for (size_t i = 0; i < count; i++)
+		CHECK_INT(ce_send(ends[1], packets[i].text, packets[i].size, given, packets[i].fds), 0);
+	close(ends[1]);
+	int rc = ce_door_read(ends[0], &visit);
+	close(ends[0]);
+	ce_door_close(&visit);
+	CHECK_INT(test_open_fds(), before);
+	return rc;
+}
+
+#define LAST { "", 1, 0 }
+
+TEST("a guard's answer has the container, images and a last word")
+{
+	const struct packet whole[] = { { "C", 1, 5 }, { "/i.sqsh", 7, 1 }, { ".", 1, 1 }, LAST };
+
+	CHECK_INT(answer(whole, 4), 0);
+	for (size_t count = 0; count < 4; count++)
+		CHECK_INT(answer(whole, count), -1);
+}
+
+TEST("an answer of another form is none, and nothing of it stays open")
+{
+	const struct packet others[][3] = {
+		{ { "C", 1, 4 }, LAST, LAST },			      /* too few parts of the container */
+		{ { "C", 1, 5 }, { "/i.sqsh", 7, 0 }, LAST },	      /* an image without its connection */
+		{ { "C", 1, 5 }, { "/i.sqsh", 7, 2 }, LAST },	      /* one with more than that */
+		{ { "C", 1, 5 }, { "/i.sq\0h", 7, 1 }, LAST },	      /* a path that ends before it ends */
+		{ { "C", 1, 5 }, { ".", 1, 0 }, LAST },		      /* a root without its mount */
+		{ { "C", 1, 5 }, { "", 1, 1 }, { "", 1, 1 } },	      /* a last word with a descriptor */
+		{ LAST, LAST, LAST },
+	};
+
+	for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+		CHECK_INT(answer(others[i], 3), -1);
+}

@@ -1,0 +1,111 @@
+"""The processes that count as tasks of a container, and the containers joined by number."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from container_engine.errors import LaunchError, UserError
+from container_engine.node.start import attach, of_step
+from container_engine.node.start.container import INIT_NAME
+from container_engine.node.start.kept import Kept
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes mount namespaces")
+
+Start = Callable[..., int]
+_TASK = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "1", "SLURMD_NODENAME": "n1"}
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Return a function that starts a process, in a mount namespace of its own or in ours."""
+    with ExitStack() as running:
+
+        def begin(*, inside: bool, program: str = "sleep", **variables: str) -> int:
+            own = ["unshare", "--mount"] if inside else []
+            env = {"PATH": "/usr/bin:/bin", **_TASK, **variables}
+            argv = [*own, "sh", "-c", 'echo; exec "$0" 60', program]
+            child = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE)
+            running.enter_context(child)
+            running.callback(child.kill)
+            assert child.stdout is not None
+            child.stdout.readline()
+            while b"sh\0-c" in Path(f"/proc/{child.pid}/cmdline").read_bytes():
+                os.sched_yield()
+            return child.pid
+
+        yield begin
+
+
+def _pid(task: attach.Task) -> int:
+    return int(os.path.basename(os.readlink(f"/proc/self/fd/{task.directory}")))
+
+
+def test_a_step_is_joined_by_a_task_of_it_that_runs_in_a_container(start: Start) -> None:
+    start(inside=False)
+    start(inside=True, SLURM_STEP_ID="2")
+    start(inside=True, SLURM_JOB_ID="8")
+    start(inside=True, SLURMD_NODENAME="n2")
+    with pytest.raises(UserError, match=r"no task of step 7\.1 runs in a container on n1"):
+        attach.find("7", "1", "n1")
+    task = start(inside=True)
+    assert _pid(attach.find("7", "1", "n1")) == task
+
+
+def test_names_are_those_of_the_jobs_containers(start: Start) -> None:
+    start(inside=False, CE_CONTAINER_NAME="outside")
+    start(inside=True, CE_CONTAINER_NAME="other", SLURM_JOB_ID="8")
+    own = start(inside=True, CE_CONTAINER_NAME="mine")
+    assert attach.named("7") == {"mine": own}
+
+
+def test_a_process_that_is_not_in_a_container_is_none_to_join(start: Start) -> None:
+    outside, inside = start(inside=False), start(inside=True)
+    with pytest.raises(UserError, match=f"process {outside} is none of yours in a container"):
+        attach.of_process(outside)
+    assert _pid(attach.of_process(inside)) == inside
+
+
+def test_the_first_process_is_that_of_the_same_container(start: Start, tmp_path: Path) -> None:
+    program = str(tmp_path / INIT_NAME)
+    shutil.copy(shutil.which("sleep") or "", program)
+    inits = [start(inside=True, program=program) for _number in range(2)]
+    for init in reversed(inits):
+        namespace = os.readlink(f"/proc/{init}/ns/mnt")
+        assert _pid(attach.of_namespace(namespace)) == init
+    other = os.readlink(f"/proc/{start(inside=True)}/ns/mnt")
+    with pytest.raises(UserError, match="the container has ended"):
+        attach.of_namespace(other)
+
+
+# ---- the container of a step ------------------------------------------------------------------
+
+
+def _wanted(mode: str) -> Any:  # noqa: ANN401
+    return {"name": "7.1", "key": "0" * 16, "mode": mode, "directory": "/nowhere"}
+
+
+@pytest.mark.parametrize("mode", ["create", "no_exec"])
+def test_the_container_of_a_step_is_joined_and_nothing_else(start: Start, mode: str) -> None:
+    start(inside=True)
+    with pytest.raises(LaunchError, match="the container of a step can only be joined"):
+        of_step.enter(_wanted(mode), {"SLURMD_NODENAME": "n1"})
+
+
+def test_a_step_that_joins_another_ones_container_keeps_it_for_nobody() -> None:
+    names = ("ns/user", "ns/user", "ns/mnt", "environ", "mountinfo")
+    fds = [os.open(f"/proc/self/{name}", os.O_RDONLY) for name in names]
+    joined = of_step.OfStep(Kept(_wanted("auto"), "", -1, ""), fds, ())
+    assert joined.passed == fds[1:]
+    steps = joined.operations("/ce-image", ["/pmix"])
+    assert steps == [
+        ("bind-inside", [str(fds[2]), "/pmix"]),
+        ("joined", [*map(str, fds[1:])]),
+    ]
+    for fd in fds:
+        os.close(fd)
