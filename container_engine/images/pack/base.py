@@ -12,6 +12,7 @@ import subprocess
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine import process
+from container_engine.errors import UserError
 from container_engine.images.pack.cage import Cage
 from container_engine.images.store.store import architecture
 
@@ -78,13 +79,19 @@ def _layer(path: str, layout: str, env: Mapping[str, str], timeout_s: float) -> 
     draft, size, whole = f"{layout}/layer", 0, hashlib.sha256()
     argv = ["sqfs2tar", path]
     nothing = subprocess.DEVNULL
-    with (
-        open(draft, "wb") as file,
-        process.reading(argv, env, timeout_s, nothing, Cage().close) as made,
-    ):
-        while piece := made.read(_PIECE):
-            whole.update(piece)
-            size += file.write(piece)
+    try:
+        with (
+            open(draft, "wb") as file,
+            process.reading(argv, env, timeout_s, nothing, Cage().close) as made,
+        ):
+            while piece := made.read(_PIECE):
+                whole.update(piece)
+                size += file.write(piece)
+    except process.CommandError as error:
+        why = f"its files cannot be read: {error.complaint.removeprefix(f'{path}: ')}"
+        raise UserError(
+            why, see="image-damaged", details=error.details, where="FROM", name=path
+        ) from None
     digest = whole.hexdigest()
     os.rename(draft, f"{layout}/blobs/sha256/{digest}")
     return {"mediaType": f"{_OCI}.layer.v1.tar", "digest": f"sha256:{digest}", "size": size}

@@ -41,7 +41,7 @@ def _remedies(lacks: Sequence[tuple[str, LaunchError]]) -> str:
     return "; ".join(dict.fromkeys([*found, *([leave_out(*hooks)] if hooks else [])]))
 
 
-_EPERM, _EACCES, _ENOENT, _ENOSPC, _ENODEV = 1, 13, 2, 28, 19
+_EPERM, _EIO, _EACCES, _ENOENT, _ENOSPC, _ENODEV = 1, 5, 13, 2, 28, 19
 
 # (operation of the guard, errno) -> the meaning of the kernel's error here, and its remedy
 _KERNEL_WORDS = {
@@ -89,11 +89,12 @@ def explain(report: str) -> LaunchError:
         return LaunchError(known[0], see=known[1], details=log)
     reason = f": {_strerror(errno)}" if errno else ""
     last = _last_line(without_id(log))
-    full = errno == _ENOSPC
-    message = f"{what}{reason}{_SPACE_WORDS if full else ''}" + (f" ({last})" if last else "")
-    return LaunchError(
-        message, see="container-space" if full else _SEE.get(stage, _OTHER), details=log
-    )
+    # the image is the only file system below a container that is not in memory
+    found = {_ENOSPC: "container-space", _EIO: "image-damaged"}.get(errno)
+    see = found or _SEE.get(stage, _OTHER)
+    words = _SPACE_WORDS if errno == _ENOSPC else ""
+    message = f"{what}{reason}{words}" + (f" ({last})" if last else "")
+    return LaunchError(message, see=see, details=log)
 
 
 def of_entrypoint(report: str, entrypoint: Sequence[str]) -> LaunchError | None:

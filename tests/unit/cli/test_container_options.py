@@ -26,7 +26,8 @@ def test_options_are_planned_and_validated_without_a_file(installed: Installed) 
     again = installed.quick(*options[:1], "--container-mounts=/nowhere/a:/b:ro", *options[3:], "--")
     assert json.loads(again.stdout) == plan
     assert installed.ce("validate", *options).stdout == (
-        "--container-image=./i.sqsh --container-mounts=/nowhere/a:/b:ro --container-writable: valid;"
+        "--container-image=./i.sqsh --container-mounts=/nowhere/a:/b:ro --container-writable:"
+        " valid;"
         " 1 file is not on this host (--check-files shows which)\n"
     )
 

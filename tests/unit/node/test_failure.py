@@ -141,3 +141,9 @@ def test_of_a_crash_of_podman_its_cause_is_told_and_not_the_end_of_its_stack() -
 @given(st.text())
 def test_any_report_is_explained_without_a_mistake(report: str) -> None:
     assert explain(report).see in FAULTS
+
+
+def test_an_image_that_cannot_be_read_while_its_container_is_made_is_the_cause() -> None:
+    error = explain("mkdir\n5\ncannot make '/etc' in the image\n")
+    assert str(error) == "cannot make '/etc' in the image: Input/output error"
+    assert error.see == "image-damaged"
