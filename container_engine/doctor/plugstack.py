@@ -23,6 +23,7 @@ PLUGIN = "lib/slurm/container_engine.so"
 _CHECK = "plugstack.conf"
 _INCLUDES = 8  # largest depth of nested includes in plugstack.conf
 _INSTRUCTION, _MOST_INSTRUCTIONS = 8, 4096  # of classic BPF: bytes, and how many Linux takes
+_PROFILES = "etc/container-engine/tasks.bpf"  # spank_plugin/common/profile.c
 _PROFILE = "write one with seccomp_export_bpf, see the administrator's page on installing"
 _DEFAULT_TIMEOUT_S = 300
 # each argument with the form of its value, and that in words
@@ -63,7 +64,7 @@ def look(prefix: Path, settings: Mapping[str, str], start_limit_s: float) -> Ite
             yield from wrong
         else:
             yield ok(_CHECK, f"{path}: {' '.join(words)}" if words else path)
-        yield _confinement(words)
+        yield _confinement(words, prefix)
 
 
 def _arguments(
@@ -96,13 +97,17 @@ def _arguments(
         yield warning(_CHECK, text, "make it: until then no audit line is written")
 
 
-def _confinement(arguments: Sequence[str]) -> Finding:
-    """Check what the plugin's arguments make of tasks: privileges and a seccomp profile."""
+def _confinement(arguments: Sequence[str], prefix: Path) -> Finding:
+    """Check what the plugin's arguments make of tasks: privileges and a seccomp profile.
+
+    Without an argument, the profile is a file beside the site's configuration.
+    """
     gains = "may gain privileges" if "no_new_privs=off" in arguments else "no new privileges"
     named = [word.partition("=")[2] for word in arguments if word.startswith("seccomp=")]
-    if not named:
+    places = (*named[-1:], str(prefix / _PROFILES), f"/{_PROFILES}")
+    path = named[-1] if named else next(filter(os.path.lexists, places), "")
+    if not path:
         return ok("tasks", f"{gains}, no seccomp profile")
-    path = named[-1]
     try:
         status = os.stat(path)
     except OSError as error:

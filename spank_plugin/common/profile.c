@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -19,13 +21,33 @@ int ce_profile_open(const char *path, struct ce_error *err)
 	CE_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
 	if (fd < 0 || fstat(fd, &st) < 0)
-		return ce_fail_below(err, CE_HELP_PLUGIN_CONFIGURATION, "plugstack.conf: seccomp=%s: %s", path, strerror(errno));
+		return ce_fail_below(err, CE_HELP_PLUGIN_CONFIGURATION, "the site's seccomp profile %s: %s", path, strerror(errno));
 	if (!S_ISREG(st.st_mode) || st.st_uid != 0 || (st.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-		return ce_fail_below(err, CE_HELP_PLUGIN_CONFIGURATION, "plugstack.conf: seccomp=%s: must be a file of root's that nobody else can write",
+		return ce_fail_below(err, CE_HELP_PLUGIN_CONFIGURATION, "the site's seccomp profile %s: must be a file of root's that nobody else can write",
 			       path);
 	int kept = fd;
 	fd = -1;
 	return kept;
+}
+
+#define PLACE "/etc/container-engine/tasks.bpf"
+
+int ce_profile_of_site(const char *prefix, int *fd, struct ce_error *err)
+{
+	const char *const above[] = { prefix, "" };
+	char path[PATH_MAX];
+
+	*fd = -1;
+	for (size_t i = 0; i < sizeof above / sizeof above[0]; i++) {
+		int length = snprintf(path, sizeof path, "%s" PLACE, above[i]);
+		if (length < 0 || (size_t)length >= sizeof path)
+			return ce_fail(err, "%s: the path is too long", prefix);
+		if (faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+			continue;
+		*fd = ce_profile_open(path, err);
+		return *fd >= 0 ? 0 : -1;
+	}
+	return 0;
 }
 
 int ce_profile_apply(int fd, struct ce_error *err)

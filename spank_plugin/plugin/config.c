@@ -73,17 +73,21 @@ int ce_config_read(struct ce_config *config, int argc, char **argv, struct ce_er
 	}
 	if (prefix[0] != '/')
 		return ce_fail(err, "plugstack.conf: prefix=%s: must be an absolute path", prefix);
+	config->prefix = strdup(prefix);
 	if (asprintf(&config->plan, "%s" LIBEXEC "plan", prefix) < 0)
 		config->plan = NULL;
 	if (asprintf(&config->node, "%s" LIBEXEC "node", prefix) < 0)
 		config->node = NULL;
 	if (asprintf(&config->join, "%s" LIBEXEC "ce-join", prefix) < 0)
 		config->join = NULL;
-	return config->plan != NULL && config->node != NULL && config->join != NULL ? 0 : ce_fail(err, "out of memory");
+	return config->prefix != NULL && config->plan != NULL && config->node != NULL && config->join != NULL
+		       ? 0
+		       : ce_fail(err, "out of memory");
 }
 
 void ce_config_clear(struct ce_config *config)
 {
+	free(config->prefix);
 	free(config->plan);
 	free(config->node);
 	free(config->join);

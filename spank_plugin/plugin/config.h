@@ -6,12 +6,13 @@
 #include "common/error.h"
 
 struct ce_config {
+	char *prefix;	     /* on the heap */
 	char *plan;	     /* PREFIX/libexec/container-engine/plan, on the heap */
 	char *node;	     /* PREFIX/libexec/container-engine/node, on the heap */
 	char *join;	     /* PREFIX/libexec/container-engine/ce-join, on the heap */
 	char *audit;	     /* "syslog" or the path of a file, on the heap; NULL for no audit */
 	int leaves_pyxis;    /* whether the options of pyxis are left to others */
-	char *seccomp;	     /* the path of the seccomp profile for tasks, on the heap; NULL for none */
+	char *seccomp;	     /* the path of the seccomp profile for tasks, on the heap; NULL for the installation's (profile.h) */
 	int may_gain;	     /* whether tasks may gain privileges by execve */
 	int start_timeout_s; /* how long a task waits for its container at most, in seconds */
 	/* Why no container can be started with this configuration. Only steps that ask for a container are
@@ -21,7 +22,7 @@ struct ce_config {
 
 /* Read the arguments: prefix=DIR (absolute), start_timeout=SECONDS (1 to 86400; default 300),
  * no_new_privs=on|off (default on), pyxis=on|off (default on), audit=syslog|FILE (absolute; default none),
- * seccomp=FILE (absolute; default none). An unknown argument is an error: a misspelt setting must not be ignored. */
+ * seccomp=FILE (absolute). An unknown argument is an error: a misspelt setting must not be ignored. */
 int ce_config_read(struct ce_config *config, int argc, char **argv, struct ce_error *err);
 
 void ce_config_clear(struct ce_config *config);

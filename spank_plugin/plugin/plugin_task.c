@@ -293,11 +293,11 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 	CE_AUTO_FREE char *before = getcwd(NULL, 0);
 
 	container->may_gain = config->may_gain;
-	if (config->seccomp != NULL) {
+	if (config->seccomp != NULL)
 		container->profile = ce_profile_open(config->seccomp, err);
-		if (container->profile < 0)
-			return -1;
-	}
+	if (config->seccomp != NULL ? container->profile < 0
+				    : ce_profile_of_site(config->prefix, &container->profile, err) < 0)
+		return -1;
 	if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS)
 		argc = 0;
 	if (ce_multi_prog_prefixed(argc, argv))

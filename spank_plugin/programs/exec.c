@@ -10,6 +10,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +41,23 @@ static const char *get_variable(void *context, const char *name)
 	return getenv(name);
 }
 
+/* Open the site's profile for tasks. This program is below PREFIX/libexec/container-engine. */
+static int open_profile(struct ce_container *container, struct ce_error *err)
+{
+	char prefix[PATH_MAX];
+	ssize_t length = readlink("/proc/self/exe", prefix, sizeof prefix - 1);
+
+	if (length < 0)
+		return ce_fail(err, "/proc/self/exe: %s", strerror(errno));
+	prefix[length] = '\0';
+	for (int i = 0; i < 3; i++) {
+		char *slash = strrchr(prefix, '/');
+		if (slash != NULL)
+			*slash = '\0';
+	}
+	return ce_profile_of_site(prefix, &container->profile, err);
+}
+
 static int become(struct ce_container *container, int count, char **command, struct ce_error *err)
 {
 	const struct ce_variables variables = { set_variable, get_variable, NULL };
@@ -49,7 +67,7 @@ static int become(struct ce_container *container, int count, char **command, str
 	const char *doubt = NULL;
 
 	ce_script_find(count, command, &script);
-	if (ce_join(container, err) < 0 ||
+	if (open_profile(container, err) < 0 || ce_join(container, err) < 0 ||
 	    ce_apply_environment(container->environment, &variables, err) < 0 ||
 	    ce_find_command(getenv("PATH"), command[0], &program, err) < 0 ||
 	    ce_check_mpirun(program, count, command, &variables, &doubt, err) < 0)
@@ -62,6 +80,8 @@ static int become(struct ce_container *container, int count, char **command, str
 		fprintf(stderr, "ce: warning: %s\n", leak);
 	if (ce_find_leak(container->environment, &variables, leak))
 		fprintf(stderr, "ce: warning: %s\n", leak);
+	if (ce_profile_apply(container->profile, err) < 0)
+		return -1;
 	execv(program, command);
 	int code = errno == ENOENT ? CE_EXIT_NOT_FOUND : CE_EXIT_NOT_EXECUTABLE;
 	err->below = CE_HELP_COMMAND_NOT_EXECUTABLE;

@@ -317,6 +317,36 @@ def test_no_execve_gives_a_task_privileges(
 _PROFILE = struct.pack("HBBI", 0x06, 0, 0, 0x7FFF0000)
 
 
+@pytest.mark.parametrize("way", ["srun", "ce run", "ce exec", "start-up line"])
+def test_a_profile_beside_the_configuration_is_for_all_that_enters_a_container(
+    cluster: Cluster, demo: str, way: str
+) -> None:
+    look = "grep -w Seccomp: /proc/self/status"
+    ce = cluster.prefix / "bin/ce"
+    line = cluster.write(
+        f'base_environment = "{demo}"\nstartup = ["export SEEN=\\"$$({look})\\""]\n'
+    )
+    beside = f"srun --environment={demo} sleep 30 & sleep 2; {ce} exec $SLURM_JOB_ID.0 -- {look}"
+    argv = {
+        "srun": ["srun", f"--environment={demo}", *look.split()],
+        "ce run": [str(ce), "run", demo, "--", *look.split()],
+        "ce exec": ["salloc", "-Q", "-N1", "sh", "-c", f"{beside}; kill $!; wait"],
+        "start-up line": ["srun", f"--environment={line}", "sh", "-c", "echo $SEEN"],
+    }[way]
+    profile = cluster.prefix / "etc/container-engine/tasks.bpf"
+    profile.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        for mode, expected in ((0o644, ["Seccomp:", "2"]), (0o666, [])):
+            profile.write_bytes(_PROFILE)
+            profile.chmod(mode)
+            done = cluster.run(argv)
+            assert done.stdout.split() == expected, done.stderr
+            refusal = f"profile {profile}: must be a file of root's that nobody else can write"
+            assert (refusal in done.stderr) == (not expected)
+    finally:
+        profile.unlink()
+
+
 @pytest.mark.parametrize("way", ["task", "behind a prolog", "of many programs", "outside"])
 def test_tasks_have_the_sites_seccomp_profile(
     cluster: Cluster, demo: str, shared: Path, way: str

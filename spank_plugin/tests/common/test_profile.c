@@ -1,0 +1,49 @@
+/* Where the site's seccomp profile for tasks is looked for, and whose it must be. */
+#define _GNU_SOURCE
+#include "common/profile.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/io.h"
+#include "harness.h"
+
+static struct ce_error err = CE_ERROR_INIT;
+
+static int looks(const char *prefix)
+{
+	int fd = 7, rc = ce_profile_of_site(prefix, &fd, &err);
+
+	CHECK((rc == 0) == (err.message == NULL));
+	int found = fd >= 0;
+	CHECK(rc == 0 || !found);
+	ce_close_fd(&fd);
+	return rc < 0 ? -1 : found;
+}
+
+TEST("a profile beside the site's configuration is the site's if it is root's alone")
+{
+	const char *prefix = test_directory();
+
+	test_needs_root();
+	CHECK_INT(looks(prefix), 0);
+	CHECK_INT(mkdir(test_path(prefix, "etc"), 0755), 0);
+	CHECK_INT(mkdir(test_path(prefix, "etc/container-engine"), 0755), 0);
+	CHECK_INT(looks(prefix), 0);
+	const char *file = test_file(prefix, "etc/container-engine/tasks.bpf", "filter", 0644);
+	CHECK_INT(looks(prefix), 1);
+	CHECK_INT(chmod(file, 0646), 0);
+	CHECK_INT(looks(prefix), -1);
+	CHECK_CONTAINS(ce_error_text(&err), "must be a file of root's that nobody else can write");
+	ce_error_clear(&err);
+	CHECK_INT(chmod(file, 0644), 0);
+	CHECK_INT(chown(file, 54321, 0), 0);
+	CHECK_INT(looks(prefix), -1);
+	ce_error_clear(&err);
+	/* one that leads nowhere is no absence */
+	CHECK_INT(unlink(file), 0);
+	CHECK_INT(symlink("nowhere", file), 0);
+	CHECK_INT(looks(prefix), -1);
+	ce_error_clear(&err);
+}
