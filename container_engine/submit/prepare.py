@@ -47,6 +47,9 @@ class Prepared(NamedTuple):
         store = self.plan.image.passing or ""
         if store.startswith("/") and "\n" not in store:
             facts += f"{quick.VOID_STORE}{store}\n"
+        image = self.plan.image.digest or self.plan.image.path
+        if "\n" not in image:
+            facts += f"{quick.IMAGE}{image}\n"
         return f"{facts}{quick.PLAN}{self.plan.to_json()}\n"
 
 

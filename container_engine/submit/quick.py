@@ -22,14 +22,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-MAGIC = b"container-engine plan memo 5\n"
+MAGIC = b"container-engine plan memo 6\n"
 END = b"end"
 # keywords in a planner's output: a plan follows, or no container (spank_plugin/plugin/carry.h)
 PLAN, HOST = "plan\n", "host\n"
 # Lines before the keyword, for the plugin, which does not parse the plan: the site runs batch
-# scripts inside; the image store of this step alone. spank_plugin/plugin/planner.c has the same,
-# and spank_plugin/start/memo.c.
-INSIDE, VOID_STORE = "batch_script=inside\n", "void_store="
+# scripts inside; the image store of this step alone; the image, for the audit.
+# spank_plugin/plugin/planner.c has the same, and spank_plugin/start/memo.c.
+INSIDE, VOID_STORE, IMAGE = "batch_script=inside\n", "void_store=", "image="
 UNSET = b"-"
 _MAX_DIGITS = 18
 _OTHERS = 0o077
@@ -161,7 +161,7 @@ def plan_in(said: str) -> str:
 
     Raises ValueError for anything else: empty output does not mean that no container is wanted.
     """
-    while said.startswith((INSIDE, VOID_STORE)):
+    while said.startswith((INSIDE, VOID_STORE, IMAGE)):
         said = said.partition("\n")[2]
     if said == HOST:
         return ""

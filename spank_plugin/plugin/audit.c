@@ -22,6 +22,17 @@ void ce_audit_note(struct ce_audit *audit, uint32_t job, uint32_t step, uid_t ui
 	audit->is_due = 1;
 }
 
+void ce_audit_note_claim(struct ce_audit *audit, const char *image)
+{
+	static const char usual[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/:._+@%-";
+	size_t length = image != NULL ? strlen(image) : 0, most = sizeof audit->claim - 1;
+	const char *from = length > most ? image + length - most : image;
+
+	memset(audit->claim, 0, sizeof audit->claim);
+	for (size_t i = 0; length > 0 && from[i] != '\0'; i++)
+		audit->claim[i] = strchr(usual, from[i]) != NULL ? from[i] : '?';
+}
+
 /* Append the line to the file; refuse anything a user could have put there: a symlink, a FIFO, on which root
  * would block, a file owned by the user. The rule for files is that of container_engine/ownership.py. */
 static int append(const char *path, const char *line, struct ce_error *err)
@@ -41,15 +52,15 @@ static int append(const char *path, const char *line, struct ce_error *err)
 
 int ce_audit_write(struct ce_audit *audit, const char *place, struct ce_error *err)
 {
-	char what[256], line[512], host[65] = "", when[32] = "";
+	char what[256 + CE_AUDIT_CLAIM], line[512 + CE_AUDIT_CLAIM], host[65] = "", when[32] = "";
 	time_t now = time(NULL);
 	struct tm utc;
 
 	if (place == NULL || !audit->is_due)
 		return 0;
 	audit->is_due = 0;
-	snprintf(what, sizeof what, "job=%u step=%u uid=%u plan-sha256=%s plan-bytes=%zu", audit->job, audit->step,
-		 (unsigned)audit->uid, audit->hash, audit->size);
+	snprintf(what, sizeof what, "job=%u step=%u uid=%u plan-sha256=%s plan-bytes=%zu user-says-image=%s", audit->job,
+		 audit->step, (unsigned)audit->uid, audit->hash, audit->size, audit->claim[0] != '\0' ? audit->claim : "-");
 	if (strcmp(place, "syslog") == 0) {
 		syslog(LOG_AUTHPRIV | LOG_INFO, "container_engine: %s", what);
 		return 0;

@@ -41,6 +41,7 @@ int ce_carry_put(const char *plan, int64_t begun, struct ce_error *err)
 void ce_carry_forget(void)
 {
 	unsetenv(CE_CARRY_COUNT);
+	unsetenv(CE_CARRY_IMAGE);
 }
 
 int ce_carry_is_there(char **environment)

@@ -20,6 +20,8 @@
 #define CE_CARRY_PROLOG "SLURM_CE_TASK_PROLOG"
 /* set if srun has the option --chdir */
 #define CE_CARRY_CHDIR "SLURM_CE_CHDIR"
+/* the image's digest or path, as the planner has it, for root's audit */
+#define CE_CARRY_IMAGE "SLURM_CE_IMAGE"
 /* When planning began and ended, for the trace: two numbers, in nanoseconds since 1970. */
 #define CE_CARRY_TIMES "SLURM_CE_PLANNED"
 /* The environment in which the batch script that calls this srun runs. */

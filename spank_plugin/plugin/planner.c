@@ -69,6 +69,7 @@ void ce_planned_clear(struct ce_planned *planned)
 {
 	free(planned->text);
 	free(planned->void_store);
+	free(planned->image);
 	*planned = (struct ce_planned){ 0 };
 }
 
@@ -76,11 +77,15 @@ void ce_planned_clear(struct ce_planned *planned)
  * the same ones). Return -1 for an unknown line. */
 static int take_fact(const char *line, size_t length, struct ce_planned *planned)
 {
-	static const char inside[] = "batch_script=inside", store[] = "void_store=/";
+	static const char inside[] = "batch_script=inside", store[] = "void_store=/", image[] = "image=";
 
 	if (length == strlen(inside) && memcmp(line, inside, length) == 0) {
 		planned->script_inside = 1;
 		return 0;
+	}
+	if (length > strlen(image) && memcmp(line, image, strlen(image)) == 0 && planned->image == NULL) {
+		planned->image = strndup(line + strlen(image), length - strlen(image));
+		return planned->image != NULL ? 0 : -1;
 	}
 	if (length < strlen(store) || memcmp(line, store, strlen(store)) != 0 || planned->void_store != NULL)
 		return -1;

@@ -102,11 +102,14 @@ static void note_for_audit(struct ce_step *step, spank_t spank, const char *plan
 {
 	uint32_t job = 0, number = 0;
 	uid_t uid = (uid_t)-1;
+	char **environment = NULL;
 
 	(void)spank_get_item(spank, S_JOB_ID, &job);
 	(void)spank_get_item(spank, S_JOB_STEPID, &number);
 	(void)spank_get_item(spank, S_JOB_UID, &uid);
 	ce_audit_note(&step->audit, job, number, uid, plan);
+	if (spank_get_item(spank, S_JOB_ENV, &environment) == ESPANK_SUCCESS)
+		ce_audit_note_claim(&step->audit, ce_variable(environment, CE_CARRY_IMAGE));
 }
 
 void ce_step_audit(struct ce_step *step, const struct ce_config *config)
@@ -148,6 +151,7 @@ static int prepare_session(struct ce_step *step, spank_t spank)
 	ce_proctrack_keep_orphans();
 	/* only the launcher needed these */
 	spank_unsetenv(spank, CE_CARRY_TIMES);
+	spank_unsetenv(spank, CE_CARRY_IMAGE);
 	spank_unsetenv(spank, CE_CARRY_MPI);
 	return rc;
 }

@@ -53,6 +53,8 @@ static int carry(struct ce_planned *planned, int is_srun, int is_salloc, int64_t
 	carried = is_srun && has_plan;
 	if (!has_plan)
 		ce_submit_leave_container(0); /* image = "": on the host, as the user wants */
+	if (planned->image != NULL)
+		(void)setenv(CE_CARRY_IMAGE, planned->image, 1);
 	ce_srun_note_options();
 	return ce_carry_put(planned->text, begun, err);
 }

@@ -15,7 +15,7 @@
 #include "common/io.h"
 #include "common/memo_file.h"
 
-#define MAGIC "container-engine plan memo 5\n"
+#define MAGIC "container-engine plan memo 6\n"
 #define SECRET "\"secret\":\"@new@\""
 
 enum { OTHERS_WRITE = 022 };
@@ -142,7 +142,8 @@ static int has_prefix(const char *text, const char *prefix)
  * (plugin/carry.c and plugin/planner.c read the same). */
 static const char *plan_in(const char *said)
 {
-	while (has_prefix(said, "batch_script=inside\n") || has_prefix(said, "void_store=")) {
+	while (has_prefix(said, "batch_script=inside\n") || has_prefix(said, "void_store=") ||
+	       has_prefix(said, "image=")) {
 		said = strchrnul(said, '\n');
 		said += *said != '\0';
 	}

@@ -28,7 +28,7 @@ def audit(cluster: Cluster, n2: str, shared: Path, tmp_path: Path) -> Iterator[P
 def test_each_step_with_a_container_has_one_line_of_roots(
     cluster: Cluster, demo: str, audit: Path, shared: Path
 ) -> None:
-    script = "echo $SLURM_JOB_ID"
+    script = "echo $SLURM_JOB_ID; [ -z $SLURM_CE_IMAGE ]"
     said = cluster.srun("-w", "n2", "-n2", f"--environment={demo}", "sh", "-c", script).stdout
     assert cluster.srun("-w", "n2", "true").returncode == 0
     conf = own_planner(cluster, shared, f"echo plan; printf %s '{PLAN}'")
@@ -39,11 +39,13 @@ def test_each_step_with_a_container_has_one_line_of_roots(
     assert len(lines) == 2
     assert re.fullmatch(
         rf"\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\dZ host=\S+ job={said.split()[0]} step=0 uid={uid}"
-        r" plan-sha256=[0-9a-f]{64} plan-bytes=\d+",
+        r" plan-sha256=[0-9a-f]{64} plan-bytes=\d+ user-says-image=/\S+/demo\.sqsh",
         lines[0],
     )
     known = hashlib.sha256(PLAN.encode()).hexdigest()
-    assert lines[1].endswith(f" uid={uid} plan-sha256={known} plan-bytes={len(PLAN)}")
+    assert lines[1].endswith(
+        f" uid={uid} plan-sha256={known} plan-bytes={len(PLAN)} user-says-image=-"
+    )
     status = audit.stat()
     assert (status.st_uid, status.st_mode & 0o777) == (0, 0o600)
 

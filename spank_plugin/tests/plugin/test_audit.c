@@ -28,7 +28,7 @@ void syslog(int priority, const char *format, ...)
 
 #define LINE                                                                                       \
 	"job=17 step=3 uid=1000 "                                                                  \
-	"plan-sha256=ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad plan-bytes=3"
+	"plan-sha256=ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad plan-bytes=3 user-says-image=-"
 
 static struct ce_audit audit;
 static struct ce_error err = CE_ERROR_INIT;
@@ -136,4 +136,31 @@ TEST("what somebody else could have put in the place of the file is not written 
 	char *text = content(file);
 	CHECK_TEXT(text, "");
 	free(text);
+}
+
+TEST("what the user's side says of the image is named so, and can be nothing else than that")
+{
+	static const struct { const char *said, *wanted; } cases[] = {
+		{ NULL, "-" },
+		{ "", "-" },
+		{ "sha256:0123456789abcdef", "sha256:0123456789abcdef" },
+		{ "/store/a b.sqsh", "/store/a?b.sqsh" },
+		{ "x\nroot job=1 uid=0\x1b[2J", "x?root?job?1?uid?0??2J" },
+		{ "\xc3\xa9", "??" },
+	};
+	char wanted[512], path[CE_AUDIT_CLAIM + 64];
+
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		note();
+		ce_audit_note_claim(&audit, cases[i].said);
+		CHECK_INT(ce_audit_write(&audit, "syslog", &err), 0);
+		snprintf(wanted, sizeof wanted, " user-says-image=%s", cases[i].wanted);
+		CHECK_TEXT(strstr(logged, " user-says-image="), wanted);
+	}
+	memset(path, 'x', sizeof path - 1);
+	memcpy(path + sizeof path - 6, "/last", 6);
+	note();
+	ce_audit_note_claim(&audit, path);
+	CHECK_INT(strlen(audit.claim), CE_AUDIT_CLAIM - 1);
+	CHECK_TEXT(audit.claim + CE_AUDIT_CLAIM - 6, "/last");
 }

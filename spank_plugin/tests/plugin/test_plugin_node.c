@@ -567,7 +567,7 @@ TEST("a step with a container has a line in the audit of its node, one on the ho
 	CE_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC);
 	CE_AUTO_FREE char *text = fd >= 0 ? ce_read_all(fd, 4096, &size) : NULL;
 	CHECK(text != NULL);
-	CHECK_CONTAINS(text, " plan-bytes=4\n");
+	CHECK_CONTAINS(text, " plan-bytes=4 user-says-image=-\n");
 	CHECK_INT(strcspn(text, "\n") + 1, size);
 }
 

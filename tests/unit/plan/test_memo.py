@@ -247,7 +247,7 @@ def _make_a_fifo(user: User) -> None:
 def _without_plan(user: User) -> None:
     (file,) = user.memos()
     fields = file.read_bytes().split(b"\0")
-    assert fields[-3].startswith(quick.PLAN.encode())
+    assert fields[-3].startswith(quick.IMAGE.encode())
     file.write_bytes(b"\0".join([*fields[:-3], b"", *fields[-2:]]))
 
 
@@ -394,7 +394,9 @@ REQUESTS: dict[str, tuple[str | None, list[str]]] = {
 
 
 @pytest.mark.parametrize(("name", "words"), REQUESTS.values(), ids=REQUESTS.keys())
-@pytest.mark.parametrize("facts", ["", quick.INSIDE, f"{quick.VOID_STORE}/a\n"])
+@pytest.mark.parametrize(
+    "facts", ["", quick.INSIDE, f"{quick.VOID_STORE}/a\n", f"{quick.IMAGE}a\n"]
+)
 def test_the_program_finds_the_memo_of_each_request(
     user: User, name: str | None, words: list[str], facts: str
 ) -> None:
