@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
@@ -40,7 +41,7 @@ settings.load_profile("ci" if _in_ci() else "usual")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--part", metavar="N/OF", help="only one part: whole files, with about as many tests each"
+        "--part", metavar="N/OF", help="only one part: whole files, which take about as long each"
     )
 
 
@@ -50,14 +51,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     number, parts = map(int, asked.split("/"))
     assert 1 <= number <= parts, f"--part {asked}"
-    chosen = part_of(Counter(str(item.path) for item in items), number, parts)
+    counts = Counter(item.path for item in items)
+    seconds = {str(path): _seconds(path, count) for path, count in counts.items()}
+    chosen = part_of(seconds, number, parts)
     config.hook.pytest_deselected(items=[item for item in items if str(item.path) not in chosen])
     items[:] = [item for item in items if str(item.path) in chosen]
 
 
-def part_of(files: Mapping[str, int], number: int, parts: int) -> set[str]:
-    """Choose the files of one part; `files` has the number of tests in each."""
-    loads, chosen = [0] * parts, set()
+def _seconds(path: Path, count: int) -> float:
+    """Return how long a file with `count` tests took when it was measured, or takes by a guess."""
+    record = path.parent / "seconds.toml"
+    measured = tomllib.loads(record.read_text()) if record.exists() else {}
+    return float(measured.get(path.stem, count))
+
+
+def part_of(files: Mapping[str, float], number: int, parts: int) -> set[str]:
+    """Choose the files of one part; `files` has the seconds that each takes."""
+    loads, chosen = [0.0] * parts, set()
     for path in sorted(files, key=lambda path: (-files[path], path)):
         lightest = loads.index(min(loads))
         loads[lightest] += files[path]
