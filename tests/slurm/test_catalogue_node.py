@@ -356,6 +356,7 @@ _TEXTS = [
     ("a variable", '[env]\nA = "${SLURM_NONE}"\n', "variable-on-node", ("SLURM_NONE", ":3")),
     ("a task's own", '[env]\nA = "${CUDA_VISIBLE_DEVICES}"\n', "variable-on-node", ("each task",)),
     ("a place", 'mounts = ["/tmp:/${SLURM_NONE:-proc}"]\n', "mount-destination", ("'/proc'",)),
+    ("in /proc", 'mounts = ["/tmp:/proc/x"]\n', "mount-destination", ("only the kernel", ":2")),
     ("below a file", 'mounts = ["/tmp:/etc/passwd/x"]\n', "mount-destination", ("below a file",)),
     ("on another kind", 'mounts = ["/etc/passwd:/tmp"]\n', "mount-destination", ("crun", "`tmp`")),
     ("a workdir", 'workdir = "/nowhere"\n', "workdir-missing", ("'/nowhere'",)),

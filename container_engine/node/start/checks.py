@@ -22,6 +22,7 @@ _OF_PROCESSES = (
     *("/proc/self/", "/proc/thread-self/"),
     *("/dev/fd/", "/dev/stdin/", "/dev/stdout/", "/dev/stderr/"),
 )
+_OF_KERNEL = ("/proc/", "/sys/")
 # where hooks mount files for which the image has no place, and the init process
 _OURS = ("/.container-engine/", "/dev/.ce-init/", "/dev/.ce-root/")
 _DENIED = "Permission denied"
@@ -88,19 +89,28 @@ def resolve_mounts(
             code = "site-mount-missing" if of_site else "mount-source-missing"
             hint = _FORBIDDEN if problem == _DENIED else None
             lacks.append(_of_mount(origin, "source", mount.source, problem, code, hint))
-        if problem := _target_problem(mount.target):
+        if problem := _target_problem(mount.target, [made.target for made in mounts[:-1]]):
             code = "mount-destination"
             lacks.append(_of_mount(origin, "destination", mount.target, problem, code))
     return mounts
 
 
-def _target_problem(target: str) -> str:
+def _target_problem(target: str, earlier: Sequence[str]) -> str:
     if _is_reserved(target):
         return "cannot be replaced"
+    if _has_no_place(target, earlier):
+        return "does not exist on this node, and only the kernel makes files there"
     path = os.fsencode(target)
     if len(path) > _MAX_PATH or max(map(len, path.split(b"/"))) > _MAX_NAME:
         return f"is too long: Linux allows {_MAX_NAME} bytes for a name, {_MAX_PATH} for a path"
     return ""
+
+
+def _has_no_place(target: str, earlier: Sequence[str]) -> bool:
+    """Tell of a destination below /proc or /sys that nobody can make, unless a mount hides it."""
+    if not target.startswith(_OF_KERNEL) or os.path.lexists(target):
+        return False
+    return not any(target.startswith(f"{other}/") for other in earlier)
 
 
 def _is_reserved(target: str) -> bool:

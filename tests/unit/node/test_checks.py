@@ -145,6 +145,19 @@ def test_a_deferred_destination_may_not_be_longer_than_a_path(target: str) -> No
     assert [(error.see, error.reason) for error in lacks] == [("mount-destination", limits)]
 
 
+@pytest.mark.parametrize("target", ["/proc/nowhere", "/sys/fs/nowhere"])
+def test_in_the_kernels_file_systems_a_destination_must_be_there(target: str) -> None:
+    refusal = mounts_refusal(mount("/usr", target))
+    assert f"'{target}': does not exist on this node, and only the kernel makes" in refusal
+
+
+def test_a_destination_in_the_kernels_file_systems_may_be_there_or_on_another_mount() -> None:
+    lacks: list[LaunchError] = []
+    targets = ("/sys/fs", "/sys/fs/new", "/proc/cpuinfo")
+    resolve_mounts(plan(mounts=[mount("/usr", target) for target in targets]), {}, lacks)
+    assert lacks == []
+
+
 def test_a_destination_cannot_leave_the_root() -> None:
     [bind] = resolve_mounts(plan(mounts=[mount("/usr", "/../../x/../y")]), {}, [])
     assert bind.target == "/y"
