@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 PROGRAMS = (
-    *("plan", "plan-anew", "node", "launcher", "inject", "epilog"),
+    *("plan", "plan-anew", "node", "launcher", "inject", "image_of_node", "epilog"),
     *("ce-start", "ce-node", "ce-guard", "ce-image", "ce-init", "ce-exec", "ce-join"),
     *("ce-attend", "ce-sweep", "ce-keep"),
 )
