@@ -110,7 +110,7 @@ def _node(
     yield ok("rules", site_content.rules(settings))
     yield from _files(settings)
     yield from storage.look_at_sites(settings.image_stores)
-    yield trial.start(f"{prefix}/bin/ce", context.env)
+    yield trial.start(f"{prefix}/bin/ce", context.env, settings.image_stores)
 
 
 def _submit(context: Context, settings: SiteConfig) -> Iterator[Finding]:

@@ -48,12 +48,14 @@ def look(prefix: Path, settings: Mapping[str, str], start_limit_s: float) -> Ite
     path = settings.get("PlugStackConfig", "(null)")
     path = str(default) if path == "(null)" else path
     plugin = str(prefix / PLUGIN)
-    lines = [line for line in _lines(Path(path), _INCLUDES) if _names(line.text, plugin)]
+    loaded = [line for line in _lines(Path(path), _INCLUDES) if _is_plugin(line.text)]
+    lines = [line for line in loaded if _names(line.text, plugin)]
     wanted = f"required {plugin} prefix={prefix}"
     if not lines:
         yield failed(_CHECK, f"{path} has no line for {plugin}", f"add: {wanted}")
-    elif len(lines) > 1:
-        text = f"{path} loads the plugin {len(lines)} times: no job with an environment starts"
+    elif len(loaded) > 1:
+        places = ", ".join(f"{line.place} ({line.text.split()[1]})" for line in loaded)
+        text = f"{path} loads the plugin {len(loaded)} times: no container starts: {places}"
         yield failed(_CHECK, text, "have one line for it, in one included file")
     elif lines[0].text.split()[0] != "required":
         text = f"{path}: '{lines[0].text.split()[0]}': without it, jobs would run on the host"
@@ -124,8 +126,17 @@ def _confinement(arguments: Sequence[str], prefix: Path) -> Finding:
     return ok("tasks", f"{gains}, seccomp profile {path} of {count} instructions")
 
 
+def _is_plugin(line: str) -> bool:
+    """Check whether a line loads the plugin of this or another installation."""
+    words = line.split()[1:2]
+    return any(
+        os.path.basename(PLUGIN) in map(os.path.basename, (word, os.path.realpath(word)))
+        for word in words
+    )
+
+
 def _names(line: str, plugin: str) -> bool:
-    """Check whether a line loads this plugin, under any path."""
+    """Check whether a line loads this installation's plugin, under any path."""
     return any(os.path.realpath(word) == os.path.realpath(plugin) for word in line.split()[1:2])
 
 

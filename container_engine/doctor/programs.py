@@ -59,8 +59,8 @@ def look(
     """
     absent = dict.fromkeys(("podman", "conmon"), warning) if is_crun_enough else {}
     with tempfile.TemporaryDirectory(prefix="ce-doctor-") as runtime:
-        # crun needs XDG_RUNTIME_DIR even to print its version; a session has its own
-        own = {**env, "PATH": path, "XDG_RUNTIME_DIR": runtime}
+        # even to print their versions crun needs the one and Podman the other, as in a session
+        own = {**env, "PATH": path, "XDG_RUNTIME_DIR": runtime, "HOME": runtime}
         for program in _NODE:
             verdict = absent.get(program.name, failed)
             yield _check(program, own, verdict, site.get(program.name))

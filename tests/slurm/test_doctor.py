@@ -1,11 +1,14 @@
 """`ce doctor` on the cluster: an administrator's view, with real findings."""
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.slurm.cluster import Cluster
+from tests.slurm.site import site_on
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
@@ -39,3 +42,32 @@ def test_a_store_that_cannot_be_written_is_found(cluster: Cluster, shared: Path)
     assert str(store) in found["image store"]["message"]
     assert "EDF_IMAGESTORE" in found["image store"]["remedy"]
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "site_images_only = true",
+        'denied_images = ["/tmp"]',
+        f'image_digests = ["sha256:{"0" * 64}"]',
+        'allowed_images = ["/nowhere"]',
+    ],
+)
+def test_a_sites_policy_is_no_fault_of_the_node(
+    cluster: Cluster, shared: Path, policy: str
+) -> None:
+    """Or a health check that counts on it would drain a whole cluster."""
+    image = shared / "site/images/sha256-x-amd64.sqsh"
+    image.parent.mkdir(parents=True)
+    shutil.copy(cluster.image("busybox"), image)
+    for path in (image, image.parent, image.parent.parent):
+        os.chown(path, 0, 0)
+        path.chmod(0o755)
+    with site_on(cluster) as site:
+        site.configure(f'image_stores = ["{shared}/site"]\n[policy]\n{policy}\n')
+        done = cluster.run([str(cluster.prefix / "bin/ce"), "doctor", "--node"])
+    assert done.returncode == 0, done.stdout
+    [line] = [line for line in done.stdout.splitlines() if line[9:].startswith("a container")]
+    admits = policy.startswith(("site_images_only", "denied"))
+    words = "starts and ends in" if admits else "not tried: the site's policy refuses a test image"
+    assert words in line, done.stdout

@@ -23,7 +23,13 @@ from container_engine.images.reference import plain_name
 from container_engine.images.resolve import Stored
 from container_engine.images.store.files import fresh_directory, size_text
 from container_engine.images.store.lease import held
-from container_engine.images.store.publish import install, install_stored, names, note_name
+from container_engine.images.store.publish import (
+    install,
+    install_stored,
+    names,
+    note_name,
+    refuse_changed,
+)
 from container_engine.process import reason
 
 if TYPE_CHECKING:
@@ -234,6 +240,8 @@ class Importer:
         for _attempt in range(_ATTEMPTS):
             if stores.holding(remote.digest) is None:
                 is_judged = self._import(wanted, own, lease)
+            elif own.has(remote.digest):
+                refuse_changed(image.name, own.image(remote.digest))
             if judge and not is_judged and not image.is_ours:
                 self._ask_policy(wanted, own, lease)
             own.remember(image, remote.digest, judged=judge)

@@ -22,7 +22,7 @@ from container_engine.images.reference import LocalImage, plain_name
 from container_engine.images.store.companions import read as read_beside
 from container_engine.images.store.files import fresh_directory, size_text
 from container_engine.images.store.lease import held
-from container_engine.images.store.publish import install, install_stored, note_name
+from container_engine.images.store.publish import install, install_stored, note_name, refuse_changed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -62,7 +62,8 @@ class Adopter(NamedTuple):
                 manifest = _manifest(made, configuration)
                 digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
                 size = os.path.getsize(made)
-                install_stored(made, configuration, store.image(digest), manifest)
+                if not install_stored(made, configuration, store.image(digest), manifest):
+                    refuse_changed(called, store.image(digest))
                 store.remember(image, digest)
                 note_name(store.image(digest), plain_name(image))
                 took = time.monotonic() - began

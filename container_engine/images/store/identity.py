@@ -44,6 +44,21 @@ def known_digest(path: str) -> str:
     return f"sha256:{found.image}" if found is not None and fits else ""
 
 
+def has_changed(path: str) -> bool:
+    """Check whether the content of `path` is no longer the recorded one; read only if it may be.
+
+    Raises OSError.
+    """
+    found = sums(path)
+    if found is None or found.stamp == _stamp(path):
+        return False
+    digest = computed(path)
+    if digest != f"sha256:{found.image}":
+        return True
+    note(path, digest)
+    return False
+
+
 def computed(path: str) -> str:
     """Return the digest of `path`, sha256:…, computed by reading the file. Raises OSError."""
     return f"sha256:{sha256(path)}"

@@ -8,6 +8,7 @@ import os
 import time
 from typing import NamedTuple
 
+from container_engine.errors import UserError
 from container_engine.images import config
 from container_engine.images.store import identity
 from container_engine.images.store.companions import small
@@ -20,6 +21,7 @@ NAMES_SUFFIX = (
 )
 SUFFIXES = (".json", identity.SUFFIX, MANIFEST_SUFFIX, USED_SUFFIX, NAMES_SUFFIX)
 _MOST_NAMES = 64
+_REPAIR = "ce store repair removes it, with --force below running jobs, too; then import it again"
 
 
 class Use(NamedTuple):
@@ -65,6 +67,13 @@ def install_stored(made: str, configuration: bytes, path: str, manifest: bytes) 
     # another process was quicker: the checksum beside is ours, but the image is not
     identity.record(path, identity.computed(path), configuration)
     return False
+
+
+def refuse_changed(name: str, path: str) -> None:
+    """Raise UserError if the image `path`, kept although it was made again, is not what it was."""
+    if identity.has_changed(path):
+        why = f"the store has it, but the content of {path} has changed since its import"
+        raise UserError(why, _REPAIR, "image-damaged", name=name)
 
 
 def _finished(made: str) -> str:

@@ -10,6 +10,7 @@ from container_engine.doctor.finding import State
 from container_engine.doctor.installation import look as look_at_installation
 from container_engine.doctor.installation import look_at_slurm
 from container_engine.doctor.programs import look
+from container_engine.doctor.storage import look_at_sites
 
 PREFIX = Path("/opt/ce")
 LINE = "required /opt/ce/lib/slurm/container_engine.so prefix=/opt/ce"
@@ -37,6 +38,11 @@ def slurm(tmp_path: Path) -> dict[str, str]:
         (LINE.replace("required", "optional"), State.FAILED, "jobs would run on the host"),
         ("include more.d/*.conf", State.OK, "plugstack.conf"),
         (f"include more.d/*.conf\n{LINE}", State.FAILED, "loads the plugin 2 times"),
+        (
+            f"{LINE}\n{LINE.replace('/opt/ce', '/opt/old')}",
+            State.FAILED,
+            "plugstack.conf:2 (/opt/old",
+        ),
     ],
 )
 def test_the_line_for_the_plugin_must_be_there_and_required(
@@ -211,6 +217,24 @@ def test_a_missing_program_and_an_old_one_are_told_apart(tmp_path: Path) -> None
     assert "3.4.4: older" in found["podman"].message
     assert found["crun"].state is State.FAILED
     assert found["crun"].remedy == "install crun"
+
+
+def test_a_program_needs_no_home_of_the_account_that_asks(tmp_path: Path) -> None:
+    podman = tmp_path / "podman"
+    podman.write_text('#!/bin/sh\ncd "$HOME" && echo podman version 5.4.2\n')
+    podman.chmod(0o755)
+    found = {one.check: one for one in look({"HOME": "/nonexistent"}, f"{tmp_path}:/usr/bin")}
+    assert (found["podman"].state, found["podman"].message) == (State.OK, "5.4.2")
+
+
+def test_a_site_store_whose_file_system_may_not_be_mounted_is_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "full/images").mkdir(parents=True)
+    (tmp_path / "empty").mkdir()
+    full, empty, gone = look_at_sites([str(tmp_path / name) for name in ("full", "empty", "gone")])
+    assert full.state is State.OK
+    assert (empty.state, gone.state) == (State.FAILED, State.FAILED)
+    assert empty.message.endswith("/empty is empty")
+    assert "is its file system mounted here?" in str(empty.remedy)
 
 
 @pytest.mark.parametrize(

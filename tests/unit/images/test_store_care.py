@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from container_engine.errors import UserError
+from container_engine.images.fetch.listener import Quiet
 from container_engine.images.reference import RegistryImage, parse
 from container_engine.images.store import check, inventory, lease, publish, void_store
+from container_engine.images.store.adopt import Adopter
 from container_engine.images.store.in_use import NOTHING
 from container_engine.images.store.store import Store
 from tests.unit import squashfs
@@ -376,3 +379,19 @@ def test_a_configuration_that_is_nested_without_end_hides_no_image(store: Store)
     path = add(store, 1)
     Path(f"{path}.json").write_text(f'{{"a": {"[" * 100_000}{"]" * 100_000}}}')
     assert [item.path for item in inventory.items(store.root)] == [str(path)]
+
+
+def test_an_image_that_is_imported_over_a_damaged_one_is_not_called_imported(
+    store: Store, tmp_path: Path
+) -> None:
+    image = squashfs.make(tmp_path / "i.sqsh", {"f": "x"})
+    adopter = Adopter(os.environ, "me", 30, Quiet())
+    kept = Path(adopter.adopt(str(image), "docker.io/library/i:latest", store))
+    os.utime(kept)  # as after a copy that keeps no times
+    assert adopter.adopt(str(image), "docker.io/library/i:latest", store) == str(kept)
+    with kept.open("r+b") as file:
+        file.seek(96)
+        file.write(b"?" * 8)
+    with pytest.raises(UserError, match="has changed since its import") as raised:
+        adopter.adopt(str(image), "docker.io/library/i:latest", store)
+    assert raised.value.see == "image-damaged"
