@@ -13,6 +13,7 @@
 #include "guard/guard_child.h"
 #include "guard/guard_events.h"
 #include "guard/guard_ops.h"
+#include "guard/guard_report.h"
 #include "harness.h"
 
 static struct guard guard = GUARD_INIT;
@@ -61,6 +62,14 @@ TEST("operations run in their order")
 	CHECK_INT(RUN("environment\0002\0CE_A\0001\0environment\0002\0CE_A\0002\n\"="), 0);
 	CHECK_TEXT(getenv("CE_A"), "2\n\"=");
 	CHECK_TEXT(guard.stage, "environment");
+}
+
+TEST("the first failure is the cause that is reported")
+{
+	CHECK_INT(guard_fail(&guard, "first"), -1);
+	CHECK_INT(guard_fail(&guard, "second"), -1);
+	CHECK_TEXT(ce_error_text(&guard.err), "first");
+	ce_error_clear(&guard.err);
 }
 
 TEST("an empty specification does nothing")

@@ -322,6 +322,14 @@ class Doubts:
         stage.plan["settings"]["trace_dir"] = "/proc"
 
     @staticmethod
+    def job_that_is_a_path(stage: Stage) -> None:
+        stage.node["SLURM_JOB_ID"] = "./7"
+
+    @staticmethod
+    def node_that_is_a_path(stage: Stage) -> None:
+        stage.name = "n1/../7.n1"
+
+    @staticmethod
     def environment_that_is_another(stage: Stage) -> None:
         stage.block = stage.block.replace(b"changed", b"CHANGED")
 
