@@ -21,6 +21,10 @@ HABITS = {
     re.compile(r"\bbehind (it|its|these|the (last|first|command|name))\b"): "write 'after'",
     re.compile(r"\bstands? (before|behind|below|beside|between|there|in it)\b"): "write 'is'",
     re.compile(r"(?<!-)\b(anew|for ever)\b"): "write 'again', 'new' or 'forever'",
+    re.compile(r"\bin good order\b"): "write 'cleanly'",
+    re.compile(r"\b(of|for|to|by|from) who\b"): "name the user, the caller or the process",
+    re.compile(r"\bis (told|said) (of|to)\b"): "write 'is reported', 'is printed' or 'is passed'",
+    re.compile(r"(\A|\A/\*\s*|\A#\s*)Of (?!course)"): "begin with the subject of the sentence",
     re.compile(r"\b(still|never) is\b"): "write 'is still', 'is never'",
 }
 CLAUSE = re.compile(r"(What|Whether|Which|Who|Whose|Where|That|How) ")

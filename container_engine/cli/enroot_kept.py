@@ -50,7 +50,7 @@ class Here:
             yield f"{name} {one.pid}" if fancy and one.pid else name
 
     def remove(self, name: str, *, force: bool) -> bool:
-        """Remove the container that enroot calls so; False if there is none. Raises UserError."""
+        """Remove the container with this enroot name; False if there is none. Raises UserError."""
         for one in self._named:
             if name != f"pyxis_{self.job}_{one.name}":
                 continue
@@ -62,7 +62,7 @@ class Here:
         return False
 
     def export(self, name: str, target: str, *, force: bool) -> bool:
-        """Save the container that enroot calls so; False if there is none. Raises UserError."""
+        """Save the container with this enroot name; False if there is none. Raises UserError."""
         for one in self._named:
             if name == f"pyxis_{self.job}_{one.name}":
                 if os.path.lexists(target) and not force:

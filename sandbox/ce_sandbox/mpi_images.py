@@ -28,7 +28,7 @@ class Mpi:
     """The packages of an MPI, and paths within them.
 
     `headers` is the package of the headers, `include` and `libraries` are where they and the
-    libraries lie, of which the first must exist, `mpirun` is the program behind mpirun, and
+    libraries lie, of which the first must exist, `mpirun` is the program that mpirun runs, and
     `settings` is a settings file (path and content) for the sandbox.
     """
 

@@ -19,7 +19,7 @@ const char *ce_take(struct ce_fields *fields);
 /* Return the next field, which has digits alone; 0 with `bad` for another one. */
 long long ce_take_number(struct ce_fields *fields);
 
-/* Return the next bytes, whose number is a field of its own and which may hold NULs; one more is behind them. */
+/* Return the next bytes: their number is the field before them, they may include NULs, and a NUL follows them. */
 const char *ce_take_bytes(struct ce_fields *fields, size_t *size);
 
 /* Take the next field and return whether it is this one. */

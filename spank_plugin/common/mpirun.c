@@ -91,7 +91,7 @@ static int has_beside(const char *directory, const char *name)
 	return faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) == 0;
 }
 
-/* Return whose mpirun this is, by the file behind all links or what lies beside it: Intel MPI's is a script,
+/* Return whose mpirun this is, by the file that all links lead to, or by the files beside it: Intel MPI's is a script,
  * that of Open MPI 5 a program that calls prterun. */
 static enum kind kind_of(const char *found)
 {

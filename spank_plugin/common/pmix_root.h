@@ -12,9 +12,9 @@
 	"uses MPI, and Slurm's PMIx refuses root, which you are in this container: it compares " \
 	"user numbers (com.ce.root_remap, --container-remap-root)"
 
-/* For the environment of a task with this effective user in the container: let the client use another module
- * that the server offers, and return 0; if there is none, take the server's address away, so that a client fails at
- * once, and return 1. Return 0 for who is not root, or has no server, and -1 if a variable cannot be set. */
+/* Change the environment of a task that has this effective user in the container: select another module that the
+ * server offers, and return 0; if there is none, remove the server's address, so that a client fails at once, and
+ * return 1. Return 0 if the user is not root or the step has no server, -1 if a variable cannot be set. */
 int ce_pmix_of_root(unsigned uid, const struct ce_variables *variables);
 
 #endif

@@ -69,7 +69,7 @@ static int is_over(int fd)
 	return recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
 }
 
-/* End the process. If services have to be stopped in good order, they need the image until then: leave the
+/* End the process. If services have to be stopped cleanly, they need the image until then: leave the
  * end to the watching thread, which waits for them. */
 static void end_session(const struct guard *guard)
 {

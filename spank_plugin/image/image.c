@@ -62,7 +62,7 @@ static void image_init(void *data, struct fuse_conn_info *connection)
 	connection->max_background = BACKGROUND;
 }
 
-/* Of a file that is gone, a task would only see EIO or SIGBUS, now or hours later: the guard reports the reason and
+/* If a file is gone, a task would only see EIO or SIGBUS, now or hours later: the guard reports the reason and
  * ends the step. */
 static void reply_error(fuse_req_t req, int error)
 {

@@ -15,7 +15,7 @@
 int ce_reply_look(int reply, struct ce_container *container, struct ce_error *err);
 
 /* Take the answer away, tell the launcher that the tasks have ended, and wait until it says what became of saving the
- * container, or until it ends, `launcher` being its pidfd: put the answer into `text`, behind one letter, or "" if it
+ * container, or until it ends, `launcher` being its pidfd: put the answer into `text`, after one letter, or "" if it
  * says nothing. Return 1 if the container was saved, else 0. Call it as the user only, as above. */
 int ce_reply_await_save(int reply, int launcher, int64_t deadline_ms, char *text, size_t size);
 

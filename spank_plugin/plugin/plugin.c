@@ -34,7 +34,7 @@
  *                                                                the hash of the plan
  * exit                  srun                  user               remove an image made for this step only
  * task_exit             slurmstepd            root               after the last task of the node: end the
- *                                                                session in good order, in a child that
+ *                                                                session cleanly, in a child that
  *                                                                becomes the user
  * task_exit             slurmstepd, batch     root               warn if the note is still there, in a child
  *                                                                that becomes the user

@@ -14,7 +14,7 @@ int ce_note_misplaced(const char *line, size_t size, char note[CE_NOTE_SIZE]);
 /* Warn of that in srun, once. */
 void ce_submit_warn(void);
 
-/* Remove from this process's environment what an outer container's tasks are told about it, because this step
+/* Remove from this process's environment what describes an outer container to its tasks, because this step
  * or job does not run there. If `is_step`, say so once. */
 void ce_submit_leave_container(int is_step);
 

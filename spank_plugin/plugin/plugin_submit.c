@@ -120,7 +120,7 @@ static int plan_and_carry(const struct ce_config *config, spank_context_t contex
 	return rc;
 }
 
-/* Return whether salloc has started this srun: it has said where its shell runs. */
+/* Return whether salloc has started this srun: salloc has set where its shell runs. */
 static int is_of_salloc(void)
 {
 	char path[32], name[16];

@@ -68,7 +68,7 @@ static int is_directory(const char *command)
 	return length > 0 && command[length - 1] == '/';
 }
 
-/* Return whether the step has several tasks, none of which has been told by PMI or PMIx of the others. */
+/* Return whether the step has several tasks, none of which has learned of the others by PMI or PMIx. */
 static int is_without_ranks(spank_t spank)
 {
 	const char *tasks = task_variable(spank, "SLURM_STEP_NUM_TASKS");

@@ -31,7 +31,7 @@ int ce_session_died(const struct ce_launcher *launcher);
 enum { CE_CAUSE_SIZE = 512 };
 int ce_session_is_told(const struct ce_launcher *launcher, char cause[CE_CAUSE_SIZE]);
 
-/* End the session in good order and wait until nothing of it is left, seconds at most (session_end.h).
+/* End the session cleanly and wait until nothing of it is left, seconds at most (session_end.h).
  * Called when the last task has ended, before Slurm kills the rest of the step. Always closes all
  * descriptors. In slurmstepd, as root. */
 void ce_session_end(struct ce_launcher *launcher);

@@ -93,7 +93,7 @@ static void end_what_is_left(int reply, int life, int gate, const struct ce_shar
 	struct ce_error err = CE_ERROR_INIT;
 	struct ce_container container = CE_CONTAINER_INIT;
 
-	/* Without an answer there is no session to end in good order. */
+	/* Without an answer there is no session to end cleanly. */
 	int rc = ce_reply_look(reply, &container, &err);
 	if (rc == 0 && container.is_saved)
 		save(reply, gate, shared);

@@ -5,7 +5,7 @@
 
 #include "launcher.h"
 
-/* Ending a session: let the launcher finish, end the session in good order, wait until the guard is gone,
+/* Ending a session: let the launcher finish, end the session cleanly, wait until the guard is gone,
  * kill it if it stays, kill every process in the container's mount namespace, and wait for what follows
  * (services, OCI hooks). A child that has become the user does all of it: the launcher's answer is untrusted,
  * and the kernel lets users kill only their own processes, whatever descriptors they sent. The parent waits

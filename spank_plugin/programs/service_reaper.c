@@ -7,12 +7,12 @@
  * kernel does not end them with the guard. This process outlives the guard for a moment: it waits for
  * GUARD, a pidfd, and then kills every process in the container's mount namespace, whatever its session,
  * process group or parent (sweep). It is started before the first service. END is a socket to the guard, which
- * closes it when the session ends in good order: services are then stopped by their own commands, while
+ * closes it when the session ends cleanly: services are then stopped by their own commands, while
  * their image is still served, and the guard waits for that. DONE is the end of a pipe that closes with
  * this process: slurmstepd waits for it before Slurm kills what is left of the step.
  *
  * Runs as the user, outside the container. The specification has the guard's format; the operations:
- *   stop PROGRAM ARG…       stops a service in good order
+ *   stop PROGRAM ARG…       stops a service cleanly
  *   sweep WHAT              kills every process in the container (left out if other steps may be in it)
  *   remove PATH             removes a file, or an empty directory, that marks the services as running
  *   poststop PROGRAM ARG…   runs an OCI hook of that stage when the container is gone, however it ended

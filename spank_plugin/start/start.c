@@ -69,7 +69,7 @@ static int hold(char **environment)
 	return 0;
 }
 
-/* Return where the engine is installed, by the location of this program, on the heap. NULL: it has said why. */
+/* Return where the engine is installed, by the location of this program, on the heap. NULL: the reason has been printed. */
 static char *find_prefix(void)
 {
 	char path[PATH_MAX];

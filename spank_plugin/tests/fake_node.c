@@ -1,5 +1,5 @@
 /*
- * Stands where the node launcher would, so that the tests can see what a launcher gets, and can drive
+ * Replaces the node launcher, so that the tests can see what a launcher gets, and can drive
  * the plugin through every end a launcher may come to. The plan is a word that says which:
  *
  *   report    answers with what this process is and has, one `key=value` a line

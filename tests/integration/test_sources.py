@@ -370,7 +370,7 @@ def test_no_step_of_a_build_reaches_what_is_not_the_builds(stranger: Engine, way
 
 
 def test_a_build_reads_the_users_own_settings_and_links(stranger: Engine) -> None:
-    """Both are outside of the context: a Containerfile behind a link, and a containers.conf."""
+    """Both are outside of the context: a Containerfile that is a link, and a containers.conf."""
     where = context(stranger)
     finished(stranger, "true")
     settings = stranger.scratch / "home/.config/containers"

@@ -85,7 +85,7 @@ def test_a_test_with_a_stale_engine_fails_and_says_what_to_do(layout: Layout) ->
 
 
 def test_files_that_the_package_needs_beside_its_modules_are_packaged() -> None:
-    """An editable tree has them anyway; an installed engine has only what setuptools is told."""
+    """An editable tree has them anyway; an installed engine has only what setuptools installs."""
     package = ROOT / "container_engine"
     with (ROOT / "pyproject.toml").open("rb") as file:
         named = tomllib.load(file)["tool"]["setuptools"]["package-data"]["container_engine"]

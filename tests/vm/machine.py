@@ -111,13 +111,13 @@ class Machine:
         until(f"the end of {self.name}", lambda: self.pid is None, 30)
 
     def reboot(self, within_s: float) -> None:
-        """Reboot it in good order, and wait until its new system answers."""
+        """Reboot it cleanly, and wait until its new system answers."""
         before = self._boot()
         self.ssh("systemctl reboot")
         until(f"the reboot of {self.name}", lambda: self._boot() not in ("", before), within_s, 5)
 
     def _boot(self) -> str:
-        """Return what tells one boot from the next; "" if it does not answer."""
+        """Return the identity of this boot; "" if it does not answer."""
         for user in ("root", "alice"):
             # A shared connection would wait for the system that it was made to.
             quiet = subprocess.DEVNULL

@@ -149,7 +149,7 @@ class Builder(NamedTuple):
     def _run(
         self, argv: Sequence[str], env: Mapping[str, str], steps: Steps, *, quiet: bool
     ) -> None:
-        """Run the build and tell `steps` of its stdout. Raises CeError."""
+        """Run the build and pass its stdout to `steps`. Raises CeError."""
         if not quiet:
             process.shown(argv, env, self.timeout_s, steps.hear)
             return

@@ -211,7 +211,7 @@ class HooksOnNode:
     def finish(self, environment: Mapping[str, str | None]) -> socket | None:
         """Publish the tasks' environment, which is final now, to the services.
 
-        Return a socket for the guard if services must be stopped in good order. The guard gets it
+        Return a socket for the guard if services must be stopped cleanly. The guard gets it
         with the message to continue, and closes it at the end.
         """
         if self._place is None:

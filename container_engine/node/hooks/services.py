@@ -48,7 +48,7 @@ def start(services: Sequence[Mapping[str, Any]], place: Place, done: int) -> soc
     """Start the services in their order and wait until each is ready.
 
     The process that ends them holds the descriptor `done` until it has finished. Return the
-    guard's end of a socket to it, or None if no service needs to be stopped in good order. Raise
+    guard's end of a socket to it, or None if no service needs to be stopped cleanly. Raise
     LaunchError; services that have been started end with the session then.
     """
     end = _attend(services, place, done)

@@ -75,7 +75,7 @@ TEST("who has become a user becomes no other")
 	free(printed);
 }
 
-/* Of root's own jobs: their ids do not change, and then the kernel leaves a process as traceable as it was. */
+/* In root's own jobs the ids do not change, and then the kernel leaves a process as traceable as it was. */
 static void as_root_again(void)
 {
 	CHECK_INT(prctl(PR_SET_DUMPABLE, 1), 0);

@@ -1,4 +1,4 @@
-/* What is said once per step. */
+/* Messages that are printed once per step. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
 #include "common/io.h"
 #include "harness.h"
 
-/* Let a launcher answer with these packets, and end; return what is told of the save. */
+/* Let a launcher answer with these packets, and end; return the report on the save. */
 static int told(const char *first, const char *second, char *text, size_t size)
 {
 	int ends[2];

@@ -15,7 +15,7 @@
 
 static char note[CE_NOTE_SIZE];
 
-/* Return what is said of such a command line; "" for nothing. */
+/* Return the note printed for such a command line; "" for nothing. */
 static const char *said_of(const char *words)
 {
 	char line[256];

@@ -28,7 +28,7 @@ SOURCES = Path(__file__).parents[3]
 QUICK = Pace(beat_s=0.02, stale_s=0.3)
 PATIENT = Pace(beat_s=0.02, stale_s=3600)
 
-# A process that takes the lock, reports it, and keeps it until it is told to end or killed.
+# A process that takes the lock, reports it, and keeps it until it is asked to end or killed.
 HOLDER = """
 import sys
 from container_engine.images.store.lease import Pace, held

@@ -177,7 +177,7 @@ def test_a_port_is_free_only_where_nobody_listens() -> None:
 
 
 def test_a_server_with_half_of_a_port_is_told_from_one_that_has_it_all() -> None:
-    """Of two servers at once one listens for IPv4, and the other for IPv6."""
+    """Two servers run at once: one listens for IPv4, the other for IPv6."""
     with socket.socket() as half:
         half.bind(("127.0.0.1", 0))
         half.listen()
