@@ -7,12 +7,14 @@ import time
 from typing import TYPE_CHECKING
 
 from container_engine.cli import output, report_parts
+from container_engine.cli.running_steps import trace_directory
 from container_engine.errors import CeError, UserError
 from container_engine.images.fetch.listener import Quiet
 from container_engine.images.store.files import replace
 from container_engine.node.report import details
 from container_engine.process import reason
 from container_engine.submit.refused import RefusedError
+from container_engine.trace import record
 
 if TYPE_CHECKING:
     import argparse
@@ -32,7 +34,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "job",
         metavar="JOB[.STEP]",
         nargs="?",
-        help="a job or one of its steps, also after its end; without it: this host alone",
+        help="a job or one of its steps, also after its end, or `last`; without it: this host"
+        " alone",
     )
     parser.add_argument(
         "-o",
@@ -44,8 +47,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     job: str | None = arguments.job
+    if job == "last":
+        job = record.choose(trace_directory(context), job, context.uid)
     if job is not None and not report_parts.JOB.fullmatch(job):
-        raise UserError("not a JOB or JOB.STEP", "ce trace lists steps, squeue jobs", name=job)
+        raise UserError(
+            "not a JOB, JOB.STEP or last", "ce trace lists steps, squeue jobs", name=job
+        )
     subject = report_parts.subject(job, context._replace(listener=Quiet))
     made = [(part.title, *_made(part)) for part in report_parts.parts(subject)]
     missing = [f"{title}: {cause}" for title, _text, cause in made if cause]

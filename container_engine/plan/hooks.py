@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
-from container_engine.catalog.match import Active, Refusal, conditions, match
+from container_engine.catalog.match import REQUIRED, Active, Refusal, conditions, match
 from container_engine.catalog.values import Values
 from container_engine.edf.hook_values import HookRule, ValueRule
 from container_engine.edf.model import Problem
@@ -56,10 +56,26 @@ def use(edf: Edf, hooks: Mapping[str, Hook], machine: str, entries: Entries) -> 
 
 
 def _overlaps(uses: Sequence[HookUse], active: Sequence[Active]) -> Iterator[Refusal]:
-    asked = {one.hook.name: one.asked for one in active}
+    known = {one.hook.name: one for one in active}
     for found in overlaps(uses):
         message = f"the hooks '{found.one}' and '{found.other}' both edit {found.what}"
-        yield Refusal(asked[found.other] or asked[found.one], message, "use one of them")
+        two = known[found.other], known[found.one]
+        yield Refusal(two[0].asked or two[1].asked, message, _instead(*two))
+
+
+def _instead(*two: Active) -> str:
+    """Return what to do about two hooks of which only one can be used."""
+    sites = [one for one in two if not one.asked]
+    if not sites:
+        return "use one of them"
+    free = [one.hook.switch for one in sites if one.hook.data.default != REQUIRED]
+    off = f'{free[0]} = "false" below [annotations] leaves it out' if free else ""
+    if len(sites) == 1:
+        name = sites[0].hook.name
+        return f"the site applies '{name}' by itself: " + (off or "remove the line of the other")
+    return "the site applies both by itself, tell its support" + (
+        off and f"; until then {off.replace('leaves it', 'leaves one')}"
+    )
 
 
 def rules(hooks: Mapping[str, Hook]) -> HookRules:

@@ -91,6 +91,13 @@ def test_a_report_on_a_job_that_is_over_has_all_that_there_is(home: Installed) -
     assert f"image: {home.home}/locked.lock: invalid JSON" in text
 
 
+def test_last_is_the_newest_step(home: Installed) -> None:
+    os.utime(home.home / "traces/7.0", (1, 1))
+    text, said = report(home, "last")
+    assert said.startswith(f"wrote {home.home}/ce-report-7.1.txt\n")
+    assert "step 7.1: 1 node" in text
+
+
 def test_it_says_what_it_could_not_get(home: Installed) -> None:
     text, said = report(home, "7")
     cause = (

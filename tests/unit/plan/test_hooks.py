@@ -337,6 +337,38 @@ def test_two_hooks_that_edit_one_thing_are_refused(
     assert refused(site, a__enabled="true") == []
 
 
+@pytest.mark.parametrize(
+    ("defaults", "asked", "hint"),
+    [
+        (("off", "off"), {"a__enabled": "true", "b__enabled": "true"}, "use one of them"),
+        (
+            ("on", "on"),
+            {},
+            "the site applies both by itself, tell its support; until then "
+            'com.hooks.b.enabled = "false" below [annotations] leaves one out',
+        ),
+        (("required", "required"), {}, "the site applies both by itself, tell its support"),
+        (
+            ("on", "off"),
+            {"b__enabled": "true"},
+            "the site applies 'a' by itself: "
+            'com.hooks.a.enabled = "false" below [annotations] leaves it out',
+        ),
+        (
+            ("required", "off"),
+            {"b__enabled": "true"},
+            "the site applies 'a' by itself: remove the line of the other",
+        ),
+    ],
+)
+def test_what_to_do_about_a_clash_names_who_asked(
+    site: Site, defaults: tuple[str, str], asked: dict[str, str], hint: str
+) -> None:
+    for name, default in zip("ab", defaults, strict=True):
+        site.hook(name, f'default = "{default}"\n[edits.e]\nenv.V = "{name}"')
+    assert [problem.hint for problem in used(site.load(), **asked).problems] == [hint]
+
+
 def test_what_a_user_says_is_not_looked_into_again(site: Site) -> None:
     site.hook(
         "h",
