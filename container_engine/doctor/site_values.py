@@ -24,6 +24,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HOST_AND_PATH = re.compile(r"[^/\s][^\s]*")
 # the names of processors in images (GOARCH)
 _OF_IMAGES = ("amd64", "arm64", "386", "arm", "loong64", "ppc64le", "riscv64", "s390x")
+_SCHEME = "://"
 _ON_NODES = "not on this host; it must be there on the nodes"
 
 
@@ -44,6 +45,15 @@ def look(config: Configuration) -> Checked:
     return Checked(tuple(looker.faults), tuple(looker.notes))
 
 
+def _why_no_name(pattern: str) -> str:
+    """Return why no repository fits the pattern, "" if one may."""
+    head, slash, last = pattern.partition("@")[0].rpartition("/")
+    repository = f"{head}{slash}{last.partition(':')[0]}"
+    if "[" not in pattern and repository != repository.lower():
+        return "names have no capitals before their tag"
+    return ""
+
+
 class _Look:
     def __init__(self, config: Configuration) -> None:
         self._config = config
@@ -59,15 +69,28 @@ class _Look:
         if policy.signed_images_only and not policy.signature_policy:
             text = "without signature_policy every image is refused"
             self._fault("policy.signed_images_only", text)
-        for pattern in policy.image_registries:
-            if "://" in pattern or not _HOST_AND_PATH.fullmatch(pattern):
-                text = f"'{pattern}' can match no name of an image, as registry.example/project"
-                self._fault("policy.image_registries", text)
+        for key in ("image_registries", "allowed_images", "denied_images"):
+            self._names(f"policy.{key}", getattr(policy, key), is_file=key != "image_registries")
         for pattern in policy.mount_sources:
             if not pattern.startswith(("/", "*", "[", "?")):
                 self._fault("policy.mount_sources", f"'{pattern}' can match no absolute path")
         if policy.signature_policy and os.access(policy.signature_policy, os.R_OK):
             self._signers(policy.signature_policy)
+
+    def _names(self, key: str, patterns: tuple[str, ...], *, is_file: bool) -> None:
+        """Find patterns that no image has as its name; those of files, `/…`, are not judged."""
+        for pattern in patterns:
+            if is_file and pattern.startswith("/"):
+                continue
+            # hosts are in lower case in names; allowed_images takes them as they are written
+            why = _why_no_name(pattern.partition("/")[2] if is_file else pattern)
+            if "," in pattern:
+                why = "names have no comma, patterns are strings of their own"
+            elif _SCHEME in pattern or not _HOST_AND_PATH.fullmatch(pattern):
+                why = "it is written without a scheme or spaces"
+            if why:
+                text = f"'{pattern}' can match no name of an image, as registry.example/project"
+                self._fault(key, f"{text}: {why}")
 
     def _signers(self, path: str) -> None:
         try:
@@ -102,7 +125,7 @@ class _Look:
 
     def places(self) -> None:
         settings = self._settings
-        for key in ("trace_dir", "passing_dir"):
+        for key in ("trace_dir", "passing_dir", "kept_dir"):
             path = getattr(settings, key)
             if path and not path.startswith(("/", "~/")):
                 self._fault(key, f"'{path}' is not an absolute path")

@@ -171,7 +171,15 @@ def _problems(path: str, key: str, value: object) -> list[Fault]:
         SiteConfig.model_validate({key: value})
     except ValidationError as error:
         return [
-            Fault(path, misfit.message, misfit.example, misfit.key)
+            Fault(path, misfit.message, misfit.example or _top_level(misfit.message), misfit.key)
             for misfit in misfits(SiteConfig, error)
         ]
     return []
+
+
+def _top_level(message: str) -> str | None:
+    """Return a hint for an unknown key of a table that the top level has."""
+    name = message.partition("unknown key '")[2].partition("'")[0].rpartition(".")[2]
+    if f".{name}'" not in message or name not in SiteConfig.model_fields:
+        return None
+    return "it is a key of the top level: write it above the first [table]"

@@ -125,6 +125,18 @@ def test_what_no_container_could_get_is_a_fault(installed: Installed, site: Path
         ),
         ("[policy]\nsite_images_only = true", "2: policy.site_images_only: without image_stores"),
         ('[policy]\nimage_registries = ["/apps"]', "2: policy.image_registries: '/apps' can match"),
+        *(
+            (
+                f'[policy]\n{key} = ["ghcr.io/x", "{pattern}"]',
+                f"2: policy.{key}: '{pattern}' can match",
+            )
+            for key in ("image_registries", "allowed_images", "denied_images")
+            for pattern in (
+                *("https://nvcr.io", "nvcr,io", "docker.io/Library", "nvcr.io/a b"),
+                *("docker.io/Library/x:Tag", "nvcr.io/x, ghcr.io"),
+            )
+        ),
+        ('[policy]\nimage_registries = ["Nvcr.io"]', "2: policy.image_registries: 'Nvcr.io' can"),
         (
             '[policy]\nmount_sources = ["scratch"]',
             "2: policy.mount_sources: 'scratch' can match no",
@@ -164,6 +176,7 @@ def test_a_value_with_which_no_launch_or_record_works_is_a_fault(
         ('podman = "/nope/podman"', "podman: '/nope/podman'"),
         ('tracking_tool = ["/nope"]', "tracking_tool: '/nope'"),
         ('trace_dir = "/nope"', "trace_dir: '/nope'"),
+        ('kept_dir = "/nope"', "kept_dir: '/nope'"),
         ('cdi_dirs = ["/nope"]', "cdi_dirs: '/nope'"),
         ('mounts = ["/nope:/x"]', "mounts[0]: '/nope'"),
         ('devices = ["/dev/nope"]', "devices[0]: '/dev/nope'"),
@@ -179,8 +192,27 @@ def test_what_only_nodes_must_have_is_a_note(
     assert note in done.stdout
 
 
+def test_a_pattern_that_may_match_is_no_fault(installed: Installed, site: Path) -> None:
+    patterns = '"nvcr.io:443/x", "localhost:5000", "*:Latest", "docker.io/a/b:Tag", "[A-z]*.io/x"'
+    (site / "config.toml").write_text(
+        f'[policy]\nimage_registries = [{patterns}]\nallowed_images = ["NVCR.io", "/Apps/A, b"]\n'
+        f"denied_images = [{patterns}]\n"
+    )
+    done = installed.ce("config", "check")
+    assert (done.returncode, done.stdout) == (0, f"{site}/config.toml: nothing is wrong\n")
+
+
 def test_the_line_of_an_item_is_that_of_its_own_file(installed: Installed, site: Path) -> None:
     (site / "config.toml").write_text('mounts = ["/a",\n  "/b"]\n')
     (site / "conf.d/1.toml").write_text('# more\nmounts = [\n  "/c",\n  "d",\n]\n')
     done = installed.ce("config", "check")
     assert f"{site}/conf.d/1.toml:4: mounts[3]: the source 'd'" in done.stdout
+
+
+def test_a_key_of_the_top_level_below_a_table_is_explained(
+    installed: Installed, site: Path
+) -> None:
+    (site / "config.toml").write_text('[policy]\ntrace_dir = "/tmp"\n')
+    done = installed.ce("config", "check")
+    assert f"{site}/config.toml:2: unknown key 'policy.trace_dir'" in done.stdout
+    assert "it is a key of the top level: write it above the first [table]" in done.stdout
