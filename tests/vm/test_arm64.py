@@ -98,7 +98,8 @@ def test_names_are_those_of_the_architecture_that_the_site_says(cluster: Cluster
 
 def test_c_tests(cluster: Cluster, sources: str) -> None:
     tests = f"{sources}/build/spank/tests"
-    run = f"cd {sources}/spank_plugin/tests && {tests}/fuzz 5 1 && CE_TEST_SECONDS=900 {tests}/tests"
+    both = f"{tests}/fuzz 5 1 && CE_TEST_SECONDS=900 {tests}/tests"
+    run = f"cd {sources}/spank_plugin/tests && {both}"
     done = cluster.second.ssh(run, timeout=1800)
     assert done.returncode == 0, done.stdout + done.stderr
 
