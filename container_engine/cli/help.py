@@ -39,8 +39,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     known = pages.read(context.prefix)
-    texts = [_about(word, known) for word in arguments.asked] or [_overview()]
-    if None in texts:
+    asked = arguments.asked
+    texts = [_about(word, known) for word in asked] or [_overview()]
+    # several words are a question, also where each is the name of a verb
+    if None in texts or (len(asked) > 1 and any(word in verbs.VERBS for word in asked)):
         texts = [_found(" ".join(arguments.asked), known)]
     output.exact("\n".join(text for text in texts if text is not None).encode())
     return 0
