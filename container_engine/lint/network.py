@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _PLUGINS_HOOK, _FABRICS_HOOK = "aws_ofi_nccl", "cxi"
 _ENABLE = f'write com.hooks.{_PLUGINS_HOOK}.enabled = "true", unless the image brings its own'
-_TUNING = ("FI_CXI_", "FI_MR_CACHE_", "FI_PROVIDER", "OFI_NCCL_")
+_TUNING = ("FI_CXI_", "FI_MR_CACHE_", "FI_PROVIDER", "OFI_NCCL_", "NVSHMEM_LIBFABRIC_")
 # parts of paths on a host that users mount for its network software
 _HOST_PARTS = ("aws-ofi-nccl", "aws-ofi-ccl", "libnccl-net", "librccl-net", "libfabric", "libcxi")
 _OWN_STACK = ("alps-extended", "alps-images", "alps_extended")
@@ -27,6 +27,7 @@ def network(subject: Subject) -> Iterator[Problem]:
         yield from _tuned_in_vain(subject, has_fabric=_FABRICS_HOOK in active)
     if _FABRICS_HOOK in active:
         yield from _brought_twice(subject)
+    yield from _wants_option(subject)
 
 
 def _tuned_in_vain(subject: Subject, *, has_fabric: bool) -> Iterator[Problem]:
@@ -45,6 +46,14 @@ def _tuned_in_vain(subject: Subject, *, has_fabric: bool) -> Iterator[Problem]:
             more = f" (and {len(tuned) - 1} more)" if len(tuned) > 1 else ""
             message = f"tunes network software that no hook brings{more}"
             yield advice(entry.origin, f"env.{entry.name}", message, _ENABLE)
+
+
+def _wants_option(subject: Subject) -> Iterator[Problem]:
+    for entry in subject.edf.env:
+        if (entry.name, entry.value) == ("FI_CXI_RDZV_PROTO", "alt_read"):
+            message = "alt_read needs steps whose network option has disable_rdzv_get"
+            hint = "start them with srun --network=disable_rdzv_get, unless the site does so itself"
+            yield advice(entry.origin, f"env.{entry.name}", message, hint)
 
 
 def _is_tuning(entry: EnvEntry, names: set[str]) -> bool:

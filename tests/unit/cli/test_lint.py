@@ -196,6 +196,10 @@ CXI = "[annotations]\ncom.hooks.cxi.enabled = true\n"
             '[env]\nFI_CXI_DEFAULT_CQ_SIZE = "1"\nFI_MR_CACHE_MONITOR = "x"\nNCCL_DEBUG = "a"\n',
             "3: env.FI_CXI_DEFAULT_CQ_SIZE: tunes network software that no hook brings (and 1",
         ),
+        (
+            '[env]\nNVSHMEM_LIBFABRIC_PROVIDER = "cxi"\n',
+            "3: env.NVSHMEM_LIBFABRIC_PROVIDER: tunes network software that no hook brings",
+        ),
     ],
 )
 def test_tuning_for_what_no_hook_brings_is_mentioned(
@@ -206,6 +210,14 @@ def test_tuning_for_what_no_hook_brings_is_mentioned(
     assert ENABLE in printed
     # With the hook enabled the advice does not apply.
     assert said.partition(": ")[2] not in advice(here, capsys, text + OFI)
+
+
+@pytest.mark.parametrize(("value", "is_said"), [("alt_read", True), ("default", False)])
+def test_alt_read_wants_an_option_of_srun(
+    here: Path, capsys: Capture, value: str, is_said: bool
+) -> None:
+    printed = advice(here, capsys, f'[env]\nFI_CXI_RDZV_PROTO = "{value}"\n{OFI}')
+    assert ("srun --network=disable_rdzv_get" in printed) == is_said
 
 
 def test_network_software_by_hand_beside_the_hook_is_mentioned(here: Path, capsys: Capture) -> None:
