@@ -14,7 +14,7 @@ from container_engine import process
 from container_engine.errors import CeError, SiteError, UserError
 from container_engine.faults.catalogue import FAULTS
 from container_engine.images.fetch import short_names
-from container_engine.images.reference import RegistryImage
+from container_engine.images.reference import LOCAL_REGISTRY, RegistryImage
 from container_engine.images.store.companions import MOST, small
 from container_engine.validation_text import first_misfit
 
@@ -382,6 +382,12 @@ def _refusal(image: Imported, error: process.CommandError, policy: str) -> CeErr
         elif image.short and see == "registry-unreachable":
             hint = (
                 f"is the name right? ce images and ce list show what is here; {FAULTS[see].remedy}"
+            )
+        elif image.registry == LOCAL_REGISTRY and see == "registry-unreachable":
+            other = image.repository
+            hint = (
+                "nothing was imported or built here under this name; ce images lists the names:"
+                f" '{other}' is another one than '{LOCAL_REGISTRY}/{other}'"
             )
     if policy and _REJECTED.search(text):
         hint = f"the site's policy.signature_policy is {policy}"

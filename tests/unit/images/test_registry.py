@@ -209,6 +209,7 @@ def test_a_time_that_is_no_number_is_damage(tmp_path: Path, pax: dict[str, str])
             "http: server gave HTTP response to HTTPS client",
             'location = "localhost:5055" and insecure = true',
         ),
+        ("localhost/a", "dial tcp: refused", "'a' is another one than 'localhost/a'"),
         ("myapp", "dial tcp: lookup x: no such host", "is the name right? ce images and ce list"),
     ],
 )
