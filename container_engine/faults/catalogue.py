@@ -434,6 +434,11 @@ FAULTS = {
         YOU,
         "leave --environment out of the srun in the script, or name another environment",
     ),
+    "container-of-slurm": Fault(
+        "srun's option --container, which is for OCI bundles, has the name of an environment",
+        YOU,
+        "write --environment=NAME for an environment, or --container=./DIRECTORY for an OCI bundle",
+    ),
     "environment-not-inherited": Fault(
         "a command in a job with an environment does not get it from Slurm",
         US,

@@ -41,6 +41,8 @@
 	CE_HELP("pyxis-too", "use one of them: --environment, or the options and variables of pyxis")
 #define CE_HELP_ENVIRONMENT_TWICE \
 	CE_HELP("environment-twice", "leave --environment out of the srun in the script, or name another environment")
+#define CE_HELP_CONTAINER_OF_SLURM \
+	CE_HELP("container-of-slurm", "write --environment=NAME for an environment, or --container=./DIRECTORY for an OCI bundle")
 #define CE_HELP_ENVIRONMENT_NOT_INHERITED \
 	CE_HELP("environment-not-inherited", "repeat --environment on this command, and report it")
 #define CE_HELP_COMPONENTS_DIFFER \

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/help.h"
 #include "common/io.h"
 #include "common/say.h"
 #include "srun_options.h"
@@ -62,35 +63,48 @@ static int is_bundle(const char *directory)
 	       access(path, F_OK) == 0;
 }
 
-int ce_note_misplaced(const char *line, size_t size, char note[CE_NOTE_SIZE])
+/* Return whether it is the name or the file of an environment. A word without a directory, and a file *.toml, are not
+ * bundles unless one is there. */
+static int is_environment(const char *value)
+{
+	size_t size = strlen(value);
+
+	return size > 0 && (strchr(value, '/') == NULL || (size > 5 && strcmp(value + size - 5, ".toml") == 0));
+}
+
+enum ce_note ce_note_misplaced(const char *line, size_t size, char note[CE_NOTE_SIZE])
 {
 	const char *late = late_option(line, size), *container = ce_srun_value(line, size, "--container");
 
-	if (late != NULL) {
+	if (container != NULL && !is_bundle(container)) {
 		snprintf(note, CE_NOTE_SIZE,
-			 "%.200s follows the command, which gets it: it chooses no container (options of srun "
-			 "go before the command)",
-			 late);
-		return 1;
+			 "--container is an option of Slurm's own, for OCI bundles, which '%.100s' is not: write "
+			 "--environment=%.100s to run in that environment",
+			 container, container);
+		return is_environment(container) ? CE_NOTE_REFUSAL : CE_NOTE_WARNING;
 	}
-	if (container == NULL || is_bundle(container))
-		return 0;
+	if (late == NULL)
+		return CE_NOTE_NONE;
 	snprintf(note, CE_NOTE_SIZE,
-		 "--container is an option of Slurm's own, for OCI bundles, which '%.100s' is not: write "
-		 "--environment=%.100s to run in that environment",
-		 container, container);
-	return 1;
+		 "%.200s follows the command, which gets it: it chooses no container (options of srun "
+		 "go before the command)",
+		 late);
+	return CE_NOTE_WARNING;
 }
 
-void ce_submit_warn(void)
+int ce_submit_check_line(struct ce_error *err)
 {
 	static int warned;
 	char note[CE_NOTE_SIZE];
 	size_t size = 0;
 	CE_AUTO_FREE char *line = ce_srun_line(&size);
+	enum ce_note kind = line != NULL ? ce_note_misplaced(line, size, note) : CE_NOTE_NONE;
 
-	if (line != NULL && ce_note_misplaced(line, size, note) && warned++ == 0)
+	if (kind == CE_NOTE_REFUSAL)
+		return ce_fail_below(err, CE_HELP_CONTAINER_OF_SLURM, "%s", note);
+	if (kind == CE_NOTE_WARNING && warned++ == 0)
 		ce_say(NULL, "warning", note);
+	return 0;
 }
 
 void ce_submit_leave_container(int is_step)

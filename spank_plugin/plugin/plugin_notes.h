@@ -4,15 +4,19 @@
 
 #include <stddef.h>
 
+#include "common/error.h"
+
 enum { CE_NOTE_SIZE = 512 };
+enum ce_note { CE_NOTE_NONE, CE_NOTE_WARNING, CE_NOTE_REFUSAL };
 
-/* Return whether the command line of srun, whose words are each followed by a NUL, has an option that looks as
+/* Check whether the command line of srun, whose words are each followed by a NUL, has an option that looks as
  * if it chose the container and does not, and put a line about it into `note`: --environment after the
- * command, or Slurm's own --container with something that is not an OCI bundle. */
-int ce_note_misplaced(const char *line, size_t size, char note[CE_NOTE_SIZE]);
+ * command, or Slurm's own --container with something that is not an OCI bundle. It is a refusal if that
+ * is the name or the file of an environment. */
+enum ce_note ce_note_misplaced(const char *line, size_t size, char note[CE_NOTE_SIZE]);
 
-/* Warn of that in srun, once. */
-void ce_submit_warn(void);
+/* Check srun's own command line: warn of such an option once, or fail if it is a refusal. */
+int ce_submit_check_line(struct ce_error *err);
 
 /* Remove from this process's environment what describes an outer container to its tasks, because this step
  * or job does not run there. If `is_step`, say so once. */

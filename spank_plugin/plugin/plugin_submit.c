@@ -148,8 +148,8 @@ int ce_plugin_submit(const struct ce_config *config, spank_context_t context, st
 	const char *option = NULL;
 
 	ce_carry_forget();
-	if (context == S_CTX_LOCAL)
-		ce_submit_warn();
+	if (context == S_CTX_LOCAL && ce_submit_check_line(err) < 0)
+		return -1;
 	/* Slurm calls this once for each component of a heterogeneous job or step */
 	if (ce_options_end_component(err) < 0)
 		return -1;

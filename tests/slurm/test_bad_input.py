@@ -443,3 +443,12 @@ def test_plan_variables_forged_by_a_user_do_not_run_the_command_on_the_host(
     done = cluster.srun(f"--environment={demo}", "sh", "-c", ". /etc/os-release; echo $ID", env=env)
     assert done.stdout == "ce-demo\n", done.stderr
     assert os.listdir(shared) == []
+
+
+def test_slurms_own_option_with_the_name_of_an_environment_is_refused(
+    cluster: Cluster, demo: str
+) -> None:
+    done = cluster.srun("--container", demo, "hostname")
+    assert (done.returncode, done.stdout) == (125, "")
+    assert "for OCI bundles" in done.stderr
+    assert f"write --environment={demo}" in done.stderr

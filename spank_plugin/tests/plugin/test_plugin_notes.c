@@ -14,6 +14,7 @@
 #include "plugin/srun_options.h"
 
 static char note[CE_NOTE_SIZE];
+static enum ce_note kind;
 
 /* Return the note printed for such a command line; "" for nothing. */
 static const char *said_of(const char *words)
@@ -24,7 +25,8 @@ static const char *said_of(const char *words)
 	snprintf(line, sizeof line, "%s", words);
 	for (size_t i = 0; i < size; i++)
 		line[i] = line[i] == ' ' ? '\0' : line[i];
-	return ce_note_misplaced(line, size, note) ? note : "";
+	kind = ce_note_misplaced(line, size, note);
+	return kind != CE_NOTE_NONE ? note : "";
 }
 
 TEST("an environment behind the command is said to choose no container")
@@ -55,6 +57,16 @@ TEST("Slurm's own option for OCI bundles is not taken for ours, unless it has a 
 	CHECK(file != NULL);
 	fclose(file);
 	CHECK_TEXT(said_of("srun --container=bundle hostname"), "");
+}
+
+TEST("Slurm's own option with the name or the file of an environment is refused")
+{
+	CHECK(said_of("srun --container=no-bundle hostname")[0] != '\0' && kind == CE_NOTE_REFUSAL);
+	CHECK(said_of("srun --container ./demo.toml hostname")[0] != '\0' && kind == CE_NOTE_REFUSAL);
+	CHECK_CONTAINS(said_of("srun --container=demo true --environment=demo"), "for OCI bundles");
+	CHECK_INT(kind, CE_NOTE_REFUSAL);
+	CHECK(said_of("srun --container=/on/the/node hostname")[0] != '\0' && kind == CE_NOTE_WARNING);
+	CHECK(said_of("srun hostname --edf=demo")[0] != '\0' && kind == CE_NOTE_WARNING);
 }
 
 static void call_without_environment(spank_context_t context)
