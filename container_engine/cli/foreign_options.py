@@ -32,7 +32,8 @@ _WITH_VALUE = {
     " the image's own",
     ("-p", "--publish"): "the container has the host's network: every port is open as it is",
     ("--network", "--net"): "the container has the host's network",
-    ("--name",): "containers have no names; ce ps lists your running steps",
+    ("--name",): "a job has one: srun -J NAME; to join a container by name: srun"
+    " --container-name=NAME (ce help one-container)",
     ("-u", "--user"): "you are yourself in the container; to appear as root, in the environment"
     ' file, below [annotations]: com.ce.root_remap = "true"',
     ("-m", "--memory"): "srun --mem=…, as for every step",

@@ -10,7 +10,10 @@ _CLEAN = "ce gc removes unused images, ce gc --layers what imports have kept"
 _OUTPUT = "the output of a job is in Slurm's file, slurm-JOB.out; ce trace shows its launch"
 _SIGNED = "the site's policy checks signatures of images: signature_policy in its configuration"
 _UPGRADE = "the administrator does that: docs/admin/upgrade.md, or ce help upgrade"
-_SERVICES = "one srun --environment=NAME for each service, side by side in a job"
+_SERVICES = (
+    "one 'srun --overlap -n1 --environment=NAME COMMAND &' for each service in a job script, then"
+    " 'wait': ce help docker"
+)
 
 FOREIGN_VERBS: dict[str, str] = {
     "activate": "srun --environment=NAME COMMAND; ce shell NAME opens a shell in a container",

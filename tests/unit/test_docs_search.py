@@ -242,6 +242,14 @@ QUESTIONS = {
     "leftover processes": "admin/operations",
     "different versions": "guide/errors/engine-versions",
     "maintenance": "admin/upgrade",
+    # what a newcomer from Docker asks
+    "where is my output": "howto/short-answers",
+    "copy file out of container": "howto/short-answers",
+    "environment variable not visible in container": "howto/short-answers",
+    "override an environment variable": "howto/short-answers",
+    "install a package and keep it": "howto/keep",
+    "server client": "howto/short-answers",
+    "two services": "howto/docker",
     "support ticket": "admin/tickets",
 }
 

@@ -155,7 +155,7 @@ def test_a_wrong_command_line_is_two_lines_and_exit_code_2(
         ("attach", "ce exec JOB"),
         ("tag", "ce build -t NAME"),
         ("load", "ce import docker-archive:FILE"),
-        ("compose", "srun --environment=NAME"),
+        ("compose", "srun --overlap -n1 --environment=NAME COMMAND &"),
         ("ls", "ce list"),
     ],
 )
@@ -409,6 +409,14 @@ def test_first_tries_are_answered_with_what_works(
         ("audit", "ce help monitoring "),
         ("logs", "ce has no verb 'logs': the output of a job is in Slurm's file"),
         ("purge of images", "ce help guide/images "),
+        ("where is my output", "ce help short-answers "),
+        ("copy file out of container", "ce help short-answers "),
+        ("environment variable not visible in container", "ce help short-answers "),
+        ("override an environment variable on the command line", "ce help short-answers "),
+        ("start a server and a client in one job", "ce help short-answers "),
+        ("two services in one job", "ce help short-answers "),
+        ("install a package", "ce help install-packages "),
+        ("run jupyter", "ce help jupyter "),
     ],
 )
 def test_help_about_any_words_names_the_pages_about_them(

@@ -31,7 +31,11 @@ def refused(capsys: Capture, *words: str) -> str:
             ["-p", "80:80"],
             "run: -p: the container has the host's network: every port is open as it is",
         ),
-        (["--name", "x"], "run: --name: containers have no names; ce ps lists your running steps"),
+        (
+            ["--name", "x"],
+            "run: --name: a job has one: srun -J NAME; to join a container by name: srun"
+            " --container-name=NAME (ce help one-container)",
+        ),
         (
             ["-d"],
             "run: -d: a container ends with its command; to run in the background: sbatch",
