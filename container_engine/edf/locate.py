@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 SITE_DIRECTORY = "/etc/edf"
 _MAX_LISTED = 2000
+# endings of commands: the name of the environment was left out before one
+_SCRIPTS = (".py", ".sh")
 
 
 class NotFoundError(UserError):
@@ -138,7 +140,8 @@ def _name_hint(name: str, cwd: str, search: tuple[str, ...]) -> str | None:
     if os.path.exists(_absolute(f"{name}.toml", cwd)):
         return f"did you mean './{name}.toml'?"
     if os.path.isfile(_absolute(name, cwd)):
-        return f"did you mean './{name}'?"
+        left_out = f"the name is missing: --environment=NAME {name}"
+        return left_out if name.endswith(_SCRIPTS) else f"did you mean './{name}'?"
     if name.startswith("~"):
         return "'~' is not expanded, write ${HOME}"
     folder, base = os.path.split(name)

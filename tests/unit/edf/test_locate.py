@@ -202,6 +202,8 @@ def test_all_paths_that_were_looked_at_are_told(tmp_path: Path) -> None:
                 "ce: hint: for an image write an environment first: ce init NAME --image a:\\n\n"),
         ("a\0b", "a\\x00b: no environment 'a\\x00b' in {edf}, /nonexistent/etc/edf "
                  "({edf}: embedded null byte) (/nonexistent/etc/edf: embedded null byte)\n"),
+        ("run.py", "run.py: no environment 'run.py' in {edf}, /nonexistent/etc/edf\n"
+                   "ce: hint: the name is missing: --environment=NAME run.py\n"),
         ("a\nb", "a\\nb: no environment 'a\\nb' in {edf}, /nonexistent/etc/edf\n"),
         ("$NOPE", "$NOPE: variable 'NOPE' is not defined\n"
                   "ce: hint: export NOPE before the launch, or write ${{NOPE:-default}}\n"),
@@ -213,7 +215,7 @@ def test_all_paths_that_were_looked_at_are_told(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_what_is_not_found_is_explained(tmp_path: Path, name: str, said: str) -> None:
     edf, cwd = tmp_path / "edf", tmp_path / "cwd"
-    for file in ("edf/torch.toml", "edf/group/yyy.toml", "cwd/local.toml"):
+    for file in ("edf/torch.toml", "edf/group/yyy.toml", "cwd/local.toml", "cwd/run.py"):
         write(tmp_path, file, "")
     text = seen(load_edf(name, cwd=cwd, EDF_PATH=str(edf)), Path("/nowhere"))
     assert text == "ce: error: " + said.format(edf=edf, cwd=cwd)
