@@ -72,6 +72,7 @@ entrypoint = false
 [env]
 # Variables of the tasks. An empty string removes one, ${{image:NAME}} is what the image says.
 # OMP_NUM_THREADS = "8"
+# LR = "${{LR:-0.1}}"  # the LR of your shell wins, as in: LR=0.7 srun --environment=…
 # PATH = "/opt/mine/bin:${{image:PATH}}"
 """
 

@@ -111,3 +111,8 @@ def test_an_image_with_the_name_of_an_environment_is_reported(home: Path, capsys
     assert said.out == f"{home}/.edf/mine.toml\n"
     assert "image: 'base' is looked for in a registry, and an environment has this name" in said.err
     assert 'write base_environment = "base" and no image' in said.err
+
+
+def test_a_new_environment_shows_how_the_shell_may_win(home: Path) -> None:
+    assert main(["init"]) == 0
+    assert '# LR = "${LR:-0.1}"  # the LR of your shell wins' in (home / "env.toml").read_text()
