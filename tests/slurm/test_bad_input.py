@@ -452,3 +452,4 @@ def test_slurms_own_option_with_the_name_of_an_environment_is_refused(
     assert (done.returncode, done.stdout) == (125, "")
     assert "for OCI bundles" in done.stderr
     assert f"write --environment={demo}" in done.stderr
+    assert "ce: see: ce help container-of-slurm" in done.stderr.splitlines()

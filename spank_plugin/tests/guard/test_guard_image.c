@@ -70,7 +70,7 @@ static void mount_overlay(void)
 
 	set_up(directory);
 	for (size_t i = 0; i < 4; i++)
-		args[i] = strdup(test_path(directory, names[i]));
+		CHECK((args[i] = strdup(test_path(directory, names[i]))) != NULL);
 	CHECK_INT(mkdir(args[3], 0755), 0);
 	CHECK_INT(guard_op_overlay(&guard, args), 0);
 	has_options(args[2], wanted, 2);

@@ -343,7 +343,8 @@ def test_the_quick_way_prints_what_the_long_way_prints(installed: Installed) -> 
         os.utime(file)
     long = installed.ce("plan", "--json", "./e.toml")
     assert "ce: warning: " in long.stderr
-    for words, word in ((["./e.toml"], ""), (["--for", "srun", "--", "./e.toml"], "plan\n")):
+    facts = f"image={installed.home}/i.sqsh\nplan\n"
+    for words, word in ((["./e.toml"], ""), (["--for", "srun", "--", "./e.toml"], facts)):
         quick = installed.quick(*words)
         assert (quick.returncode, quick.stderr) == (0, long.stderr)
         assert quick.stdout == word + long.stdout
