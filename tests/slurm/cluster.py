@@ -3,9 +3,11 @@
 import os
 import pwd
 import re
+import shutil
 import subprocess
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
@@ -112,6 +114,19 @@ class Cluster:
             env=own | dict(env or {}),
             umask=0o022,
         )
+
+    @contextmanager
+    def in_the_home(self, name: str, user: str = ALICE) -> Iterator[Path]:
+        """Yield a new directory in the home, owned by the user as is each that had to be made."""
+        own, entry = self.home(user) / name, pwd.getpwnam(user)
+        made = [own, *(path for path in own.parents if not path.exists())]
+        own.mkdir(parents=True)
+        for path in made:
+            os.chown(path, entry.pw_uid, entry.pw_gid)
+        try:
+            yield own
+        finally:
+            shutil.rmtree(own)
 
     def popen(
         self,

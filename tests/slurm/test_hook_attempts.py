@@ -1,16 +1,11 @@
 """Attempts of a user's environment, by launches: each attempt has a test and must fail."""
 
 import json
-import os
-import pwd
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import ALICE, Cluster, Completed
+from tests.slurm.cluster import Cluster, Completed
 from tests.slurm.site import Site, site_on
 
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -106,24 +101,9 @@ com.hooks.h.code = "{mine}"
     assert not (attempt.site.shared / "mine").exists()
 
 
-@contextmanager
-def _in_the_home(cluster: Cluster, name: str) -> Iterator[Path]:
-    """Yield a directory in the user's home that is the user's, as are the directories above it."""
-    own, user = cluster.home() / name, pwd.getpwnam(ALICE)
-    own.mkdir(parents=True)
-    for path in (own, *own.parents):
-        if path == cluster.home():
-            break
-        os.chown(path, user.pw_uid, user.pw_gid)
-    try:
-        yield own
-    finally:
-        shutil.rmtree(own)
-
-
 def test_a_catalog_in_the_users_home_is_not_read(attempt: Attempt) -> None:
     service = f'[services.s]\ncommand = ["{attempt.site.programs}/mine"]\n'
-    with _in_the_home(attempt.cluster, ".config/container-engine/hooks.d/evil") as own:
+    with attempt.cluster.in_the_home(".config/container-engine/hooks.d/evil") as own:
         (own / "hook.toml").write_text(f'summary = "s"\nhelp = "h"\ndefault = "on"\n{service}')
         assert attempt.run("").returncode == 0
         assert attempt.run('[annotations]\ncom.hooks.evil.enabled = "true"\n').returncode == 0
@@ -135,7 +115,7 @@ def test_a_users_own_device_file_cannot_bring_a_program(attempt: Attempt) -> Non
     device = {"name": "one", "containerEdits": {"hooks": [hook]}}
     spec = {"cdiVersion": "0.6.0", "kind": "my.own/thing", "devices": [device]}
     attempt.site.configure('user_cdi_dir = ".config/cdi-attempt"\n')
-    with _in_the_home(attempt.cluster, ".config/cdi-attempt") as own:
+    with attempt.cluster.in_the_home(".config/cdi-attempt") as own:
         (own / "x.json").write_text(json.dumps(spec))
         attempt.refused('devices = ["my.own/thing=one"]\n', "a user's own file cannot run programs")
 
@@ -193,20 +173,15 @@ def test_a_device_that_is_not_offered_cannot_be_opened_through_a_mount(attempt: 
 def test_a_users_own_device_file_cannot_name_a_device_that_is_not_offered(
     attempt: Attempt,
 ) -> None:
-    own = attempt.cluster.home() / ".config/cdi-attempt"
-    own.mkdir(parents=True)
     node = {"path": "/dev/fuse"}
     device = {"name": "one", "containerEdits": {"deviceNodes": [node]}}
     spec = {"cdiVersion": "0.6.0", "kind": "my.own/thing", "devices": [device]}
     attempt.site.configure(
         'user_cdi_dir = ".config/cdi-attempt"\nallowed_devices = ["/dev/null"]\n'
     )
-    try:
+    with attempt.cluster.in_the_home(".config/cdi-attempt") as own:
         (own / "x.json").write_text(json.dumps(spec))
         attempt.refused('devices = ["my.own/thing=one"]\n', "this site does not offer it")
-    finally:
-        (own / "x.json").unlink()
-        own.rmdir()
 
 
 # ---- override a setting that is not on the allow-list --------------------------------------------

@@ -391,16 +391,13 @@ def test_a_device_that_the_site_does_not_offer_is_refused_also_when_only_the_nod
 def test_a_cdi_file_of_the_users_own_is_not_read_unless_the_site_says_so(
     cluster: Cluster, site: Site
 ) -> None:
-    home = cluster.home()
-    own = home / ".config/cdi-test"
-    own.mkdir(parents=True)
     program = site.program("evil", f"touch {site.shared}/evil")
     spec: dict[str, object] = {
         "cdiVersion": "0.6.0",
         "kind": "my.own/thing",
         "devices": [{"name": "one", "containerEdits": {"env": ["MINE=1"]}}],
     }
-    try:
+    with cluster.in_the_home(".config/cdi-test") as own:
         (own / "x.json").write_text(json.dumps(spec))
         edf = site.edf('devices = ["my.own/thing=one"]\n')
         done = cluster.srun(f"--environment={edf}", "printenv", "MINE")
@@ -413,6 +410,3 @@ def test_a_cdi_file_of_the_users_own_is_not_read_unless_the_site_says_so(
         done = cluster.srun(f"--environment={edf}", "true")
         assert "a user's own file cannot run programs" in done.stderr
         assert not (site.shared / "evil").exists()
-    finally:
-        (own / "x.json").unlink()
-        own.rmdir()
