@@ -103,7 +103,7 @@ def _image(
     policy = settings.policy.signature_policy
     limit = settings.import_timeout_s
     builder = Builder(context.env, context.uid, os.getegid(), limit, policy)
-    with tempfile.TemporaryDirectory(prefix="ce-build-", dir=context.env.get("TMPDIR")) as work:
+    with tempfile.TemporaryDirectory(prefix="ce-build-") as work:
         layout = os.path.join(work, "oci")
         builder.build(
             recipe, image.made_of, layout, fresh=arguments.no_cache, quiet=arguments.quiet

@@ -154,7 +154,7 @@ def _saved(image: Imported, context: Context, settings: SiteConfig) -> Iterator[
     if not isinstance(image, LocalImage) or image.transport != PODMAN:
         yield image
         return
-    with tempfile.TemporaryDirectory(prefix="ce-import-", dir=context.env.get("TMPDIR")) as work:
+    with tempfile.TemporaryDirectory(prefix="ce-import-") as work:
         archive = os.path.join(work, "archive")
         save = ["podman", "save", "--quiet", "--format", "docker-archive", "-o", archive]
         try:

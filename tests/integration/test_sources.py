@@ -253,9 +253,11 @@ def context(engine: Engine) -> Path:
     return where
 
 
-def finished(engine: Engine, *argv: str) -> subprocess.CompletedProcess[str]:
+def finished(
+    engine: Engine, *argv: str, temporary: str | None = None
+) -> subprocess.CompletedProcess[str]:
     home = engine.scratch / "home"
-    env = {"HOME": str(home), "TMPDIR": str(home / "t")}
+    env = {"HOME": str(home), "TMPDIR": str(home / "t") if temporary is None else temporary}
     env["EDF_IMAGESTORE"] = str(engine.scratch / "store")
     if not home.exists():
         for directory in (home, home / "t"):
@@ -319,6 +321,27 @@ def test_a_build_begins_with_images_of_this_host(stranger: Engine) -> None:
     forget_podman(stranger)
     assert third.returncode == 1
     assert "Containerfile:3: RUN test $MADE = here && cp f g: exit code 1" in third.stderr
+
+
+@pytest.mark.parametrize("temporary", ["My_Files_", "", "relative"])
+def test_a_build_begins_with_an_image_whatever_the_temporary_directory_is_called(
+    stranger: Engine, temporary: str
+) -> None:
+    """Podman makes a name of an image of a path, in which there are no capitals, for one."""
+    if temporary:
+        place = stranger.scratch / temporary
+        place.mkdir()
+        os.chown(place, stranger.user.uid, stranger.user.gid)
+    named = str(stranger.scratch / temporary) if temporary.endswith("_") else temporary
+    where = context(stranger)
+    shutil.copy(stranger.image("busybox"), where / "base.sqsh")
+    (where / "Containerfile").write_text("FROM ./base.sqsh\nRUN echo one > /f\n")
+    ce = str(stranger.prefix / "bin/ce")
+    done = finished(stranger, ce, "build", "-q", str(where), temporary=named)
+    forget_podman(stranger)
+    shutil.rmtree(f"/var/tmp/ce-build-{stranger.user.uid}", ignore_errors=True)
+    assert done.returncode == 0, done.stderr
+    assert "/f" in listing(done.stdout.splitlines()[-1])
 
 
 # Tries to leave a chroot, and prints what it can read and write there.

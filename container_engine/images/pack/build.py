@@ -41,6 +41,7 @@ CONTAINERFILES = ("Containerfile", "Dockerfile")
 # Podman keeps files here that must not outlive its processes, and needs a path that is short and
 # always the same: it becomes process 1 of its namespace, with this as its working directory.
 _RUN = "/proc/1/cwd"
+_RESULTS = f"{_RUN}/results"
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _SMALLROOT, _FAKEROOT = (os.path.join(_HERE, name) for name in ("smallroot.sh", "fakeroot.py"))
 # chroot(2) is the way out of a chroot; the others are of no use with one user and no network
@@ -117,8 +118,8 @@ class Builder(NamedTuple):
             # Podman would ask a registry for images of this host, too
             words += ["--pull=always"] if fresh and not recipe.bases else []
             words += self._signers
-            for number, base in enumerate(recipe.bases):
-                self._bring(podman, base, f"{layout}-base-{number}")
+            for base in recipe.bases:
+                self._bring(podman, base, os.path.dirname(layout))
                 words += [f"--build-context={base.name}=container-image://{base.tag}"]
             argv = [*podman, *words, recipe.context]
             self._run(argv, self._environment() | secrets, steps, quiet=quiet)
@@ -134,14 +135,20 @@ class Builder(NamedTuple):
     def _signers(self) -> list[str]:
         return [f"--signature-policy={self.policy}"] if self.policy else []
 
-    def _bring(self, podman: Sequence[str], base: Base, layout: str) -> None:
-        """Copy an image of this host into the build's storage, unless it is there."""
+    def _bring(self, podman: Sequence[str], base: Base, results: str) -> None:
+        """Copy an image of this host into the build's storage, unless it is there.
+
+        Podman makes a name of the layout's path, and names have no capitals and no `_` at an end;
+        those of `results` may be any.
+        """
         env = self._environment()
+        word = base.tag.rpartition(":")[2]
+        layout = f"{results}/{word}"
         try:
             process.output([*podman, "image", "exists", base.tag], env, self.timeout_s)
         except process.CommandError:
             write_layout(base, layout, self.env, self.timeout_s)
-            pull = [*podman, "pull", "--quiet", *self._signers, f"oci:{layout}"]
+            pull = [*podman, "pull", "--quiet", *self._signers, f"oci:{_RESULTS}/{word}"]
             made = process.output(pull, env, self.timeout_s).decode().strip()
             process.output([*podman, "tag", made, base.tag], env, self.timeout_s)
             shutil.rmtree(layout)
@@ -175,11 +182,12 @@ class Builder(NamedTuple):
 
     def _podman(self, recipe: Recipe, results: str) -> list[str]:
         """Return Podman's command line up to its subcommand."""
-        base = self.env.get("TMPDIR") or "/var/tmp"
+        base = os.path.abspath(self.env.get("TMPDIR") or "/var/tmp")
         place = _private(os.path.join(base, f"ce-build-{self.uid}"))
         directories = [*_programs(self.env), place, results, recipe.context]
         # outer directories first, because one may contain another
-        seen = [*sorted(directories, key=len), "--", *self._files(recipe), "--"]
+        shown = [*sorted(directories, key=len), "--", *self._files(recipe), "--"]
+        seen = [results, *shown]
         return self._command(place, seen, self._driver(place, seen))
 
     @property

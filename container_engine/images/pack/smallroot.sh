@@ -1,14 +1,14 @@
-# sh smallroot.sh RUN USERS TMP LOGINS [DIRECTORY…] -- [FILE…] -- PYTHON [ARGUMENT…]
+# sh smallroot.sh RUN USERS TMP LOGINS RESULTS [DIRECTORY…] -- [FILE…] -- PYTHON [ARGUMENT…]
 #
 # Becomes Python in a root of its own: the system's directories, the directories that are named, copies of the
 # files that are named, and nothing else of the host. It runs as root in fresh user, mount and PID namespaces. RUN is an
 # empty directory where the root is mounted; a program stands in a directory of that which is private and ends
 # with it. USERS becomes /etc/passwd; the directory TMP is there as /tmp and /var/tmp. The file LOGINS, if it is there,
-# becomes that of the directory for Podman's run time.
+# becomes that of the directory for Podman's run time, where `results` leads to the directory RESULTS.
 set -eu
 PATH="$PATH:/usr/sbin:/usr/bin:/sbin:/bin"
-new=$1 users=$2 tmp=$3 logins=$4
-shift 4
+new=$1 users=$2 tmp=$3 logins=$4 results=$5
+shift 5
 
 bind() {
     mkdir -p "./$1"
@@ -19,6 +19,7 @@ mount -t tmpfs -o mode=755 tmpfs "$new"
 cd "$new"
 mkdir -p old run/own/user
 chmod 700 run/own/user
+ln -s "$results" run/own/results
 if [ -f "$logins" ]; then
     mkdir run/own/user/containers
     cp -L "$logins" run/own/user/containers/auth.json
