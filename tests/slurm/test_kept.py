@@ -68,6 +68,30 @@ def test_a_step_joins_one_that_runs_and_may_outlive_it(cluster: Cluster, shared:
     assert_nothing_kept()
 
 
+def test_who_joins_hears_only_of_what_the_running_container_lacks(
+    cluster: Cluster, shared: Path
+) -> None:
+    edf = cluster.edf(f'mounts = ["{shared}"]\nannotations.com.ce.root_remap = "true"\n')
+    wait = "until [ -e {0} ]; do sleep 0.1; done"
+    first = f"touch {shared}/up; {wait.format(f'{shared}/over')}"
+    srun = "srun -n1 --overlap --container-name"
+    done = job(
+        cluster,
+        f"{srun}=w --environment={edf} --container-mounts=/tmp:/t --container-writable"
+        f" sh -c '{first}' &\n"
+        f"{wait.format(f'{shared}/up')}\n"
+        f"{srun}=w:exec true\n"
+        f"{srun}=w --container-mounts=/tmp:/t,/tmp:/none sh -c 'ls -d /none || echo without'\n"
+        f"touch {shared}/over; wait\n",
+    )
+    assert (done.returncode, done.stdout) == (0, "without\n"), done.stderr
+    (warning,) = [line for line in done.stderr.splitlines() if line.startswith("ce:")]
+    assert warning.partition(": ignoring ")[2] == (
+        "--container-mounts (/none); what counts is what it was started with"
+    )
+    assert_nothing_kept()
+
+
 def test_a_running_container_is_entered_by_its_name(cluster: Cluster, shared: Path) -> None:
     edf = cluster.edf(f'mounts = ["{shared}"]\n')
     ce = cluster.prefix / "bin/ce"

@@ -27,6 +27,7 @@ from container_engine.remove_tree import remove_tree
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
 
     from container_engine.node.plan_types import KeptContainer, LaunchPlan
     from container_engine.node.start.container import Operation
@@ -45,8 +46,8 @@ _LOOK_S = 0.02
 _VISIT_S = 10.0
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _KINDS = {"net": "network", "ipc": "IPC", "uts": "UTS"}
-# what a running container has already, whatever a later step asks for
-_MADE_OF = ("mounts", "devices", "writable", "startup")
+# what a running container has already, whatever a later step asks for, and what to call an entry
+_MADE_OF = {"mounts": "target", "devices": "name", "startup": "line"}
 # annotations that say what a step does with it: com.ce.container_name, com.ce.container_save
 _OF_STEP = "com.ce.container_"
 
@@ -420,9 +421,13 @@ def _image(plan: LaunchPlan) -> str:
 
 
 def _made_of(plan: LaunchPlan) -> str:
+    lasting = {"writable": plan.get("writable"), "annotations": _lasting(plan)}
+    return to_json({key: plan.get(key) for key in _MADE_OF} | lasting)
+
+
+def _lasting(plan: LaunchPlan) -> dict[str, str]:
     given = plan.get("annotations", {}).items()
-    lasting = {key: value for key, value in given if not key.startswith(_OF_STEP)}
-    return to_json({key: plan.get(key) for key in _MADE_OF} | {"annotations": lasting})
+    return {key: value for key, value in given if not key.startswith(_OF_STEP)}
 
 
 def _doors(directory: str) -> Iterator[str]:
@@ -463,11 +468,42 @@ def _compare(running: Running, plan: LaunchPlan) -> None:
     if shared:
         reason = f"it runs already, and not in a separate {_KINDS[shared[0]]} namespace"
         raise _error(reason, "leave --container-unshare out to join it", wanted)
-    if _recorded(running, "made") != _made_of(plan):
+    if ignored := list(_ignored(_recorded(running, "made"), plan)):
         running.warnings = (
-            f"{_subject(wanted)}: it runs already: ignoring --container-mounts, and mounts,"
-            " devices and hooks of this environment; those count that it was started with",
+            f"{_subject(wanted)}: it runs already: ignoring {', '.join(ignored)}; what counts is"
+            " what it was started with",
         )
+
+
+def _ignored(made: str, plan: LaunchPlan) -> Iterator[str]:
+    """Yield what this plan asks for that a container with this record was not started with.
+
+    What it has beyond that is no matter: a step that gives no more than its name wants it as it is.
+    """
+    if made == _made_of(plan):
+        return
+    try:
+        earlier: dict[str, Any] = parse_json(made)
+    except ValueError:
+        earlier = {}
+    asked: Any = plan
+    for key, name in _MADE_OF.items():
+        there = [_without_origin(one) for one in earlier.get(key) or ()]
+        for one in asked.get(key) or ():
+            if _without_origin(one) not in there:
+                what = one.get(name)
+                yield f"{one['from']} ({what})" if isinstance(what, str) else one["from"]
+    if plan.get("writable") and not earlier.get("writable"):
+        yield f"{plan['writable_from']} (writable)"
+    origins = plan.get("annotations_from", {})
+    lasting = earlier.get("annotations") or {}
+    for key, value in _lasting(plan).items():
+        if lasting.get(key) != value:
+            yield f"{origins.get(key, 'the environment')} ({key})"
+
+
+def _without_origin(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if key != "from"}
 
 
 def _visit(kept: Kept, deadline: float) -> Running | None:

@@ -16,8 +16,18 @@ from threading import Thread
 import pytest
 
 from container_engine.errors import LaunchError
+from container_engine.node.plan_json import parse_plan, to_json
 from container_engine.node.plan_types import KeptContainer, LaunchPlan
-from container_engine.node.start.kept import Kept, Running, enter, names_here, record, remove
+from container_engine.node.start.kept import (
+    Kept,
+    Running,
+    _ignored,
+    _made_of,
+    enter,
+    names_here,
+    record,
+    remove,
+)
 
 
 @pytest.fixture
@@ -124,6 +134,53 @@ def test_one_that_runs_is_not_created(short: Path) -> None:
     with pytest.raises(LaunchError, match="it runs already in another step"):
         entered(short, "create")
     os.close(first.lock)
+
+
+MOUNT = {"kind": "bind", "source": "/tmp", "target": "/t", "options": [], "from": "e.toml:2"}
+MADE = {
+    "mounts": [MOUNT],
+    "devices": [{"name": "/dev/fuse", "cdi": False, "from": "e.toml:3"}],
+    "writable": True,
+    "writable_from": "--container-writable",
+    "startup": [],
+    "annotations": {"com.ce.root_remap": "true", "com.ce.container_name": "a"},
+    "annotations_from": {"com.ce.root_remap": "--container-remap-root"},
+}
+
+
+@pytest.mark.parametrize(
+    ("asked", "ignored"),
+    [
+        (MADE, []),
+        ({"writable": False, "annotations": {"com.ce.container_name": "a:exec"}}, []),
+        ({"mounts": [{**MOUNT, "from": "--container-mounts"}]}, []),
+        (
+            {"mounts": [{**MOUNT, "target": "/u", "from": "--container-mounts"}, MOUNT]},
+            ["--container-mounts (/u)"],
+        ),
+        ({"devices": [{"name": "/dev/kvm", "cdi": False, "from": "x:1"}]}, ["x:1 (/dev/kvm)"]),
+        ({"startup": [{"line": [{"var": "A"}], "from": "x:2"}]}, ["x:2"]),
+        (
+            {
+                "annotations": {"com.ce.root_remap": "false"},
+                "annotations_from": {"com.ce.root_remap": "--no-container-remap-root"},
+            },
+            ["--no-container-remap-root (com.ce.root_remap)"],
+        ),
+    ],
+)
+def test_who_joins_hears_only_of_what_the_running_container_lacks(
+    asked: Mapping[str, object], ignored: Sequence[str]
+) -> None:
+    assert (
+        list(_ignored(_made_of(parse_plan(to_json(MADE))), parse_plan(to_json(asked)))) == ignored
+    )
+
+
+@pytest.mark.parametrize("made", ["", "{", to_json({**MADE, "writable": False})])
+def test_who_joins_what_cannot_be_written_hears_of_it(made: str) -> None:
+    asked = {"writable": True, "writable_from": "--container-writable"}
+    assert list(_ignored(made, parse_plan(to_json(asked)))) == ["--container-writable (writable)"]
 
 
 @pytest.mark.parametrize(
