@@ -187,8 +187,10 @@ def _flags(text: Text) -> list[str]:
     return [flag for flag in text.replace(",", "+").split("+") if flag]
 
 
-def _options(flags: list[str], allowed: Sequence[str]) -> tuple[str, ...]:
-    """Return the flags once each, in the order of writing.
+def _options(
+    flags: list[str], allowed: Sequence[str], settings: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Return the flags once each, in the order of writing. `settings` are known to the caller.
 
     `x-create` is accepted and dropped: destinations are created in any case.
     """
@@ -197,7 +199,7 @@ def _options(flags: list[str], allowed: Sequence[str]) -> tuple[str, ...]:
         if flag in allowed:
             chosen.setdefault(flag)
         elif flag != "x-create" and not flag.startswith("x-create="):
-            raise _unknown_flag(flag, allowed)
+            raise _unknown_flag(flag, (*allowed, *settings))
     for group in _EXCLUSIVE:
         together = [flag for flag in chosen if flag in group]
         if len(together) > 1:
@@ -234,7 +236,8 @@ def _tmpfs_options(flags: list[str]) -> tuple[str, ...]:
             raise MountError(f"bad value in '{flag}'", hint)
         else:
             chosen[name] = flag
-    return (*_options(plain, _TMPFS_FLAGS), *chosen.values())
+    names = [f"{name}=" for name in settings]
+    return (*_options(plain, _TMPFS_FLAGS, names), *chosen.values())
 
 
 def _is_size(value: str) -> bool:

@@ -8,7 +8,7 @@ OPTIONS = {
     "container-image": "[USER@][REGISTRY#]IMAGE[:TAG]|PATH",
     "container-mounts": "SRC:DST[:FLAGS][,SRC:DST...]",
     "container-workdir": "PATH",
-    "container-name": "NAME[:auto|create|exec|no_exec]",
+    "container-name": "NAME",
     "container-save": "PATH",
     "container-mount-home": "",
     "no-container-mount-home": "",
@@ -20,8 +20,10 @@ OPTIONS = {
     "container-writable": "",
     "container-readonly": "",
     "container-env": "NAME[,NAME...]",
-    "container-unshare": "NAMESPACE[,NAMESPACE...]",
+    "container-unshare": "NS[,NS...]",
 }
+# Given twice, these add up.
+LISTS = ("container-mounts", "container-env", "container-unshare")
 # A word before the options: the variables below count, too. Only the plugin says so.
 VARIABLES_COUNT = "--container-variables"
 # PYXIS_CONTAINER_… for each option with a value, and for each pair of switches

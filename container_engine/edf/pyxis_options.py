@@ -17,6 +17,7 @@ from container_engine.edf.pyxis_names import (
     CONTAINER_NAME,
     CONTAINER_SAVE,
     ENTRYPOINT_LOG,
+    LISTS,
     OPTIONS,
     PREFIX,
     PYTORCH,
@@ -49,6 +50,22 @@ class Given(NamedTuple):
     origin: str
 
 
+class _Unmount(NamedTuple):
+    """`umount:DST[:FLAGS]`: takes a mount of the environment away; without one it is an error."""
+
+    target: str
+    origin: Origin
+    may_fail: bool
+
+    @classmethod
+    def parse(cls, text: str, origin: Origin) -> _Unmount:
+        target, _colon, flags = text.partition(":")
+        for flag in filter(None, flags.split("+")):
+            if flag not in ("nofail", "x-detach"):
+                raise UserError(f"unknown flag '{flag}'", "umount knows nofail")
+        return cls(_inside(target), origin, "nofail" in flags.split("+"))
+
+
 @dataclass(frozen=True, slots=True)
 class Overlay:
     """The part of an environment that options add.
@@ -58,7 +75,7 @@ class Overlay:
     """
 
     layer: Layer = field(default_factory=Layer)
-    unmounted: tuple[tuple[str, Origin], ...] = ()
+    unmounted: tuple[_Unmount, ...] = ()
     home: Given | None = None
     problems: tuple[Problem, ...] = ()
     given: tuple[Given, ...] = ()
@@ -88,6 +105,8 @@ def no_container(over: Overlay) -> Problem:
 def read(words: Sequence[str], env: Mapping[str, str], cwd: str) -> Overlay:
     """Return what the words `--NAME[=VALUE]` add; of an option given twice the last counts.
 
+    Lists add up.
+
     If VARIABLES_COUNT is one of the words, variables count where no option is given. `env` is only
     asked for single names.
     """
@@ -103,10 +122,10 @@ def apply(over: Overlay, lower: Layer, problems: list[Problem]) -> Layer:
     """Return `lower`, an environment, with the options over it."""
     below = _with_home(over, lower, problems)
     mounts = dict(below.mounts)
-    for target, origin in over.unmounted:
-        if mounts.pop(target, None) is None:
-            message = f"umount:{target}: the environment mounts nothing there"
-            problems.append(_problem(origin.file, message))
+    for one in over.unmounted:
+        if mounts.pop(one.target, None) is None and not one.may_fail:
+            message = f"umount:{one.target}: the environment mounts nothing there"
+            problems.append(_problem(one.origin.file, message))
     _warn_of_image(over, lower, problems)
     return merge(replace(below, mounts=mounts), over.layer, problems)
 
@@ -242,17 +261,18 @@ class _Reader:
 
     def overlay(self, given: list[Given]) -> Overlay:
         last = {_subject(one.name): one for one in given}
-        mounts, unmounted = self._mounts([one for one in given if one.name == "container-mounts"])
+        lists = {name: [one for one in given if one.name == name] for name in LISTS}
+        mounts, unmounted = self._mounts(lists["container-mounts"])
         layer = Layer(
             image=self._image(last.get("container-image")),
             workdir=self._workdir(last.get("container-workdir")),
             writable=_switch(last.get("container-writable")),
             entrypoint=_switch(last.get("container-entrypoint")),
             mounts=mounts,
-            env=self._variables(last.get("container-env")),
+            env=self._variables(lists["container-env"]),
             annotations={
                 **_annotations(last),
-                **self._unshared(last.get("container-unshare")),
+                **self._unshared(lists["container-unshare"]),
                 **self._saved(last.get("container-save")),
             },
         )
@@ -267,26 +287,29 @@ class _Reader:
             return None
         return Sourced(_inside(one.value), Origin(one.origin, 0))
 
-    def _unshared(self, one: Given | None) -> dict[str, Annotation]:
-        if one is None:
+    def _unshared(self, given: Iterable[Given]) -> dict[str, Annotation]:
+        wanted: dict[str, Origin] = {}
+        for one in given:
+            for name in one.value.split(","):
+                if name not in _NAMESPACES:
+                    hint = f"known are {', '.join(_NAMESPACES)}"
+                    self._error(one.origin, f"unknown namespace '{name}'", hint)
+                wanted[name] = Origin(one.origin, 0)
+        if not wanted:
             return {}
-        for name in one.value.split(","):
-            if name not in _NAMESPACES:
-                hint = f"known are {', '.join(_NAMESPACES)}"
-                self._error(one.origin, f"unknown namespace '{name}'", hint)
-        return {UNSHARE: Annotation(UNSHARE, one.value, Origin(one.origin, 0))}
+        return {UNSHARE: Annotation(UNSHARE, ",".join(wanted), next(iter(wanted.values())))}
 
     def _saved(self, one: Given | None) -> dict[str, Annotation]:
         if one is None or not one.value:
             return {}
+        if one.value.endswith("/"):
+            self._error(one.origin, f"'{one.value}' is a directory", "write the path of a file")
         path = posixpath.normpath(posixpath.join(self._cwd, one.value))
         return {CONTAINER_SAVE: Annotation(CONTAINER_SAVE, path, Origin(one.origin, 0))}
 
-    def _variables(self, one: Given | None) -> dict[str, EnvEntry]:
+    def _variables(self, given: Iterable[Given]) -> dict[str, EnvEntry]:
         found: dict[str, EnvEntry] = {}
-        if one is None:
-            return found
-        for name in one.value.split(","):
+        for one, name in [(each, name) for each in given for name in each.value.split(",")]:
             if not name:
                 self._error(one.origin, f"'{one.value}': the name of a variable is empty")
             elif "=" in name:
@@ -296,18 +319,18 @@ class _Reader:
                 found[name] = EnvEntry(name, value, Origin(one.origin, 0))
         return found
 
-    def _mounts(self, given: Iterable[Given]) -> tuple[dict[Text, Mount], list[tuple[str, Origin]]]:
+    def _mounts(self, given: Iterable[Given]) -> tuple[dict[Text, Mount], list[_Unmount]]:
         mounts: dict[Text, Mount] = {}
-        unmounted: list[tuple[str, Origin]] = []
+        unmounted: list[_Unmount] = []
         for one in given:
             origin = Origin(one.origin, 0)
             for text in filter(None, one.value.split(",")):
                 first, _colon, rest = text.partition(":")
-                if first == "umount" and rest:
-                    unmounted.append((_inside(rest), origin))
-                    continue
                 try:
-                    _check_target(rest.partition(":")[0])
+                    if first == "umount" and rest:
+                        unmounted.append(_Unmount.parse(rest, origin))
+                        continue
+                    _check_target(rest.partition(":")[0] or (first if first[0] == "." else ""))
                     mount = parse_mount(_pieces(text), self._cwd, origin)
                 except UserError as error:
                     self._error(one.origin, f"'{text}': {error.message}", error.hint)
@@ -360,10 +383,15 @@ def _check_target(target: str) -> None:
 
 
 def _pieces(text: str) -> list[Piece]:
-    """Return SRC[:DST[:FLAGS]] with relative paths as pyxis reads them, split at each colon."""
+    """Return SRC[:DST[:FLAGS]] with relative paths as pyxis reads them, split at each colon.
+
+    A relative path that stands for both sides is one in the user's directory, and one in the root.
+    """
     source, *others = text.split(":")
     if source not in ("", "tmpfs") and not source.startswith(("/", ".")):
         source = f"./{source}"
+    if not others and source.startswith("."):
+        others = [source]
     fields = [source, *others]
     if others and others[0]:
         fields[1] = _inside(others[0])

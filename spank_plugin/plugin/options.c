@@ -125,19 +125,33 @@ const char *const *ce_options_words(void)
 	return words;
 }
 
-int ce_options_splits_mounts(void)
+/* Return whether an option that begins like this was given with two values. */
+static int is_split(const char *option)
 {
-	static const char mounts[] = "--container-mounts=";
 	const char *seen = NULL;
 
 	for (int i = 0; i < count; i++) {
-		if (strncmp(given[i], mounts, strlen(mounts)) != 0)
+		if (strncmp(given[i], option, strlen(option)) != 0)
 			continue;
 		if (seen != NULL && strcmp(seen, given[i]) != 0)
 			return 1;
 		seen = given[i];
 	}
 	return 0;
+}
+
+const char *ce_options_split_list(void)
+{
+	/* container_engine/edf/pyxis_names.py has the same lists */
+	static const char *const lists[][2] = { { "--container-mounts=", "--container-mounts" },
+						{ "--container-env=", "--container-env" },
+						{ "--container-unshare=", "--container-unshare" } };
+
+	for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+		if (is_split(lists[i][0]))
+			return lists[i][1];
+	}
+	return NULL;
 }
 
 const char *ce_options_environment(void)

@@ -31,8 +31,8 @@ const char *ce_options_shown(void);
  * the environment, if any. They are valid until the next call. */
 const char *const *ce_options_words(void);
 
-/* Return whether mounts were given in several options that differ. */
-int ce_options_splits_mounts(void);
+/* Return the option that takes a list, and was given in several options that differ. NULL if none was. */
+const char *ce_options_split_list(void);
 
 /* Compare this component's request with the first one's; call this after the options of each component of a
  * heterogeneous job or step (once, if it is not heterogeneous). Fail if they differ: Slurm passes the last

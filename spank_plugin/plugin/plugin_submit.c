@@ -97,10 +97,11 @@ static int plan_and_carry(const struct ce_config *config, spank_context_t contex
 
 	if (config->error.message != NULL)
 		return ce_fail_below(err, CE_HELP_PLUGIN_CONFIGURATION, "%s", config->error.message);
-	if (!is_srun && ce_options_splits_mounts())
+	if (!is_srun && ce_options_split_list() != NULL)
 		return ce_fail_below(err, CE_HELP_CONTAINER_OPTION,
-				     "--container-mounts: given twice, but Slurm hands only the last one to the "
-				     "steps of a job: join them with a comma");
+				     "%s: given twice, but Slurm hands only the last one to the "
+				     "steps of a job: join them with a comma",
+				     ce_options_split_list());
 	if (ce_pyxis_is_loaded() && ce_pyxis_check_alone(err) < 0)
 		return -1;
 	if (is_srun && getenv(CE_INSIDE) != NULL && ce_options_repeated())

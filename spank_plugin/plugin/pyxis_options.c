@@ -21,8 +21,9 @@ static const struct {
 	{ "container-mounts", "SRC:DST[:FLAGS][,SRC:DST...]",
 	  "[pyxis] bind mounts inside the container; flags are separated with \"+\", e.g. \"ro+rprivate\"" },
 	{ "container-workdir", "PATH", "[pyxis] working directory inside the container" },
-	{ "container-name", "NAME[:auto|create|exec|no_exec]",
-	  "[pyxis] name of a container that lives with the job; later steps join it or go on with it" },
+	{ "container-name", "NAME",
+	  "[pyxis] name of a container that lives with the job; later steps join it or go on with it. After it "
+	  "may stand \":auto\", \":create\", \":exec\" or \":no_exec\"" },
 	{ "container-save", "PATH", "[pyxis] save the container to a SquashFS file at the end of the step" },
 	{ "container-mount-home", NULL, "[pyxis] bind mount the user's home directory" },
 	{ "no-container-mount-home", NULL, "[pyxis] do not bind mount the user's home directory" },
@@ -35,12 +36,13 @@ static const struct {
 	{ "container-readonly", NULL, "[pyxis] make the container's file system read-only" },
 	{ "container-env", "NAME[,NAME...]",
 	  "[pyxis] variables of the host that count before those of the image" },
-	{ "container-unshare", "NAMESPACE[,NAMESPACE...]", "[pyxis] namespaces of its own: net, ipc, uts" },
+	{ "container-unshare", "NS[,NS...]", "[pyxis] namespaces of its own: net, ipc, uts" },
 };
 enum { COUNT = sizeof known / sizeof known[0] };
 
 #define VARIABLES "PYXIS_CONTAINER_"
-#define INHERITED "SLURM_SPANK__SLURM_SPANK_OPTION_pyxis_container_"
+#define INHERITED_OPTION "SLURM_SPANK__SLURM_SPANK_OPTION_pyxis_"
+#define INHERITED INHERITED_OPTION "container_"
 
 /* Return whether the shared object at this path, which is loaded, is the plugin of this name. */
 static int is_plugin(const char *path, const char *name)
@@ -113,6 +115,26 @@ static int refuse(const char *what, struct ce_error *err)
 			     what);
 }
 
+/* Pyxis ignores its other options where it makes no container, so the step would lack what they ask for. Its
+ * variables may be set for everybody, and pyxis reports that it ignores them. */
+static int check_others(struct ce_error *err)
+{
+	char option[64], inherited[96];
+
+	for (int i = 0; i < COUNT; i++) {
+		snprintf(option, sizeof option, "--%s", known[i].name);
+		snprintf(inherited, sizeof inherited, INHERITED_OPTION "%s", known[i].name);
+		for (char *at = inherited; *at != '\0'; at++)
+			*at = *at == '-' ? '_' : *at;
+		if (getenv(inherited) != NULL || ce_srun_has_option(option))
+			return ce_fail_below(err, CE_HELP_PYXIS_TOO,
+					     "%s is an option of pyxis here, which has no effect on the container "
+					     "of --environment or CE_ENVIRONMENT",
+					     option);
+	}
+	return 0;
+}
+
 int ce_pyxis_check_alone(struct ce_error *err)
 {
 	static const char *const asking[] = { "image", "name" };
@@ -128,5 +150,5 @@ int ce_pyxis_check_alone(struct ce_error *err)
 		if (getenv(inherited) != NULL || ce_srun_has_option(option))
 			return refuse(option, err);
 	}
-	return 0;
+	return check_others(err);
 }

@@ -25,7 +25,7 @@ char *ce_pyxis_word(int index, const char *argument);
 int ce_pyxis_has_variables(void);
 
 /* Where pyxis is loaded: fail if this command, which asks for an environment, asks pyxis for a container,
- * too. */
+ * too, or has an option of pyxis, which would be without effect. */
 int ce_pyxis_check_alone(struct ce_error *err);
 
 #endif

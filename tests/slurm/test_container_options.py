@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -28,6 +29,8 @@ def image_of(cluster: Cluster) -> str:
 def test_help_has_the_mark_by_which_tools_look_for_pyxis(cluster: Cluster) -> None:
     shown = cluster.run(["srun", "--help"]).stdout
     assert "--container-image=[USER@][REGISTRY#]IMAGE[:TAG]|PATH" in shown
+    assert re.search(r"--container-name=NAME +\[pyxis\]", shown)
+    assert re.search(r"--container-unshare=NS\[,NS\.\.\.\]\s+\[pyxis\]", shown)
     assert shown.count("[pyxis]") == 16
 
 
@@ -173,15 +176,18 @@ def test_steps_of_a_job_have_its_options(cluster: Cluster) -> None:
 
 
 def pyxis(directory: Path) -> Path:
-    """Build a plugin that has the name and an option of pyxis."""
+    """Build a plugin that has the name and options of pyxis."""
     source = directory / "pyxis.c"
     source.write_text(
         "#include <slurm/spank.h>\nSPANK_PLUGIN(pyxis, 1)\n"
         "static int take(int v, const char *a, int r) { (void)v, (void)a, (void)r; return 0; }\n"
-        "static struct spank_option option = {\n"
-        '\t"container-image", "IMAGE", "[pyxis] the real one", 1, 0, take };\n'
+        "static struct spank_option options[] = {\n"
+        '\t{ "container-image", "IMAGE", "[pyxis] the real one", 1, 0, take },\n'
+        '\t{ "container-mounts", "SRC", "[pyxis] the real one", 1, 0, take },\n'
+        '\t{ "container-writable", 0, "[pyxis] the real one", 0, 0, take } };\n'
         "int slurm_spank_init(spank_t s, int c, char **v)\n"
-        "{ (void)c, (void)v; return spank_option_register(s, &option); }\n"
+        "{ (void)c, (void)v; for (int i = 0; i < 3; i++) spank_option_register(s, &options[i]);\n"
+        "  return 0; }\n"
     )
     plugin = directory / "spank_pyxis.so"
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", plugin, source], check=True)
@@ -196,7 +202,7 @@ def test_beside_pyxis_its_options_are_its_own(
     own = f"{line_of(cluster)} prefix={cluster.prefix} pyxis=on"
     env = own_stack(cluster, shared, *((other, own) if is_first else (own, other)))
     shown = srun(cluster, "--help", env=env)
-    assert shown.stdout.count("[pyxis]") == 1
+    assert shown.stdout.count("[pyxis]") == 3
     assert "provided by both" not in shown.stderr + shown.stdout
     done = srun(cluster, f"--environment={demo}", "pwd", env=env)
     assert (done.returncode, done.stderr) == (0, "")
@@ -213,6 +219,14 @@ def test_beside_pyxis_its_options_are_its_own(
         assert done.returncode == 125
         assert causes(done) == [f"ce: error: {what} {sentence}"]
         assert done.stderr.splitlines()[-1] == "ce: see: ce help pyxis-too"
+    for words in (["--container-mounts=/a:/b"], ["-N1", "--container-writable"]):
+        done = srun(cluster, f"--environment={demo}", *words, "true", env=env)
+        assert done.returncode == 125
+        option = words[-1].partition("=")[0]
+        assert causes(done) == [
+            f"ce: error: {option} is an option of pyxis here, which has no effect on the container"
+            " of --environment or CE_ENVIRONMENT"
+        ]
     words = [f"--environment={demo}", "echo", "--container-image=x"]
     assert srun(cluster, *words, env=env).stdout == "--container-image=x\n"
 

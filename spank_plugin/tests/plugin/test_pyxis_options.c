@@ -42,6 +42,8 @@ TEST("help has the mark by which tools look for pyxis, and the forms of its argu
 	}
 	CHECK_TEXT(fake_job.options[2].name, "container-image");
 	CHECK_TEXT(fake_job.options[2].arginfo, "[USER@][REGISTRY#]IMAGE[:TAG]|PATH");
+	CHECK_TEXT(fake_job.options[5].arginfo, "NAME");
+	CHECK_TEXT(fake_job.options[17].arginfo, "NS[,NS...]");
 	slurm_spank_exit(fake_spank(), 0, NULL);
 }
 
@@ -123,24 +125,31 @@ TEST("the options can be left out in plugstack.conf")
 	more_of_plugstack = NULL;
 }
 
-static void submit_two_mounts(void)
+static const char *list;
+
+static void submit_two(void)
 {
 	submit(S_CTX_ALLOCATOR);
 	CHECK_INT(fake_give_option("container-image", "x"), 0);
-	CHECK_INT(fake_give_option("container-mounts", "/a"), 0);
-	CHECK_INT(fake_give_option("container-mounts", "/b"), 0);
+	CHECK_INT(fake_give_option(list, "/a"), 0);
+	CHECK_INT(fake_give_option(list, "/b"), 0);
 	slurm_spank_init_post_opt(fake_spank(), 0, NULL);
 }
 
-TEST("mounts that the steps of a job would not get are refused")
+TEST("mounts, variables and namespaces that the steps of a job would not get are refused")
 {
+	static const char *const lists[] = { "container-mounts", "container-env", "container-unshare" };
 	char *printed;
 
 	install("echo plan; echo x");
-	CHECK_INT(WEXITSTATUS(test_in_child(submit_two_mounts, &printed)), 125);
-	CHECK_TEXT(printed, "ce: error: --container-mounts: given twice, but Slurm hands only the last one to the "
-			    "steps of a job: join them with a comma\n" CE_HELP_CONTAINER_OPTION "\n");
-	free(printed);
+	for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+		list = lists[i];
+		CHECK_INT(WEXITSTATUS(test_in_child(submit_two, &printed)), 125);
+		CHECK_CONTAINS(printed, lists[i]);
+		CHECK_CONTAINS(printed, ": given twice, but Slurm hands only the last one to the "
+					"steps of a job: join them with a comma\n" CE_HELP_CONTAINER_OPTION "\n");
+		free(printed);
+	}
 }
 
 static const char *given[2];
@@ -253,5 +262,25 @@ TEST("an environment and a container of pyxis are refused with one sentence")
 		CHECK_CONTAINS(printed, i < 2 ? names[i] : "--container-image");
 		free(printed);
 		unsetenv(names[i]);
+	}
+}
+
+TEST("an option that pyxis would ignore is refused beside an environment")
+{
+	static const char *const names[][2] = {
+		{ "SLURM_SPANK__SLURM_SPANK_OPTION_pyxis_container_mounts", "--container-mounts" },
+		{ "SLURM_SPANK__SLURM_SPANK_OPTION_pyxis_no_container_mount_home", "--no-container-mount-home" },
+	};
+	char *printed;
+
+	install("echo plan; echo x");
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+		setenv(names[i][0], "", 1);
+		CHECK_INT(WEXITSTATUS(test_in_child(submit_both, &printed)), 125);
+		CHECK_CONTAINS(printed, names[i][1]);
+		CHECK_CONTAINS(printed, " is an option of pyxis here, which has no effect on the container of "
+					"--environment or CE_ENVIRONMENT\n" CE_HELP_PYXIS_TOO "\n");
+		free(printed);
+		unsetenv(names[i][0]);
 	}
 }

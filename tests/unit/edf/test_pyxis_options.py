@@ -63,7 +63,7 @@ def test_nodes_know_the_annotations_by_the_same_names() -> None:
 
 
 def test_mounts_are_written_as_for_pyxis() -> None:
-    words = "/a,/b:/c:ro+nosuid,./d:./e,../f:/g/../h,data:/data,tmpfs:/t:size=1g,/n:/m:nofail"
+    words = "/a,/b:/c:ro+nosuid,./d:./e,../f:/g/../h,data:/data,tmpfs:/t:size=1g,/n:/m:nofail,./o"
     assert mounts(overlay(f"--container-mounts={words}")) == [
         "/a /a <--container-mounts>",
         "/b /c ro nosuid <--container-mounts>",
@@ -72,6 +72,7 @@ def test_mounts_are_written_as_for_pyxis() -> None:
         "/work/data /data <--container-mounts>",
         "tmpfs /t size=1g <--container-mounts>",
         "/n /m nofail <--container-mounts>",
+        "/work/o /o <--container-mounts>",
     ]
 
 
@@ -89,13 +90,17 @@ def test_a_dollar_or_a_backslash_in_a_path_is_not_expanded() -> None:
     ]
 
 
-def test_mounts_given_twice_add_up_and_other_options_replace_each_other() -> None:
+def test_lists_given_twice_add_up_and_other_options_replace_each_other() -> None:
     over = overlay(
+        *("--container-env=TOKEN", "--container-unshare=net", "--container-env=HOME"),
+        *("--container-unshare=ipc,net",),
         *("--container-mounts=/a", "--container-image=x", "--container-mounts=/b"),
         *("--container-image=/y", "--container-writable", "--container-readonly"),
         *("--no-container-entrypoint", "--container-entrypoint"),
     )
     assert len(mounts(over)) == 2
+    assert list(over.layer.env) == ["TOKEN", "HOME"]
+    assert over.layer.annotations["com.ce.unshare"].value == "net,ipc"
     assert over.layer.image == Sourced("/y", Origin("--container-image", 0))
     assert over.layer.writable == Sourced(False, Origin("--container-readonly", 0))
     assert over.layer.entrypoint == Sourced(True, Origin("--container-entrypoint", 0))
@@ -115,6 +120,7 @@ def test_a_mount_of_the_environment_can_be_taken_away() -> None:
     assert said(overlay("--container-mounts=umount:/none"), environment()) == (
         "ce: error: --container-mounts: umount:/none: the environment mounts nothing there\n"
     )
+    assert said(overlay("--container-mounts=umount:/none:nofail"), environment()) == ""
 
 
 def test_the_home_that_an_option_mounts_can_be_taken_away() -> None:
@@ -152,6 +158,11 @@ def test_variables_of_the_host_are_taken_where_they_have_a_value() -> None:
         ("--container-mounts=/a:/proc", "--container-mounts: '/a:/proc': '/proc' cannot be the"),
         ("--container-mounts=/a:b", "--container-mounts: '/a:b': the destination 'b' is not an"),
         ("--container-mounts=/a:../b", "--container-mounts: '/a:../b': the destination '../b'"),
+        ("--container-mounts=..", "--container-mounts: '..': the destination '..' leads out"),
+        ("--container-mounts=./", "--container-mounts: './': '/' cannot be the destination"),
+        ("--container-mounts=umount:/a:r0", "--container-mounts: 'umount:/a:r0': unknown flag"),
+        ("--container-save=./x/", "--container-save: './x/' is a directory"),
+        ("--container-unshare=net,", "--container-unshare: unknown namespace ''"),
         ("--container-mounts=", "--container-mounts: its value is empty"),
         ("--container-env=A,", "--container-env: 'A,': the name of a variable is empty"),
         ("--container-mounts=:/a", "--container-mounts: ':/a': the source is empty"),
