@@ -11,7 +11,7 @@ from container_engine.cli.pull_option import add_pull
 from container_engine.cli.pyxis_options import add_container_options, refuse_nothing
 from container_engine.cli.show_secrets import add_show_secrets, secrecy
 from container_engine.errors import UserError
-from container_engine.submit import quick, recall
+from container_engine.submit import recall
 
 if TYPE_CHECKING:
     import argparse
@@ -76,16 +76,15 @@ def _refuse_inside(text: str) -> None:
 
 
 def _print(arguments: argparse.Namespace, context: Context) -> None:
-    notices, said = recall.plan_of(
+    notices, head, text = recall.plan_of(
         arguments.name, context, arguments.pull, arguments.container_options
     )
-    text = quick.plan_in(said)
     if arguments.caller == "sbatch" and context.only_asks:
         _refuse_inside(text)
     messages.say(notices)
     if arguments.json:
         # a Slurm command gets a word before the plan, because empty output would be ambiguous
-        shown = said if arguments.caller else text
+        shown = head + text if arguments.caller else text
         output.exact(shown.encode("utf-8", "surrogateescape"))
     elif text:
         from container_engine.plan.model import from_json

@@ -21,7 +21,7 @@ from container_engine.plan.model import from_json
 from container_engine.plan.show import show
 from container_engine.process import output, reason
 from container_engine.secrecy import Secrecy
-from container_engine.submit import quick, recall
+from container_engine.submit import recall
 from container_engine.submit.site import with_faults
 from container_engine.trace import record, table
 
@@ -224,8 +224,7 @@ def _plan(path: str, subject: Subject) -> str:
     context = subject.context
     if context.uid != subject.owner:
         raise UserError("the plan depends on the job's user: ce report as that user has it")
-    _notices, planned = recall.plan_of(path, context, "never")
-    text = quick.plan_in(planned)
+    _notices, _head, text = recall.plan_of(path, context, "never")
     if not text:
         return "no container: this environment runs on the host"
     plan = from_json(text)

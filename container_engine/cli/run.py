@@ -173,19 +173,21 @@ def _with_passing(context: Context, stack: contextlib.ExitStack) -> Context:
 def _plan(name: str | None, arguments: argparse.Namespace, context: Context) -> LaunchPlan | None:
     """Return the plan as the node launcher reads it, or None for no container."""
     if arguments.container_options:
-        notices, said = recall.plan_of(name, context, arguments.pull, arguments.container_options)
+        notices, head, text = recall.plan_of(
+            name, context, arguments.pull, arguments.container_options
+        )
     elif name is None:
-        notices, said = recall.plan_of_image(arguments.image, context, arguments.pull)
+        notices, head, text = recall.plan_of_image(arguments.image, context, arguments.pull)
     else:
-        notices, said = _plan_of(name, context, arguments.pull)
+        notices, head, text = _plan_of(name, context, arguments.pull)
     messages.say(notices)
-    if said == quick.HOST:
+    if head == quick.HOST:
         return None
-    plan: LaunchPlan = json.loads(quick.plan_in(said))
+    plan: LaunchPlan = json.loads(text)
     return plan
 
 
-def _plan_of(name: str, context: Context, pull: str | None) -> tuple[str, str]:
+def _plan_of(name: str, context: Context, pull: str | None) -> tuple[str, str, str]:
     try:
         return recall.plan_of(name, context, pull)
     except RefusedError as refused:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.edf.model import Problem
-from container_engine.plan import SECRET
 from container_engine.plan.public_key import Judged
 
 if TYPE_CHECKING:
@@ -15,6 +14,8 @@ if TYPE_CHECKING:
     from container_engine.plan.model import HookUse, LaunchPlan
 
 CODE, PARAMETER = "ssh", "authorize_ssh_key"
+# placeholder in a plan, which each launch replaces with a secret of its own
+SECRET = "@new@"
 
 
 def with_keys(

@@ -47,8 +47,8 @@ class Memo(NamedTuple):
     """A plan as it is printed, and what it was made from.
 
     `files` are all paths that were examined, `environment` all variables. `started_ns` is a time
-    before the first of them was read, by the clock of time.time_ns. The memo is valid until
-    `not_after`, in seconds since 1970; 0 means without limit.
+    before the first of them was read, by the clock of time.time_ns. `head` and `parts` are those of
+    Prepared. The memo is valid until `not_after`, in seconds since 1970; 0 means without limit.
     """
 
     key: tuple[bytes, ...]
@@ -56,7 +56,8 @@ class Memo(NamedTuple):
     environment: Mapping[str, str | None]
     started_ns: int
     notices: str
-    plan: str
+    head: str
+    parts: Sequence[str]
     not_after: float = 0
 
 
@@ -102,7 +103,7 @@ def _encode(memo: Memo, uid: int) -> bytes | None:
         fields.append(b"%d" % len(table))
         fields.extend(field for pair in table.items() for field in pair)
     # printed text is UTF-8, whatever the encoding of file names
-    printed = (memo.notices, memo.plan)
+    printed = (memo.notices, memo.head, str(len(memo.parts)), *memo.parts)
     fields += [*(text.encode("utf-8", "surrogateescape") for text in printed), quick.END]
     if any(b"\0" in field for field in fields):
         return None

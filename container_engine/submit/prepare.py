@@ -10,6 +10,7 @@ from container_engine.edf.pyxis_options import with_pytorch
 from container_engine.errors import UserError
 from container_engine.plan.judge import judge
 from container_engine.plan.overrides import choose
+from container_engine.plan.ssh_keys import SECRET
 from container_engine.submit import container_names, memo, quick
 from container_engine.submit.environment import image_alone, load_to_launch
 from container_engine.submit.image import launch_image
@@ -39,18 +40,29 @@ class Prepared(NamedTuple):
     not_after: float = 0
 
     @property
-    def printed(self) -> str:
-        """The output of a planner: facts, a keyword, and the plan if any (see quick.plan_in)."""
+    def head(self) -> str:
+        """The output of a planner before the plan: facts for the plugin, and a keyword."""
         if self.plan is None:
             return quick.HOST
-        facts = quick.INSIDE if self.plan.settings.batch_script == "inside" else ""
-        store = self.plan.image.passing or ""
-        if store.startswith("/") and "\n" not in store:
-            facts += f"{quick.VOID_STORE}{store}\n"
-        image = self.plan.image.digest or self.plan.image.path
-        if "\n" not in image:
-            facts += f"{quick.IMAGE}{image}\n"
-        return f"{facts}{quick.PLAN}{self.plan.to_json()}\n"
+        facts = {quick.IMAGE: self.plan.image.digest or self.plan.image.path}
+        if (self.plan.image.passing or "").startswith("/"):
+            facts[quick.VOID_STORE] = self.plan.image.passing or ""
+        if self.plan.kept is not None:
+            facts[quick.KEPT] = f"{self.plan.kept.key}{self.plan.kept.directory}"
+        inside = quick.INSIDE if self.plan.settings.batch_script == "inside" else ""
+        lines = [f"{name}{value}\n" for name, value in facts.items() if "\n" not in value]
+        return "".join([inside, *lines, quick.PLAN])
+
+    @property
+    def parts(self) -> list[str]:
+        """The text of the plan, divided where each launch has its own secret; [] without one."""
+        return [] if self.plan is None else in_parts(f"{self.plan.to_json()}\n")
+
+
+def in_parts(text: str) -> list[str]:
+    """Return the parts of a plan's text between the places for a launch's secret."""
+    before, after = '"secret":"', '"'
+    return text.replace(f"{before}{SECRET}{after}", f"{before}\0{after}").split("\0")
 
 
 class _Inputs(NamedTuple):
@@ -88,7 +100,8 @@ def prepare(name: str | None, context: Context, words: Sequence[str] = ()) -> Pr
             inputs.environment.asked,
             context.started_ns,
             prepared.notices,
-            prepared.printed,
+            prepared.head,
+            prepared.parts,
             prepared.not_after,
         )
         memo.remember(remembered, context.env, context.uid)

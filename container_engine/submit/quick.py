@@ -7,8 +7,9 @@ both sides use the functions below for the path of a memo, its fields and the si
 
 A memo is a line that names the format, then fields that end with NUL: version of the engine, uid,
 key (name, directory, prefix, options), expiry in seconds since 1970 (0: never), number of files,
-path and signature of each, number of variables, name and value of each, notices, plan, and an end
-mark, which shows that nothing is missing.
+path and signature of each, number of variables, name and value of each, notices, the beginning of
+the planner's output, number of parts of the plan and each of them, and an end mark, which shows
+that nothing is missing.
 """
 
 import os
@@ -16,20 +17,21 @@ import stat
 import time
 
 from container_engine import __version__
-from container_engine.plan import SECRET
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-MAGIC = b"container-engine plan memo 6\n"
+MAGIC = b"container-engine plan memo 7\n"
 END = b"end"
-# keywords in a planner's output: a plan follows, or no container (spank_plugin/plugin/carry.h)
+# keywords in a planner's output: a plan follows, or no container (spank_plugin/common/carried.h)
 PLAN, HOST = "plan\n", "host\n"
 # Lines before the keyword, for the plugin, which does not parse the plan: the site runs batch
-# scripts inside; the image store of this step alone; the image, for the audit.
-# spank_plugin/plugin/planner.c has the same, and spank_plugin/start/memo.c.
-INSIDE, VOID_STORE, IMAGE = "batch_script=inside\n", "void_store=", "image="
+# scripts inside; the image store of this step alone; the image, for the audit; the key of a
+# container that lives with its job, and the directory below which it is kept.
+# spank_plugin/plugin/planner.c has the same.
+INSIDE = "batch_script=inside\n"
+VOID_STORE, IMAGE, KEPT = "void_store=", "image=", "kept="
 UNSET = b"-"
 _MAX_DIGITS = 18
 _OTHERS = 0o077
@@ -94,8 +96,11 @@ def is_private_directory(path: bytes, uid: int) -> bool:
 
 def recall(
     key: "Sequence[bytes]", environment: "Mapping[bytes, bytes]", uid: int
-) -> tuple[bytes, bytes] | None:
-    """Return the notices and plan of the last time, or None if they are no longer valid."""
+) -> "list[bytes] | None":
+    """Return what was printed the last time, or None if it is no longer valid.
+
+    These are the notices, the planner's output before the plan, and the parts of the plan.
+    """
     place = directory(environment)
     if place is None or not is_private_directory(place, uid):
         return None
@@ -124,21 +129,24 @@ def _verified(
     key: "Sequence[bytes]",
     environment: "Mapping[bytes, bytes]",
     uid: int,
-) -> tuple[bytes, bytes] | None:
+) -> "list[bytes] | None":
     head = [__version__.encode(), b"%d" % uid, *key]
     files_at = len(head) + 2
     if fields[: len(head)] != head or _is_over(_number(fields[len(head)])):
         return None
     env_at = files_at + 2 * _number(fields[files_at - 1]) + 1
     notices_at = env_at + 2 * _number(fields[env_at - 1])
-    if fields[notices_at + 2 :] != [END, b""]:
+    notices, said, number, *parts = fields[notices_at:-2]
+    if fields[-2:] != [END, b""] or len(parts) != _number(number):
         return None
     if not _same(fields[files_at : env_at - 1], signature):
         return None
     if not _same(fields[env_at:notices_at], lambda name: variable(environment.get(name))):
         return None
-    plan_in(fields[notices_at + 1].decode("utf-8", "surrogateescape"))
-    return fields[notices_at], fields[notices_at + 1]
+    # empty output does not mean that no container is wanted: a keyword does
+    if not (said.endswith(PLAN.encode()) if parts else said == HOST.encode()):
+        return None
+    return [notices, said, *parts]
 
 
 def _number(field: bytes) -> int:
@@ -156,28 +164,13 @@ def _same(pairs: "Sequence[bytes]", now: "Callable[[bytes], bytes]") -> bool:
     return all(now(pairs[i]) == pairs[i + 1] for i in range(0, len(pairs), 2))
 
 
-def plan_in(said: str) -> str:
-    """Return the plan in a planner's output, or "" if the output is the keyword for no container.
-
-    Raises ValueError for anything else: empty output does not mean that no container is wanted.
-    """
-    while said.startswith((INSIDE, VOID_STORE, IMAGE)):
-        said = said.partition("\n")[2]
-    if said == HOST:
-        return ""
-    if not said.startswith(PLAN) or said == PLAN:
-        raise ValueError("neither a plan nor the word that there is no container")
-    return said.removeprefix(PLAN)
-
-
-def with_secret(plan: str) -> str:
-    """Return the plan of one launch, with a new secret if the plan has a place for one.
+def with_secret(parts: "Sequence[str]") -> str:
+    """Return the plan of one launch, "" for no container: its parts with a new secret between them.
 
     All nodes of a step know the secret from the plan, and no other process does. It is never
     written to a memo.
     """
-    place = f'"secret":"{SECRET}"'
-    return plan.replace(place, f'"secret":"{os.urandom(32).hex()}"') if place in plan else plan
+    return os.urandom(32).hex().join(parts)
 
 
 def write_all(fd: int, data: bytes) -> None:

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 def plan_of(
     name: str | None, context: Context, pull: str | None, words: Sequence[str] = ()
-) -> tuple[str, str]:
-    """Return the notices for stderr, and the output of a planner (see quick.plan_in).
+) -> tuple[str, str, str]:
+    """Return the notices for stderr, and a planner's output in two: before the plan, and the plan.
 
-    `words` are options of pyxis, which need no name if they have an image. Without a memo a new
-    plan is made, which costs the import of the models. Raises CeError.
+    The plan is "" for no container. `words` are options of pyxis, which need no name if they have
+    an image. Without a memo a new plan is made, which costs the import of the models. Raises
+    CeError.
     """
     own = None if name is None else os.fsencode(name)
     options = [os.fsencode(word) for word in words]
@@ -28,19 +29,19 @@ def plan_of(
     usual = pull is None and not context.site_file
     found = quick.recall(key, os.environb, context.uid) if usual else None
     if found is not None:
-        notices, plan = (part.decode("utf-8", "surrogateescape") for part in found)
-        return notices, quick.with_secret(plan)
+        notices, head, *parts = (part.decode("utf-8", "surrogateescape") for part in found)
+        return notices, head, quick.with_secret(parts)
     from container_engine.submit.prepare import prepare
     from container_engine.submit.stores import with_pull
 
     prepared = prepare(name, with_pull(context, pull), words)
-    return prepared.notices, quick.with_secret(prepared.printed)
+    return prepared.notices, prepared.head, quick.with_secret(prepared.parts)
 
 
-def plan_of_image(image: str, context: Context, pull: str | None) -> tuple[str, str]:
+def plan_of_image(image: str, context: Context, pull: str | None) -> tuple[str, str, str]:
     """Return the same for an environment that has only this image. Raises CeError."""
     from container_engine.submit.prepare import prepare_image
     from container_engine.submit.stores import with_pull
 
     prepared = prepare_image(image, with_pull(context, pull))
-    return prepared.notices, quick.with_secret(prepared.printed)
+    return prepared.notices, prepared.head, quick.with_secret(prepared.parts)

@@ -46,6 +46,17 @@ const char *ce_take_bytes(struct ce_fields *fields, size_t *size)
 	return bytes;
 }
 
+struct ce_fields ce_take_table(struct ce_fields *fields, int width)
+{
+	struct ce_fields table = *fields;
+
+	for (long long left = ce_take_number(fields); left > 0 && !fields->bad; left--) {
+		for (int i = 0; i < width; i++)
+			(void)ce_take(fields);
+	}
+	return table;
+}
+
 int ce_is_next(struct ce_fields *fields, const char *expected)
 {
 	return strcmp(ce_take(fields), expected) == 0 && !fields->bad;

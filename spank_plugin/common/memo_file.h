@@ -22,6 +22,9 @@ long long ce_take_number(struct ce_fields *fields);
 /* Return the next bytes: their number is the field before them, they may include NULs, and a NUL follows them. */
 const char *ce_take_bytes(struct ce_fields *fields, size_t *size);
 
+/* Return where a table of `width` fields for each entry begins, which is with their number, and move past it. */
+struct ce_fields ce_take_table(struct ce_fields *fields, int width);
+
 /* Take the next field and return whether it is this one. */
 int ce_is_next(struct ce_fields *fields, const char *expected);
 

@@ -12,71 +12,12 @@
 #include "common/io.h"
 
 #define MAGIC "container-engine join memo 1\n"
-#define KEPT "\"kept\":{\"name\":\""
-#define UNKNOWN_VARIABLE "\"var\""
 
 enum { MAX_RECORD = 16 * 1024 * 1024 };
 /* facts of which only Python knows what they mean for a step (plugin/launcher.h) */
 static const char *const pythons[] = { "CE_PMIX_DIR", "CE_BATCH_SCRIPT" };
 
-/* ---- the plan ---------------------------------------------------------------------------------- */
-
-/* Move *next behind `text` and return 1, or return 0 if something else is there. */
-static int skip(const char **next, const char *text)
-{
-	size_t length = strlen(text);
-
-	if (strncmp(*next, text, length) != 0)
-		return 0;
-	*next += length;
-	return 1;
-}
-
-/* Move *next to the end of a string of JSON that has no escapes. */
-static int skip_string(const char **next)
-{
-	*next += strcspn(*next, "\"\\");
-	return **next == '"';
-}
-
-int ce_join_wanted(const char *plan, struct ce_wanted *wanted)
-{
-	const char *next = strstr(plan, KEPT);
-
-	wanted->directory = NULL;
-	/* within a string, the quotes would have a backslash before them */
-	if (next == NULL || strstr(next + 1, KEPT) != NULL || strstr(plan, UNKNOWN_VARIABLE) != NULL)
-		return -1;
-	next += strlen(KEPT);
-	if (!skip_string(&next) || !skip(&next, "\",\"key\":\"") ||
-	    strspn(next, "0123456789abcdef") != CE_KEPT_KEY)
-		return -1;
-	memcpy(wanted->key, next, CE_KEPT_KEY);
-	wanted->key[CE_KEPT_KEY] = '\0';
-	next += CE_KEPT_KEY;
-	if (!skip(&next, "\",\"mode\":\"") || !(skip(&next, "auto") || skip(&next, "exec")) ||
-	    !skip(&next, "\",\"directory\":\""))
-		return -1;
-	const char *directory = next;
-	if (*directory != '/' || !skip_string(&next) || !skip(&next, "\"}"))
-		return -1;
-	wanted->directory = strndup(directory, (size_t)(next - directory) - strlen("\"}"));
-	return wanted->directory != NULL ? 0 : -1;
-}
-
 /* ---- the memo ---------------------------------------------------------------------------------- */
-
-/* Return where a table of `width` fields for each entry begins, and move past it. */
-static struct ce_fields take_table(struct ce_fields *fields, int width)
-{
-	struct ce_fields table = *fields;
-
-	for (long long left = ce_take_number(fields); left > 0 && !fields->bad; left--) {
-		for (int i = 0; i < width; i++)
-			(void)ce_take(fields);
-	}
-	return table;
-}
 
 int ce_join_read(const char *text, size_t size, struct ce_join_memo *memo)
 {
@@ -92,20 +33,30 @@ int ce_join_read(const char *text, size_t size, struct ce_join_memo *memo)
 	memo->image = ce_take(&fields);
 	memo->made = ce_take(&fields);
 	memo->files = ce_take(&fields);
-	memo->images = take_table(&fields, 2);
+	memo->images = ce_take_table(&fields, 2);
 	memo->block = ce_take_bytes(&fields, &memo->block_size);
 	memo->records = ce_take_bytes(&fields, &memo->records_size);
 	memo->workdir = ce_take(&fields);
-	memo->conditions = take_table(&fields, 1);
+	memo->conditions = ce_take_table(&fields, 1);
 	memo->traces = ce_take(&fields);
 	memo->trace_begin = ce_take(&fields);
 	memo->trace_plan = ce_take(&fields);
 	memo->trace_mounts = ce_take(&fields);
-	memo->stems = take_table(&fields, 1);
+	memo->stems = ce_take_table(&fields, 1);
 	return ce_is_next(&fields, "end") && fields.next == fields.end ? 0 : -1;
 }
 
 /* ---- the step ---------------------------------------------------------------------------------- */
+
+int ce_join_wanted(const char *fact, struct ce_wanted *wanted)
+{
+	if (strspn(fact, "0123456789abcdef") != CE_KEPT_KEY || fact[CE_KEPT_KEY] != '/')
+		return -1;
+	memcpy(wanted->key, fact, CE_KEPT_KEY);
+	wanted->key[CE_KEPT_KEY] = '\0';
+	wanted->directory = fact + CE_KEPT_KEY;
+	return 0;
+}
 
 /* Return the next entry of a block at *at, NULL after the last; *at moves on. */
 static const char *next_entry(const struct ce_step_env *env, size_t *at)

@@ -21,7 +21,7 @@ enum { CE_KEPT_KEY = 16 };
 /* The container that a plan wants to join. */
 struct ce_wanted {
 	char key[CE_KEPT_KEY + 1];
-	char *directory; /* on the heap: of the nodes, below which it is kept */
+	const char *directory; /* of the nodes, below which it is kept */
 };
 
 struct ce_join_memo {
@@ -47,9 +47,8 @@ struct ce_step_env {
 /* Return the value of a variable, NULL if it is unset; the last one counts. */
 const char *ce_step_variable(const struct ce_step_env *env, const char *name);
 
-/* Find in the text of a plan which container it wants to join. Return -1 for every doubt, or if it wants none or
- * forbids to join it. The caller frees wanted->directory. */
-int ce_join_wanted(const char *plan, struct ce_wanted *wanted);
+/* Parse the value of CE_CARRY_KEPT, into which wanted->directory then points. Return -1 for every doubt. */
+int ce_join_wanted(const char *fact, struct ce_wanted *wanted);
 
 /* Read a memo of this size, with a NUL after it, into which *memo then points. Return -1 for every doubt. */
 int ce_join_read(const char *text, size_t size, struct ce_join_memo *memo);

@@ -24,6 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/carried.h"
 #include "common/help.h"
 #include "common/io.h"
 #include "door.h"
@@ -157,20 +158,22 @@ static int find_memo(struct start *start)
 static int prepare(struct start *start)
 {
 	struct ce_wanted wanted;
+	const char *kept;
 	size_t size = 0;
 
+	start->environment = ce_read_file_at(start->given[ENVIRONMENT], MAX_TEXT, &start->env.size);
+	start->env.text = start->environment;
+	if (start->environment == NULL)
+		return -1;
+	kept = ce_step_variable(&start->env, CE_CARRY_KEPT);
+	start->is_plain = kept == NULL;
+	if (start->is_plain || start->node == NULL || *start->node == '\0' || strchr(start->node, '/') != NULL ||
+	    ce_join_wanted(kept, &wanted) < 0 || find_directory(start, &wanted) < 0)
+		return -1;
 	start->plan = ce_read_file_at(start->given[PLAN], MAX_TEXT, &size);
 	if (start->plan == NULL || strlen(start->plan) != size)
 		return -1;
-	start->is_plain = strstr(start->plan, "\"kept\":{") == NULL;
-	if (start->is_plain || start->node == NULL || *start->node == '\0' || strchr(start->node, '/') != NULL ||
-	    ce_join_wanted(start->plan, &wanted) < 0)
-		return -1;
-	start->environment = ce_read_file_at(start->given[ENVIRONMENT], MAX_TEXT, &start->env.size);
-	start->env.text = start->environment;
-	int rc = start->environment != NULL ? find_directory(start, &wanted) : -1;
-	free(wanted.directory);
-	return rc == 0 && find_memo(start) == 0 && !ce_site_may_rule(start->prefix) ? 0 : -1;
+	return find_memo(start) == 0 && !ce_site_may_rule(start->prefix) ? 0 : -1;
 }
 
 /* ---- the container ----------------------------------------------------------------------------- */

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/carried.h"
 #include "common/io.h"
 
 /* Python keeps 200 steps, and removes older ones when it starts: it does so here once there are some more. */
@@ -140,7 +141,7 @@ static void print_plan(FILE *stream, const struct ce_step_env *env)
 {
 	char begin[20], end[20], more;
 
-	if (sscanf(value_of(env, "SLURM_CE_PLANNED"), "%19[0-9] %19[0-9]%c", begin, end, &more) == 2)
+	if (sscanf(value_of(env, CE_CARRY_TIMES), "%19[0-9] %19[0-9]%c", begin, end, &more) == 2)
 		print_phase(stream, "plan", atoll(begin), atoll(end), ",");
 }
 

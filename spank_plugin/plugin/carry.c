@@ -42,6 +42,7 @@ void ce_carry_forget(void)
 {
 	unsetenv(CE_CARRY_COUNT);
 	unsetenv(CE_CARRY_IMAGE);
+	unsetenv(CE_CARRY_KEPT);
 }
 
 int ce_carry_is_there(char **environment)

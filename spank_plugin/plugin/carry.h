@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+#include "common/carried.h"
 #include "common/error.h"
 
 /* The variables that carry a plan: CE_CARRY_COUNT holds the number of pieces, CE_CARRY_PART followed by a
@@ -22,14 +23,8 @@
 #define CE_CARRY_CHDIR "SLURM_CE_CHDIR"
 /* the image's digest or path, as the planner has it, for root's audit */
 #define CE_CARRY_IMAGE "SLURM_CE_IMAGE"
-/* When planning began and ended, for the trace: two numbers, in nanoseconds since 1970. */
-#define CE_CARRY_TIMES "SLURM_CE_PLANNED"
 /* The environment in which the batch script that calls this srun runs. */
 #define CE_INSIDE "SLURM_CE_INSIDE"
-/* The first word of the planner's output, which is carried as it is: either a plan follows, or there is no
- * container and nothing follows. container_engine/submit/quick.py uses the same words. */
-#define CE_WORD_PLAN "plan\n"
-#define CE_WORD_HOST "host\n"
 enum { CE_CARRY_PIECE = 64 * 1024, CE_CARRY_MAX_PARTS = 256 };
 
 /* The meaning of the planner's output. Running on the host needs an explicit word: empty, truncated or

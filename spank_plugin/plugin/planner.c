@@ -70,6 +70,7 @@ void ce_planned_clear(struct ce_planned *planned)
 	free(planned->text);
 	free(planned->void_store);
 	free(planned->image);
+	free(planned->kept);
 	*planned = (struct ce_planned){ 0 };
 }
 
@@ -77,20 +78,26 @@ void ce_planned_clear(struct ce_planned *planned)
  * the same ones). Return -1 for an unknown line. */
 static int take_fact(const char *line, size_t length, struct ce_planned *planned)
 {
-	static const char inside[] = "batch_script=inside", store[] = "void_store=/", image[] = "image=";
+	static const char inside[] = "batch_script=inside";
+	const struct {
+		const char *name;
+		char **value;
+	} facts[] = { { "void_store=", &planned->void_store },
+		      { "image=", &planned->image },
+		      { "kept=", &planned->kept } };
 
 	if (length == strlen(inside) && memcmp(line, inside, length) == 0) {
 		planned->script_inside = 1;
 		return 0;
 	}
-	if (length > strlen(image) && memcmp(line, image, strlen(image)) == 0 && planned->image == NULL) {
-		planned->image = strndup(line + strlen(image), length - strlen(image));
-		return planned->image != NULL ? 0 : -1;
+	for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++) {
+		size_t name = strlen(facts[i].name);
+		if (length <= name || memcmp(line, facts[i].name, name) != 0 || *facts[i].value != NULL)
+			continue;
+		*facts[i].value = strndup(line + name, length - name);
+		return *facts[i].value != NULL ? 0 : -1;
 	}
-	if (length < strlen(store) || memcmp(line, store, strlen(store)) != 0 || planned->void_store != NULL)
-		return -1;
-	planned->void_store = strndup(line + strlen(store) - 1, length - strlen(store) + 1);
-	return planned->void_store != NULL ? 0 : -1;
+	return -1;
 }
 
 int ce_planned_read(const char *output, struct ce_planned *planned)
@@ -106,7 +113,9 @@ int ce_planned_read(const char *output, struct ce_planned *planned)
 		}
 		output = end + 1;
 	}
-	planned->text = strdup(output);
+	/* srun removes the store */
+	if (planned->void_store == NULL || planned->void_store[0] == '/')
+		planned->text = strdup(output);
 	if (planned->text == NULL)
 		ce_planned_clear(planned);
 	return planned->text != NULL ? 0 : -1;

@@ -9,6 +9,7 @@ struct ce_planned {
 	char *text; /* its first word, and the plan after it, for ce_carry_put; on the heap */
 	char *void_store; /* the image store of this step alone (EDF_IMAGESTORE=void), NULL for none; on the heap */
 	char *image; /* its digest or its path, for the audit, NULL for none; on the heap */
+	char *kept;  /* the value of CE_CARRY_KEPT, NULL for none; on the heap */
 	int script_inside; /* the site runs batch scripts in the container */
 };
 

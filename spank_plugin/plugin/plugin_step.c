@@ -152,6 +152,7 @@ static int prepare_session(struct ce_step *step, spank_t spank)
 	/* only the launcher needed these */
 	spank_unsetenv(spank, CE_CARRY_TIMES);
 	spank_unsetenv(spank, CE_CARRY_IMAGE);
+	spank_unsetenv(spank, CE_CARRY_KEPT);
 	spank_unsetenv(spank, CE_CARRY_MPI);
 	return rc;
 }

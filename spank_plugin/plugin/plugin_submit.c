@@ -55,6 +55,8 @@ static int carry(struct ce_planned *planned, int is_srun, int is_salloc, int64_t
 		ce_submit_leave_container(0); /* image = "": on the host, as the user wants */
 	if (planned->image != NULL)
 		(void)setenv(CE_CARRY_IMAGE, planned->image, 1);
+	if (planned->kept != NULL)
+		(void)setenv(CE_CARRY_KEPT, planned->kept, 1);
 	ce_srun_note_options();
 	return ce_carry_put(planned->text, begun, err);
 }

@@ -12,11 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/carried.h"
 #include "common/io.h"
 #include "common/memo_file.h"
 
-#define MAGIC "container-engine plan memo 6\n"
-#define SECRET "\"secret\":\"@new@\""
+#define MAGIC "container-engine plan memo 7\n"
 
 enum { OTHERS_WRITE = 022 };
 enum { SECRET_BYTES = 32 };
@@ -133,23 +133,16 @@ static int are_variables_unchanged(struct ce_fields *fields, char **environment)
 	return !fields->bad;
 }
 
-static int has_prefix(const char *text, const char *prefix)
+/* Return whether the output of a planner has a plan after a keyword that announces one, or says that there is no
+ * container. */
+static int is_output(const struct ce_memo *memo)
 {
-	return strncmp(text, prefix, strlen(prefix)) == 0;
-}
+	struct ce_fields parts = memo->parts;
+	size_t size = strlen(memo->head), word = strlen(CE_WORD_PLAN);
 
-/* Return the plan in a planner's output, "" if it says that there is no container, NULL if it says neither
- * (plugin/carry.c and plugin/planner.c read the same). */
-static const char *plan_in(const char *said)
-{
-	while (has_prefix(said, "batch_script=inside\n") || has_prefix(said, "void_store=") ||
-	       has_prefix(said, "image=")) {
-		said = strchrnul(said, '\n');
-		said += *said != '\0';
-	}
-	if (strcmp(said, "host\n") == 0)
-		return "";
-	return has_prefix(said, "plan\n") && said[5] != '\0' ? said + 5 : NULL;
+	if (ce_take_number(&parts) == 0)
+		return strcmp(memo->head, CE_WORD_HOST) == 0;
+	return size >= word && strcmp(memo->head + size - word, CE_WORD_PLAN) == 0;
 }
 
 static int is_key_next(struct ce_fields *fields, const char *key, size_t size)
@@ -178,9 +171,9 @@ int ce_memo_check(const struct ce_request *request, const char *key, size_t key_
 	if (!are_files_unchanged(&fields) || !are_variables_unchanged(&fields, request->environment))
 		return -1;
 	memo->notices = ce_take(&fields);
-	memo->said = ce_take(&fields);
-	memo->plan = plan_in(memo->said);
-	return ce_is_next(&fields, "end") && fields.next == fields.end && memo->plan != NULL ? 0 : -1;
+	memo->head = ce_take(&fields);
+	memo->parts = ce_take_table(&fields, 1);
+	return ce_is_next(&fields, "end") && fields.next == fields.end && is_output(memo) ? 0 : -1;
 }
 
 /* Return the memo with this key, unchecked, on the heap; NULL if there is none. */
@@ -227,25 +220,22 @@ static int make_secret(char secret[2 * SECRET_BYTES + 1])
 	return 0;
 }
 
-char *ce_memo_with_secret(const char *text)
+char *ce_memo_plan(const struct ce_memo *memo)
 {
-	char secret[2 * SECRET_BYTES + 1];
-	const char *place = strstr(text, SECRET);
-	char *all = NULL, *rest;
+	char secret[2 * SECRET_BYTES + 1], *plan = NULL;
+	struct ce_fields parts = memo->parts;
 	size_t size;
+	FILE *stream = make_secret(secret) == 0 ? open_memstream(&plan, &size) : NULL;
 
-	if (place == NULL)
-		return strdup(text);
-	FILE *stream = make_secret(secret) == 0 ? open_memstream(&all, &size) : NULL;
 	if (stream == NULL)
 		return NULL;
-	for (; place != NULL; text = place + strlen(SECRET), place = strstr(text, SECRET)) {
-		fwrite(text, 1, (size_t)(place - text), stream);
-		fprintf(stream, "\"secret\":\"%s\"", secret);
+	for (long long left = ce_take_number(&parts); left > 0; left--) {
+		fputs(ce_take(&parts), stream);
+		if (left > 1)
+			fputs(secret, stream);
 	}
-	fputs(text, stream);
-	rest = fclose(stream) == 0 ? all : NULL;
-	if (rest == NULL)
-		free(all);
-	return rest;
+	if (fclose(stream) == 0)
+		return plan;
+	free(plan);
+	return NULL;
 }

@@ -4,7 +4,8 @@
  *
  * A memo is a line that names the format, then fields that end with NUL: version of the engine, uid, key
  * (name, directory, prefix, options), expiry in seconds since 1970 (0: never), number of files, path and
- * signature of each, number of variables, name and value of each, notices, plan, and an end mark.
+ * signature of each, number of variables, name and value of each, notices, the beginning of the planner's output,
+ * number of parts of the plan and each of them, and an end mark.
  * container_engine/submit/quick.py reads the same for `ce run` and `ce plan`; tests/unit/plan/conftest.py
  * compares the two.
  */
@@ -13,6 +14,8 @@
 
 #include <stddef.h>
 #include <sys/types.h>
+
+#include "common/memo_file.h"
 
 /* What is asked for, and by whom. */
 struct ce_request {
@@ -27,8 +30,8 @@ struct ce_request {
 struct ce_memo {
 	char *text; /* the memo, on the heap */
 	const char *notices; /* for the user; in `text`, as the others */
-	const char *said;    /* the planner's whole output */
-	const char *plan;    /* the plan in it, "" if there is to be no container */
+	const char *head;    /* the planner's output before the plan: facts for the plugin, and a keyword */
+	struct ce_fields parts; /* number, then texts: the plan is what they are with a secret between them */
 };
 
 /* Find the user's memo of this request in the current directory. Return -1 if there is none, and for every doubt
@@ -40,7 +43,8 @@ int ce_memo_recall(const struct ce_request *request, struct ce_memo *memo);
 int ce_memo_check(const struct ce_request *request, const char *key, size_t key_size, size_t size,
 		  struct ce_memo *memo);
 
-/* Return the text with a new secret in each place for one, on the heap, as a copy; NULL if that fails. */
-char *ce_memo_with_secret(const char *text);
+/* Return the plan with a new secret in each place for one, on the heap, "" if there is to be no container; NULL if
+ * that fails. */
+char *ce_memo_plan(const struct ce_memo *memo);
 
 #endif

@@ -160,11 +160,13 @@ static int parse(int argc, char **argv, struct asked *asked)
 /* Print the notices, and what is asked for. */
 static int print(const struct asked *asked, const struct ce_memo *memo)
 {
-	CE_AUTO_FREE char *text = ce_memo_with_secret(asked->caller != NULL ? memo->said : memo->plan);
+	CE_AUTO_FREE char *plan = ce_memo_plan(memo);
+	size_t head = asked->caller != NULL ? strlen(memo->head) : 0;
 
-	if (text == NULL)
+	if (plan == NULL)
 		return fail("the plan's secret", strerror(errno));
-	if (ce_write_all(2, memo->notices, strlen(memo->notices)) < 0 || ce_write_all(1, text, strlen(text)) < 0)
+	if (ce_write_all(2, memo->notices, strlen(memo->notices)) < 0 || ce_write_all(1, memo->head, head) < 0 ||
+	    ce_write_all(1, plan, strlen(plan)) < 0)
 		return fail("cannot print the plan", strerror(errno));
 	return 0;
 }

@@ -203,10 +203,10 @@ static void read_memo(char *text, size_t size)
 	if (ce_memo_check(&request, key, sizeof key, size, &memo) < 0)
 		return;
 	looked_at += strlen(memo.notices);
-	free(ce_memo_with_secret(memo.plan));
+	free(ce_memo_plan(&memo));
 }
 
-/* what a step that joins a container finds beside it, for a plan and an environment that are text, too: the plan to the
+/* what a step that joins a container finds beside it, for a fact and an environment that are text, too: the fact to the
  * first form feed, the environment to the second one */
 static void read_join_memo(char *text, size_t size)
 {
@@ -217,10 +217,8 @@ static void read_join_memo(char *text, size_t size)
 	if (rest == NULL)
 		return;
 	*environment++ = *rest++ = '\0';
-	if (ce_join_wanted(text, &wanted) == 0) {
+	if (ce_join_wanted(text, &wanted) == 0)
 		looked_at += strlen(wanted.directory) + strlen(wanted.key);
-		free(wanted.directory);
-	}
 	const struct ce_step_env env = { environment, (size_t)(rest - environment) };
 	if (ce_join_read(rest, size - (size_t)(rest - text), &memo) < 0)
 		return;

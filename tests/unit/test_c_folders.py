@@ -22,6 +22,17 @@ def test_no_source_lies_outside_the_folders() -> None:
     assert found == {*FOLDERS, "tests"}
 
 
+def test_no_program_looks_for_a_text_in_a_plan() -> None:
+    for folder in FOLDERS:
+        for file in sorted((SOURCES / folder).glob("*.c")):
+            text = file.read_text(encoding="utf-8")
+            keys = re.findall(r'^#define \w+ "\\"\w+\\":', text, re.MULTILINE)
+            searched = re.findall(
+                r'\b(?:strstr|strcasestr|memmem)\((?:[^;]*\\"|[^,]*\bplan\b)', text
+            )
+            assert not [*keys, *searched], file
+
+
 def test_the_readme_lists_each_program_with_files_that_exist() -> None:
     makefile = (SOURCES / "Makefile").read_text(encoding="utf-8")
     targets = re.findall(r"^TARGETS = (.*)", makefile, re.MULTILINE)[0].split()

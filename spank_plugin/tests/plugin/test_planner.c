@@ -186,8 +186,9 @@ TEST("what the planner says beside the plan is read, and not carried")
 {
 	struct ce_planned planned;
 
-	CHECK_INT(ce_planned_read("void_store=/s/a \"b\"\\c\nimage=sha256:1\nbatch_script=inside\nplan\n{}\n", &planned), 0);
+	CHECK_INT(ce_planned_read("void_store=/s/a \"b\"\\c\nimage=sha256:1\nkept=7/k=\nbatch_script=inside\nplan\n{}\n", &planned), 0);
 	CHECK_TEXT(planned.image, "sha256:1");
+	CHECK_TEXT(planned.kept, "7/k=");
 	CHECK_TEXT(planned.void_store, "/s/a \"b\"\\c");
 	CHECK_INT(planned.script_inside, 1);
 	CHECK_TEXT(planned.text, "plan\n{}\n");
@@ -209,6 +210,7 @@ TEST("an output with a line that is not known, or cut short, is none")
 	check_refused("void_store=\nplan\n{}");
 	check_refused("image=\nplan\n{}");
 	check_refused("image=a\nimage=b\nplan\n{}");
+	check_refused("kept=\nplan\n{}");
 	check_refused("void_store=relative\nplan\n{}");
 	check_refused("void_store=/a\nvoid_store=/b\nplan\n{}");
 	check_refused("\nplan\n{}");

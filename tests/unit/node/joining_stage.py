@@ -241,7 +241,9 @@ class Stage:
         for name in ("told", "word"):
             (self.prefix / name).unlink(missing_ok=True)
         shutil.rmtree(self.traces / "7.2", ignore_errors=True)
-        environment = b"".join(f"{k}={v}\0".encode() for k, v in self.node.items())
+        wanted = self.plan["kept"]
+        facts = {"SLURM_CE_KEPT": wanted["key"] + wanted["directory"]} if wanted else {}
+        environment = b"".join(f"{k}={v}\0".encode() for k, v in {**self.node, **facts}.items())
         with ours, theirs, life, guards_life:
             fds = [
                 theirs.fileno(),

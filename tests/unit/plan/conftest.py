@@ -47,7 +47,8 @@ class User:
         return Context(self.env, str(self.cwd), os.geteuid(), str(self.prefix), started_ns)
 
     def plan(self, name: str = "e", later_s: float = 10) -> str:
-        return prepare(name, self.context(later_s)).printed
+        prepared = prepare(name, self.context(later_s))
+        return "".join([prepared.head, *prepared.parts])
 
     def recalled(self, name: str = "e") -> str | None:
         """Return the memo of the quick path, or None if it must plan again.
@@ -57,8 +58,9 @@ class User:
         environment = {os.fsencode(k): os.fsencode(v) for k, v in self.env.items()}
         key = memo.key(name, str(self.cwd), str(self.prefix))
         found = quick.recall(key, environment, os.geteuid())
-        assert self.told(["--for", "srun", "--", name]) == found
-        return None if found is None else found[1].decode()
+        printed = None if found is None else (found[0], b"".join(found[1:]))
+        assert self.told(["--for", "srun", "--", name]) == printed
+        return None if printed is None else printed[1].decode()
 
     def told(self, words: Sequence[str | bytes]) -> tuple[bytes, bytes] | None:
         """Return what the installed program prints, or None if it starts Python to plan again."""

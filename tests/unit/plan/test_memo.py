@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import container_engine
-from container_engine.plan import SECRET
 from container_engine.submit import memo, quick, recall
 from tests.unit import squashfs
 from tests.unit.plan.conftest import User
@@ -34,8 +33,9 @@ def test_ce_plan_and_ce_run_look_at_the_memo_first(
         monkeypatch.setenv(name, value)
     remembered_plan = printed.replace('"/scratch/me"', '"/remembered"')
     assert remembered_plan != printed
-    assert recall.plan_of("e", user.context(), None) == ("", remembered_plan)
-    assert recall.plan_of("e", user.context(), "missing") == ("", printed)
+    for pull, expected in ((None, remembered_plan), ("missing", printed)):
+        notices, head, text = recall.plan_of("e", user.context(), pull)
+        assert (notices, head + text) == ("", expected)
 
 
 def _replace_image(user: User) -> None:
@@ -246,9 +246,15 @@ def _make_a_fifo(user: User) -> None:
 
 def _without_plan(user: User) -> None:
     (file,) = user.memos()
-    fields = file.read_bytes().split(b"\0")
-    assert fields[-3].startswith(quick.IMAGE.encode())
-    file.write_bytes(b"\0".join([*fields[:-3], b"", *fields[-2:]]))
+    *before, number, _plan, end, nothing = file.read_bytes().split(b"\0")
+    assert number == b"1"
+    file.write_bytes(b"\0".join([*before, b"0", end, nothing]))
+
+
+def _without_number_of_parts(user: User) -> None:
+    (file,) = user.memos()
+    *before, _number, plan, end, nothing = file.read_bytes().split(b"\0")
+    file.write_bytes(b"\0".join([*before, b"2", plan, end, nothing]))
 
 
 def _cut(user: User) -> None:
@@ -282,7 +288,8 @@ TAMPERING: dict[str, Change] = {
     "a directory that the group may write": lambda user: user.memos()[0].parent.chmod(0o720),
     "a FIFO": _make_a_fifo,
     "a file cut short": _cut,
-    "a plan without its word, as for no container": _without_plan,
+    "a word without its plan, as for no container": _without_plan,
+    "a plan in another number of parts": _without_number_of_parts,
     "an empty file": lambda user: user.memos()[0].write_bytes(b""),
     "no number of files": lambda user: _write_field(user, NUMBER_OF_FILES, b"x"),
     "a wrong number of files": lambda user: _write_field(user, NUMBER_OF_FILES, b"600"),
@@ -328,7 +335,7 @@ def test_a_memo_ends_when_a_file_is_missing_for_another_reason(user: User) -> No
     directory = user.home / "directory"
     key = memo.key("e", str(user.cwd), str(user.prefix))
     files = (f"{directory}/file",)
-    made = memo.Memo(key, files, {}, time.time_ns() + 10**10, "", quick.HOST)
+    made = memo.Memo(key, files, {}, time.time_ns() + 10**10, "", quick.HOST, [])
     assert memo.remember(made, user.env, os.geteuid())
     assert user.recalled() == quick.HOST
     directory.touch()
@@ -374,13 +381,12 @@ def test_nothing_can_depend_on_the_whole_environment() -> None:
 def test_a_memo_ends_when_its_time_is_over(user: User) -> None:
     user.plan()
     key = memo.key("e", str(user.cwd), str(user.prefix))
-    made = memo.Memo(key, (), {}, time.time_ns() + 10**10, "", quick.HOST)
+    made = memo.Memo(key, (), {}, time.time_ns() + 10**10, "", quick.HOST, [])
     for not_after, expected in ((0, True), (time.time() + 60, True), (time.time() - 1, False)):
         assert memo.remember(made._replace(not_after=not_after), user.env, os.geteuid())
         assert (user.recalled() == quick.HOST) == expected
 
 
-SAID = f"{quick.PLAN}{{}}\n"
 REQUESTS: dict[str, tuple[str | None, list[str]]] = {
     "a name": ("e", []),
     "an empty name": ("", []),
@@ -395,7 +401,7 @@ REQUESTS: dict[str, tuple[str | None, list[str]]] = {
 
 @pytest.mark.parametrize(("name", "words"), REQUESTS.values(), ids=REQUESTS.keys())
 @pytest.mark.parametrize(
-    "facts", ["", quick.INSIDE, f"{quick.VOID_STORE}/a\n", f"{quick.IMAGE}a\n"]
+    "facts", ["", quick.INSIDE, f"{quick.VOID_STORE}/a\n", f"{quick.IMAGE}a\n{quick.KEPT}b/c\n"]
 )
 def test_the_program_finds_the_memo_of_each_request(
     user: User, name: str | None, words: list[str], facts: str
@@ -407,23 +413,23 @@ def test_the_program_finds_the_memo_of_each_request(
         {"LD_LIBRARY_PATH": "/none", "NONE": None, "": None, "A=B": None},
         time.time_ns() + 10**10,
         "ce: warning: ü\n",
-        facts + SAID,
+        facts + quick.PLAN,
+        ["{}\n"],
     )
     assert memo.remember(made, user.env, os.geteuid())
     rest: list[str | bytes] = ["--", *([] if name is None else [os.fsencode(name)])]
     callers: list[list[str]] = [[], ["--for", "srun"], ["--for", "sbatch"]]
     for caller in callers:
-        expected = made.plan if caller else quick.plan_in(made.plan)
+        expected = (made.head if caller else "") + "{}\n"
         told = user.told([*caller, *words, *rest])
         assert told == (made.notices.encode(), expected.encode()), caller
     assert user.told(["--for", "srun", *words, "--container-name=x", *rest]) is None
 
 
 def test_the_program_gives_each_launch_a_secret_of_its_own(user: User) -> None:
-    place = f'"secret":"{SECRET}"'
-    text = f'{quick.PLAN}{{"a":{{{place}}},"b":"{SECRET}",{place}}}\n'
+    parts = ['{"a":{"secret":"', '"},"b":"@new@","secret":"', '"}\n']
     key = memo.key("e", str(user.cwd), str(user.prefix))
-    made = memo.Memo(key, (), {}, time.time_ns() + 10**10, "", text)
+    made = memo.Memo(key, (), {}, time.time_ns() + 10**10, "", quick.PLAN, parts)
     assert memo.remember(made, user.env, os.geteuid())
     secrets = set()
     for _ in range(3):
@@ -431,7 +437,7 @@ def test_the_program_gives_each_launch_a_secret_of_its_own(user: User) -> None:
         assert told is not None
         first, second = re.findall('"secret":"([0-9a-f]{64})"', told[1].decode())
         assert first == second
-        assert told[1].decode() == text.replace(place, f'"secret":"{first}"')
+        assert told[1].decode() == quick.PLAN + first.join(parts)
         secrets.add(first)
     assert len(secrets) == 3
 
@@ -452,35 +458,19 @@ def test_both_readers_agree_about_damaged_memos(user: User) -> None:
 
 
 _NEITHER = (
-    "",
-    "\n",
-    "{}",
-    "host",
-    "hosts\n",
-    "host\n{}",
-    quick.PLAN,
-    "plan{}",
-    " host\n",
-    quick.INSIDE,
-    "x=1\nhost\n",
+    *("", "\n", "{}", "host", "hosts\n", " host\n", "x=1\nhost\n"),
+    *("plan", "plan{}", quick.INSIDE, f"{quick.PLAN}{quick.HOST}"),
 )
 
 
-def test_only_a_word_says_that_there_is_no_container() -> None:
-    assert quick.plan_in(quick.HOST) == ""
-    assert quick.plan_in(f"{quick.PLAN}{{}}\n") == "{}\n"
-    facts = f"{quick.INSIDE}{quick.VOID_STORE}/a\n"
-    assert quick.plan_in(f"{facts}{quick.PLAN}{{}}\n") == "{}\n"
-    for said in _NEITHER:
-        with pytest.raises(ValueError, match="neither a plan nor the word"):
-            quick.plan_in(said)
-
-
-def test_both_readers_use_a_memo_for_that_word_or_a_plan_only(user: User) -> None:
+def test_both_readers_use_a_memo_for_a_word_that_fits_what_follows(user: User) -> None:
     user.plan()
     (file,) = user.memos()
-    *before, _said, end, nothing = file.read_bytes().split(b"\0")
-    assert (end, nothing) == (b"end", b"")
-    for said in (quick.HOST, f"{quick.PLAN}{{}}\n", *_NEITHER):
-        file.write_bytes(b"\0".join([*before, said.encode(), end, nothing]))
-        assert (user.recalled() is None) == (said in _NEITHER), said
+    *before, _head, number, plan, end, nothing = file.read_bytes().split(b"\0")
+    assert (number, end, nothing) == (b"1", b"end", b"")
+    for head in (quick.HOST, quick.PLAN, f"{quick.INSIDE}{quick.PLAN}", *_NEITHER):
+        for parts in ([], [plan]):
+            fields = [*before, head.encode(), b"%d" % len(parts), *parts, end, nothing]
+            file.write_bytes(b"\0".join(fields))
+            fits = head == quick.HOST if not parts else head.endswith(quick.PLAN)
+            assert (user.recalled() is not None) == fits, (head, parts)
