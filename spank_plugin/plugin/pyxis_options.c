@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "common/help.h"
-#include "srun_options.h"
 
 /* "[pyxis]" is what tools look for in the output of srun --help. container_engine/edf/pyxis_names.py has the
  * same names and arguments. */
@@ -41,8 +40,7 @@ static const struct {
 enum { COUNT = sizeof known / sizeof known[0] };
 
 #define VARIABLES "PYXIS_CONTAINER_"
-#define INHERITED_OPTION "SLURM_SPANK__SLURM_SPANK_OPTION_pyxis_"
-#define INHERITED INHERITED_OPTION "container_"
+#define OPTION "_SLURM_SPANK_OPTION_pyxis_"
 
 /* Return whether the shared object at this path, which is loaded, is the plugin of this name. */
 static int is_plugin(const char *path, const char *name)
@@ -115,40 +113,48 @@ static int refuse(const char *what, struct ce_error *err)
 			     what);
 }
 
+/* Return whether pyxis has this option: of this command, however it was written and whether its line or a script
+ * has it, or of the job. Slurm has a variable of each for prologs, and for the steps of a job. */
+static int is_given(const char *option)
+{
+	static const char *const prefixes[] = { OPTION, "SLURM_SPANK_" OPTION };
+	char name[96];
+
+	for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
+		snprintf(name, sizeof name, "%s%s", prefixes[i], option);
+		for (char *at = name; *at != '\0'; at++)
+			*at = *at == '-' ? '_' : *at;
+		if (getenv(name) != NULL)
+			return 1;
+	}
+	return 0;
+}
+
 /* Pyxis ignores its other options where it makes no container, so the step would lack what they ask for. Its
  * variables may be set for everybody, and pyxis reports that it ignores them. */
 static int check_others(struct ce_error *err)
 {
-	char option[64], inherited[96];
-
 	for (int i = 0; i < COUNT; i++) {
-		snprintf(option, sizeof option, "--%s", known[i].name);
-		snprintf(inherited, sizeof inherited, INHERITED_OPTION "%s", known[i].name);
-		for (char *at = inherited; *at != '\0'; at++)
-			*at = *at == '-' ? '_' : *at;
-		if (getenv(inherited) != NULL || ce_srun_has_option(option))
+		if (is_given(known[i].name))
 			return ce_fail_below(err, CE_HELP_PYXIS_TOO,
-					     "%s is an option of pyxis here, which has no effect on the container "
+					     "--%s is an option of pyxis here, which has no effect on the container "
 					     "of --environment or CE_ENVIRONMENT",
-					     option);
+					     known[i].name);
 	}
 	return 0;
 }
 
 int ce_pyxis_check_alone(struct ce_error *err)
 {
-	static const char *const asking[] = { "image", "name" };
+	static const char *const asking[] = { "--container-image", "--container-name" };
 	static const char *const variables[] = { CE_PYXIS_IMAGE, CE_PYXIS_NAME };
-	char option[64], inherited[96];
 
 	for (size_t i = 0; i < sizeof asking / sizeof asking[0]; i++) {
 		const char *value = getenv(variables[i]);
-		snprintf(option, sizeof option, "--container-%s", asking[i]);
-		snprintf(inherited, sizeof inherited, INHERITED "%s", asking[i]);
 		if (value != NULL && *value != '\0')
 			return refuse(variables[i], err);
-		if (getenv(inherited) != NULL || ce_srun_has_option(option))
-			return refuse(option, err);
+		if (is_given(asking[i] + 2))
+			return refuse(asking[i], err);
 	}
 	return check_others(err);
 }

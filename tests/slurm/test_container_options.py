@@ -212,6 +212,7 @@ def test_beside_pyxis_its_options_are_its_own(
     for words, more, what in (
         (["--container-image=x"], {}, "--container-image"),
         (["-N", "1", "--container-image", "x"], {}, "--container-image"),
+        (["--container-im=x"], {}, "--container-image"),
         ([], {"PYXIS_CONTAINER_IMAGE": "x"}, "PYXIS_CONTAINER_IMAGE"),
         ([], {"PYXIS_CONTAINER_NAME": "x"}, "PYXIS_CONTAINER_NAME"),
     ):
@@ -227,6 +228,11 @@ def test_beside_pyxis_its_options_are_its_own(
             f"ce: error: {option} is an option of pyxis here, which has no effect on the container"
             " of --environment or CE_ENVIRONMENT"
         ]
+    script = shared / "script"
+    script.write_text(f"#!/bin/sh\n#SBATCH --environment={demo}\n#SBATCH --container-image=x\n")
+    assert causes(cluster.run(["sbatch", str(script)], env=env)) == [
+        f"ce: error: --container-image {sentence}"
+    ]
     words = [f"--environment={demo}", "echo", "--container-image=x"]
     assert srun(cluster, *words, env=env).stdout == "--container-image=x\n"
 

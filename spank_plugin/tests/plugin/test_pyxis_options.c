@@ -269,7 +269,7 @@ TEST("an option that pyxis would ignore is refused beside an environment")
 {
 	static const char *const names[][2] = {
 		{ "SLURM_SPANK__SLURM_SPANK_OPTION_pyxis_container_mounts", "--container-mounts" },
-		{ "SLURM_SPANK__SLURM_SPANK_OPTION_pyxis_no_container_mount_home", "--no-container-mount-home" },
+		{ "_SLURM_SPANK_OPTION_pyxis_no_container_mount_home", "--no-container-mount-home" },
 	};
 	char *printed;
 
