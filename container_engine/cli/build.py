@@ -6,36 +6,43 @@ import os
 import tempfile
 from typing import TYPE_CHECKING
 
-from container_engine.cli import output
+from container_engine.cli import messages, output
+from container_engine.cli.build_recipe import read, recipe_of
 from container_engine.cli.foreign_options import add_foreign_of_builds, refuse_foreign
 from container_engine.cli.named_image import say_use
+from container_engine.cli.run import refuse
 from container_engine.errors import UserError
 from container_engine.images.fetch.importing import Pull, unusable
-from container_engine.images.pack.base import Base
-from container_engine.images.pack.build import Builder, Recipe, find_containerfile
-from container_engine.images.pack.containerfile_lines import bases_of
+from container_engine.images.pack.build import Builder
+from container_engine.images.pack.containerfile_lines import without_effect
 from container_engine.images.reference import (
+    LOCAL_REGISTRY,
     FileImage,
     LocalImage,
     canonical_name,
     local_name,
-    parse,
 )
-from container_engine.images.resolve import configuration
-from container_engine.images.store import identity
-from container_engine.process import reason
+from container_engine.submit.environment import load_effective
+from container_engine.submit.mistaken_names import image_named, is_environment
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import importer, own_store, rules, stores
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
+    from container_engine.images.pack.build import Recipe
+    from container_engine.images.pack.containerfile_lines import From
     from container_engine.images.store.store import Stores
+    from container_engine.site import SiteConfig
     from container_engine.submit.context import Context
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("context", metavar="CONTEXT", help="the directory of what COPY copies")
+    source = parser.add_argument(
+        "context", metavar="CONTEXT", help="the directory of what COPY copies"
+    )
+    source.required = False  # execute says more about one that is missing
     parser.add_argument(
         "-f", "--file", metavar="FILE", help="default: the CONTEXT's Containerfile or Dockerfile"
     )
@@ -63,24 +70,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     if (refused := refuse_foreign(arguments, ())) != 0:
         return refused
+    if arguments.context is None:
+        hint = f"for the directory you are in: ce {' '.join(arguments.words)} ."
+        return refuse("build: CONTEXT is missing, the directory of the build", hint)
     settings = site_config(context)
-    source = os.path.normpath(os.path.join(context.cwd, arguments.context))
-    if not os.path.isdir(source):
-        raise UserError("not a directory", name=arguments.context)
-    containerfile = find_containerfile(source)
-    if arguments.file:
-        containerfile = os.path.join(context.cwd, arguments.file)
     own_store(context, settings)  # refuses if the user has no store to build into
     places = stores(context, settings)
-    bases = _bases(source, containerfile, places, context)
-    recipe = Recipe(source, containerfile, tuple(arguments.build_arg), arguments.target, bases)
-    name = arguments.tag or local_name(FileImage(source, os.path.realpath(source)))
+    recipe, froms = recipe_of(arguments, places, context)
+    name = arguments.tag or local_name(FileImage(recipe.context, os.path.realpath(recipe.context)))
     try:
         image = LocalImage(name, "oci", "", called=canonical_name(name), made_of=recipe.digest())
     except OSError as error:
-        raise unusable(source, error) from None
+        raise unusable(recipe.context, error) from None
     rules(context, settings).admit_local(image)
-    output.line(_image(image, recipe, arguments, context, places))
+    try:
+        output.line(_image(image, recipe, arguments, context, places))
+    except UserError as error:
+        raise _with_base_hint(error, froms, context, settings) from None
     if not arguments.quiet:
         say_use(arguments.tag or name.removesuffix(":latest"))
     return 0
@@ -108,39 +114,36 @@ def _image(
         builder.build(
             recipe, image.made_of, layout, fresh=arguments.no_cache, quiet=arguments.quiet
         )
-        return told.obtain(image._replace(place=layout), places, Pull.ALWAYS).path
+        path = told.obtain(image._replace(place=layout), places, Pull.ALWAYS).path
+    if not arguments.quiet:
+        _say_effects(recipe)
+    return path
 
 
-def _bases(source: str, containerfile: str, places: Stores, context: Context) -> tuple[Base, ...]:
-    """Return the images of this host that stages begin with: made here, or SquashFS files.
-
-    Paths are relative to `source`, the directory of the build.
-
-    Podman would ask a registry for the names, where a stranger may have images of the same.
-    """
-    try:
-        with open(containerfile, encoding="utf-8", errors="replace") as file:
-            bases = bases_of(file.read())
-    except OSError as error:
-        hint = "-f names the file; without it, the directory's own is taken"
-        raise UserError(reason(error), hint, "image-build", name=containerfile) from None
-    found = {}
-    for _number, name in bases:
-        path = _of_this_host(name, places, source)
-        if path:
-            described = configuration([path], context.env)  # refuses what is no image
-            digest = identity.known_digest(path) or identity.computed(path)
-            found[name] = Base(name, path, digest, described, os.stat(path).st_uid)
-    return tuple(found.values())
+def _say_effects(recipe: Recipe) -> None:
+    """Print once which instructions are recorded in the image and have no effect in a launch."""
+    unused = without_effect(read(recipe.containerfile))
+    if unused:
+        have = "has" if len(unused) == 1 else "have"
+        messages.say_progress(
+            f"{', '.join(unused)} {have} no effect in containers of a job; ENV and WORKDIR have,"
+            " and ENTRYPOINT with entrypoint = true (ce help dockerfile)"
+        )
 
 
-def _of_this_host(name: str, places: Stores, directory: str) -> str:
-    """Return the file of an image that was made here, "" for one of a registry."""
-    try:
-        image = parse(name, directory)
-    except UserError:
-        return ""  # Podman's error says more
-    if isinstance(image, FileImage):
-        return image.path
-    found = places.find(image)
-    return found.path if found is not None and found.ref.origin else ""
+def _with_base_hint(
+    error: UserError, froms: Sequence[From], context: Context, settings: SiteConfig
+) -> UserError:
+    """Return the error of a build, with a hint if it has failed at FROM with another name."""
+    name = next((one.name for one in froms if error.key == f"FROM {one.name}"), None)
+    if name is None:
+        return error
+    plain = name.removeprefix(f"{LOCAL_REGISTRY}/")
+    image = image_named(plain, context, settings)
+    if image is not None and image != name:
+        error.hint = f"'{name}' is not here, but '{image}' is: FROM {image}"
+    elif is_environment(name, context, settings):
+        edf = load_effective(name, context).edf
+        its = f": FROM {edf.image}" if edf is not None and edf.image else ""
+        error.hint = f"'{name}' is an environment; FROM takes an image{its}"
+    return error

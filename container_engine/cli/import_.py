@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from container_engine.submit.context import Context
 
 # endings of files that newcomers name without ./
-_FILES = (".tar", ".tar.gz", ".tgz", ".sqsh", ".sif")
+_ARCHIVES = (".tar", ".tar.gz", ".tgz")
+_FILES = (*_ARCHIVES, ".sqsh", ".sif")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +67,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.name and (arguments.output or isinstance(image, RegistryImage)):
         what = "-o FILE" if arguments.output else "an image of a registry"
         raise UserError(f"import: {what} and a NAME do not go together", "leave NAME out")
+    if isinstance(image, RegistryImage | FileImage):
+        _refuse_archive(arguments.image, context.cwd)
     if isinstance(image, RegistryImage) and os.path.exists(
         os.path.join(context.cwd, arguments.image)
     ):
@@ -99,6 +102,16 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         short = arguments.name or called.removesuffix(":latest")
         say_use(short)
     return 0
+
+
+def _refuse_archive(given: str, cwd: str) -> None:
+    """Raise UserError for a tar archive that is given without its kind."""
+    path = os.path.join(cwd, given)
+    if not given.endswith(_ARCHIVES) or not os.path.isfile(path):
+        return
+    file = given if given.startswith(("/", ".")) else f"./{given}"
+    hint = f"of docker save: ce import docker-archive:{file}; of OCI's form: oci-archive:{file}"
+    raise UserError("an archive, whose kind is missing", hint, name=given)
 
 
 def _check_there(image: LocalImage) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import replace
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -107,6 +108,9 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     _create(path, text)
     messages.say(message_text.of_problems(problems))
     output.exact(os.fsencode(f"{path}\n"))
+    sys.stdout.flush()
+    name = path if is_path(arguments.name) else arguments.name
+    messages.say_progress(f"next: edit it, ce validate {name}, srun --environment={name} COMMAND")
     return 0
 
 

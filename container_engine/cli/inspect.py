@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from container_engine.cli import output
 from container_engine.cli.named_image import check_single, environment_of
+from container_engine.errors import UserError
 from container_engine.images import details
 from container_engine.images.pack import squashfs
 from container_engine.images.reference import FileImage, parse
@@ -14,6 +16,7 @@ from container_engine.images.store.files import size_text
 from container_engine.images.store.store import architecture
 from container_engine.submit.environment import offered
 from container_engine.submit.image import found_image, images_of
+from container_engine.submit.mistaken_names import image_named
 from container_engine.submit.short_name import meant
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import asking, rules, stores, with_pull
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 1
 _MAX_STEP = 60
+_JOB = re.compile(r"\d+(?:\.\d+)?")
 _LISTS = ("Env", "Entrypoint", "Cmd")
 
 
@@ -67,6 +71,9 @@ def _subject(text: str, context: Context, settings: SiteConfig) -> _Subject:
     """Return the image to show without importing it: query the registry if no store has it."""
     edf = environment_of(text, context, settings)
     name = text if edf is None else edf.image or ""
+    if edf is None and _JOB.fullmatch(text) and not image_named(text, context, settings):
+        hint = f"for a job: ce trace {text} shows its launch, ce exec {text} opens a shell in it"
+        raise UserError("neither an environment nor an image", hint, name=text)
     if edf is not None:
         check_single(edf)
     image = parse(name, context.cwd)

@@ -51,7 +51,10 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     for name in arguments.names:
         edf = environment_of(name, context, settings)
         if edf is None:
-            raise UserError("no environment, a path ends in .toml", name=name)
+            hint = (
+                f"ce list shows them, a path ends in .toml; an image: ce init NAME --image {name}"
+            )
+            raise UserError("no environment", hint, "environment-not-found", name=name)
         result = _check(edf, context) if arguments.check else _lock(edf, context, settings)
         good = good and not result.moved
         made.append(result)

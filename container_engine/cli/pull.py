@@ -10,6 +10,7 @@ from container_engine.cli.pull_option import add_pull
 from container_engine.errors import UserError
 from container_engine.images.fetch.importing import Pull
 from container_engine.images.reference import FileImage, parse
+from container_engine.submit.mistaken_names import with_environment_hint
 from container_engine.submit.short_name import meant
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import importer, rules, stores, with_pull
@@ -17,6 +18,9 @@ from container_engine.submit.stores import importer, rules, stores, with_pull
 if TYPE_CHECKING:
     import argparse
 
+    from container_engine.images.reference import RegistryImage
+    from container_engine.images.resolve import Stored
+    from container_engine.site import SiteConfig
     from container_engine.submit.context import Context
 
 
@@ -32,6 +36,21 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if isinstance(image, FileImage):
         raise UserError("a file, there is nothing to pull", name=image.name)
     settings = site_config(context)
+    try:
+        stored = _pulled(image, arguments, context, settings)
+    except UserError as error:
+        instead = "ce pull takes an image; ce list shows that of each environment"
+        raise with_environment_hint(error, arguments.image, context, settings, instead) from None
+    output.line(stored.path)
+    if not arguments.quiet:
+        say_use(arguments.image)
+    return 0
+
+
+def _pulled(
+    image: RegistryImage, arguments: argparse.Namespace, context: Context, settings: SiteConfig
+) -> Stored:
+    """Return the image in the store, after getting its newest version."""
     image = meant(image, with_pull(context, arguments.pull), settings).image
     rules(context, settings).admit(image)
     places = stores(context, settings, arguments.arch)
@@ -39,7 +58,4 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     stored = pull.obtain(image, places, Pull(arguments.pull))
     if stored.origin:
         pull.say(f"{image.name}: from this host ({stored.origin}), no registry was asked")
-    output.line(stored.path)
-    if not arguments.quiet:
-        say_use(arguments.image)
-    return 0
+    return stored

@@ -93,6 +93,7 @@ def start(
     """
     if not command:
         if not interactive.has_terminal():
+            _check_name(name, arguments, context)
             which = _shown(name, arguments)
             message = (
                 f"{arguments.verb}: without a command there is a shell, which needs a terminal"
@@ -110,6 +111,24 @@ def start(
 
         # a mounted image stays usable after its file has been removed
         return run_in_container(plan, command, context.libexec, started=stack.close)
+
+
+def _check_name(name: str | None, arguments: argparse.Namespace, context: Context) -> None:
+    """Raise UserError for a wrong name: without a terminal that is not what to correct first."""
+    from container_engine.submit.environment import load_effective, offered
+    from container_engine.submit.mistaken_names import image_named, is_environment
+
+    whole = offered(context)
+    image = arguments.image
+    if name is not None:
+        problems = load_effective(name, context, whole, arguments.container_options).problems
+        if any(problem.severity == "error" for problem in problems):
+            raise _with_image_hint(RefusedError(problems), name)
+    elif image is not None and is_environment(image, context, whole.site):
+        if image_named(image, context, whole.site) is not None:
+            return
+        hint = f"ce {arguments.verb} {image}, or ce run {image} -- COMMAND"
+        raise UserError("an environment, not an image", hint, where="--image", name=image)
 
 
 def _shown(name: str | None, arguments: argparse.Namespace) -> str:

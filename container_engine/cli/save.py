@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from container_engine import process
 from container_engine.cli import messages, output, running_steps, save_named
 from container_engine.cli.progress import listener
+from container_engine.edf.locate import is_path
 from container_engine.errors import UserError
 from container_engine.images.fetch.importing import unusable
 from container_engine.images.pack import entered
@@ -21,6 +22,7 @@ from container_engine.images.store.files import size_text
 from container_engine.images.store.publish import install
 from container_engine.node.start import attach
 from container_engine.node.start.container import BEGUN, STARTED
+from container_engine.submit.mistaken_names import image_named
 from container_engine.submit.site import site_config
 
 if TYPE_CHECKING:
@@ -45,10 +47,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "step", metavar="JOB[.STEP|.NAME]|NAME", help="a step, a job's newest one, or a name"
     )
-    parser.add_argument("file", metavar="IMAGE.sqsh", help="the file that is made")
+    file = parser.add_argument("file", metavar="IMAGE.sqsh", help="the file that is made")
+    file.required = False  # with the option of docker save it is missing
+    parser.add_argument("-o", "--output", help=argparse.SUPPRESS)
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
+    _check(arguments, context)
     request = _Request(
         os.path.join(context.cwd, arguments.file),
         difference=arguments.difference,
@@ -80,6 +85,23 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         images = json.dumps([*session.images, request.target], ensure_ascii=False)
         messages.say_progress(f"to use it, write image = {images} into an environment")
     return 0
+
+
+def _check(arguments: argparse.Namespace, context: Context) -> None:
+    """Raise UserError for a command line of docker's save or commit."""
+    what = arguments.step
+    if not what[:1].isdigit() and image_named(what, context, site_config(context)) is not None:
+        hint = "ce images -q shows its file: copy that; ce save is for containers that run"
+        raise UserError("an image, which is one file already", hint, name=what)
+    if arguments.output is not None or arguments.file is None:
+        raise UserError("save: IMAGE.sqsh is missing", f"ce save {what} IMAGE.sqsh")
+    stem = os.path.basename(arguments.file).partition(":")[0].removesuffix(".tar")
+    is_name = ":" in arguments.file and not is_path(arguments.file)
+    if is_name or arguments.file.endswith(".tar"):
+        hint = f"ce save {what} {stem}.sqsh" + (
+            f", then ce import ./{stem}.sqsh {arguments.file}" if is_name else ""
+        )
+        raise UserError("ce save writes a SquashFS file", hint, name=arguments.file)
 
 
 class _Request(NamedTuple):

@@ -77,7 +77,7 @@ def _unknown_key(key: str, report: Report) -> None:
     if not report.is_full and not instead:
         meant = FOREIGN_KEYS.get(key.lower()) or nearest(key, KEYS)
     suggestion = f", did you mean '{meant}'?" if meant else ""
-    report.unknown((key,), f"unknown key '{key}'{suggestion}", instead)
+    report.unknown((key,), f"unknown key '{key}' has no effect{suggestion}", instead)
 
 
 def _check_places(data: dict[str, Any], report: Report) -> None:

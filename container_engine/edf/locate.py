@@ -18,6 +18,11 @@ SITE_DIRECTORY = "/etc/edf"
 _MAX_LISTED = 2000
 # endings of commands: the name of the environment was left out before one
 _SCRIPTS = (".py", ".sh")
+# what no name of an environment has
+_SIGNS = (
+    ("~", "'~' is not expanded, write ${HOME}"),
+    ("=", "variables go before the command (NAME=VALUE srun …), or below [env] in the file"),
+)
 
 
 class NotFoundError(UserError):
@@ -142,8 +147,9 @@ def _name_hint(name: str, cwd: str, search: tuple[str, ...]) -> str | None:
     if os.path.isfile(_absolute(name, cwd)):
         left_out = f"the name is missing: --environment=NAME {name}"
         return left_out if name.endswith(_SCRIPTS) else f"did you mean './{name}'?"
-    if name.startswith("~"):
-        return "'~' is not expanded, write ${HOME}"
+    for sign, hint in _SIGNS:
+        if sign in name:
+            return hint
     folder, base = os.path.split(name)
     known = {
         entry.removesuffix(".toml")

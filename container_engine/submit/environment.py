@@ -22,6 +22,7 @@ from container_engine.plan.build import missing_image
 from container_engine.plan.hooks import rules, use
 from container_engine.plan.judge import judge
 from container_engine.submit.known_image import known_image, refused_image, undecided_entrypoint
+from container_engine.submit.mistaken_names import with_image_hint
 from container_engine.submit.refused import RefusedError
 from container_engine.submit.site import configuration
 from container_engine.submit.site_offer import offer
@@ -126,6 +127,9 @@ def _load(
     over = _overlay(name, words, context, whole)
     setting = Setting(context.env, context.cwd, site.is_deferred, rules(whole.hooks))
     loaded, files = load(name, setting, search_path(context.env, site.edf_path), over)
+    if name is not None and not files:
+        found = with_image_hint(loaded.problems, name, context, site)
+        loaded = replace(loaded, problems=found)
     others = [] if loaded.edf is None else overrides.problems(loaded.edf, whole)
     layers = [*(file.layer for file in files), over.layer]
     return _with(loaded, [*others, *_image_problems(layers, context.cwd)]), files, layers

@@ -23,6 +23,7 @@ from container_engine.images.store import inventory
 from container_engine.images.store.store import architecture
 from container_engine.plan.model import Image
 from container_engine.submit.lock_state import declared
+from container_engine.submit.mistaken_names import with_environment_hint
 from container_engine.submit.nodes_image import nodes_image
 from container_engine.submit.short_name import candidates, meant
 from container_engine.submit.stores import admit_names, asking, importer, pull_policy, rules, stores
@@ -80,7 +81,7 @@ def images_of(
         only = nodes_image(edf, context, offered.site)
         if only is not None:
             return [only]
-        return [found_image(name, context, tools_env, offered.site) for name in named]
+        return [_of_option(name, context, tools_env, offered.site) for name in named]
     path = lock.beside(edf.files[-1])
     locked = lock.read(edf.files[-1])
     notices: tuple[str, ...] = ()
@@ -93,6 +94,17 @@ def images_of(
     base, *above = (found_image(name, context, tools_env, offered.site) for name in named)
     noted = base._replace(notices=(*notices, *base.notices), consulted=(path, *base.consulted))
     return [noted, *above]
+
+
+def _of_option(
+    text: str, context: Context, tools_env: Mapping[str, str], settings: SiteConfig
+) -> Resolved:
+    """Return the image `text` of the command line, where it may be an environment by mistake."""
+    try:
+        return found_image(text, context, tools_env, settings)
+    except UserError as error:
+        instead = "srun --environment={} COMMAND, or ce run {} -- COMMAND"
+        raise with_environment_hint(error, text, context, settings, instead) from None
 
 
 def _locked(

@@ -65,6 +65,22 @@ static size_t script(const char *head, size_t size, char name[CE_LOADER_SIZE])
 	return length;
 }
 
+/* Return CE_RETURNS and the reason if the first line ends as on Windows, and the kernel or env takes the carriage return
+ * for a part of the interpreter's name. */
+static int has_return(const char *head, const char *name, char why[CE_WHY_SIZE])
+{
+	size_t line = strcspn(head, "\n");
+	const char *after = head + 2 + strspn(head + 2, " \t") + strlen(name);
+	const char *base = strrchr(name, '/') + 1;
+	const char *of = after[0] == '\r' ? base : "env";
+
+	if (head[line] != '\n' || head[line - 1] != '\r' || strcmp(base, of) != 0)
+		return 0;
+	snprintf(why, CE_WHY_SIZE,
+		 "its lines end with a carriage return, as on Windows, which becomes a part of the interpreter's name");
+	return CE_RETURNS;
+}
+
 static size_t elf(const char *head, size_t size, char name[CE_LOADER_SIZE])
 {
 	Elf64_Ehdr file;
@@ -208,6 +224,8 @@ int ce_cannot_start(const char *path, char why[CE_WHY_SIZE])
 	if (length == 0)
 		return 0;
 	name[length] = '\0';
+	if (is_script && has_return(head, name, why))
+		return CE_RETURNS;
 	if (is_missing(name, why))
 		return 1;
 	if (!is_script)

@@ -55,17 +55,49 @@ static const struct {
 	{ " cd export source alias ulimit ", BUILTIN },
 };
 
+const char ce_no_permission_help[] =
+	"ce: hint: chmod +x FILE; or name the program that reads it: bash FILE, python3 FILE\n"
+	"ce: see: ce help command-not-executable";
+const char ce_returns_help[] = "ce: hint: sed -i 's/\\r$//' FILE removes them, as does dos2unix\n"
+			       "ce: see: ce help command-not-executable";
+
+/* Return whether the text begins with NAME=, the name of a variable. */
+static int is_assignment(const char *text)
+{
+	size_t length = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789");
+
+	return length > 0 && text[length] == '=' && (text[0] < '0' || text[0] > '9');
+}
+
+/* Return the lines for what is no command but something else in its place, or NULL. */
+static const char *help_for_no_command(const char *command)
+{
+	if (is_assignment(command))
+		return NOT_FOUND("a variable is set before srun (NAME=VALUE srun …), or below [env] in the "
+				 "environment file");
+	if (command[0] == '/' && strstr(command, ":/") != NULL)
+		return NOT_FOUND("srun's -v means --verbose; a mount is a line of the environment file: "
+				 "mounts = [\"SOURCE:DESTINATION\"]");
+	if (strchr(command, ' ') != NULL)
+		return NOT_FOUND("if this is a command with its arguments, leave out the quotes around all of it, or "
+				 "write sh -c before them");
+	return NULL;
+}
+
 const char *ce_not_found_help(const char *command)
 {
+	const char *other = help_for_no_command(command);
 	char word[32];
 
+	if (other != NULL)
+		return other;
 	if (strchr(command, '/') != NULL)
 		return command[0] == '/' ?
 			       CE_HELP_COMMAND_NOT_FOUND :
 			       NOT_FOUND("a relative path begins at the environment's workdir; for your "
 					 "own files write " OWN_FILES);
 	/* a longer name is none of these */
-	if (command[0] != '\0' && strchr(command, ' ') == NULL &&
+	if (command[0] != '\0' &&
 	    snprintf(word, sizeof word, " %s ", command) < (int)sizeof word) {
 		for (size_t i = 0; i < sizeof special / sizeof special[0]; i++) {
 			if (strstr(special[i].commands, word) != NULL)

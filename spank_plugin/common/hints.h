@@ -13,6 +13,12 @@ enum { CE_SCRIPT_LINE = 1024 };
  * never in an image, or rarely. */
 const char *ce_not_found_help(const char *command);
 
+/* The lines to print below a file of which nobody has the permission to execute it. */
+extern const char ce_no_permission_help[];
+
+/* The lines to print below a script with the line ends of Windows. */
+extern const char ce_returns_help[];
+
 /* The script that an interpreter of the command line gets, if it is a file of the host. */
 struct ce_script {
 	const char *name; /* one of argv, relative; NULL for none */

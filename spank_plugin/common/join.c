@@ -142,17 +142,35 @@ static int is_absent(int reason)
 	return reason == ENOENT || reason == ENOTDIR || reason == ELOOP;
 }
 
+/* Report a file that exists and that the user may not execute. */
+static int refuse_file(const char *command, int reason, struct ce_error *err)
+{
+	const char *why = strerror(reason);
+	struct stat st;
+
+	err->below = CE_HELP_COMMAND_NOT_EXECUTABLE;
+	/* without a slash it was found somewhere on PATH */
+	if (reason == EACCES && strchr(command, '/') != NULL && stat(command, &st) == 0) {
+		if (S_ISDIR(st.st_mode)) {
+			why = "it is a directory";
+		} else if (S_ISREG(st.st_mode) && (st.st_mode & 0111) == 0) {
+			why = "it has no permission to be executed";
+			err->below = ce_no_permission_help;
+		}
+	}
+	return ce_fail_code(err, CE_EXIT_NOT_EXECUTABLE, "%s: cannot be executed in the container: %s", command,
+			    why);
+}
+
 /* Report why `command` cannot be run. `link` is the path at which it was found, if
  * that is a dangling symlink. */
 static int refuse(const char *command, int reason, const char *link, struct ce_error *err)
 {
 	char end[CE_LOADER_SIZE];
 
-	err->below = is_absent(reason) ? ce_not_found_help(command) : CE_HELP_COMMAND_NOT_EXECUTABLE;
 	if (!is_absent(reason))
-		return ce_fail_code(err, CE_EXIT_NOT_EXECUTABLE,
-				    "%s: cannot be executed in the container: %s", command,
-				    strerror(reason));
+		return refuse_file(command, reason, err);
+	err->below = ce_not_found_help(command);
 	if (link != NULL && ce_leads_nowhere(link, end))
 		return ce_fail_code(err, CE_EXIT_NOT_FOUND,
 				    "%s: command not found in the container: '%s' is a link to '%s', which is not there",
@@ -212,6 +230,7 @@ static int check_start(const char *command, char **found, struct ce_error *err)
 	*found = NULL;
 	err->below = rc == CE_DAMAGED ? CE_HELP_IMAGE_DAMAGED :
 		     rc == CE_FOREIGN ? CE_HELP_IMAGE_ARCHITECTURE :
+		     rc == CE_RETURNS ? ce_returns_help :
 					CE_HELP_COMMAND_NOT_EXECUTABLE;
 	return ce_fail_code(err, CE_EXIT_NOT_EXECUTABLE, "%s: cannot be executed in the container: %s",
 			    command, why);

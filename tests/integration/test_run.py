@@ -71,12 +71,15 @@ def test_a_command_that_does_not_exist_is_127(engine: Engine) -> None:
     assert see == "ce: see: ce help command-not-found"
 
 
-@pytest.mark.parametrize("command", ["/etc/os-release", "/etc"])
-def test_a_command_that_cannot_be_executed_is_126(engine: Engine, command: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [("/etc/os-release", "it has no permission to be executed"), ("/etc", "it is a directory")],
+)
+def test_a_command_that_cannot_be_executed_is_126(engine: Engine, command: str, why: str) -> None:
     done = engine.run(engine.edf(), command)
     assert done.returncode == 126
     assert done.stderr.startswith(
-        f"ce: error: {command}: cannot be executed in the container: Permission denied\nce: hint: "
+        f"ce: error: {command}: cannot be executed in the container: {why}\nce: hint: "
     )
 
 

@@ -54,15 +54,53 @@ def test_a_command_that_does_not_exist_says_so_once_and_is_127(
     assert line.split(": ", 3)[3] == f"{command}: command not found in the container"
 
 
-@pytest.mark.parametrize("command", ["/etc/os-release", "/etc"])
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [("/etc/os-release", "it has no permission to be executed"), ("/etc", "it is a directory")],
+)
 def test_a_command_that_cannot_be_executed_says_so_and_is_126(
-    cluster: Cluster, demo: str, command: str
+    cluster: Cluster, demo: str, command: str, why: str
 ) -> None:
     done = cluster.srun("-w", "n1", f"--environment={demo}", command)
     assert done.returncode == 126
     assert _errors(done) == [
-        f"ce: error: n1: {command}: cannot be executed in the container: Permission denied"
+        f"ce: error: n1: {command}: cannot be executed in the container: {why}"
     ]
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "words"),
+    [
+        ("#!/bin/bash\r\necho ran\r\n", 0o755, "sed -i 's/\\r$//' FILE"),
+        ("#!/bin/bash\necho ran\n", 0o644, "chmod +x FILE"),
+    ],
+)
+def test_a_script_that_cannot_be_started_says_how_to_repair_it(
+    cluster: Cluster, content: str, mode: int, words: str
+) -> None:
+    script = cluster.scratch / "script"
+    script.write_bytes(content.encode())
+    script.chmod(mode)
+    edf = cluster.edf(f'mounts = ["{cluster.scratch}:/s"]\n')
+    done = cluster.srun("-N2", f"--environment={edf}", "/s/script")
+    assert (done.returncode, done.stdout) == (126, "")
+    assert done.stderr.count(words) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("echo --x", "leave out the quotes"),
+        ("MODE=fast", "NAME=VALUE srun"),
+        ("/tmp:/tmp", 'mounts = ["SOURCE:DESTINATION"]'),
+    ],
+)
+def test_what_is_no_command_has_a_hint_to_its_place(
+    cluster: Cluster, demo: str, command: str, words: str
+) -> None:
+    done = cluster.srun(f"--environment={demo}", command)
+    assert done.returncode == 127
+    assert words in done.stderr
 
 
 def test_a_script_whose_interpreter_is_missing_does_not_run(cluster: Cluster) -> None:
@@ -126,7 +164,8 @@ def test_programs_that_cannot_run_are_each_named(cluster: Cluster, demo: str) ->
     done = cluster.srun("-N2", "-n4", f"--environment={demo}", "--multi-prog", str(programs))
     assert done.stdout == "ran\n"
     assert sorted(re.sub(r"n\d", "N", cause) for cause in causes(done)) == [
-        "ce: error: N: /etc/passwd: cannot be executed in the container: Permission denied",
+        "ce: error: N: /etc/passwd: cannot be executed in the container: it has no permission to be"
+        " executed",
         "ce: error: N: no-such: command not found in the container",
     ]
     assert "task 1: Exited with exit code 127" in done.stderr

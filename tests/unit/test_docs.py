@@ -179,7 +179,7 @@ def test_a_message_that_nobody_prints_would_be_found(message: str, sources: str)
 SAID = {
     "image = ubuntu\n": "a string must be in quotes",
     '[env]\nimage = "a:1"\n': "'image' is below [env] and so belongs to it",
-    'image = "a:1"\nvolumes = []\n': "unknown key 'volumes', did you mean 'mounts'?",
+    'image = "a:1"\nvolumes = []\n': "unknown key 'volumes' has no effect, did you mean 'mounts'?",
     'mounts = ["${SCRATCH}"]\n': "variable 'SCRATCH' is not defined",
     'mounts = ["~/x"]\n': "the source '~/x' is not an absolute path",
     "[env]\nA = 8\n": "expected a string, found the integer 8",

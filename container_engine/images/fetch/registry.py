@@ -38,6 +38,7 @@ _CODES = tuple(
     for words, code in (
         (_REJECTED.pattern, "image-policy"),
         (r"unauthorized|authentication required|\b40[13]\b|denied|forbidden", "registry-login"),
+        (r"x509|\btls: ", "registry-unreachable"),
         (r"unknown|not found|\b404\b", "image-unknown"),
         (r"no space left|quota", "store-full"),
         (r"unsupported", "image-format"),
@@ -49,6 +50,7 @@ _PREAMBLE = re.compile(r'^Error (?:parsing image name|initializing source) "?[^"
 _UNREACHED = re.compile(
     r'pinging container registry (\S+): Get "[^"]*": (proxyconnect|dial) tcp\b.*: (.*)'
 )
+_DISTRUSTED = "certificate signed by unknown authority"
 _PLAIN_HTTP = "server gave HTTP response to HTTPS client"
 _PAUSES = (1.0, 4.0)
 _SPARE = 8 << 20  # bytes for configuration and manifest
@@ -378,6 +380,11 @@ def _refusal(image: Imported, error: process.CommandError, policy: str) -> CeErr
                 "this registry speaks plain HTTP: write [[registry]], location ="
                 f' "{image.registry}" and insecure = true on three lines of'
                 " ~/.config/containers/registries.conf"
+            )
+        elif _DISTRUSTED in text:
+            hint = (
+                "this host does not trust the registry's certificate: put that of its authority"
+                f" into ~/.config/containers/certs.d/{image.registry}/ca.crt"
             )
         elif image.short and see == "registry-unreachable":
             hint = (

@@ -25,7 +25,12 @@ from container_engine.images.fetch.blobs import sha256
 from container_engine.images.fetch.netrc import auth_files
 from container_engine.images.pack import apt
 from container_engine.images.pack.base import write_layout
-from container_engine.images.pack.containerfile_lines import Steps, line_of, shortened
+from container_engine.images.pack.containerfile_lines import (
+    INSTRUCTIONS,
+    Steps,
+    line_of,
+    shortened,
+)
 from container_engine.images.pack.namespaces import OWN_NAMESPACES
 from container_engine.images.store.files import publish
 from container_engine.ownership import fault
@@ -62,13 +67,17 @@ _PODMANS_OWN = 125  # its exit code for what is not a step's
 
 
 class Recipe(NamedTuple):
-    """The inputs of a build. `arguments` are NAME=VALUE, `bases` images of this host."""
+    """The inputs of a build. `arguments` are NAME=VALUE, `bases` images of this host.
+
+    `text` is what Podman reads in place of the Containerfile, "" for the file itself.
+    """
 
     context: str
     containerfile: str
     arguments: tuple[str, ...] = ()
     target: str = ""
     bases: tuple[Base, ...] = ()
+    text: str = ""
 
     def digest(self) -> str:
         """Return the digest of everything that the build may use, except for downloads.
@@ -109,7 +118,7 @@ class Builder(NamedTuple):
         try:
             words = ["build", "--isolation=chroot", "--network=host", "--format=docker"]
             words += [f"--cap-drop=CAP_{name}" for name in _NO_CAPABILITIES]
-            words += ["--tag", name, "--file", recipe.containerfile]
+            words += ["--tag", name, "--file", _file(recipe, os.path.dirname(layout))]
             arguments, secrets = self._arguments(recipe)
             words += [f"--build-arg={argument}" for argument in arguments]
             words += [f"--env={apt.VARIABLE}"]
@@ -270,6 +279,16 @@ class Builder(NamedTuple):
         }
 
 
+def _file(recipe: Recipe, directory: str) -> str:
+    """Return the file for Podman, which is in `directory` if it is not the recipe's own."""
+    if not recipe.text:
+        return recipe.containerfile
+    path = os.path.join(directory, "Containerfile")
+    with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(recipe.text)
+    return path
+
+
 def _failure(recipe: Recipe, step: str, error: process.CommandError) -> UserError:
     """Return the error of a build that ended at `step`, "" if none was begun.
 
@@ -285,9 +304,12 @@ def _failure(recipe: Recipe, step: str, error: process.CommandError) -> UserErro
     with contextlib.suppress(OSError), open(recipe.containerfile, errors="replace") as file:
         number = line_of(step, file.read())
     where = f"{name}:{number}" if number else name
+    hint = None
+    if step.partition(" ")[0].upper() not in INSTRUCTIONS:
+        hint = "this Podman knows no here-documents (<<EOF): COPY a file with these lines instead"
     ended = f"exit code {error.status}" if 0 < error.status != _PODMANS_OWN else error.complaint
     return UserError(
-        f"{shortened(step)}: {ended}", see="image-build", details=error.details, where=where
+        ended, hint, "image-build", key=shortened(step), details=error.details, where=where
     )
 
 

@@ -36,9 +36,18 @@ TEST("what is never or rarely in an image has a hint that says what works instea
 	helps("./train.py", "workdir = \"${PWD}\"");
 }
 
+TEST("what stands in the place of a command has a hint that says where it belongs")
+{
+	helps("python train.py --x", "leave out the quotes");
+	helps("./run.sh 1", "leave out the quotes");
+	helps("MODE=fast", "NAME=VALUE srun");
+	helps("MODE=a b", "NAME=VALUE srun");
+	helps("/data:/data:ro", "mounts = [\"SOURCE:DESTINATION\"]");
+}
+
 TEST("all other commands have the usual hint")
 {
-	static const char *const others[] = { "toool", "ap", "pip pip3", "", "/opt/apt-get", "apt-get-apt-get-apt-get-apt-get" };
+	static const char *const others[] = { "toool", "ap", "=x", "9=x", "a.b=x", "", "/opt/apt-get", "apt-get-apt-get-apt-get-apt-get" };
 
 	for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
 		CHECK_TEXT(ce_not_found_help(others[i]), CE_HELP_COMMAND_NOT_FOUND);

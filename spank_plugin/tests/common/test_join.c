@@ -113,6 +113,23 @@ TEST("of a command that is a link to nothing the end of its way is named")
 	finds("b", "pip", "b/pip");
 }
 
+#define RETURN ": cannot be executed in the container: its lines end with a carriage return, as on Windows, which " \
+	       "becomes a part of the interpreter's name"
+
+TEST("of a script with the line ends of Windows the cause is named")
+{
+	make_tools();
+	test_file(test_directory(), "c/plain", "#!/bin/sh\r\necho\r\n", 0755);
+	test_file(test_directory(), "c/env", "#! /usr/bin/env python3\r\n", 0755);
+	refuses("c", "plain", 126, "plain" RETURN);
+	refuses("c", "c/env", 126, "c/env" RETURN);
+	/* interpreters read these themselves */
+	test_file(test_directory(), "c/option", "#!/bin/sh -e\r\n", 0755);
+	test_file(test_directory(), "c/later", "#!/bin/sh\necho\r\n", 0755);
+	finds("c", "option", "c/option");
+	finds("c", "later", "c/later");
+}
+
 TEST("a script whose interpreter is a link to nothing names both")
 {
 	char line[512], wanted[1024], long_name[CE_LOADER_SIZE];
@@ -137,8 +154,8 @@ TEST("a command that is there and cannot be executed is 126")
 	refuses("a", "tool", 126, "tool: cannot be executed in the container: Permission denied");
 	refuses("b", "tool", 126, "tool: cannot be executed in the container: Permission denied");
 	refuses("c", "./a/tool", 126,
-		"./a/tool: cannot be executed in the container: Permission denied");
-	refuses("c", "b/", 126, "b/: cannot be executed in the container: Permission denied");
+		"./a/tool: cannot be executed in the container: it has no permission to be executed");
+	refuses("c", "b/", 126, "b/: cannot be executed in the container: it is a directory");
 }
 
 static Elf64_Ehdr own_head(void)

@@ -655,7 +655,7 @@ TEST("a command that is not in the container is 127, one that cannot be executed
 	task_fails(127, "ce: error: nid7: no-such-command: command not found in the container\n" CE_HELP_COMMAND_NOT_FOUND "\n");
 	argv[0] = directory;
 	task_fails(126,
-		   "ce: error: nid7: /usr: cannot be executed in the container: Permission denied\n" CE_HELP_COMMAND_NOT_EXECUTABLE "\n");
+		   "ce: error: nid7: /usr: cannot be executed in the container: it is a directory\n" CE_HELP_COMMAND_NOT_EXECUTABLE "\n");
 	end_step();
 }
 

@@ -23,6 +23,46 @@ def test_a_base_that_is_no_image_of_this_host_is_refused(
 
 
 @pytest.mark.parametrize(
+    ("content", "answer"),
+    [
+        ("FROM a\nRUM x\n", "Containerfile:2: 'RUM': unknown instruction, did you mean RUN?\n"),
+        (
+            "FROM $B\n",
+            "Containerfile:1: FROM $B: the variable B has no value\nce: hint: --build-arg B=",
+        ),
+    ],
+)
+def test_what_no_build_can_do_is_refused_before_it_begins(
+    installed: Installed, content: str, answer: str
+) -> None:
+    recipe = installed.home / "recipe"
+    recipe.mkdir()
+    (recipe / "Containerfile").write_text(content)
+    store = {"EDF_IMAGESTORE": str(installed.home / "store")}
+    done = installed.ce("build", "-t", "x:1", str(recipe), env=store)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"ce: error: {answer}")
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("-t", "two"), "for the directory you are in: ce build -t two ."),
+        (("A=b",), "ce build --build-arg A=b ."),
+        ((".profile",), "ce build -f .profile ."),
+    ],
+)
+def test_a_build_without_its_directory_is_answered_with_the_command(
+    installed: Installed, words: tuple[str, ...], hint: str
+) -> None:
+    (installed.home / ".profile").touch()
+    store = {"EDF_IMAGESTORE": str(installed.home / "store")}
+    done = installed.ce("build", *words, env=store)
+    assert done.returncode != 0
+    assert done.stderr.endswith(f"{hint}\n")
+
+
+@pytest.mark.parametrize(
     ("option", "instead"),
     [
         ("--pull", "--no-cache asks the registry for newer images of FROM"),

@@ -96,7 +96,9 @@ def test_a_file_says_the_same_as_options(installed: Installed) -> None:
         "--container-workdir=/w",
     ]
     done = installed.ce("init", "./e.toml", "--from-options", *options, env=env)
-    assert (done.returncode, done.stderr) == (0, "")
+    path = installed.home / "e.toml"
+    next_ = f"ce: next: edit it, ce validate {path}, srun --environment={path} COMMAND\n"
+    assert (done.returncode, done.stderr) == (0, next_)
     assert (installed.home / "e.toml").read_text() == (
         "# An environment for 'srun --environment=./e.toml' and 'ce run ./e.toml -- COMMAND',"
         " made of options.\n"

@@ -36,7 +36,11 @@ def test_a_new_environment_validates_and_is_found(
     home: Path, capsys: Capture, words: list[str], file: str, name: str
 ) -> None:
     assert main(["init", *words]) == 0
-    assert capsys.readouterr() == (f"{home / file}\n", "")
+    said = capsys.readouterr()
+    assert said.out == f"{home / file}\n"
+    shown = words[0] if file.startswith(".edf") else str(home / file)
+    wanted = f"next: edit it, ce validate {shown}, srun --environment={shown} COMMAND"
+    assert said.err == f"ce: {wanted}\n"
     assert main(["validate", "--strict", name]) == 0
     assert main(["lint", "--strict", name]) == 0
     assert capsys.readouterr().err == ""
@@ -105,7 +109,9 @@ def _is_example(line: str) -> bool:
 
 def test_an_image_with_the_name_of_an_environment_is_reported(home: Path, capsys: Capture) -> None:
     assert main(["init", "base", "--image", "ubuntu:24.04"]) == 0
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err == (
+        "ce: next: edit it, ce validate base, srun --environment=base COMMAND\n"
+    )
     assert main(["init", "mine", "--image", "base"]) == 0
     said = capsys.readouterr()
     assert said.out == f"{home}/.edf/mine.toml\n"

@@ -81,7 +81,7 @@ def test_warnings_go_to_stderr(here: Path, capsys: Capture) -> None:
     captured = capsys.readouterr()
     assert json.loads(captured.out)["mounts"] == []
     assert captured.err == (
-        f"ce: warning: {here}/x.toml:1: unknown key 'mount', did you mean 'mounts'?\n"
+        f"ce: warning: {here}/x.toml:1: unknown key 'mount' has no effect, did you mean 'mounts'?\n"
     )
 
 

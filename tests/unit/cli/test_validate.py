@@ -61,7 +61,8 @@ def test_every_problem_of_every_environment_is_told(here: Path, capsys: Capture)
         "ce: hint: write writable = false, without quotes\n"
         f"ce: error: {here}/bad.toml:3: workdir: 'x' is not an absolute path\n"
         "ce: hint: a relative path begins with './'\n"
-        f"ce: warning: {here}/doubtful.toml:2: unknown key 'mount', did you mean 'mounts'?\n"
+        f"ce: warning: {here}/doubtful.toml:2: unknown key 'mount' has no effect, did you mean"
+        " 'mounts'?\n"
         f"ce: error: none: no environment 'none' in {here}/.edf, /etc/edf\n",
     )
 
@@ -72,11 +73,11 @@ def test_keys_of_other_tools_are_answered_with_what_to_do(here: Path, capsys: Ca
     assert validate("docker.toml") == 0
     assert capsys.readouterr() == (
         "docker.toml: valid, 3 warnings\n",
-        f"ce: warning: {here}/docker.toml:2: unknown key 'GPUs'\n"
+        f"ce: warning: {here}/docker.toml:2: unknown key 'GPUs' has no effect\n"
         'ce: hint: write devices = ["nvidia.com/gpu=all"]\n'
-        f"ce: warning: {here}/docker.toml:3: unknown key 'ports'\n"
+        f"ce: warning: {here}/docker.toml:3: unknown key 'ports' has no effect\n"
         "ce: hint: the container has the host's network: every port is open as it is\n"
-        f"ce: warning: {here}/docker.toml:4: unknown key 'network'\n"
+        f"ce: warning: {here}/docker.toml:4: unknown key 'network' has no effect\n"
         "ce: hint: the container has the host's network\n",
     )
 
@@ -85,7 +86,8 @@ def test_strict_makes_errors_of_warnings(here: Path, capsys: Capture) -> None:
     assert validate("--strict", "doubtful.toml", "good.toml") == 1
     assert capsys.readouterr() == (
         "doubtful.toml: not valid\ngood.toml: valid\n",
-        f"ce: error: {here}/doubtful.toml:2: unknown key 'mount', did you mean 'mounts'?\n",
+        f"ce: error: {here}/doubtful.toml:2: unknown key 'mount' has no effect, did you mean"
+        " 'mounts'?\n",
     )
 
 
@@ -107,7 +109,7 @@ def test_json_has_everything_on_stdout(here: Path, capsys: Capture) -> None:
                 "file": f"{here}/doubtful.toml",
                 "line": 2,
                 "key": "",
-                "message": "unknown key 'mount', did you mean 'mounts'?",
+                "message": "unknown key 'mount' has no effect, did you mean 'mounts'?",
                 "hint": None,
                 "excerpt": None,
                 "see": "edf-unknown-key",

@@ -112,7 +112,7 @@ def test_the_problems_of_a_file_that_is_inherited_twice_are_told_once(files: Fil
         "ce: error: top.toml:2: image: expected a string or an array of strings,"
         " found the integer 1\n"
         'ce: hint: write image = "1"\n'
-        "ce: warning: common.toml:1: unknown key 'mount', did you mean 'mounts'?\n"
+        "ce: warning: common.toml:1: unknown key 'mount' has no effect, did you mean 'mounts'?\n"
         "ce: error: common.toml:2: workdir: expected a string, found the integer 5\n"
         'ce: hint: write workdir = "5"\n'
         "ce: error: b.toml:2: writable: expected true or false, found the integer 1\n"

@@ -12,6 +12,9 @@ from container_engine.images.pack.containerfile_lines import (
     bases_of,
     line_of,
     shortened,
+    unknown_instruction,
+    with_names,
+    without_effect,
 )
 
 _RECIPE = """\
@@ -88,9 +91,60 @@ def test_an_image_without_variables_stays_as_it_is(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "index.json").read_text())["manifests"] == [manifest]
 
 
-def test_the_images_of_a_recipe_are_those_that_are_neither_stages_nor_variables() -> None:
+def _bases(text: str, **arguments: str) -> list[tuple[int, str]]:
+    return [(one.line, one.name) for one in bases_of(text, arguments)]
+
+
+def test_the_images_of_a_recipe_are_those_that_are_no_stages() -> None:
     text = (
         "FROM --platform=linux/amd64 debian:12 AS Base\nRUN x\nFROM base\n"
-        "FROM ${OTHER}\nfrom scratch\nFROM \\\n mine:1\n"
+        "from scratch\nFROM \\\n mine:1\n"
     )
-    assert bases_of(text) == [(1, "debian:12"), (6, "mine:1")]
+    assert _bases(text) == [(1, "debian:12"), (5, "mine:1")]
+
+
+def test_variables_in_from_have_their_values_of_the_command_line_or_of_arg() -> None:
+    text = (
+        "ARG NAME=base TAG='1'\nARG WHOLE=\"${NAME}:$TAG\"\n"
+        "FROM ${WHOLE}\nARG NAME=stage\nFROM $NAME:${OTHER:-2}${TAG:+-x}\n"
+    )
+    assert _bases(text) == [(3, "base:1"), (5, "base:2-x")]
+    assert _bases(text, NAME="mine", TAG="9") == [(3, "mine:9"), (5, "mine:2-x")]
+    assert with_names(text, bases_of(text, {})).splitlines()[2:] == [
+        "FROM base:1",
+        "ARG NAME=stage",
+        "FROM base:2-x",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "lacks"),
+    [
+        ("FROM ${BASE}\n", "BASE"),
+        ("ARG BASE\nFROM a:$BASE\n", "BASE"),
+        ("FROM --platform=$BUILDPLATFORM a\n", ""),
+        ("FROM a-$TARGETARCH\n", ""),
+    ],
+)
+def test_a_variable_without_a_value_is_found(text: str, lacks: str) -> None:
+    assert [one.lacks for one in bases_of(text, {})] == [lacks]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("FROM a\nRUM true\n", (2, "RUM")),
+        ("FROM a\nrun \\\n RUM\n# RUM\n", None),
+        ("FROM a\nRUN <<EOF\nRUM\nEOF\nCOPY <<-'X' /x\nRUM\nX\nRUM x\n", (8, "RUM")),
+        ("FROM a\nRUN echo $((1 <<2)) && x <<< EOF\nCMD x\n", None),
+    ],
+)
+def test_an_instruction_that_no_builder_knows_is_found(
+    text: str, found: tuple[int, str] | None
+) -> None:
+    assert unknown_instruction(text) == found
+
+
+def test_instructions_that_no_launch_reads_are_listed_once() -> None:
+    text = "FROM a\nUSER x\nENV A=1\ncmd x\nCMD y\nWORKDIR /\nENTRYPOINT x\n"
+    assert without_effect(text) == ["CMD", "USER"]

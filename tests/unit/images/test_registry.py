@@ -209,6 +209,11 @@ def test_a_time_that_is_no_number_is_damage(tmp_path: Path, pax: dict[str, str])
             "http: server gave HTTP response to HTTPS client",
             'location = "localhost:5055" and insecure = true',
         ),
+        (
+            "reg:5055/a:1",
+            "tls: failed to verify certificate: x509: certificate signed by unknown authority",
+            "~/.config/containers/certs.d/reg:5055/ca.crt",
+        ),
         ("localhost/a", "dial tcp: refused", "'a' is another one than 'localhost/a'"),
         ("myapp", "dial tcp: lookup x: no such host", "is the name right? ce images and ce list"),
     ],

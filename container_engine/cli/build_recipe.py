@@ -1,0 +1,133 @@
+"""The inputs of `ce build`, checked before Podman begins: the Dockerfile and its images."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from container_engine.did_you_mean import nearest
+from container_engine.errors import UserError
+from container_engine.images.pack.base import Base
+from container_engine.images.pack.build import Recipe, find_containerfile
+from container_engine.images.pack.containerfile_lines import (
+    INSTRUCTIONS,
+    bases_of,
+    unknown_instruction,
+    with_names,
+)
+from container_engine.images.reference import FileImage, parse
+from container_engine.images.resolve import configuration
+from container_engine.images.store import identity
+from container_engine.process import reason
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+
+    from container_engine.images.pack.containerfile_lines import From
+    from container_engine.images.store.store import Stores
+    from container_engine.submit.context import Context
+
+
+def recipe_of(
+    arguments: argparse.Namespace, places: Stores, context: Context
+) -> tuple[Recipe, list[From]]:
+    """Return the inputs of the build, and the images that its stages begin with.
+
+    Raises UserError for what no build can do.
+    """
+    source = _source(arguments.context, context.cwd)
+    if arguments.file:
+        containerfile = os.path.join(context.cwd, arguments.file)
+    else:
+        containerfile = find_containerfile(source)
+    text = read(containerfile)
+    given = _given(arguments.build_arg, context.env)
+    froms = _checked(text, os.path.relpath(containerfile, source), given)
+    bases = _bases(froms, places, source, context)
+    # Podman looks for images of this host by what is written
+    variable = {one.name for one in froms if one.written != one.name}
+    changed = with_names(text, froms) if variable & {base.name for base in bases} else ""
+    own = tuple(arguments.build_arg)
+    return Recipe(source, containerfile, own, arguments.target, bases, changed), froms
+
+
+def _source(given: str, cwd: str) -> str:
+    """Return the path of the build's directory. Raises UserError."""
+    source = os.path.normpath(os.path.join(cwd, given))
+    if os.path.isdir(source):
+        return source
+    hint = None
+    if os.path.isfile(source):
+        hint = f"for a Dockerfile of this name: ce build -f {given} ."
+    elif "=" in given:
+        hint = f"for an ARG line of the Dockerfile: ce build --build-arg {given} ."
+    raise UserError("not a directory", hint, name=given)
+
+
+def read(containerfile: str) -> str:
+    """Return the text of a Containerfile. Raises UserError."""
+    try:
+        with open(containerfile, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read()
+    except OSError as error:
+        hint = "-f names the file; without it, the directory's own is taken"
+        raise UserError(reason(error), hint, "image-build", name=containerfile) from None
+
+
+def _given(arguments: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
+    """Return the values of --build-arg; a name alone has its value in the environment."""
+    parts = [argument.partition("=") for argument in arguments]
+    return {name: value if equals else env.get(name, "") for name, equals, value in parts}
+
+
+def _checked(text: str, shown: str, given: Mapping[str, str]) -> list[From]:
+    """Return the images that stages begin with. Raises UserError for what no build can do.
+
+    `shown` is the name of the file in messages. Podman would say it less clearly, or after it has
+    pulled an image.
+    """
+    unknown = None if shown.endswith(".in") else unknown_instruction(text)  # .in: of a preprocessor
+    if unknown is not None:
+        number, name = unknown
+        close = nearest(name.upper(), INSTRUCTIONS)
+        meant = f", did you mean {close}?" if close else ""
+        raise UserError(f"unknown instruction{meant}", where=f"{shown}:{number}", name=name)
+    froms = bases_of(text, given)
+    for one in froms:
+        if one.lacks:
+            why = f"FROM {one.written}: the variable {one.lacks} has no value"
+            hint = f"--build-arg {one.lacks}=IMAGE, or ARG {one.lacks}=IMAGE before the first FROM"
+            raise UserError(why, hint, where=f"{shown}:{one.line}")
+    return froms
+
+
+def _bases(
+    froms: Sequence[From], places: Stores, source: str, context: Context
+) -> tuple[Base, ...]:
+    """Return the images of this host that stages begin with: made here, or SquashFS files.
+
+    Paths are relative to `source`, the directory of the build.
+
+    Podman would ask a registry for the names, where a stranger may have images of the same.
+    """
+    found = {}
+    for name in dict.fromkeys(one.name for one in froms):
+        path = _of_this_host(name, places, source)
+        if path:
+            described = configuration([path], context.env)  # refuses what is no image
+            digest = identity.known_digest(path) or identity.computed(path)
+            found[name] = Base(name, path, digest, described, os.stat(path).st_uid)
+    return tuple(found.values())
+
+
+def _of_this_host(name: str, places: Stores, directory: str) -> str:
+    """Return the file of an image that was made here, "" for one of a registry."""
+    try:
+        image = parse(name, directory)
+    except UserError:
+        return ""  # Podman's error says more
+    if isinstance(image, FileImage):
+        return image.path
+    found = places.find(image)
+    return found.path if found is not None and found.ref.origin else ""
