@@ -12,7 +12,7 @@ PYTEST := $(VENV)/bin/pytest -q
 SLOW := --durations=10 --durations-min=5
 SOAK := -s -m soak -o faulthandler_timeout=0
 SOURCES := $(shell find container_engine -name '*.py' -o -name '*.py.in' -o -name py.typed -o -name smallroot.sh)
-SCRIPTS := $(shell find container_engine -name '*_script.py.in')
+TEMPLATES := $(shell find container_engine -name '*_script.py.in')
 CHECKED := container_engine sandbox/ce_sandbox tests docs
 # One source of the requirements: pyproject.toml. $(call requirements,dev) adds that extra's.
 requirements = $(shell $(PYTHON) sandbox/requirements $(1))
@@ -84,7 +84,7 @@ install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-en
 	@$(MAKE) -s -C spank_plugin install PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
 	@$(MAKE) -s -C hooks/ssh/programs install PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
 	@mkdir -p $(ROOT)/libexec/container-engine/python
-	@set -e; for script in $(SCRIPTS); do \
+	@set -e; for script in $(TEMPLATES); do \
 		name=$$(basename $$script _script.py.in); place=$$name; \
 		case $$name in ce|enroot) place=python/$$name;; esac; \
 		packages=$$($(INTERPRETER) -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \

@@ -1,6 +1,7 @@
 """`make check`, with a fake `make`: only what is known to have passed passes."""
 
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -108,3 +109,13 @@ def test_the_checks_are_targets_of_the_makefile() -> None:
     lines = (ROOT / "Makefile").read_text().splitlines()
     made = {target for line in lines for target in line.partition(":")[0].split()}
     assert made >= set(TARGETS)
+
+
+def test_nothing_that_is_given_on_the_command_line_is_a_variable_of_the_makefiles() -> None:
+    """Make would take it everywhere, also where it is meant to be the Makefile's own."""
+    text = (ROOT / "Makefile").read_text()
+    own = set(re.findall(r"^(\w+) :?= ", text, re.MULTILINE))
+    shown = "".join(re.findall(r" ## .*", text)) + (ROOT / "CONTRIBUTING.md").read_text()
+    given = set(re.findall(r"\b([A-Z_]+)=[\w'/]", shown))
+    assert {"T", "SCRIPTS", "PYXIS_SUITE"} <= given
+    assert own & given == set()
