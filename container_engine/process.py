@@ -78,10 +78,29 @@ def output(
 
 
 def _not_started(argv: Sequence[str], error: OSError) -> SiteError:
-    hint = None
+    from container_engine.faults import shortage
+
+    message = f"cannot start {argv[0]}: {reason(error)}"
+    if hint := shortage.hint(error.errno or 0):
+        return SiteError(message, hint, shortage.CODE)
     if isinstance(error, FileNotFoundError):
         hint = f"install {argv[0]}, or ask the administrator to; ce doctor lists what is missing"
-    return SiteError(f"cannot start {argv[0]}: {reason(error)}", hint, "program-missing")
+    return SiteError(message, hint or None, "program-missing")
+
+
+def _temporary_file() -> IO[bytes]:
+    """Return a nameless file for what a program prints. Raises SiteError."""
+    import tempfile
+
+    try:
+        return tempfile.TemporaryFile()
+    except OSError as error:
+        hint = (
+            "is it full or read-only, or a limit of yours too low (ulimit -f, ulimit -n)?"
+            " TMPDIR names another directory"
+        )
+        message = f"cannot make a temporary file: {reason(error)}"
+        raise SiteError(message, hint, "limit-reached") from None
 
 
 def reason(error: OSError) -> str:
@@ -253,7 +272,6 @@ def _child(
     It gets `env` without the loader's variables.
     """
     import subprocess
-    import tempfile
     import threading
 
     too_late = False
@@ -263,7 +281,7 @@ def _child(
         too_late = True
         child.kill()
 
-    with tempfile.TemporaryFile() as said:
+    with _temporary_file() as said:
         try:
             child = subprocess.Popen(
                 argv,

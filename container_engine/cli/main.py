@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from container_engine.cli import messages, output
 from container_engine.cli.parser import PROBLEM, build
 from container_engine.cli.verbs import VERBS, overview
-from container_engine.errors import CeError, InternalError
+from container_engine.errors import CeError, InternalError, SiteError
 from container_engine.submit import context
 
 if TYPE_CHECKING:
@@ -80,9 +80,15 @@ def _tidy_up_at_the_end() -> None:
 def _report_mistake(error: Exception) -> None:
     if os.environ.get("CE_DEBUG"):
         traceback.print_exception(error)
+    from container_engine.faults import shortage
+
     where = "".join(traceback.format_exception(error))
-    message = f"internal error: {type(error).__name__}: {error}"
-    mistake = InternalError(message, see="internal-error", details=where)
+    message, hint = shortage.of_error(error)
+    if message:
+        mistake: CeError = SiteError(message, hint, shortage.CODE, details=where)
+    else:
+        message = f"internal error: {type(error).__name__}: {error}"
+        mistake = InternalError(message, see="internal-error", details=where)
     messages.say(messages.of_error(mistake))
 
 

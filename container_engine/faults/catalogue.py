@@ -286,6 +286,11 @@ FAULTS = {
         SITE,
         "report the node; until it is repaired, exclude it: srun --exclude=NODE",
     ),
+    "limit-reached": Fault(
+        "a limit of yours or of the host is too low, or a device is full",
+        EITHER,
+        "ulimit -a shows your limits, which srun passes on; raise the one that is too low",
+    ),
     "proc-covered": Fault(
         "the node's kernel refuses mounts of /proc or tmpfs that a container needs",
         SITE,

@@ -1,9 +1,12 @@
 #define _GNU_SOURCE
 #include "error.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "help.h"
 
 static int set_message(struct ce_error *err, int exit_code, const char *format, va_list args)
 {
@@ -45,6 +48,13 @@ int ce_fail_below(struct ce_error *err, const char *below, const char *format, .
 	int rc = set_message(err, CE_EXIT_ENGINE, format, args);
 	va_end(args);
 	return rc;
+}
+
+const char *ce_start_help(int number)
+{
+	int is_limit = number == EMFILE || number == ENFILE || number == EAGAIN || number == ENOMEM;
+
+	return is_limit ? CE_HELP_LIMIT_REACHED : CE_HELP_PLUGIN_CONFIGURATION;
 }
 
 const char *ce_error_below(const struct ce_error *err, const char *otherwise)

@@ -25,6 +25,9 @@ int ce_fail_code(struct ce_error *err, int exit_code, const char *format, ...)
 int ce_fail_below(struct ce_error *err, const char *below, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* Return the lines to print below an error of starting a program of the engine, by the errno. */
+const char *ce_start_help(int number);
+
 /* Return the lines to print below the message; `otherwise`, which suits all errors of a
  * task, if the error has none. */
 const char *ce_error_below(const struct ce_error *err, const char *otherwise);

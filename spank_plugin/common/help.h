@@ -11,6 +11,8 @@
 	CE_HELP("image-damaged", "copy, download or import it again; report the node if good images fail there, too")
 #define CE_HELP_IMAGE_ARCHITECTURE \
 	CE_HELP("image-architecture", "choose an image that is made for this machine, or nodes of the image's kind")
+#define CE_HELP_LIMIT_REACHED \
+	CE_HELP("limit-reached", "ulimit -a shows your limits, which srun passes on; raise the one that is too low")
 #define CE_HELP_PLAN_NOT_ARRIVED \
 	CE_HELP("plan-not-arrived", "report it: plugin and engine of the same version belong on all hosts")
 #define CE_HELP_LAUNCHER_ENDED \

@@ -140,13 +140,20 @@ static int write_map(struct guard *guard, const char *path, const char *text)
 	return 0;
 }
 
+/* A call of its own, so that the report can tell which limit of the node is reached. */
+static int make_process_namespace(struct guard *guard)
+{
+	guard->stage = "process-namespace";
+	return unshare(CLONE_NEWPID) == 0 ? 0 : guard_fail(guard, "cannot make a PID namespace");
+}
+
 /* Enter the user namespace of a guard whose container this step joins, and make the other one. */
 static int join_namespaces(struct guard *guard, int user_ns)
 {
 	guard->stage = "namespaces";
-	if (setns(user_ns, CLONE_NEWUSER) < 0 || unshare(CLONE_NEWPID) < 0)
+	if (setns(user_ns, CLONE_NEWUSER) < 0)
 		return guard_fail(guard, "cannot enter the user namespace of the running container");
-	return 0;
+	return make_process_namespace(guard);
 }
 
 static int make_namespaces(struct guard *guard)
@@ -155,7 +162,7 @@ static int make_namespaces(struct guard *guard)
 	char map[64];
 
 	guard->stage = "namespaces";
-	if (unshare(CLONE_NEWUSER | CLONE_NEWPID) < 0)
+	if (unshare(CLONE_NEWUSER) < 0)
 		return guard_fail(guard, "cannot make a user namespace");
 	/* Only one id is mapped, which needs no /etc/subuid and no setuid helper. Unless setgroups is denied
 	 * first, the kernel lets only root write a gid map. */
@@ -165,7 +172,9 @@ static int make_namespaces(struct guard *guard)
 	if (write_map(guard, "/proc/self/uid_map", map) < 0)
 		return -1;
 	snprintf(map, sizeof map, "0 %u 1", gid);
-	return write_map(guard, "/proc/self/gid_map", map);
+	if (write_map(guard, "/proc/self/gid_map", map) < 0)
+		return -1;
+	return make_process_namespace(guard);
 }
 
 static int run(struct guard *guard, int specification, int user_ns)
@@ -179,8 +188,14 @@ static int run(struct guard *guard, int specification, int user_ns)
 		return CE_EXIT_ENGINE;
 	}
 	pid_t pid = fork();
-	if (pid != 0)
-		return pid > 0 ? 0 : CE_EXIT_ENGINE;
+	if (pid > 0)
+		return 0;
+	if (pid < 0) {
+		guard->stage = "start";
+		guard_fail(guard, "cannot start the process that guards the container");
+		guard_report_failure(guard);
+		return CE_EXIT_ENGINE;
+	}
 	if (process_one(guard, specification) < 0) {
 		guard_report_failure(guard);
 		return CE_EXIT_ENGINE;

@@ -23,8 +23,10 @@ int guard_op_session(struct guard *guard, char **args)
 	    asprintf(&host_proc, "%s/proc", args[1]) < 0)
 		return guard_fail(guard, "out of memory");
 	/* slave, not private: later mounts of the host (autofs, a new file system) still appear */
+	guard->stage = "mount-namespace";
 	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
 		return guard_fail(guard, "cannot make a mount namespace");
+	guard->stage = "session";
 	if (mount("tmpfs", args[1], "tmpfs", MS_NOSUID | MS_NODEV, options) < 0)
 		return guard_fail(guard, "cannot mount a tmpfs on '%s'", args[1]);
 	if (mkdir(host_proc, 0555) < 0 ||

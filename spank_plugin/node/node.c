@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #include "common/carried.h"
-#include "common/help.h"
+#include "common/error.h"
 #include "common/io.h"
 #include "door.h"
 #include "join_memo.h"
@@ -74,7 +74,7 @@ static int fail(int reply, const char *what)
 {
 	char answer[PATH_MAX + 512];
 	int length = snprintf(answer, sizeof answer, "F%d\ncannot start the launcher: %s: %s\n%s", EXIT_ENGINE, what,
-			      strerror(errno), CE_HELP_PLUGIN_CONFIGURATION);
+			      strerror(errno), ce_start_help(errno));
 
 	if (length > 0 && (size_t)length < sizeof answer)
 		(void)ce_send(reply, answer, (size_t)length, NULL, 0);

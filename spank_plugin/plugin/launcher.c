@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "carry.h"
-#include "common/help.h"
+#include "common/error.h"
 #include "common/io.h"
 #include "common/say.h"
 #include "limits.h"
@@ -34,7 +34,7 @@ static void die(int reply, const char *what)
 	char answer[PATH_MAX + 512];
 
 	int length = snprintf(answer, sizeof answer, "F%d\ncannot start the launcher: %s: %s\n%s",
-			      CE_EXIT_ENGINE, what, strerror(errno), CE_HELP_PLUGIN_CONFIGURATION);
+			      CE_EXIT_ENGINE, what, strerror(errno), ce_start_help(errno));
 	if (length > 0 && (size_t)length < sizeof answer)
 		(void)ce_send(reply, answer, (size_t)length, NULL, 0);
 	_exit(CE_EXIT_ENGINE);
@@ -114,7 +114,7 @@ static void fork_launcher(const struct ce_config *config, char **job, const int 
 	if (pid < 0) {
 		char answer[256];
 		int length = snprintf(answer, sizeof answer, "F%d\ncannot start the launcher: fork: %s\n%s",
-				      CE_EXIT_ENGINE, strerror(errno), CE_HELP_PLUGIN_CONFIGURATION);
+				      CE_EXIT_ENGINE, strerror(errno), ce_start_help(errno));
 		(void)ce_send(reply, answer, (size_t)length, NULL, 0);
 	}
 	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)

@@ -155,7 +155,7 @@ int ce_planner_run(const struct ce_config *config, const char *caller, const cha
 	int read_errno = errno;
 	close(ends[0]);
 	if (rc != 0)
-		return ce_fail_below(err, CE_HELP_PLUGIN_CONFIGURATION, "cannot start %s: %s", config->plan, strerror(rc));
+		return ce_fail_below(err, ce_start_help(rc), "cannot start %s: %s", config->plan, strerror(rc));
 	int status = planner_status(pid);
 	/* check this first: a planner whose output is not read to its end dies of that */
 	if (text == NULL)

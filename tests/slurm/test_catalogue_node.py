@@ -206,6 +206,14 @@ def test_a_node_without_the_guard(
     Blame(done, "program-missing", guard, node=n2)
 
 
+@pytest.mark.parametrize("files", [20, 26])
+def test_a_user_whose_limit_of_open_files_is_too_low(provoked: Provoked, files: int) -> None:
+    limit = ("prlimit", f"--nofile={files}")
+    done = provoked.srun(provoked.edf(""), "-N1", "--propagate=NOFILE", before=limit)
+    blame = Blame(done, "limit-reached", "oo many open files")
+    assert "ulimit" in blame.parts["hint"]
+
+
 def test_a_node_with_another_version_of_the_engine(
     cluster: Cluster, provoked: Provoked, n2: str
 ) -> None:

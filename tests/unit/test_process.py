@@ -1,9 +1,12 @@
 """The output of a failed program, as one line."""
 
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
 
+from container_engine.errors import SiteError
 from container_engine.process import CommandError, output
 
 
@@ -27,3 +30,13 @@ def test_a_program_of_the_system_does_not_get_the_loaders_variables_of_the_job()
     printed = output(["env"], env, 10).decode()
     assert "OLD_LD_X=kept" in printed
     assert not [line for line in printed.splitlines() if line.startswith("LD_")]
+
+
+def test_a_program_that_has_no_place_for_its_messages_is_not_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(SiteError, match="cannot make a temporary file: ") as caught:
+        output(["true"], {}, 10)
+    assert caught.value.see == "limit-reached"
+    assert "TMPDIR" in (caught.value.hint or "")

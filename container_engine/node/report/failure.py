@@ -42,6 +42,9 @@ def _remedies(lacks: Sequence[tuple[str, LaunchError]]) -> str:
 
 
 _EPERM, _EIO, _EACCES, _ENOENT, _ENOSPC, _ENODEV = 1, 5, 13, 2, 28, 19
+_EAGAIN, _ENOMEM, _ENFILE, _EMFILE = 11, 12, 23, 24
+# of the user or of the host, whatever the operation was
+_LIMITS = (_EAGAIN, _ENOMEM, _ENFILE, _EMFILE)
 
 # (operation of the guard, errno) -> the meaning of the kernel's error here, and its remedy
 _KERNEL_WORDS = {
@@ -52,6 +55,14 @@ _KERNEL_WORDS = {
     ),
     ("namespaces", _ENOSPC): (
         "no more user namespaces on this node (sysctl user.max_user_namespaces)",
+        "user-namespaces",
+    ),
+    ("process-namespace", _ENOSPC): (
+        "no more PID namespaces on this node (sysctl user.max_pid_namespaces)",
+        "user-namespaces",
+    ),
+    ("mount-namespace", _ENOSPC): (
+        "no more mount namespaces on this node (sysctl user.max_mnt_namespaces)",
         "user-namespaces",
     ),
     ("fuse", _EACCES): ("/dev/fuse may not be opened (it must have mode 0666)", "fuse-unavailable"),
@@ -91,10 +102,14 @@ def explain(report: str) -> LaunchError:
     last = _last_line(without_id(log))
     # the image is the only file system below a container that is not in memory
     found = {_ENOSPC: "container-space", _EIO: "image-damaged"}.get(errno)
-    see = found or _SEE.get(stage, _OTHER)
+    see, hint = found or _SEE.get(stage, _OTHER), None
+    if errno in _LIMITS:
+        from container_engine.faults import shortage
+
+        see, hint = shortage.CODE, shortage.hint(errno)
     words = _SPACE_WORDS if errno == _ENOSPC else ""
     message = f"{what}{reason}{words}" + (f" ({last})" if last else "")
-    return LaunchError(message, see=see, details=log)
+    return LaunchError(message, hint, see, details=log)
 
 
 def of_entrypoint(report: str, entrypoint: Sequence[str]) -> LaunchError | None:
@@ -150,6 +165,11 @@ def _creation(creator: str, what: str, log: str, errno: int) -> LaunchError:
         words, see = _FOREIGN_WORDS, "image-architecture"
     elif errno == _ENOENT:
         see = "program-missing"
+    else:
+        from container_engine.faults import shortage
+
+        hint = shortage.hint_in(cause)
+        see = shortage.CODE if hint else see
     message = f"{creator} cannot start the container: {cause or what}{words}"
     return LaunchError(message, see=see, hint=hint, details=log)
 

@@ -20,13 +20,18 @@ if TYPE_CHECKING:
 
 
 def of_mistake(error: Exception) -> LaunchError:
-    """Return an internal error as one line; the traceback goes only to the log."""
+    """Return any other error as one line; the traceback goes only to the log."""
     if isinstance(error, LaunchError):
         return error
     import traceback
 
-    message = f"internal error of the launcher: {type(error).__name__}: {error}"
+    from container_engine.faults import shortage
+
     where = "".join(traceback.format_exception(error))
+    message, hint = shortage.of_error(error)
+    if message:
+        return LaunchError(message.replace("\n", " "), hint, shortage.CODE, details=where)
+    message = f"internal error of the launcher: {type(error).__name__}: {error}"
     return LaunchError(message.replace("\n", " "), see="internal-error", details=where)
 
 

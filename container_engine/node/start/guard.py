@@ -18,8 +18,6 @@ FD_SIZE = 4
 _MAX_FDS = 8  # spank_plugin/guard/guard_report.c
 # Python ignores these for itself; ignored signals survive execve, which no program expects
 PYTHONS_SIGNALS = (SIGPIPE, SIGXFSZ)
-# EAGAIN
-_TOO_MANY = "you may have no more processes (ulimit -u): end some, or start fewer at once"
 
 
 class Watch:
@@ -64,9 +62,11 @@ def start_guard(
             setsigdef=PYTHONS_SIGNALS,
         )
     except OSError as error:
+        from container_engine.faults import shortage
+
         message = f"cannot start {program}: {error.strerror}"
-        hint = _TOO_MANY if isinstance(error, BlockingIOError) else ""
-        raise LaunchError(message, see="program-missing", hint=hint) from None
+        hint = shortage.hint(error.errno or 0)
+        raise LaunchError(message, hint, shortage.CODE if hint else "program-missing") from None
     finally:
         theirs.close()
         os.close(spec)

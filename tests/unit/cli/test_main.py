@@ -1,5 +1,6 @@
 """Output of `ce` as its user sees it."""
 
+import errno
 import json
 import os
 import re
@@ -314,6 +315,35 @@ def test_a_mistake_of_ours_is_one_line_without_a_traceback(
     )
     assert "Traceback" in log.read_text()
     assert log.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "remedy"),
+    [
+        (OSError(errno.EFBIG, "File too large"), "file too large", "ulimit -f"),
+        (OSError(errno.EMFILE, "Too many open files", "/x"), "/x: too many open files", "-n"),
+        (OSError(errno.ENOSPC, "No space left", "/x"), "/x: no space left", "make room"),
+        (MemoryError(), "out of memory", "--mem"),
+    ],
+)
+def test_a_limit_that_is_reached_is_no_mistake_of_ours(
+    error: Exception,
+    said: str,
+    remedy: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    def fail(*_anything: object) -> None:
+        raise error
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(recall, "plan_of", fail)
+    assert main(["plan", "e"]) == 1
+    cause, hint, _details, see = capsys.readouterr().err.splitlines()
+    assert cause == f"ce: error: {said}"
+    assert remedy in hint
+    assert see == "ce: see: ce help limit-reached"
 
 
 def test_a_removed_directory_is_named(

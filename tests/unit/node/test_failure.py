@@ -52,6 +52,8 @@ def test_what_a_helper_printed_last_is_told() -> None:
     [
         ("namespaces", 1, "user namespaces are not permitted on this node"),
         ("namespaces", 28, "no more user namespaces on this node"),
+        ("process-namespace", 28, "no more PID namespaces on this node (sysctl user.max_pid_"),
+        ("mount-namespace", 28, "no more mount namespaces on this node (sysctl user.max_mnt_"),
         ("fuse", 13, "/dev/fuse may not be opened (it must have mode 0666"),
         ("fuse", 2, "/dev/fuse does not exist"),
         ("session", 1, "the kernel refuses to mount /proc"),
@@ -59,6 +61,23 @@ def test_what_a_helper_printed_last_is_told() -> None:
 )
 def test_misleading_words_of_the_kernel_are_translated(stage: str, number: int, words: str) -> None:
     assert said(f"{stage}\n{number}\nwhatever\nlog").startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("report", "remedy"),
+    [
+        ("fuse\n24\ncannot open /dev/fuse", "ulimit -n"),
+        ("overlay\n23\ncannot mount", "fs.file-max"),
+        ("start\n11\ncannot start the process that guards the container", "ulimit -u"),
+        ("session\n12\ncannot mount", "--mem"),
+        ("crun\n0\ncrun ended\nerror opening file `/proc/1`: Too many open files", "ulimit -n"),
+        ("crun\n0\ncrun ended\nfork: Resource temporarily unavailable", "ulimit -u"),
+    ],
+)
+def test_a_limit_that_is_reached_is_no_fault_of_the_node(report: str, remedy: str) -> None:
+    error = explain(report)
+    assert error.see == "limit-reached"
+    assert remedy in (error.hint or "")
 
 
 def test_podmans_own_error_is_the_message() -> None:
