@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _NEEDED = (5, 11)  # overlay with userxattr in a user namespace
 _ALL_MAY = 0o666
+_NAMESPACES = 2  # the guard's and crun's
 _APPARMOR = "apparmor_restrict_unprivileged_userns"
 # the path of the AppArmor profile that comes with the engine, if the site has installed it
 _PROFILE = "etc/apparmor.d/ce-guard"
@@ -54,10 +55,12 @@ def _version(root: Path) -> Finding:
 def _user_namespaces(root: Path) -> Finding:
     check = "user namespaces"
     settings = root / "proc/sys"
-    limit = _read(settings / "user/max_user_namespaces")
-    if limit == "0":
-        remedy = "sysctl -w user.max_user_namespaces=65536, and a file in /etc/sysctl.d"
-        return failed(check, "user.max_user_namespaces is 0", remedy)
+    for kind in ("pid", "mnt", "user"):
+        limit = _read(settings / f"user/max_{kind}_namespaces")
+        if limit.isdigit() and int(limit) < _NAMESPACES:
+            remedy = f"sysctl -w user.max_{kind}_namespaces=65536, and a file in /etc/sysctl.d"
+            needed = f"a container needs {_NAMESPACES}"
+            return failed(check, f"user.max_{kind}_namespaces is {limit}: {needed}", remedy)
     name = "unprivileged_userns_clone"
     if _read(settings / "kernel" / name) == "0":
         remedy = f"sysctl -w kernel.{name}=1, and a file in /etc/sysctl.d"

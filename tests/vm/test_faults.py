@@ -82,10 +82,13 @@ def test_proc_may_hide_the_processes_of_others(cluster: Cluster) -> None:
     assert errors(done.stderr) == []
 
 
-def test_a_node_without_user_namespaces_says_so(cluster: Cluster) -> None:
-    sysctl = "user.max_user_namespaces"
+@pytest.mark.parametrize(
+    ("kind", "limit"), [("user", 0), ("user", 1), ("pid", 0), ("mnt", 0), ("mnt", 1)]
+)
+def test_a_node_without_namespaces_says_so(cluster: Cluster, kind: str, limit: int) -> None:
+    sysctl = f"user.max_{kind}_namespaces"
     before = cluster.root(cluster.second, f"sysctl -n {sysctl}").strip()
-    change = (f"sysctl {sysctl}=0", f"sysctl {sysctl}={before}")
+    change = (f"sysctl {sysctl}={limit}", f"sysctl {sysctl}={before}")
     with _changed(cluster, cluster.second, *change):
         done = cluster.srun("-wvm2", "--environment=debian", "true")
     assert done.returncode == 125

@@ -86,6 +86,10 @@ _KIND_HINT = "name a destination of the same kind, or one that the image does no
 _CRASHES = ("fatal error: ", "panic: ", "runtime: ")
 # Podman 5 keeps its state in SQLite, which words its errors differently
 _DATABASE_FULL = "database or disk is full"
+_NAMESPACE_WORDS = (
+    " (no more namespaces on this node: sysctl user.max_user_namespaces,"
+    " user.max_pid_namespaces, user.max_mnt_namespaces)"
+)
 _SPACE_WORDS = " (the container's space in memory, tmpfs_size, is too small or the memory is full)"
 
 
@@ -155,7 +159,9 @@ def _creation(creator: str, what: str, log: str, errno: int) -> LaunchError:
     cause = cause.replace(_DATABASE_FULL, "no space left on device")
     if "cgroup" in cause and "unified" in cause:
         words, see = _CGROUP_WORDS, "cgroups-hybrid"
-    elif "no space left on device" in cause:
+    elif cause.startswith(("clone: No space", "unshare: No space")):
+        words, see = _NAMESPACE_WORDS, "user-namespaces"
+    elif "no space left on device" in cause.lower():
         words, see = _SPACE_WORDS, "container-space"
     elif ("mkdir" in cause or "creating directory" in cause) and "Not a directory" in cause:
         words, see, hint = _BELOW_WORDS, "mount-destination", "choose another destination"

@@ -59,6 +59,14 @@ def test_a_host_that_has_everything_is_ok(host: Path) -> None:
             "sysctl -w user.max_user_namespaces=",
         ),
         (
+            "proc/sys/user/max_mnt_namespaces",
+            "1",
+            "user namespaces",
+            "failed",
+            "max_mnt_namespaces is 1: a container needs 2",
+            "sysctl -w user.max_mnt_namespaces=",
+        ),
+        (
             "proc/sys/kernel/apparmor_restrict_unprivileged_userns",
             "1",
             "user namespaces",

@@ -80,6 +80,13 @@ def test_a_limit_that_is_reached_is_no_fault_of_the_node(report: str, remedy: st
     assert remedy in (error.hint or "")
 
 
+@pytest.mark.parametrize("call", ["clone", "unshare"])
+def test_namespaces_that_are_used_up_are_no_lack_of_space(call: str) -> None:
+    error = explain(f"crun\n0\ncrun ended with exit code 1\n{call}: No space left on device")
+    assert error.see == "user-namespaces"
+    assert "sysctl user.max_user_namespaces" in str(error)
+
+
 def test_podmans_own_error_is_the_message() -> None:
     log = "time=... level=warning\nError: first\nError: crun: the cause\n"
     assert said(f"podman\n0\nPodman ended with exit code 126\n{log}") == (
