@@ -23,6 +23,7 @@ from container_engine.submit.refused import RefusedError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from container_engine.edf.model import EnvEntry
     from container_engine.edf.text import Text
@@ -107,6 +108,9 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         raise RefusedError(problems)
     _create(path, text)
     messages.say(message_text.of_problems(problems))
+    if unset := _unset(arguments.container_options, context):
+        text = f"--container-env: {', '.join(unset)}: not set now, and not in the file"
+        messages.say(message_text.of_warning(text))
     output.exact(os.fsencode(f"{path}\n"))
     sys.stdout.flush()
     name = path if is_path(arguments.name) else arguments.name
@@ -144,6 +148,13 @@ def _of_caller(entry: EnvEntry) -> EnvEntry:
     """Return the entry with its name in place of the value that it has now."""
     is_named = entry.origin.file == "--container-env"
     return replace(entry, value=_variable(entry.name)) if is_named else entry
+
+
+def _unset(words: Sequence[str], context: Context) -> list[str]:
+    """Return the variables that an option names and that have no value now."""
+    option = "--container-env="
+    lists = (word.removeprefix(option) for word in words if word.startswith(option))
+    return [name for one in lists for name in one.split(",") if not context.env.get(name)]
 
 
 def _variable(name: str) -> Text:

@@ -74,13 +74,13 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         return refuse("run: either --environment or --image, not both", "see ce run --help")
     if arguments.image is not None and arguments.container_options:
         return refuse("run: --image: beside options of pyxis write --container-image", None)
-    if _has_late_option(arguments):
-        message = f"run: '{arguments.command[0]}': options go before the name"
-        return refuse(message, "ce run [OPTION ...] NAME -- COMMAND")
-    if name is None and arguments.image is None and not names_image(arguments):
+    if _lacks_name(name, arguments):
         return refuse(
             "run: no environment is given", "ce run NAME -- COMMAND; ce list shows the environments"
         )
+    if _has_late_option(arguments):
+        message = f"run: '{arguments.command[0]}': options go before the name"
+        return refuse(message, "ce run [OPTION ...] NAME -- COMMAND")
     return start(name, command, arguments, context)
 
 
@@ -151,6 +151,16 @@ def _has_late_option(arguments: argparse.Namespace) -> bool:
         return False
     before: str = arguments.words[-len(command) - 1]
     return before != "--" and not _is_named_by_option(arguments)
+
+
+def _lacks_name(name: str | None, arguments: argparse.Namespace) -> bool:
+    """Check whether nothing names a container. The word after -- begins a command."""
+    if _is_named_by_option(arguments):
+        return False
+    if name is None:
+        return True
+    before = len(arguments.words) - len(arguments.command or ()) - 2
+    return before >= 0 and bool(arguments.words[before] == "--")
 
 
 def _is_named_by_option(arguments: argparse.Namespace) -> bool:

@@ -125,6 +125,17 @@ def test_a_file_says_the_same_as_options(installed: Installed) -> None:
     assert without_origins(by_file) == without_origins(by_options)
 
 
+def test_a_file_made_of_options_lacks_a_variable_that_is_not_set(installed: Installed) -> None:
+    squashfs.make(installed.home / "i.sqsh", {"etc/x": ""})
+    options = ["--container-image=./i.sqsh", "--container-env=SET,NONE", "--container-env=EMPTY"]
+    env = {"SET": "1", "EMPTY": ""}
+    done = installed.ce("init", "./e.toml", "--from-options", *options, env=env)
+    assert done.stderr.splitlines()[0] == (
+        "ce: warning: --container-env: NONE, EMPTY: not set now, and not in the file"
+    )
+    assert '[env]\nSET = "${SET}"\n' in (installed.home / "e.toml").read_text()
+
+
 def without_origins(plan: dict[str, Any]) -> dict[str, Any]:
     """Return what a plan does, without the places that ask for it."""
     kept = {key: plan[key] for key in ("workdir", "writable", "annotations", "entrypoint")}

@@ -99,6 +99,9 @@ def test_without_a_terminal_there_is_no_shell(installed: Installed, verb: str) -
 
 def test_an_environment_is_needed(capsys: Capture) -> None:
     assert refused(capsys, "run") == "run: no environment is given"
+    assert refused(capsys, "run", "--", "true") == "run: no environment is given"
+    for option in ("--container-name=x", "--container-writable"):
+        assert refused(capsys, "run", option, "--", "true", "-x") == "run: no environment is given"
     message = "shell: expected either an environment or --image REF"
     assert refused(capsys, "shell") == message
     assert refused(capsys, "shell", "--image", "x", "demo") == message
