@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from container_engine import __version__, message_text
 from container_engine.cli import enroot_kept, messages, output
 from container_engine.cli import main as ce
+from container_engine.edf.image_text import SQUASHFS_SUFFIXES
 from container_engine.errors import UserError
-from container_engine.images.reference import ARCHITECTURES, SQUASHFS_SUFFIXES
+from container_engine.images.reference import ARCHITECTURES
 from container_engine.process import reason
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.did_you_mean import nearest
+from container_engine.edf.image_text import of_docker_hub
 from container_engine.edf.layer import Layer, Sourced, add_mount, merge
 from container_engine.edf.model import Annotation, EnvEntry, Mount, Origin, Problem
 from container_engine.edf.mounts import parse_mount
@@ -280,7 +281,7 @@ class _Reader:
         return Overlay(layer, tuple(unmounted), home, tuple(self.problems), tuple(given), self._env)
 
     def _image(self, one: Given | None) -> Sourced[str] | None:
-        return None if one is None else Sourced(image_name(one.value), Origin(one.origin, 0))
+        return None if one is None else Sourced(of_docker_hub(one.value), Origin(one.origin, 0))
 
     def _workdir(self, one: Given | None) -> Sourced[Text] | None:
         if one is None or not one.value:
@@ -340,16 +341,6 @@ class _Reader:
 
     def _error(self, where: str, message: str, hint: str | None = None) -> None:
         self.problems.append(_problem(where, message, hint))
-
-
-def image_name(value: str) -> str:
-    """Return the name of an image as an EDF would have it: a short name is always Docker Hub's."""
-    is_short = not value.startswith(("/", ".")) and "://" not in value and "#" not in value
-    first, slash, _rest = value.partition("/")
-    has_host = slash and ("." in first or ":" in first or first == "localhost")
-    if not value or not is_short or has_host:
-        return value
-    return f"docker.io/{value}" if slash else f"docker.io/library/{value}"
 
 
 def _switch(one: Given | None) -> Sourced[bool] | None:

@@ -6,11 +6,11 @@ import os.path
 import re
 from typing import NamedTuple, TypeAlias
 
+from container_engine.edf.image_text import SQUASHFS_SUFFIXES
 from container_engine.errors import UserError
 
 DEFAULT_REGISTRY = "docker.io"
 DEFAULT_TAG = "latest"
-SQUASHFS_SUFFIXES = (".sqsh", ".squashfs", ".sqfs")
 
 PODMAN = "podman"
 LOCAL_TRANSPORTS = ("oci", "oci-archive", "docker-archive", "dir")
@@ -201,11 +201,6 @@ def parse(text: str, cwd: str) -> Reference:
     if text.startswith(("/", ".")):
         return FileImage(text, os.path.join(cwd, text.removeprefix("./")))
     return _parse_registry(text)
-
-
-def looks_like_file(text: str) -> bool:
-    """Check whether `text` may be meant as a file in the working directory."""
-    return text.endswith(SQUASHFS_SUFFIXES) and not text.startswith((_SCHEME, "/", "."))
 
 
 def _unsupported(text: str, scheme: str) -> UserError:

@@ -6,10 +6,10 @@ import json
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from container_engine.edf.image_text import looks_like_file
 from container_engine.errors import SiteError, UserError
 from container_engine.images import config
 from container_engine.images.pack import squashfs
-from container_engine.images.reference import looks_like_file
 from container_engine.images.store import identity
 from container_engine.images.store.companions import read as read_beside
 from container_engine.plan.model import Image, Part

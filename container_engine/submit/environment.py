@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from container_engine import __version__
 from container_engine.edf.expand import Scope
 from container_engine.edf.file import Setting
+from container_engine.edf.image_text import looks_like_file
 from container_engine.edf.layer import Sourced
 from container_engine.edf.load import load
 from container_engine.edf.locate import search_path
 from container_engine.edf.model import Edf, Origin, Problem
 from container_engine.edf.pyxis_options import NO_OPTIONS, Overlay, alone, no_container, read
 from container_engine.errors import UserError
-from container_engine.images.reference import looks_like_file, parse
+from container_engine.images.reference import parse
 from container_engine.images.resolve import refuse_bare_file
 from container_engine.plan import overrides
 from container_engine.plan.build import missing_image

@@ -125,6 +125,16 @@ def test_a_file_says_the_same_as_options(installed: Installed) -> None:
     assert without_origins(by_file) == without_origins(by_options)
 
 
+def test_a_file_without_a_path_is_not_looked_for_in_a_registry(installed: Installed) -> None:
+    done = installed.ce("plan", "--container-image=x.sqsh", "--pull=never")
+    assert "'x.sqsh' is the name of an image in a registry, not a path" in done.stderr
+    assert "write './x.sqsh' for a file" in done.stderr
+    squashfs.make(installed.home / "x.sqsh", {"etc/x": ""})
+    done = installed.ce("plan", "--container-image=x.sqsh")
+    assert "ce: error: --container-image: image: 'x.sqsh': a reference into a reg" in done.stderr
+    assert "ce: hint: did you mean './x.sqsh'?" in done.stderr
+
+
 def test_a_file_made_of_options_lacks_a_variable_that_is_not_set(installed: Installed) -> None:
     squashfs.make(installed.home / "i.sqsh", {"etc/x": ""})
     options = ["--container-image=./i.sqsh", "--container-env=SET,NONE", "--container-env=EMPTY"]

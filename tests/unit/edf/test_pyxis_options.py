@@ -7,10 +7,11 @@ import pytest
 
 from container_engine import message_text
 from container_engine.edf import pyxis_names
+from container_engine.edf.image_text import of_docker_hub
 from container_engine.edf.layer import Layer, Sourced
 from container_engine.edf.model import Mount, Origin
 from container_engine.edf.pyxis_names import OPTIONS, VARIABLES, VARIABLES_COUNT
-from container_engine.edf.pyxis_options import Overlay, apply, image_name, read
+from container_engine.edf.pyxis_options import Overlay, apply, read
 from container_engine.node.start import container
 
 HOME = "/home/me"
@@ -51,10 +52,12 @@ def mounts(over: Overlay, lower: Layer | None = None) -> list[str]:
         ("docker://ubuntu", "docker://ubuntu"),
         ("/images/x.sqsh", "/images/x.sqsh"),
         ("./x.sqsh", "./x.sqsh"),
+        ("x.sqsh", "x.sqsh"),
+        ("images/x.sqsh", "images/x.sqsh"),
     ],
 )
 def test_a_short_name_of_an_image_is_always_docker_hubs(value: str, image: str) -> None:
-    assert image_name(value) == image
+    assert of_docker_hub(value) == image
 
 
 def test_nodes_know_the_annotations_by_the_same_names() -> None:

@@ -2,12 +2,12 @@
 
 import pytest
 
+from container_engine.edf.image_text import looks_like_file
 from container_engine.errors import UserError
 from container_engine.images.reference import (
     FileImage,
     LocalImage,
     RegistryImage,
-    looks_like_file,
     parse,
     parse_source,
 )
