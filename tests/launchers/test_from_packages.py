@@ -34,7 +34,7 @@ def test_hydra_launches_its_jobs_in_containers(user: User) -> None:
     sweep = (
         "--multirun",
         "hydra/launcher=submitit_slurm",
-        "hydra.launcher.timeout_min=2",
+        "hydra.launcher.timeout_min=10",
         "+x=1,2",
     )
     user.python("submitit", "hydra_app.py", *sweep, "hydra.launcher.mem_gb=null", env=env)
@@ -47,7 +47,7 @@ def test_torchx_which_can_pass_nothing_heeds_the_variable(user: User) -> None:
     user.command("sacct", "echo 'JobID|JobName|State'")
     env = {"CE_ENVIRONMENT": user.environment("torchx")}
     torchx = str(installed("torchx") / "bin/torchx")
-    words = ("run", "--scheduler", "slurm", "-cfg", "partition=sandbox,nomem=true,time=2")
+    words = ("run", "--scheduler", "slurm", "-cfg", "partition=sandbox,nomem=true,time=10")
     user.run(torchx, *words, "utils.sh", "--num_replicas", "2", *SAY, env=env)
     user.wait_for_jobs()
     assert {one[1:] for one in tasks(user.files("slurm-*.out"))} == {

@@ -19,7 +19,7 @@ with SLURMCluster(
     cores=1,
     memory="400MB",
     processes=1,
-    walltime="00:02:00",
+    walltime="00:10:00",
     python=sys.argv[1],
     job_extra_directives=["--nodes=1"],
     scheduler_options={"host": "127.0.0.1", "dashboard": False},

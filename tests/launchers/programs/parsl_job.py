@@ -25,7 +25,7 @@ provider = SlurmProvider(
     nodes_per_block=2,
     init_blocks=1,
     max_blocks=1,
-    walltime="00:02:00",
+    walltime="00:10:00",
     exclusive=False,
     launcher=SrunLauncher(overrides=sys.argv[1]),
 )

@@ -14,6 +14,6 @@ def report() -> str:
 
 executor = submitit.AutoExecutor(folder="log_test")
 executor.update_parameters(
-    timeout_min=2, nodes=2, tasks_per_node=1, slurm_srun_args=sys.argv[1:] or None
+    timeout_min=10, nodes=2, tasks_per_node=1, slurm_srun_args=sys.argv[1:] or None
 )
 print(*executor.submit(report).results(), sep="\n")
