@@ -1,7 +1,8 @@
-"""The loader's variables (`LD_*`), which ce-start sets aside so that they do not reach Python.
+"""The variables of the loader and of Python, which ce-start keeps from Python.
 
-They belong to the job: environments may expand them and tasks may need them. The programs that the
-engine itself runs must not get them.
+`-I` alone does not do it: PYTHONEXECUTABLE and __PYVENV_LAUNCHER__ still choose the standard
+library. The variables belong to the job: environments may expand them and tasks may need them. The
+programs that the engine itself runs must not get them.
 """
 
 import os
@@ -10,15 +11,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_LOADER, _HELD = "LD_", "CE_HELD_"
+# the same ones are in spank_plugin/start/start.c
+_CHOOSING_CODE, _HELD = ("LD_", "PYTHON", "__PYVENV_LAUNCHER__"), "CE_HELD_"
+_SET_ASIDE = tuple(_HELD + prefix for prefix in _CHOOSING_CODE)
 
 
 def take_back() -> None:
-    """Restore the names of the variables in this process, whose loader has already run."""
-    for name in [name for name in os.environ if name.startswith(_HELD + _LOADER)]:
+    """Restore the names of the variables in this process, whose loader and Python already run."""
+    for name in [name for name in os.environ if name.startswith(_SET_ASIDE)]:
         os.environ[name.removeprefix(_HELD)] = os.environ.pop(name)
 
 
 def without_loader(env: "Mapping[str, str]") -> dict[str, str]:
     """Return `env` without them, for system programs, which a user's library could break."""
-    return {name: value for name, value in env.items() if not name.startswith(_LOADER)}
+    return {name: value for name, value in env.items() if not name.startswith(_CHOOSING_CODE)}

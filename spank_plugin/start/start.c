@@ -1,9 +1,10 @@
 /*
  * ce-start: stands in for `ce` and the planner until Python runs. The user's environment affects Python
  * itself: LD_PRELOAD and LD_LIBRARY_PATH decide which libexpat or libz it loads, before any of its own
- * options can prevent that. This program is static, so it is not affected. It renames these variables, so
- * that the loader ignores them, and the Python program restores them once it runs: they belong to the job's
- * environment (container_engine/loader_env.py).
+ * options can prevent that, and PYTHONEXECUTABLE where its standard library is, whatever -I says. This program
+ * is static, so it is not affected. It renames these variables, so that neither the loader nor Python sees them,
+ * and the Python program restores them once it runs: they belong to the job's environment
+ * (container_engine/loader_env.py).
  *
  * Its name selects what to start: `plan`, `plan-anew` and `enroot`; anything else is `ce`. Its location gives the
  * prefix. As `plan` it prints a remembered plan that is still right (memo.c), and becomes `plan-anew` for any
@@ -59,11 +60,24 @@ static const struct start *meant(const char *path)
 	return &starts[START_COUNT - 1];
 }
 
-/* Rename each variable NAME of the loader to CE_HELD_NAME; keep all others. */
+/* Check for a variable that decides which code Python consists of. */
+static int chooses_code(const char *entry)
+{
+	/* the same ones are in container_engine/loader_env.py */
+	static const char *const prefixes[] = { "LD_", "PYTHON", "__PYVENV_LAUNCHER__" };
+
+	for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
+		if (strncmp(entry, prefixes[i], strlen(prefixes[i])) == 0)
+			return 1;
+	}
+	return 0;
+}
+
+/* Rename each such variable NAME to CE_HELD_NAME; keep all others. */
 static int hold(char **environment)
 {
 	for (char **entry = environment; *entry != NULL; entry++) {
-		if (strncmp(*entry, "LD_", 3) == 0 && asprintf(entry, HELD "%s", *entry) < 0)
+		if (chooses_code(*entry) && asprintf(entry, HELD "%s", *entry) < 0)
 			return -1;
 	}
 	return 0;

@@ -235,6 +235,7 @@ def hostile(shared: Path) -> tuple[Path, dict[str, str], Path]:
         "PYTHONSTARTUP": str(place / "json.py"),
         "PYTHONINSPECT": "1",
         "PYTHONVERBOSE": "1",
+        "PYTHONEXECUTABLE": f"{place}/bin/python3",
         "LD_LIBRARY_PATH": str(place),
         "LD_PRELOAD": str(library),
         "PATH": f"{place}:/usr/bin:/bin",
@@ -259,7 +260,8 @@ def test_nothing_of_the_users_environment_gets_into_the_engines_python(
     cluster: Cluster, hostile: tuple[Path, dict[str, str], Path], way: str
 ) -> None:
     place, variables, marker = hostile
-    edf = cluster.edf('[env]\nSEEN = "${LD_LIBRARY_PATH}"\n')  # a new file: planned again
+    # a new file: planned again
+    edf = cluster.edf('[env]\nSEEN = "${LD_LIBRARY_PATH} ${PYTHONEXECUTABLE}"\n')
     ce = str(cluster.prefix / "bin/ce")
     done = cluster.run(
         {
@@ -273,6 +275,8 @@ def test_nothing_of_the_users_environment_gets_into_the_engines_python(
     )
     assert done.returncode == 0, done.stderr
     assert not marker.exists()
+    if "printenv" in done.args:
+        assert done.stdout == f"{place} {place}/bin/python3\n"
     # In the container it is an ordinary variable.
     assert way == "ce validate" or str(place) in done.stdout
 

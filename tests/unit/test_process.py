@@ -26,10 +26,10 @@ def test_the_message_of_a_failed_program_has_its_name_once(script: str, message:
 
 
 def test_a_program_of_the_system_does_not_get_the_loaders_variables_of_the_job() -> None:
-    env = {**os.environ, "LD_PRELOAD": "/none.so", "LD_LIBRARY_PATH": "/none", "OLD_LD_X": "kept"}
-    printed = output(["env"], env, 10).decode()
+    own = {"LD_PRELOAD": "/none.so", "LD_LIBRARY_PATH": "/none", "PYTHONPATH": "/none"}
+    printed = output(["env"], {**os.environ, **own, "OLD_LD_X": "kept"}, 10).decode()
     assert "OLD_LD_X=kept" in printed
-    assert not [line for line in printed.splitlines() if line.startswith("LD_")]
+    assert not [line for line in printed.splitlines() if line.startswith(("LD_", "PYTHON"))]
 
 
 def test_a_program_that_has_no_place_for_its_messages_is_not_started(
