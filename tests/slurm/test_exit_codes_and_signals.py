@@ -158,9 +158,12 @@ def test_one_ctrl_c_only_tells_how_the_tasks_are(cluster: Cluster, demo: str) ->
 
 def test_two_ctrl_c_interrupt_the_tasks_and_end_the_step(cluster: Cluster, demo: str) -> None:
     def interrupt(job: Job) -> None:
-        job.signal(signal.SIGINT)
-        job.wait_for_error("one more within 1 sec to abort")
-        job.signal(signal.SIGINT)
+        # On a busy machine more than that second may pass, and Slurm counts again.
+        for count in range(1, 10):
+            job.signal(signal.SIGINT)
+            job.wait_for_error(f"(?s)(one more within 1 sec.*){{{count}}}|forcing job termination")
+            if "forcing job termination" in job.err:
+                return
 
     # Whether the signal reaches a task before Slurm kills the step is a matter of milliseconds.
     code, _out, err = _both_interrupted(cluster, demo, _WAITS, interrupt)
