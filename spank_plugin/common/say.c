@@ -103,9 +103,28 @@ void ce_say(const char *node, const char *kind, const char *text)
 
 void ce_say_error(const char *node, const char *message, const char *below)
 {
-	CE_AUTO_FREE char *whole = NULL;
+	CE_AUTO_FREE char *whole = NULL, *line = strdup(message);
 
-	if (asprintf(&whole, "%s\n%s", message, below) < 0)
+	if (line == NULL)
+		return;
+	/* Without lines below it is the launcher's, which has its own. */
+	if (below[0] != '\0')
+		ce_make_one_line(line);
+	if (asprintf(&whole, "%s\n%s", line, below) < 0)
 		whole = NULL;
-	ce_say(node, "error", whole != NULL ? whole : message);
+	ce_say(node, "error", whole != NULL ? whole : line);
+}
+
+void ce_say_here(const char *kind, const char *message, const char *below)
+{
+	CE_AUTO_FREE char *whole = NULL, *line = strdup(message);
+
+	if (line == NULL)
+		return;
+	ce_make_one_line(line);
+	int length = asprintf(&whole, "ce: %s: %s\n%s%s", kind, line, below, below[0] != '\0' ? "\n" : "");
+	if (length < 0)
+		whole = NULL;
+	else
+		ce_write_all(STDERR_FILENO, whole, (size_t)length);
 }

@@ -22,7 +22,11 @@ void ce_say(const char *node, const char *kind, const char *text);
 /* Replace control characters by blanks: text of a user's process, or of an image, also goes to terminals and logs. */
 void ce_make_one_line(char *text);
 
-/* Do the same for an error and the lines below it (help.h). */
+/* Write an error and the lines below it (help.h), as ce_say does. The message is one line, whatever names of an image's
+ * it has: it cannot bring lines of its own. */
 void ce_say_error(const char *node, const char *message, const char *below);
+
+/* Write the same without a node, for programs that a user starts on this one. `below` may be "". */
+void ce_say_here(const char *kind, const char *message, const char *below);
 
 #endif

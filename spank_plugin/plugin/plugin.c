@@ -58,6 +58,7 @@
 
 #include "argv_mark.h"
 #include "common/inherit.h"
+#include "common/say.h"
 #include "config.h"
 #include "options.h"
 #include "plugin_script.h"
@@ -122,8 +123,7 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 	 * under three lines about its plugin stack. Nothing has been allocated yet, so srun,
 	 * salloc or sbatch can end here. */
 	if (err.message != NULL)
-		fprintf(stderr, "ce: error: %s\n%s%s", err.message, ce_error_below(&err, ""),
-			err.below != NULL ? "\n" : "");
+		ce_say_here("error", err.message, ce_error_below(&err, ""));
 	exit(CE_EXIT_ENGINE);
 }
 

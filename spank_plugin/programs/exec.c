@@ -73,13 +73,13 @@ static int become(struct ce_container *container, int count, char **command, str
 	    ce_check_mpirun(program, count, command, &variables, &doubt, err) < 0)
 		return -1;
 	if (doubt != NULL)
-		fprintf(stderr, "ce: warning: %s\n", doubt);
+		ce_say_here("warning", doubt, "");
 	if (ce_script_is_elsewhere(&script, line))
-		fprintf(stderr, "ce: warning: %s\n", line);
+		ce_say_here("warning", line, "");
 	if (ce_lacks_mpi(program, &variables, leak))
-		fprintf(stderr, "ce: warning: %s\n", leak);
+		ce_say_here("warning", leak, "");
 	if (ce_find_leak(container->environment, &variables, leak))
-		fprintf(stderr, "ce: warning: %s\n", leak);
+		ce_say_here("warning", leak, "");
 	if (ce_profile_apply(container->profile, err) < 0)
 		return -1;
 	execv(program, command);
@@ -223,7 +223,6 @@ int main(int argc, char **argv)
 		return CE_EXIT_ENGINE;
 	}
 	become(&container, argc - 5, argv + 5, &err);
-	fprintf(stderr, "ce: error: %s\n%s\n", ce_error_text(&err),
-		ce_error_below(&err, CE_HELP_TASK_JOIN));
+	ce_say_here("error", ce_error_text(&err), ce_error_below(&err, CE_HELP_TASK_JOIN));
 	return err.exit_code;
 }

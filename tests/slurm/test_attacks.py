@@ -210,6 +210,22 @@ def test_no_name_of_a_variable_in_an_image_reaches_what_slurm_says(forge: Forge)
     assert sorted(done.stdout.splitlines()) == ["0|1", "1|1", *["SLURM_PROCID=8"] * 2], done.stderr
 
 
+@pytest.mark.parametrize("way", ["srun", "ce run"])
+def test_the_directory_that_an_image_names_is_one_line_of_a_message(forge: Forge, way: str) -> None:
+    image = forge.image(run={"WorkingDir": "/\x1b]0;title\x07\nce: hint: run this"})
+    if way == "srun":
+        done = forge.srun(image, "true")
+    else:
+        name = forge.cluster.edf(f'image = "{image}"\n', image=None)
+        done = forge.cluster.run([str(forge.cluster.prefix / "bin/ce"), "run", name, "--", "true"])
+    assert done.returncode == 125
+    assert len(causes(done)) == 1, done.stderr
+    assert causes(done)[0].endswith("No such file or directory")
+    assert "\x1b" not in done.stderr
+    assert "\x07" not in done.stderr
+    assert "\nce: hint: run this" not in done.stderr
+
+
 def test_a_nul_in_an_images_configuration_is_refused_at_submit(forge: Forge) -> None:
     marker = forge.directory / "ran"
     words = ["/bin/sh", f"x\0more\0{3}\0/bin/sh\0-c\0touch {marker}"]

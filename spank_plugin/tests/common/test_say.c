@@ -39,8 +39,24 @@ TEST("without a place for marks everything is news")
 	close(nowhere);
 }
 
-/* Return what ce_say prints for `text`, in a buffer that the next call overwrites. */
-static const char *said(const char *text)
+static void say(const char *text, const char *below)
+{
+	(void)below;
+	ce_say("n1", "error", text);
+}
+
+static void say_error(const char *text, const char *below)
+{
+	ce_say_error("n1", text, below);
+}
+
+static void say_here(const char *text, const char *below)
+{
+	ce_say_here("error", text, below);
+}
+
+/* Return what `print` prints, in a buffer that the next call overwrites. */
+static const char *printed(void (*print)(const char *text, const char *below), const char *text, const char *below)
 {
 	static char buffer[512];
 	FILE *file = tmpfile();
@@ -48,7 +64,7 @@ static const char *said(const char *text)
 	size_t length = 0;
 
 	if (file != NULL && kept >= 0 && dup2(fileno(file), STDERR_FILENO) >= 0) {
-		ce_say("n1", "error", text);
+		print(text, below);
 		dup2(kept, STDERR_FILENO);
 		rewind(file);
 		length = fread(buffer, 1, sizeof buffer - 1, file);
@@ -58,6 +74,11 @@ static const char *said(const char *text)
 	if (file != NULL)
 		fclose(file);
 	return buffer;
+}
+
+static const char *said(const char *text)
+{
+	return printed(say, text, "");
 }
 
 TEST("a message about a command called ce gets its prefix, a line below it keeps its own")
@@ -74,4 +95,20 @@ TEST("no control character of a name in an image gets to a terminal, letters of 
 	char text[] = "lib\nce: error: all is lost\xc2";
 	ce_make_one_line(text);
 	CHECK_TEXT(text, "lib ce: error: all is lost\xc2");
+}
+
+TEST("a name in a message brings no line of its own, and no control character")
+{
+	static const char message[] = "workdir '/\x1b]0;t\x07\nce: hint: run this'", below[] = "ce: hint: a\nce: see: b";
+
+	CHECK_TEXT(printed(say_error, message, below),
+		   "ce: error: n1: workdir '/ ]0;t  ce: hint: run this'\nce: hint: a\nce: see: b\n");
+	CHECK_TEXT(printed(say_here, message, below),
+		   "ce: error: workdir '/ ]0;t  ce: hint: run this'\nce: hint: a\nce: see: b\n");
+	CHECK_TEXT(printed(say_here, "x\ny", ""), "ce: error: x y\n");
+}
+
+TEST("the launcher's message has its own lines")
+{
+	CHECK_TEXT(printed(say_error, "x\nce: hint: y", ""), "ce: error: n1: x\nce: hint: y\n");
 }
