@@ -41,7 +41,8 @@ _WITH_VALUE = {
     ("--shm-size",): "the host's /dev/shm is there, as large as it is",
     ("--tmpfs",): 'in the environment file: mounts = ["tmpfs:{}"]',
     ("--hostname",): "the container has the host's name",
-    ("--ipc", "--pid", "--uts"): "the container has the host's",
+    ("--ipc", "--pid", "--uts"): "the container has the host's, or in the environment file, below"
+    ' [annotations]: com.ce.unshare = "ipc,pid,uts"',
     ("--restart",): "a container ends with its command; sbatch --requeue runs a job again",
     ("--add-host",): "the container has the host's /etc/hosts",
     ("--ulimit",): "the container has the limits of the job: ulimit, or srun --propagate",

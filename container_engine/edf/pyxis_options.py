@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from container_engine.edf.model import Edf, Severity
     from container_engine.edf.text import Text
 
-_NAMESPACES = ("net", "ipc", "uts")
+_NAMESPACES = ("net", "ipc", "uts", "pid")
 _SEE = "container-option"
 _YES, _NO = ("1", "true", "yes", "y"), ("0", "false", "no", "n")
 # without a value: no container, or the environment's own image

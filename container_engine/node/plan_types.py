@@ -184,7 +184,7 @@ class Settings(TypedDict, total=False):
     user_cdi_dir: str
     allowed_devices: Sequence[str]
     root_remap: bool
-    unshare: Sequence[Literal['net', 'ipc', 'uts']]
+    unshare: Sequence[Literal['net', 'ipc', 'uts', 'pid']]
     start: Literal['crun', 'podman']
     secret_variables: Sequence[str]
     batch_script: Literal['host', 'inside']

@@ -138,7 +138,7 @@ class Settings(_Frozen):
     user_cdi_dir: str = Field("", description="the same, below a user's home; empty: none")
     allowed_devices: tuple[str, ...] = Field(("*",), description="patterns of paths and CDI names")
     root_remap: bool = Field(False, description="users are root in their containers")
-    unshare: tuple[Literal["net", "ipc", "uts"], ...] = Field(
+    unshare: tuple[Literal["net", "ipc", "uts", "pid"], ...] = Field(
         (), description="namespaces that the container does not share with the node"
     )
     start: Literal["crun", "podman"] = Field(

@@ -75,7 +75,7 @@ SETTINGS = {
     "start": _Setting(_start, "crun or podman"),
     "start_timeout_s": _Setting(_seconds, "a number of seconds"),
     "tmpfs_size": _Setting(_size, "a size such as 16g or 50%"),
-    "unshare": _Setting(_namespaces, "net, ipc and uts, with commas between them"),
+    "unshare": _Setting(_namespaces, "net, ipc, uts and pid, with commas between them"),
 }
 # what only an environment says
 _OWN = {

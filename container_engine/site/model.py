@@ -23,7 +23,7 @@ Overridable: TypeAlias = Literal[
     "tmpfs_size",
     "unshare",
 ]
-Namespace: TypeAlias = Literal["net", "ipc", "uts"]
+Namespace: TypeAlias = Literal["net", "ipc", "uts", "pid"]
 # a path, or a CDI name
 DEVICE = r"^(/[^:]*|[^/=]+/[^/=]+=.+)$"
 Digest: TypeAlias = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
@@ -288,7 +288,7 @@ class SiteConfig(BaseModel):
     unshare: tuple[Namespace, ...] = Field(
         (),
         description="namespaces of its own that each container has: of the network (without any "
-        "interface but lo), of IPC (shared memory, message queues), of the host name",
+        "interface but lo), of IPC (shared memory, message queues), of the host name, of processes",
         examples=[["ipc"]],
     )
     secret_variables: tuple[str, ...] = Field(

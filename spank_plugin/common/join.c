@@ -15,6 +15,7 @@
 #include "help.h"
 #include "hints.h"
 #include "io.h"
+#include "pids.h"
 
 static const char default_path[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -52,6 +53,8 @@ static int refuse_privileges(const struct ce_container *container, struct ce_err
 
 int ce_join(const struct ce_container *container, struct ce_error *err)
 {
+	int has_pids = 0;
+
 	/* The user namespace comes first: it gives the capabilities over itself that joining the other
 	 * namespaces, which it owns, requires. execve removes them again, because the user is not root in
 	 * it. */
@@ -62,6 +65,7 @@ int ce_join(const struct ce_container *container, struct ce_error *err)
 		if (container->unshared[i] >= 0 && setns(container->unshared[i], 0) < 0)
 			return ce_fail(err, "cannot enter a namespace of the container's own: %s",
 				       strerror(errno));
+		has_pids |= container->unshared[i] >= 0 && ce_is_pid_namespace(container->unshared[i]);
 	}
 	if (setns(container->mount_ns, CLONE_NEWNS) < 0)
 		return ce_fail(err, "cannot enter the container's mount namespace: %s",
@@ -75,7 +79,7 @@ int ce_join(const struct ce_container *container, struct ce_error *err)
 	/* Root in there is the user, who may change no owner and become nobody else. */
 	if (geteuid() == 0 && ce_fakeroot() < 0)
 		return ce_fail(err, "cannot install the filter for root in the container: %s", strerror(errno));
-	return 0;
+	return has_pids ? ce_enter_pids(err) : 0;
 }
 
 static int apply_record(char *record, const struct ce_variables *variables, struct ce_error *err)

@@ -10,8 +10,8 @@
 
 #include "error.h"
 
-/* The most namespaces of a container beside user and mount namespace: network, IPC, UTS. */
-#define CE_MAX_UNSHARED 3
+/* The most namespaces of a container beside user and mount namespace: network, IPC, UTS, PID. */
+#define CE_MAX_UNSHARED 4
 
 struct ce_container {
 	int user_ns;	/* descriptors, owned; -1 when absent */
@@ -32,15 +32,16 @@ struct ce_container {
 	int may_gain;	/* whether execve may give new privileges after the join (no_new_privs=off) */
 };
 
-#define CE_CONTAINER_INIT { -1, { -1, -1, -1 }, -1, -1, -1, -1, -1, -1, -1, -1, NULL, NULL, NULL, 0, 0, 0 }
+#define CE_CONTAINER_INIT { -1, { -1, -1, -1, -1 }, -1, -1, -1, -1, -1, -1, -1, -1, NULL, NULL, NULL, 0, 0, 0 }
 
 void ce_container_close(struct ce_container *container);
 
 /* Join the user namespace, then the others, the mount namespace last, and change to the working directory. From then on, no
  * execve gives this process privileges (PR_SET_NO_NEW_PRIVS), unless the site allows it. In the container,
  * setuid programs gain nothing anyway; this also protects against a hole in the kernel's handling of such an
- * execve. Who is root in the container gets ce_fakeroot. After a failure the process may have joined only in
- * part: it must not execute anything. */
+ * execve. Who is root in the container gets ce_fakeroot. Into a PID namespace goes a child, see ce_enter_pids: what
+ * returns may be another process than what called. After a failure the process may have joined only in part: it
+ * must not execute anything. */
 int ce_join(const struct ce_container *container, struct ce_error *err);
 
 /* Access to the environment of a process. `set` with value NULL unsets; it returns 0 or a negative number.

@@ -22,7 +22,7 @@
 #include "common/error.h"
 
 /* stamps: one line for each kind of operation, far below the limit */
-enum { GUARD_MAX_CONTAINER = 7, GUARD_MAX_FUSE = 64, GUARD_MAX_STAMPS = 2048 };
+enum { GUARD_MAX_CONTAINER = 8, GUARD_MAX_FUSE = 64, GUARD_MAX_STAMPS = 2048 };
 /* the exit code of a child whose program could not be executed; no program that we start uses it */
 enum { GUARD_NOT_STARTED = 123 };
 
@@ -48,6 +48,7 @@ struct guard {
 		int container[GUARD_MAX_CONTAINER];
 		size_t count; /* of these, 0 until they are known */
 	} kept;
+	int has_pids; /* whether tasks enter the container's PID namespace */
 	int in_more; /* the current operations were added by a program */
 	const char *stage;   /* the current operation, for the report */
 	int stage_errno;

@@ -141,5 +141,6 @@ int guard_op_container(struct guard *guard, char **args)
 		return guard_fail(guard, "the container's init process ended");
 	if (wait_for_init(guard, process_dir, args[1]) < 0)
 		return -1;
+	guard->has_pids = args[2] != NULL;
 	return guard_report_ready(guard, process_dir);
 }

@@ -192,10 +192,11 @@ int guard_op_joined(struct guard *guard, char **args)
 	int container[GUARD_MAX_CONTAINER];
 	size_t count = 0;
 
-	for (; count < GUARD_MAX_CONTAINER && args[count] != NULL; count++) {
-		container[count] = ce_descriptor(args[count]);
-		if (container[count] < 0)
+	for (; args[count] != NULL; count++) {
+		int fd = count < GUARD_MAX_CONTAINER ? ce_descriptor(args[count]) : -1;
+		if (fd < 0)
 			return guard_fail(guard, "the running container's descriptors are missing");
+		container[count] = fd;
 	}
 	return guard_report_container(guard, container, count);
 }

@@ -81,7 +81,8 @@ guard_operation guard_op_note;
 /* crun PROGRAM ARG…, podman PROGRAM ARG…: run what creates the container, and wait for it. */
 guard_operation guard_op_create;
 
-/* container PIDFILE NAME: wait until the container's init is the program NAME, then report. */
+/* container PIDFILE NAME [pid]: wait until the container's init is the program NAME, then report; with `pid`, tasks
+ * enter its PID namespace. */
 guard_operation guard_op_container;
 
 #endif

@@ -159,7 +159,10 @@ static int open_all_unshared(struct guard *guard, int process_dir, int fds[], si
 			return -1;
 		*count += opened == 1;
 	}
-	return 0;
+	if (!guard->has_pids)
+		return 0;
+	fds[*count] = open_in(guard, process_dir, "ns/pid");
+	return fds[*count] < 0 ? -1 : ((*count)++, 0);
 }
 
 int guard_report_ready(struct guard *guard, int process_dir)

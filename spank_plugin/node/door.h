@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include "common/io.h"
 #include "join_memo.h"
 
 enum { CE_DOOR_IMAGES = 64, CE_DOOR_PATH = 108 };
@@ -11,7 +12,7 @@ enum { CE_DOOR_IMAGES = 64, CE_DOOR_PATH = 108 };
 /* The parts of a container that a guard has handed over (guard/guard_kept.h). The descriptors are owned, all close-on-exec. */
 struct ce_visit {
 	int guards_ns;	   /* the user namespace of that guard */
-	int container[10]; /* its user and mount namespace, environment, mountinfo, other namespaces of its own */
+	int container[CE_MAX_FDS - 1]; /* its user and mount namespace, environment, mountinfo, other namespaces of its own */
 	size_t count;
 	char *images[CE_DOOR_IMAGES]; /* paths, on the heap */
 	int devices[CE_DOOR_IMAGES];  /* the connections of their servers */

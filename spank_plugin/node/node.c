@@ -38,7 +38,7 @@
 enum { EXIT_ENGINE = 125, MAX_TEXT = 64 * 1024 * 1024, OTHERS = 077, REPORT_MS = 5000 };
 enum { GUARD_ARGS = 5, EARLY = 3, MAX_CONTAINER = 10 };
 /* what a guard reports at least, and the other namespaces of a container's own */
-enum { REPORTED = 5, MAX_UNSHARED = 3 };
+enum { REPORTED = 5, MAX_UNSHARED = 4 };
 /* the descriptors of the command line, in their order */
 enum { REPLY, PLAN, ENVIRONMENT, WATCH, LIFE, GIVEN };
 

@@ -98,10 +98,10 @@ static int take_container(struct ce_container *container, struct ce_error *err)
 	if (getenv(CE_NODE) == NULL)
 		return ce_fail(err, "ce-join is started by slurmstepd");
 	if (text == NULL ||
-	    sscanf(text, "%d %d %d %d %d %d %d %d %n", &container->user_ns, &container->mount_ns,
+	    sscanf(text, "%d %d %d %d %d %d %d %d %d %n", &container->user_ns, &container->mount_ns,
 		   &container->environment, &container->profile, &container->may_gain,
 		   &container->unshared[0], &container->unshared[1], &container->unshared[2],
-		   &skipped) != 8 ||
+		   &container->unshared[3], &skipped) != 9 ||
 	    skipped == 0)
 		return ce_fail_below(err, CE_HELP_PLUGIN_CONFIGURATION, CE_NOT_LOADED);
 	container->workdir = strdup(text + skipped);

@@ -90,19 +90,19 @@ def test_what_cannot_be_done_is_refused_at_submit(
     assert cause.startswith(f"ce: error: {message}")
 
 
-_NAMESPACES = [f"/proc/self/ns/{name}" for name in ("net", "ipc", "uts")]
+_NAMESPACES = [f"/proc/self/ns/{name}" for name in ("net", "ipc", "uts", "pid")]
 
 
 @pytest.mark.parametrize("start", ["crun", "podman"])
 def test_tasks_share_namespaces_of_their_containers_own(cluster: Cluster, start: str) -> None:
     edf = cluster.edf(f'[annotations]\n"com.ce.start" = "{start}"\n', image="demo")
     script = f"readlink {' '.join(_NAMESPACES)}; stat -fc %T /dev/mqueue; (</dev/tcp/127.0.0.1/1)"
-    words = [f"--environment={edf}", "--container-unshare=net,ipc,uts"]
+    words = [f"--environment={edf}", "--container-unshare=net,ipc,uts,pid"]
     done = srun(cluster, "-n3", *words, "bash", "-c", script)
     assert done.stderr.count("/1: Connection refused") == 3, done.stderr
     of_node = {os.readlink(path) for path in _NAMESPACES}
     found = set(done.stdout.split())
-    assert len(found) == 4
+    assert len(found) == 5
     assert not found & of_node
     done = srun(cluster, f"--environment={edf}", "readlink", *_NAMESPACES)
     assert set(done.stdout.split()) == of_node

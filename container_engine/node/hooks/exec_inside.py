@@ -122,6 +122,20 @@ class Process:
             setsigdef=DEFAULTS,
         )
 
+    def program(self) -> int:
+        """Return the id of the program's process.
+
+        It is a child where the container has PIDs of its own (spank_plugin/common/pids.h).
+        """
+        try:
+            with open(f"/proc/{self.pid}/comm", encoding="ascii") as file:
+                stands_for_it = file.read() == "ce-exec\n"
+            with open(f"/proc/{self.pid}/task/{self.pid}/children", encoding="ascii") as file:
+                children = file.read().split()
+        except OSError:
+            return self.pid  # it has ended
+        return int(children[0]) if stands_for_it and children else self.pid
+
     def exit_code(self, timeout_s: float) -> int | None:
         """Return the exit code, or None if the program still runs after `timeout_s`."""
         if self._waiter and not _readable(self._waiter_fd, timeout_s):

@@ -19,6 +19,10 @@ from _socket import (
     socket,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 _LISTEN = "0A"
 _EADDRINUSE, _EACCES = 98, 13
@@ -84,10 +88,13 @@ def _can_listen(family: int, port: int) -> bool:
     return True
 
 
-def listeners(pid: int, port: int) -> tuple[bool, bool]:
-    """Return whether `pid` listens on the port, and whether another process of this node does."""
+def listeners(process: Callable[[], int], port: int) -> tuple[bool, bool]:
+    """Return whether the process listens on the port, and whether another one of this node does.
+
+    The id is asked for after the sockets are known: a program that listens has its last id.
+    """
     inodes = {inode for table in _TABLES for inode in _listening(table, port)}
-    own = inodes & _sockets(pid) if inodes else inodes
+    own = inodes & _sockets(process()) if inodes else inodes
     return bool(own), inodes > own
 
 

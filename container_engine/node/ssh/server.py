@@ -162,7 +162,7 @@ class SshServer:
         os.close(terminals)
         left_s, code, own, taken = place.timeout_s, None, False, False
         while not own and not taken and code is None and left_s > 0:
-            own, taken = listeners(server.pid, port)
+            own, taken = listeners(server.program, port)
             code = None if own or taken else server.exit_code(_STEP_S)
             left_s -= _STEP_S
         ready = own and not taken

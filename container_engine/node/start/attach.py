@@ -228,10 +228,13 @@ def _mount_namespace(task: Task) -> str:
 
 
 def unshared(task: Task) -> list[str]:
-    """Return the files, below /proc/PID, of the namespaces that it does not share with this one."""
+    """Return the files, below /proc/PID, of the namespaces that it does not share with this one.
+
+    A task that Slurm watches is not in a PID namespace itself (spank_plugin/common/pids.h).
+    """
     return [
         name
-        for name in ("ns/net", "ns/ipc", "ns/uts")
+        for name in ("ns/net", "ns/ipc", "ns/uts", "ns/pid_for_children")
         if os.readlink(name, dir_fd=task.directory) != os.readlink(f"/proc/self/{name}")
     ]
 

@@ -168,7 +168,7 @@ class Container:
         self.devices = devices
         self.annotations = annotations
         self.is_heard = bool(entrypoint) and annotations.get(ENTRYPOINT_LOG) == "true"
-        # "net", "ipc", "uts": namespaces of its own
+        # "net", "ipc", "uts", "pid": namespaces of its own
         self.unshared = unshared
         # as in oci-hooks(5), those that apply, in their order
         self.oci_hooks = oci_hooks
@@ -185,10 +185,11 @@ def _is_filtered(container: Container) -> bool:
 
 
 def system_mounts(paths: Paths, container: Container) -> list[Bind]:
-    """Return mounts for terminals, the init, and the host's /proc instead of the session's."""
+    """Return mounts for terminals, the init, and the host's /proc unless it has its own."""
     root = Bind("bind", paths.init, _ROOT_PATH, ("ro",))
+    host = Bind("bind", paths.at("proc"), "/proc", ("rslave",))
     return [
-        Bind("bind", paths.at("proc"), "/proc", ("rslave",)),
+        *([] if "pid" in container.unshared else [host]),
         Bind("bind", "/dev/pts", "/dev/pts", ("rslave",)),
         Bind("bind", paths.init, INIT_PATH, ("ro",)),
         *([root] if _is_filtered(container) else []),

@@ -5,7 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from _signal import SIGPIPE, SIGXFSZ  # type: ignore[import-not-found]
-from _socket import AF_UNIX, CMSG_SPACE, SCM_RIGHTS, SOCK_SEQPACKET, SOL_SOCKET, socket, socketpair
+from _socket import (
+    AF_UNIX,
+    CMSG_SPACE,
+    MSG_CTRUNC,
+    SCM_RIGHTS,
+    SOCK_SEQPACKET,
+    SOL_SOCKET,
+    socket,
+    socketpair,
+)
 
 from container_engine.errors import LaunchError
 
@@ -14,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 MAX_PACKET = 64 * 1024
-FD_SIZE = 4
-_MAX_FDS = 8  # spank_plugin/guard/guard_report.c
+_FD_SIZE = 4
+_MAX_FDS = 9  # GUARD_MAX_CONTAINER of spank_plugin/guard/guard.h, and one more
 # Python ignores these for itself; ignored signals survive execve, which no program expects
 PYTHONS_SIGNALS = (SIGPIPE, SIGXFSZ)
 
@@ -106,9 +115,7 @@ def await_report(
     """
     control.settimeout(timeout_s)
     try:
-        data, ancillary, _flags, _address = control.recvmsg(
-            MAX_PACKET, CMSG_SPACE(_MAX_FDS * FD_SIZE)
-        )
+        data, fds = receive(control)
     except TimeoutError:
         message = f"the container did not start within {timeout_s:g} s"
         raise LaunchError(message, see="start-timeout") from None
@@ -117,7 +124,7 @@ def await_report(
         return await_report(control, timeout_s, hear, describe)
     if data[:1] == b"R":
         moments, _nul, printed = data[1:].decode("utf-8", "surrogateescape").partition("\0")
-        return (moments, printed), received(ancillary)
+        return (moments, printed), fds
     if not data:
         raise _ended()
     report = data[1:].decode("utf-8", "replace")
@@ -145,22 +152,30 @@ def _ended() -> LaunchError:
 
 def rights(fds: Sequence[int]) -> list[tuple[int, int, bytes]]:
     """Return the ancillary data with which sendmsg sends descriptors."""
-    data = b"".join(fd.to_bytes(FD_SIZE, sys.byteorder) for fd in fds)
+    data = b"".join(fd.to_bytes(_FD_SIZE, sys.byteorder) for fd in fds)
     return [(SOL_SOCKET, SCM_RIGHTS, data)] if fds else []
 
 
-def received(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
-    """Return the descriptors that came with a packet; no program inherits them."""
+def receive(connection: socket) -> tuple[bytes, list[int]]:
+    """Receive a packet and its descriptors, which no program inherits.
+
+    Raise LaunchError if there are more: a container without one of them would be another one.
+    """
+    data, ancillary, flags, _address = connection.recvmsg(
+        MAX_PACKET, CMSG_SPACE(_MAX_FDS * _FD_SIZE)
+    )
     fds = []
-    for level, kind, data in ancillary:
+    for level, kind, numbers in ancillary:
         if level == SOL_SOCKET and kind == SCM_RIGHTS:
             fds += [
-                int.from_bytes(data[i : i + FD_SIZE], sys.byteorder)
-                for i in range(0, len(data), FD_SIZE)
+                int.from_bytes(numbers[i : i + _FD_SIZE], sys.byteorder)
+                for i in range(0, len(numbers), _FD_SIZE)
             ]
     for fd in fds:
         os.set_inheritable(fd, False)
-    return fds
+    if flags & MSG_CTRUNC:
+        raise LaunchError("the guard's report is not complete", see="internal-error")
+    return data, fds
 
 
 def joined(namespaces: Sequence[int]) -> str:

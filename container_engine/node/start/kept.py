@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from _socket import AF_UNIX, CMSG_SPACE, SOCK_SEQPACKET, socket
+from _socket import AF_UNIX, SOCK_SEQPACKET, socket
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 
 from container_engine.edf.pyxis_names import is_step
@@ -21,7 +21,7 @@ from container_engine.errors import LaunchError
 from container_engine.node.node_name import node_name
 from container_engine.node.plan_json import image_paths, parse_json, to_json
 from container_engine.node.start.container import BEGUN, STARTED
-from container_engine.node.start.guard import FD_SIZE, MAX_PACKET, received
+from container_engine.node.start.guard import receive
 from container_engine.remove_tree import remove_tree
 
 TYPE_CHECKING = False
@@ -45,7 +45,7 @@ _LEAST = 5
 _LOOK_S = 0.02
 _VISIT_S = 10.0
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
-_KINDS = {"net": "network", "ipc": "IPC", "uts": "UTS"}
+_KINDS = {"net": "network", "ipc": "IPC", "uts": "UTS", "pid": "PID"}
 # what a running container has already, whatever a later step asks for, and what to call an entry
 _MADE_OF = {"mounts": "target", "devices": "name", "startup": "line"}
 # annotations that say what a step does with it: com.ce.container_name, com.ce.container_save
@@ -526,8 +526,7 @@ def _handed_over(visitor: socket, kept: Kept) -> Running:
     fds: Sequence[int] = ()
     images: list[tuple[str, int]] = []
     while True:
-        data, ancillary, _flags, _address = visitor.recvmsg(MAX_PACKET, CMSG_SPACE(8 * FD_SIZE))
-        found = received(ancillary)
+        data, found = receive(visitor)
         is_meant = data == b"\0" or len(found) == 1 if fds else len(found) >= _LEAST
         if not data or not is_meant:
             for fd in (*found, *fds, *(device for _image, device in images)):

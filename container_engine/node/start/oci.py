@@ -40,7 +40,7 @@ _CAPABILITIES = [
 _WRITABLE = ("/run", "/tmp", "/var/tmp")
 _TMPFS = ("rw", "rprivate", "nosuid", "nodev", "tmpcopyup")
 _NAME = "ce"
-# the runtime's names of namespaces
+# the runtime's names of namespaces; of processes, each container has one
 _UNSHARED = {"net": "network", "ipc": "ipc", "uts": "uts"}
 # by which programs see that they are in a container
 _CONTAINER = ".containerenv"
@@ -100,7 +100,7 @@ def _configuration(
                     "pid",
                     "mount",
                     "user",
-                    *(_UNSHARED[one] for one in container.unshared),
+                    *(_UNSHARED[one] for one in container.unshared if one in _UNSHARED),
                 )
             ],
             # a mount that is shared needs a root that is
@@ -130,6 +130,7 @@ def _mounts(paths: Paths, container: Container) -> list[dict[str, Any]]:
         _mount("tmpfs", "tmpfs", "/dev", "nosuid", "strictatime", "mode=755", "size=64m"),
         _bind("/sys", "rprivate", "nosuid", "noexec", "nodev", "ro"),
         *_shared_memory(container),
+        *_processes(container),
         *([] if container.writable else (_tmpfs(path) for path in _WRITABLE)),
         *map(_translated, system_mounts(paths, container)),
         *map(_translated, names(paths, container)),
@@ -152,6 +153,13 @@ def _shared_memory(container: Container) -> list[dict[str, Any]]:
         _mount("mqueue", "mqueue", "/dev/mqueue", "nosuid", "noexec", "nodev"),
         _mount("tmpfs", "shm", "/dev/shm", "nosuid", "noexec", "nodev", "mode=1777"),
     ]
+
+
+def _processes(container: Container) -> list[dict[str, Any]]:
+    """Return the mount of the container's own processes; system_mounts has that of the host's."""
+    if "pid" not in container.unshared:
+        return []
+    return [_mount("proc", "proc", "/proc", "nosuid", "noexec", "nodev")]
 
 
 def _queues() -> list[str]:

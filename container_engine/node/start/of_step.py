@@ -41,7 +41,7 @@ def enter(wanted: KeptContainer, node: Mapping[str, str]) -> OfStep:
     try:
         task = attach.find(job, step, node_name(node))
         guard, first = attach.makers(task)
-        names = ("ns/user", "ns/mnt", "environ", "mountinfo", *attach.unshared(first))
+        names = ("ns/user", "ns/mnt", "environ", "mountinfo", *attach.unshared(task))
         at_first = [os.open(name, os.O_RDONLY, dir_fd=first.directory) for name in names]
         fds = [os.open(f"/proc/{guard}/ns/user", os.O_RDONLY), *at_first]
     except UserError as error:

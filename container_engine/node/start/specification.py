@@ -47,6 +47,7 @@ def operations(  # noqa: PLR0913, PLR0917  # all that a container is made of
     create = _way(settings, container)
     prepare, creation = create(paths, container, container_environment, person)
     fuses = [] if again else zip(images, roots, strict=True)
+    pids = [one for one in container.unshared if one == "pid"]
     overlay: Operation = ("overlay", [*_written(paths), paths.at("root"), *roots])
     return [
         ("session", [settings["tmpfs_size"], paths.session]),
@@ -63,7 +64,7 @@ def operations(  # noqa: PLR0913, PLR0917  # all that a container is made of
         # `ce save` leaves out what was written before (images/pack/written.py)
         *(("file", [path, ""]) for path in paths.begun),
         creation,
-        ("container", [paths.at("init.pid"), INIT_NAME]),
+        ("container", [paths.at("init.pid"), INIT_NAME, *pids]),
     ]
 
 

@@ -224,7 +224,7 @@ class Stage:
                 return
             environment = memory_file("environ", self.block)
             names = ["ns/user", "ns/user", "ns/mnt", "", "mountinfo", "ns/net", "ns/ipc"]
-            names += ("ns/uts", "ns/pid")
+            names += ("ns/uts", "ns/pid", "ns/cgroup")
             opened = [os.open(f"/proc/self/{name}", os.O_RDONLY) for name in names]
             opened[3] = environment
             with visitor:

@@ -335,7 +335,7 @@ class Doubts:
 
     @staticmethod
     def namespaces_that_are_too_many(stage: Stage) -> None:
-        stage.hands[0] = (b"C", 9)
+        stage.hands[0] = (b"C", 10)
 
     @staticmethod
     def plan_that_goes_on(stage: Stage) -> None:

@@ -170,10 +170,10 @@ def test_a_port_is_free_only_where_nobody_listens() -> None:
         server.listen()
         port = server.getsockname()[1]
         assert not is_free(port)
-        assert listeners(os.getpid(), port) == (True, False)
-        assert listeners(os.getppid(), port) == (False, True)
+        assert listeners(os.getpid, port) == (True, False)
+        assert listeners(os.getppid, port) == (False, True)
     assert is_free(port)
-    assert listeners(os.getpid(), port) == (False, False)
+    assert listeners(os.getpid, port) == (False, False)
 
 
 def test_a_server_with_half_of_a_port_is_told_from_one_that_has_it_all() -> None:
@@ -191,10 +191,10 @@ def test_a_server_with_half_of_a_port_is_told_from_one_that_has_it_all() -> None
         with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
             assert other.stdout is not None
             assert other.stdout.readline() == b"\n"
-            assert listeners(os.getpid(), port) == (True, True)
-            assert listeners(other.pid, port) == (True, True)
+            assert listeners(os.getpid, port) == (True, True)
+            assert listeners(lambda: other.pid, port) == (True, True)
             other.communicate()
-        assert listeners(os.getpid(), port) == (True, False)
+        assert listeners(os.getpid, port) == (True, False)
 
 
 def test_a_port_is_claimed_by_one_launch_at_a_time() -> None:

@@ -1,0 +1,123 @@
+#define _GNU_SOURCE
+#include "pids.h"
+
+#include <errno.h>
+#include <linux/nsfs.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "io.h"
+
+int ce_is_pid_namespace(int fd)
+{
+	return ioctl(fd, NS_GET_NSTYPE) == CLONE_NEWPID;
+}
+
+/* End as the child did, without a second core file beside the child's. */
+static void end_as(int status)
+{
+	const struct rlimit none = { 0, 0 };
+	sigset_t all;
+
+	if (!WIFSIGNALED(status))
+		_exit(WEXITSTATUS(status));
+	(void)setrlimit(RLIMIT_CORE, &none);
+	signal(WTERMSIG(status), SIG_DFL);
+	sigfillset(&all);
+	sigprocmask(SIG_UNBLOCK, &all, NULL);
+	raise(WTERMSIG(status));
+	_exit(128 + WTERMSIG(status));
+}
+
+/* Stop with the child, as a shell's foreground job does, and let it go on when this process does. */
+static void stop_with(pid_t child)
+{
+	raise(SIGSTOP);
+	kill(child, SIGCONT);
+}
+
+static void await(pid_t child)
+{
+	int status;
+
+	/* signals of other children are left: it has none */
+	while (waitpid(child, &status, WNOHANG | WUNTRACED) == child) {
+		if (!WIFSTOPPED(status))
+			end_as(status);
+		stop_with(child);
+	}
+}
+
+/* Watch over the child until it ends. All signals are blocked, and taken one by one. */
+__attribute__((noreturn)) static void stand_for(pid_t child)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	for (;;) {
+		int signal_number = sigwaitinfo(&all, NULL);
+
+		if (signal_number == SIGCHLD)
+			await(child);
+		else if (signal_number > 0)
+			kill(child, signal_number);
+	}
+}
+
+/* Give the child a process group of its own, so that the terminal's signals reach it once, and the terminal where
+ * this process has it. */
+static void hand_over_terminal(pid_t child)
+{
+	int has_it = tcgetpgrp(STDIN_FILENO) == getpgrp();
+
+	if (setpgid(child, child) == 0 && has_it)
+		(void)tcsetpgrp(STDIN_FILENO, child);
+}
+
+/* Wait in the child for the word that everything is arranged. Without it, its parent has died, and nobody would
+ * end it any more. */
+static void await_word(int from_parent)
+{
+	char word;
+
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (read(from_parent, &word, 1) != 1)
+		_exit(1);
+	close(from_parent);
+}
+
+int ce_enter_pids(struct ce_error *err)
+{
+	sigset_t all, before;
+	int ends[2];
+
+	if (pipe(ends) < 0)
+		return ce_fail(err, "cannot make a pipe: %s", strerror(errno));
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &before);
+	pid_t child = fork();
+	if (child == 0) {
+		close(ends[1]);
+		await_word(ends[0]);
+		sigprocmask(SIG_SETMASK, &before, NULL);
+		return 0;
+	}
+	if (child < 0) {
+		int reason = errno;
+
+		close(ends[0]);
+		close(ends[1]);
+		sigprocmask(SIG_SETMASK, &before, NULL);
+		return ce_fail(err, "cannot start a process in the container's PID namespace: %s", strerror(reason));
+	}
+	hand_over_terminal(child);
+	(void)ce_write_all(ends[1], "", 1);
+	(void)close_range(0, ~0U, 0);
+	stand_for(child);
+}

@@ -1,0 +1,16 @@
+/* The PID namespace of a container, for a process that must stay where Slurm started it. */
+#ifndef CE_PIDS_H
+#define CE_PIDS_H
+
+#include "error.h"
+
+/* Return whether the descriptor is that of a PID namespace. */
+int ce_is_pid_namespace(int fd);
+
+/* Go on in a child, which is in the PID namespace that this process has joined for its children. Only the child
+ * returns, with 0 or, where the fork failed, this process with -1. This process keeps its number, which is what
+ * Slurm watches and signals: it closes all descriptors, passes each signal on to the child, which has a process
+ * group of its own and the terminal, and ends as the child does. When it is killed, so is the child. */
+int ce_enter_pids(struct ce_error *err);
+
+#endif
