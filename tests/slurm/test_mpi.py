@@ -46,6 +46,16 @@ def test_a_client_does_as_the_server_of_pmix_says(cluster: Cluster, open_mpi: st
     assert ours == slurms != "", done.stderr
 
 
+def test_an_environment_may_set_what_the_pmix_of_its_image_reads(cluster: Cluster) -> None:
+    """Most published environments say psec; the page on MPI advises gds."""
+    text = '[env]\nPMIX_MCA_psec = "native"\nPMIX_MCA_gds = "hash"\n'
+    edf = cluster.edf(text, image="openmpi")
+    script = 'test -n "$PMIX_RANK" && echo "$PMIX_MCA_psec $PMIX_MCA_gds"; mpi-probe ring'
+    done = cluster.srun("--mpi=pmix", "-n2", f"--environment={edf}", "sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines().count("native hash") == 2
+
+
 @pytest.fixture
 def as_root(cluster: Cluster) -> str:
     return cluster.edf('[annotations]\ncom.ce.root_remap = "true"\n', image="openmpi")

@@ -19,7 +19,10 @@ ROOMS = (
     ("edf", "catalog", "site", "slurm"),
     ("process", "schemas", "validation_text"),
     ("faults",),
-    ("errors", "loader_env", "did_you_mean", "secrecy", "text_layout", "ownership", "deferred"),
+    (
+        *("errors", "loader_env", "did_you_mean", "secrecy", "text_layout", "ownership"),
+        *("deferred", "slurm_names"),
+    ),
     ("remove_tree",),
     ("mountinfo",),
 )

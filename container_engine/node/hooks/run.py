@@ -10,7 +10,8 @@ from container_engine.node.hooks.oci_hooks import OciHooks
 from container_engine.node.hooks.prepare import prepare
 from container_engine.node.plan_json import parse_json, to_json
 from container_engine.node.report.failure import refuse
-from container_engine.node.start.environment import apply, is_slurms
+from container_engine.node.start.environment import apply
+from container_engine.slurm_names import is_slurms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

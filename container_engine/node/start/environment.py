@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from container_engine.errors import LaunchError
 from container_engine.node.plan_json import resolve
+from container_engine.slurm_names import is_slurms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ _PODMANS_OWN = frozenset(["TERM", "HOSTNAME", "HOME", "container"])
 _SHELLS_OWN = frozenset(["PWD", "OLDPWD", "SHLVL", "_"])
 # The host's locale names mean nothing in another image's /usr/share/locale (ASKS: perl, R).
 _HOST_LOCALE = ("LANG", "LANGUAGE", "LC_ALL")
-# Slurm's values hold in the container, too, whatever an image was built with.
-_SLURMS = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "PALS_")
 
 
 # The variables by which a process finds the step's server, by the annotation that turns it off.
@@ -159,10 +158,6 @@ def _turned_off(annotations: Mapping[str, str]) -> dict[str, None]:
 
 def without_slurms(changes: Mapping[str, str | None]) -> dict[str, str | None]:
     return {name: value for name, value in changes.items() if not is_slurms(name)}
-
-
-def is_slurms(name: str) -> bool:
-    return name.startswith(_SLURMS)
 
 
 def apply(base: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:

@@ -131,6 +131,12 @@ def test_what_slurm_says_stays_slurms(source: str, name: str) -> None:
     assert tasks(host={}, **{source: {name: "mine"}}) == {}  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("source", ["edf", "of_image", "hooks"])
+def test_settings_of_the_images_pmix_are_not_slurms(source: str) -> None:
+    said = tasks(host={"PMIX_MCA_gds": "x"}, **{source: {"PMIX_MCA_gds": "hash"}})  # type: ignore[arg-type]
+    assert said == {"PMIX_MCA_gds": "hash"}
+
+
 def test_slurms_variables_cannot_be_removed() -> None:
     assert tasks(edf={"SLURM_X": None})["SLURM_X"] == "1"
 
