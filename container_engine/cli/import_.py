@@ -64,9 +64,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     image = parse_source(arguments.image, context.cwd)
-    if arguments.name and (arguments.output or isinstance(image, RegistryImage)):
-        what = "-o FILE" if arguments.output else "an image of a registry"
-        raise UserError(f"import: {what} and a NAME do not go together", "leave NAME out")
     if isinstance(image, RegistryImage | FileImage):
         _refuse_archive(arguments.image, context.cwd)
     if isinstance(image, RegistryImage) and os.path.exists(
@@ -83,6 +80,9 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             f"for a file: ./{arguments.image}; for the registry: docker://{arguments.image}",
             name=arguments.image,
         )
+    if arguments.name and (arguments.output or isinstance(image, RegistryImage)):
+        what = "-o FILE" if arguments.output else "an image of a registry"
+        raise UserError(f"import: {what} and a NAME do not go together", "leave NAME out")
     if isinstance(image, LocalImage) and image.transport != PODMAN:
         _check_there(image)
     settings = site_config(context)

@@ -12,6 +12,7 @@ from container_engine.errors import UserError
 from container_engine.images import details
 from container_engine.images.pack import squashfs
 from container_engine.images.reference import FileImage, parse
+from container_engine.images.resolve import refuse_bare_file
 from container_engine.images.store.files import size_text
 from container_engine.images.store.store import architecture
 from container_engine.submit.environment import offered
@@ -77,6 +78,7 @@ def _subject(text: str, context: Context, settings: SiteConfig) -> _Subject:
     if edf is not None:
         check_single(edf)
     image = parse(name, context.cwd)
+    refuse_bare_file(name, context.cwd)
     if not isinstance(image, FileImage):
         image = meant(image, context, settings).image
         if stores(context, settings).find(image) is None:

@@ -10,6 +10,7 @@ from container_engine.cli.pull_option import add_pull
 from container_engine.errors import UserError
 from container_engine.images.fetch.importing import Pull
 from container_engine.images.reference import FileImage, parse
+from container_engine.images.resolve import refuse_bare_file
 from container_engine.submit.mistaken_names import with_environment_hint
 from container_engine.submit.short_name import meant
 from container_engine.submit.site import site_config
@@ -33,6 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     image = parse(arguments.image, context.cwd)
+    refuse_bare_file(arguments.image, context.cwd)
     if isinstance(image, FileImage):
         raise UserError("a file, there is nothing to pull", name=image.name)
     settings = site_config(context)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from container_engine import message_text
 from container_engine.cli import messages, output
 from container_engine.cli.pyxis_options import add_container_options, refuse_nothing
-from container_engine.faults.block import code_for
+from container_engine.faults.block import code_for, remedy
 from container_engine.submit.environment import judged, load_effective, offered
 from container_engine.submit.host_files import missing_files
 
@@ -52,11 +52,23 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         output.document(document)
     else:
         for verdict in verdicts:
-            messages.say(message_text.of_problems(verdict.problems))
+            messages.say(message_text.of_problems(_with_remedies(verdict.problems)))
             output.line(verdict)
             sys.stdout.flush()
     sys.stdout.flush()
     return 0 if all(verdict.valid for verdict in verdicts) else 1
+
+
+def _with_remedies(problems: Sequence[Problem]) -> list[Problem]:
+    """Return the problems with the hints that a launch would print, each general one once."""
+    shown: list[Problem] = []
+    for problem in problems:
+        hint = problem.hint
+        if problem.severity == "error" and not hint:
+            hint = remedy(code_for(problem.see, problem.key), None)
+        is_new = hint == problem.hint or all(other.hint != hint for other in shown)
+        shown.append(replace(problem, hint=hint if is_new else None))
+    return shown
 
 
 class _Verdict:

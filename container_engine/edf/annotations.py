@@ -112,9 +112,13 @@ def _known() -> str:
 
 
 def _unknown_hook(key: str, path: Path, rules: HookRules, report: Report) -> None:
-    hook, _, parameter = key.removeprefix(_HOOKS).partition(".")
-    meant = nearest(hook, [rule.name for rule in rules])
-    if meant:
+    hook, dot, parameter = key.removeprefix(_HOOKS).partition(".")
+    names = [rule.name for rule in rules]
+    meant = hook if hook in names else nearest(hook, names)
+    if meant and not dot:
+        switch = next(rule.switch for rule in rules if rule.name == meant)
+        report.unknown(path, f"unknown annotation '{key}', did you mean '{switch}'?")
+    elif meant:
         right = f"{_HOOKS}{meant}.{parameter}"
         report.unknown(path, f"unknown annotation '{key}', did you mean '{right}'?")
 

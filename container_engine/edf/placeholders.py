@@ -5,7 +5,7 @@ from __future__ import annotations
 _PAIRS = (("{{", "}}"), ("<", ">"), ("{", "}"), ("[", "]"))
 _LONGEST = 40
 _WORDS = ("USER", "USERNAME", "YOUR_USERNAME", "YOUR_USER", "your_username", "yourusername")
-_PATHS = ("/path/to/", "/your/path/", "/PATH/TO/")
+_PATHS = ("/path/to/", "/your/path/", "/PATH/TO/", "path/to/", "your/path/")
 
 
 def find_placeholder(text: str) -> str | None:

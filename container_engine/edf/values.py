@@ -262,8 +262,13 @@ class Reader:
             self._report.warning(
                 ("env", name),
                 f"'${{{name}}}' is the value of the host, not that of the image",
-                f"write ${{image:{name}}} for the value of the image",
+                f"write {of_image(name)} for the value of the image",
             )
+
+
+def of_image(name: str) -> str:
+    """Return the way to write the image's value of a variable; each image has a PATH."""
+    return "${image:PATH}" if name == "PATH" else f"${{image:{name}:-}}"
 
 
 def _working_directory(text: Text, cwd: str) -> Text:

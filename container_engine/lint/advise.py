@@ -10,6 +10,7 @@ from container_engine.lint.paths import paths
 from container_engine.lint.pinning import pinning
 from container_engine.lint.secrets import secrets
 from container_engine.lint.shell_variables import host
+from container_engine.lint.slurm_variables import slurm_variables
 from container_engine.lint.sockets import sockets
 from container_engine.lint.startup import startup
 from container_engine.lint.tuning import tuning
@@ -18,7 +19,18 @@ if TYPE_CHECKING:
     from container_engine.edf.model import Problem
     from container_engine.lint.subject import Subject
 
-MATTERS = (pinning, paths, secrets, tuning, network, exposure, startup, host, sockets)
+MATTERS = (
+    pinning,
+    paths,
+    secrets,
+    tuning,
+    network,
+    exposure,
+    startup,
+    host,
+    sockets,
+    slurm_variables,
+)
 
 
 def advise(subject: Subject) -> list[Problem]:

@@ -13,9 +13,17 @@ if TYPE_CHECKING:
     from container_engine.lint.subject import Subject
 
 
+_SYSTEM = (
+    *("/bin", "/lib", "/lib64", "/sbin", "/usr", "/usr/bin", "/usr/lib", "/usr/lib64"),
+    *("/usr/lib/aarch64-linux-gnu", "/usr/lib/x86_64-linux-gnu"),
+)
+_SLURMS = ("/run/munge", "/var/run/munge", "/etc/munge", "/usr/lib64/slurm", "/usr/lib/slurm")
+
+
 def exposure(subject: Subject) -> Iterator[Problem]:
     """Warn of a mount of `/`, and of a writable mount of the home directory with the ssh hook."""
     has_server = subject.is_enabled("ssh")
+    has_slurm = subject.is_enabled("slurm")
     for mount in subject.edf.mounts:
         if mount.kind != "bind" or not isinstance(mount.source, str):
             continue
@@ -24,6 +32,14 @@ def exposure(subject: Subject) -> Iterator[Problem]:
         if mount.source == "/":
             message = "mounts all of the host's file systems"
             yield advice(mount.origin, key, message, "mount only the directories that you need")
+        elif mount.target in _SYSTEM:
+            message = f"hides the image's {mount.target} below the host's, with its libraries"
+            yield advice(mount.origin, key, message, "mount only the files that you need")
+        elif mount.source in _SLURMS and not has_slurm:
+            message = f"mounts {mount.source}, which alone brings no srun or sbatch"
+            hint = 'for these, com.hooks.slurm.enabled = "true" brings all that they need'
+            yield advice(mount.origin, key, message, hint)
+            has_slurm = True  # once is enough
         elif has_server and "ro" not in mount.options and _has_home(mount.source, subject.home):
             message = (
                 f"'{mount.source}' holds your home directory, which the ssh hook's logins reach"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.edf.expand import escape
+from container_engine.edf.values import of_image
 from container_engine.lint.subject import advice, variables_in
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def _list(name: str, history: History) -> Iterator[Problem]:
     origin, key, value = history.effective.origin, history.key, history.effective.value
     used = variables_in(history)
     text = value if isinstance(value, str) else "" if isinstance(value, bool) else escape(value)
-    keeps = f'write {name} = "…:${{image:{name}}}" to keep what the image has'
+    keeps = f'write {name} = "…:{of_image(name)}" to keep what the image has'
     if name in used:
         message = f"'${{{name}}}' is the value where the job is submitted, not the image's"
         yield advice(origin, key, message, keeps)

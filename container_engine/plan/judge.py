@@ -16,7 +16,7 @@ from container_engine.plan.site_entries import add
 from container_engine.plan.ssh_keys import with_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from container_engine.edf.model import Annotation, Edf
     from container_engine.plan.model import Image, LaunchPlan
@@ -52,7 +52,16 @@ def judge(edf: Edf, image: Image | None, offer: Offer, engine: str) -> Built:
         *of_keys,
     )
     refused = image is None or any(problem.severity == "error" for problem in found)
-    return Built(None if refused else plan, found)
+    return Built(None if refused else plan, _in_order(found, edf.files))
+
+
+def _in_order(found: Sequence[Problem], files: Sequence[str]) -> tuple[Problem, ...]:
+    """Return warnings and then errors, each as its author reads the files, bases first."""
+    names = dict.fromkeys([*files, *(problem.file for problem in found)])
+    order = {file: index for index, file in enumerate(names)}
+    return tuple(
+        sorted(found, key=lambda one: (one.severity == "error", order[one.file], one.line))
+    )
 
 
 def _entrypoint(edf: Edf, image: Image | None) -> Iterator[Problem]:

@@ -162,3 +162,18 @@ def test_options_that_are_refused_write_no_file(installed: Installed) -> None:
     done = installed.ce("init", "./e.toml", "--container-image=x")
     assert "options of pyxis need --from-options" in done.stderr
     assert not (installed.home / "e.toml").exists()
+
+
+def test_a_file_without_its_directory_is_asked_about(installed: Installed) -> None:
+    squashfs.make(installed.home / "i.sqsh", {"etc/x": ""})
+    commands = (
+        ("validate", "--container-image=i.sqsh"),
+        ("import", "i.sqsh", "mine"),
+        ("pull", "i.sqsh"),
+        ("inspect", "i.sqsh"),
+    )
+    for words in commands:
+        done = installed.ce(*words)
+        assert done.returncode == 1, words
+        assert "'i.sqsh': a reference into a registry" in done.stderr, done.stderr
+        assert "ce: hint: did you mean './i.sqsh'?\n" in done.stderr, done.stderr

@@ -68,7 +68,7 @@ def advice(here: Path, capsys: Capture, text: str) -> str:
             '[env]\nLD_LIBRARY_PATH = "/opt/lib"\n',
             "3: env.LD_LIBRARY_PATH: replaces the image's LD_LIBRARY_PATH, what the image sets "
             "may be missing\n"
-            f'    write LD_LIBRARY_PATH = "…:${{image:LD_LIBRARY_PATH}}" {KEEP}\n',
+            f'    write LD_LIBRARY_PATH = "…:${{image:LD_LIBRARY_PATH:-}}" {KEEP}\n',
         ),
         (
             '[env]\nPATH = "/bin::/opt/bin:~/bin"\n',
@@ -96,6 +96,41 @@ def advice(here: Path, capsys: Capture, text: str) -> str:
             f'{OFI}[env]\nNCCL_PROTO = "^LL128"\n',
             f"5: env.NCCL_PROTO: repeats '^LL128' {PROFILE}\n"
             f"    {LATER}, the hook follows the network\n",
+        ),
+        (
+            f'{OFI}[env]\nNCCL_PROTO = "^LL128"\nNCCL_NET = "AWS Libfabric"\n',
+            f"5: env: 2 variables repeat the values {PROFILE}: NCCL_PROTO, NCCL_NET\n"
+            "    remove the lines, the hook follows the network\n",
+        ),
+        (
+            f'{OFI}[env]\nNCCL_NET = ""\n',
+            f"5: env.NCCL_NET: removes 'AWS Libfabric' {PROFILE}\n"
+            f"    {LATER}, keep it only if you measured that it helps\n",
+        ),
+        (
+            '[env]\nSLURM_NETWORK = "disable_rdzv_get"\n',
+            "3: env.SLURM_NETWORK: has no effect: of such variables Slurm's own values count\n"
+            "    export SLURM_NETWORK before srun, or give srun the option that sets it\n",
+        ),
+        (
+            '[env]\nCUDA_VISIBLE_DEVICES = "0,1"\n',
+            "3: env.CUDA_VISIBLE_DEVICES: replaces the GPUs that Slurm gives to each task\n"
+            "    remove the line, srun --gpus-per-task chooses them\n",
+        ),
+        (
+            'mounts = ["/usr/lib64"]\n',
+            "2: mounts: hides the image's /usr/lib64 below the host's, with its libraries\n"
+            "    mount only the files that you need\n",
+        ),
+        (
+            'mounts = ["/etc/munge", "/run/munge"]\n',
+            "2: mounts: mounts /etc/munge, which alone brings no srun or sbatch\n"
+            '    for these, com.hooks.slurm.enabled = "true" brings all that they need\n',
+        ),
+        (
+            '[annotations]\ncom.hooks.netstack.source = "artifact"\n',
+            "3: com.hooks.netstack.source: has no effect: neither cxi nor aws_ofi_nccl is on\n"
+            '    remove the line, or write com.hooks.cxi.enabled = "true"\n',
         ),
         (
             f'{OFI}[env]\nNCCL_CROSS_NIC = "1"\n',
@@ -147,6 +182,10 @@ def test_what_an_expert_would_mention(here: Path, capsys: Capture, text: str, sa
         '[env]\nNCCL_PROTO = "^LL128"\nNCCL_NET_PLUGIN = "ofi"\n',
         OFI + '[env]\nNCCL_DEBUG = "INFO"\nNCCL_NET_PLUGIN = ""\n',
         'mounts = ["/home"]\n',
+        '[env]\nCUDA_VISIBLE_DEVICES = ""\nPMIX_MCA_psec = "native"\n',
+        '[env]\nCUDA_VISIBLE_DEVICES = "${CUDA_VISIBLE_DEVICES}"\n',
+        # the author who turns the hooks off has an image with network software of its own
+        '[env]\nNCCL_NET = "AWS Libfabric"\n[annotations]\ncom.hooks.cxi.enabled = "false"\n',
         f'mounts = ["/home:/home:ro", "/home/user/project"]\n{SSH}',
         'startup = ["export PATH=/opt/bin:$$PATH", "echo ${SLURM_JOB_ID} ${EDF_DIR}"]\n',
     ],
@@ -181,6 +220,7 @@ def test_a_bad_environment_gets_no_advice(here: Path, capsys: Capture) -> None:
 
 
 ENABLE = 'write com.hooks.aws_ofi_nccl.enabled = "true", unless the image brings its own'
+FABRIC = 'write com.hooks.cxi.enabled = "true", unless the image brings its own'
 CXI = "[annotations]\ncom.hooks.cxi.enabled = true\n"
 
 
@@ -207,7 +247,7 @@ def test_tuning_for_what_no_hook_brings_is_mentioned(
 ) -> None:
     printed = advice(here, capsys, text)
     assert printed.startswith(said), printed
-    assert ENABLE in printed
+    assert (FABRIC if "NVSHMEM" in text else ENABLE) in printed
     # With the hook enabled the advice does not apply.
     assert said.partition(": ")[2] not in advice(here, capsys, text + OFI)
 
@@ -222,13 +262,40 @@ def test_alt_read_wants_an_option_of_srun(
 
 def test_network_software_by_hand_beside_the_hook_is_mentioned(here: Path, capsys: Capture) -> None:
     mounts = 'mounts = ["/opt/cray/libfabric/1.22/lib64:/opt/fabric"]\n'
-    said = "2: mounts: mounts libfabric by hand, which the hook cxi or what implies it brings\n"
+    said = "2: mounts: mounts libfabric by hand, which the hook cxi brings\n"
     assert advice(here, capsys, mounts + CXI).startswith(said)
     assert "by hand" not in advice(here, capsys, mounts)
     image = 'image = "/apps/alps-images/ngc-pytorch.sqsh"\n'
     said = "1: image: this image brings its own network software, and the hook cxi replaces it\n"
     assert said in advice(here, capsys, image + CXI)
     assert "its own network" not in advice(here, capsys, image)
+
+
+def test_a_plugin_by_hand_is_seen_where_its_variables_are_judged(
+    here: Path, capsys: Capture
+) -> None:
+    text = 'mounts = ["/me/libnccl-net.so:/opt/x/libnccl-net.so"]\n'
+    text += '[env]\nNCCL_NET = "AWS Libfabric"\n'
+    assert advice(here, capsys, text) == "e.toml: no advice\n"
+    assert advice(here, capsys, text + CXI) == (
+        "2: mounts: mounts libnccl-net by hand, and the node's libfabric comes from the hook\n"
+        '    write com.hooks.aws_ofi_nccl.enabled = "true" in its place, '
+        "whose plugin fits the node\n"
+    )
+    said = "2: mounts: mounts libnccl-net by hand, which the hook aws_ofi_nccl brings\n"
+    assert said in advice(here, capsys, text + OFI)
+
+
+def test_libraries_that_the_hook_brings_need_no_mounts(here: Path, capsys: Capture) -> None:
+    libraries = ("libhwloc.so.15", "libnuma.so.1")
+    mounts = ", ".join(f'"/usr/lib64/{name}:/usr/lib/{name}"' for name in libraries)
+    text = f"mounts = [{mounts}]\n"
+    assert advice(here, capsys, text + CXI) == (
+        "2: mounts: mounts libraries of the host by hand (libhwloc.so.15, libnuma.so.1)\n"
+        "    the hook cxi brings what libfabric needs and the image lacks: remove those that are "
+        "there for it\n"
+    )
+    assert advice(here, capsys, text) == "e.toml: no advice\n"
 
 
 @pytest.mark.parametrize("name", ["<image_name.sqsh>", "<my.image>"])

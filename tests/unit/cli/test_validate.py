@@ -63,7 +63,9 @@ def test_every_problem_of_every_environment_is_told(here: Path, capsys: Capture)
         "ce: hint: a relative path begins with './'\n"
         f"ce: warning: {here}/doubtful.toml:2: unknown key 'mount' has no effect, did you mean"
         " 'mounts'?\n"
-        f"ce: error: none: no environment 'none' in {here}/.edf, /etc/edf\n",
+        f"ce: error: none: no environment 'none' in {here}/.edf, /etc/edf\n"
+        "ce: hint: check the name (ce list shows all of them); a path begins with / or ./ or "
+        "ends in .toml\n",
     )
 
 
@@ -87,7 +89,8 @@ def test_strict_makes_errors_of_warnings(here: Path, capsys: Capture) -> None:
     assert capsys.readouterr() == (
         "doubtful.toml: not valid\ngood.toml: valid\n",
         f"ce: error: {here}/doubtful.toml:2: unknown key 'mount' has no effect, did you mean"
-        " 'mounts'?\n",
+        " 'mounts'?\n"
+        "ce: hint: correct its spelling or remove it; ce schema edf prints all keys\n",
     )
 
 
@@ -131,7 +134,10 @@ def test_files_are_looked_for_only_on_request(here: Path, capsys: Capture) -> No
     where, why = f"ce: error: {here}/all.toml", "no such file or directory"
     assert capsys.readouterr().err == (
         f"{where}:1: image: '{here}/none.sqsh': {why}\n"
+        "ce: hint: check the path; was it purged from scratch? "
+        "ce import FROM -o FILE makes it again\n"
         f"{where}:2: mounts: source '/nowhere': {why}\n"
+        "ce: hint: create the source on that node, or mount what all nodes have\n"
         f"{where}:2: mounts: source '/i.sqsh': {why}\n"
         f"{where}:3: devices: device '/dev/none': {why}\n"
     )
@@ -148,7 +154,8 @@ def test_files_are_looked_for_only_on_request(here: Path, capsys: Capture) -> No
         (
             "Ubuntu",
             "ce: error: {file}:1: image: 'Ubuntu' has upper-case letters, which names "
-            "in a registry never have\n",
+            "in a registry never have\n"
+            "ce: hint: a path begins with / or ./; a reference is REGISTRY/NAME:TAG\n",
         ),
         ("", ""),
     ],

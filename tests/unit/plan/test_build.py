@@ -85,10 +85,10 @@ def test_all_undefined_image_variables_are_named_with_their_lines() -> None:
     outcome = built(edf(env=(entry("A", variable("image:NO")),), mounts=(mount,)))
     assert outcome.plan is None
     assert [str(problem) for problem in outcome.problems] == [
-        "/b.toml:9: mounts: ${image:M}: the image does not define it",
         "/e.toml:3: env.A: ${image:NO}: the image does not define it",
+        "/b.toml:9: mounts: ${image:M}: the image does not define it",
     ]
-    assert outcome.problems[1].hint == "'${image:NO:-}' is empty where the image has no NO"
+    assert outcome.problems[0].hint == "'${image:NO:-}' is empty where the image has no NO"
 
 
 def test_the_users_own_words_are_the_error_of_a_demanded_variable() -> None:
