@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -12,11 +11,11 @@ from container_engine.cli import output
 from container_engine.cli.show_secrets import add_show_secrets, secrecy
 from container_engine.doctor import site_values
 from container_engine.doctor.site_files import site_files
-from container_engine.doctor.site_lines import in_its_file, line_of
 from container_engine.errors import SiteError
 from container_engine.images.scanning import check_program
 from container_engine.plan.site_entries import sitewide
 from container_engine.process import reason
+from container_engine.site.lines import FaultsError, line_of, located
 from container_engine.site.load import directories
 from container_engine.submit.site import with_faults
 from container_engine.text_layout import with_origin
@@ -54,7 +53,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         return _check(config, context, as_json=arguments.json)
     if config.faults:
         hint = "'ce config check' names everything that is wrong"
-        raise SiteError(str(config.faults[0]), hint, "site-configuration")
+        raise SiteError(located(config.faults[0], config.origins), hint, "site-configuration")
     rows = list(_rows(config, secrecy(arguments, context, config.settings.secret_variables)))
     if arguments.json:
         document = {key: {"value": value, "from": origin} for key, value, origin in rows}
@@ -104,39 +103,19 @@ def _check(config: Configuration, context: Context, *, as_json: bool) -> int:
         output.document({"version": FORMAT_VERSION, "valid": not faults, **document})
     else:
         for fault in faults:
-            output.line(_located(fault, config))
+            output.line(located(fault, config.origins))
             if fault.hint:
                 output.line(f"    {fault.hint}")
         if not faults:
             _say_fine(config, context)
         for note in checked.notes:
-            output.line(f"note: {_located(note, config)}")
+            output.line(f"note: {located(note, config.origins)}")
     sys.stdout.flush()
     return int(bool(faults))
 
 
 def _document(fault: Fault, config: Configuration) -> dict[str, object]:
-    return {**fault._asdict(), "line": _line(fault, config)}
-
-
-def _located(fault: Fault, config: Configuration) -> str:
-    line = _line(fault, config)
-    return str(fault._replace(file=f"{fault.file}:{line}") if line else fault)
-
-
-def _line(fault: Fault, config: Configuration) -> int:
-    is_merged = config.origins.get(fault.key) == fault.file
-    key = in_its_file(fault.key, config.origins) if is_merged else fault.key
-    return line_of(fault.file, key, fault.message)
-
-
-def _parts(error: SiteError) -> Iterator[Fault]:
-    """Yield the faults of an error that has several of them in one line."""
-    for number, text in enumerate(re.split(r"; (?=/[^;:]*\.toml: )", error.message)):
-        hint = error.hint if number == 0 else None
-        named = re.match(r"(/[^:]*\.toml): ([^:]+): (.*)", text, re.DOTALL)
-        file, key, message = named.groups() if named else (text, "", "")
-        yield Fault(file, message, hint, key)
+    return {**fault._asdict(), "line": line_of(fault, config.origins)}
 
 
 def _say_fine(config: Configuration, context: Context) -> None:
@@ -152,8 +131,8 @@ def _semantic(config: Configuration, context: Context) -> Iterator[Fault]:
     if not config.faults:
         try:
             sitewide(config, context.env)
-        except SiteError as error:
-            yield from _parts(error)
+        except FaultsError as error:
+            yield from error.faults
     for key in ("edf_dir", "edf_dirs", "image_store", "image_stores", "hooks_dirs", "hook_catalog"):
         if key not in config.origins:
             continue  # a default directory need not exist
@@ -167,10 +146,13 @@ def _programs(config: Configuration) -> Iterator[Fault]:
     """Yield faults of programs that launches run, and of the policy for signatures."""
     policy, key = config.settings.policy, "policy.signature_policy"
     if policy.scanner:
+        file = config.origins["policy.scanner"]
         try:
-            check_program(policy.scanner[0], config.origins["policy.scanner"])
+            check_program(policy.scanner[0], file)
         except SiteError as error:
-            yield from _parts(error)
+            yield Fault(
+                file, f"'{policy.scanner[0]}': {error.reason}", error.hint, "policy.scanner"
+            )
     if policy.signature_policy and not os.access(policy.signature_policy, os.R_OK):
         yield Fault(config.origins[key], f"'{policy.signature_policy}' cannot be read", key=key)
     if not all(map(os.path.isdir, config.settings.hooks_dirs)):

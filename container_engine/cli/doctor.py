@@ -23,7 +23,9 @@ from container_engine.doctor import (
 from container_engine.doctor.finding import Finding, State, failed, ok, warning
 from container_engine.doctor.site_files import site_files
 from container_engine.errors import CeError, UserError
+from container_engine.faults.block import remedy_of_site
 from container_engine.process import reason
+from container_engine.site.lines import located
 from container_engine.submit.site import site_config, with_faults
 from container_engine.submit.stores import stores
 from container_engine.text_layout import aligned
@@ -129,12 +131,13 @@ def _settings(context: Context) -> tuple[SiteConfig, Finding]:
     except CeError as error:
         from container_engine.site import SiteConfig
 
-        remedy = error.hint or "correct the file; until then no container can start"
+        remedy = remedy_of_site(error.see, error.hint) or "correct it: no container starts"
         return SiteConfig(), failed("configuration", str(error), remedy)
-    checked = site_values.look(with_faults(context))
+    configuration = with_faults(context)
+    checked = site_values.look(configuration)
     if wrong := [*checked.faults, *checked.notes]:
         remedy = "ce config check here names all of it, with lines"
-        return settings, warning("configuration", str(wrong[0]), remedy)
+        return settings, warning("configuration", located(wrong[0], configuration.origins), remedy)
     return settings, ok("configuration", site_content.settings(settings))
 
 

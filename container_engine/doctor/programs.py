@@ -89,7 +89,7 @@ def _check(
             return failed(program.name, str(error), f"reinstall {program.package}")
         said = error.stdout.decode(errors="replace")
     except CeError as error:
-        return failed(program.name, str(error), error.hint or f"reinstall {program.package}")
+        return failed(program.name, str(error), f"reinstall {program.package}")
     return _judge(program, said, where)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.doctor.finding import Finding, failed, ok, warning
 from container_engine.errors import CeError
+from container_engine.faults.block import remedy_of_site
 from container_engine.process import CommandError, output
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def start(ce: str, env: Mapping[str, str], stores: Sequence[str]) -> Finding:
         try:
             _make_image(directory, image, env)
         except CeError as error:
-            return warning(_CHECK, f"not tried: {error}", error.hint or "install squashfs-tools")
+            return warning(_CHECK, f"not tried: {error}", "install squashfs-tools")
         own = {**env, "XDG_CACHE_HOME": directory}
         found = (_run(ce, directory, path, own) for path in (image, *_smallest(stores)))
         admitted = next((finding for finding in found if finding is not None), None)
@@ -68,9 +69,11 @@ def _run(ce: str, directory: str, image: str, env: Mapping[str, str]) -> Finding
         if f"{_SEE}image-policy" in said:
             return None
         text = next(_after("ce: error: ", said), str(error))
-        return failed(_CHECK, f"does not start: {text}", next(_after("ce: hint: ", said), _ABOVE))
+        hint, see = next(_after("ce: hint: ", said), None), next(_after(_SEE, said), "")
+        remedy = remedy_of_site(see.partition(" ")[0], hint) or _ABOVE
+        return failed(_CHECK, f"does not start: {text}", remedy)
     except CeError as error:
-        return failed(_CHECK, f"does not start: {error}", error.hint or _ABOVE)
+        return failed(_CHECK, f"does not start: {error}", "install the engine again")
     if f"{_MARK}=inside".encode() not in printed.split(b"\0"):
         return failed(_CHECK, "starts, but its environment is not what was asked for", "report it")
     return ok(_CHECK, f"starts and ends in {1000 * (time.monotonic() - before):.0f} ms")

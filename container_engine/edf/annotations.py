@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from container_engine.edf.hook_values import HookRule, HookRules
-    from container_engine.edf.positions import Path
     from container_engine.edf.report import Report
+    from container_engine.toml_positions import Path
 
 _HOOKS = "com.hooks."
 _ONE_HOOK = "com.hook."

@@ -11,8 +11,8 @@ from container_engine.edf.document import KEYS, Document
 from container_engine.edf.foreign_names import COUNTERPARTS, FOREIGN_KEYS
 
 if TYPE_CHECKING:
-    from container_engine.edf.positions import Path
     from container_engine.edf.report import Report
+    from container_engine.toml_positions import Path
 
 _SWITCHES = ("entrypoint", "writable")
 _ARRAYS = ("base_environment", "mounts", "devices", "startup")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.edf.model import Problem
-from container_engine.edf.positions import find_positions
 from container_engine.edf.toml_mistakes import Place, recognise
 from container_engine.secrecy import TOKENS, is_secret_name
+from container_engine.toml_positions import find_positions
 
 if TYPE_CHECKING:
     import tomllib

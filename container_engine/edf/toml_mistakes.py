@@ -15,7 +15,7 @@ from container_engine.edf.report import key_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from container_engine.edf.positions import Positions
+    from container_engine.toml_positions import Positions
 
 _NOT_EDF = "keep only the lines of the environment file itself"
 _SHELL_WORDS = (

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from container_engine.edf.hook_values import HookRules
     from container_engine.edf.layer import Item
     from container_engine.edf.model import Device, Mount, Origin
-    from container_engine.edf.positions import Path
     from container_engine.edf.report import Report
     from container_engine.edf.text import Text
+    from container_engine.toml_positions import Path
 
 # For these, the value of the host is hardly ever what the container needs.
 _HOST_PATHS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")

@@ -30,6 +30,14 @@ def remedy(see: str, hint: str | None) -> str:
     return FAULTS[see].remedy if see in FAULTS else ""
 
 
+def remedy_of_site(see: str, hint: str | None) -> str:
+    """Return what an administrator can do, for a hint that may be the one for users."""
+    fault = FAULTS.get(see)
+    if fault is not None and fault.own and hint in {None, "", fault.remedy}:
+        return fault.own
+    return remedy(see, hint)
+
+
 def below(see: str, hint: str | None, details: str = "") -> str:
     """Return lines that begin with "ce: ", without a final line end.
 

@@ -11,13 +11,15 @@ from typing import NamedTuple
 class Fault(NamedTuple):
     """A kind of error: `what` is its cause in one sentence, `who` can fix it, `remedy` is how.
 
-    `code` is the exit code of srun and `ce run`; commands that start nothing exit with 1.
+    `code` is the exit code of srun and `ce run`; commands that start nothing exit with 1. `own` is
+    the remedy in the words for administrators, where `remedy` sends users to them.
     """
 
     what: str
     who: str
     remedy: str
     code: int = 125
+    own: str = ""
 
 
 YOU, SITE, US = "you", "your site", "us"
@@ -245,6 +247,7 @@ FAULTS = {
         "a directory that the site mounts into every container is missing on the node",
         SITE,
         "tell the administrator which node it is; srun -x NODE does without the node until then",
+        own="create or mount it on this node, or take it out of the site's mounts",
     ),
     "mount-destination": Fault(
         "the destination of a mount cannot be replaced in a container",
@@ -275,16 +278,19 @@ FAULTS = {
         "a CDI file on the node cannot be used",
         SITE,
         "ask the administrator to correct or remove the file named in the error",
+        own="correct or remove the file named in the error",
     ),
     "user-namespaces": Fault(
         "the node does not allow user namespaces",
         SITE,
         "report the node; until it is repaired, exclude it: srun --exclude=NODE",
+        own="allow them: the line 'user namespaces' names the setting",
     ),
     "fuse-unavailable": Fault(
         "users cannot mount with FUSE on the node, so the image cannot be mounted",
         SITE,
         "report the node; until it is repaired, exclude it: srun --exclude=NODE",
+        own="chmod 0666 /dev/fuse, modprobe fuse: see the line '/dev/fuse'",
     ),
     "limit-reached": Fault(
         "a limit of yours or of the host is too low, or a device is full",
@@ -295,11 +301,13 @@ FAULTS = {
         "the node's kernel refuses mounts of /proc or tmpfs that a container needs",
         SITE,
         "report the node; until it is repaired, exclude it: srun --exclude=NODE",
+        own="findmnt -R /proc shows what is mounted over it: take it away, or mount a second /proc",
     ),
     "program-missing": Fault(
         "a program that the engine needs is not installed or cannot be run",
         SITE,
         "ask the administrator to install it; ce doctor lists what is missing",
+        own="install it on this node",
     ),
     "program-slow": Fault(
         "a program that the engine started took too long",
@@ -320,6 +328,7 @@ FAULTS = {
         "crun refuses the node's hybrid cgroup hierarchy",
         SITE,
         "report the node; docs/admin/install.md says which setting it needs",
+        own="the line 'cgroups' names the setting",
     ),
     "container-space": Fault(
         "the container's file system in memory is full",
@@ -337,6 +346,7 @@ FAULTS = {
         "the node has another version of the engine than the host where you submitted",
         SITE,
         "report it: the same version belongs on all hosts",
+        own="install the same version on all hosts",
     ),
     "plan-damaged": Fault(
         "the plan that reached the node is not the one that the planner made",
@@ -347,6 +357,7 @@ FAULTS = {
         "srun knows --environment, but sent no plan to the node",
         SITE,
         "report it: plugin and engine of the same version belong on all hosts",
+        own="install plugin and engine of the same version on all hosts",
     ),
     "launcher-ended": Fault(
         "the program that starts the container on the node was killed before it had finished",
@@ -428,6 +439,7 @@ FAULTS = {
         "Slurm is configured to call plugins in processes of their own",
         SITE,
         "ask the administrator to take contain_spank out of slurm.conf",
+        own="take contain_spank out of slurm.conf",
     ),
     "pyxis-too": Fault(
         "the step asks both pyxis and this engine for a container",
@@ -489,11 +501,13 @@ FAULTS = {
         "the site's catalog of hooks contains an error, so no container starts",
         SITE,
         "ask the administrator to run ce hooks check",
+        own="ce hooks check shows the file and its line",
     ),
     "oci-hook-invalid": Fault(
         "an OCI hook of the site cannot be used",
         SITE,
         "ask the administrator to correct the file named in the error",
+        own="correct the file named in the error",
     ),
     "oci-hook-failed": Fault(
         "an OCI hook of the site failed while the container was being created",
@@ -505,11 +519,13 @@ FAULTS = {
         "the site's configuration of the engine contains an error, so no container starts",
         SITE,
         "ask the administrator to run ce config check",
+        own="ce config check shows all of it, with lines",
     ),
     "plugin-configuration": Fault(
         "the plugin's line in plugstack.conf is wrong, or the engine's installation is incomplete",
         SITE,
         "ask the administrator to run ce doctor on this host",
+        own="correct the plugin's line in plugstack.conf, or install the engine again",
     ),
     "planner-killed": Fault(
         "the planner was killed, so nothing was started",
@@ -520,6 +536,7 @@ FAULTS = {
         "the planner did not answer",
         SITE,
         "report it: plugin and engine of the same version belong on all hosts",
+        own="install plugin and engine of the same version on all hosts",
     ),
     "current-directory": Fault(
         "the current directory no longer exists",

@@ -10,7 +10,8 @@ from container_engine.edf.expand import Scope, expand, pieces
 from container_engine.edf.model import Device, Edf, EnvEntry, Mount, Origin
 from container_engine.edf.mounts import parse_mount
 from container_engine.edf.tokens import ExpandError
-from container_engine.errors import SiteError, UserError
+from container_engine.errors import UserError
+from container_engine.validation_text import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,7 +40,7 @@ class Sitewide(NamedTuple):
 def sitewide(config: Configuration, env: Mapping[str, str]) -> Sitewide:
     """Return the entries of `config`, expanded with `env`, which is only asked for single names.
 
-    Raises SiteError with every entry that cannot be used.
+    Raises FaultsError with every entry that cannot be used.
     """
     reader = _Reader(config, env)
     found = Sitewide(
@@ -48,7 +49,9 @@ def sitewide(config: Configuration, env: Mapping[str, str]) -> Sitewide:
         tuple(reader.env(config.settings.env)),
     )
     if reader.faults:
-        raise SiteError("; ".join(reader.faults), reader.hint, "site-configuration")
+        from container_engine.site.lines import FaultsError
+
+        raise FaultsError(reader.faults, config.origins)
     return found
 
 
@@ -71,8 +74,7 @@ class _Reader:
     def __init__(self, config: Configuration, env: Mapping[str, str]) -> None:
         self._config = config
         self._scope = Scope(env, {}, config.settings.is_deferred)
-        self.faults: list[str] = []
-        self.hint: str | None = None
+        self.faults: list[Fault] = []
 
     def mounts(self, written: tuple[str, ...]) -> Iterator[Mount]:
         for index, text in enumerate(written):
@@ -109,5 +111,4 @@ class _Reader:
 
     def _fault(self, origin: SiteOrigin, error: UserError) -> None:
         faults = error.faults if isinstance(error, ExpandError) else [(error.message, error.hint)]
-        self.faults += [f"{origin.file}: {origin.key}: {message}" for message, _hint in faults]
-        self.hint = self.hint or faults[0][1]
+        self.faults += [Fault(origin.file, *fault, origin.key) for fault in faults]

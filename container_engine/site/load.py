@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import ValidationError
 
 from container_engine import ownership
-from container_engine.errors import SiteError
 from container_engine.process import reason
 from container_engine.site.model import SiteConfig
 from container_engine.validation_text import Fault, misfits
@@ -57,12 +56,13 @@ def load(prefix: str, uid: int, file: str | None = None) -> Configuration:
     """Return the site's configuration, or that of `file` alone.
 
     Root, `uid` or the owner of the engine's code must own every file, and nobody else may write
-    it. Raises SiteError with every fault, in one line.
+    it. Raises SiteError with every fault and its line, in one line.
     """
     found = read(prefix, uid, file)
     if found.faults:
-        message = "; ".join(map(str, found.faults))
-        raise SiteError(message, found.faults[0].hint, "site-configuration")
+        from container_engine.site.lines import FaultsError
+
+        raise FaultsError(found.faults, found.origins)
     return found
 
 

@@ -63,7 +63,8 @@ def test_a_mount_of_the_sites_that_a_node_lacks_is_the_administrators(
 ) -> None:
     site.configure('mounts = ["/no/scratch"]\n')
     done = provoked.srun(provoked.edf(""))
-    blame = Blame(done, "site-mount-missing", "site: ", "mounts[0]", "'/no/scratch'")
+    blame = Blame(done, "site-mount-missing", ".toml: mounts[0]: ", "'/no/scratch'")
+    assert "site: " not in blame.cause
     assert "tell the administrator" in blame.parts["hint"]
 
 
@@ -117,7 +118,7 @@ def test_a_catalog_that_others_may_write_starts_nothing(provoked: Provoked, site
 
 def test_a_configuration_with_a_fault_starts_nothing(provoked: Provoked, site: Site) -> None:
     site.configure("no_such_key = 1\n")
-    Blame(provoked.srun(provoked.edf("")), "site-configuration", "no_such_key")
+    Blame(provoked.srun(provoked.edf("")), "site-configuration", ".toml:4: ", "no_such_key")
 
 
 def test_an_oci_hook_that_fails(provoked: Provoked, site: Site) -> None:

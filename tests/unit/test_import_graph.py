@@ -17,7 +17,7 @@ ROOMS = (
     ("node", "images"),
     ("plan", "message_text"),
     ("edf", "catalog", "site", "slurm"),
-    ("process", "schemas", "validation_text"),
+    ("process", "schemas", "toml_positions", "validation_text"),
     ("faults",),
     (
         *("errors", "loader_env", "did_you_mean", "secrecy", "text_layout", "ownership"),

@@ -123,7 +123,15 @@ def _of_mount(
     mount: Mapping[str, Any], what: str, path: str, problem: str, see: str, hint: str | None = None
 ) -> LaunchError:
     kind = f"mount {what}"
-    return LaunchError(problem, hint, see, where=mount["from"], kind=kind, name=path)
+    return LaunchError(problem, hint, see, where=_place(mount["from"]), kind=kind, name=path)
+
+
+def _place(origin: str) -> str:
+    """Return where a value was written, as a message begins: the site's are "site: FILE:KEY"."""
+    if not origin.startswith(_OF_SITE):
+        return origin
+    file, _colon, key = origin.removeprefix(_OF_SITE).rpartition(":")
+    return f"{file}: {key}"
 
 
 def _literal(mount: Mapping[str, Any], environment: Mapping[str, str]) -> Bind:
@@ -175,7 +183,7 @@ def resolve_devices(
 
 
 def _of_device(device: Mapping[str, Any], name: str, problem: str, see: str) -> LaunchError:
-    return LaunchError(problem, see=see, where=device["from"], kind="device", name=name)
+    return LaunchError(problem, see=see, where=_place(device["from"]), kind="device", name=name)
 
 
 def _device_problem(path: str, *, cdi: bool) -> str:

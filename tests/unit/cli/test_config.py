@@ -113,7 +113,7 @@ def test_what_no_container_could_get_is_a_fault(installed: Installed, site: Path
     ):
         assert f"{site}/config.toml:{said}" in done.stdout
     launch = installed.ce("validate", "./e.toml")
-    assert f"ce: error: {site}/config.toml: mounts[0]: " in launch.stderr
+    assert f"ce: error: {site}/config.toml:1: mounts[0]: " in launch.stderr
 
 
 @pytest.mark.parametrize(
