@@ -30,7 +30,7 @@
 
 #include "common/io.h"
 #include "guard_events.h"
-#include "guard_kept.h"
+#include "guard_door.h"
 #include "guard_ops.h"
 #include "guard_report.h"
 

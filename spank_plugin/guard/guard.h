@@ -1,9 +1,11 @@
 /*
  * ce-guard, internal: the process that owns everything a container needs on a node.
  * guard.c          lifetime: namespaces, the watching thread, the end
+ * guard_fail.c     the reason of a failure
  * guard_report.c   reports to the launcher
  * guard_events.c   watching the children and the other ends of the session
  * guard_child.c    starting programs
+ * guard_door.c     what later steps of the job get of a container that lives with it
  * guard_ops.c      the specification: its format and the table of operations
  * guard_session.c  operations: the session's directory and its contents
  * guard_image.c    operations: the image and its writable view
@@ -11,7 +13,7 @@
  * guard_bind.c     operations: bind mounts with flags
  * guard_more.c     operations: those that depend on the contents of the image
  * guard_container.c operations: the container's creation and its first process
- * guard_kept.c     operations and answers: a container that other steps of the job join
+ * guard_kept.c     operations: a container that lives with its job, and a step that joins it
  */
 #ifndef CE_GUARD_H
 #define CE_GUARD_H
@@ -50,6 +52,8 @@ struct guard {
 	} kept;
 	int has_pids; /* whether tasks enter the container's PID namespace */
 	int in_more; /* the current operations were added by a program */
+	char *more;  /* operations that a program has added, to be run next, on the heap; NULL for none */
+	size_t more_size;
 	const char *stage;   /* the current operation, for the report */
 	int stage_errno;
 	char stamps[GUARD_MAX_STAMPS]; /* "R", then a line "OPERATION NANOSECONDS\n" for each beginning */

@@ -48,6 +48,23 @@ pid_t guard_spawn(struct guard *guard, const char *const argv[], int keep)
 	return spawn(guard, argv, NULL, keep, guard->log);
 }
 
+int guard_start_server(struct guard *guard, const char *server, const char *image, int device,
+		       const char *again)
+{
+	char target[32];
+
+	/* libfuse takes an open device as /dev/fd/N, so that no setuid fusermount is needed */
+	snprintf(target, sizeof target, "/dev/fd/%d", device);
+	const char *const argv[] = { server, image, target, again, NULL };
+	pid_t pid = guard_spawn(guard, argv, device);
+	if (pid < 0)
+		return -1;
+	guard->fuse_image[guard->fuse_count] = strdup(image);
+	guard->fuse_device[guard->fuse_count] = guard->kept.lock >= 0 ? fcntl(device, F_DUPFD_CLOEXEC, 3) : -1;
+	guard->fuse[guard->fuse_count++] = pid;
+	return 0;
+}
+
 int guard_judge(struct guard *guard, const char *what, int status)
 {
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)

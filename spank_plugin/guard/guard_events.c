@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "common/image_gone.h"
-#include "guard_kept.h"
+#include "guard_door.h"
 
 /* ---- children ---------------------------------------------------------------------------------- */
 

@@ -9,26 +9,9 @@
 
 #include "common/io.h"
 #include "guard_child.h"
+#include "guard_door.h"
 #include "guard_events.h"
-#include "guard_kept.h"
 #include "guard_ops.h"
-
-int guard_start_server(struct guard *guard, const char *server, const char *image, int device,
-		       const char *again)
-{
-	char target[32];
-
-	/* libfuse takes an open device as /dev/fd/N, so that no setuid fusermount is needed */
-	snprintf(target, sizeof target, "/dev/fd/%d", device);
-	const char *const argv[] = { server, image, target, again, NULL };
-	pid_t pid = guard_spawn(guard, argv, device);
-	if (pid < 0)
-		return -1;
-	guard->fuse_image[guard->fuse_count] = strdup(image);
-	guard->fuse_device[guard->fuse_count] = guard->kept.lock >= 0 ? fcntl(device, F_DUPFD_CLOEXEC, 3) : -1;
-	guard->fuse[guard->fuse_count++] = pid;
-	return 0;
-}
 
 int guard_op_fuse(struct guard *guard, char **args)
 {

@@ -5,8 +5,6 @@
  * a lock, held shared by every guard whose container is ready, and a socket (a door) for each of them.
  */
 #define _GNU_SOURCE
-#include "guard_kept.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -15,17 +13,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/io.h"
 #include "guard_child.h"
+#include "guard_door.h"
 #include "guard_events.h"
 #include "guard_ops.h"
 #include "guard_report.h"
@@ -36,7 +32,6 @@
 #ifndef AT_RECURSIVE
 #define AT_RECURSIVE 0x8000
 #endif
-enum { BACKLOG = 64 };
 
 int guard_op_keep(struct guard *guard, char **args)
 {
@@ -45,76 +40,6 @@ int guard_op_keep(struct guard *guard, char **args)
 	if (guard->kept.lock < 0 || guard->kept.door == NULL)
 		return guard_fail(guard, "cannot keep the container for the job");
 	return 0;
-}
-
-int guard_keep_container(struct guard *guard, const int container[], size_t count)
-{
-	struct guard_kept *kept = &guard->kept;
-
-	for (; kept->count < count && kept->lock >= 0; kept->count++) {
-		kept->container[kept->count] = fcntl(container[kept->count], F_DUPFD_CLOEXEC, 3);
-		if (kept->container[kept->count] < 0)
-			return guard_fail(guard, "cannot keep the container for the job");
-	}
-	return 0;
-}
-
-void guard_keep_root(struct guard *guard, const char *path)
-{
-	if (guard->kept.lock >= 0)
-		guard->kept.root = strdup(path);
-}
-
-/* ---- the door ---------------------------------------------------------------------------------- */
-
-void guard_open_door(struct guard *guard)
-{
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	struct guard_kept *kept = &guard->kept;
-
-	if (kept->lock < 0 || kept->count == 0)
-		return;
-	int length = snprintf(address.sun_path, sizeof address.sun_path, "%s", kept->door);
-	CE_AUTO_FD listening = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (listening < 0 || (size_t)length >= sizeof address.sun_path ||
-	    bind(listening, (struct sockaddr *)&address, sizeof address) < 0 || listen(listening, BACKLOG) < 0)
-		return; /* the lock stays: another step reports that it cannot join */
-	kept->listening = listening;
-	listening = -1;
-	(void)flock(kept->lock, LOCK_SH);
-}
-
-static int is_own(int visitor)
-{
-	struct ucred who;
-	socklen_t size = sizeof who;
-
-	return getsockopt(visitor, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == geteuid();
-}
-
-void guard_answer_door(struct guard *guard)
-{
-	const struct guard_kept *kept = &guard->kept;
-	CE_AUTO_FD visitor = accept4(kept->listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	CE_AUTO_FD own_ns = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
-
-	if (visitor < 0 || own_ns < 0 || !is_own(visitor))
-		return;
-	int all[GUARD_MAX_CONTAINER + 1] = { own_ns };
-	memcpy(all + 1, kept->container, kept->count * sizeof *all);
-	int rc = ce_send(visitor, "C", 1, all, kept->count + 1);
-	for (size_t i = 0; i < guard->fuse_count && rc == 0; i++) {
-		const char *image = guard->fuse_image[i];
-		rc = ce_send(visitor, image, strlen(image), &guard->fuse_device[i], 1);
-	}
-	if (rc == 0 && kept->root != NULL) {
-		CE_AUTO_FD root = (int)syscall(SYS_open_tree, AT_FDCWD, kept->root,
-					       OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-		rc = root < 0 ? 0 : ce_send(visitor, ".", 1, &root, 1);
-	}
-	/* without this last word, the visitor knows that something is missing */
-	if (rc == 0)
-		(void)ce_send(visitor, "", 1, NULL, 0);
 }
 
 /* ---- a guard that joins ------------------------------------------------------------------------ */

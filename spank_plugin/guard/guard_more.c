@@ -26,8 +26,6 @@ static int run_program(struct guard *guard, char **args, int output)
 
 int guard_op_more(struct guard *guard, char **args)
 {
-	size_t size = 0;
-
 	errno = EINVAL;
 	if (guard->in_more)
 		return guard_fail(guard, "an operation that was added adds more");
@@ -36,13 +34,8 @@ int guard_op_more(struct guard *guard, char **args)
 		return guard_fail(guard, "cannot make a memory file");
 	if (run_program(guard, args, output) < 0)
 		return -1;
-	CE_AUTO_FREE char *text = ce_read_file_at(output, MAX_MORE, &size);
-	if (text == NULL)
-		return guard_fail(guard, "cannot read what '%s' printed", args[0]);
-	guard->in_more = 1;
-	int rc = guard_run_operations(guard, text, size);
-	guard->in_more = 0;
-	return rc;
+	guard->more = ce_read_file_at(output, MAX_MORE, &guard->more_size);
+	return guard->more != NULL ? 0 : guard_fail(guard, "cannot read what '%s' printed", args[0]);
 }
 
 int guard_op_note(struct guard *guard, char **args)

@@ -85,6 +85,20 @@ static long read_count(const char *text)
 	return *text != '\0' && *end == '\0' ? count : -1;
 }
 
+/* Run the operations that the last one has added, if any. */
+static int run_added(struct guard *guard)
+{
+	CE_AUTO_FREE char *added = guard->more;
+
+	guard->more = NULL;
+	if (added == NULL)
+		return 0;
+	guard->in_more = 1;
+	int rc = guard_run_operations(guard, added, guard->more_size);
+	guard->in_more = 0;
+	return rc;
+}
+
 int guard_run_operations(struct guard *guard, char *specification, size_t size)
 {
 	const char *end = specification + size;
@@ -102,7 +116,7 @@ int guard_run_operations(struct guard *guard, char *specification, size_t size)
 			return guard_fail(guard, "specification cut short");
 		guard->stage = op->name;
 		guard_stamp(guard, op->name);
-		if (op->run(guard, args) < 0)
+		if (op->run(guard, args) < 0 || run_added(guard) < 0)
 			return -1;
 	}
 	return 0;

@@ -3,47 +3,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "common/io.h"
-#include "guard_kept.h"
+#include "guard_door.h"
 
 enum { MAX_ENVIRONMENT = 64 * 1024 * 1024, MAX_LOG = 1 << 20 };
 /* limits for a packet of the control socket: the end of the log, of the hooks' output, of an entrypoint's */
 enum { MAX_REPORT = 32 * 1024, MAX_SAID = 4096, MAX_PRINTED = 24 * 1024 };
-
-int guard_fail(struct guard *guard, const char *format, ...)
-{
-	va_list args;
-
-	if (guard->err.message != NULL)
-		return -1;
-	guard->stage_errno = errno;
-	va_start(args, format);
-	if (vasprintf(&guard->err.message, format, args) < 0)
-		guard->err.message = NULL;
-	va_end(args);
-	return -1;
-}
-
-int guard_fail_ended(struct guard *guard, const char *what, int status)
-{
-	errno = 0;
-	if (WIFSIGNALED(status))
-		return guard_fail(guard, "%s was killed by signal %d", what, WTERMSIG(status));
-	if (WEXITSTATUS(status) == GUARD_NOT_STARTED) {
-		guard->stage = "program";
-		return guard_fail(guard, "%s cannot be started", what);
-	}
-	return guard_fail(guard, "%s ended with exit code %d", what, WEXITSTATUS(status));
-}
 
 /* ---- failure ----------------------------------------------------------------------------------- */
 

@@ -9,7 +9,7 @@
 
 enum { CE_DOOR_IMAGES = 64, CE_DOOR_PATH = 108 };
 
-/* The parts of a container that a guard has handed over (guard/guard_kept.h). The descriptors are owned, all close-on-exec. */
+/* The parts of a container that a guard has handed over (guard/guard_door.h). The descriptors are owned, all close-on-exec. */
 struct ce_visit {
 	int guards_ns;	   /* the user namespace of that guard */
 	int container[CE_MAX_FDS - 1]; /* its user and mount namespace, environment, mountinfo, other namespaces of its own */

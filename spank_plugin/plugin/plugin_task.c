@@ -23,6 +23,7 @@
 #include "join_after_prolog.h"
 #include "multi_prog.h"
 #include "session.h"
+#include "session_end.h"
 #include "step_shared.h"
 #include "wrapped_mpi.h"
 
@@ -215,7 +216,7 @@ static void end_if_it_died(const struct ce_step *step, spank_t spank, const stru
 	if (!ce_session_died(launcher))
 		return;
 	if (!ce_session_is_told(launcher, cause) && ce_claim_message(marks, step->planned, cause))
-		ce_say_error(task_variable(spank, CE_NODE), cause, ce_session_help(cause));
+		ce_say_error(task_variable(spank, CE_NODE), cause, ce_end_help(cause));
 	_exit(CE_EXIT_ENGINE);
 }
 

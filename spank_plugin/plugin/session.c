@@ -17,7 +17,6 @@
 #include "common/io.h"
 #include "common/say.h"
 #include "launcher_reply.h"
-#include "session_end.h"
 
 /* how far apart in time Slurm's SIGKILL may reach the processes of one step, on a busy machine */
 enum { KILL_SPREAD_MS = 1000, KILL_WAIT_MS = 500, LOOK_MS = 10 };
@@ -139,11 +138,6 @@ static void *watch_session(void *unused)
 	 * have lost their file system. */
 	ce_end_run(watch.launcher);
 	return NULL;
-}
-
-const char *ce_session_help(const char *cause)
-{
-	return strncmp(cause, CE_CAUSE_GONE, strlen(CE_CAUSE_GONE)) == 0 ? CE_HELP_IMAGE_GONE : CE_HELP_CONTAINER_DIED;
 }
 
 int ce_session_died(const struct ce_launcher *launcher)

@@ -7,6 +7,7 @@
 
 #include "common/join.h"
 #include "launcher.h"
+#include "session_end.h"
 
 /* Wait at most `timeout_s` seconds for the launcher's answer, without taking it: every task of the node peeks
  * at the same packet and gets its own descriptors. Runs as the user, in a task. */
@@ -28,15 +29,11 @@ int ce_session_died(const struct ce_launcher *launcher);
 
 /* Find out why the container died. Return 0 for the one caller that must report it to the user: the watching
  * thread, or the first task that finds out, which may end before the thread can print through srun. */
-enum { CE_CAUSE_SIZE = 512 };
 int ce_session_is_told(const struct ce_launcher *launcher, char cause[CE_CAUSE_SIZE]);
 
 /* End the session cleanly and wait until nothing of it is left, seconds at most (session_end.h).
  * Called when the last task has ended, before Slurm kills the rest of the step. Always closes all
  * descriptors. In slurmstepd, as root. */
 void ce_session_end(struct ce_launcher *launcher);
-
-/* Return the hint for the death of a container, by its cause. */
-const char *ce_session_help(const char *cause);
 
 #endif

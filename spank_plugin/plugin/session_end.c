@@ -11,11 +11,11 @@
 
 #include "common/help.h"
 #include "common/identity.h"
+#include "common/image_gone.h"
 #include "common/io.h"
 #include "common/say.h"
 #include "common/sweep.h"
 #include "launcher_reply.h"
-#include "session.h"
 
 /* the child's waits, one after the other */
 enum { LAUNCHER_WAIT_MS = 2000, GUARD_WAIT_MS = 2000, ATTENDED_WAIT_MS = 2000 };
@@ -54,6 +54,11 @@ static int claim_soon(int marks, const struct duty *duty)
 	return waitid(P_PIDFD, (id_t)child, &end, WEXITED) < 0 || end.si_status != 1;
 }
 
+const char *ce_end_help(const char *cause)
+{
+	return strncmp(cause, CE_CAUSE_GONE, strlen(CE_CAUSE_GONE)) == 0 ? CE_HELP_IMAGE_GONE : CE_HELP_CONTAINER_DIED;
+}
+
 static void tell(int reply, const struct ce_shared *shared, const struct duty *duty)
 {
 	struct ce_error err = CE_ERROR_INIT;
@@ -61,8 +66,7 @@ static void tell(int reply, const struct ce_shared *shared, const struct duty *d
 
 	(void)ce_reply_look(reply, &container, &err);
 	if (claim_soon(container.marks, duty))
-		ce_say_error(shared != NULL ? shared->node : NULL, duty->cause,
-			     ce_session_help(duty->cause));
+		ce_say_error(shared != NULL ? shared->node : NULL, duty->cause, ce_end_help(duty->cause));
 	ce_container_close(&container);
 	ce_error_clear(&err);
 }

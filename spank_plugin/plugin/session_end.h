@@ -5,6 +5,9 @@
 
 #include "launcher.h"
 
+/* bytes for why a container died */
+enum { CE_CAUSE_SIZE = 512 };
+
 /* Ending a session: let the launcher finish, end the session cleanly, wait until the guard is gone,
  * kill it if it stays, kill every process in the container's mount namespace, and wait for what follows
  * (services, OCI hooks). A child that has become the user does all of it: the launcher's answer is untrusted,
@@ -27,6 +30,9 @@ void ce_end_run(const struct ce_launcher *launcher);
  * wait a second at most. This, too, runs in a child that has become the user: the directory that records
  * printed messages comes from the user and is untrusted. In slurmstepd, as root, from any thread. */
 void ce_end_report(const struct ce_launcher *launcher, const char *planned, const char *cause);
+
+/* Return the hint for the death of a container, by its cause. */
+const char *ce_end_help(const char *cause);
 
 /* Do this work in a child that has become the user; wait a second at most. Its stderr is slurmstepd's, which for
  * a batch job is the job's. In slurmstepd, as root. */

@@ -17,7 +17,7 @@
 
 #include "common/io.h"
 #include "common/join.h"
-#include "guard/guard_kept.h"
+#include "guard/guard_door.h"
 #include "guard/guard_ops.h"
 #include "image/squash.h"
 #include "image/squash_walk.h"

@@ -1,6 +1,7 @@
 """The folders of spank_plugin/: what may include what, and what its README lists."""
 
 import re
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,29 @@ def test_no_program_looks_for_a_text_in_a_plan() -> None:
                 r'\b(?:strstr|strcasestr|memmem)\((?:[^;]*\\"|[^,]*\bplan\b)', text
             )
             assert not [*keys, *searched], file
+
+
+def calls() -> dict[Path, set[Path]]:
+    """Return each C file with the others of which it names a function."""
+    texts = {
+        path: path.read_text(encoding="utf-8")
+        for path in SOURCES.glob("*/*.c")
+        if path.parent.name in FOLDERS
+    }
+    defined = r"^(?!static\b)\w[\w *]*?\b(\w+)\((?:[^;{}]*)\)\n\{"
+    places = {
+        name: path for path in texts for name in re.findall(defined, texts[path], re.MULTILINE)
+    }
+    return {
+        path: {places[word] for word in set(re.findall(r"\w+", text)) & set(places)} - {path}
+        for path, text in texts.items()
+    }
+
+
+def test_calls_make_no_circle_of_files() -> None:
+    found = calls()
+    assert SOURCES / "guard/guard_fail.c" in found[SOURCES / "guard/guard_child.c"]
+    TopologicalSorter(found).prepare()
 
 
 def test_the_readme_lists_each_program_with_files_that_exist() -> None:

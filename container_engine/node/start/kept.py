@@ -522,7 +522,7 @@ def _visit(kept: Kept, deadline: float) -> Running | None:
 
 
 def _handed_over(visitor: socket, kept: Kept) -> Running:
-    """Read a guard's answer (spank_plugin/guard/guard_kept.h). Raise OSError for another one."""
+    """Read a guard's answer (spank_plugin/guard/guard_door.h). Raise OSError for another one."""
     fds: Sequence[int] = ()
     images: list[tuple[str, int]] = []
     while True:

@@ -16,7 +16,7 @@
 
 #include "common/io.h"
 #include "guard/guard_events.h"
-#include "guard/guard_kept.h"
+#include "guard/guard_door.h"
 #include "guard/guard_ops.h"
 #include "harness.h"
 

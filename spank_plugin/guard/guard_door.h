@@ -1,6 +1,6 @@
-/* A container that other steps of its job join while it runs. */
-#ifndef CE_GUARD_KEPT_H
-#define CE_GUARD_KEPT_H
+/* A container that other steps of its job join while it runs, or start again over its files. */
+#ifndef CE_GUARD_DOOR_H
+#define CE_GUARD_DOOR_H
 
 #include "guard.h"
 

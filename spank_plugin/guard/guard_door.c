@@ -1,0 +1,88 @@
+/* What later steps of the job get of a container that lives with it, through a socket (a door). */
+#define _GNU_SOURCE
+#include "guard_door.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/mount.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/io.h"
+
+enum { BACKLOG = 64 };
+
+int guard_keep_container(struct guard *guard, const int container[], size_t count)
+{
+	struct guard_kept *kept = &guard->kept;
+
+	for (; kept->count < count && kept->lock >= 0; kept->count++) {
+		kept->container[kept->count] = fcntl(container[kept->count], F_DUPFD_CLOEXEC, 3);
+		if (kept->container[kept->count] < 0)
+			return guard_fail(guard, "cannot keep the container for the job");
+	}
+	return 0;
+}
+
+void guard_keep_root(struct guard *guard, const char *path)
+{
+	if (guard->kept.lock >= 0)
+		guard->kept.root = strdup(path);
+}
+
+/* ---- the door ---------------------------------------------------------------------------------- */
+
+void guard_open_door(struct guard *guard)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct guard_kept *kept = &guard->kept;
+
+	if (kept->lock < 0 || kept->count == 0)
+		return;
+	int length = snprintf(address.sun_path, sizeof address.sun_path, "%s", kept->door);
+	CE_AUTO_FD listening = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (listening < 0 || (size_t)length >= sizeof address.sun_path ||
+	    bind(listening, (struct sockaddr *)&address, sizeof address) < 0 || listen(listening, BACKLOG) < 0)
+		return; /* the lock stays: another step reports that it cannot join */
+	kept->listening = listening;
+	listening = -1;
+	(void)flock(kept->lock, LOCK_SH);
+}
+
+static int is_own(int visitor)
+{
+	struct ucred who;
+	socklen_t size = sizeof who;
+
+	return getsockopt(visitor, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == geteuid();
+}
+
+void guard_answer_door(struct guard *guard)
+{
+	const struct guard_kept *kept = &guard->kept;
+	CE_AUTO_FD visitor = accept4(kept->listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	CE_AUTO_FD own_ns = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
+
+	if (visitor < 0 || own_ns < 0 || !is_own(visitor))
+		return;
+	int all[GUARD_MAX_CONTAINER + 1] = { own_ns };
+	memcpy(all + 1, kept->container, kept->count * sizeof *all);
+	int rc = ce_send(visitor, "C", 1, all, kept->count + 1);
+	for (size_t i = 0; i < guard->fuse_count && rc == 0; i++) {
+		const char *image = guard->fuse_image[i];
+		rc = ce_send(visitor, image, strlen(image), &guard->fuse_device[i], 1);
+	}
+	if (rc == 0 && kept->root != NULL) {
+		CE_AUTO_FD root = (int)syscall(SYS_open_tree, AT_FDCWD, kept->root,
+					       OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+		rc = root < 0 ? 0 : ce_send(visitor, ".", 1, &root, 1);
+	}
+	/* without this last word, the visitor knows that something is missing */
+	if (rc == 0)
+		(void)ce_send(visitor, "", 1, NULL, 0);
+}
