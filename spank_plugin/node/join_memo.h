@@ -1,6 +1,6 @@
 /*
  * The memo for a step that joins a running container of its job: the launcher of an earlier step with the same plan
- * has left it beside the container (container_engine/node/start/joining.py), and no Python starts.
+ * has left it beside the container (container_engine/node/kept/join_memo.py), and no Python starts.
  *
  * It is a line that names the format, then fields that end with NUL: version of the engine, the plan, the container's
  * directory, its files `image`, `made` and `files` as they were, number of images, path and identity of each, the

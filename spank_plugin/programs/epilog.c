@@ -10,7 +10,7 @@
  * killed together: it is removed on the host where srun ran, which the store's file `owner` identifies by its
  * boot id.
  *
- * What containers have written that live with their job (container_engine/node/start/kept.py) is removed, too:
+ * What containers have written that live with their job (container_engine/node/kept/place.py) is removed, too:
  * below /tmp, or below the directory that is the one argument, the site's kept_dir.
  *
  * A child that becomes the user, without execve, does all of it: users control their processes' environments,

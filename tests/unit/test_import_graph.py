@@ -28,12 +28,6 @@ ROOMS = (
 )
 LEVELS = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 
-# What starts a container knows what joins or saves it, and the other way round.
-CIRCLES = (
-    ("container_engine.node.start.kept", "container_engine.node.start.of_step"),
-    ("container_engine.node.start.saving", "container_engine.node.start.launcher"),
-)
-
 # A pure module has no access to processes, files, the environment, the clock or the network.
 IMPURE = {"os", "io", "pathlib", "shutil", "subprocess", "tempfile", "time", "socket", "random"}
 
@@ -88,8 +82,6 @@ def test_imports_make_no_circle() -> None:
         module: {found for name in imports(path) if (found := owner(name, known))} - {module}
         for module, path in known.items()
     }
-    for module, other in CIRCLES:
-        needs[module].remove(other)
     TopologicalSorter(needs).prepare()
 
 

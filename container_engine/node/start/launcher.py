@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from container_engine.node.hooks.run import HooksOnNode
+    from container_engine.node.kept.container import Kept, Running
     from container_engine.node.plan_types import LaunchPlan
     from container_engine.node.start.container import Operation
-    from container_engine.node.start.kept import Kept, Running
 
 PLAN_VERSION = 1
 # 2 is of a plan that an older engine would carry out in part
@@ -120,10 +120,11 @@ def _start(
 ) -> Session:
     kept = None
     if wanted := plan.get("kept"):
-        from container_engine.node.start import kept as keeping
+        from container_engine.node.kept.container import Running
+        from container_engine.node.kept.enter import enter
 
-        kept = keeping.enter(wanted, plan, node)
-        if isinstance(kept, keeping.Running) and wanted["mode"] != "no_exec":
+        kept = enter(wanted, plan, node)
+        if isinstance(kept, Running) and wanted["mode"] != "no_exec":
             return _join(kept, plan, node, watch, libexec, marks)
     begun = _Start(plan, node, libexec, marks, kept)
     try:
@@ -220,7 +221,7 @@ class _Start:
             control = start_guard(self._libexec, watch, encode(steps))
         else:
             mounts = self._container.mounts
-            kept.note([*self._images, *(m.source for m in mounts if m.kind == "squashfs")])
+            kept.records.note([*self._images, *(m.source for m in mounts if m.kind == "squashfs")])
             encoded = encode([kept.operation(), *steps])
             control = start_guard(self._libexec, watch, encoded, kept.guards_ns, kept.passed)
             kept.close()
@@ -409,13 +410,13 @@ def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, 
         pass  # the plugin has the reply, watches the guard and reports its end
     trace.write(recorded, plan, node, marks)
     if session.joinable is not None:
-        from container_engine.node.start import joining
+        from container_engine.node.kept import join_memo
 
-        joining.remember(text, plan, *session.joinable)
+        join_memo.remember(text, plan, *session.joinable)
     if target:
         from container_engine.node.start import saving
 
-        saving.at_the_end(reply, target, session, node, libexec)
+        saving.at_the_end(reply, target, session.fds[1], node, libexec)
 
 
 def _answer_ready(

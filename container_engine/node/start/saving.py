@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from container_engine.node.plan_types import LaunchPlan
-    from container_engine.node.start.launcher import Session
 
 _NODE = "%N"
 _SEE = "container-save"
@@ -85,12 +84,15 @@ def _is_fixed(path: str, directory: str) -> bool:
 
 
 def at_the_end(
-    reply: socket, path: str, session: Session, node: Mapping[str, str], libexec: str
+    reply: socket, path: str, mount_ns: int, node: Mapping[str, str], libexec: str
 ) -> None:
-    """Wait for the end of the tasks, save the container to `path`, and answer the plugin."""
+    """Wait for the end of the tasks, save the container to `path`, and answer the plugin.
+
+    `mount_ns` is a descriptor of the container's mount namespace.
+    """
     import subprocess
 
-    namespace = os.readlink(f"/proc/self/fd/{session.fds[1]}")
+    namespace = os.readlink(f"/proc/self/fd/{mount_ns}")
     while reply.recv(1):
         pass
     step = f"{node.get('SLURM_JOB_ID', '')}.{node.get('SLURM_STEP_ID', '')}"

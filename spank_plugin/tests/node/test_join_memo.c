@@ -1,4 +1,4 @@
-/* The reader of the memo for a step that joins a container; tests/unit/node/test_joining.py has the whole way. */
+/* The reader of the memo for a step that joins a container; tests/unit/node/test_join_memo.py has the whole way. */
 #define _GNU_SOURCE
 #include "node/join_memo.h"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.node.joining_stage import Stage
+from tests.unit.node.join_stage import Stage
 
 
 @pytest.fixture

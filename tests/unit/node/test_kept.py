@@ -16,18 +16,12 @@ from threading import Thread
 import pytest
 
 from container_engine.errors import LaunchError
+from container_engine.node.kept.container import Kept, Running
+from container_engine.node.kept.enter import enter
+from container_engine.node.kept.place import names_here, record, remove
+from container_engine.node.kept.records import ignored, made_of
 from container_engine.node.plan_json import parse_plan, to_json
 from container_engine.node.plan_types import KeptContainer, LaunchPlan
-from container_engine.node.start.kept import (
-    Kept,
-    Running,
-    _ignored,
-    _made_of,
-    enter,
-    names_here,
-    record,
-    remove,
-)
 
 
 @pytest.fixture
@@ -149,7 +143,7 @@ MADE = {
 
 
 @pytest.mark.parametrize(
-    ("asked", "ignored"),
+    ("asked", "lacks"),
     [
         (MADE, []),
         ({"writable": False, "annotations": {"com.ce.container_name": "a:exec"}}, []),
@@ -170,17 +164,15 @@ MADE = {
     ],
 )
 def test_who_joins_hears_only_of_what_the_running_container_lacks(
-    asked: Mapping[str, object], ignored: Sequence[str]
+    asked: Mapping[str, object], lacks: Sequence[str]
 ) -> None:
-    assert (
-        list(_ignored(_made_of(parse_plan(to_json(MADE))), parse_plan(to_json(asked)))) == ignored
-    )
+    assert list(ignored(made_of(parse_plan(to_json(MADE))), parse_plan(to_json(asked)))) == lacks
 
 
 @pytest.mark.parametrize("made", ["", "{", to_json({**MADE, "writable": False})])
 def test_who_joins_what_cannot_be_written_hears_of_it(made: str) -> None:
     asked = {"writable": True, "writable_from": "--container-writable"}
-    assert list(_ignored(made, parse_plan(to_json(asked)))) == ["--container-writable (writable)"]
+    assert list(ignored(made, parse_plan(to_json(asked)))) == ["--container-writable (writable)"]
 
 
 @pytest.mark.parametrize(
@@ -215,7 +207,7 @@ def test_an_image_file_that_was_replaced_is_not_put_below_what_was_written(short
     image = short / "i.sqsh"
     image.write_text("old")
     first = entered(short, image=str(image))
-    first.note([str(image)])
+    first.records.note([str(image)])
     os.close(first.lock)
     os.close(entered(short, image=str(image)).lock)
     image.rename(short / "old")
@@ -228,7 +220,7 @@ def test_files_of_a_running_container_that_were_replaced_are_not_served_again(sh
     mounted = short / "m.sqsh"
     mounted.write_text("old")
     first = entered(short)
-    first.note([str(mounted)])
+    first.records.note([str(mounted)])
     flock(first.lock, LOCK_SH)
     mounted.write_text("newer")
     with answering(place(short), mounted), pytest.raises(LaunchError, match=r"m\.sqsh' has been"):
@@ -363,7 +355,7 @@ def test_a_full_disk_is_the_cause_and_leaves_no_half_of_a_record(small: Path) ->
     with pytest.raises(LaunchError, match=r"cannot write below .*No space left on device"):
         entered(small, image=long, node={**NODE, "SLURM_JOB_ID": "8"})
     with pytest.raises(LaunchError, match="cannot write below"):
-        first.note([str(small)] * 3)
+        first.records.note([str(small)] * 3)
     assert (place(small) / "image").read_text() == "/i.sqsh"
 
 

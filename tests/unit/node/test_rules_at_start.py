@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.node.joining_stage import Stage
+from tests.unit.node.join_stage import Stage
 from tests.unit.node.plans import mount
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.node.start import joining
+from container_engine.node.kept import join_memo
 from container_engine.node.start.site_rules import _RULES
-from tests.unit.node.joining_stage import Stage
+from tests.unit.node.join_stage import Stage
 
 
 def _named(cases: type) -> dict[str, Callable[[Stage], None]]:
@@ -26,7 +26,7 @@ def test_both_join_in_the_same_way(stage: Stage) -> None:
     assert found.texts == ["R/work dir", "", "", "kept", ""]
     assert b"FROM_HOOK=1\0" in found.records
     assert found.trace["hooks"] == [{"name": "always", "release": "1", "reason": "enabled"}]
-    assert (stage.prefix / "word").read_bytes() == b"K"
+    assert stage.word == b"K"
 
 
 class Changes:
@@ -458,7 +458,7 @@ def test_a_full_disk_leaves_no_half_of_a_memo(stage: Stage, as_nobody: Callable[
     try:
         for name in ("image", "made", "files"):
             shutil.copy(stage.place / name, directory)
-        joining.remember(stage.text, stage.plan, str(directory), stage.block)  # type: ignore[arg-type]
+        join_memo.remember(stage.text, stage.plan, str(directory), stage.block)  # type: ignore[arg-type]
         assert sorted(os.listdir(directory)) == ["files", "image", "made"]
     finally:
         subprocess.run(["umount", "-l", str(directory)], check=True)
@@ -469,7 +469,7 @@ def test_a_guard_that_waits_for_the_launcher_is_told_the_same(own: Stage) -> Non
     assert found is not None
     assert own.argc == 10
     assert found == own.joined(by_python=True)
-    assert (own.prefix / "word").read_bytes() == b"K"
+    assert own.word == b"K"
 
 
 def test_a_guard_that_cannot_be_started_early_is_explained_by_the_launcher(own: Stage) -> None:

@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fcntl import LOCK_SH, flock
@@ -18,7 +19,8 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple
 
-from container_engine.node.start import joining, kept, launcher
+from container_engine.node.kept import enter, join_memo
+from container_engine.node.start import launcher
 from container_engine.node.start.guard import memory_file
 from tests.unit.node.plans import plan
 
@@ -183,6 +185,14 @@ class Stage:
         return int((self.prefix / "argc").read_text())
 
     @property
+    def word(self) -> bytes:
+        """What the guard was sent when the launcher was ready, which may take it a moment."""
+        deadline = time.monotonic() + 10
+        while not (found := (self.prefix / "word").read_bytes()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return found
+
+    @property
     def place(self) -> Path:
         return self.short / f"ce-kept-{os.geteuid()}" / "7.n1" / ("0" * 16)
 
@@ -196,14 +206,14 @@ class Stage:
         return json.dumps(self.plan, separators=(",", ":"), ensure_ascii=False)
 
     def remember(self) -> None:
-        joining.remember(self.text, self.plan, str(self.place), self.block)  # type: ignore[arg-type]
+        join_memo.remember(self.text, self.plan, str(self.place), self.block)  # type: ignore[arg-type]
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Have a step that has started the container, and left what others need to join it."""
         node = {**self.node, "SLURM_STEP_ID": "1"}
-        first = kept.enter(self.plan["kept"], self.plan, node)  # type: ignore[arg-type]
-        first.note([str(self.image)])
+        first = enter.enter(self.plan["kept"], self.plan, node)  # type: ignore[arg-type]
+        first.records.note([str(self.image)])
         flock(first.lock, LOCK_SH)
         self.remember()
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:

@@ -13,11 +13,11 @@ import os
 
 from container_engine import __version__
 from container_engine.edf.pyxis_names import is_step
+from container_engine.node.kept.place import record
 from container_engine.node.plan_json import parse_json, resolve, to_json
 from container_engine.node.report import trace
 from container_engine.node.start import environment as env
 from container_engine.node.start.container import SAVE
-from container_engine.node.start.kept import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

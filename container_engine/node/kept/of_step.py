@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 
-from container_engine.errors import LaunchError, UserError
+from container_engine.errors import UserError
+from container_engine.node.kept.container import Kept, Running
+from container_engine.node.kept.place import refusal
 from container_engine.node.node_name import node_name
 from container_engine.node.start import attach
-from container_engine.node.start.kept import Kept, Running
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def enter(wanted: KeptContainer, node: Mapping[str, str]) -> OfStep:
     job, _dot, step = wanted["name"].partition(".")
     if wanted["mode"] not in ("auto", "exec"):
         hint = f"leave ':{wanted['mode']}' out"
-        raise _error("the container of a step can only be joined", hint, wanted)
+        raise refusal("the container of a step can only be joined", hint, wanted)
     try:
         task = attach.find(job, step, node_name(node))
         guard, first = attach.makers(task)
@@ -45,13 +46,7 @@ def enter(wanted: KeptContainer, node: Mapping[str, str]) -> OfStep:
         at_first = [os.open(name, os.O_RDONLY, dir_fd=first.directory) for name in names]
         fds = [os.open(f"/proc/{guard}/ns/user", os.O_RDONLY), *at_first]
     except UserError as error:
-        raise _error(error.reason, error.hint or "", wanted) from None
+        raise refusal(error.reason, error.hint or "", wanted) from None
     except OSError as error:
-        raise _error(f"it has ended: {error.strerror}", "", wanted) from None
+        raise refusal(f"it has ended: {error.strerror}", "", wanted) from None
     return OfStep(Kept(wanted, "", -1, ""), fds, ())
-
-
-def _error(reason: str, hint: str, wanted: KeptContainer) -> LaunchError:
-    return LaunchError(
-        reason, hint or None, "container-name", kind="container", name=wanted["name"]
-    )

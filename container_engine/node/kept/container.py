@@ -1,0 +1,108 @@
+"""A container that lives with its job, for the step that starts or joins it."""
+
+from __future__ import annotations
+
+import os
+
+from container_engine.node.kept.records import Records
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from container_engine.node.plan_types import KeptContainer
+    from container_engine.node.start.container import Operation
+
+# in a guard's answer, in the place of an image's path: the mount of the container's root
+_ROOT = "."
+
+
+class Kept:
+    """The directory of a container that this step starts; `lock` is held exclusively.
+
+    `begun` are files for the guard to make when the engine has written its own. The guard enters
+    the user namespace `guards_ns` unless it is -1, and inherits `passed`.
+    """
+
+    guards_ns = -1
+
+    def __init__(self, wanted: KeptContainer, directory: str, lock: int, door: str) -> None:
+        self.wanted, self.directory, self.lock, self.door = wanted, directory, lock, door
+        self.records = Records(directory, wanted)
+        self.begun: list[str] = []
+
+    @property
+    def passed(self) -> list[int]:
+        return [self.lock]
+
+    def again(self, _server: str, _root: str) -> list[Operation]:
+        """Return the operations that serve and mount the images; none if nobody has done so."""
+        return []
+
+    def close(self) -> None:
+        """Close what belongs to the guard now."""
+        os.close(self.lock)
+
+    def operation(self) -> Operation:
+        """Return the guard's operation that lets later steps come to it."""
+        return ("keep", [str(self.lock), self.door])
+
+
+class Running(Kept):
+    """A container that runs, as another step's guard has handed it over; `lock` is shared.
+
+    `guards_ns` is the user namespace of that guard, `environment` that of the container's first
+    process.
+    """
+
+    def __init__(self, kept: Kept, fds: Sequence[int], named: Sequence[tuple[str, int]]) -> None:
+        super().__init__(kept.wanted, kept.directory, kept.lock, kept.door)
+        self.guards_ns, *self._container = fds
+        self._images = [pair for pair in named if pair[0] != _ROOT]
+        self._root = next((fd for name, fd in named if name == _ROOT), -1)
+        # the descriptor's position is shared with other steps
+        with open(f"/proc/self/fd/{fds[3]}", "rb") as file:
+            self.environment = file.read()
+        self.warnings: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> list[int]:
+        devices = [device for _image, device in self._images]
+        roots = [self._root] if self._root >= 0 else []
+        return [self.lock, *self._container, *devices, *roots]
+
+    @property
+    def images(self) -> list[str]:
+        """The paths of the images that are to be served again."""
+        return [image for image, _device in self._images]
+
+    @property
+    def shares_files(self) -> bool:
+        """True if another container can be started over the same files."""
+        return self._root >= 0
+
+    @property
+    def unshared(self) -> set[str]:
+        """The kinds of namespaces, besides those of users and mounts, that it has of its own."""
+        links = (os.readlink(f"/proc/self/fd/{fd}") for fd in self._container)
+        return {link.partition(":")[0] for link in links}
+
+    def again(self, server: str, root: str) -> list[Operation]:
+        return [*self._served(server), ("root-again", [str(self._root), root])]
+
+    def _served(self, server: str) -> list[Operation]:
+        return [("fuse-again", [server, image, str(device)]) for image, device in self._images]
+
+    def operations(self, server: str, directories: Sequence[str]) -> list[Operation]:
+        """Return the operations of a guard that joins and mounts these directories of the step."""
+        mount_ns = str(self._container[1])
+        return [
+            self.operation(),
+            *self._served(server),
+            *(("bind-inside", [mount_ns, path]) for path in directories),
+            ("joined", [*map(str, self._container)]),
+        ]
+
+    def close(self) -> None:
+        for fd in (self.guards_ns, *self.passed):
+            os.close(fd)

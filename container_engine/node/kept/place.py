@@ -1,0 +1,175 @@
+"""Where a node keeps the containers of a job: each in a directory below the user's own."""
+
+from __future__ import annotations
+
+import os
+import stat
+from fcntl import LOCK_EX, LOCK_NB, flock
+
+from container_engine.errors import LaunchError
+from container_engine.node.node_name import node_name
+from container_engine.remove_tree import remove_tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from container_engine.node.plan_types import KeptContainer
+
+ROOM = "make room on the node's disk, or ask the site for another kept_dir"
+_SEE = "container-name"
+_NAMELESS = ".removed."
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def directory_of(wanted: KeptContainer, job: str, node: Mapping[str, str]) -> str:
+    """Return the container's directory, made if need be, with no way in for another user."""
+    place, name = wanted["directory"], _of_job(job, node_name(node))
+    path = _of_user(place)
+    try:
+        path = _existing(place, name) or f"{_taken(path, node)}/{name}"
+        _private(path)
+        path = f"{path}/{wanted['key']}"
+        _private(path)
+    except OSError as error:
+        hint = "if it is another user's, that user or the site must remove it"
+        reason = f"cannot use {error.filename or path}: {error.strerror}"
+        raise refusal(reason, hint, wanted) from None
+    return path
+
+
+def _of_user(directory: str) -> str:
+    """Return the directory of the user's kept containers; spank_plugin/programs/epilog.c has it."""
+    return f"{directory}/ce-kept-{os.geteuid()}"
+
+
+def _existing(directory: str, name: str) -> str:
+    """Return the job's directory, wherever the first step had to make it; "" without one."""
+    path = _of_user(directory)
+    if _is_private(f"{path}/{name}") and _is_private(path):
+        return f"{path}/{name}"
+    prefix = f"{os.path.basename(path)}."
+    others = os.listdir(directory) if os.path.isdir(directory) else []
+    for one in (f"{directory}/{other}" for other in sorted(others) if other.startswith(prefix)):
+        if _is_private(one) and _is_private(f"{one}/{name}"):
+            return f"{one}/{name}"
+    return ""
+
+
+def _taken(path: str, node: Mapping[str, str]) -> str:
+    """Make the user's directory, or another if that name is somebody else's. Raise OSError.
+
+    Nobody else can guess that other name, and all steps of the job compute the same.
+    """
+    try:
+        _private(path)
+    except _NotPrivateError:
+        from hashlib import sha256
+
+        from container_engine.node.ssh import secret
+
+        own = secret.of_job(node, node["HOME"], "") if node.get("HOME") else ""
+        if not own:
+            raise
+        path = f"{path}.{sha256(f'kept {own}'.encode()).hexdigest()[:16]}"
+        _private(path)
+    return path
+
+
+def _of_job(job: str, node: str) -> str:
+    return f"{job}.{node}"
+
+
+class _NotPrivateError(PermissionError):
+    """The error for a path that is taken, and not by a directory of the user's alone."""
+
+
+def _private(path: str) -> None:
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not _is_private(path):
+            raise _NotPrivateError(1, "it is not a directory of yours alone", path) from None
+
+
+def _is_private(path: str) -> bool:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    return is_own and not found.st_mode & _OTHERS
+
+
+def names_here(directory: str, job: str, node: str) -> dict[str, str]:
+    """Return the names of the job's kept containers on this node, with their directories."""
+    place = _existing(directory, _of_job(job, node))
+    found = {}
+    for key in sorted(os.listdir(place)) if place else ():
+        if _NAMELESS in key:
+            continue
+        try:
+            with open(f"{place}/{key}/name", encoding="utf-8") as file:
+                name = file.read()
+        except OSError:
+            continue
+        if name:
+            found[name] = f"{place}/{key}"
+    return found
+
+
+def remove(directory: str, *, force: bool = False) -> bool:
+    """Remove a kept container. Return False if it runs and stays. Raise OSError.
+
+    With `force`, one that runs loses its name; its steps go on, and the job's end removes it.
+    """
+    lock = os.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if not locked(lock, LOCK_EX):
+            if force:
+                os.rename(directory, f"{directory}{_NAMELESS}{os.urandom(3).hex()}")
+            return force
+        remove_tree(directory)
+        return True
+    finally:
+        os.close(lock)
+
+
+def locked(lock: int, how: int) -> bool:
+    """Take the lock in this way, unless another step holds it."""
+    try:
+        flock(lock, how | LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def record(directory: str, name: str, content: bytes) -> None:
+    """Write a file of the container's directory, all of it or nothing. Raise OSError."""
+    draft = f"{directory}/.{name}.{os.urandom(3).hex()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with open(os.open(draft, flags, 0o600), "wb") as file:
+            file.write(content)
+        os.rename(draft, f"{directory}/{name}")
+    except OSError:
+        if os.path.lexists(draft):
+            os.unlink(draft)
+        raise
+
+
+def subject(wanted: KeptContainer) -> str:
+    """Return what messages call the container."""
+    return f"container '{wanted['name']}'" if wanted["name"] else "the job's container"
+
+
+def refusal(reason: str, hint: str, wanted: KeptContainer) -> LaunchError:
+    """Return the error of a step that cannot have this container."""
+    name = wanted["name"]
+    return LaunchError(
+        reason,
+        hint or None,
+        _SEE,
+        kind="container" if name else "the job's container",
+        name=name or None,
+    )

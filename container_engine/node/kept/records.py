@@ -1,0 +1,124 @@
+"""What the steps of a job record of a container that lives with it, and what they compare."""
+
+from __future__ import annotations
+
+import os
+
+from container_engine.node.kept.place import ROOM, record, refusal
+from container_engine.node.plan_json import image_paths, parse_json, to_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+    from container_engine.node.plan_types import KeptContainer, LaunchPlan
+
+# what a running container has already, whatever a later step asks for, and what to call an entry
+_MADE_OF = {"mounts": "target", "devices": "name", "startup": "line"}
+# annotations that say what a step does with it: com.ce.container_name, com.ce.container_save
+_OF_STEP = "com.ce.container_"
+
+
+class Records:
+    """Files of the directory of a container. Methods raise LaunchError."""
+
+    def __init__(self, directory: str, wanted: KeptContainer) -> None:
+        self._directory, self._wanted = directory, wanted
+
+    def read(self, name: str) -> str:
+        """Return what an earlier step has recorded of the container, "" before the first one."""
+        path = f"{self._directory}/{name}"
+        try:
+            with open(path, encoding="utf-8", errors="surrogateescape") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+    def write(self, name: str, text: str) -> None:
+        """Record something of the container."""
+        try:
+            record(self._directory, name, text.encode("utf-8", "surrogateescape"))
+        except OSError as error:
+            reason = f"cannot write below {self._directory}: {error.strerror}"
+            raise refusal(reason, ROOM, self._wanted) from None
+
+    def note(self, images: Sequence[str]) -> None:
+        """Record which files are served, for steps that serve them again."""
+        files = {**self._files(), **{path: self._identity(path) for path in images}}
+        self.write("files", to_json(files))
+
+    def check_image(self, image: str) -> None:
+        """Refuse another image than that of the container."""
+        earlier = self.read("image")
+        if earlier != image:
+            reason = f"this job made it from '{earlier}', and this step is to run '{image}'"
+            raise refusal(reason, "give the other image another name", self._wanted)
+
+    def check_files(self, paths: Sequence[str]) -> None:
+        """Refuse replaced files: the container has seen the content of the old ones."""
+        known = self._files()
+        for path in paths:
+            if path in known and known[path] != self._identity(path):
+                reason = f"'{path}' has been replaced since this job made it"
+                raise refusal(reason, "to use the new file, give another name", self._wanted)
+
+    def _files(self) -> dict[str, str]:
+        """Return the identities of the files that are known to be served, by path."""
+        found: dict[str, str] = parse_json(self.read("files") or "{}")
+        return found
+
+    def _identity(self, path: str) -> str:
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            hint = "if the image is gone, give another name with another image"
+            raise refusal(f"'{path}': {error.strerror}", hint, self._wanted) from None
+        return f"{status.st_ino} {status.st_size} {status.st_mtime_ns}"
+
+
+def image_of(plan: LaunchPlan) -> str:
+    """Return what is recorded of the images of a plan."""
+    return ", ".join(image_paths(plan))
+
+
+def made_of(plan: LaunchPlan) -> str:
+    """Return what is recorded of that which a running container has already."""
+    lasting = {"writable": plan.get("writable"), "annotations": _lasting(plan)}
+    return to_json({key: plan.get(key) for key in _MADE_OF} | lasting)
+
+
+def _lasting(plan: LaunchPlan) -> dict[str, str]:
+    given = plan.get("annotations", {}).items()
+    return {key: value for key, value in given if not key.startswith(_OF_STEP)}
+
+
+def ignored(made: str, plan: LaunchPlan) -> Iterator[str]:
+    """Yield what this plan asks for that a container with this record was not started with.
+
+    What it has beyond that is no matter: a step that gives no more than its name wants it as it is.
+    """
+    if made == made_of(plan):
+        return
+    try:
+        earlier: dict[str, Any] = parse_json(made)
+    except ValueError:
+        earlier = {}
+    asked: Any = plan
+    for key, name in _MADE_OF.items():
+        there = [_without_origin(one) for one in earlier.get(key) or ()]
+        for one in asked.get(key) or ():
+            if _without_origin(one) not in there:
+                what = one.get(name)
+                yield f"{one['from']} ({what})" if isinstance(what, str) else one["from"]
+    if plan.get("writable") and not earlier.get("writable"):
+        yield f"{plan['writable_from']} (writable)"
+    origins = plan.get("annotations_from", {})
+    lasting = earlier.get("annotations") or {}
+    for key, value in _lasting(plan).items():
+        if lasting.get(key) != value:
+            yield f"{origins.get(key, 'the environment')} ({key})"
+
+
+def _without_origin(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if key != "from"}
