@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from typing import TYPE_CHECKING
 
 from container_engine.did_you_mean import nearest
@@ -12,6 +11,7 @@ from container_engine.edf.foreign_names import FOREIGN_FLAGS
 from container_engine.edf.model import Mount
 from container_engine.edf.text import Text, Variable, join
 from container_engine.errors import UserError
+from container_engine.mount_target import excess, is_reserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,15 +28,6 @@ _PLAIN = ("nosuid", "nodev", "noexec")
 FLAGS = (*_ACCESS, *_PLAIN, *_BINDS, *_PROPAGATION, "sqsh", "nofail")
 _TMPFS_FLAGS = (*_ACCESS, *_PLAIN)
 _EXCLUSIVE = (_ACCESS, _BINDS, _PROPAGATION)
-REFUSED_TARGETS = ("/", "/proc", "/sys", "/dev")
-# these lead into whichever process looks: no runtime mounts there
-_OF_PROCESSES = r"/proc/(self|thread-self|\d+)|/dev/(fd|std(in|out|err))"
-# what the engine itself mounts; node/start/checks.py has the same
-_OURS = r"/\.container-engine|/dev/\.ce-(init|root)"
-_REFUSED = re.compile(f"({_OF_PROCESSES}|{_OURS})(/|$)")
-# Linux makes no longer name, and opens no longer path; node/start/checks.py has the same
-_MAX_NAME = 255
-_MAX_PATH = 4095
 _COLON_HINT = r"a colon inside a path is written '\:'"
 
 
@@ -126,21 +117,11 @@ def _target(text: Text, cwd: str = "") -> Text:
     target = _each_path(text, cwd, "destination", posixpath.normpath)
     if isinstance(target, str):
         target = "/" + target.lstrip("/")  # normpath keeps two leading slashes, as in POSIX
-        if target in REFUSED_TARGETS or _REFUSED.match(target):
+        if is_reserved(target):
             raise MountError(f"'{target}' cannot be the destination of a mount")
-        _check_length(target)
+        if why := excess(target):
+            raise MountError(f"the destination {why}")
     return target
-
-
-def _check_length(target: str) -> None:
-    """Refuse a destination that nobody can make."""
-    path = target.encode("utf-8", "surrogateescape")
-    longest = max(map(len, path.split(b"/")))
-    for what, size, limit in (("name", longest, _MAX_NAME), ("path", len(path), _MAX_PATH)):
-        if size > limit:
-            raise MountError(
-                f"the destination's {what} has {size} bytes; Linux allows {limit} for a {what}"
-            )
 
 
 def _each_path(text: Text, cwd: str, what: str, clean: Callable[[str], str]) -> Text:

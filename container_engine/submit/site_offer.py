@@ -9,7 +9,6 @@ import container_engine
 from container_engine.catalog.load import load
 from container_engine.errors import SiteError
 from container_engine.images.reference import ARCHITECTURES
-from container_engine.node.start.container import Bind
 from container_engine.ownership import of_engine
 from container_engine.plan import catalog_faults
 from container_engine.plan.offer import Offer
@@ -81,8 +80,7 @@ def _mount_policy(config: Configuration) -> Callable[[Mount], str]:
             return ""
         if mount.kind != "tmpfs" and not os.path.exists(mount.source):
             return ""
-        bind = Bind(mount.kind, mount.source, mount.target, mount.options)
-        return rules.mount_refusal(bind)
+        return rules.mount_refusal(mount.kind, mount.source, mount.target)
 
     return refused
 

@@ -24,7 +24,7 @@ ROOMS = (
         *("deferred", "slurm_names"),
     ),
     ("remove_tree",),
-    ("mountinfo",),
+    ("mountinfo", "mount_target"),
 )
 LEVELS = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 

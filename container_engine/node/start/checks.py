@@ -6,6 +6,7 @@ import os
 import stat
 
 from container_engine.errors import LaunchError
+from container_engine.mount_target import excess, is_reserved
 from container_engine.node.plan_json import resolve
 from container_engine.node.start.container import Bind
 
@@ -16,19 +17,10 @@ if TYPE_CHECKING:
 
 _SQUASHFS_MAGIC = b"hsqs"
 _SUPERBLOCK_SIZE = 96
-_RESERVED = frozenset(["/", "/proc", "/sys", "/dev"])
-# these lead into whichever process looks; the same is in edf/mounts.py
-_OF_PROCESSES = (
-    *("/proc/self/", "/proc/thread-self/"),
-    *("/dev/fd/", "/dev/stdin/", "/dev/stdout/", "/dev/stderr/"),
-)
 _OF_KERNEL = ("/proc/", "/sys/")
-# where hooks mount files for which the image has no place, and the init process
-_OURS = ("/.container-engine/", "/dev/.ce-init/", "/dev/.ce-root/")
 _DENIED = "Permission denied"
 _ABSENT = "does not exist"
 _FORBIDDEN = "only what you may read yourself can be mounted: ask its owner"
-_MAX_NAME, _MAX_PATH = 255, 4095
 # the beginning of the origin of mounts from the site's configuration
 _OF_SITE = "site: "
 
@@ -96,14 +88,11 @@ def resolve_mounts(
 
 
 def _target_problem(target: str, earlier: Sequence[str]) -> str:
-    if _is_reserved(target):
+    if is_reserved(target):
         return "cannot be replaced"
     if _has_no_place(target, earlier):
         return "does not exist on this node, and only the kernel makes files there"
-    path = os.fsencode(target)
-    if len(path) > _MAX_PATH or max(map(len, path.split(b"/"))) > _MAX_NAME:
-        return f"is too long: Linux allows {_MAX_NAME} bytes for a name, {_MAX_PATH} for a path"
-    return ""
+    return excess(target)
 
 
 def _has_no_place(target: str, earlier: Sequence[str]) -> bool:
@@ -111,12 +100,6 @@ def _has_no_place(target: str, earlier: Sequence[str]) -> bool:
     if not target.startswith(_OF_KERNEL) or os.path.lexists(target):
         return False
     return not any(target.startswith(f"{other}/") for other in earlier)
-
-
-def _is_reserved(target: str) -> bool:
-    if target in _RESERVED or f"{target}/".startswith((*_OURS, *_OF_PROCESSES)):
-        return True
-    return target.startswith("/proc/") and target[6:7].isdigit()
 
 
 def _of_mount(

@@ -105,25 +105,25 @@ class Rules:
             return self._refusal(DIGESTS, f"'{path}' is not one of the images that are listed")
         return ""
 
-    def mount_refusal(self, mount: Bind, *, of_hook: bool = False) -> str:
+    def mount_refusal(self, kind: str, source: str, target: str, *, of_hook: bool = False) -> str:
         """Return why the site refuses a mount with literal strings; "" if it does not.
 
         Hooks may mount any source that only root can change.
         """
-        if mount.kind == "squashfs" and (refusal := self.image_refusal(mount.source)):
+        if kind == "squashfs" and (refusal := self.image_refusal(source)):
             return refusal
-        if mount.kind != "squashfs" and self.binds_images and _is_of_image(mount.target):
-            why = "a tmpfs is not the site's" if mount.kind == "tmpfs" else _distrust(mount.source)
+        if kind != "squashfs" and self.binds_images and _is_of_image(target):
+            why = "a tmpfs is not the site's" if kind == "tmpfs" else _distrust(source)
             if why:
                 rule = IMAGES_ONLY if self._is_images_only else DIGESTS
-                text = f"mount destination '{mount.target}' is for the image alone: {why}"
+                text = f"mount destination '{target}' is for the image alone: {why}"
                 return self._refusal(rule, text)
-        if not self._sources or mount.kind == "tmpfs" or self._is_source(mount.source):
+        if not self._sources or kind == "tmpfs" or self._is_source(source):
             return ""
-        if of_hook and not _distrust(mount.source):
+        if of_hook and not _distrust(source):
             return ""
         patterns = ", ".join(f"'{pattern}'" for pattern in self._sources)
-        return self._refusal(SOURCES, f"'{mount.source}' matches none of {patterns}")
+        return self._refusal(SOURCES, f"'{source}' matches none of {patterns}")
 
     def place_refusal(self, planned: Sequence[Bind], places: Sequence[str]) -> str:
         """Return why the site refuses mounts by where they are, `places`; "" if it does not.
@@ -182,7 +182,9 @@ def check_mounts(planned: Sequence[Bind], all_of_them: Sequence[Bind], rules: Ru
     if rules is None:
         return
     for mount in all_of_them:
-        if refusal := rules.mount_refusal(mount, of_hook=mount not in planned):
+        if refusal := rules.mount_refusal(
+            mount.kind, mount.source, mount.target, of_hook=mount not in planned
+        ):
             raise LaunchError(refusal, see="mount-policy")
 
 
