@@ -65,7 +65,8 @@ int guard_start_server(struct guard *guard, const char *server, const char *imag
 	return 0;
 }
 
-int guard_judge(struct guard *guard, const char *what, int status)
+/* Return 0 for the wait status of a program that ended with exit code 0, else -1 after guard_fail. */
+static int judge(struct guard *guard, const char *what, int status)
 {
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return 0;
@@ -79,5 +80,5 @@ int guard_run(struct guard *guard, const char *what, char *const argv[], const c
 
 	if (pid < 0 || guard_wait(guard, pid, &status) < 0)
 		return -1;
-	return guard_judge(guard, what, status);
+	return judge(guard, what, status);
 }

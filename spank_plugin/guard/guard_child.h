@@ -13,9 +13,6 @@ pid_t guard_spawn(struct guard *guard, const char *const argv[], int keep);
 int guard_start_server(struct guard *guard, const char *server, const char *image, int device,
 		       const char *again);
 
-/* Return 0 for the waitpid status of a program that ended with exit code 0, else -1 after guard_fail. */
-int guard_judge(struct guard *guard, const char *what, int status);
-
 /* Run a program, or its copy at the path `copy` if that is not NULL and can be executed, with its standard output in
  * the descriptor `output`, and wait for it; failures call it `what`. Return 0 if it ended with exit code 0, else -1
  * after guard_fail. */

@@ -25,7 +25,7 @@ static char *hooks_said(void)
 {
 	size_t size = 0;
 	CE_AUTO_FD file = open("hooks.err", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	char *said = file >= 0 ? ce_read_all(file, 1 << 20, &size) : NULL;
+	char *said = file >= 0 ? ce_read_all(file, MAX_LOG, &size) : NULL;
 
 	if (size > MAX_SAID)
 		memmove(said, said + size - MAX_SAID, MAX_SAID + 1);
@@ -36,7 +36,7 @@ void guard_report_failure(struct guard *guard)
 {
 	size_t size = 0;
 	CE_AUTO_FREE char *said = hooks_said();
-	CE_AUTO_FREE char *log = ce_read_file_at(guard->log, 1 << 20, &size);
+	CE_AUTO_FREE char *log = ce_read_file_at(guard->log, MAX_LOG, &size);
 	CE_AUTO_FREE char *report = NULL;
 	const char *tail = log != NULL && size > MAX_REPORT ? log + size - MAX_REPORT : log;
 	int length = asprintf(&report, "E%s\n%d\n%s\n%s%s%s", guard->stage, guard->stage_errno,
@@ -92,7 +92,7 @@ static int copy_environment(struct guard *guard, int process_dir)
 static int send_ready(struct guard *guard, const int fds[], size_t count)
 {
 	size_t size = 0;
-	CE_AUTO_FREE char *log = ce_read_file_at(guard->log, 1 << 20, &size);
+	CE_AUTO_FREE char *log = ce_read_file_at(guard->log, MAX_LOG, &size);
 	size_t kept = log == NULL ? 0 : size > MAX_PRINTED ? MAX_PRINTED : size;
 	CE_AUTO_FREE char *report = malloc(guard->stamps_size + 1 + kept);
 

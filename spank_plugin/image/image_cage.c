@@ -36,11 +36,6 @@
 /* The user's stack limit, which may be larger than everything else, is meant for tasks. */
 #define THREAD_STACK (1 << 20)
 
-int image_cage_is_there(void)
-{
-	return CAGED;
-}
-
 #if CAGED
 
 /* ---- system calls ------------------------------------------------------------------------------ */

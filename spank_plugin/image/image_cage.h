@@ -12,7 +12,4 @@
  * that: with them, this does nothing. */
 int image_cage(void);
 
-/* Return whether this program was built with the cage. */
-int image_cage_is_there(void);
-
 #endif

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LOADED = (2, 3)  # ET_EXEC: programs; ET_DYN: libraries, and programs for any address
 _PT_LOAD, _PT_DYNAMIC = 1, 2
 _NEEDED, _STRTAB, _SYMTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 5, 6, 10, 14, 15, 29
-_GNU_HASH, _HASH = 0x6FFFFEF5, 4
+_HASH = 4
 _VERDEF, _VERDEFNUM, _VERNEED, _VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
 _BASE = 1  # flag of the definition of the file itself
 _MOST = 16 << 20  # no table read here is larger in any library
