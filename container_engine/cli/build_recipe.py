@@ -115,7 +115,7 @@ def _bases(
     for name in dict.fromkeys(one.name for one in froms):
         path = _of_this_host(name, places, source)
         if path:
-            described = configuration([path], context.env)  # refuses what is no image
+            described = configuration([path], context.env)  # refuses what is not an image
             digest = identity.known_digest(path) or identity.computed(path)
             found[name] = Base(name, path, digest, described, os.stat(path).st_uid)
     return tuple(found.values())

@@ -84,7 +84,7 @@ def _prose(lines: Sequence[str], columns: int | None) -> Iterator[str]:
 def _table(lines: Sequence[str], columns: int | None) -> Iterator[str]:
     """Yield each row as its first cell, and the others below it with their titles.
 
-    Cells are too long for columns of a terminal.
+    The cells are too long for columns on a terminal.
     """
     rows = [[c.strip().replace("\\|", "|") for c in _CELL.split(line)[1:-1]] for line in lines]
     titles = rows[0]

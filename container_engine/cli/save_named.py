@@ -44,7 +44,7 @@ def save(kept: Kept, node: str | None, target: str, context: Context) -> int:
     """
     words = [f"--container-name={kept.name}", f"--container-save={target}", "true"]
     env = {k: v for k, v in context.env.items() if not k.startswith(_OTHERS)}
-    # the names of a job are known by its number
+    # the step finds a container by its name within this job
     env["SLURM_JOB_ID"] = kept.job
     before = _identity(target)
     try:

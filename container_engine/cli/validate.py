@@ -75,7 +75,7 @@ class _Verdict:
     def __init__(
         self, name: str, edf: Edf | None, problems: Sequence[Problem], absent: int
     ) -> None:
-        """Judge by `problems`; `absent` files are missing on this host, which is no problem."""
+        """Judge by `problems`; `absent` files are missing on this host, which is fine."""
         self.absent = absent
         self.name = name
         self.edf = edf

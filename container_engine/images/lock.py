@@ -160,7 +160,7 @@ def differences(lock: Lock, now: Declared) -> list[str]:
 
 
 def other_stack(path: str, locked: int, named: int) -> UserError:
-    """Return the error for an environment that has got images, or lost some, since its lock."""
+    """Return the error for an environment that has more or fewer images than its lock."""
     why = f"locks {locked} image{'s'[: locked - 1]}, and the environment names {named}"
     return UserError(why, _HINT, "image-lock", where=path)
 

@@ -42,7 +42,7 @@ class Built(NamedTuple):
 
 
 def missing_image(file: str) -> Problem:
-    """Return the error for an EDF if none of its files has `image`. `image = ""` is no error."""
+    """Return the error for an EDF none of whose files has `image`. `image = ""` is allowed."""
     return Problem(
         "error",
         file,

@@ -45,7 +45,7 @@ MEANT_FOR_NODES = (
 
 
 class Policy(BaseModel):
-    """Which images the site wants to be used. It keeps people from mistakes: it is no boundary."""
+    """Which images the site wants to be used. It prevents mistakes; it is no security boundary."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 

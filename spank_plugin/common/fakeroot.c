@@ -15,8 +15,8 @@ int ce_fakeroot(void)
 	struct sock_filter code[] = { CE_FAKEROOT_CODE };
 	const struct sock_fprog program = { .len = sizeof code / sizeof code[0], .filter = code };
 
-	/* Kernels before 5.16 take a process with a filter for one that must not speculate, and slow it down;
-	 * this filter is not there to confine anything. */
+	/* Kernels before 5.16 do not let a process with a filter speculate, which slows it down; this filter
+	 * is not meant to confine anything. */
 	return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, &program);
 }
 

@@ -69,7 +69,7 @@ static int is_assignment(const char *text)
 	return length > 0 && text[length] == '=' && (text[0] < '0' || text[0] > '9');
 }
 
-/* Return the lines for what is no command but something else in its place, or NULL. */
+/* Return the lines for something else in place of a command, or NULL. */
 static const char *help_for_no_command(const char *command)
 {
 	if (is_assignment(command))

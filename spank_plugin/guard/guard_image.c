@@ -80,7 +80,7 @@ int guard_op_overlay(struct guard *guard, char **args)
 	if (options == NULL)
 		return guard_fail(guard, "out of memory");
 	for (size_t i = 0; i < 3; i++) {
-		/* what an earlier step of the job has written is there already */
+		/* an earlier step of the job may have made it */
 		if (mkdir(args[i], 0755) < 0 && (errno != EEXIST || guard->kept.lock < 0))
 			return guard_fail(guard, "cannot make '%s'", args[i]);
 	}

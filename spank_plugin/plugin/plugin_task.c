@@ -252,7 +252,7 @@ static void drop_lines(char *text, const char *start)
 	*to = '\0';
 }
 
-/* Print the warnings. Of a program for another MPI than the image's, what hooks say of the image's MPI is no help. */
+/* Print the warnings. For a program of another MPI than the image's, leave out what hooks say of the image's MPI. */
 static void warn_of_all(const struct ce_step *step, spank_t spank, struct ce_container *container,
 			const struct warnings *warnings)
 {

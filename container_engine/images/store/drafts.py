@@ -1,4 +1,4 @@
-"""Make a file in a directory beside its place, and remove what killed processes left of such."""
+"""Make a file as a draft beside its place, and remove drafts that killed processes have left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a node keeps the containers of a job: each in a directory below the user's own."""
+"""Find the directories in which a node keeps the containers of a job, below the user's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the steps of a job record of a container that lives with it, and what they compare."""
+"""Record what a job's container was made from, for later steps to compare."""
 
 from __future__ import annotations
 
