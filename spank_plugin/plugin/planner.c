@@ -74,30 +74,35 @@ void ce_planned_clear(struct ce_planned *planned)
 	*planned = (struct ce_planned){ 0 };
 }
 
+static int begins_with(const char *line, size_t length, const char *name)
+{
+	return length > strlen(name) && memcmp(line, name, strlen(name)) == 0;
+}
+
+/* Keep the rest of a line, of which there must be no other. Return -1 on failure. */
+static int keep(char **value, const char *line, size_t length, const char *name)
+{
+	if (*value != NULL)
+		return -1;
+	*value = strndup(line + strlen(name), length - strlen(name));
+	return *value != NULL ? 0 : -1;
+}
+
 /* Parse a line before the first word: a fact for readers that do not parse the plan (submit/quick.py writes
  * the same ones). Return -1 for an unknown line. */
 static int take_fact(const char *line, size_t length, struct ce_planned *planned)
 {
-	static const char inside[] = "batch_script=inside";
-	const struct {
-		const char *name;
-		char **value;
-	} facts[] = { { "void_store=", &planned->void_store },
-		      { "image=", &planned->image },
-		      { "kept=", &planned->kept } };
+	static const char inside[] = "batch_script=inside", store[] = "void_store=", image[] = "image=", kept[] = "kept=";
 
 	if (length == strlen(inside) && memcmp(line, inside, length) == 0) {
 		planned->script_inside = 1;
 		return 0;
 	}
-	for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++) {
-		size_t name = strlen(facts[i].name);
-		if (length <= name || memcmp(line, facts[i].name, name) != 0 || *facts[i].value != NULL)
-			continue;
-		*facts[i].value = strndup(line + name, length - name);
-		return *facts[i].value != NULL ? 0 : -1;
-	}
-	return -1;
+	if (begins_with(line, length, store))
+		return keep(&planned->void_store, line, length, store);
+	if (begins_with(line, length, image))
+		return keep(&planned->image, line, length, image);
+	return begins_with(line, length, kept) ? keep(&planned->kept, line, length, kept) : -1;
 }
 
 int ce_planned_read(const char *output, struct ce_planned *planned)
