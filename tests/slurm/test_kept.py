@@ -92,6 +92,23 @@ def test_who_joins_hears_only_of_what_the_running_container_lacks(
     assert_nothing_kept()
 
 
+def test_who_joins_a_container_of_root_has_the_home_of_root(cluster: Cluster, shared: Path) -> None:
+    wait = "until [ -e {0} ]; do sleep 0.1; done"
+    first = f"touch {shared}/up; {wait.format(f'{shared}/over')}"
+    srun = "srun -n1 --overlap --container-name=r"
+    again = "sh -c 'echo \"$(id -u) $HOME\"'"
+    edf = cluster.edf(f'mounts = ["{shared}"]\n')
+    done = job(
+        cluster,
+        f"{srun} --environment={edf} --container-remap-root sh -c '{first}' &\n"
+        f"{wait.format(f'{shared}/up')}\n"
+        f"{srun} {again}\n{srun}:exec {again}\n{srun}:exec {again}\n"
+        f"touch {shared}/over; wait\n",
+    )
+    assert (done.returncode, done.stdout) == (0, "0 /root\n" * 3), done.stderr
+    assert_nothing_kept()
+
+
 def test_a_running_container_is_entered_by_its_name(cluster: Cluster, shared: Path) -> None:
     edf = cluster.edf(f'mounts = ["{shared}"]\n')
     ce = cluster.prefix / "bin/ce"

@@ -18,6 +18,7 @@ MAX_VARIABLE = 131071
 MAX_ENVIRONMENT = 2 * 1024 * 1024 - 128 * 1024
 # Podman adds these to every container; they say nothing about this one.
 _PODMANS_OWN = frozenset(["TERM", "HOSTNAME", "HOME", "container"])
+_HOME_OF_ROOT = "/root"
 # The shell of an entrypoint sets these for itself.
 _SHELLS_OWN = frozenset(["PWD", "OLDPWD", "SHLVL", "_"])
 # The host's locale names mean nothing in another image's /usr/share/locale (ASKS: perl, R).
@@ -106,8 +107,13 @@ def for_tasks(
 def for_joined(
     plan: LaunchPlan, edf: Mapping[str, str | None], found: Mapping[str, str], workdir: str
 ) -> dict[str, str | None]:
-    """Return a task's changes in a step that joins a container; ce-node makes the same ones."""
+    """Return a task's changes in a step that joins a container; ce-node makes the same ones.
+
+    Where the container was started for root, a step that does not say so itself is root, too.
+    """
     made = for_tasks(plan, edf, for_container(plan, edf), found)
+    if found.get("HOME") == _HOME_OF_ROOT and "HOME" not in edf:
+        made["HOME"] = _HOME_OF_ROOT
     return {"PWD": workdir, "OLDPWD": None, **made}
 
 
