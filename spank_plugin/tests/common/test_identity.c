@@ -109,3 +109,31 @@ TEST("who could become root again has not become the user")
 	CHECK_INT(test_in_child(with_a_way_back, &printed), 0);
 	free(printed);
 }
+
+static struct ids {
+	uid_t uids[3];
+	gid_t gids[3];
+} left;
+
+static void with_ids_left(void)
+{
+	CHECK_INT(setresgid(left.gids[0], left.gids[1], left.gids[2]), 0);
+	CHECK_INT(setresuid(left.uids[0], left.uids[1], left.uids[2]), 0);
+	CHECK_TEXT(ce_become_user(USER, GROUP, NULL, 0), "not the user after dropping privileges");
+	_exit(0);
+}
+
+TEST("who keeps an id of somebody else's has not become the user")
+{
+	test_needs_root();
+	for (int i = 0; i < 5; i++) {
+		char *printed;
+		left = (struct ids){ { USER, USER, USER }, { GROUP, GROUP, GROUP } };
+		if (i < 3)
+			left.uids[i]++;
+		else
+			left.gids[i - 3]++;
+		CHECK_INT(test_in_child(with_ids_left, &printed), 0);
+		free(printed);
+	}
+}

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "common/profile.h"
 
+#include <linux/filter.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -45,5 +46,21 @@ TEST("a profile beside the site's configuration is the site's if it is root's al
 	CHECK_INT(unlink(file), 0);
 	CHECK_INT(symlink("nowhere", file), 0);
 	CHECK_INT(looks(prefix), -1);
+	ce_error_clear(&err);
+	CHECK_INT(unlink(file), 0);
+	CHECK_INT(mkdir(file, 0700), 0);
+	CHECK_INT(looks(prefix), -1);
+	CHECK_CONTAINS(ce_error_text(&err), "must be a file of root's that nobody else can write");
+	ce_error_clear(&err);
+}
+
+TEST("a profile that is too long for the kernel is no filter")
+{
+	static const struct sock_filter code[BPF_MAXINSNS + 1];
+	CE_AUTO_FD fd = ce_memory_file("filter", (const char *)code, sizeof code);
+
+	CHECK(fd >= 0);
+	CHECK_INT(ce_profile_apply(fd, &err), -1);
+	CHECK_CONTAINS(ce_error_text(&err), "is not a filter of 1 to");
 	ce_error_clear(&err);
 }

@@ -115,6 +115,27 @@ TEST("a site's rule is seen wherever it stands")
 	CHECK(ce_site_may_rule(prefix));
 }
 
+TEST("a configuration that cannot be read may have a rule")
+{
+	const char *prefix = test_directory();
+	const char *place = test_path(prefix, "etc/container-engine");
+
+	CHECK_INT(mkdir(test_path(prefix, "etc"), 0755), 0);
+	CHECK_INT(mkdir(place, 0755), 0);
+	const char *file = test_path(place, "config.toml"), *more = test_path(place, "conf.d");
+	CHECK_INT(symlink(file, file), 0);
+	CHECK(ce_site_may_rule(prefix));
+	CHECK_INT(unlink(file), 0);
+	CHECK_INT(mkdir(file, 0755), 0);
+	CHECK(ce_site_may_rule(prefix));
+	CHECK_INT(rmdir(file), 0);
+	CHECK(!ce_site_may_rule(prefix));
+	test_file(place, "conf.d", "", 0644);
+	CHECK(ce_site_may_rule(prefix));
+	CHECK_INT(unlink(more), 0);
+	CHECK(!ce_site_may_rule(prefix));
+}
+
 static void rules_in_etc(void)
 {
 	const char *prefix = test_directory();

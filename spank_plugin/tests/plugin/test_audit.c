@@ -129,6 +129,8 @@ TEST("what somebody else could have put in the place of the file is not written 
 	refused("/dev/null", "is not a file that only root may write");
 	CHECK_INT(chmod(file, 0660), 0);
 	refused(file, "is not a file that only root may write");
+	CHECK_INT(chmod(file, 0602), 0);
+	refused(file, "is not a file that only root may write");
 	CHECK_INT(chmod(file, 0600), 0);
 	test_needs_root();
 	CHECK_INT(chown(file, 1000, 0), 0);

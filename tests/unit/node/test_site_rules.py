@@ -109,6 +109,8 @@ def test_a_check_that_breaks_is_no_permission(
 def test_a_rule_that_is_neither_on_nor_off_is_on(node: Node, value: str) -> None:
     node.says(f"[policy]\nsite_images_only = {value}\n")
     assert "policy.site_images_only: '/x.sqsh' is not an image" in node.refusal("/x.sqsh")
+    node.says(f"[policy]\nsigned_images_only = {value}\n")
+    assert "policy.signed_images_only: policy.signature_policy has not" in node.refusal("/x.sqsh")
 
 
 _MOUNTINFO = """\
