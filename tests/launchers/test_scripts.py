@@ -41,7 +41,16 @@ _SETTINGS = {
     "BASE_MEM_CLOCK": "1",
 }
 # Directories with data, which a submission names each in its own way.
-_DATA = ("DATADIR", "DATAROOT", "BACKBONE_DIR", "OPEN_IMAGES_V6_DIR", "STAGING_DIR", "CHECKPOINTS")
+_DATA = (
+    "DATADIR",
+    "DATA_DIR",
+    "GRAPH_DIR",
+    "DATAROOT",
+    "BACKBONE_DIR",
+    "OPEN_IMAGES_V6_DIR",
+    "STAGING_DIR",
+    "CHECKPOINTS",
+)
 
 
 @pytest.mark.parametrize("script", _SCRIPTS, ids=lambda path: str(path.parent.relative_to(_GIVEN)))
