@@ -103,9 +103,12 @@ def test_nvidia_gpus_come_with_the_files_of_their_driver(node: Path, capsys: Cap
     for name in ("nvidia0", "nvidia3", "nvidiactl", "nvidia-uvm"):
         make(node, f"/dev/{name}")
     driver(node)
-    information = node / "proc/driver/nvidia/gpus/0000:41:00.0/information"
-    information.parent.mkdir(parents=True)
-    information.write_text("Model: \t\t GPU\nGPU UUID: \t GPU-4f\nDevice Minor: \t 3\n")
+    # the driver knows a GPU that has no device file here, too
+    for place, uuid, minor in (("41", "GPU-4f", 3), ("81", "GPU-5a", 7)):
+        information = node / f"proc/driver/nvidia/gpus/0000:{place}:00.0/information"
+        information.parent.mkdir(parents=True)
+        text = f"Model: \t\t GPU\nGPU UUID: \t {uuid}\nDevice Minor: \t {minor}\n"
+        information.write_text(text)
     spec = generated(capsys, "nvidia", "--root", str(node))
     assert paths(spec) == {
         "0": ["/dev/nvidia0"],
@@ -127,6 +130,13 @@ def test_a_node_with_gpus_of_nvidia_and_no_driver_gets_no_file(node: Path, capsy
     make(node, "/dev/nvidia0")
     assert main(["cdi", "generate", "nvidia", "--root", str(node)]) == 1
     assert "libcuda.so.1 is in none of" in capsys.readouterr().err
+
+
+def test_a_file_in_the_place_of_a_device_is_refused(node: Path, capsys: Capture) -> None:
+    (node / "dev").mkdir(parents=True)
+    (node / "dev/cxi0").touch()
+    assert main(["cdi", "generate", "cxi", "--root", str(node)]) == 1
+    assert "/dev/cxi0 is not a character device" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["cxi", "amd", "nvidia"])
