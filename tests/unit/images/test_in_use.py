@@ -119,6 +119,13 @@ def test_of_what_cannot_be_known_an_image_stays(
     assert why(image, running) == said
 
 
+def test_of_a_slurm_that_does_not_answer_no_link_is_too_old(image: str, tmp_path: Path) -> None:
+    image_in_use.note(image, NODE)
+    (link,) = in_use.links(str(tmp_path))
+    assert link._replace(age_s=100 * 24 * HOUR).is_over(Running("todi", {}, ME))
+    assert not link._replace(age_s=100 * 24 * HOUR).is_over(Running("", None, ME))
+
+
 def test_files_that_are_no_links_of_ours_are_left_alone(image: str, tmp_path: Path) -> None:
     (tmp_path / "uses").mkdir()
     (tmp_path / "uses/12-ab@alps").touch()
