@@ -96,7 +96,7 @@ class Cluster:
             "for p in $(pgrep -u alice); do grep -qs -e user.slice /proc/$p/cgroup ||"
             " tr '\\0' ' ' </proc/$p/cmdline; done;"
             " grep -e ce-image -e container-engine /proc/mounts;"
-            " ls -d /sys/fs/cgroup/system.slice/slurmstepd.scope/job_* 2>/dev/null; true"
+            " ls -d /sys/fs/cgroup/system.slice/*slurmstepd.scope/job_* 2>/dev/null; true"
         )
         return machine.ssh(asked).stdout
 

@@ -46,6 +46,7 @@ _EAGAIN, _ENOMEM, _ENFILE, _EMFILE = 11, 12, 23, 24
 # of the user or of the host, whatever the operation was
 _LIMITS = (_EAGAIN, _ENOMEM, _ENFILE, _EMFILE)
 
+_MOUNTS_WORDS = "no more mounts on this node (sysctl fs.mount-max)"
 # (operation of the guard, errno) -> the meaning of the kernel's error here, and its remedy
 _KERNEL_WORDS = {
     ("namespaces", _EPERM): (
@@ -65,6 +66,9 @@ _KERNEL_WORDS = {
         "no more mount namespaces on this node (sysctl user.max_mnt_namespaces)",
         "user-namespaces",
     ),
+    ("session", _ENOSPC): (_MOUNTS_WORDS, "proc-covered"),
+    ("fuse", _ENOSPC): (_MOUNTS_WORDS, "proc-covered"),
+    ("overlay", _ENOSPC): (_MOUNTS_WORDS, "proc-covered"),
     ("fuse", _EACCES): ("/dev/fuse may not be opened (it must have mode 0666)", "fuse-unavailable"),
     ("fuse", _ENOENT): ("/dev/fuse does not exist (the kernel module fuse)", "fuse-unavailable"),
     ("fuse", _ENODEV): ("the kernel has no FUSE (module fuse)", "fuse-unavailable"),

@@ -54,6 +54,7 @@ def test_what_a_helper_printed_last_is_told() -> None:
         ("namespaces", 28, "no more user namespaces on this node"),
         ("process-namespace", 28, "no more PID namespaces on this node (sysctl user.max_pid_"),
         ("mount-namespace", 28, "no more mount namespaces on this node (sysctl user.max_mnt_"),
+        ("session", 28, "no more mounts on this node (sysctl fs.mount-max)"),
         ("fuse", 13, "/dev/fuse may not be opened (it must have mode 0666"),
         ("fuse", 2, "/dev/fuse does not exist"),
         ("session", 1, "the kernel refuses to mount /proc"),
