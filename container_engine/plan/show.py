@@ -34,6 +34,10 @@ def show(plan: LaunchPlan, secrecy: Secrecy = _USUAL, columns: int | None = None
     rows += [("mount", _mount(mount), str(mount.origin)) for mount in plan.mounts]
     rows += [("device", text(device.name), str(device.origin)) for device in plan.devices]
     rows += [
+        ("device", f"{name}, where the node has it", "devices_if_there of the site")
+        for name in plan.settings.devices_if_there
+    ]
+    rows += [
         ("hook", _hook(hook), f"{hook.reason}, {hook.origin}")
         for hook in plan.hooks
         if not hook.automatic_when

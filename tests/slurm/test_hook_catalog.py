@@ -242,6 +242,21 @@ def test_devices_of_the_site_are_given_where_the_node_has_them(
     assert (done.stdout, done.stderr) == ("/dev/full\n/dev/gpu\nthere\n", "")
 
 
+def test_a_device_of_the_site_that_a_node_lacks_is_the_administrators_to_mend(
+    cluster: Cluster, site: Site
+) -> None:
+    site.configure('devices = ["nvidia.com/gpu=all", "/dev/none"]\n')
+    done = cluster.srun(f"--environment={site.edf()}", "true")
+    assert done.returncode == 125
+    assert "device '/dev/none': does not exist" in done.stderr
+    assert "ce: also: " in done.stderr
+    assert done.stderr.count("its administrator may mean devices_if_there") == 1, done.stderr
+    assert "take the line out" not in done.stderr
+    site.configure('devices_if_there = ["/dev/none"]\n')
+    done = cluster.run([f"{cluster.prefix}/bin/ce", "plan", site.edf()])
+    assert "/dev/none, where the node has it" in done.stdout, done.stderr
+
+
 def test_an_unknown_cdi_device_is_refused_with_line_node_and_those_there_are(
     cluster: Cluster, site: Site
 ) -> None:

@@ -13,6 +13,7 @@ import stat
 from container_engine.errors import LaunchError
 from container_engine.node.devices.cdi_file import Directory, Registry
 from container_engine.node.plan_json import resolve
+from container_engine.node.start.checks import site_hint
 from container_engine.node.start.container import Bind
 
 TYPE_CHECKING = False
@@ -69,7 +70,8 @@ def _add(
 ) -> None:
     device = registry.find(name)
     if device is None:
-        raise LaunchError(unknown(name, registry), see="cdi-device-unknown", where=origin)
+        said = unknown(name, registry)
+        raise LaunchError(said, site_hint(origin), "cdi-device-unknown", where=origin)
     if device.file not in used:
         # the edits that a file has for all of its devices apply once
         used[device.file] = None

@@ -166,7 +166,16 @@ def resolve_devices(
 
 
 def _of_device(device: Mapping[str, Any], name: str, problem: str, see: str) -> LaunchError:
-    return LaunchError(problem, see=see, where=_place(device["from"]), kind="device", name=name)
+    hint = site_hint(device["from"]) if see == "device-missing" else None
+    where = _place(device["from"])
+    return LaunchError(problem, hint, see, where=where, kind="device", name=name)
+
+
+def site_hint(origin: str) -> str | None:
+    """Return the remedy for a missing device of the site's configuration, which is no user's."""
+    if not origin.startswith(_OF_SITE):
+        return None
+    return "the site gives it to every container: its administrator may mean devices_if_there"
 
 
 def _device_problem(path: str, *, cdi: bool) -> str:
