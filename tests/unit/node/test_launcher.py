@@ -32,7 +32,9 @@ ALLOWED = {
     "stat",
     "container_engine",
     "container_engine.errors",
+    "container_engine.mount_target",
     "container_engine.node",
+    "container_engine.slurm_names",
     *(
         f"container_engine.node.{name}"
         for name in (
