@@ -62,13 +62,18 @@ int ce_is_next(struct ce_fields *fields, const char *expected)
 	return strcmp(ce_take(fields), expected) == 0 && !fields->bad;
 }
 
-char *ce_read_own(const char *path, uid_t uid, size_t *size)
+char *ce_read_own_at(int directory, const char *name, uid_t uid, size_t limit, size_t *size)
 {
-	CE_AUTO_FD fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	CE_AUTO_FD fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	struct stat found;
 
 	if (fd < 0 || fstat(fd, &found) < 0 || !S_ISREG(found.st_mode) || found.st_uid != uid ||
 	    (found.st_mode & OTHERS) != 0)
 		return NULL;
-	return ce_read_all(fd, MAX_MEMO, size);
+	return ce_read_all(fd, limit, size);
+}
+
+char *ce_read_own(const char *path, uid_t uid, size_t *size)
+{
+	return ce_read_own_at(AT_FDCWD, path, uid, MAX_MEMO, size);
 }

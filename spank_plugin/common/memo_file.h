@@ -32,4 +32,7 @@ int ce_is_next(struct ce_fields *fields, const char *expected);
  * other. */
 char *ce_read_own(const char *path, uid_t uid, size_t *size);
 
+/* The same for a file of an open directory, which has at most `limit` bytes. */
+char *ce_read_own_at(int directory, const char *name, uid_t uid, size_t limit, size_t *size);
+
 #endif

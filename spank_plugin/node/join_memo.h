@@ -4,9 +4,8 @@
  *
  * It is a line that names the format, then fields that end with NUL: version of the engine, the plan, the container's
  * directory, its files `image`, `made` and `files` as they were, number of images, path and identity of each, the
- * environment of its first process, the records of the tasks' environment, working directory, number of conditions of
- * hooks and each of them, directory of the traces, the beginning of the trace's line and the part of it that the plan
- * decides, the texts of the mounts in it, number of stems of secret variables and each of them, and an end mark.
+ * environment of its first process, the records of the tasks' environment, working directory, what step_memo.h has, and an
+ * end mark.
  */
 #ifndef CE_JOIN_MEMO_H
 #define CE_JOIN_MEMO_H
@@ -15,6 +14,7 @@
 #include <sys/types.h>
 
 #include "common/memo_file.h"
+#include "step_memo.h"
 
 enum { CE_KEPT_KEY = 16 };
 
@@ -32,29 +32,14 @@ struct ce_join_memo {
 	const char *records; /* see common/join.h */
 	size_t records_size;
 	const char *workdir;
-	struct ce_fields conditions; /* number, then NAME or NAME=pattern */
-	const char *traces;	     /* "" for none */
-	const char *trace_begin, *trace_plan, *trace_mounts;
-	struct ce_fields stems; /* number, then text in capital letters */
+	struct ce_step_memo step;
 };
-
-/* The environment of a step before it has tasks, as a block. */
-struct ce_step_env {
-	const char *text;
-	size_t size;
-};
-
-/* Return the value of a variable, NULL if it is unset; the last one counts. */
-const char *ce_step_variable(const struct ce_step_env *env, const char *name);
 
 /* Parse the value of CE_CARRY_KEPT, into which wanted->directory then points. Return -1 for every doubt. */
 int ce_join_wanted(const char *fact, struct ce_wanted *wanted);
 
 /* Read a memo of this size, with a NUL after it, into which *memo then points. Return -1 for every doubt. */
 int ce_join_read(const char *text, size_t size, struct ce_join_memo *memo);
-
-/* Return whether the step's variables are such that the memo says what Python would. */
-int ce_join_suits(const struct ce_join_memo *memo, const struct ce_step_env *env);
 
 /* Return whether the container's records and all files of images are what they were. */
 int ce_join_is_unchanged(const struct ce_join_memo *memo);

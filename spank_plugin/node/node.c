@@ -1,19 +1,21 @@
 /*
- * ce-node: begins a start on a node, and becomes the launcher, which is Python, for all but one kind of start: a step that
- * joins a running container of its job, which an earlier step with the same plan has joined or started. That
- * step's launcher has left what this one would find out again (join_memo.h); what only this step and this moment
- * know is asked here: whose the container's directory is, its lock, its door, its image, the site's rules.
+ * ce-node: begins a start on a node, and becomes the launcher, which is Python, unless an earlier step with the same plan has
+ * left what this one would find out again. It leaves that to two kinds of starts:
+ *  - a step that joins a running container of its job (join_memo.h). What only this step and this moment know is asked here:
+ *    whose the container's directory is, its lock, its door, its image, the site's rules.
+ *  - a step that starts a container of its own (start_memo.h), of which nothing has changed that the launcher looked at. The
+ *    guard makes its namespaces meanwhile, also where Python starts.
  *
  * node REPLY PLAN ENVIRONMENT WATCH LIFE BEGUN, as plugin/launcher.c calls it
  *
- * For every doubt it undoes what it did and becomes the launcher, which does the same, or explains why not. A step that
- * starts a container of its own has its guard make the namespaces meanwhile. Runs as the user. Exit code: 125 ours.
+ * For every doubt it undoes what it did and becomes the launcher, which does the same, or explains why not. Runs as the user. Exit code: 125 ours.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <spawn.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +23,7 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,7 +32,10 @@
 #include "common/io.h"
 #include "door.h"
 #include "join_memo.h"
+#include "own.h"
+#include "reply.h"
 #include "site_words.h"
+#include "start_memo.h"
 #include "step_trace.h"
 
 #define PLACE "/libexec/container-engine/ce-node"
@@ -37,8 +43,6 @@
 
 enum { EXIT_ENGINE = 125, MAX_TEXT = 64 * 1024 * 1024, OTHERS = 077, REPORT_MS = 5000 };
 enum { GUARD_ARGS = 5, EARLY = 3, MAX_CONTAINER = 10 };
-/* what a guard reports at least, and the other namespaces of a container's own */
-enum { REPORTED = 5, MAX_UNSHARED = 4 };
 /* the descriptors of the command line, in their order */
 enum { REPLY, PLAN, ENVIRONMENT, WATCH, LIFE, GIVEN };
 
@@ -51,6 +55,7 @@ struct start {
 	char *memo_text;	  /* on the heap, as the plan's and the environment's */
 	char *plan, *environment;
 	struct ce_join_memo memo;
+	struct ce_start_memo own; /* of a start of a container of its own, in memo_text, too */
 	struct ce_visit visit;
 	struct ce_step_trace trace;
 	struct ce_moments moments;
@@ -61,12 +66,6 @@ struct start {
 		int control, specification;
 	} early;
 };
-
-static void close_all(int fds[CE_MAX_FDS])
-{
-	for (int i = 0; i < CE_MAX_FDS; i++)
-		ce_close_fd(&fds[i]);
-}
 
 /* ---- becoming the launcher --------------------------------------------------------------------- */
 
@@ -149,7 +148,7 @@ static int find_memo(struct start *start)
 		return -1;
 	const struct ce_join_memo *memo = &start->memo;
 	return strcmp(memo->plan, start->plan) == 0 && strcmp(memo->directory, start->directory) == 0 &&
-			       ce_join_suits(memo, &start->env) && ce_join_is_unchanged(memo)
+			       ce_step_suits(&memo->step, &start->env) && ce_join_is_unchanged(memo)
 		       ? 0
 		       : -1;
 }
@@ -321,80 +320,139 @@ static void start_early(struct start *start)
 
 /* ---- the answer -------------------------------------------------------------------------------- */
 
-/* Receive the guard's report: the user and mount namespace, the environment, the guard, the mounts, other namespaces.
- * Return how many of the last ones there are, -1 for a doubt. */
-static int await_report(const struct start *start, int fds[CE_MAX_FDS])
+/* Answer for a container that has been reported, and let its guard go on. Return 0 if the start is over, 1 if the plugin
+ * does not take the answer, -1 for a doubt before that. */
+static int answer(struct start *start, const struct ce_report *report, const struct ce_ready *ready)
 {
-	static char report[64 * 1024];
-	int unshared = 0;
-
-	if (!ce_wait_readable(start->control, ce_now_ms() + REPORT_MS))
-		return -1;
-	ssize_t n = ce_receive(start->control, 0, report, sizeof report, fds);
-	if (n < 0)
-		return -1;
-	while (REPORTED + unshared < CE_MAX_FDS && fds[REPORTED + unshared] >= 0)
-		unshared++;
-	if (n > 0 && report[0] == 'R' && fds[REPORTED - 1] >= 0 && unshared <= MAX_UNSHARED)
-		return unshared;
-	close_all(fds);
-	return -1;
-}
-
-/* Answer as the launcher does (plugin/launcher_reply.c). Return 1 if the plugin does not take it, -1 for a doubt
- * before that. */
-static int send_answer(struct start *start, const int reported[CE_MAX_FDS], int unshared)
-{
-	char text[PATH_MAX + 64], digit[] = { (char)('0' + unshared), '\0' };
-	CE_AUTO_FD records = ce_memory_file("ce-env", start->memo.records, start->memo.records_size);
-	/* the plugin waits for the end of this process, and of nothing else after it */
-	CE_AUTO_FD self = ce_pidfd_open(getpid());
-	int fds[CE_MAX_FDS] = { reported[0], reported[1], records, reported[3], self, self }, count = 6;
-	int length = snprintf(text, sizeof text, "R%s%s%c%c%ckept%c", unshared > 0 ? digit : "", start->memo.workdir,
-			      0, 0, 0, 0);
-
-	if (records < 0 || self < 0 || length < 0 || (size_t)length >= sizeof text)
-		return -1;
-	for (int i = 0; i < unshared; i++)
-		fds[count++] = reported[REPORTED + i];
-	if (start->trace.file >= 0) {
-		fds[count++] = start->trace.file;
-		fds[count++] = start->trace.directory;
-	}
 	start->moments.answer = ce_time_ns();
-	/* the guard's alone: its end must show at once */
-	ce_close_fd(&start->given[LIFE]);
-	return ce_send(start->given[REPLY], text, (size_t)length, fds, (size_t)count) == 0 ? 0 : 1;
+	int rc = ce_reply_ready(start->given[REPLY], &start->given[LIFE], report, ready);
+	if (rc != 0)
+		return rc;
+	/* if the guard has ended, the plugin has noticed */
+	(void)ce_send(start->control, "K", 1, NULL, 0);
+	start->moments.end = ce_time_ns();
+	ce_step_trace_write(&start->trace, &start->env, &start->moments);
+	return 0;
 }
 
-/* Wait until the guard has joined, and answer. Return as send_answer. */
-static int answer(struct start *start)
+/* Wait until the guard has joined, and answer. Return as answer. */
+static int answer_joined(struct start *start)
 {
-	int fds[CE_MAX_FDS];
-	int unshared = await_report(start, fds);
+	static struct ce_report report;
+	const struct ce_ready ready = { start->memo.workdir,	   start->memo.records, start->memo.records_size, 1,
+					start->trace.file, start->trace.directory };
 
-	if (unshared < 0)
+	if (ce_report_await(start->control, REPORT_MS, &report) < 0)
 		return -1;
 	start->moments.environment = ce_time_ns();
-	int rc = send_answer(start, fds, unshared);
-	close_all(fds);
+	int rc = answer(start, &report, &ready);
+	ce_report_close(&report);
 	return rc;
 }
 
 static int join(struct start *start)
 {
 	if (prepare(start) < 0 || visit(start) < 0 ||
-	    ce_step_trace_open(&start->trace, &start->memo, &start->env, start->node) < 0)
+	    ce_step_trace_open(&start->trace, &start->memo.step, &start->env, start->node) < 0)
 		return -1;
 	start->moments.namespaces = ce_time_ns();
-	int rc = start_guard(start) < 0 ? -1 : answer(start);
-	if (rc == 0) {
-		/* if the guard has ended, the plugin has noticed */
-		(void)ce_send(start->control, "K", 1, NULL, 0);
-		start->moments.end = ce_time_ns();
-		ce_step_trace_write(&start->trace, &start->env, &start->moments);
-	}
+	return start_guard(start) < 0 ? -1 : answer_joined(start);
+}
+
+/* ---- a container of its own -------------------------------------------------------------------- */
+
+/* Read what an earlier step has left for one that starts a container by this plan. */
+static int find_own_memo(struct start *start)
+{
+	char name[CE_START_NAME];
+	struct utsname host;
+	size_t size = 0;
+	const struct ce_start_wanted wanted = { start->prefix, start->plan, host.nodename, &start->env };
+	CE_AUTO_FD passwd = open("/etc/passwd", O_RDONLY | O_CLOEXEC);
+	CE_AUTO_FREE char *users = passwd >= 0 ? ce_read_all(passwd, MAX_TEXT, &size) : NULL;
+	CE_AUTO_FREE char *home = users != NULL ? ce_own_home(users, geteuid()) : NULL;
+
+	if (home == NULL || uname(&host) < 0)
+		return -1;
+	CE_AUTO_FD directory = ce_own_starts(home, host.nodename, geteuid());
+	if (directory < 0)
+		return -1;
+	ce_start_name(&wanted, name);
+	start->memo_text = ce_read_own_at(directory, name, geteuid(), CE_START_MOST, &size);
+	if (start->memo_text == NULL || ce_start_read(start->memo_text, size, &start->own) < 0)
+		return -1;
+	return ce_start_suits(&start->own, &wanted) ? 0 : -1;
+}
+
+/* Return whether an earlier step has left what this one needs, and the site has no rule that only Python judges. Root's
+ * starts are never remembered. */
+static int prepare_own(struct start *start)
+{
+	size_t size = 0;
+
+	if (geteuid() == 0 || start->node == NULL || *start->node == '\0' || strchr(start->node, '/') != NULL)
+		return -1;
+	start->environment = ce_read_file_at(start->given[ENVIRONMENT], MAX_TEXT, &start->env.size);
+	start->env.text = start->environment;
+	start->plan = ce_read_file_at(start->given[PLAN], MAX_TEXT, &size);
+	if (start->plan == NULL || strlen(start->plan) != size)
+		return -1;
+	if (start->environment == NULL || find_own_memo(start) < 0 || ce_site_may_rule(start->prefix))
+		return -1;
+	return ce_step_trace_open(&start->trace, &start->own.step, &start->env, start->node);
+}
+
+/* Send the specification to the guard that waits for it. A guard that has ended is noticed where it does not report. */
+static int specify(struct start *start)
+{
+	int status;
+
+	start->control = start->early.control;
+	start->early.control = -1;
+	signal(SIGPIPE, SIG_IGN);
+	int rc = ce_write_all(start->early.specification, start->own.specification, start->own.specification_size);
+	signal(SIGPIPE, SIG_DFL);
+	ce_close_fd(&start->early.specification);
+	while (waitpid(start->early.pid, &status, 0) < 0 && errno == EINTR)
+		;
+	start->early.pid = 0;
 	return rc;
+}
+
+/* Return whether the container's first process has the environment that it had. */
+static int has_same_environment(const struct start *start, const struct ce_report *report)
+{
+	size_t size = 0;
+	CE_AUTO_FREE char *block = ce_read_file_at(report->fds[CE_REPORTED_ENVIRONMENT], MAX_TEXT, &size);
+
+	return block != NULL && size == start->own.block_size && memcmp(block, start->own.block, size) == 0;
+}
+
+/* Wait until the container runs, and answer. Return as answer. */
+static int answer_started(struct start *start)
+{
+	static struct ce_report report;
+	const struct ce_ready ready = { start->own.workdir, start->own.records, start->own.records_size, 0,
+					start->trace.file,  start->trace.directory };
+
+	if (ce_report_await(start->control, start->own.timeout_ms, &report) < 0)
+		return -1;
+	start->moments.environment = ce_time_ns();
+	start->moments.guard = report.text + 1;
+	int rc = has_same_environment(start, &report) ? answer(start, &report, &ready) : -1;
+	ce_report_close(&report);
+	return rc;
+}
+
+/* Start a container as an earlier step did, with the guard that was started early. */
+static int start_again(struct start *start)
+{
+	if (start->early.pid <= 0 || prepare_own(start) < 0)
+		return -1;
+	start->moments.namespaces = ce_time_ns();
+	if (specify(start) < 0 || ce_start_note_images(&start->own, &start->env) < 0)
+		return -1;
+	return answer_started(start);
 }
 
 /* Give back all but what the command line has: a guard that waits for its launcher ends with the socket. */
@@ -407,6 +465,7 @@ static void undo(struct start *start)
 	free(start->memo_text);
 	free(start->plan);
 	free(start->environment);
+	start->memo_text = start->plan = start->environment = NULL;
 }
 
 /* ---- its command line -------------------------------------------------------------------------- */
@@ -448,10 +507,13 @@ int main(int argc, char **argv)
 	if (start.prefix == NULL)
 		return fail(start.given[REPLY], argv[0]);
 	int rc = join(&start);
+	if (rc < 0 && start.is_plain) {
+		undo(&start);
+		start_early(&start);
+		rc = start_again(&start);
+	}
 	if (rc >= 0)
 		_exit(rc == 0 ? 0 : EXIT_ENGINE);
 	undo(&start);
-	if (start.is_plain)
-		start_early(&start);
 	return become_launcher(&start, argv);
 }

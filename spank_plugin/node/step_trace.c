@@ -92,7 +92,7 @@ static const char *value_of(const struct ce_step_env *env, const char *name)
 	return value != NULL ? value : "";
 }
 
-static char *make_line(const struct ce_join_memo *memo, const struct ce_step_env *env)
+static char *make_line(const struct ce_step_memo *memo, const struct ce_step_env *env)
 {
 	struct utsname host;
 	const char *job = value_of(env, "SLURM_JOB_ID"), *step = value_of(env, "SLURM_STEP_ID");
@@ -106,14 +106,14 @@ static char *make_line(const struct ce_join_memo *memo, const struct ce_step_env
 		return NULL;
 	if (asprintf(&line,
 		     "%s\"job\":\"%s\",\"step\":\"%s\",\"array\":\"%s%s%s\",\"host\":\"%s\",\"nodes\":\"%s\","
-		     "\"tasks\":\"%s\",%s\"variables\":{},",
+		     "\"tasks\":\"%s\",%s",
 		     memo->trace_begin, job, step, is_array ? array : "", is_array ? "_" : "", is_array ? task : "",
 		     host.nodename, nodes, tasks, memo->trace_plan) < 0)
 		return NULL;
 	return line;
 }
 
-int ce_step_trace_open(struct ce_step_trace *trace, const struct ce_join_memo *memo, const struct ce_step_env *env,
+int ce_step_trace_open(struct ce_step_trace *trace, const struct ce_step_memo *memo, const struct ce_step_env *env,
 		       const char *node)
 {
 	char path[PATH_MAX];
@@ -130,10 +130,65 @@ int ce_step_trace_open(struct ce_step_trace *trace, const struct ce_join_memo *m
 	return trace->line != NULL ? open_file(trace, path, node) : -1;
 }
 
+/* A moment at which a phase begins and the one before it ends. */
+struct begin {
+	const char *name;
+	int64_t when;
+};
+
 static void print_phase(FILE *stream, const char *name, int64_t begin, int64_t end, const char *comma)
 {
 	fprintf(stream, "{\"name\":\"%s\",\"begin\":%lld,\"end\":%lld}%s", name, (long long)begin,
 		(long long)(end > begin ? end : begin), comma);
+}
+
+/* The operations of the guard that begin a phase, as in container_engine/node/report/trace.py. */
+static const struct operation {
+	const char *name, *phase;
+} operations[] = { { "session", "mount" }, { "crun", "create" }, { "container", "init" } };
+
+static const char *phase_of(const char *operation, size_t length)
+{
+	for (size_t i = 0; i < sizeof operations / sizeof operations[0]; i++) {
+		if (strlen(operations[i].name) == length && strncmp(operations[i].name, operation, length) == 0)
+			return operations[i].phase;
+	}
+	return NULL;
+}
+
+/* Add the guard's phases, of which each line has an operation and its time on the monotonic clock. Return their number. */
+static int add_phases_of_guard(struct begin begins[], int most, const char *stamps)
+{
+	struct timespec monotonic;
+	int count = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &monotonic);
+	int64_t offset = ce_time_ns() - ((int64_t)monotonic.tv_sec * 1000000000 + monotonic.tv_nsec);
+	while (stamps != NULL && *stamps != '\0' && count < most) {
+		size_t length = strcspn(stamps, " \n");
+		const char *phase = phase_of(stamps, length);
+		if (phase != NULL)
+			begins[count++] = (struct begin){ phase, strtoll(stamps + length, NULL, 10) + offset };
+		stamps += strcspn(stamps, "\n");
+		stamps += *stamps == '\n';
+	}
+	return count;
+}
+
+static void print_phases(FILE *stream, const struct ce_moments *moments)
+{
+	enum { OF_GUARD = 3 };
+	struct begin begins[OF_GUARD + 7] = { { "launch", moments->launch },
+					      { "prepare", moments->prepare },
+					      { "namespaces", moments->namespaces } };
+	int count = 3;
+
+	count += add_phases_of_guard(begins + count, OF_GUARD, moments->guard);
+	begins[count++] = (struct begin){ "environment", moments->environment };
+	begins[count++] = (struct begin){ "answer", moments->answer };
+	for (int i = 0; i < count; i++)
+		print_phase(stream, begins[i].name, begins[i].when, i + 1 < count ? begins[i + 1].when : moments->end,
+			    i + 1 < count ? "," : "");
 }
 
 /* Print when srun planned, of which the variable has the two times. */
@@ -156,11 +211,7 @@ void ce_step_trace_write(const struct ce_step_trace *trace, const struct ce_step
 		return;
 	fprintf(stream, "%s\"phases\":[", trace->line);
 	print_plan(stream, env);
-	print_phase(stream, "launch", moments->launch, moments->prepare, ",");
-	print_phase(stream, "prepare", moments->prepare, moments->namespaces, ",");
-	print_phase(stream, "namespaces", moments->namespaces, moments->environment, ",");
-	print_phase(stream, "environment", moments->environment, moments->answer, ",");
-	print_phase(stream, "answer", moments->answer, moments->end, "");
+	print_phases(stream, moments);
 	fprintf(stream, "],\"error\":\"\"}\n");
 	/* in one piece: the plugin appends to the same file */
 	if (fclose(stream) == 0 && write(trace->file, text, size) < 0)

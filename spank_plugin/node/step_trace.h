@@ -1,12 +1,15 @@
-/* The line of a start's trace, as container_engine/node/report/trace.py writes it, for a step that joins. */
+/* The line of a start's trace, as container_engine/node/report/trace.py writes it, for a start without Python. */
 #ifndef CE_STEP_TRACE_H
 #define CE_STEP_TRACE_H
 
-#include "join_memo.h"
+#include <stdint.h>
+
+#include "step_memo.h"
 
 /* Moments of a start, in nanoseconds since 1970. */
 struct ce_moments {
 	int64_t launch, prepare, namespaces, environment, answer, end;
+	const char *guard; /* its own, of a container that it makes: lines of an operation and its time; NULL for none */
 };
 
 /* The trace of this step; both are -1 without a directory of traces. */
@@ -17,7 +20,7 @@ struct ce_step_trace {
 
 /* Make the trace's file. `node` is Slurm's name for this one. Return -1 for every doubt: also if there are so many old
  * traces that some have to be removed. The caller calls ce_step_trace_close in either case. */
-int ce_step_trace_open(struct ce_step_trace *trace, const struct ce_join_memo *memo, const struct ce_step_env *env,
+int ce_step_trace_open(struct ce_step_trace *trace, const struct ce_step_memo *memo, const struct ce_step_env *env,
 		       const char *node);
 
 /* Append the line. A full disk loses the trace, not the step. */

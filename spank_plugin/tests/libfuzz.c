@@ -23,6 +23,7 @@
 #include "image/squash_walk.h"
 #include "node/door.h"
 #include "node/join_memo.h"
+#include "node/start_memo.h"
 #include "plugin/carry.h"
 #include "plugin/launcher_reply.h"
 #include "start/memo.h"
@@ -224,8 +225,38 @@ static void read_join_memo(char *text, size_t size)
 		return;
 	for (size_t i = 0; i < memo.records_size; i++)
 		looked_at += (size_t)memo.records[i];
-	looked_at += strlen(memo.workdir) + strlen(memo.trace_plan) + (size_t)ce_join_knows(&memo, "/i.sqsh");
-	looked_at += (size_t)ce_join_suits(&memo, &env) + (size_t)ce_join_is_unchanged(&memo);
+	looked_at += strlen(memo.workdir) + strlen(memo.step.trace_plan) + (size_t)ce_join_knows(&memo, "/i.sqsh");
+	looked_at += (size_t)ce_step_suits(&memo.step, &env) + (size_t)ce_join_is_unchanged(&memo);
+}
+
+/* what a step that starts a container finds in the user's home, with a checksum that is right: it must not be what protects
+ * the reader. The environment is the text to the first form feed. */
+static void read_start_memo(char *text, size_t size)
+{
+	struct ce_start_memo memo;
+	char *rest = strchr(text, '\f'), *whole = NULL;
+	static const char magic[] = "container-engine start memo 1\n";
+
+	if (rest == NULL)
+		return;
+	*rest++ = '\0';
+	size_t left = size - (size_t)(rest - text);
+	int length = asprintf(&whole, "%s%08x", magic, ce_start_crc(0, rest, left));
+	char *copy = length > 0 ? calloc(1, (size_t)length + 1 + left + 1) : NULL;
+	if (copy == NULL)
+		abort();
+	memcpy(copy, whole, (size_t)length + 1);
+	memcpy(copy + length + 1, rest, left);
+	const struct ce_step_env env = { text, strlen(text) + 1 };
+	const struct ce_start_wanted wanted = { "/p", "{}", "h", &env };
+	if (ce_start_read(copy, (size_t)length + 1 + left, &memo) == 0) {
+		for (size_t i = 0; i < memo.specification_size; i++)
+			looked_at += (size_t)memo.specification[i];
+		looked_at += strlen(memo.workdir) + (size_t)ce_start_suits(&memo, &wanted);
+		looked_at += (size_t)ce_step_suits(&memo.step, &env);
+	}
+	free(copy);
+	free(whole);
 }
 
 /* packets of a guard at its door; each begins with the number of its descriptors, a letter, and ends with a form feed */
@@ -256,7 +287,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static void (*const readers[])(char *, size_t) = { read_operations, read_services,
 							   read_records, read_carried,
 							   read_answer, read_image, read_memo,
-							   read_join_memo, read_door };
+							   read_join_memo, read_door, read_start_memo };
 
 	unsigned which = size > 0 ? (unsigned)(data[0] - '0') : UINT_MAX;
 	if (which >= sizeof readers / sizeof readers[0])

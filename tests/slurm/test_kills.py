@@ -184,19 +184,56 @@ def _first_seen(text: str, after: int) -> Process:
     raise AssertionError(f"no {text} started")
 
 
-def _launcher_lives_s(cluster: Cluster, demo: str) -> float:
-    """Return how long the launcher of a step lives, in seconds."""
-    with started(cluster, "srun", f"--environment={demo}", "sh", "-c", "echo up; cat") as job:
-        text = _program(cluster, "launcher")
-        launcher = _first_seen(text, os.getpid())
-        begin = time.monotonic()
-        while _still(launcher, text) is not None:
-            time.sleep(0.001)
-        took_s = time.monotonic() - begin
-        job.wait_for_lines(1)
-        job.close_input()
-        assert job.wait().returncode == 0
-        return took_s
+@dataclass(frozen=True)
+class Way:
+    """An environment, and the program that starts its container on the node.
+
+    That is Python, the launcher, or ce-node where an earlier start is remembered.
+    """
+
+    edf: str
+    program: str
+
+    def lives_s(self, cluster: Cluster) -> float:
+        """Return how long that program lives, in seconds."""
+        with started(
+            cluster, "srun", f"--environment={self.edf}", "sh", "-c", "echo up; cat"
+        ) as job:
+            text = _program(cluster, self.program)
+            launcher = _first_seen(text, os.getpid())
+            begin = time.monotonic()
+            while _still(launcher, text) is not None:
+                time.sleep(0.001)
+            took_s = time.monotonic() - begin
+            job.wait_for_lines(1)
+            job.close_input()
+            assert job.wait().returncode == 0
+            return took_s
+
+
+# a runtime that takes so long that a start without Python can be hit
+_RUNTIME = '#!/bin/sh\nsleep 0.2\nexec crun "$@"\n'
+_SETTLED_S = 2.2  # nothing is remembered of files that have just changed
+
+
+@pytest.fixture(scope="module", params=["launcher", "node"])
+def way(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Way]:
+    if request.param == "launcher":
+        # a text that each node has to evaluate
+        yield Way(cluster.edf("workdir = '${SLURM_JOB_ID:+/}'\n"), "launcher")
+        return
+    runtime = cluster.write(_RUNTIME, mode=0o755)
+    conf = cluster.prefix / "etc/container-engine/conf.d/90-kills.toml"
+    conf.parent.mkdir(parents=True, exist_ok=True)
+    conf.write_text(f'runtime = "{runtime}"\n')
+    edf = cluster.edf()
+    try:
+        time.sleep(_SETTLED_S)
+        done = cluster.srun(f"--environment={edf}", "true")
+        assert done.returncode == 0, done.stderr
+        yield Way(edf, "node")
+    finally:
+        conf.unlink()
 
 
 @dataclass
@@ -214,9 +251,9 @@ class Aim:
 
 
 @pytest.fixture(scope="module")
-def aim(cluster: Cluster, demo: str) -> Iterator[Aim]:
+def aim(cluster: Cluster, way: Way) -> Iterator[Aim]:
     """Yield the aim of this module's kills, most of which must have hit."""
-    aim = Aim(min(_launcher_lives_s(cluster, demo) for _ in range(3)))
+    aim = Aim(min(way.lives_s(cluster) for _ in range(3)))
     yield aim
     for victim, hits in aim.hits.items():
         assert len(hits) < _MOMENTS or sum(hits) > len(hits) // 2, f"{victim}: {hits}"
@@ -234,15 +271,15 @@ def delay(moment: int, victim: str, aim: Aim) -> float:
 @pytest.mark.parametrize("victim", ["launcher", "guard"])
 def test_a_kill_during_the_start_fails_the_step_and_the_command_never_runs_on_the_host(
     cluster: Cluster,
-    demo: str,
+    way: Way,
     shared: Path,
     victim: str,
     delay: float,
     aim: Aim,
 ) -> None:
-    text = _program(cluster, victim if victim == "launcher" else "ce-guard")
+    text = _program(cluster, way.program if victim == "launcher" else "ce-guard")
     marker = shared / "ran"
-    step = [f"--environment={demo}", "sh", "-c", f"touch {marker}; echo up; exec sleep 1000"]
+    step = [f"--environment={way.edf}", "sh", "-c", f"touch {marker}; echo up; exec sleep 1000"]
     with started(cluster, "srun", *step) as job:
         process = _first_seen(text, job.process.pid)
         # the moment itself is tested
@@ -251,9 +288,10 @@ def test_a_kill_during_the_start_fails_the_step_and_the_command_never_runs_on_th
         aim.learn(victim, killed)
         within_s = 2 if killed else 30
         until("the end of all or a running task", lambda: job.out or not left(cluster), within_s)
-        if job.out and (victim == "launcher" or not killed):
-            # It had done its work, as the guard's parent has once the guard exists: the step runs
-            # in its container, and nowhere else.
+        if job.out and (victim == "launcher" or way.program == "node" or not killed):
+            # It had done its work, as the guard's parent has once the guard exists, or ce-node has
+            # become the launcher, which started another guard: the step runs in its container,
+            # and nowhere else.
             cluster.cancel_all(ALICE)
             job.wait()
         else:
@@ -314,9 +352,9 @@ def test_an_image_server_that_stops_answering_fails_the_start_in_time(cluster: C
     assert done.stdout == ""
 
 
-def test_a_launcher_that_stops_is_ended_by_scancel(cluster: Cluster, demo: str) -> None:
-    step = [f"--environment={demo}", "sh", "-c", "echo ran; sleep 1000"]
-    with _started_with_a_stopped(cluster, _program(cluster, "launcher"), *step) as job:
+def test_a_launcher_that_stops_is_ended_by_scancel(cluster: Cluster, way: Way) -> None:
+    step = [f"--environment={way.edf}", "sh", "-c", "echo ran; sleep 1000"]
+    with _started_with_a_stopped(cluster, _program(cluster, way.program), *step) as job:
         cluster.run(["scancel", job_id(cluster)])
         done = job.wait()
     assert_soon_nothing_left(cluster)
@@ -346,9 +384,9 @@ def _still(process: Process, text: str) -> Process | None:
     return now if now is not None and now.lives and text in now.command else None
 
 
-def test_srun_killed_during_the_start_leaves_nothing(cluster: Cluster, demo: str) -> None:
-    with started(cluster, "srun", f"--environment={demo}", "sleep", "1000") as job:
-        _first_seen(_program(cluster, "launcher"), job.process.pid)
+def test_srun_killed_during_the_start_leaves_nothing(cluster: Cluster, way: Way) -> None:
+    with started(cluster, "srun", f"--environment={way.edf}", "sleep", "1000") as job:
+        _first_seen(_program(cluster, way.program), job.process.pid)
         job.process.kill()
         cluster.cancel_all(ALICE)
         assert job.wait().returncode == -9

@@ -14,19 +14,19 @@ import os
 from container_engine import __version__
 from container_engine.edf.pyxis_names import is_step
 from container_engine.node.kept.place import record
-from container_engine.node.plan_json import parse_json, resolve, to_json
+from container_engine.node.plan_json import parse_json, resolve
 from container_engine.node.report import trace
 from container_engine.node.start import environment as env
 from container_engine.node.start.container import SAVE
+from container_engine.node.start.memo_fields import about_step, data, field, table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from container_engine.node.plan_types import LaunchPlan
 
-MAGIC = b"container-engine join memo 1\n"
-END = b"end"
+MAGIC = b"container-engine join memo 2\n"
 _NAME = "join."
 # each has the whole plan; who joins with ever new ones gains nothing by them
 _MOST = 16
@@ -46,7 +46,7 @@ def remember(text: str, plan: LaunchPlan, directory: str, block: bytes) -> None:
         plan_text = os.fsencode(text)
         name = f"{_NAME}{len(plan_text)}"
         if name in earlier or len(earlier) < _MOST:
-            memo = b"".join(_fields(plan_text, plan, directory, block))
+            memo = b"".join(_fields(text, plan, directory, block))
             record(directory, name, MAGIC + memo)
     except (OSError, ValueError):
         return
@@ -67,7 +67,7 @@ def _is_plain(text: str, plan: LaunchPlan) -> bool:
     )
 
 
-def _fields(text: bytes, plan: LaunchPlan, directory: str, block: bytes) -> Iterator[bytes]:
+def _fields(text: str, plan: LaunchPlan, directory: str, block: bytes) -> Iterator[bytes]:
     files = _recorded(directory, "files")
     edf = env.edf_settings(plan, {})
     workdir = resolve(plan["workdir"], {}, plan["workdir_from"])
@@ -75,40 +75,16 @@ def _fields(text: bytes, plan: LaunchPlan, directory: str, block: bytes) -> Iter
     conditions = [
         word for hook in plan.get("hooks", ()) for word in hook.get("automatic_when") or ()
     ]
-    yield from map(_field, (__version__.encode(), text, os.fsencode(directory)))
-    yield from map(_field, (_recorded(directory, "image"), _recorded(directory, "made"), files))
-    images: Mapping[str, str] = parse_json(os.fsdecode(files))
-    yield from _table([word for pair in images.items() for word in pair], 2)
-    yield _field(b"%d" % len(block)) + _field(block)
-    yield _field(b"%d" % len(records)) + _field(records)
-    yield _field(os.fsencode(workdir))
-    yield from _table(conditions)
-    yield _field(os.fsencode(trace.place(plan["settings"].get("trace_dir", ""))))
-    yield _field(b"{" + _members(trace.of_engine(plan)))
-    # hooks with conditions have nothing to do in the steps for which this is meant
-    yield _field(_members(trace.of_plan(plan, {})))
-    yield _field(os.fsencode("\n".join(trace.mount_texts(plan))))
-    yield from _table(trace.secret_stems(plan))
-    yield _field(END)
+    yield from map(field, (__version__, text, directory))
+    yield from map(field, (_recorded(directory, "image"), _recorded(directory, "made"), files))
+    images: Mapping[str, str] = parse_json(files)
+    yield from table([word for pair in images.items() for word in pair], 2)
+    yield from map(data, (block, records))
+    yield field(workdir)
+    yield from about_step(plan, conditions, {})
+    yield field("end")
 
 
-def _recorded(directory: str, name: str) -> bytes:
+def _recorded(directory: str, name: str) -> str:
     with open(f"{directory}/{name}", "rb") as file:
-        return file.read()
-
-
-def _members(values: Mapping[str, object]) -> bytes:
-    return to_json(values)[1:-1].encode() + b","
-
-
-def _field(content: bytes) -> bytes:
-    return content + b"\0"
-
-
-def _table(words: Sequence[str], width: int = 1) -> Iterator[bytes]:
-    """Yield the number of entries, each of `width` words, and the words."""
-    yield _field(b"%d" % (len(words) // width))
-    for word in words:
-        if "\0" in word:
-            raise ValueError("a field cannot have NUL")
-        yield _field(os.fsencode(word))
+        return os.fsdecode(file.read())

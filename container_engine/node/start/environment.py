@@ -23,6 +23,8 @@ _HOME_OF_ROOT = "/root"
 _SHELLS_OWN = frozenset(["PWD", "OLDPWD", "SHLVL", "_"])
 # The host's locale names mean nothing in another image's /usr/share/locale (ASKS: perl, R).
 _HOST_LOCALE = ("LANG", "LANGUAGE", "LC_ALL")
+# All variables of a step by which mpirun's are chosen; spank_plugin/node/start_memo.c has the same.
+LAUNCHERS = ("SLURM_STEP_NUM_NODES", "SLURM_NNODES", "HYDRA_LAUNCHER", "I_MPI_HYDRA_BOOTSTRAP")
 
 
 # The variables by which a process finds the step's server, by the annotation that turns it off.
@@ -123,10 +125,10 @@ def of_launchers(node: Mapping[str, str]) -> dict[str, str | None]:
     Without them it calls Slurm's srun, and waits for it forever: images do not have it. What the
     user has chosen stays; Slurm itself may choose slurm.
     """
-    if any(node.get(name) != "1" for name in ("SLURM_STEP_NUM_NODES", "SLURM_NNODES")):
+    steps, launchers = LAUNCHERS[:2], LAUNCHERS[2:]
+    if any(node.get(name) != "1" for name in steps):
         return {}
-    names = ("HYDRA_LAUNCHER", "I_MPI_HYDRA_BOOTSTRAP")
-    return {name: "fork" for name in names if node.get(name, "slurm") == "slurm"}
+    return {name: "fork" for name in launchers if node.get(name, "slurm") == "slurm"}
 
 
 def image_digest(image: Image | Part) -> str:

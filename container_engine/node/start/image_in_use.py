@@ -14,20 +14,36 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_NAME = "sha256-"
 _DIGITS = 12
 
 
-def note(path: str, node: Mapping[str, str]) -> None:
-    """Record that the step with the environment `node` uses the image `path`, if possible."""
-    job, cluster = node.get("SLURM_JOB_ID", ""), node.get("SLURM_CLUSTER_NAME", "")
+def record_of(path: str) -> tuple[str, str] | None:
+    """Return where the use of an image is recorded, a directory, and the name of the image's file.
+
+    None for an image that is not in a store.
+    """
     directory, name = os.path.split(path)
     store, images = os.path.split(directory)
-    if images != "images" or not name.startswith("sha256-") or not job.isdigit() or "/" in cluster:
+    if images != "images" or not name.startswith(_NAME):
+        return None
+    return f"{store}/uses", name
+
+
+def note(path: str, node: Mapping[str, str]) -> None:
+    """Record that the step with the environment `node` uses the image `path`, if possible.
+
+    ce-node does the same where it finds nothing unusual (spank_plugin/node/start_memo.c).
+    """
+    job, cluster = node.get("SLURM_JOB_ID", ""), node.get("SLURM_CLUSTER_NAME", "")
+    found = record_of(path)
+    if found is None or not job.isdigit() or "/" in cluster:
         return
     if node.get("SLURM_NODEID", "0") != "0":
         return
-    digest = name.removeprefix("sha256-")[:_DIGITS]
-    own = f"{store}/uses/{job}-{digest}.{os.geteuid()}"
+    directory, name = found
+    digest = name.removeprefix(_NAME)[:_DIGITS]
+    own = f"{directory}/{job}-{digest}.{os.geteuid()}"
     link = f"{own}@{cluster}"
     try:
         os.symlink(name, link)

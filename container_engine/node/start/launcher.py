@@ -84,6 +84,8 @@ class Session:
         self.printed = printed
         # the directory of a container that other steps may join, its first process's environment
         self.joinable: tuple[str, bytes] | None = None
+        # of a start that the next step may do again without Python: starting.Started
+        self.started: tuple[bytes, Callable[[], bytes], bytes, bytes] | None = None
 
 
 def start(
@@ -212,18 +214,18 @@ class _Start:
         self._printed = ""
 
     def run(self, watch: Watch) -> Session:
-        steps = self._operations()
+        encoded = encode(self._operations())
         for path in self._images:
             image_in_use.note(path, self._node)
         self._marks.mark("namespaces")
         kept = self._kept
         if kept is None:
-            control = start_guard(self._libexec, watch, encode(steps))
+            control = start_guard(self._libexec, watch, encoded)
         else:
             mounts = self._container.mounts
             kept.records.note([*self._images, *(m.source for m in mounts if m.kind == "squashfs")])
-            encoded = encode([kept.operation(), *steps])
-            control = start_guard(self._libexec, watch, encoded, kept.guards_ns, kept.passed)
+            whole = encode([kept.operation()]) + encoded
+            control = start_guard(self._libexec, watch, whole, kept.guards_ns, kept.passed)
             kept.close()
         user_ns, mount_ns, found, guard, mounted, *unshared = self._await(control)
         site_rules.check_places(self._planned, mounted, self._rules)
@@ -234,18 +236,25 @@ class _Start:
         changes = self._changes(env.parse_block(block), ((user_ns, *unshared), mount_ns, guard))
         hooks = self._hooks
         per_task = {} if hooks is None else hooks.per_task
-        records = memory_file("ce-env", env.encode_records(changes, per_task))
+        records = env.encode_records(changes, per_task)
         end = None if hooks is None else hooks.finish(changes)
 
         def last() -> None:
             go_on(control, [] if end is None else [end.fileno()])
 
         warnings = () if hooks is None else hooks.warnings
-        fds = (user_ns, mount_ns, records, guard)
+        fds = (user_ns, mount_ns, memory_file("ce-env", records), guard)
         attended = -1 if hooks is None else hooks.attended
         made = Session(fds, self._workdir, last, warnings, self._printed, attended, unshared)
         made.joinable = None if kept is None else (kept.directory, block)
+        if kept is None and hooks is None and self._rules is None:
+            made.started = (encoded, self._decided_again, block, records)
         return made
+
+    def _decided_again(self) -> bytes:
+        """Return the specification of another start with this plan now. Raise LaunchError."""
+        again = _Start(self._plan, self._node, self._libexec, trace.Marks(0))
+        return encode(again._operations())
 
     def abandon(self) -> None:
         """Remove what announces a container that will not be there."""
@@ -413,6 +422,11 @@ def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, 
         from container_engine.node.kept import join_memo
 
         join_memo.remember(text, plan, *session.joinable)
+    if session.started is not None:
+        from container_engine.node.start import starting
+
+        started = starting.Started(*session.started)
+        starting.remember(text, plan, node, libexec, started, session.workdir)
     if target:
         from container_engine.node.start import saving
 

@@ -161,11 +161,24 @@ class Rules:
 
 def of_node(libexec: str) -> Rules | None:
     """Return the rules of this node's configuration; None if it has none."""
-    prefix = os.path.dirname(os.path.dirname(libexec))
-    texts = _texts((f"{prefix}/etc/container-engine", _SYSTEM))
+    texts = _texts(_directories(libexec))
     if not any(rule.encode() in text for _file, text in texts for rule in _RULES):
         return None
     return _wanted(texts)
+
+
+def places(libexec: str) -> list[str]:
+    """Return all paths that decide which configuration this node has. Raise LaunchError."""
+    return [
+        path
+        for directory in _directories(libexec)
+        for path in (f"{directory}/config.toml", f"{directory}/conf.d", *_files(directory))
+    ]
+
+
+def _directories(libexec: str) -> tuple[str, str]:
+    prefix = os.path.dirname(os.path.dirname(libexec))
+    return (f"{prefix}/etc/container-engine", _SYSTEM)
 
 
 def check(path: str, rules: Rules | None) -> None:

@@ -17,11 +17,11 @@
 #define KEY "0123456789abcdef"
 #define PLAN "{\"version\":2}"
 #define TEXT                                                                                              \
-	"container-engine join memo 1\ntest\0" PLAN "\0/k/x\0/i.sqsh\0{}\0{}\0"                           \
+	"container-engine join memo 2\ntest\0" PLAN "\0/k/x\0/i.sqsh\0{}\0{}\0"                           \
 	"1\0/i.sqsh\0001 2 3\0"                                                                            \
 	"4\0A=1\0\0"                                                                                       \
 	"6\0B=1\0C\0\0"                                                                                    \
-	"/work\0002\0CE_PMIX_DIR\0X=a*\0/t\0{\"version\":1,\0\"environment\":\"e\",\0/data\0"              \
+	"/work\0002\0CE_PMIX_DIR\0X=a*\0/t\0{\"version\":1,\0\"environment\":\"e\",\"variables\":{},\0/data\0"              \
 	"2\0TOKEN\0KEY\0end"
 
 static const char whole[] = TEXT;
@@ -49,7 +49,7 @@ TEST("a memo of joining is read as it was written")
 	CHECK_INT(memo.block_size, 4);
 	CHECK_INT(memo.records_size, 6);
 	CHECK_TEXT(memo.workdir, "/work");
-	CHECK_TEXT(memo.traces, "/t");
+	CHECK_TEXT(memo.step.traces, "/t");
 	CHECK(ce_join_knows(&memo, "/i.sqsh"));
 	CHECK(!ce_join_knows(&memo, "1 2 3"));
 }
@@ -76,7 +76,7 @@ static int suits(const char *entries, size_t size)
 	const struct ce_step_env env = { entries, size };
 
 	CHECK_INT(ce_join_read(whole, sizeof whole, &memo), 0);
-	return ce_join_suits(&memo, &env);
+	return ce_step_suits(&memo.step, &env);
 }
 #define SUITS(entries) suits(entries, sizeof entries)
 
@@ -166,20 +166,20 @@ TEST("the trace of a step that joins is one line")
 	char text[1024] = "";
 	static const char entries[] = "SLURM_JOB_ID=7\0SLURM_STEP_ID=2\0SLURM_NODEID=0\0SLURM_CE_PLANNED=5 6\0";
 	const struct ce_step_env env = { entries, sizeof entries };
-	const struct ce_moments moments = { 10, 20, 30, 40, 50, 45 };
+	const struct ce_moments moments = { 10, 20, 30, 40, 50, 45, NULL };
 
 	CHECK_INT(ce_join_read(whole, sizeof whole, &memo), 0);
-	memo.traces = test_directory();
-	CHECK_INT(ce_step_trace_open(&trace, &memo, &env, "n1"), 0);
+	memo.step.traces = test_directory();
+	CHECK_INT(ce_step_trace_open(&trace, &memo.step, &env, "n1"), 0);
 	ce_step_trace_write(&trace, &env, &moments);
 	ce_step_trace_close(&trace);
-	FILE *file = fopen(test_path(memo.traces, "7.2/n1.json"), "re");
+	FILE *file = fopen(test_path(memo.step.traces, "7.2/n1.json"), "re");
 	CHECK(file != NULL && fgets(text, sizeof text, file) != NULL);
 	fclose(file);
 	CHECK_CONTAINS(text, "{\"version\":1,\"job\":\"7\",\"step\":\"2\",\"array\":\"\",\"host\":");
 	CHECK_CONTAINS(text, "\"environment\":\"e\",\"variables\":{},\"phases\":[{\"name\":\"plan\",\"begin\":5,\"end\":6},");
 	CHECK_CONTAINS(text, "{\"name\":\"answer\",\"begin\":50,\"end\":50}],\"error\":\"\"}\n");
 	/* of an earlier step with this number, which the launcher removes */
-	CHECK_INT(ce_step_trace_open(&trace, &memo, &env, "n1"), -1);
+	CHECK_INT(ce_step_trace_open(&trace, &memo.step, &env, "n1"), -1);
 	ce_step_trace_close(&trace);
 }

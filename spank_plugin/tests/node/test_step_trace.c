@@ -9,7 +9,7 @@
 
 #include "harness.h"
 
-static struct ce_join_memo memo = { .trace_begin = "{", .trace_plan = "" };
+static struct ce_step_memo memo = { .trace_begin = "{", .trace_plan = "" };
 
 static int opens(const char *directory, const char *step)
 {

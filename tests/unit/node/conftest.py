@@ -1,5 +1,6 @@
 """Stages for the programs that start or join containers."""
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.node.join_stage import Stage
+from tests.unit.node.starting_stage import StartStage
 
 
 @pytest.fixture
@@ -21,3 +23,13 @@ def stage(tmp_path: Path, ce_node: Path) -> Iterator[Stage]:
 @pytest.fixture
 def own(tmp_path: Path, ce_node: Path) -> Stage:
     return Stage.of_one_step(tmp_path, ce_node)
+
+
+@pytest.fixture
+def starts(ce_node: Path) -> Iterator[StartStage]:
+    if os.geteuid() != 0:
+        pytest.skip("only root can be another user")
+    # the directories that pytest makes are root's alone
+    place = tempfile.TemporaryDirectory(prefix="s", dir="/tmp", ignore_cleanup_errors=True)
+    with place as directory:  # where a guard may still be writing
+        yield StartStage.of_user(Path(directory), ce_node)

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from fcntl import LOCK_SH, flock
 from pathlib import Path
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from container_engine.node.kept import enter, join_memo
 from container_engine.node.start import launcher
@@ -29,7 +29,7 @@ PACKAGE = Path(launcher.__file__).parents[3]
 PYTHON: str = getattr(sys, "_base_executable", sys.executable)
 ANEW = b"F125\nthe launcher"
 _GUARD = """#!{python} -ISE
-import array, json, os, socket, sys
+import array, json, os, socket, sys, time
 control, watch, life, spec, *user_ns = map(int, sys.argv[1:])
 if os.fork():
     os._exit(0)
@@ -52,16 +52,22 @@ while words:
     told.append([name, *words[:count]])
     del words[:count]
 def meant(word):
-    return os.readlink("/proc/self/fd/" + word) if word.isdigit() else word
+    link = "/proc/self/fd/" + word
+    return os.readlink(link) if word.isdigit() and os.path.lexists(link) else word
 open("{prefix}/told", "w").write(json.dumps([[o[0], *map(meant, o[1:])] for o in told]))
+stamps = "Rkeep 1\\njoined 2\\n\\0"
 if user_ns:
     inside = list(map(int, told[-1][1:]))
 else:
+    names = ("session", "file", "crun", "container")
+    stamps = "R" + "".join(f"{{name}} {{time.monotonic_ns()}}\\n" for name in names) + "\\0"
     environ = os.memfd_create("environ")
+    os.write(environ, open("{prefix}/environ", "rb").read())
+    os.lseek(environ, 0, os.SEEK_SET)
     names = ("ns/user", "ns/mnt", "", "mountinfo")
     inside = [os.open("/proc/self/" + name, os.O_RDONLY) if name else environ for name in names]
 fds = array.array("i", [*inside[:3], os.pidfd_open(os.getpid()), *inside[3:]])
-answers.sendmsg([b"Rkeep 1\\njoined 2\\n\\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+answers.sendmsg([stamps.encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
 open("{prefix}/word", "wb").write(answers.recv(10))
 """
 _LAUNCHER = """#!{python} -ISE
@@ -121,7 +127,7 @@ class Stage:
         self._install(program)
 
     @classmethod
-    def of_one_step(cls, directory: Path, program: Path) -> "Stage":
+    def of_one_step(cls, directory: Path, program: Path) -> Self:
         """Return a stage for a step that starts a container of its own, by the launcher."""
         made = cls(directory, directory, program)
         made.image.write_bytes(b"hsqs" + bytes(92))
@@ -167,6 +173,7 @@ class Stage:
             values = {"python": PYTHON, "prefix": self.prefix, "anew": ANEW}
             (place / name).write_text(text.format(**values))
             (place / name).chmod(0o755)
+        (self.prefix / "environ").touch()
         self.guard("")
 
     def guard(self, mode: str) -> None:

@@ -152,11 +152,11 @@ class Doubts:
     @staticmethod
     def another_version_of_the_engine(stage: Stage) -> None:
         text = stage.memo.read_bytes()
-        stage.memo.write_bytes(text.replace(b"memo 1\n0.", b"memo 1\n9.", 1))
+        stage.memo.write_bytes(text.replace(b"memo 2\n0.", b"memo 2\n9.", 1))
 
     @staticmethod
     def another_format(stage: Stage) -> None:
-        stage.memo.write_bytes(stage.memo.read_bytes().replace(b"memo 1", b"memo 2", 1))
+        stage.memo.write_bytes(stage.memo.read_bytes().replace(b"memo 2", b"memo 1", 1))
 
     @staticmethod
     def memo_for_another_directory(stage: Stage) -> None:

@@ -1,0 +1,54 @@
+"""The fields of a memo for ce-node: what an earlier step found out (spank_plugin/node/step_memo.h).
+
+A field ends with NUL; its text is encoded as file names are. A NUL in one raises ValueError.
+"""
+
+from __future__ import annotations
+
+import os
+
+from container_engine.node.plan_json import to_json
+from container_engine.node.report import trace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from container_engine.node.plan_types import LaunchPlan
+
+
+def field(text: str) -> bytes:
+    if "\0" in text:
+        raise ValueError("a field cannot have NUL")
+    return os.fsencode(text) + b"\0"
+
+
+def data(content: bytes) -> bytes:
+    """Return two fields: the number of bytes, and the bytes, which may include NULs."""
+    return b"%d\0%b\0" % (len(content), content)
+
+
+def table(words: Sequence[str], width: int = 1) -> Iterator[bytes]:
+    """Yield the number of entries, each of `width` words, and the words."""
+    yield field(str(len(words) // width))
+    yield from map(field, words)
+
+
+def about_step(
+    plan: LaunchPlan, conditions: Sequence[str], variables: Mapping[str, Sequence[str]]
+) -> Iterator[bytes]:
+    """Yield what ce-node needs of a step: when hooks may apply, and the line of the trace.
+
+    `conditions` are those of hooks, `variables` the names of the tasks' variables by their origin.
+    """
+    yield from table(conditions)
+    yield field(trace.place(plan["settings"].get("trace_dir", "")))
+    yield field("{" + _members(trace.of_engine(plan)))
+    # hooks with conditions have nothing to do in the steps for which this is meant
+    yield field(_members({**trace.of_plan(plan, {}), "variables": variables}))
+    yield field("\n".join(trace.mount_texts(plan)))
+    yield from table(trace.secret_stems(plan))
+
+
+def _members(values: Mapping[str, object]) -> str:
+    return to_json(values)[1:-1] + ","

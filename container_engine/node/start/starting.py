@@ -1,0 +1,315 @@
+"""Remember what a step decided that started a container, for the next one with the same plan.
+
+That step starts no Python: ce-node reads what is written here (spank_plugin/node/start_memo.h has
+the format), and becomes the launcher for every doubt. The start is decided a second time after
+everything has been looked at that it depends on: only if it comes out the same, and nothing is
+young, it is remembered. The memo is the user's own and for this node, and can only ever mislead its
+owner: it has nothing that the user could not have the guard do without it.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+import time
+from binascii import crc32
+
+from container_engine import __version__
+from container_engine.errors import LaunchError
+from container_engine.node.plan_json import image_paths
+from container_engine.node.report import trace
+from container_engine.node.start import environment as env
+from container_engine.node.start import image_in_use, site_rules
+from container_engine.node.start.container import HOSTS_FILES, PATH, SAVE
+from container_engine.node.start.memo_fields import about_step, data, field, table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from container_engine.node.plan_types import LaunchPlan
+
+MAGIC = b"container-engine start memo 1\n"
+_PLACE = ".cache/container-engine/starts"
+# of one user and node; each has the whole plan
+_MOST, _LONGEST = 16, 1 << 20
+# A file that changes twice within one tick of a file system's clock looks unchanged.
+SETTLED_NS = 2_000_000_000
+# facts of one step, with which hooks apply
+_OF_STEPS = ("CE_PMIX_DIR", "CE_BATCH_SCRIPT")
+# of texts that the next step does not have, or that it has to evaluate
+_NOT_AGAIN = ('"var"', '"secret":"')
+_OTHERS = 0o077
+_MOUNT_FLAGS = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC
+
+
+class Started:
+    """A start that worked, as the launcher knows it.
+
+    `specification` is the guard's, `again` decides it again and raises LaunchError. `block` is the
+    environment of the container's first process, `records` those of the tasks' environment.
+    """
+
+    def __init__(
+        self, specification: bytes, again: Callable[[], bytes], block: bytes, records: bytes
+    ) -> None:
+        self.specification, self.again = specification, again
+        self.block, self.records = block, records
+
+
+def remember(
+    text: str,
+    plan: LaunchPlan,
+    node: Mapping[str, str],
+    libexec: str,
+    started: Started,
+    workdir: str,
+) -> None:
+    """Write the memo of a start with this plan, as it arrived, if one can do without Python.
+
+    Failure is not an error.
+    """
+    try:
+        if not _is_plain(text, plan, node) or not (home := _home()):
+            return
+        # before anything is looked at: a change in between is one after it
+        now = time.time_ns()
+        looks = {look: signature(look) for look in _looks(plan, libexec)}
+        if any(_is_young(look, now) for look in looks):
+            return
+        if started.again() != started.specification:
+            return
+        prefix = os.path.dirname(os.path.dirname(libexec))
+        fields = b"".join(_fields(text, plan, node, prefix, looks, started, workdir))
+        _publish(home, name_of(prefix, node, text), fields)
+    except (OSError, ValueError, LaunchError):
+        return
+
+
+def _is_plain(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> bool:
+    """Check that a start with this plan asks this node nothing that ce-node does not ask."""
+    settings = plan["settings"]
+    return (
+        os.geteuid() != 0
+        and settings.get("start") == "crun"
+        and not any(plan.get(key) for key in ("kept", "entrypoint", "startup", "devices"))
+        and not any(settings.get(key) for key in ("tracking_tool", "hooks_dirs"))
+        and "pid" not in settings.get("unshare", ())
+        and not any(plan["image"].get(key) for key in ("on_nodes", "passing"))
+        and not any(sign in text for sign in _NOT_AGAIN)
+        and not any(name in node for name in _OF_STEPS)
+        and SAVE not in plan.get("annotations", {})
+        and not any(
+            _is_of_kernel(mount["source"], "/dev/") or _is_of_kernel(mount["target"])
+            for mount in plan["mounts"]
+        )
+        and not trace.may_be_secret("\n".join(trace.mount_texts(plan)), plan, {})
+    )
+
+
+def _is_of_kernel(path: object, *more: str) -> bool:
+    """Check for a path where files come and go, or are others for each process that looks."""
+    return f"{os.path.normpath(str(path))}/".startswith(("/proc/", "/sys/", *more))
+
+
+# ---- what a start looks at --------------------------------------------------------------------
+
+
+def _looks(plan: LaunchPlan, libexec: str) -> list[str]:
+    """Return all that a start looks at on this node: a kind of look and a path.
+
+    "f" is a file of which the content counts, "p" a place that something is mounted from, "e" a
+    path that exists.
+    """
+    settings = plan["settings"]
+    mounts = [(mount["kind"], str(mount["source"])) for mount in plan["mounts"]]
+    programs = [
+        path
+        for name in (settings.get("runtime") or "crun", settings.get("podman") or "podman")
+        for path in _found(name)
+    ]
+    own = [f"{libexec}/{name}" for name in ("launcher", "ce-guard", "ce-image", "ce-init")]
+    return [
+        *(f"f{path}" for path in image_paths(plan)),
+        *(f"f{source}" for kind, source in mounts if kind == "squashfs"),
+        *(f"p{source}" for kind, source in mounts if kind == "bind"),
+        *(f"f{path}" for path in ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf")),
+        *(f"f{path}" for path in (*programs, *own, os.path.dirname(__file__))),
+        *(f"f{path}" for path in site_rules.places(libexec)),
+        *(f"e{path}" for path in (*HOSTS_FILES, "/dev/pts", "/dev/mqueue", f"{libexec}/ce-init")),
+    ]
+
+
+def _found(program: str) -> Iterator[str]:
+    """Yield the paths at which the guard looks for a program, up to where it is."""
+    for directory in PATH.split(":"):
+        path = program if "/" in program else f"{directory}/{program}"
+        yield path
+        if os.access(path, os.X_OK):
+            return
+
+
+def signature(look: str) -> str:
+    """Return what changes with what a look is of, even if that is absent; ce-node makes the same.
+
+    Raise ValueError for a path that cannot be in a memo.
+    """
+    kind, path = look[0], look[1:]
+    if not path.startswith("/") or "\0" in path:
+        raise ValueError("not an absolute path")
+    try:
+        found = os.stat(path)
+        if kind == "f":
+            return (
+                f"{found.st_dev} {found.st_ino} {found.st_mode:o} {found.st_size}"
+                f" {found.st_mtime_ns} {found.st_ctime_ns}"
+            )
+        flags = os.statvfs(path).f_flag & _MOUNT_FLAGS
+    except OSError as error:
+        return f"errno {error.errno}"
+    what = f"{stat.S_IFMT(found.st_mode):o} {flags}"
+    return f"{found.st_dev} {found.st_ino} {what}" if kind == "p" else what
+
+
+def _is_young(look: str, now: int) -> bool:
+    """Check whether a file has changed so recently that another change might go unnoticed."""
+    try:
+        return look[0] == "f" and os.stat(look[1:]).st_ctime_ns > now - SETTLED_NS
+    except OSError:
+        return False
+
+
+def _home() -> str:
+    """Return this user's home, "" unless /etc/passwd and /etc/group decide what a start asks."""
+    uid, gid = str(os.getuid()), str(os.getgid())
+    person, group = _line("/etc/passwd", uid), _line("/etc/group", gid)
+    if len(person) < 7 or len(group) < 3 or not _are_files_first():
+        return ""
+    entry = pwd.getpwuid(int(uid))
+    same = (entry.pw_name, entry.pw_gecos, entry.pw_dir, entry.pw_shell)
+    return entry.pw_dir if (person[0], *person[4:7]) == same else ""
+
+
+def _line(path: str, number: str) -> list[str]:
+    """Return the fields of the first line with this id."""
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        for line in file:
+            fields = line.rstrip("\n").split(":")
+            if fields[2:3] == [number]:
+                return fields
+    return []
+
+
+def _are_files_first() -> bool:
+    """Check that no other source of users and groups is asked before the files."""
+    try:
+        with open("/etc/nsswitch.conf", encoding="utf-8", errors="replace") as file:
+            words = [line.split() for line in file]
+    except FileNotFoundError:
+        return True
+    first = {line[0]: line[1] for line in words if len(line) > 1}
+    return all(first.get(f"{base}:", "files") == "files" for base in ("passwd", "group"))
+
+
+# ---- the memo ---------------------------------------------------------------------------------
+
+
+def _variables(node: Mapping[str, str]) -> list[str]:
+    return [f"={node[name]}" if name in node else "-" for name in env.LAUNCHERS]
+
+
+def name_of(prefix: str, node: Mapping[str, str], text: str) -> str:
+    """Return the name of the memo. Another key with that name only costs time."""
+    plan = os.fsencode(text)
+    key = b"".join(os.fsencode(word) + b"\0" for word in (prefix, *_variables(node)))
+    return f"{crc32(plan, crc32(key)):08x}.{len(plan)}"
+
+
+def _fields(
+    text: str,
+    plan: LaunchPlan,
+    node: Mapping[str, str],
+    prefix: str,
+    looks: Mapping[str, str],
+    started: Started,
+    workdir: str,
+) -> Iterator[bytes]:
+    # a hook with one of these variables may apply, which costs Python in any case
+    conditions = [
+        word.partition("=")[0]
+        for hook in plan.get("hooks", ())
+        for word in hook.get("automatic_when") or ()
+    ]
+    with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
+        boot = file.read().strip()
+    ids = f"{os.geteuid()} {os.getegid()}"
+    names = {"image": [*plan["image"]["env"]], "edf": [entry["name"] for entry in plan["env"]]}
+    uses = filter(None, map(image_in_use.record_of, image_paths(plan)))
+    yield from map(field, (__version__, prefix, os.uname().nodename, boot, ids))
+    yield from table(_variables(node))
+    yield field(text)
+    yield from table([word for pair in looks.items() for word in pair], 2)
+    yield from map(data, (started.specification, started.block, started.records))
+    yield field(workdir)
+    yield field(str(round(plan["settings"]["start_timeout_s"] * 1000)))
+    yield from table([word for pair in uses for word in pair], 2)
+    yield from about_step(plan, conditions, names)
+    yield field("end")
+
+
+def _publish(home: str, name: str, fields: bytes) -> None:
+    """Write a memo into this node's directory, all of it or nothing. Raise OSError."""
+    memo = MAGIC + field(f"{crc32(fields):08x}") + fields
+    if len(memo) > _LONGEST:
+        return
+    place = f"{home}/{_PLACE}"
+    os.makedirs(os.path.dirname(place), 0o700, exist_ok=True)
+    starts = _own_directory(place)
+    try:
+        directory = _own_directory(os.uname().nodename, starts)
+    finally:
+        os.close(starts)
+    try:
+        _write(directory, name, memo)
+        _forget_oldest(directory)
+    finally:
+        os.close(directory)
+
+
+def _own_directory(path: str, at: int | None = None) -> int:
+    """Open a directory that is this user's alone, and make it if there is none. Raise OSError."""
+    try:  # noqa: SIM105  # importing contextlib costs more
+        os.mkdir(path, 0o700, dir_fd=at)
+    except FileExistsError:
+        pass
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(path, flags, dir_fd=at)
+    found = os.fstat(fd)
+    if found.st_uid != os.geteuid() or found.st_mode & _OTHERS:
+        os.close(fd)
+        raise PermissionError(f"{path} is not this user's alone")
+    return fd
+
+
+def _write(directory: int, name: str, memo: bytes) -> None:
+    draft = f".{name}.{os.urandom(3).hex()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with open(os.open(draft, flags, 0o600, dir_fd=directory), "wb") as file:
+            file.write(memo)
+        os.rename(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except OSError:
+        os.unlink(draft, dir_fd=directory)
+        raise
+
+
+def _forget_oldest(directory: int) -> None:
+    names = os.listdir(directory)
+    if len(names) <= _MOST:
+        return
+    ages = sorted(
+        (os.stat(name, dir_fd=directory, follow_symlinks=False).st_mtime_ns, name) for name in names
+    )
+    for _age, name in ages[:-_MOST]:
+        os.unlink(name, dir_fd=directory)

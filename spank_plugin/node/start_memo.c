@@ -1,0 +1,220 @@
+#define _GNU_SOURCE
+#include "start_memo.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "common/io.h"
+
+#define MAGIC "container-engine start memo 1\n"
+#define NAME_BEGINS "sha256-" /* of an image in a store */
+#define BOOT "/proc/sys/kernel/random/boot_id"
+
+enum { SIGNATURE = 160, BOOT_SIZE = 64, DIGITS = 12, LONGEST_MS = 24 * 60 * 60 * 1000 };
+
+const char *const ce_start_variables[CE_START_VARIABLES] = { "SLURM_STEP_NUM_NODES", "SLURM_NNODES", "HYDRA_LAUNCHER",
+							     "I_MPI_HYDRA_BOOTSTRAP" };
+
+/* ---- its name ---------------------------------------------------------------------------------- */
+
+uint32_t ce_start_crc(uint32_t before, const void *data, size_t size)
+{
+	const unsigned char *bytes = data;
+	uint32_t table[256], crc = ~before;
+
+	for (uint32_t i = 0; i < 256; i++) {
+		table[i] = i;
+		for (int bit = 0; bit < 8; bit++)
+			table[i] = (table[i] >> 1) ^ (0xedb88320 & (0 - (table[i] & 1)));
+	}
+	for (size_t i = 0; i < size; i++)
+		crc = table[(crc ^ bytes[i]) & 0xff] ^ (crc >> 8);
+	return ~crc;
+}
+
+/* Continue with a variable as a memo has it: "=" and the value, or "-". */
+static uint32_t crc_of_variable(uint32_t crc, const char *value)
+{
+	if (value == NULL)
+		return ce_start_crc(crc, "-", 2);
+	return ce_start_crc(ce_start_crc(crc, "=", 1), value, strlen(value) + 1);
+}
+
+void ce_start_name(const struct ce_start_wanted *wanted, char name[CE_START_NAME])
+{
+	uint32_t crc = ce_start_crc(0, wanted->prefix, strlen(wanted->prefix) + 1);
+
+	for (int i = 0; i < CE_START_VARIABLES; i++)
+		crc = crc_of_variable(crc, ce_step_variable(wanted->env, ce_start_variables[i]));
+	crc = ce_start_crc(crc, wanted->plan, strlen(wanted->plan));
+	snprintf(name, CE_START_NAME, "%08x.%zu", crc, strlen(wanted->plan));
+}
+
+/* ---- its fields -------------------------------------------------------------------------------- */
+
+static int has_crc(struct ce_fields *fields)
+{
+	char now[16];
+	const char *written = ce_take(fields);
+
+	snprintf(now, sizeof now, "%08x", ce_start_crc(0, fields->next, (size_t)(fields->end - fields->next)));
+	return strcmp(written, now) == 0 && !fields->bad;
+}
+
+int ce_start_read(const char *text, size_t size, struct ce_start_memo *memo)
+{
+	size_t magic = strlen(MAGIC);
+
+	if (size < magic || memcmp(text, MAGIC, magic) != 0)
+		return -1;
+	struct ce_fields fields = { text + magic, text + size, 0 };
+	if (!has_crc(&fields) || !ce_is_next(&fields, CE_VERSION))
+		return -1;
+	memo->prefix = ce_take(&fields);
+	memo->host = ce_take(&fields);
+	memo->boot = ce_take(&fields);
+	memo->ids = ce_take(&fields);
+	memo->variables = ce_take_table(&fields, 1);
+	memo->plan = ce_take(&fields);
+	memo->looks = ce_take_table(&fields, 2);
+	memo->specification = ce_take_bytes(&fields, &memo->specification_size);
+	memo->block = ce_take_bytes(&fields, &memo->block_size);
+	memo->records = ce_take_bytes(&fields, &memo->records_size);
+	memo->workdir = ce_take(&fields);
+	memo->timeout_ms = ce_take_number(&fields);
+	memo->uses = ce_take_table(&fields, 2);
+	ce_step_read(&fields, &memo->step);
+	return ce_is_next(&fields, "end") && fields.next == fields.end ? 0 : -1;
+}
+
+/* ---- what it was made from --------------------------------------------------------------------- */
+
+static long long nanoseconds(struct timespec time)
+{
+	return (long long)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+/* Print the signature of a path for one kind of look. Return -1 with errno. */
+static int print_signature(char kind, const char *path, char now[SIGNATURE])
+{
+	struct stat found;
+	struct statvfs mounted;
+
+	if (stat(path, &found) < 0)
+		return -1;
+	unsigned long long device = found.st_dev, inode = found.st_ino;
+	if (kind == 'f') {
+		snprintf(now, SIGNATURE, "%llu %llu %o %lld %lld %lld", device, inode, (unsigned)found.st_mode,
+			 (long long)found.st_size, nanoseconds(found.st_mtim), nanoseconds(found.st_ctim));
+		return 0;
+	}
+	if (statvfs(path, &mounted) < 0)
+		return -1;
+	unsigned long flags = mounted.f_flag & (ST_NOSUID | ST_NODEV | ST_NOEXEC);
+	if (kind == 'p')
+		snprintf(now, SIGNATURE, "%llu %llu %o %lu", device, inode, (unsigned)(found.st_mode & S_IFMT), flags);
+	else
+		snprintf(now, SIGNATURE, "%o %lu", (unsigned)(found.st_mode & S_IFMT), flags);
+	return 0;
+}
+
+/* Return whether what the launcher has looked at is unchanged: a kind and a path, and its signature then. */
+static int is_unchanged(const char *look, const char *signature)
+{
+	char now[SIGNATURE];
+
+	if ((look[0] != 'f' && look[0] != 'p' && look[0] != 'e') || look[1] != '/')
+		return 0;
+	if (print_signature(look[0], look + 1, now) < 0)
+		snprintf(now, sizeof now, "errno %d", errno);
+	return strcmp(now, signature) == 0;
+}
+
+static int are_looks_unchanged(struct ce_fields looks)
+{
+	for (long long left = ce_take_number(&looks); left > 0; left--) {
+		const char *look = ce_take(&looks), *signature = ce_take(&looks);
+		if (!is_unchanged(look, signature))
+			return 0;
+	}
+	return 1;
+}
+
+static int are_variables_unchanged(struct ce_fields variables, const struct ce_step_env *env)
+{
+	if (ce_take_number(&variables) != CE_START_VARIABLES)
+		return 0;
+	for (int i = 0; i < CE_START_VARIABLES; i++) {
+		const char *value = ce_take(&variables), *now = ce_step_variable(env, ce_start_variables[i]);
+		if (now == NULL ? strcmp(value, "-") != 0 : value[0] != '=' || strcmp(value + 1, now) != 0)
+			return 0;
+	}
+	return 1;
+}
+
+static int is_of_this_boot(const char *boot)
+{
+	size_t size = 0;
+	CE_AUTO_FD fd = open(BOOT, O_RDONLY | O_CLOEXEC);
+	CE_AUTO_FREE char *text = fd >= 0 ? ce_read_all(fd, BOOT_SIZE, &size) : NULL;
+
+	return text != NULL && size > 1 && strlen(boot) == size - 1 && memcmp(text, boot, size - 1) == 0;
+}
+
+int ce_start_suits(const struct ce_start_memo *memo, const struct ce_start_wanted *wanted)
+{
+	char ids[64];
+
+	snprintf(ids, sizeof ids, "%u %u", (unsigned)geteuid(), (unsigned)getegid());
+	return strcmp(memo->prefix, wanted->prefix) == 0 && strcmp(memo->host, wanted->host) == 0 &&
+	       strcmp(memo->ids, ids) == 0 && strcmp(memo->plan, wanted->plan) == 0 &&
+	       memo->specification_size > 0 && memo->workdir[0] == '/' && memo->timeout_ms > 0 &&
+	       memo->timeout_ms <= LONGEST_MS && is_of_this_boot(memo->boot) &&
+	       are_variables_unchanged(memo->variables, wanted->env) && ce_step_suits(&memo->step, wanted->env) &&
+	       are_looks_unchanged(memo->looks);
+}
+
+/* ---- images in use ----------------------------------------------------------------------------- */
+
+/* Return whether the link is one that an earlier step of this user has made for the same image. */
+static int is_recorded(const char *link, const char *name)
+{
+	char found[PATH_MAX];
+	struct stat made;
+	ssize_t size = lstat(link, &made) == 0 && made.st_uid == geteuid() ? readlink(link, found, sizeof found) : -1;
+
+	return size >= 0 && (size_t)size == strlen(name) && memcmp(found, name, (size_t)size) == 0;
+}
+
+int ce_start_note_images(const struct ce_start_memo *memo, const struct ce_step_env *env)
+{
+	char link[PATH_MAX];
+	const char *job = ce_step_variable(env, "SLURM_JOB_ID"), *cluster = ce_step_variable(env, "SLURM_CLUSTER_NAME");
+	const char *place = ce_step_variable(env, "SLURM_NODEID");
+	struct ce_fields uses = memo->uses;
+
+	if (job == NULL || *job == '\0' || job[strspn(job, "0123456789")] != '\0' ||
+	    (cluster != NULL && strchr(cluster, '/') != NULL))
+		return 0;
+	if (place != NULL && strcmp(place, "0") != 0)
+		return 0;
+	for (long long left = ce_take_number(&uses); left > 0; left--) {
+		const char *directory = ce_take(&uses), *name = ce_take(&uses);
+		if (strncmp(name, NAME_BEGINS, strlen(NAME_BEGINS)) != 0)
+			return -1;
+		int length = snprintf(link, sizeof link, "%s/%s-%.*s.%u@%s", directory, job, DIGITS,
+				      name + strlen(NAME_BEGINS), (unsigned)geteuid(), cluster != NULL ? cluster : "");
+		if (length < 0 || (size_t)length >= sizeof link)
+			return -1;
+		if (symlink(name, link) < 0 && (errno == ENOENT || (errno == EEXIST && !is_recorded(link, name))))
+			return -1;
+	}
+	return 0;
+}

@@ -1,0 +1,307 @@
+/* The reader of the memo for a step that starts a container; tests/unit/node/test_starting.py has the whole way. */
+#define _GNU_SOURCE
+#include "node/start_memo.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "common/io.h"
+#include "harness.h"
+#include "node/own.h"
+
+#define MAGIC "container-engine start memo 1\n"
+
+/* A memo on the heap, of exactly its size and a NUL. */
+struct text {
+	char *bytes;
+	size_t size;
+};
+
+/* The fields of a memo, of which a test changes one; those with a size are several. */
+struct fields {
+	const char *version, *prefix, *boot, *ids, *variables, *plan, *looks, *specification, *timeout, *end;
+	size_t variables_size, looks_size, specification_size;
+};
+#define FIELD(name, text) .name = text, .name##_size = sizeof text
+
+static char boot[64], ids[32];
+
+static struct fields usual(void)
+{
+	size_t size = 0;
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	char *now = ce_read_all(fd, sizeof boot, &size);
+
+	snprintf(boot, sizeof boot, "%.*s", (int)strcspn(now, "\n"), now);
+	snprintf(ids, sizeof ids, "%u %u", (unsigned)geteuid(), (unsigned)getegid());
+	free(now);
+	close(fd);
+	return (struct fields){ "test", "/p",	boot, ids,    .plan = "{}", FIELD(specification, "9\0dir\0001\0/t\0"),
+				.timeout = "1000", .end = "end", FIELD(variables, "4\0-\0=1\0-\0="), FIELD(looks, "0") };
+}
+
+/* Return the memo with these fields and the checksum that they have. */
+static struct text made_of(const struct fields *fields)
+{
+	static const char middle[] = "4\0A=1\0\0" "4\0B=1\0\0" "/work";
+	static const char step[] = "1\0X\0/t\0{\0\"e\":1,\0/data\0" "1\0TOKEN";
+	char *rest = NULL, *whole = NULL;
+	size_t rest_size = 0, size = 0;
+	FILE *stream = open_memstream(&rest, &rest_size);
+
+	CHECK(stream != NULL);
+	fprintf(stream, "%s%c%s%ch%c%s%c%s%c", fields->version, 0, fields->prefix, 0, 0, fields->boot, 0, fields->ids, 0);
+	fwrite(fields->variables, 1, fields->variables_size, stream);
+	fprintf(stream, "%s%c", fields->plan, 0);
+	fwrite(fields->looks, 1, fields->looks_size, stream);
+	fwrite(fields->specification, 1, fields->specification_size, stream);
+	fwrite(middle, 1, sizeof middle, stream);
+	fprintf(stream, "%s%c0%c", fields->timeout, 0, 0);
+	fwrite(step, 1, sizeof step, stream);
+	fprintf(stream, "%s%c", fields->end, 0);
+	fclose(stream);
+	stream = open_memstream(&whole, &size);
+	CHECK(stream != NULL);
+	fprintf(stream, MAGIC "%08x%c", ce_start_crc(0, rest, rest_size), 0);
+	fwrite(rest, 1, rest_size, stream);
+	fclose(stream);
+	free(rest);
+	return (struct text){ whole, size };
+}
+
+/* Read a memo from heap memory of its own size. */
+static int reads(const char *bytes, size_t size)
+{
+	struct ce_start_memo memo;
+	char *copy = calloc(1, size + 1);
+
+	CHECK(copy != NULL);
+	memcpy(copy, bytes, size);
+	int rc = ce_start_read(copy, size, &memo);
+	free(copy);
+	return rc == 0;
+}
+
+/* Return whether a memo of these fields is read and is for a start with the plan {} where one variable is set. */
+static int suits(const struct fields *fields)
+{
+	static const char entries[] = "SLURM_NNODES=1\0I_MPI_HYDRA_BOOTSTRAP=\0SLURM_JOB_ID=7";
+	const struct ce_step_env env = { entries, sizeof entries };
+	const struct ce_start_wanted wanted = { "/p", "{}", "h", &env };
+	struct text text = made_of(fields);
+	struct ce_start_memo memo;
+
+	int rc = ce_start_read(text.bytes, text.size, &memo) == 0 && ce_start_suits(&memo, &wanted);
+	free(text.bytes);
+	return rc;
+}
+
+TEST("the checksum of a memo is the one that Python makes")
+{
+	CHECK_INT(ce_start_crc(0, "123456789", 9), 0xcbf43926);
+	CHECK_INT(ce_start_crc(ce_start_crc(0, "1234", 4), "56789", 5), 0xcbf43926);
+	CHECK_INT(ce_start_crc(0, "", 0), 0);
+}
+
+TEST("a memo of a start is read as it was written")
+{
+	const struct fields fields = usual();
+	struct text text = made_of(&fields);
+	struct ce_start_memo memo;
+
+	CHECK_INT(ce_start_read(text.bytes, text.size, &memo), 0);
+	CHECK_TEXT(memo.prefix, "/p");
+	CHECK_TEXT(memo.host, "h");
+	CHECK_TEXT(memo.plan, "{}");
+	CHECK_INT(memo.specification_size, 9);
+	CHECK(memcmp(memo.specification, "dir\0001\0/t\0", 9) == 0);
+	CHECK_INT(memo.block_size, 4);
+	CHECK(memcmp(memo.records, "B=1\0", 4) == 0);
+	CHECK_TEXT(memo.workdir, "/work");
+	CHECK_INT(memo.timeout_ms, 1000);
+	CHECK_TEXT(memo.step.traces, "/t");
+	CHECK_TEXT(memo.step.trace_mounts, "/data");
+	CHECK(suits(&fields));
+	free(text.bytes);
+}
+
+TEST("a memo of a start that is cut short, or has more, is none")
+{
+	const struct fields fields = usual();
+	struct text text = made_of(&fields);
+	char *longer = calloc(1, text.size + 6);
+
+	CHECK(longer != NULL);
+	CHECK(reads(text.bytes, text.size));
+	for (size_t size = 0; size < text.size; size++)
+		CHECK(!reads(text.bytes, size));
+	memcpy(longer, text.bytes, text.size);
+	CHECK(!reads(longer, text.size + 1));
+	memcpy(longer + text.size, "more", 5);
+	CHECK(!reads(longer, text.size + 5));
+	free(longer);
+	free(text.bytes);
+}
+
+TEST("a memo of a start of which any bit has changed is none")
+{
+	const struct fields fields = usual();
+	struct text text = made_of(&fields);
+
+	for (size_t bit = 0; bit < text.size * 8; bit++) {
+		text.bytes[bit / 8] ^= (char)(1 << bit % 8);
+		CHECK(!reads(text.bytes, text.size));
+		text.bytes[bit / 8] ^= (char)(1 << bit % 8);
+	}
+	CHECK(reads(text.bytes, text.size));
+	free(text.bytes);
+}
+
+/* Change one field of the usual ones. */
+#define WITH(name, value) ({ struct fields with = usual(); with.name = value; suits(&with); })
+#define WITH_TABLE(name, text) \
+	({ struct fields with = usual(); with.name = text; with.name##_size = sizeof text; suits(&with); })
+
+TEST("a memo of a start that is of something else is for no start, whatever its checksum says")
+{
+	CHECK(!WITH(version, "other"));
+	CHECK(!WITH(version, ""));
+	CHECK(!WITH(prefix, "/q"));
+	CHECK(!WITH(boot, "0"));
+	CHECK(!WITH(boot, ""));
+	CHECK(!WITH(ids, "1 2"));
+	CHECK(!WITH(plan, "{ }"));
+	CHECK(!WITH(timeout, "0"));
+	CHECK(!WITH(timeout, "-1"));
+	CHECK(!WITH(timeout, ""));
+	CHECK(!WITH(timeout, "86400001"));
+	CHECK(!WITH(timeout, "1000000000000000000000"));
+	CHECK(!WITH_TABLE(specification, "0\0"));
+	CHECK(!WITH_TABLE(specification, "8\0dir\0001\0/t\0"));
+	CHECK(!WITH_TABLE(specification, "10\0dir\0001\0/t\0"));
+	CHECK(!WITH_TABLE(specification, "9999\0dir\0001\0/t\0"));
+	CHECK(!WITH_TABLE(specification, "-1\0dir\0001\0/t\0"));
+	CHECK(!WITH_TABLE(specification, "999999999999999999\0dir\0001\0/t\0"));
+	CHECK(!WITH(end, "END"));
+	CHECK(!WITH(end, ""));
+	CHECK(!WITH_TABLE(variables, "4\0=1\0=1\0-\0="));
+	CHECK(!WITH_TABLE(variables, "4\0-\0=2\0-\0="));
+	CHECK(!WITH_TABLE(variables, "4\0-\0-\0-\0="));
+	CHECK(!WITH_TABLE(variables, "4\0-\0=1\0-\0"));
+	CHECK(!WITH_TABLE(variables, "3\0-\0=1\0-"));
+	CHECK(!WITH_TABLE(variables, "5\0-\0=1\0-\0=\0-"));
+	CHECK(!WITH_TABLE(variables, "-4\0-\0=1\0-\0="));
+	CHECK(!WITH_TABLE(variables, "999999999999999999\0-"));
+	CHECK(!WITH_TABLE(looks, "1\0f/not/there"));
+	CHECK(!WITH_TABLE(looks, "1\0x/not/there\0errno 2"));
+	CHECK(!WITH_TABLE(looks, "1\0fnot/there\0errno 2"));
+	CHECK(!WITH_TABLE(looks, "1\0\0errno 2"));
+	CHECK(!WITH_TABLE(looks, "1\0f/not/there\0"));
+	CHECK(!WITH_TABLE(looks, "1\0f/not/there\0errno 13"));
+	CHECK(!WITH_TABLE(looks, "1\0f/\0errno 2"));
+	CHECK(WITH_TABLE(looks, "1\0f/not/there\0errno 2"));
+	CHECK(WITH_TABLE(looks, "2\0e/not/there\0errno 2\0p/dev/null/x\0errno 20"));
+}
+
+static int looks(const char *look, const char *signature)
+{
+	struct fields fields = usual();
+	char table[512];
+	int length = snprintf(table, sizeof table, "1%c%s%c%s", 0, look, 0, signature);
+
+	fields.looks = table;
+	fields.looks_size = (size_t)length + 1;
+	return suits(&fields);
+}
+
+TEST("what a start looked at has a signature for each kind of look")
+{
+	const char *file = test_file(test_directory(), "f", "content", 0644);
+	char look[512], signature[256];
+	struct stat found;
+	struct statvfs mounted;
+
+	CHECK_INT(stat(file, &found), 0);
+	CHECK_INT(statvfs(file, &mounted), 0);
+	unsigned long flags = mounted.f_flag & (ST_NOSUID | ST_NODEV | ST_NOEXEC);
+	snprintf(look, sizeof look, "e%s", file);
+	snprintf(signature, sizeof signature, "100000 %lu", flags);
+	CHECK(looks(look, signature));
+	look[0] = 'p';
+	CHECK(!looks(look, signature));
+	snprintf(signature, sizeof signature, "%llu %llu 100000 %lu", (unsigned long long)found.st_dev,
+		 (unsigned long long)found.st_ino, flags);
+	CHECK(looks(look, signature));
+	look[0] = 'f';
+	CHECK(!looks(look, signature));
+	snprintf(signature, sizeof signature, "%llu %llu 100644 7 %lld %lld", (unsigned long long)found.st_dev,
+		 (unsigned long long)found.st_ino, (long long)found.st_mtim.tv_sec * 1000000000 + found.st_mtim.tv_nsec,
+		 (long long)found.st_ctim.tv_sec * 1000000000 + found.st_ctim.tv_nsec);
+	CHECK(looks(look, signature));
+	CHECK_INT(chmod(file, 0600), 0);
+	CHECK(!looks(look, signature));
+}
+
+static void home_is(const char *passwd, unsigned uid, const char *wanted)
+{
+	char *home = ce_own_home(passwd, uid);
+
+	CHECK_TEXT(home != NULL ? home : "none", wanted);
+	free(home);
+}
+
+TEST("a user's home is that of the first line with the number")
+{
+	home_is("a:x:1:1::/a:/bin/sh\nb:x:12:1:,:/b:\nc:x:1:1::/c:/bin/sh\n", 1, "/a");
+	home_is("a:x:1:1::/a:/bin/sh\nb:x:12:1:,:/b:", 12, "/b");
+	home_is("a:x:1:1::/a:/bin/sh\n", 2, "none");
+	home_is("a:x:1:1::/a", 1, "/a");
+	home_is("a:x:1:1:\n", 1, "none");
+	home_is("a:x:1:1::home:/bin/sh\n", 1, "none");
+	home_is("a:x:1:1:::\n", 1, "none");
+	home_is("a:x:01:1::/a:\n1:1\n\n:::::::\n", 1, "none");
+	home_is("", 0, "none");
+	home_is("\n\n\n", 0, "none");
+}
+
+/* Return whether the memos of a host below this home are found. */
+static int finds(const char *home, const char *host)
+{
+	CE_AUTO_FD fd = ce_own_starts(home, host, geteuid());
+
+	return fd >= 0;
+}
+
+TEST("memos of starts are in directories of the user's alone")
+{
+	const char *home = test_directory(), *starts = test_path(home, ".cache/container-engine/starts");
+
+	CHECK(!finds(home, "h"));
+	CHECK_INT(mkdir(test_path(home, ".cache"), 0755), 0);
+	CHECK_INT(mkdir(test_path(home, ".cache/container-engine"), 0755), 0);
+	CHECK_INT(mkdir(starts, 0700), 0);
+	CHECK_INT(mkdir(test_path(starts, "h"), 0700), 0);
+	CHECK(finds(home, "h"));
+	CHECK(!finds(home, ""));
+	CHECK(!finds(home, "."));
+	CHECK(!finds(home, ".."));
+	CHECK(!finds(home, "h/../h"));
+	CHECK_INT(chmod(test_path(starts, "h"), 0710), 0);
+	CHECK(!finds(home, "h"));
+	CHECK_INT(chmod(test_path(starts, "h"), 0700), 0);
+	CHECK_INT(chmod(starts, 0701), 0);
+	CHECK(!finds(home, "h"));
+	CHECK_INT(chmod(starts, 0700), 0);
+	CHECK_INT(symlink("h", test_path(starts, "l")), 0);
+	CHECK(!finds(home, "l"));
+	test_file(starts, "f", "", 0700);
+	CHECK(!finds(home, "f"));
+	test_needs_root();
+	CHECK_INT(chown(starts, 54321, 54321), 0);
+	CHECK(!finds(home, "h"));
+}

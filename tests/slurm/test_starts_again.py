@@ -1,0 +1,291 @@
+"""A step that starts a container as an earlier one did: no Python starts on the node.
+
+Whether it does is seen by what the nodes become instead: the launcher, here with a script before
+it that notes each start.
+"""
+
+import os
+import pwd
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from tests.slurm.cluster import ALICE, BOB, Cluster, Completed, causes
+from tests.slurm.leftovers import steps
+from tests.slurm.polling import until
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+# longer than files are young, whose next change might go unnoticed
+_SETTLED_S = 2.2
+
+
+# no shell, which may reap the guard's parent before the launcher does
+_NOTING = """#!/usr/bin/python3 -ISE
+import os, sys
+os.write(os.open("{noted}", os.O_WRONLY | os.O_APPEND), b"x")
+os.execv("{launcher}", ["{launcher}", *sys.argv[1:]])
+"""
+
+
+class Node:
+    """A node, and how often its launcher has been Python."""
+
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        self.cluster, self.directory = cluster, directory
+        self._launcher = cluster.prefix / "libexec/container-engine/launcher"
+        self._aside = self._launcher.with_name("launcher.aside")
+        self._noted = directory / "noted"
+        self._noted.touch()
+        self._noted.chmod(0o666)
+        self.conf = cluster.prefix / "etc/container-engine/conf.d/90-of-a-test.toml"
+
+    def __enter__(self) -> Self:
+        self._launcher.rename(self._aside)
+        text = _NOTING.format(noted=self._noted, launcher=self._aside)
+        self._launcher.write_text(text)
+        self._launcher.chmod(0o755)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._aside.rename(self._launcher)
+        self.conf.unlink(missing_ok=True)
+
+    def srun(self, *argv: str, user: str = ALICE) -> tuple[Completed, bool]:
+        """Run a step; return also whether Python started."""
+        before = self._noted.stat().st_size
+        done = self.cluster.srun("-w", "n1", *argv, user=user)
+        until("the end of all steps", lambda: not steps())
+        return done, self._noted.stat().st_size != before
+
+    def is_python(self, edf: str, *argv: str, user: str = ALICE) -> bool:
+        """Run a step in this environment; return whether Python started."""
+        done, is_python = self.srun(*argv, f"--environment={edf}", "true", user=user)
+        assert done.returncode == 0, done.stderr
+        return is_python
+
+    def known(self, text: str = "", image: Path | None = None) -> str:
+        """Return an environment in which the next step starts no Python."""
+        name = self.image() if image is None else image
+        edf = self.cluster.edf(f'image = "{name}"\n{text}', image=None)
+        time.sleep(_SETTLED_S)
+        assert self.is_python(edf)
+        assert not self.is_python(edf)
+        return edf
+
+    def image(self) -> Path:
+        """Return an image of this test's own."""
+        path = Path(tempfile.mkdtemp(dir=self.directory)) / "own.sqsh"
+        path.parent.chmod(0o755)
+        shutil.copy(self.cluster.image("demo"), path)
+        return path
+
+    def configure(self, text: str) -> None:
+        self.conf.parent.mkdir(parents=True, exist_ok=True)
+        self.conf.write_text(text)
+
+    def memos(self, user: str = ALICE) -> list[Path]:
+        starts = self.cluster.home(user) / ".cache/container-engine/starts"
+        return sorted(starts.glob("*/[!.]*"), key=lambda path: path.stat().st_mtime_ns)
+
+
+@pytest.fixture
+def node(cluster: Cluster, shared: Path) -> Iterator[Node]:
+    with Node(cluster, shared) as node:
+        yield node
+
+
+_ALL = (
+    "sed 's/^[0-9]* [0-9]* [0-9:]* //; s/master:[0-9]*//; s/sandbox-[^ ]*//' /proc/self/mountinfo;"
+    " env | grep -v -e SLURM_ -e ^_= | sort; id; ulimit -a;"
+    " grep -e ^Cap -e NoNewPrivs -e Seccomp: /proc/self/status;"
+    " cat /etc/passwd /etc/group /etc/hostname /run/.containerenv; pwd;"
+    " stat -c '%n %A %u %g' /* /dev/*; umask"
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "writable = false\nworkdir = '/usr'\n",
+        "[env]\nA = 'b c'\nGONE = ''\n",
+        "[annotations]\ncom.ce.root_remap = 'true'\n",
+        "mounts = ['/usr/share:/there:ro', '/not/there:/x:nofail']\n",
+    ],
+    ids=["nothing", "read-only", "variables", "root", "mounts"],
+)
+def test_the_container_is_the_same_without_python(node: Node, text: str) -> None:
+    image = node.image()
+    edf = node.cluster.edf(f'image = "{image}"\n{text}', image=None)
+    time.sleep(_SETTLED_S)
+    first, is_python = node.srun(f"--environment={edf}", "sh", "-c", _ALL)
+    assert (first.returncode, is_python) == (0, True), first.stderr
+    again, is_python = node.srun(f"--environment={edf}", "sh", "-c", _ALL)
+    assert not is_python
+    assert (again.returncode, again.stderr) == (0, first.stderr)
+    assert again.stdout.splitlines() == first.stdout.splitlines()
+
+
+def test_each_node_and_all_tasks_start_without_python(cluster: Cluster, node: Node) -> None:
+    edf = node.known()
+    done, is_python = node.srun("-n4", f"--environment={edf}", "printenv", "SLURM_PROCID")
+    assert (sorted(done.stdout.split()), is_python) == (["0", "1", "2", "3"], False)
+    two = cluster.srun("-N2", "-n4", f"--environment={edf}", "printenv", "SLURM_NODEID")
+    assert sorted(two.stdout.split()) == ["0", "0", "1", "1"]
+
+
+def test_a_trace_tells_of_such_a_start_what_it_tells_of_others(
+    cluster: Cluster, node: Node
+) -> None:
+    edf = node.known()
+    done, is_python = node.srun(f"--environment={edf}", "printenv", "SLURM_JOB_ID")
+    assert not is_python
+    ce = str(cluster.prefix / "bin/ce")
+    told = cluster.run([ce, "trace", done.stdout.strip()]).stdout
+    for phase in ("plan", "launch", "mount", "create", "environment", "first join"):
+        assert f"\n{phase}" in told
+
+
+def test_an_image_that_is_replaced_starts_python(node: Node) -> None:
+    image = node.image()
+    edf = node.known(image=image)
+    shutil.copy(image, f"{image}.new")
+    os.rename(f"{image}.new", image)
+    assert node.is_python(edf)
+
+
+def test_a_configuration_that_changes_starts_python(node: Node) -> None:
+    edf = node.known()
+    node.configure("start_timeout_s = 120\n")
+    assert node.is_python(edf)
+
+
+def test_the_source_of_a_mount_that_is_replaced_starts_python(node: Node) -> None:
+    source = node.directory / "source"
+    source.mkdir()
+    (source / "file").touch()
+    edf = node.known(f"mounts = ['{source}:/there']\n")
+    # what is in it is nobody's business
+    (source / "more").touch()
+    assert not node.is_python(edf)
+    source.rename(node.directory / "old")
+    source.mkdir()
+    assert node.is_python(edf)
+
+
+def test_a_source_that_is_gone_is_explained_as_ever(node: Node) -> None:
+    source = node.directory / "source"
+    source.mkdir()
+    edf = node.known(f"mounts = ['{source}:/there']\n")
+    source.rmdir()
+    done, is_python = node.srun(f"--environment={edf}", "true")
+    assert (done.returncode, is_python) == (125, True)
+    assert f"mount source '{source}': does not exist" in "".join(causes(done))
+
+
+def test_an_environment_that_changes_starts_python(node: Node) -> None:
+    edf = node.known("[env]\nA = '1'\n")
+    path = Path(edf)
+    path.write_text(path.read_text().replace("'1'", "'2'"))
+    done, is_python = node.srun(f"--environment={edf}", "printenv", "A")
+    assert (done.stdout, is_python) == ("2\n", True)
+
+
+def test_a_variable_of_the_step_that_chooses_mpirun_starts_python(node: Node) -> None:
+    edf = node.known()
+    done, is_python = node.srun(
+        "--export=ALL,HYDRA_LAUNCHER=ssh", f"--environment={edf}", "printenv", "HYDRA_LAUNCHER"
+    )
+    assert (done.stdout, is_python) == ("ssh\n", True)
+
+
+def test_another_user_has_memos_of_their_own(node: Node) -> None:
+    edf = node.known()
+    assert node.is_python(edf, user=BOB)
+    assert not node.is_python(edf, user=BOB)
+    for user in (ALICE, BOB):
+        [*_, memo] = node.memos(user)
+        for path, mode in ((memo, 0o600), (memo.parent, 0o700), (memo.parent.parent, 0o700)):
+            status = path.stat()
+            assert (status.st_uid, status.st_mode & 0o777) == (pwd.getpwnam(user).pw_uid, mode)
+
+
+@pytest.mark.parametrize("name", ["podman", "runtime"])
+def test_another_podman_or_runtime_starts_python(node: Node, name: str) -> None:
+    program = node.directory / name
+    actual = {"podman": "podman", "runtime": "crun"}[name]
+    program.write_text(f'#!/bin/sh\nexec {actual} "$@"\n')
+    program.chmod(0o755)
+    node.configure(f'{name} = "{program}"\n')
+    edf = node.known()
+    program.write_text(f'#!/bin/sh\n\nexec {actual} "$@"\n')
+    assert node.is_python(edf)
+
+
+def test_a_rule_for_images_is_asked_whatever_is_remembered(node: Node) -> None:
+    edf = node.known()
+    node.configure('image_stores = ["/nowhere"]\n[policy]\nsite_images_only = true\n')
+    done, _is_python = node.srun(f"--environment={edf}", "true")
+    assert done.returncode != 0
+    assert "policy.site_images_only" in done.stderr
+    node.configure('[policy]\nmount_sources = ["/usr"]\n')
+    # also where it has nothing against this environment
+    assert node.is_python(edf)
+    assert node.is_python(edf)
+
+
+@pytest.mark.parametrize("damage", ["short", "bit", "larger", "mode", "link", "owner", "directory"])
+def test_a_memo_that_is_not_what_it_was_is_not_used(node: Node, damage: str) -> None:
+    edf = node.known()
+    [*_, memo] = node.memos()
+    text, alice = memo.read_bytes(), pwd.getpwnam(ALICE)
+    if damage == "short":
+        memo.write_bytes(text[:-1])
+    elif damage == "bit":
+        memo.write_bytes(text[:-100] + bytes([text[-100] ^ 1]) + text[-99:])
+    elif damage == "larger":
+        with memo.open("ab") as file:
+            file.truncate(2 << 20)
+    elif damage == "mode":
+        memo.chmod(0o644)
+    elif damage == "link":
+        memo.rename(memo.with_name("aside"))
+        memo.symlink_to("aside")
+    elif damage == "owner":
+        os.chown(memo, pwd.getpwnam(BOB).pw_uid, alice.pw_gid)
+    elif damage == "directory":
+        memo.parent.chmod(0o755)
+    assert node.is_python(edf)
+    if damage == "directory":
+        memo.parent.chmod(0o700)
+    # written again where it is the user's to write
+    assert not node.is_python(edf) or damage == "directory"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "startup = ['true']\n",
+        "devices = ['/dev/null']\n",
+        "workdir = '${SLURM_JOB_ID:+/}'\n",
+        "[annotations]\ncom.ce.start = 'podman'\n",
+        "[annotations]\ncom.hooks.slurm.enabled = 'true'\n",
+    ],
+    ids=["startup", "devices", "deferred", "podman", "hook"],
+)
+def test_a_start_that_asks_the_node_is_always_pythons(node: Node, text: str) -> None:
+    edf = node.cluster.edf(text)
+    assert node.is_python(edf)
+    assert node.is_python(edf)
+
+
+def test_the_first_step_in_a_kept_container_is_always_pythons(node: Node) -> None:
+    kept = node.cluster.edf("[annotations]\ncom.ce.scope = 'job'\n")
+    assert node.is_python(kept)
+    assert node.is_python(kept)

@@ -1,0 +1,112 @@
+"""A node on which an ordinary user starts containers of a step's own, without a container.
+
+As for steps that join (join_stage.py), with a user of its own whose home is on the stage: it
+has a mount namespace with another /etc/passwd. So only root can make it.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from tests.unit.node.join_stage import PACKAGE, PYTHON, Joined, Stage
+
+UID, GID = 54321, 54322
+# Files of a stage are all young: the launcher does not wait until a clock has gone on.
+_LAUNCHER = """#!{python} -ISE
+import os, sys
+open("{prefix}/argc", "w").write(str(len(sys.argv)))
+sys.path.insert(0, "{home}/package")
+from container_engine.node.start import starting
+from container_engine.node.start.launcher import main
+starting.SETTLED_NS = int(open("{prefix}/settled").read())
+os._exit(main(sys.argv[1:], "{prefix}/libexec/container-engine"))
+"""
+_AS_USER = """
+for file in passwd group nsswitch.conf; do mount --bind "$1/$file" "/etc/$file" || exit 99; done
+shift
+exec setpriv --reuid={uid} --regid={gid} --clear-groups --inh-caps=-all -- "$@"
+"""
+
+
+class StartStage(Stage):
+    """A user's node; `start` is a step with the plan, by ce-node."""
+
+    @classmethod
+    def of_user(cls, directory: Path, program: Path) -> Self:
+        directory.chmod(0o755)
+        made = cls.of_one_step(directory, program)
+        made.plan["image"] |= {"on_nodes": False, "passing": ""}
+        made.plan["annotations"], made.plan["kept"] = {}, None
+        # the last of them always applies
+        made.plan["hooks"] = made.plan["hooks"][:1]
+        (made.prefix / "settled").write_text("0")
+        (made.prefix / "environ").write_bytes(b"A=1\0B=changed\0PATH=/bin\0")
+        (made.prefix / "libexec/container-engine/ce-image").touch()
+        (made.prefix / "libexec/container-engine/ce-init").touch()
+        shutil.copytree(
+            PACKAGE / "container_engine",
+            directory / "package/container_engine",
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
+        made.etc("passwd", f"root:x:0:0::/root:/bin/sh\nme:x:{UID}:{GID}:Me:{directory}:/bin/sh\n")
+        made.etc("group", f"us:x:{GID}:\n")
+        made.etc("nsswitch.conf", "passwd: files systemd\ngroup: files\n")
+        made.give_away()
+        return made
+
+    def use_the_launcher(self) -> None:
+        values = {"python": PYTHON, "prefix": self.prefix, "home": self.home}
+        place = self.prefix / "libexec/container-engine/launcher"
+        place.write_text(_LAUNCHER.format(**values))
+
+    def etc(self, name: str, text: str) -> None:
+        """Let the node have this file in /etc."""
+        place = self.home / "etc"
+        place.mkdir(exist_ok=True)
+        (place / name).write_text(text)
+        (place / name).chmod(0o644)
+
+    def give_away(self) -> None:
+        """Give all files to the user."""
+        for place, directories, files in os.walk(self.home):
+            for name in (*directories, *files, "."):
+                os.chown(Path(place) / name, UID, GID, follow_symlinks=False)
+
+    @property
+    def memos(self) -> list[Path]:
+        starts = self.home / ".cache/container-engine/starts"
+        return [path for path in starts.glob("*/*") if not path.name.startswith(".")]
+
+    @property
+    def memo(self) -> Path:
+        [found] = self.memos
+        return found
+
+    def start(self, *, by_python: bool = False) -> Joined:
+        """Return what a step with this plan does."""
+        (self.prefix / "argc").unlink(missing_ok=True)
+        made = self.joined(by_python=by_python)
+        assert made is not None
+        return made
+
+    def was_python(self) -> bool:
+        """Return whether the last start was the launcher's."""
+        return (self.prefix / "argc").exists()
+
+    def starts_without_python(self) -> bool:
+        self.start()
+        return not self.was_python()
+
+    def _run(self, fds: Sequence[int], *, by_python: bool) -> None:
+        libexec = self.prefix / "libexec/container-engine"
+        script = _AS_USER.format(uid=UID, gid=GID)
+        env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+        if self.name is not None and not by_python:
+            env["SLURMD_NODENAME"] = self.name
+        program = str(libexec / ("launcher" if by_python else "node"))
+        argv = [program, *map(str, fds), "1700000000000000000"]
+        unshared = ["unshare", "-m", "sh", "-c", script, "sh", str(self.home / "etc")]
+        subprocess.run([*unshared, *argv], env=env, pass_fds=fds, timeout=60, check=False)

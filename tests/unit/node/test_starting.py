@@ -1,0 +1,558 @@
+"""Starting a container again without Python does what the launcher does, or leaves it to it."""
+
+import os
+import random
+import re
+import shutil
+from binascii import crc32
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from container_engine.node.start import starting
+from container_engine.node.start.environment import LAUNCHERS
+from container_engine.node.start.site_rules import _RULES
+from tests.unit.node.plans import mount
+from tests.unit.node.starting_stage import GID, UID, StartStage
+
+_SOURCES = Path(__file__).parents[3] / "spank_plugin"
+
+
+def _named(cases: type) -> dict[str, Callable[[StartStage], None]]:
+    return {n: c.__func__ for n, c in vars(cases).items() if isinstance(c, staticmethod)}
+
+
+def test_the_second_start_is_the_first_one_without_python(starts: StartStage) -> None:
+    first = starts.start()
+    assert starts.was_python()
+    again = starts.start()
+    assert not starts.was_python()
+    assert again == first
+    assert again == starts.start(by_python=True)
+    assert again.texts == ["R/work dir", "", "", "", ""]
+    assert again.trace["phases"] == [
+        *("plan", "launch", "prepare", "namespaces", "mount", "create", "init"),
+        *("environment", "answer"),
+    ]
+    assert again.trace["variables"] == {"image": ["A", "B"], "edf": ["MINE"]}
+    assert b"B=changed\0" in again.records
+    assert (starts.prefix / "word").read_bytes() == b"K"
+
+
+class Changes:
+    """Changes after which both still start a container in the same way."""
+
+    @staticmethod
+    def without_traces(starts: StartStage) -> None:
+        starts.plan["settings"]["trace_dir"] = ""
+
+    @staticmethod
+    def root_inside(starts: StartStage) -> None:
+        starts.plan["settings"]["root_remap"] = True
+
+    @staticmethod
+    def namespaces(starts: StartStage) -> None:
+        starts.plan["settings"]["unshare"] = ["net", "ipc"]
+
+    @staticmethod
+    def read_only(starts: StartStage) -> None:
+        starts.plan["writable"] = False
+
+    @staticmethod
+    def mounts(starts: StartStage) -> None:
+        starts.plan["mounts"] += [
+            mount("/usr/bin", "/host/bin", "ro", "noexec"),
+            mount("", "/tmpfs", "size=1m", kind="tmpfs"),
+            mount("/not/there", "/x", "nofail"),
+            mount(str(starts.image), "/more", kind="squashfs"),
+        ]
+
+    @staticmethod
+    def variables(starts: StartStage) -> None:
+        starts.plan["env"].append({"name": "GONE", "value": None, "from": "e"})
+        starts.node |= {"SLURM_STEP_NUM_NODES": "1", "SLURM_NNODES": "1", "HYDRA_LAUNCHER": "ssh"}
+
+    @staticmethod
+    def two_nodes(starts: StartStage) -> None:
+        starts.node |= {"SLURM_STEP_NUM_NODES": "2", "SLURM_NNODES": "2", "SLURM_NODEID": "1"}
+        starts.node["SLURM_STEP_NODELIST"] = "n[0-1]"
+
+    @staticmethod
+    def array(starts: StartStage) -> None:
+        starts.node |= {"SLURM_ARRAY_JOB_ID": "6", "SLURM_ARRAY_TASK_ID": "1"}
+
+    @staticmethod
+    def hook_without_its_variable(starts: StartStage) -> None:
+        starts.plan["hooks"][0]["automatic_when"] = ["NOT_THERE=x"]
+
+    @staticmethod
+    def site_without_rules(starts: StartStage) -> None:
+        place = starts.prefix / "etc/container-engine/conf.d"
+        place.mkdir(parents=True)
+        (place.parent / "config.toml").write_text('trace_dir = "/t"\n')
+        (place / "10-x.toml").write_text("[policy]\n")
+
+    @staticmethod
+    def other_sources_of_users_later(starts: StartStage) -> None:
+        starts.etc("nsswitch.conf", "passwd: files sss\n# group: sss\n")
+
+
+@pytest.mark.parametrize("change", _named(Changes).values(), ids=_named(Changes))
+def test_both_start_in_the_same_way_with(
+    starts: StartStage, change: Callable[[StartStage], None]
+) -> None:
+    change(starts)
+    first = starts.start()
+    assert starts.was_python()
+    again = starts.start()
+    assert not starts.was_python()
+    assert again == first == starts.start(by_python=True)
+
+
+class Doubts:
+    """Doubts: after each of them Python starts, as before."""
+
+    @staticmethod
+    def another_plan_of_the_same_length(starts: StartStage) -> None:
+        starts.plan["workdir"] = "/work bin"
+
+    @staticmethod
+    def another_variable_of_the_environment(starts: StartStage) -> None:
+        starts.plan["env"][0]["value"] = "e"
+
+    @staticmethod
+    def another_version_of_the_engine(starts: StartStage) -> None:
+        _rewrite(starts, lambda text: text.replace(b"0.1", b"9.9", 1))
+
+    @staticmethod
+    def another_format(starts: StartStage) -> None:
+        starts.memo.write_bytes(starts.memo.read_bytes().replace(b"memo 1", b"memo 2", 1))
+
+    @staticmethod
+    def memo_of_all(starts: StartStage) -> None:
+        starts.memo.chmod(0o640)
+
+    @staticmethod
+    def memo_by_a_link(starts: StartStage) -> None:
+        memo = starts.memo
+        memo.rename(starts.home / "other")
+        memo.symlink_to(starts.home / "other")
+
+    @staticmethod
+    def memo_of_another(starts: StartStage) -> None:
+        os.chown(starts.memo, 65534, GID)
+
+    @staticmethod
+    def memo_of_root(starts: StartStage) -> None:
+        os.chown(starts.memo, 0, GID)
+
+    @staticmethod
+    def memo_that_is_a_pipe(starts: StartStage) -> None:
+        memo = starts.memo
+        memo.unlink()
+        os.mkfifo(memo, 0o600)
+        os.chown(memo, UID, GID)
+
+    @staticmethod
+    def memo_that_is_a_directory(starts: StartStage) -> None:
+        memo = starts.memo
+        memo.unlink()
+        memo.mkdir(0o700)
+        os.chown(memo, UID, GID)
+
+    @staticmethod
+    def memo_that_is_too_large(starts: StartStage) -> None:
+        with starts.memo.open("ab") as file:
+            file.truncate((1 << 20) + 1)
+
+    @staticmethod
+    def no_memo(starts: StartStage) -> None:
+        starts.memo.unlink()
+
+    @staticmethod
+    def directory_of_all(starts: StartStage) -> None:
+        starts.memo.parent.chmod(0o750)
+
+    @staticmethod
+    def directory_of_another(starts: StartStage) -> None:
+        os.chown(starts.memo.parent, 65534, GID)
+
+    @staticmethod
+    def directory_by_a_link(starts: StartStage) -> None:
+        place = starts.memo.parent
+        place.rename(starts.home / "other")
+        place.symlink_to(starts.home / "other")
+
+    @staticmethod
+    def starts_of_all(starts: StartStage) -> None:
+        starts.memo.parent.parent.chmod(0o701)
+
+    @staticmethod
+    def starts_by_a_link(starts: StartStage) -> None:
+        place = starts.memo.parent.parent
+        place.rename(starts.home / "other")
+        place.symlink_to(starts.home / "other")
+
+    @staticmethod
+    def memo_of_another_user(starts: StartStage) -> None:
+        _rewrite(starts, lambda text: text.replace(b"54321 54322\0", b"54321 54323\0", 1))
+
+    @staticmethod
+    def memo_of_another_prefix(starts: StartStage) -> None:
+        prefix = bytes(starts.prefix)
+        _rewrite(starts, lambda text: text.replace(prefix + b"\0", prefix + b"x\0", 1))
+
+    @staticmethod
+    def memo_of_another_boot(starts: StartStage) -> None:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
+        _rewrite(starts, lambda text: text.replace(boot, boot[::-1], 1))
+
+    @staticmethod
+    def memo_of_another_host(starts: StartStage) -> None:
+        host = os.uname().nodename.encode() + b"\0"
+        _rewrite(starts, lambda text: text.replace(host, b"x" + host, 1))
+
+    @staticmethod
+    def memo_without_a_specification(starts: StartStage) -> None:
+        def without(text: bytes) -> bytes:
+            head, length, rest = text.partition(b"\0session\0")
+            size = int(head[head.rindex(b"\0") + 1 :])
+            return head[: head.rindex(b"\0") + 1] + b"0\0" + (length[1:] + rest)[size:]
+
+        _rewrite(starts, without)
+
+    @staticmethod
+    def image_replaced(starts: StartStage) -> None:
+        shutil.copy2(starts.image, starts.home / "new")
+        (starts.home / "new").rename(starts.image)
+
+    @staticmethod
+    def image_written_to(starts: StartStage) -> None:
+        os.utime(starts.image, ns=(1, 1))
+
+    @staticmethod
+    def mount_source_replaced(starts: StartStage) -> None:
+        source = Path(starts.plan["mounts"][0]["source"])
+        assert source == starts.home / "data"
+        source.rename(starts.home / "old")
+        source.mkdir()
+
+    @staticmethod
+    def mount_source_that_is_a_file_now(starts: StartStage) -> None:
+        source = starts.home / "data"
+        source.rmdir()
+        source.touch()
+
+    @staticmethod
+    def mount_source_that_now_exists(starts: StartStage) -> None:
+        (starts.home / "later").mkdir()
+
+    @staticmethod
+    def another_launcher(starts: StartStage) -> None:
+        os.utime(starts.prefix / "libexec/container-engine/launcher", ns=(1, 1))
+
+    @staticmethod
+    def another_guard(starts: StartStage) -> None:
+        os.utime(starts.prefix / "libexec/container-engine/ce-guard", ns=(1, 1))
+
+    @staticmethod
+    def another_runtime(starts: StartStage) -> None:
+        shutil.copy2(starts.home / "crun", starts.home / "new")
+        (starts.home / "new").rename(starts.home / "crun")
+
+    @staticmethod
+    def configuration_that_is_new(starts: StartStage) -> None:
+        place = starts.prefix / "etc/container-engine"
+        place.mkdir(parents=True)
+        (place / "config.toml").write_text("version = 1\n")
+
+    @staticmethod
+    def user_with_another_name(starts: StartStage) -> None:
+        text = (starts.home / "etc/passwd").read_text()
+        starts.etc("passwd", text.replace("Me:", "You:"))
+
+    @staticmethod
+    def user_with_another_home(starts: StartStage) -> None:
+        text = (starts.home / "etc/passwd").read_text()
+        starts.etc("passwd", text.replace(f"{starts.home}:", f"{starts.home}/data:"))
+
+    @staticmethod
+    def user_who_is_not_known(starts: StartStage) -> None:
+        starts.etc("passwd", "root:x:0:0::/root:/bin/sh\n")
+
+    @staticmethod
+    def group_with_another_name(starts: StartStage) -> None:
+        starts.etc("group", f"them:x:{GID}:\n")
+
+    @staticmethod
+    def other_sources_of_users(starts: StartStage) -> None:
+        starts.etc("nsswitch.conf", "passwd: files\n")
+
+    @staticmethod
+    def more_nodes(starts: StartStage) -> None:
+        starts.node["SLURM_NNODES"] = "2"
+
+    @staticmethod
+    def launcher_of_ranks(starts: StartStage) -> None:
+        starts.node["HYDRA_LAUNCHER"] = "ssh"
+
+    @staticmethod
+    def no_node(starts: StartStage) -> None:
+        starts.name = None
+
+    @staticmethod
+    def node_with_a_slash(starts: StartStage) -> None:
+        starts.name = "../7.n1"
+
+    @staticmethod
+    def mpi_server(starts: StartStage) -> None:
+        starts.plan["hooks"] = []
+        starts.node["CE_PMIX_DIR"] = "/spool"
+
+    @staticmethod
+    def batch_script(starts: StartStage) -> None:
+        starts.node["CE_BATCH_SCRIPT"] = "/script"
+
+    @staticmethod
+    def variable_of_a_hook_that_does_not_apply(starts: StartStage) -> None:
+        starts.node["X"] = "b"
+
+    @staticmethod
+    def secret_in_a_mount(starts: StartStage) -> None:
+        starts.node["my_token"] = "data"
+
+    @staticmethod
+    def value_that_json_escapes(starts: StartStage) -> None:
+        starts.node["SLURM_STEP_NODELIST"] = 'n1"'
+
+    @staticmethod
+    def many_traces(starts: StartStage) -> None:
+        for number in range(260):
+            (starts.traces / f"1.{number}").mkdir(parents=True)
+
+    @staticmethod
+    def environment_of_another_container(starts: StartStage) -> None:
+        (starts.prefix / "environ").write_bytes(b"A=1\0B=other\0PATH=/bin\0")
+
+    @staticmethod
+    def plan_that_goes_on(starts: StartStage) -> None:
+        starts.after = b" "
+
+
+def _rewrite(starts: StartStage, change: Callable[[bytes], bytes]) -> None:
+    """Change a memo and its checksum."""
+    magic, rest = starts.memo.read_bytes().split(b"\n", 1)
+    changed = change(rest[9:])
+    assert changed != rest[9:]
+    starts.memo.write_bytes(b"%b\n%08x\0%b" % (magic, crc32(changed), changed))
+
+
+def _with_a_memo(starts: StartStage) -> None:
+    (starts.home / "data").mkdir()
+    shutil.copy("/bin/true", starts.home / "crun")
+    starts.plan["mounts"] = [
+        mount(str(starts.home / "data"), "/d"),
+        mount(str(starts.home / "later"), "/later", "nofail"),
+    ]
+    starts.plan["settings"]["runtime"] = str(starts.home / "crun")
+    starts.start()
+    assert starts.starts_without_python()
+
+
+@pytest.mark.parametrize("doubt", _named(Doubts).values(), ids=_named(Doubts))
+def test_every_doubt_is_left_to_the_launcher(
+    starts: StartStage, doubt: Callable[[StartStage], None]
+) -> None:
+    _with_a_memo(starts)
+    doubt(starts)
+    assert not starts.starts_without_python()
+
+
+@pytest.mark.parametrize("rule", _RULES)
+@pytest.mark.parametrize("file", ["config.toml", "conf.d/10-x.toml"])
+def test_a_site_with_a_rule_never_starts_without_python(
+    starts: StartStage, rule: str, file: str
+) -> None:
+    # a memo that someone has made up, too: this is not asked of the memo
+    place = starts.prefix / "etc/container-engine" / file
+    place.parent.mkdir(parents=True)
+    place.write_text("# nothing\n")
+    starts.start()
+    assert starts.starts_without_python()
+    looks = [f"f{place}", starting.signature(f"f{place}")]
+    value = "false" if rule.endswith("_only") else "[]"
+    place.write_text(f"[policy]\n{rule} = {value}\n")
+    now = [f"f{place}", starting.signature(f"f{place}")]
+    old, new = ("\0".join(words).encode() + b"\0" for words in (looks, now))
+    _rewrite(starts, lambda text: text.replace(old, new, 1))
+    assert not starts.starts_without_python()
+
+
+def test_an_image_that_the_site_refuses_is_refused_whatever_is_remembered(
+    starts: StartStage,
+) -> None:
+    _with_a_memo(starts)
+    place = starts.prefix / "etc/container-engine/config.toml"
+    place.parent.mkdir(parents=True)
+    place.write_text('image_stores = ["/nowhere"]\n[policy]\nsite_images_only = true\n')
+    with pytest.raises(AssertionError, match=r"F125.*policy\.site_images_only: .*i\.sqsh"):
+        starts.start()
+
+
+@pytest.mark.parametrize("mode", ["fails", "ends"])
+def test_a_guard_that_fails_is_explained_by_the_launcher(starts: StartStage, mode: str) -> None:
+    _with_a_memo(starts)
+    starts.guard(mode)
+    with pytest.raises(AssertionError, match="F125"):
+        starts.start()
+    assert starts.was_python()
+
+
+def test_a_guard_that_is_missing_is_explained_by_the_launcher(starts: StartStage) -> None:
+    _with_a_memo(starts)
+    (starts.prefix / "libexec/container-engine/ce-guard").unlink()
+    with pytest.raises(AssertionError, match=r"cannot start .*/ce-guard: No such file"):
+        starts.start()
+
+
+def test_a_damaged_memo_is_never_used(starts: StartStage) -> None:
+    starts.start()
+    memo, whole = starts.memo, starts.memo.read_bytes()
+    chance = random.Random(1)
+    damaged = [whole[:length] for length in (0, len(whole) - 1, len(whole) // 2)]
+    damaged.append(whole + b"more\0")
+    for _ in range(16):
+        at = chance.randrange(len(whole))
+        damaged.append(
+            whole[:at] + bytes([whole[at] ^ (1 << chance.randrange(8))]) + whole[at + 1 :]
+        )
+    for text in damaged:
+        memo.write_bytes(text)
+        assert not starts.starts_without_python()
+        # which has written it again
+        assert starts.memo.read_bytes() == whole
+
+
+class Unusual:
+    """Properties of starts that are not remembered."""
+
+    @staticmethod
+    def podman(starts: StartStage) -> None:
+        starts.plan["settings"]["start"] = "podman"
+
+    @staticmethod
+    def deferred(starts: StartStage) -> None:
+        starts.plan["workdir"] = [{"var": "HOME", "op": ":-", "word": "/"}]
+
+    @staticmethod
+    def secret_of_the_step(starts: StartStage) -> None:
+        starts.plan["hooks"][0]["parameters"] = {"secret": "0" * 64}
+
+    @staticmethod
+    def device(starts: StartStage) -> None:
+        starts.plan["devices"] = [{"name": "/dev/null", "cdi": False, "from": "e"}]
+
+    @staticmethod
+    def hook(starts: StartStage) -> None:
+        starts.plan["hooks"][0] |= {"automatic_when": None, "release": "1", "reason": "enabled"}
+
+    @staticmethod
+    def hooks_of_the_site(starts: StartStage) -> None:
+        starts.plan["settings"]["hooks_dirs"] = ["/not/there"]
+
+    @staticmethod
+    def secret(starts: StartStage) -> None:
+        (starts.home / "data?password=x").mkdir()
+        starts.plan["mounts"][0]["source"] = str(starts.home / "data?password=x")
+
+    @staticmethod
+    def mount_of_a_process(starts: StartStage) -> None:
+        starts.plan["mounts"].append(mount("/proc/version", "/v"))
+
+    @staticmethod
+    def place_of_the_kernel(starts: StartStage) -> None:
+        starts.plan["mounts"].append(mount("/usr", "/sys/fs"))
+
+    @staticmethod
+    def mount_of_a_device(starts: StartStage) -> None:
+        starts.plan["mounts"].append(mount("/dev/null", "/v"))
+
+    @staticmethod
+    def users_of_another_source_first(starts: StartStage) -> None:
+        starts.etc("nsswitch.conf", "passwd: sss files\n")
+
+    @staticmethod
+    def user_who_is_not_in_the_file(starts: StartStage) -> None:
+        starts.etc("passwd", "root:x:0:0::/root:/bin/sh\n")
+
+    @staticmethod
+    def group_that_is_not_in_the_file(starts: StartStage) -> None:
+        starts.etc("group", "")
+
+    @staticmethod
+    def young_files(starts: StartStage) -> None:
+        (starts.prefix / "settled").write_text(str(3600 * 10**9))
+
+    @staticmethod
+    def place_of_all(starts: StartStage) -> None:
+        place = starts.home / ".cache/container-engine/starts"
+        place.mkdir(parents=True)
+        starts.give_away()
+        place.chmod(0o755)
+
+    @staticmethod
+    def place_of_another(starts: StartStage) -> None:
+        place = starts.home / ".cache/container-engine/starts"
+        place.mkdir(parents=True, mode=0o777)
+        place.chmod(0o777)
+
+    @staticmethod
+    def place_by_a_link(starts: StartStage) -> None:
+        (starts.home / "other").mkdir(mode=0o700)
+        (starts.home / ".cache/container-engine").mkdir(parents=True)
+        (starts.home / ".cache/container-engine/starts").symlink_to(starts.home / "other")
+        starts.give_away()
+
+
+@pytest.mark.parametrize("change", _named(Unusual).values(), ids=_named(Unusual))
+def test_nothing_is_remembered_with(
+    starts: StartStage, change: Callable[[StartStage], None]
+) -> None:
+    change(starts)
+    starts.start()
+    assert not starts.memos
+    assert not starts.starts_without_python()
+
+
+def test_ever_new_plans_are_not_all_remembered(starts: StartStage) -> None:
+    for number in range(20):
+        starts.plan["name"] = "n" * number
+        starts.start()
+    assert len(starts.memos) == 16
+    assert starts.starts_without_python()
+
+
+def test_an_image_in_a_store_is_recorded_as_in_use(starts: StartStage) -> None:
+    store, name = starts.home / "store", f"sha256-{'a' * 64}-zstd.sqsh"
+    (store / "images").mkdir(parents=True)
+    starts.image.rename(store / "images" / name)
+    starts.plan["image"]["path"] = str(store / "images" / name)
+    starts.node["SLURM_CLUSTER_NAME"] = "c"
+    starts.give_away()
+    link = store / "uses" / f"7-{'a' * 12}.{UID}@c"
+    starts.start()
+    assert os.readlink(link) == name
+    assert starts.starts_without_python()
+    link.unlink()
+    assert starts.starts_without_python()
+    assert os.readlink(link) == name
+    # another user's, which only the launcher gets around
+    os.chown(link, 65534, 65534, follow_symlinks=False)
+    assert not starts.starts_without_python()
+
+
+def test_both_programs_know_the_same_variables() -> None:
+    text = (_SOURCES / "node/start_memo.c").read_text()
+    [listed] = re.findall(r"ce_start_variables\[CE_START_VARIABLES\] = \{([^}]*)\}", text)
+    assert tuple(re.findall(r'"(\w+)"', listed)) == LAUNCHERS
