@@ -18,6 +18,12 @@ static inline void ce_close_fd(int *fd)
 	*fd = -1;
 }
 
+static inline void ce_close_all(int fds[CE_MAX_FDS])
+{
+	for (size_t i = 0; i < CE_MAX_FDS; i++)
+		ce_close_fd(&fds[i]);
+}
+
 static inline void ce_free_ptr(void *pointer)
 {
 	free(*(void **)pointer);

@@ -35,13 +35,6 @@ static void end_as(int status)
 	_exit(128 + WTERMSIG(status));
 }
 
-/* Stop with the child, as a shell's foreground job does, and let it go on when this process does. */
-static void stop_with(pid_t child)
-{
-	raise(SIGSTOP);
-	kill(child, SIGCONT);
-}
-
 static void await(pid_t child)
 {
 	int status;
@@ -50,7 +43,8 @@ static void await(pid_t child)
 	while (waitpid(child, &status, WNOHANG | WUNTRACED) == child) {
 		if (!WIFSTOPPED(status))
 			end_as(status);
-		stop_with(child);
+		/* as a shell's foreground job does; the SIGCONT that ends this stays pending, and is passed on */
+		raise(SIGSTOP);
 	}
 }
 

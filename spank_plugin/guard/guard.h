@@ -22,9 +22,10 @@
 #include <sys/types.h>
 
 #include "common/error.h"
+#include "common/join.h"
 
 /* stamps: one line for each kind of operation, far below the limit */
-enum { GUARD_MAX_CONTAINER = 8, GUARD_MAX_FUSE = 64, GUARD_MAX_STAMPS = 2048 };
+enum { GUARD_MAX_CONTAINER = 4 + CE_MAX_UNSHARED, GUARD_MAX_FUSE = 64, GUARD_MAX_STAMPS = 2048 };
 /* the exit code of a child whose program could not be executed; no program that we start uses it */
 enum { GUARD_NOT_STARTED = 123 };
 

@@ -1,4 +1,4 @@
-/* What later steps of the job get of a container that lives with it, through a socket (a door). */
+/* Hands a container over to later steps of its job, through a socket (a door). */
 #define _GNU_SOURCE
 #include "guard_door.h"
 

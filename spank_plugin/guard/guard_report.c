@@ -134,7 +134,10 @@ static int open_all_unshared(struct guard *guard, int process_dir, int fds[], si
 	if (!guard->has_pids)
 		return 0;
 	fds[*count] = open_in(guard, process_dir, "ns/pid");
-	return fds[*count] < 0 ? -1 : ((*count)++, 0);
+	if (fds[*count] < 0)
+		return -1;
+	*count += 1;
+	return 0;
 }
 
 int guard_report_ready(struct guard *guard, int process_dir)

@@ -33,12 +33,6 @@ void ce_door_close(struct ce_visit *visit)
 	*visit = (struct ce_visit){ .guards_ns = -1 };
 }
 
-static void close_all(int fds[CE_MAX_FDS])
-{
-	for (size_t i = 0; i < CE_MAX_FDS; i++)
-		ce_close_fd(&fds[i]);
-}
-
 /* Keep the descriptors of the first packet. Return -1 if it has too few. */
 static int take_container(struct ce_visit *visit, int fds[CE_MAX_FDS])
 {
@@ -57,7 +51,7 @@ static int take_image(struct ce_visit *visit, const char *path, size_t size, int
 	    strcmp(copy, ".") == 0) {
 		int is_root = copy != NULL && strcmp(copy, ".") == 0 && fds[0] >= 0 && fds[1] < 0;
 		free(copy);
-		close_all(fds);
+		ce_close_all(fds);
 		return is_root ? 0 : -1;
 	}
 	visit->images[visit->image_count] = copy;
@@ -74,7 +68,7 @@ int ce_door_read(int visitor, struct ce_visit *visit)
 		ssize_t n = ce_receive(visitor, 0, text, sizeof text, fds);
 		if (n <= 0) {
 			if (n == 0)
-				close_all(fds);
+				ce_close_all(fds);
 			return -1;
 		}
 		if (visit->count == 0) {
@@ -82,7 +76,7 @@ int ce_door_read(int visitor, struct ce_visit *visit)
 				return -1;
 		} else if (n == 1 && text[0] == '\0') {
 			int is_bare = fds[0] < 0;
-			close_all(fds);
+			ce_close_all(fds);
 			return is_bare ? 0 : -1;
 		} else if (take_image(visit, text, (size_t)n, fds) < 0) {
 			return -1;

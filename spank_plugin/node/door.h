@@ -7,12 +7,13 @@
 #include "common/io.h"
 #include "join_memo.h"
 
-enum { CE_DOOR_IMAGES = 64, CE_DOOR_PATH = 108 };
+/* the descriptors of a packet but the first, which is the guard's */
+enum { CE_DOOR_CONTAINER = CE_MAX_FDS - 1, CE_DOOR_IMAGES = 64, CE_DOOR_PATH = 108 };
 
 /* The parts of a container that a guard has handed over (guard/guard_door.h). The descriptors are owned, all close-on-exec. */
 struct ce_visit {
 	int guards_ns;	   /* the user namespace of that guard */
-	int container[CE_MAX_FDS - 1]; /* its user and mount namespace, environment, mountinfo, other namespaces of its own */
+	int container[CE_DOOR_CONTAINER]; /* its user and mount namespace, environment, mountinfo, other namespaces of its own */
 	size_t count;
 	char *images[CE_DOOR_IMAGES]; /* paths, on the heap */
 	int devices[CE_DOOR_IMAGES];  /* the connections of their servers */

@@ -8,14 +8,15 @@
  *
  * node REPLY PLAN ENVIRONMENT WATCH LIFE BEGUN, as plugin/launcher.c calls it
  *
- * For every doubt it undoes what it did and becomes the launcher, which does the same, or explains why not. Runs as the user. Exit code: 125 ours.
+ * For every doubt it undoes what it did and becomes the launcher, which does the same, or explains why not. Runs as the user.
+ * Exit code: 125 ours.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <spawn.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,7 @@
 #define NODE_NAME "SLURMD_NODENAME" /* from the plugin, which reads it where the first task has it */
 
 enum { EXIT_ENGINE = 125, MAX_TEXT = 64 * 1024 * 1024, OTHERS = 077, REPORT_MS = 5000 };
-enum { GUARD_ARGS = 5, EARLY = 3, MAX_CONTAINER = 10 };
+enum { GUARD_ARGS = 5, EARLY = 3 };
 /* the descriptors of the command line, in their order */
 enum { REPLY, PLAN, ENVIRONMENT, WATCH, LIFE, GIVEN };
 
@@ -60,7 +61,6 @@ struct start {
 	struct ce_step_trace trace;
 	struct ce_moments moments;
 	int lock, control;
-	int is_plain; /* the plan has no container that lives with its job */
 	struct {
 		pid_t pid; /* of the guard's parent; 0 or -1 for none */
 		int control, specification;
@@ -115,11 +115,6 @@ static int is_private(const char *path)
 	       (found.st_mode & OTHERS) == 0;
 }
 
-static int is_number(const char *text)
-{
-	return text != NULL && *text != '\0' && text[strspn(text, "0123456789")] == '\0';
-}
-
 /* Find the directory of the container; each of the three that are the user's must be private. */
 static int find_directory(struct start *start, const struct ce_wanted *wanted)
 {
@@ -127,7 +122,7 @@ static int find_directory(struct start *start, const struct ce_wanted *wanted)
 	const char *job = ce_step_variable(&start->env, "SLURM_JOB_ID");
 	int length = snprintf(path, PATH_MAX, "%s/ce-kept-%u", wanted->directory, (unsigned)geteuid());
 
-	if (!is_number(job) || length < 0 || length >= PATH_MAX || !is_private(path))
+	if (!ce_is_number(job) || length < 0 || length >= PATH_MAX || !is_private(path))
 		return -1;
 	length += snprintf(path + length, (size_t)(PATH_MAX - length), "/%s.%s", job, start->node);
 	if (length >= PATH_MAX || !is_private(path))
@@ -153,35 +148,53 @@ static int find_memo(struct start *start)
 		       : -1;
 }
 
-/* Return whether this step has a plan that joins a container, and an earlier step has left what it needs. */
-static int prepare(struct start *start)
+static int read_environment(struct start *start)
 {
-	struct ce_wanted wanted;
-	const char *kept;
-	size_t size = 0;
-
 	start->environment = ce_read_file_at(start->given[ENVIRONMENT], MAX_TEXT, &start->env.size);
 	start->env.text = start->environment;
-	if (start->environment == NULL)
-		return -1;
-	kept = ce_step_variable(&start->env, CE_CARRY_KEPT);
-	start->is_plain = kept == NULL;
-	if (start->is_plain || start->node == NULL || *start->node == '\0' || strchr(start->node, '/') != NULL ||
-	    ce_join_wanted(kept, &wanted) < 0 || find_directory(start, &wanted) < 0)
-		return -1;
+	return start->environment != NULL ? 0 : -1;
+}
+
+static int read_plan(struct start *start)
+{
+	size_t size = 0;
+
 	start->plan = ce_read_file_at(start->given[PLAN], MAX_TEXT, &size);
-	if (start->plan == NULL || strlen(start->plan) != size)
+	return start->plan != NULL && strlen(start->plan) == size ? 0 : -1;
+}
+
+/* Return whether Slurm's name for this node can be that of a file. */
+static int has_name(const struct start *start)
+{
+	return start->node != NULL && *start->node != '\0' && strchr(start->node, '/') == NULL;
+}
+
+/* Return whether an earlier step has left what one needs that joins the container which `kept` names. */
+static int prepare(struct start *start, const char *kept)
+{
+	struct ce_wanted wanted;
+
+	if (!has_name(start) || ce_join_wanted(kept, &wanted) < 0 || find_directory(start, &wanted) < 0 ||
+	    read_plan(start) < 0)
 		return -1;
 	return find_memo(start) == 0 && !ce_site_may_rule(start->prefix) ? 0 : -1;
 }
 
 /* ---- the container ----------------------------------------------------------------------------- */
 
+/* Return whether the first process of a container has this environment. */
+static int has_environment(int environment, const char *block, size_t block_size)
+{
+	size_t size = 0;
+	CE_AUTO_FREE char *found = ce_read_file_at(environment, MAX_TEXT, &size);
+
+	return found != NULL && size == block_size && memcmp(found, block, size) == 0;
+}
+
 /* Take part in the container's lock, and let a guard in it hand over what it has. */
 static int visit(struct start *start)
 {
 	char path[PATH_MAX + 8];
-	size_t size = 0;
 
 	snprintf(path, sizeof path, "%s/lock", start->directory);
 	start->lock = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
@@ -193,8 +206,7 @@ static int visit(struct start *start)
 			return -1;
 	}
 	int environment = start->visit.container[CE_AT_ENVIRONMENT];
-	CE_AUTO_FREE char *block = ce_read_file_at(environment, MAX_TEXT, &size);
-	return block != NULL && size == start->memo.block_size && memcmp(block, start->memo.block, size) == 0 ? 0 : -1;
+	return has_environment(environment, start->memo.block, start->memo.block_size) ? 0 : -1;
 }
 
 /* Return the path of a door for the steps that come later. */
@@ -203,7 +215,7 @@ static int name_door(const struct start *start, char door[CE_DOOR_PATH])
 	unsigned char chance[3];
 	const char *step = ce_step_variable(&start->env, "SLURM_STEP_ID");
 
-	if (!is_number(step) || getrandom(chance, sizeof chance, 0) != (ssize_t)sizeof chance)
+	if (!ce_is_number(step) || getrandom(chance, sizeof chance, 0) != (ssize_t)sizeof chance)
 		return -1;
 	int length = snprintf(door, CE_DOOR_PATH, "%s/door.%s.%02x%02x%02x", start->directory, step, chance[0],
 			      chance[1], chance[2]);
@@ -281,7 +293,7 @@ static pid_t spawn_guard(const char *prefix, const int args[], size_t arg_count,
 static int start_guard(struct start *start)
 {
 	const struct ce_visit *visit = &start->visit;
-	int ends[2], status, more[1 + MAX_CONTAINER + CE_DOOR_IMAGES] = { start->lock };
+	int ends[2], status, more[1 + CE_DOOR_CONTAINER + CE_DOOR_IMAGES] = { start->lock };
 	size_t count = 1;
 	CE_AUTO_FD file = specification(start);
 
@@ -320,43 +332,45 @@ static void start_early(struct start *start)
 
 /* ---- the answer -------------------------------------------------------------------------------- */
 
+/* Wait for the guard's report. Return it, or NULL for a doubt. */
+static struct ce_report *await(struct start *start, long long timeout_ms)
+{
+	static struct ce_report report;
+
+	if (ce_report_await(start->control, timeout_ms, &report) < 0)
+		return NULL;
+	start->moments.environment = ce_time_ns();
+	return &report;
+}
+
 /* Answer for a container that has been reported, and let its guard go on. Return 0 if the start is over, 1 if the plugin
  * does not take the answer, -1 for a doubt before that. */
-static int answer(struct start *start, const struct ce_report *report, const struct ce_ready *ready)
+static int answer(struct start *start, struct ce_report *report, const struct ce_ready *ready)
 {
 	start->moments.answer = ce_time_ns();
 	int rc = ce_reply_ready(start->given[REPLY], &start->given[LIFE], report, ready);
-	if (rc != 0)
-		return rc;
-	/* if the guard has ended, the plugin has noticed */
-	(void)ce_send(start->control, "K", 1, NULL, 0);
-	start->moments.end = ce_time_ns();
-	ce_step_trace_write(&start->trace, &start->env, &start->moments);
-	return 0;
-}
-
-/* Wait until the guard has joined, and answer. Return as answer. */
-static int answer_joined(struct start *start)
-{
-	static struct ce_report report;
-	const struct ce_ready ready = { start->memo.workdir,	   start->memo.records, start->memo.records_size, 1,
-					start->trace.file, start->trace.directory };
-
-	if (ce_report_await(start->control, REPORT_MS, &report) < 0)
-		return -1;
-	start->moments.environment = ce_time_ns();
-	int rc = answer(start, &report, &ready);
-	ce_report_close(&report);
+	if (rc == 0) {
+		/* if the guard has ended, the plugin has noticed */
+		(void)ce_send(start->control, "K", 1, NULL, 0);
+		start->moments.end = ce_time_ns();
+		ce_step_trace_write(&start->trace, &start->env, &start->moments);
+	}
+	ce_close_all(report->fds);
 	return rc;
 }
 
-static int join(struct start *start)
+static int join(struct start *start, const char *kept)
 {
-	if (prepare(start) < 0 || visit(start) < 0 ||
+	const struct ce_join_memo *memo = &start->memo;
+
+	if (prepare(start, kept) < 0 || visit(start) < 0 ||
 	    ce_step_trace_open(&start->trace, &start->memo.step, &start->env, start->node) < 0)
 		return -1;
 	start->moments.namespaces = ce_time_ns();
-	return start_guard(start) < 0 ? -1 : answer_joined(start);
+	const struct ce_ready ready = { memo->workdir, memo->records, memo->records_size, 1,
+					start->trace.file, start->trace.directory };
+	struct ce_report *report = start_guard(start) < 0 ? NULL : await(start, REPORT_MS);
+	return report != NULL ? answer(start, report, &ready) : -1;
 }
 
 /* ---- a container of its own -------------------------------------------------------------------- */
@@ -388,16 +402,8 @@ static int find_own_memo(struct start *start)
  * starts are never remembered. */
 static int prepare_own(struct start *start)
 {
-	size_t size = 0;
-
-	if (geteuid() == 0 || start->node == NULL || *start->node == '\0' || strchr(start->node, '/') != NULL)
-		return -1;
-	start->environment = ce_read_file_at(start->given[ENVIRONMENT], MAX_TEXT, &start->env.size);
-	start->env.text = start->environment;
-	start->plan = ce_read_file_at(start->given[PLAN], MAX_TEXT, &size);
-	if (start->plan == NULL || strlen(start->plan) != size)
-		return -1;
-	if (start->environment == NULL || find_own_memo(start) < 0 || ce_site_may_rule(start->prefix))
+	if (geteuid() == 0 || !has_name(start) || read_plan(start) < 0 || find_own_memo(start) < 0 ||
+	    ce_site_may_rule(start->prefix))
 		return -1;
 	return ce_step_trace_open(&start->trace, &start->own.step, &start->env, start->node);
 }
@@ -419,40 +425,38 @@ static int specify(struct start *start)
 	return rc;
 }
 
-/* Return whether the container's first process has the environment that it had. */
-static int has_same_environment(const struct start *start, const struct ce_report *report)
-{
-	size_t size = 0;
-	CE_AUTO_FREE char *block = ce_read_file_at(report->fds[CE_REPORTED_ENVIRONMENT], MAX_TEXT, &size);
-
-	return block != NULL && size == start->own.block_size && memcmp(block, start->own.block, size) == 0;
-}
-
-/* Wait until the container runs, and answer. Return as answer. */
-static int answer_started(struct start *start)
-{
-	static struct ce_report report;
-	const struct ce_ready ready = { start->own.workdir, start->own.records, start->own.records_size, 0,
-					start->trace.file,  start->trace.directory };
-
-	if (ce_report_await(start->control, start->own.timeout_ms, &report) < 0)
-		return -1;
-	start->moments.environment = ce_time_ns();
-	start->moments.guard = report.text + 1;
-	int rc = has_same_environment(start, &report) ? answer(start, &report, &ready) : -1;
-	ce_report_close(&report);
-	return rc;
-}
-
 /* Start a container as an earlier step did, with the guard that was started early. */
 static int start_again(struct start *start)
 {
+	const struct ce_start_memo *memo = &start->own;
+
 	if (start->early.pid <= 0 || prepare_own(start) < 0)
 		return -1;
 	start->moments.namespaces = ce_time_ns();
-	if (specify(start) < 0 || ce_start_note_images(&start->own, &start->env) < 0)
+	if (specify(start) < 0 || ce_start_note_images(memo, &start->env) < 0)
 		return -1;
-	return answer_started(start);
+	const struct ce_ready ready = { memo->workdir, memo->records, memo->records_size, 0,
+					start->trace.file, start->trace.directory };
+	struct ce_report *report = await(start, memo->timeout_ms);
+	if (report == NULL)
+		return -1;
+	start->moments.guard = report->text + 1;
+	if (has_environment(report->fds[CE_REPORTED_ENVIRONMENT], memo->block, memo->block_size))
+		return answer(start, report, &ready);
+	ce_close_all(report->fds);
+	return -1;
+}
+
+/* Start as an earlier step did. Return as answer. */
+static int start_without_python(struct start *start)
+{
+	if (read_environment(start) < 0)
+		return -1;
+	const char *kept = ce_step_variable(&start->env, CE_CARRY_KEPT);
+	if (kept != NULL)
+		return join(start, kept);
+	start_early(start);
+	return start_again(start);
 }
 
 /* Give back all but what the command line has: a guard that waits for its launcher ends with the socket. */
@@ -465,7 +469,6 @@ static void undo(struct start *start)
 	free(start->memo_text);
 	free(start->plan);
 	free(start->environment);
-	start->memo_text = start->plan = start->environment = NULL;
 }
 
 /* ---- its command line -------------------------------------------------------------------------- */
@@ -503,15 +506,10 @@ int main(int argc, char **argv)
 	start.trace = (struct ce_step_trace){ -1, -1, NULL };
 	start.prefix = find_prefix();
 	start.node = getenv(NODE_NAME);
-	start.moments.launch = is_number(argv[GIVEN + 1]) ? atoll(argv[GIVEN + 1]) : 0;
+	start.moments.launch = ce_is_number(argv[GIVEN + 1]) ? atoll(argv[GIVEN + 1]) : 0;
 	if (start.prefix == NULL)
 		return fail(start.given[REPLY], argv[0]);
-	int rc = join(&start);
-	if (rc < 0 && start.is_plain) {
-		undo(&start);
-		start_early(&start);
-		rc = start_again(&start);
-	}
+	int rc = start_without_python(&start);
 	if (rc >= 0)
 		_exit(rc == 0 ? 0 : EXIT_ENGINE);
 	undo(&start);

@@ -1,4 +1,4 @@
-/* Where the user of this process has the memos of starts on this node. */
+/* Finds the directory in which the user of this process has the memos of starts on this node. */
 #ifndef CE_OWN_H
 #define CE_OWN_H
 

@@ -4,14 +4,10 @@
 #include <limits.h>
 #include <stdio.h>
 
-/* what a guard reports at least, and the other namespaces of a container's own */
-enum { REPORTED = 5, MAX_UNSHARED = 4 };
+#include "common/join.h"
 
-void ce_report_close(struct ce_report *report)
-{
-	for (int i = 0; i < CE_MAX_FDS; i++)
-		ce_close_fd(&report->fds[i]);
-}
+/* what a guard reports at least */
+enum { REPORTED = 5 };
 
 int ce_report_await(int control, int64_t timeout_ms, struct ce_report *report)
 {
@@ -26,9 +22,9 @@ int ce_report_await(int control, int64_t timeout_ms, struct ce_report *report)
 	report->text[n] = '\0';
 	while (REPORTED + report->unshared < CE_MAX_FDS && report->fds[REPORTED + report->unshared] >= 0)
 		report->unshared++;
-	if (report->text[0] == 'R' && report->fds[REPORTED - 1] >= 0 && report->unshared <= MAX_UNSHARED)
+	if (report->text[0] == 'R' && report->fds[REPORTED - 1] >= 0 && report->unshared <= CE_MAX_UNSHARED)
 		return 0;
-	ce_report_close(report);
+	ce_close_all(report->fds);
 	return -1;
 }
 

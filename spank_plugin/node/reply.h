@@ -1,4 +1,4 @@
-/* What a guard reports when its container runs, and the answer that the plugin gets then. */
+/* Receives the report of a guard whose container runs, and answers the plugin with it. */
 #ifndef CE_NODE_REPLY_H
 #define CE_NODE_REPLY_H
 
@@ -18,7 +18,7 @@ struct ce_report {
 
 enum { CE_REPORTED_ENVIRONMENT = 2 };
 
-/* What the plugin is to know of a container besides that. */
+/* The part of the answer that the guard does not report. */
 struct ce_ready {
 	const char *workdir, *records;
 	size_t records_size;
@@ -28,8 +28,6 @@ struct ce_ready {
 
 /* Wait for the guard's report. Return -1 for a doubt, which leaves no descriptor open. */
 int ce_report_await(int control, int64_t timeout_ms, struct ce_report *report);
-
-void ce_report_close(struct ce_report *report);
 
 /* Close *life and answer as the launcher does (plugin/launcher_reply.c); this process has to end soon afterwards. Return 1
  * if the plugin does not take it, -1 for a doubt before that, with *life open. */

@@ -26,10 +26,12 @@ const char *const ce_start_variables[CE_START_VARIABLES] = { "SLURM_STEP_NUM_NOD
 
 uint32_t ce_start_crc(uint32_t before, const void *data, size_t size)
 {
+	static uint32_t table[256];
 	const unsigned char *bytes = data;
-	uint32_t table[256], crc = ~before;
+	uint32_t crc = ~before;
 
-	for (uint32_t i = 0; i < 256; i++) {
+	/* the last entry tells whether it has been made */
+	for (uint32_t i = 0; table[255] == 0 && i < 256; i++) {
 		table[i] = i;
 		for (int bit = 0; bit < 8; bit++)
 			table[i] = (table[i] >> 1) ^ (0xedb88320 & (0 - (table[i] & 1)));
@@ -200,7 +202,7 @@ int ce_start_note_images(const struct ce_start_memo *memo, const struct ce_step_
 	const char *place = ce_step_variable(env, "SLURM_NODEID");
 	struct ce_fields uses = memo->uses;
 
-	if (job == NULL || *job == '\0' || job[strspn(job, "0123456789")] != '\0' ||
+	if (!ce_is_number(job) ||
 	    (cluster != NULL && strchr(cluster, '/') != NULL))
 		return 0;
 	if (place != NULL && strcmp(place, "0") != 0)

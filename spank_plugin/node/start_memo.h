@@ -25,7 +25,7 @@ enum { CE_START_VARIABLES = 4, CE_START_NAME = 32, CE_START_MOST = 1 << 20 };
 /* The step's variables that a start depends on (container_engine/node/start/environment.py, of_launchers). */
 extern const char *const ce_start_variables[CE_START_VARIABLES];
 
-/* What is to be started, and where. */
+/* A start for which a memo is looked for. */
 struct ce_start_wanted {
 	const char *prefix, *plan, *host;
 	const struct ce_step_env *env;

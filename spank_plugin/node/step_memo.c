@@ -42,6 +42,11 @@ const char *ce_step_variable(const struct ce_step_env *env, const char *name)
 	return value;
 }
 
+int ce_is_number(const char *text)
+{
+	return text != NULL && *text != '\0' && text[strspn(text, "0123456789")] == '\0';
+}
+
 /* Return whether the condition of a hook, NAME or NAME=pattern, may hold in this step. */
 static int may_hold(const char *condition, const struct ce_step_env *env)
 {

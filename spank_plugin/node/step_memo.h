@@ -26,6 +26,9 @@ struct ce_step_env {
 /* Return the value of a variable, NULL if it is unset; the last one counts. */
 const char *ce_step_variable(const struct ce_step_env *env, const char *name);
 
+/* Return whether the value of a variable is a number of Slurm's; NULL is none. */
+int ce_is_number(const char *text);
+
 /* Take the fields about a step. */
 void ce_step_read(struct ce_fields *fields, struct ce_step_memo *memo);
 

@@ -74,8 +74,7 @@ int ce_reply_look(int reply, struct ce_container *container, struct ce_error *er
 		return ce_fail(err, "cannot read the launcher's answer: %s", strerror(errno));
 	if (n > 0 && answer[0] == 'R')
 		return ready(answer, (size_t)n, fds, container, err);
-	for (size_t i = 0; i < CE_MAX_FDS; i++)
-		ce_close_fd(&fds[i]);
+	ce_close_all(fds);
 	if (n == 0)
 		return ce_fail_below(err, CE_HELP_LAUNCHER_ENDED,
 				     "the launcher ended before the container was ready");

@@ -13,7 +13,7 @@
 #include "common/io.h"
 #include "harness.h"
 
-/* What the process does that runs in the PID namespace. */
+/* Runs in the PID namespace. */
 typedef void program(void);
 
 static int report[2];
@@ -151,6 +151,25 @@ TEST("a program is killed with the process that stands for it")
 	CHECK_INT(kill(pid, SIGKILL), 0);
 	CHECK_INT(WTERMSIG(end_of(pid)), SIGKILL);
 	CHECK(test_ends(program_fd));
+}
+
+static void stop_and_go_on(void)
+{
+	tell();
+	raise(SIGSTOP);
+	_exit(13);
+}
+
+TEST("who stands for a program stops and goes on with it")
+{
+	int status;
+
+	test_needs_root();
+	pid_t pid = stand(stop_and_go_on);
+	CHECK_INT(waitpid(pid, &status, WUNTRACED), pid);
+	CHECK(WIFSTOPPED(status));
+	CHECK_INT(kill(pid, SIGCONT), 0);
+	CHECK_INT(WEXITSTATUS(end_of(pid)), 13);
 }
 
 TEST("namespaces of processes are told from others")

@@ -26,7 +26,7 @@
 
 static const char whole[] = TEXT;
 
-TEST("a step is told which container it joins")
+TEST("the fact of the planner names the container that a step joins")
 {
 	static const char *const doubts[] = { "", KEY, "/k", KEY "k", KEY "0/k", "0123456789abcde/k",
 					      "0123456789ABCDEF/k", "0123456789abcde./k" };
