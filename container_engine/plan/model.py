@@ -22,6 +22,7 @@ from container_engine.catalog.model import (  # noqa: TC001  # pydantic evaluate
 from container_engine.edf.model import Device, Mount  # noqa: TC001  # pydantic evaluates them
 from container_engine.edf.text import Text  # noqa: TC001  # pydantic evaluates it
 from container_engine.secrecy import WORDS
+from container_engine.site.model import Namespace  # noqa: TC001  # pydantic evaluates it
 
 VERSION: Literal[1] = 1
 # of a plan with several images, with one that only nodes have, or of a container that lives with
@@ -138,7 +139,7 @@ class Settings(_Frozen):
     user_cdi_dir: str = Field("", description="the same, below a user's home; empty: none")
     allowed_devices: tuple[str, ...] = Field(("*",), description="patterns of paths and CDI names")
     root_remap: bool = Field(False, description="users are root in their containers")
-    unshare: tuple[Literal["net", "ipc", "uts", "pid"], ...] = Field(
+    unshare: tuple[Namespace, ...] = Field(
         (), description="namespaces that the container does not share with the node"
     )
     start: Literal["crun", "podman"] = Field(

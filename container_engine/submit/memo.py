@@ -6,18 +6,15 @@ if that cannot be guaranteed, no memo is written.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import container_engine
+from container_engine.private_files import forget_oldest, is_young, write_private
 from container_engine.submit import quick
 
 MAX_MEMOS = 64
-# A file that changes twice within one tick of a file system's clock looks unchanged. The coarsest
-# clocks count whole seconds, and a file server's may differ a little from ours.
-SETTLED_NS = 2_000_000_000
 
 
 class Recorder(Mapping[str, str]):
@@ -77,8 +74,9 @@ def remember(memo: Memo, environment: Mapping[str, str], uid: int) -> bool:
         os.makedirs(place, 0o700, exist_ok=True)
         if not quick.is_private_directory(place, uid):
             return False
-        _publish(place, quick.file_name(memo.key).encode(), text)
-        _forget_oldest(place)
+        memos = os.fsdecode(place)
+        write_private(memos, quick.file_name(memo.key), text)
+        forget_oldest(memos, MAX_MEMOS)
     except OSError:
         return False
     return True
@@ -91,7 +89,7 @@ def _encode(memo: Memo, uid: int) -> bytes | None:
     """
     paths = dict.fromkeys(map(os.fsencode, (container_engine.__file__, *memo.files)))
     signatures = {path: quick.signature(path) for path in paths}
-    if any(_is_young(path, memo.started_ns) for path in paths):
+    if any(is_young(os.fsdecode(path), memo.started_ns) for path in paths):
         return None
     variables = {
         os.fsencode(name): quick.variable(None if value is None else os.fsencode(value))
@@ -108,37 +106,3 @@ def _encode(memo: Memo, uid: int) -> bytes | None:
     if any(b"\0" in field for field in fields):
         return None
     return quick.MAGIC + b"".join(field + b"\0" for field in fields)
-
-
-def _is_young(path: bytes, started_ns: int) -> bool:
-    try:
-        changed = os.stat(path).st_ctime_ns
-    except (OSError, ValueError):
-        return False
-    return changed > started_ns - SETTLED_NS
-
-
-def _publish(place: bytes, name: bytes, text: bytes) -> None:
-    """Write a draft beside the memo, then rename it atomically: no process reads half a memo."""
-    draft = os.path.join(place, b".%s.%d" % (name, os.getpid()))
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(draft, flags, 0o600)
-    try:
-        quick.write_all(fd, text)
-        os.rename(draft, os.path.join(place, name))
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(draft)
-        raise
-    finally:
-        os.close(fd)
-
-
-def _forget_oldest(place: bytes) -> None:
-    with os.scandir(place) as entries:
-        ages = sorted(
-            (entry.stat(follow_symlinks=False).st_mtime_ns, entry.path) for entry in entries
-        )
-    for _age, path in ages[:-MAX_MEMOS]:
-        with contextlib.suppress(OSError):
-            os.unlink(path)

@@ -171,9 +171,3 @@ def with_secret(parts: "Sequence[str]") -> str:
     written to a memo.
     """
     return os.urandom(32).hex().join(parts)
-
-
-def write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]

@@ -23,7 +23,7 @@ ROOMS = (
         *("errors", "loader_env", "did_you_mean", "secrecy", "text_layout", "ownership"),
         *("deferred", "slurm_names"),
     ),
-    ("remove_tree",),
+    ("remove_tree", "private_files"),
     ("mountinfo", "mount_target"),
 )
 LEVELS = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}

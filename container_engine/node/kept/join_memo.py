@@ -13,12 +13,12 @@ import os
 
 from container_engine import __version__
 from container_engine.edf.pyxis_names import is_step
-from container_engine.node.kept.place import record
 from container_engine.node.plan_json import parse_json, resolve
 from container_engine.node.report import trace
 from container_engine.node.start import environment as env
 from container_engine.node.start.container import SAVE
 from container_engine.node.start.memo_fields import about_step, data, field, table
+from container_engine.private_files import write_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def remember(text: str, plan: LaunchPlan, directory: str, block: bytes) -> None:
         name = f"{_NAME}{len(plan_text)}"
         if name in earlier or len(earlier) < _MOST:
             memo = b"".join(_fields(text, plan, directory, block))
-            record(directory, name, MAGIC + memo)
+            write_private(directory, name, MAGIC + memo)
     except (OSError, ValueError):
         return
 

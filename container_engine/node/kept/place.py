@@ -144,20 +144,6 @@ def locked(lock: int, how: int) -> bool:
     return True
 
 
-def record(directory: str, name: str, content: bytes) -> None:
-    """Write a file of the container's directory, all of it or nothing. Raise OSError."""
-    draft = f"{directory}/.{name}.{os.urandom(3).hex()}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with open(os.open(draft, flags, 0o600), "wb") as file:
-            file.write(content)
-        os.rename(draft, f"{directory}/{name}")
-    except OSError:
-        if os.path.lexists(draft):
-            os.unlink(draft)
-        raise
-
-
 def subject(wanted: KeptContainer) -> str:
     """Return what messages call the container."""
     return f"container '{wanted['name']}'" if wanted["name"] else "the job's container"

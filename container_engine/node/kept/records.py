@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 
-from container_engine.node.kept.place import ROOM, record, refusal
+from container_engine.node.kept.place import ROOM, refusal
 from container_engine.node.plan_json import image_paths, parse_json, to_json
+from container_engine.private_files import write_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Records:
     def write(self, name: str, text: str) -> None:
         """Record something of the container."""
         try:
-            record(self._directory, name, text.encode("utf-8", "surrogateescape"))
+            write_private(self._directory, name, text.encode("utf-8", "surrogateescape"))
         except OSError as error:
             reason = f"cannot write below {self._directory}: {error.strerror}"
             raise refusal(reason, ROOM, self._wanted) from None

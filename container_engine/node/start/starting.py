@@ -23,6 +23,7 @@ from container_engine.node.start import environment as env
 from container_engine.node.start import image_in_use, site_rules
 from container_engine.node.start.container import HOSTS_FILES, PATH, SAVE
 from container_engine.node.start.memo_fields import about_step, data, field, table
+from container_engine.private_files import forget_oldest, is_young, write_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ MAGIC = b"container-engine start memo 1\n"
 _PLACE = ".cache/container-engine/starts"
 # of one user and node; each has the whole plan
 _MOST, _LONGEST = 16, 1 << 20
-# A file that changes twice within one tick of a file system's clock looks unchanged.
-SETTLED_NS = 2_000_000_000
 # facts of one step, with which hooks apply
 _OF_STEPS = ("CE_PMIX_DIR", "CE_BATCH_SCRIPT")
 # of texts that the next step does not have, or that it has to evaluate
@@ -76,7 +75,7 @@ def remember(
         # before anything is looked at: a change in between is one after it
         now = time.time_ns()
         looks = {look: signature(look) for look in _looks(plan, libexec)}
-        if any(_is_young(look, now) for look in looks):
+        if any(look[0] == "f" and is_young(look[1:], now) for look in looks):
             return
         if started.again() != started.specification:
             return
@@ -172,14 +171,6 @@ def signature(look: str) -> str:
     return f"{found.st_dev} {found.st_ino} {what}" if kind == "p" else what
 
 
-def _is_young(look: str, now: int) -> bool:
-    """Check whether a file has changed so recently that another change might go unnoticed."""
-    try:
-        return look[0] == "f" and os.stat(look[1:]).st_ctime_ns > now - SETTLED_NS
-    except OSError:
-        return False
-
-
 def _home() -> str:
     """Return this user's home, "" unless /etc/passwd and /etc/group decide what a start asks."""
     uid, gid = str(os.getuid()), str(os.getgid())
@@ -271,8 +262,10 @@ def _publish(home: str, name: str, fields: bytes) -> None:
     finally:
         os.close(starts)
     try:
-        _write(directory, name, memo)
-        _forget_oldest(directory)
+        # wherever the path of the directory leads by now
+        here = f"/proc/self/fd/{directory}"
+        write_private(here, name, memo)
+        forget_oldest(here, _MOST)
     finally:
         os.close(directory)
 
@@ -290,26 +283,3 @@ def _own_directory(path: str, at: int | None = None) -> int:
         os.close(fd)
         raise PermissionError(f"{path} is not this user's alone")
     return fd
-
-
-def _write(directory: int, name: str, memo: bytes) -> None:
-    draft = f".{name}.{os.urandom(3).hex()}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with open(os.open(draft, flags, 0o600, dir_fd=directory), "wb") as file:
-            file.write(memo)
-        os.rename(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
-    except OSError:
-        os.unlink(draft, dir_fd=directory)
-        raise
-
-
-def _forget_oldest(directory: int) -> None:
-    names = os.listdir(directory)
-    if len(names) <= _MOST:
-        return
-    ages = sorted(
-        (os.stat(name, dir_fd=directory, follow_symlinks=False).st_mtime_ns, name) for name in names
-    )
-    for _age, name in ages[:-_MOST]:
-        os.unlink(name, dir_fd=directory)

@@ -18,10 +18,11 @@ import pytest
 from container_engine.errors import LaunchError
 from container_engine.node.kept.container import Kept, Running
 from container_engine.node.kept.enter import enter
-from container_engine.node.kept.place import names_here, record, remove
+from container_engine.node.kept.place import names_here, remove
 from container_engine.node.kept.records import ignored, made_of
 from container_engine.node.plan_json import parse_plan, to_json
 from container_engine.node.plan_types import KeptContainer, LaunchPlan
+from container_engine.private_files import write_private
 
 
 @pytest.fixture
@@ -341,7 +342,7 @@ def test_a_record_is_written_into_no_file_that_is_there(
     monkeypatch.setattr(os, "urandom", bytes)
     (short / ".name.000000").symlink_to(elsewhere)
     with pytest.raises(FileExistsError):
-        record(str(short), "name", b"text")
+        write_private(str(short), "name", b"text")
     assert not elsewhere.exists()
     assert not (short / "name").exists()
 

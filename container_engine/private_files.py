@@ -1,0 +1,49 @@
+"""Writes files of a user's own that other processes read at any time: all of one, or nothing."""
+
+from __future__ import annotations
+
+import os
+
+# A file that changes twice within one tick of a file system's clock looks unchanged. The coarsest
+# clocks count whole seconds, and a file server's may differ a little from ours.
+SETTLED_NS = 2_000_000_000
+
+
+def write_private(directory: str, name: str, content: bytes) -> None:
+    """Write a draft beside the file, and rename it. Raise OSError."""
+    draft = f"{directory}/.{name}.{os.urandom(3).hex()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(draft, flags, 0o600)
+    try:
+        with open(fd, "wb") as file:
+            file.write(content)
+        os.rename(draft, f"{directory}/{name}")
+    except BaseException:
+        _remove(draft)
+        raise
+
+
+def forget_oldest(directory: str, most: int) -> None:
+    """Remove all but the youngest `most` files. Raise OSError if the directory cannot be read."""
+    with os.scandir(directory) as entries:
+        found = list(entries)
+    if len(found) <= most:
+        return
+    ages = sorted((one.stat(follow_symlinks=False).st_mtime_ns, one.path) for one in found)
+    for _age, path in ages[:-most]:
+        _remove(path)
+
+
+def is_young(path: str, now_ns: int) -> bool:
+    """Check whether a file has changed so recently that another change might go unnoticed."""
+    try:
+        return os.stat(path).st_ctime_ns > now_ns - SETTLED_NS
+    except (OSError, ValueError):
+        return False
+
+
+def _remove(path: str) -> None:
+    try:  # noqa: SIM105  # importing contextlib costs more
+        os.unlink(path)
+    except OSError:
+        pass
