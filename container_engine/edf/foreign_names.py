@@ -28,6 +28,7 @@ FOREIGN_KEYS: dict[str, str] = {
     "working_dir": "workdir",
 }
 
+_OWN = "com.ce.unshare below [annotations] names what a container has for itself"
 # Keys of other tools that have no counterpart of one name, and what to do instead.
 COUNTERPARTS: dict[str, str] = {
     "apt": "install packages in a Dockerfile, with ce build",
@@ -44,7 +45,7 @@ COUNTERPARTS: dict[str, str] = {
     "gpus": 'write devices = ["nvidia.com/gpu=all"]',
     "healthcheck": "nothing watches a container; look at it from the job script",
     "hostname": "the container has the host's name and network",
-    "ipc": "the container has the host's, as if ipc were host",
+    "ipc": f"the container has the host's, as if ipc were host; {_OWN}",
     "labels": "remove it; names below [annotations] are for hooks",
     "mem": "resources belong to the job: srun --mem",
     "memory": "resources belong to the job: srun --mem",
@@ -53,7 +54,7 @@ COUNTERPARTS: dict[str, str] = {
     "networks": "the container has the host's network",
     "packages": "install packages in a Dockerfile, with ce build",
     "pip": "install packages in a Dockerfile, with ce build",
-    "pid": "the container has the host's, as if pid were host",
+    "pid": f"the container has the host's, as if pid were host; {_OWN}",
     "ports": "the container has the host's network: every port is open as it is",
     "privileged": "a container never has more rights than you",
     "restart": "a container ends with its step; sbatch --requeue repeats a job",

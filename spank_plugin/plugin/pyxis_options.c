@@ -35,7 +35,7 @@ static const struct {
 	{ "container-readonly", NULL, "[pyxis] make the container's file system read-only" },
 	{ "container-env", "NAME[,NAME...]",
 	  "[pyxis] variables of the host that count before those of the image" },
-	{ "container-unshare", "NS[,NS...]", "[pyxis] namespaces of its own: net, ipc, uts" },
+	{ "container-unshare", "NS[,NS...]", "[pyxis] namespaces of its own: net, ipc, uts, pid" },
 };
 enum { COUNT = sizeof known / sizeof known[0] };
 
