@@ -18,8 +18,8 @@ sys.path.insert(0, str(ROOT))
 
 from container_engine import __version__  # noqa: E402 - found from here only after that
 from container_engine.catalog.model import HookFile  # noqa: E402
-from container_engine.cli.examples import EXAMPLES  # noqa: E402
-from container_engine.cli.verbs import VERBS  # noqa: E402
+from container_engine.cli.command_line.examples import EXAMPLES  # noqa: E402
+from container_engine.cli.command_line.verb_table import VERBS  # noqa: E402
 from container_engine.edf.document import Document  # noqa: E402
 from container_engine.schemas import render  # noqa: E402
 from container_engine.site.model import SiteConfig  # noqa: E402

@@ -6,8 +6,8 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from container_engine.cli.parser import build
-from container_engine.cli.verbs import VERBS
+from container_engine.cli.command_line.parser import build
+from container_engine.cli.command_line.verb_table import VERBS
 from container_engine.edf.document import Document
 from container_engine.schemas import render
 from container_engine.site.model import MEANT_FOR_NODES, READ_ON_NODES, Policy, SiteConfig

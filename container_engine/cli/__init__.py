@@ -1,1 +1,1 @@
-"""The command `ce`, one module per verb. Only this package prints and exits."""
+"""The command `ce`. Only this package prints and exits."""

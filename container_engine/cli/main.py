@@ -9,9 +9,9 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, TypeAlias
 
-from container_engine.cli import messages, output
-from container_engine.cli.parser import PROBLEM, build
-from container_engine.cli.verbs import VERBS, overview
+from container_engine.cli.command_line.parser import PROBLEM, build
+from container_engine.cli.command_line.verb_table import VERBS, overview
+from container_engine.cli.printing import messages, output
 from container_engine.errors import CeError, InternalError, SiteError
 from container_engine.submit import context
 
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _listener() -> Listener:
-    from container_engine.cli.progress import listener
+    from container_engine.cli.printing.progress import listener
 
     return listener()
 

@@ -19,7 +19,7 @@ def tree(tmp_path: Path) -> Path:
         *("Makefile", "pyproject.toml", "LICENSE", "docs/manual.py", "packaging/apparmor.in"),
         *("docs/guide/errors/a.md", "docs/guide/topics/b.md", "hooks/h/hook.toml"),
         *(
-            "container_engine/cli/plan.py",
+            "container_engine/cli/verbs/plan.py",
             "spank_plugin/guard/guard.c",
             "spank_plugin/tests/guard/test_a.c",
         ),
@@ -42,7 +42,7 @@ def layout(tmp_path: Path, tree: Path) -> Layout:
     "name",
     [
         *(
-            "container_engine/cli/plan.py",
+            "container_engine/cli/verbs/plan.py",
             "spank_plugin/guard/guard.c",
             "hooks/h/hook.toml",
             "Makefile",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from container_engine.cli.command_line.verb_table import VERBS
 from container_engine.cli.main import main
-from container_engine.cli.verbs import VERBS
 from container_engine.edf.document import KEYS
 from container_engine.site.model import Policy, SiteConfig
 from docs.manual import pages

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.cli.completion import SHELLS, commands
-from container_engine.cli.schema import FORMATS
-from container_engine.cli.verbs import VERBS
+from container_engine.cli.command_line.verb_table import VERBS
+from container_engine.cli.verbs.completion import SHELLS, commands
+from container_engine.cli.verbs.schema import FORMATS
 from tests.unit.cli.conftest import Installed
 
 NeedTool = Callable[[str], str]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.cli import enroot
+from container_engine.cli.enroot import main as enroot
 
 Capture = pytest.CaptureFixture[str]
 

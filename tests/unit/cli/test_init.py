@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.cli.init import TEMPLATE
 from container_engine.cli.main import main
+from container_engine.cli.verbs.init import TEMPLATE
 
 Capture = pytest.CaptureFixture[str]
 

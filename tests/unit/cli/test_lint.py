@@ -336,7 +336,7 @@ def test_sockets_on_a_network_file_system_are_reported(
     def kind(path: str) -> str:
         return "nfs4" if path.startswith("/home/") else ""
 
-    monkeypatch.setattr("container_engine.cli.lint.network_file_system", kind)
+    monkeypatch.setattr("container_engine.cli.verbs.lint.network_file_system", kind)
     why = "a socket there is seen on all nodes and answers on one, or cannot be made"
     mounts = 'mounts = ["/home/user", "/home/user/tmp:/tmp", "/home/user/x:/y", "/scratch:/run"]\n'
     said = advice(here, capsys, f'{mounts}[env]\nRAY_TMPDIR = "/y/ray"\n')

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.cli import pull_option
-from container_engine.cli.examples import EXAMPLES
-from container_engine.cli.foreign_verbs import FOREIGN_VERBS
+from container_engine.cli.command_line import pull_option
+from container_engine.cli.command_line.examples import EXAMPLES
+from container_engine.cli.command_line.foreign_verbs import FOREIGN_VERBS
+from container_engine.cli.command_line.parser import build, help_of
+from container_engine.cli.command_line.verb_table import VERBS
 from container_engine.cli.main import main
-from container_engine.cli.parser import build, help_of
-from container_engine.cli.verbs import VERBS
 from container_engine.faults.catalogue import FAULTS
 from container_engine.images.fetch.importing import Pull
 from container_engine.submit import recall

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.cli import output
+from container_engine.cli.printing import output
 from tests.unit import squashfs
 from tests.unit.cli.conftest import Installed
 
@@ -22,13 +22,15 @@ def is_bare(node: ast.Call) -> bool:
     return called == "print" or stdout or called == "os.write"
 
 
-@pytest.mark.parametrize("path", sorted(CLI.glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(CLI.rglob("*.py")), ids=lambda path: path.stem)
 def test_what_is_printed_goes_through_one_module(path: Path) -> None:
     if path.stem == "output":
         return
     tree = ast.parse(path.read_text())
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    assert [f"line {call.lineno}: use cli/output.py" for call in calls if is_bare(call)] == []
+    assert [
+        f"line {call.lineno}: use cli/printing/output.py" for call in calls if is_bare(call)
+    ] == []
 
 
 def test_a_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

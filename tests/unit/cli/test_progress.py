@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from container_engine.cli import progress
+from container_engine.cli.printing import progress
 from container_engine.images.fetch.listener import Quiet
 
 HALF = ("tools:1", "downloading", 5 << 20, 10 << 20)

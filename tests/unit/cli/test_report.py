@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.cli.report_parts import read
+from container_engine.cli.texts.report_parts import read
 from container_engine.errors import UserError
 from tests.unit import squashfs
 from tests.unit.cli.conftest import Installed

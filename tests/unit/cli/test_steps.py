@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.cli.running_steps import Step, choose, running
+from container_engine.cli.jobs.running_steps import Step, choose, running
 from container_engine.errors import UserError
 from container_engine.submit.context import Context
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.cli.page_text import plain
+from container_engine.cli.texts.markdown import plain
 from container_engine.text_layout import with_origin, wrap
 from tests.unit import squashfs
 from tests.unit.cli.conftest import Installed

@@ -73,10 +73,10 @@ def _read(file: IO[bytes]) -> bytes:
 def _prepare() -> None:
     from pydantic import BaseModel
 
-    from container_engine.cli.verbs import VERBS
+    from container_engine.cli.command_line.verb_table import VERBS
 
     for verb in VERBS.values():
-        importlib.import_module(f"container_engine.cli.{verb.module}")
+        importlib.import_module(f"container_engine.cli.verbs.{verb.module}")
     models = BaseModel.__subclasses__()
     while models:
         model = models.pop()

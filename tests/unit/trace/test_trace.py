@@ -14,7 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from container_engine.cli.main import main
-from container_engine.cli.trace import moment
+from container_engine.cli.verbs.trace import moment
 from container_engine.errors import UserError
 from container_engine.trace import page, perfetto, record, table
 

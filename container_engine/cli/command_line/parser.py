@@ -1,0 +1,182 @@
+"""The command line of `ce`: one parser for all verbs."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import re
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+from container_engine import __version__, message_text
+from container_engine.cli.command_line.verb_table import VERBS, overview
+from container_engine.cli.printing import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+PROBLEM, USAGE = 1, 2
+
+
+# What argparse says, of Python 3.11 to 3.14, and how we say it.
+_PLAINER = tuple(
+    (re.compile(pattern, re.DOTALL), plain)
+    for pattern, plain in (
+        (r"the following arguments are required: VERB", "no verb is given"),
+        (r"the following arguments are required: ([^,]*)", r"\1 is missing"),
+        (r"the following arguments are required: (.*)", r"\1 are missing"),
+        (r"argument \S+: invalid choice: (.*) \(choose from (.*)\)", r"\1 is not one of \2"),
+        (r"argument (?:\S+/)?(\S+): expected (?:one|at least one) argument", r"\1 needs a value"),
+        (r"argument (?:\S+/)?(\S+): invalid int value: (.*)", r"\1: \2 is not a whole number"),
+        (r"argument (?:\S+/)?(\S+): invalid float value: (.*)", r"\1: \2 is not a number"),
+        (
+            r"argument (?:\S+/)?(\S+): not allowed with argument (?:\S+/)?(\S+)",
+            r"either \1 or \2, not both",
+        ),
+        (r"argument (?:\S+/)?(\S+): (.*)", r"\1: \2"),
+    )
+)
+
+
+_CHOICES = re.compile(r"\(choose from .*\)$")
+
+
+def _matches(message: str) -> Iterator[tuple[re.Match[str], str]]:
+    for pattern, plain in _PLAINER:
+        if (found := pattern.fullmatch(message)) is not None:
+            yield found, plain
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that reports errors as all of `ce` does: one line and a hint.
+
+    Options may come before, between and after the names of a verb. By itself, argparse accepts no
+    further optional names once it meets an option after the first word.
+    """
+
+    _is_second_look = False
+
+    def parse_known_args(  # type: ignore[override]  # the overloads differ in the namespace only
+        self,
+        args: Sequence[str] | None = None,
+        namespace: argparse.Namespace | None = None,
+    ) -> tuple[argparse.Namespace, list[str]]:
+        if self._is_second_look or not self._may_mix(args or ()):
+            return super().parse_known_args(args, namespace)
+        self._is_second_look = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_second_look = False
+
+    def _may_mix(self, words: Sequence[str]) -> bool:
+        """Check whether options may come between names.
+
+        argparse does not support this if a command follows, and it drops a `--`.
+        """
+        takes_command = any(a.nargs in (argparse.PARSER, argparse.REMAINDER) for a in self._actions)
+        return "--" not in words and not takes_command
+
+    def error(self, message: str) -> NoReturn:
+        self.refuse(self._plain(message), f"'{self.prog} --help' shows how to use it")
+
+    def _plain(self, message: str) -> str:
+        """Reword a message of argparse's, and begin it with the name of the verb."""
+        verb = self.prog.partition(" ")[2]
+        # Python 3.12 and later leave the quotes out
+        message = _CHOICES.sub(lambda names: names[0].replace("'", ""), message)
+        said = next((found.expand(plain) for found, plain in _matches(message)), message)
+        return f"{verb}: {said}" if verb else said
+
+    def refuse(self, message: str, hint: str | None) -> NoReturn:
+        """Report a wrong command line and exit."""
+        messages.say(message_text.block("error", message, hint))
+        sys.exit(USAGE)
+
+    def format_help(self) -> str:
+        from container_engine.cli.command_line.examples import EXAMPLES
+
+        text = super().format_help().replace("positional arguments:", "arguments:", 1)
+        examples = EXAMPLES.get(self.prog.partition(" ")[2], ())
+        title = "example" if len(examples) == 1 else "examples"
+        shown = "".join(f"  {example}\n" for example in examples)
+        return f"{text}\n{title}:\n{shown}" if shown else text
+
+
+class _Whole(Parser):
+    def parse_args(  # type: ignore[override]  # the overloads differ in the namespace only
+        self,
+        args: Sequence[str] | None = None,
+        namespace: argparse.Namespace | None = None,
+    ) -> argparse.Namespace:
+        """Parse all words, which are kept as `words`. An unknown option is the verb's error."""
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            parser = self if parsed.verb is None else _of_verb(self, parsed.verb)
+            parser.error(_unknown(parser, unknown))
+        parsed.words = list(args or ())
+        return parsed
+
+    def _check_value(self, action: argparse.Action, value: str) -> None:
+        if action.dest == "verb" and value not in VERBS:
+            from container_engine.cli.command_line.foreign_verbs import FOREIGN_VERBS
+            from container_engine.did_you_mean import nearest
+
+            if value in FOREIGN_VERBS:
+                self.refuse(f"ce has no verb '{value}'", FOREIGN_VERBS[value])
+            meant = nearest(value, VERBS)
+            suggestion = f", did you mean '{meant}'?" if meant else ""
+            raise argparse.ArgumentError(None, f"unknown verb '{value}'{suggestion}")
+        super()._check_value(action, value)
+
+    def format_help(self) -> str:
+        formatter = self._get_formatter()
+        formatter.start_section("Options")
+        formatter.add_arguments(a for a in self._actions if a.option_strings)
+        formatter.end_section()
+        return f"{overview()}\n{formatter.format_help()}"
+
+
+def _unknown(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
+    """Name the first option that the verb does not have, else the words that are too many."""
+    option = next((word.partition("=")[0] for word in words if word.startswith("-")), None)
+    if option is None:
+        return f"too many words: {' '.join(words)}"
+    from container_engine.did_you_mean import nearest
+
+    known = [
+        name
+        for action in parser._actions  # noqa: SLF001
+        if action.help != argparse.SUPPRESS
+        for name in action.option_strings
+        if name.startswith("--")
+    ]
+    meant = nearest(option, known)
+    return f"there is no option {option}" + (f", did you mean {meant}?" if meant else "")
+
+
+def help_of(verb: str) -> str:
+    """Return what `ce VERB --help` prints."""
+    return _of_verb(build([verb]), verb).format_help()
+
+
+def _of_verb(whole: argparse.ArgumentParser, verb: str) -> argparse.ArgumentParser:
+    verbs = next(a for a in whole._actions if a.dest == "verb")  # noqa: SLF001
+    parser: argparse.ArgumentParser = dict(verbs.choices or {})[verb]
+    return parser
+
+
+def build(chosen: Iterable[str] = VERBS) -> argparse.ArgumentParser:
+    """Return a parser of the `chosen` verbs, importing only their modules."""
+    parser = _Whole(prog="ce")
+    parser.add_argument("--version", action="version", version=f"ce {__version__}")
+    parser.add_argument("--site", metavar="FILE", help=argparse.SUPPRESS)
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
+    for name in dict.fromkeys(chosen):
+        verb = VERBS[name]
+        description = f"{verb.help[0].upper()}{verb.help[1:]}."
+        own = verbs.add_parser(name, help=verb.help, description=description)
+        module = importlib.import_module(f"container_engine.cli.verbs.{verb.module}")
+        own.set_defaults(execute=module.execute, failure=PROBLEM)
+        module.configure(own)
+    return parser

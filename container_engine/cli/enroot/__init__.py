@@ -1,0 +1,1 @@
+"""The command `enroot`, for scripts that call it."""

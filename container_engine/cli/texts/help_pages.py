@@ -1,0 +1,104 @@
+"""The pages of the documentation that an installation has, and a search in them, for `ce help`."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+from container_engine.cli.command_line.verb_table import VERBS
+from container_engine.faults.catalogue import FAULTS
+
+# Directories of pages, as they are installed and in docs.
+DIRECTORIES = {
+    "errors": "guide/errors",
+    "topics": "guide/topics",
+    "howto": "howto",
+    "quickstart": "quickstart",
+    "guide": "guide",
+    "admin": "admin",
+}
+_DOCS = os.path.join(os.path.dirname(__file__), "../../../docs")
+_WORD = re.compile(r"[\w+]+")
+_HEADING = re.compile(r"^##+ (.+)$", re.MULTILINE)
+# Words that say nothing about what is wanted.
+_EMPTY = (
+    "a an and are at be can cannot do does for from get how i in is it job my not of on one or"
+    " out so that the there this to what when where which why with you your"
+)
+_MOST = 7
+# Directories of pages for administrators, which weigh less, and how much.
+_ADMIN, _ADMIN_WEIGHT = "admin", 0.5
+# lists of all errors, which have every word
+_LISTS = ("errors", "troubleshooting", "tickets")
+
+
+class Page(NamedTuple):
+    """A page, with its first heading, or for an error its cause, as the title."""
+
+    name: str
+    title: str
+    text: str
+    kind: str = ""
+
+
+def read(prefix: str) -> dict[str, Page]:
+    """Return all pages by name; one whose name is taken is called after its directory, too."""
+    found: dict[str, Page] = {}
+    for kind, source in DIRECTORIES.items():
+        directory = os.path.join(_DOCS, source)
+        if not os.path.isdir(directory):
+            directory = f"{prefix}/share/container-engine/{kind}"
+        for file in sorted(os.listdir(directory)) if os.path.isdir(directory) else ():
+            name, suffix = os.path.splitext(file)
+            if suffix == ".md":
+                with open(os.path.join(directory, file), encoding="utf-8") as page:
+                    text = page.read()
+                head = text.partition("\n")[0].lstrip("# ")
+                title = FAULTS[name].what if kind == "errors" and name in FAULTS else head
+                called = f"{kind}/{name}" if name in found or name in VERBS else name
+                found[called] = Page(called, title, text, kind)
+    return found
+
+
+def search(words: str, pages: dict[str, Page]) -> list[Page]:
+    """Return the pages that are about the words, the best first.
+
+    Those with all of them, else those with most; a word may be the beginning of one.
+    """
+    empty = _words(_EMPTY)
+    wanted = [word for word in _words(words) if word not in empty] or _words(words)
+    found = []
+    for page in pages.values():
+        title, text = _words(f"{page.name} {page.title}"), _words(page.text)
+        met = [word for word in wanted if any(one.startswith(word) for one in text + title)]
+        if met:
+            score = sum(_score(word, title, text) for word in met)
+            score += _heading_score(wanted, page.text, empty)
+            score *= 0.3 if page.name in _LISTS else 1.0
+            score *= _ADMIN_WEIGHT if page.kind == _ADMIN else 1.0
+            found.append((len(met), score, page))
+    most = max((number for number, _score, _page in found), default=0)
+    best = sorted((one for one in found if one[0] == most), key=lambda one: -one[1])
+    return [page for _number, _score, page in best[:_MOST]] if 2 * most >= len(wanted) else []
+
+
+def _score(word: str, title: list[str], text: list[str]) -> float:
+    in_title = sum(one.startswith(word) for one in title)
+    # a long page about everything has each word now and then
+    often = sum(one.startswith(word) for one in text) / (100 + len(text))
+    return 10 * in_title + 100 * often
+
+
+def _heading_score(wanted: list[str], text: str, empty: list[str]) -> float:
+    """Return the score of the best heading that has all the words: the more, the fewer others."""
+    best = 0.0
+    for heading in _HEADING.findall(text):
+        own = [word for word in _words(heading) if word not in empty]
+        if all(any(one.startswith(word) for one in own) for word in wanted):
+            best = max(best, 20 * len(wanted) / max(len(own), 1))
+    return best
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.lower())

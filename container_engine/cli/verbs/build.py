@@ -1,0 +1,148 @@
+"""`ce build CONTEXT`: build an image from a Containerfile into the store."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import TYPE_CHECKING
+
+from container_engine.cli.command_line.build_inputs import read, recipe_of
+from container_engine.cli.command_line.foreign_options import add_foreign_of_builds, refuse_foreign
+from container_engine.cli.printing import messages, output
+from container_engine.cli.verbs.run import refuse
+from container_engine.errors import UserError
+from container_engine.images.fetch.importing import Pull, unusable
+from container_engine.images.pack.build import Builder
+from container_engine.images.pack.containerfile_lines import without_effect
+from container_engine.images.reference import (
+    LOCAL_REGISTRY,
+    FileImage,
+    LocalImage,
+    canonical_name,
+    local_name,
+)
+from container_engine.submit.environment import load_effective
+from container_engine.submit.mistaken_names import image_named, is_environment
+from container_engine.submit.site import site_config
+from container_engine.submit.stores import importer, own_store, rules, stores
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from container_engine.images.pack.build import Recipe
+    from container_engine.images.pack.containerfile_lines import From
+    from container_engine.images.store.store import Stores
+    from container_engine.site import SiteConfig
+    from container_engine.submit.context import Context
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    source = parser.add_argument(
+        "context", metavar="CONTEXT", help="the directory of what COPY copies"
+    )
+    source.required = False  # execute says more about one that is missing
+    parser.add_argument(
+        "-f", "--file", metavar="FILE", help="default: the CONTEXT's Containerfile or Dockerfile"
+    )
+    parser.add_argument(
+        "-t",
+        "--tag",
+        metavar="NAME",
+        help="the name that environments use; default: localhost/ and the directory's name",
+    )
+    parser.add_argument(
+        "--build-arg",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="for ARG lines; NAME alone takes the value from the environment",
+    )
+    parser.add_argument("--target", metavar="STAGE", default="", help="build this stage only")
+    parser.add_argument(
+        "--no-cache", action="store_true", help="build although nothing has changed, all of it"
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    add_foreign_of_builds(parser)
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    if (refused := refuse_foreign(arguments, ())) != 0:
+        return refused
+    if arguments.context is None:
+        hint = f"for the directory you are in: ce {' '.join(arguments.words)} ."
+        return refuse("build: CONTEXT is missing, the directory of the build", hint)
+    settings = site_config(context)
+    own_store(context, settings)  # refuses if the user has no store to build into
+    places = stores(context, settings)
+    recipe, froms = recipe_of(arguments, places, context)
+    name = arguments.tag or local_name(FileImage(recipe.context, os.path.realpath(recipe.context)))
+    try:
+        image = LocalImage(name, "oci", "", called=canonical_name(name), made_of=recipe.digest())
+    except OSError as error:
+        raise unusable(recipe.context, error) from None
+    rules(context, settings).admit_local(image)
+    try:
+        output.line(_image(image, recipe, arguments, context, places))
+    except UserError as error:
+        raise _with_base_hint(error, froms, context, settings) from None
+    if not arguments.quiet:
+        messages.say_use(arguments.tag or name.removesuffix(":latest"))
+    return 0
+
+
+def _image(
+    image: LocalImage,
+    recipe: Recipe,
+    arguments: argparse.Namespace,
+    context: Context,
+    places: Stores,
+) -> str:
+    """Return the path of the image, reusing an earlier build if nothing has changed."""
+    settings = site_config(context)
+    told = importer(context, settings, quiet=arguments.quiet)
+    known = places.find(image)
+    if known is not None and known.ref.origin == image.made_of and not arguments.no_cache:
+        told.say(f"{image.name}: nothing has changed since it was built (--no-cache builds it)")
+        return known.path
+    policy = settings.policy.signature_policy
+    limit = settings.import_timeout_s
+    builder = Builder(context.env, context.uid, os.getegid(), limit, policy)
+    with tempfile.TemporaryDirectory(prefix="ce-build-") as work:
+        layout = os.path.join(work, "oci")
+        builder.build(
+            recipe, image.made_of, layout, fresh=arguments.no_cache, quiet=arguments.quiet
+        )
+        path = told.obtain(image._replace(place=layout), places, Pull.ALWAYS).path
+    if not arguments.quiet:
+        _say_effects(recipe)
+    return path
+
+
+def _say_effects(recipe: Recipe) -> None:
+    """Print once which instructions are recorded in the image and have no effect in a launch."""
+    unused = without_effect(read(recipe.containerfile))
+    if unused:
+        have = "has" if len(unused) == 1 else "have"
+        messages.say_progress(
+            f"{', '.join(unused)} {have} no effect in containers of a job; ENV and WORKDIR have,"
+            " and ENTRYPOINT with entrypoint = true (ce help dockerfile)"
+        )
+
+
+def _with_base_hint(
+    error: UserError, froms: Sequence[From], context: Context, settings: SiteConfig
+) -> UserError:
+    """Return the error of a build, with a hint if it has failed at FROM with another name."""
+    name = next((one.name for one in froms if error.key == f"FROM {one.name}"), None)
+    if name is None:
+        return error
+    plain = name.removeprefix(f"{LOCAL_REGISTRY}/")
+    image = image_named(plain, context, settings)
+    if image is not None and image != name:
+        error.hint = f"'{name}' is not here, but '{image}' is: FROM {image}"
+    elif is_environment(name, context, settings):
+        edf = load_effective(name, context).edf
+        its = f": FROM {edf.image}" if edf is not None and edf.image else ""
+        error.hint = f"'{name}' is an environment; FROM takes an image{its}"
+    return error

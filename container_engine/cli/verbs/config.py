@@ -1,0 +1,172 @@
+"""`ce config show|check`: print the site's settings and their origin, or check them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from container_engine.cli.command_line.show_secrets import add_show_secrets, secrecy
+from container_engine.cli.printing import output
+from container_engine.doctor import site_values
+from container_engine.doctor.site_files import site_files
+from container_engine.errors import SiteError
+from container_engine.images.scanning import check_program
+from container_engine.plan.site_entries import sitewide
+from container_engine.process import reason
+from container_engine.site.lines import FaultsError, line_of, located
+from container_engine.site.load import directories
+from container_engine.submit.site import with_faults
+from container_engine.text_layout import with_origin
+from container_engine.validation_text import Fault
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from container_engine.secrecy import Secrecy
+    from container_engine.site.load import Configuration
+    from container_engine.submit.context import Context
+
+FORMAT_VERSION = 1
+_DEFAULT = "default"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "action",
+        metavar="ACTION",
+        nargs="?",
+        default="show",
+        choices=("show", "check"),
+        help="show, the default: each value and the file it comes from; check: what is wrong, exit"
+        " code 1",
+    )
+    parser.add_argument("--json", action="store_true", help="for programs")
+    add_show_secrets(parser)
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    config = with_faults(context)
+    if arguments.action == "check":
+        return _check(config, context, as_json=arguments.json)
+    if config.faults:
+        hint = "'ce config check' names everything that is wrong"
+        raise SiteError(located(config.faults[0], config.origins), hint, "site-configuration")
+    rows = list(_rows(config, secrecy(arguments, context, config.settings.secret_variables)))
+    if arguments.json:
+        document = {key: {"value": value, "from": origin} for key, value, origin in rows}
+        output.document({"version": FORMAT_VERSION, "files": config.files, "settings": document})
+        return 0
+    shown = [(f"{key} = {_toml(value)}", origin) for key, value, origin in rows]
+    columns = output.columns()
+    most = 60 if columns is None else min(60, columns // 2)
+    pad = max(len(text) for text, _origin in shown if len(text) <= most)
+    for text, origin in shown:
+        for line in with_origin(text, origin, pad, columns, 4):
+            output.line(line)
+    return 0
+
+
+def _rows(config: Configuration, hidden: Secrecy) -> Iterator[tuple[str, object, str]]:
+    """Yield key, value and origin of each setting; settings merged from files, item by item."""
+    for key, value in config.settings.model_dump(mode="json").items():
+        items: dict[str, object] = {key: value}
+        if key == "env":
+            value = {name: hidden.value(name, text) for name, text in value.items()}  # noqa: PLW2901
+        if isinstance(value, dict) and value:
+            items = {f"{key}.{name}": item for name, item in value.items()}
+        elif isinstance(value, list) and f"{key}[0]" in config.origins:
+            items = {f"{key}[{index}]": item for index, item in enumerate(value)}
+        yield from ((name, items[name], config.origins.get(name, _DEFAULT)) for name in items)
+
+
+def _toml(value: object) -> str:
+    if value is None:
+        return "(none)"
+    if isinstance(value, float):
+        return f"{value:g}"
+    # strings, arrays of strings and booleans look alike in TOML and JSON
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _check(config: Configuration, context: Context, *, as_json: bool) -> int:
+    checked = site_values.look(config)
+    faults = [*config.faults, *_semantic(config, context), *checked.faults]
+    if as_json:
+        document = {
+            "files": config.files,
+            "faults": [_document(fault, config) for fault in faults],
+            "notes": [_document(note, config) for note in checked.notes],
+        }
+        output.document({"version": FORMAT_VERSION, "valid": not faults, **document})
+    else:
+        for fault in faults:
+            output.line(located(fault, config.origins))
+            if fault.hint:
+                output.line(f"    {fault.hint}")
+        if not faults:
+            _say_fine(config, context)
+        for note in checked.notes:
+            output.line(f"note: {located(note, config.origins)}")
+    sys.stdout.flush()
+    return int(bool(faults))
+
+
+def _document(fault: Fault, config: Configuration) -> dict[str, object]:
+    return {**fault._asdict(), "line": line_of(fault, config.origins)}
+
+
+def _say_fine(config: Configuration, context: Context) -> None:
+    for file in config.files:
+        output.line(f"{file}: nothing is wrong")
+    if not config.files:
+        places = " and ".join(directories(context.prefix))
+        output.line(f"no file in {places}: all settings have their defaults")
+
+
+def _semantic(config: Configuration, context: Context) -> Iterator[Fault]:
+    """Yield faults that types cannot express: missing files, malformed mounts."""
+    if not config.faults:
+        try:
+            sitewide(config, context.env)
+        except FaultsError as error:
+            yield from error.faults
+    for key in ("edf_dir", "edf_dirs", "image_store", "image_stores", "hooks_dirs", "hook_catalog"):
+        if key not in config.origins:
+            continue  # a default directory need not exist
+        value = getattr(config.settings, key)
+        for path in value if isinstance(value, tuple) else (value,):
+            yield from _directory(config.origins[key], key, path)
+    yield from _programs(config)
+
+
+def _programs(config: Configuration) -> Iterator[Fault]:
+    """Yield faults of programs that launches run, and of the policy for signatures."""
+    policy, key = config.settings.policy, "policy.signature_policy"
+    if policy.scanner:
+        file = config.origins["policy.scanner"]
+        try:
+            check_program(policy.scanner[0], file)
+        except SiteError as error:
+            yield Fault(
+                file, f"'{policy.scanner[0]}': {error.reason}", error.hint, "policy.scanner"
+            )
+    if policy.signature_policy and not os.access(policy.signature_policy, os.R_OK):
+        yield Fault(config.origins[key], f"'{policy.signature_policy}' cannot be read", key=key)
+    if not all(map(os.path.isdir, config.settings.hooks_dirs)):
+        return  # a fault of its own
+    for kind, _number, fault in site_files(config.settings):
+        if kind == "OCI hooks" and fault is not None:
+            yield fault
+
+
+def _directory(file: str, key: str, path: str) -> Iterator[Fault]:
+    if not path.startswith("/"):
+        yield Fault(file, f"'{path}' is not an absolute path", key=key)
+        return
+    try:
+        os.listdir(path)
+    except OSError as error:
+        yield Fault(file, f"'{path}': {reason(error)}", key=key)

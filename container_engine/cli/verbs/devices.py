@@ -1,0 +1,92 @@
+"""`ce devices`: list what this node offers for the `devices` key of an environment."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine.cli.printing import output
+from container_engine.errors import LaunchError, SiteError
+from container_engine.node.devices.cdi import directories
+from container_engine.node.devices.cdi_file import Registry
+from container_engine.node.hooks.files import is_device
+from container_engine.node.hooks.pattern import expand
+from container_engine.plan.hooks import whole
+from container_engine.submit.environment import offered as offered_here
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from container_engine.plan.offer import Offer
+    from container_engine.submit.context import Context
+
+FORMAT_VERSION = 1
+
+
+class Row(NamedTuple):
+    """A device: its name in an EDF, its kind, and the CDI file or hook that defines it.
+
+    `allowed`: the site offers it to users. `opens`: this user can open it.
+    """
+
+    name: str
+    kind: str
+    source: str
+    allowed: bool
+    opens: bool
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Lists the CDI devices of this node and the device nodes that hooks of this site know."
+        " Run it where containers run: srun ce devices"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    offered = offered_here(context)
+    rows = [*_cdi(offered, context), *_nodes(offered)]
+    if arguments.json:
+        document = {"version": FORMAT_VERSION, "devices": [row._asdict() for row in rows]}
+        output.document(document)
+        return 0
+    shown = []
+    for row in rows:
+        notes = [] if row.allowed else ["not for users at this site"]
+        notes += [] if row.opens else ["you may not open it"]
+        suffix = f"  ({', '.join(notes)})" if notes else ""
+        shown.append((row.kind, row.name, f"{row.source}{suffix}"))
+    if shown:
+        output.table(shown)
+    else:
+        where = ", ".join(offered.site.cdi_dirs)
+        output.line(f"no CDI files in {where}, and no device node that a hook knows")
+    return 0
+
+
+def _cdi(offered: Offer, context: Context) -> Iterator[Row]:
+    settings = {
+        "cdi_dirs": offered.site.cdi_dirs,
+        "user_cdi_dir": offered.site.user_cdi_dir,
+    }
+    try:
+        registry = Registry(directories(settings, context.env.get("HOME", "")))
+    except LaunchError as error:
+        raise SiteError(f"devices: {error}") from None
+    for name in registry.names():
+        device = registry.find(name)
+        if device is not None:
+            yield Row(name, "cdi", device.file, offered.site.offers(name), opens=True)
+
+
+def _nodes(offered: Offer) -> Iterator[Row]:
+    seen: set[str] = set()
+    for use in whole(offered.hooks, offered.machine):
+        for edit in use.devices:
+            for path in expand(edit.path):
+                if path not in seen and is_device(path):
+                    seen.add(path)
+                    opens = os.access(path, os.R_OK) or os.access(path, os.W_OK)
+                    yield Row(path, "device", f"hook {use.name}", offered.site.offers(path), opens)

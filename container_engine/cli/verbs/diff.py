@@ -1,0 +1,64 @@
+"""`ce diff NAME OTHER`: compare what two environments do, however they are written."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from container_engine import message_text
+from container_engine.cli.command_line.show_secrets import add_show_secrets, secrecy
+from container_engine.cli.printing import messages, output
+from container_engine.edf.difference import differences
+from container_engine.submit.environment import trace_effective
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.submit.context import Context
+
+FORMAT_VERSION = 1
+TROUBLE = 2
+_CHANGES = {"-": "removed", "+": "added", "~": "reordered"}
+_COLOURS = {"-": "31", "+": "32", "~": "33"}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    for name, metavar in (("name", "NAME"), ("other", "OTHER")):
+        parser.add_argument(name, metavar=metavar, help="an environment: a name or a path")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_show_secrets(parser)
+    parser.set_defaults(failure=TROUBLE)
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    """Print the differences and return, as diff(1) does, 0 if there are none, else 1.
+
+    The exit code is 2 if an environment is not valid.
+    """
+    sides = [trace_effective(name, context) for name in (arguments.name, arguments.other)]
+    for side in sides:
+        messages.say(message_text.of_problems(side.problems))
+    hidden = secrecy(arguments, context, sides[0].site.secret_variables)
+    lines = differences(sides[0].edf, sides[1].edf, hidden)
+    if arguments.json:
+        output.document({"version": FORMAT_VERSION, "differences": list(map(_parts, lines))})
+        return int(bool(lines))
+    colourful = messages.wants_colour(sys.stdout, context.env)
+    for line in lines:
+        output.line(line, _COLOURS[line[0]] if colourful else "")
+    return int(bool(lines))
+
+
+def _parts(line: str) -> dict[str, str | None]:
+    """Return a line of the comparison as an object."""
+    sign, rest = line[0], line[2:]
+    if sign == "~":
+        return {
+            "change": _CHANGES[sign],
+            "key": rest.partition(":")[0],
+            "value": None,
+            "from": None,
+        }
+    key, _equals, said = rest.partition(" = ")
+    value, _hash, origin = said.rpartition("  # ")
+    return {"change": _CHANGES[sign], "key": key, "value": value, "from": origin}

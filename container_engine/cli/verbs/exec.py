@@ -1,0 +1,49 @@
+"""`ce exec JOB[.STEP]|NAME -- COMMAND`: run one more command in a running container."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, NoReturn
+
+from container_engine.cli.command_line import default_shell
+from container_engine.cli.jobs import running_steps
+
+if TYPE_CHECKING:
+    from container_engine.submit.context import Context
+
+NOT_STARTED = 125
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-w", "--node", metavar="NODE", help="the node to go to; else the step's first"
+    )
+    # of docker exec: the terminal is always the caller's
+    for name in ("-i", "--interactive", "-t", "--tty"):
+        parser.add_argument(
+            name, action="store_true", dest=argparse.SUPPRESS, help=argparse.SUPPRESS
+        )
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "step", metavar="JOB[.STEP]|NAME", help="a step, a job's newest one, or a container's name"
+    )
+    command = parser.add_argument(
+        "command", metavar="COMMAND", nargs="...", help="the command, after --; else a shell"
+    )
+    command.required = False
+    parser.usage = "ce exec [-h] [-w NODE] JOB[.STEP]|NAME [-- COMMAND [ARGUMENT ...]]"
+    parser.set_defaults(failure=NOT_STARTED)
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> NoReturn:
+    command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
+    if not command:
+        command = list(default_shell.SHELL)
+    if arguments.here:
+        from container_engine.node.start import attach
+
+        job, _dot, step = arguments.step.partition(".")
+        attach.become(attach.find(job, step, arguments.node), command, context.libexec)
+    place = running_steps.place(arguments.step, arguments.node, context)
+    words = ["exec", "--here", f"--node={place.node}", place.step, "--", *command]
+    running_steps.go(place, words, context, terminal=default_shell.has_terminal())

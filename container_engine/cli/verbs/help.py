@@ -1,0 +1,110 @@
+"""`ce help [WORD…]`: print an overview, a page, or which pages are about the words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from container_engine.cli.command_line import verb_table
+from container_engine.cli.command_line.foreign_verbs import FOREIGN_VERBS
+from container_engine.cli.printing import output
+from container_engine.cli.texts import help_pages
+from container_engine.cli.texts.markdown import plain
+from container_engine.did_you_mean import nearest
+from container_engine.errors import SiteError, UserError
+from container_engine.faults.catalogue import FAULTS
+from container_engine.text_layout import wrap
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+    from container_engine.cli.texts.help_pages import Page
+    from container_engine.submit.context import Context
+
+# Failures of other programs, which have no error code: a page for each in docs/guide/topics.
+TOPICS = {
+    "host-libraries": "libraries and packages of your shell's modules in place of the image's",
+    "mpi": "ranks that do not find one another, a PMIx that does not fit",
+    "pyxis": "the options --container-… and what each of them does here",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "asked",
+        metavar="WORD",
+        nargs="*",
+        help="a verb, the code of an error as in its line 'ce: see:', a page, or any words, which"
+        " are looked up in all pages; errors lists all codes; without it an overview",
+    )
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    known = help_pages.read(context.prefix)
+    asked = arguments.asked
+    texts = [_about(word, known) for word in asked] or [_overview()]
+    # several words are a question, also where each is the name of a verb
+    if None in texts or (len(asked) > 1 and any(word in verb_table.VERBS for word in asked)):
+        texts = [_found(" ".join(arguments.asked), known)]
+    output.exact("\n".join(text for text in texts if text is not None).encode())
+    return 0
+
+
+def _overview() -> str:
+    columns = output.columns()
+    # the second column of a line begins after its last wide gap
+    lines = [
+        wrapped
+        for line in verb_table.summary().splitlines()
+        for wrapped in wrap(line, columns, line.rfind("  ") + 2)
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def codes(columns: int | None = None) -> str:
+    """Return a line for each error and topic, wrapped to `columns`."""
+    width = max(map(len, FAULTS)) + 2
+    known = {code: fault.what for code, fault in FAULTS.items()} | TOPICS
+    lines = [
+        line for c, what in known.items() for line in wrap(f"{c:<{width}}{what}", columns, width)
+    ]
+    return "\n".join(lines) + "\n\n'ce help CODE' shows what to do about one of them.\n"
+
+
+def _about(word: str, known: Mapping[str, Page]) -> str | None:
+    """Return the page of this name, or None."""
+    if word == "errors":
+        return codes(output.columns())
+    if word in verb_table.VERBS:
+        from container_engine.cli.command_line.parser import help_of
+
+        return help_of(word)
+    # the pages name one another with directories, howto/docker
+    page = known.get(word) or known.get(word.rpartition("/")[2])
+    if page is not None:
+        return plain(page.text, output.columns())
+    if word in FAULTS:
+        # an installation without its pages still has the catalogue
+        fault = FAULTS[word]
+        return f"{word}\n\n{fault.what}\n\nWhat to do: {fault.remedy}\n"
+    if word in TOPICS:
+        raise SiteError(f"the page '{word}' is not installed: {TOPICS[word]}")
+    return None
+
+
+def _found(words: str, known: dict[str, Page]) -> str:
+    """Return the names of the pages about `words`, each with its title."""
+    instead = FOREIGN_VERBS.get(words)
+    # what looks like a code is one that is misspelt
+    found = [] if "-" in words and nearest(words, FAULTS) else help_pages.search(words, known)
+    if not found and instead is None:
+        names = [*FAULTS, *TOPICS, *known, *verb_table.VERBS, "errors"]
+        meant = nearest(words, names)
+        hint = f"did you mean '{meant}'?" if meant else "'ce help errors' lists all codes"
+        raise UserError("no page, error or verb is about this", hint, name=words)
+    lines = [] if instead is None else [f"ce has no verb '{words}': {instead}", ""]
+    width = max((len(page.name) for page in found), default=0) + 2
+    for page in found:
+        start = f"  ce help {page.name:<{width}}"
+        lines += wrap(f"{start}{page.title}", output.columns(), len(start))
+    return "\n".join(lines).rstrip() + "\n"

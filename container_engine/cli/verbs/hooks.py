@@ -1,0 +1,155 @@
+"""`ce hooks list|show|check|test|explain`: inspect the hook catalog as a launch reads it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from container_engine import message_text
+from container_engine.cli.printing import messages, output
+from container_engine.cli.verbs import hooks_check, hooks_test
+from container_engine.did_you_mean import nearest
+from container_engine.errors import LaunchError, UserError
+from container_engine.node.hooks.findings import find
+from container_engine.node.hooks.node_fields import holds
+from container_engine.plan.show import in_some
+from container_engine.plan.show_hook import show_hook, show_libraries, show_use
+from container_engine.submit import environment
+from container_engine.submit.prepare import prepare
+from container_engine.submit.site_offer import builtin
+
+if TYPE_CHECKING:
+    from container_engine.catalog.load import Hook
+    from container_engine.plan.model import HookUse
+    from container_engine.plan.offer import Offer
+    from container_engine.submit.context import Context
+
+FORMAT_VERSION = 1
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = """\
+list            all hooks of this site, and how each is enabled
+show NAME       what a hook is for, what users may say, what it changes
+check [DIR ...] is the catalog right? with DIR instead of the site's directories
+test NAME       does this node have what the hook needs?
+explain EDF     which hooks apply to an environment, why, what they change, and which libraries"""
+    actions = ("list", "show", "check", "test", "explain")
+    parser.add_argument(
+        "action",
+        metavar="ACTION",
+        nargs="?",
+        default="list",
+        choices=actions,
+        help=f"{', '.join(actions)}; else list",
+    )
+    parser.add_argument(
+        "names", metavar="NAME", nargs="*", default=[], help="a hook, directory or environment"
+    )
+    parser.add_argument("--json", action="store_true", help="list, check, explain: print JSON")
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    if arguments.action == "check":
+        return hooks_check.check(arguments.names, context, as_json=arguments.json)
+    if arguments.action == "list":
+        return _list(context, as_json=arguments.json)
+    (name,) = _only(arguments)
+    if arguments.action == "explain":
+        return _explain(name, context, as_json=arguments.json)
+    offered = _offer(context)
+    hook = _named(name, offered)
+    if arguments.action == "show":
+        output.text(show_hook(hook))
+        return 0
+    return hooks_test.test(hook, offered, context)
+
+
+def _only(arguments: argparse.Namespace) -> list[str]:
+    names: list[str] = arguments.names
+    if len(names) != 1:
+        what, lists = "hook", "ce hooks list shows the hooks"
+        if arguments.action == "explain":
+            what, lists = "environment", "ce list shows the environments"
+        found = f"only one {what} at a time" if names else f"no {what} is given"
+        hint = f"ce hooks {arguments.action} NAME; {lists}"
+        raise UserError(f"hooks {arguments.action}: {found}", hint)
+    return names
+
+
+def _offer(context: Context) -> Offer:
+    return environment.offered(context)
+
+
+def _named(name: str, offered: Offer) -> Hook:
+    hook = offered.hooks.get(name)
+    if hook is None:
+        meant = nearest(name, offered.hooks)
+        hint = f"did you mean '{meant}'?" if meant else f"there are {', '.join(offered.hooks)}"
+        raise UserError(f"hooks: there is no hook '{name}'", hint)
+    return hook
+
+
+def _list(context: Context, *, as_json: bool) -> int:
+    hooks = sorted(_offer(context).hooks.values())
+    rows = [_row(hook, builtin(context.prefix)) for hook in hooks]
+    if as_json:
+        document = {"version": FORMAT_VERSION, "hooks": rows}
+        output.document(document)
+        return 0
+    states = ["off at this site" if row["turned_off"] else str(row["default"]) for row in rows]
+    cells = zip(rows, states, strict=True)
+    output.table([(str(r["name"]), s, str(r["from"]), str(r["summary"])) for r, s in cells])
+    return 0
+
+
+def _row(hook: Hook, built_in: str) -> dict[str, object]:
+    own = hook.files[0].startswith(f"{built_in}/")
+    changed = len(hook.files) > 1
+    return {
+        "name": hook.name,
+        "default": hook.data.default,
+        "turned_off": hook.data.turned_off,
+        "release": hook.data.release,
+        "from": ("changed" if changed else "built-in") if own else "site",
+        "switch": hook.switch,
+        "files": list(hook.files),
+        "summary": hook.data.summary,
+    }
+
+
+def _explain(name: str, context: Context, *, as_json: bool) -> int:
+    prepared = prepare(name, context)
+    messages.say(prepared.notices)
+    if prepared.plan is None:
+        return 0
+    try:
+        found = find(json.loads(prepared.plan.to_json()), os.environ, context.libexec)
+    except LaunchError as failure:
+        raise failure.at("hooks explain") from None
+    if as_json:
+        document = {
+            "version": FORMAT_VERSION,
+            "libraries": list(found.decisions),
+            "warnings": list(found.warnings),
+        }
+        output.document(document)
+        return 0
+    here = [use for use in prepared.plan.hooks if _applies(use)]
+    elsewhere = [use for use in prepared.plan.hooks if not _applies(use)]
+    text = "\n".join(map(show_use, here)) or f"{name}: no hook applies\n"
+    text += "".join(f"\nonly in some steps: {some}\n" for some in in_some(elsewhere))
+    text += show_libraries(found.decisions)
+    output.text(text)
+    sys.stdout.flush()
+    messages.say("".join(map(message_text.of_warning, found.warnings)))
+    return 0
+
+
+def _applies(use: HookUse) -> bool:
+    """Check whether a hook applies in this step, if this is one; others than automatic ones do."""
+    return not use.automatic_when or any(holds(word, os.environ) for word in use.automatic_when)

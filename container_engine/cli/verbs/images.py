@@ -1,0 +1,80 @@
+"""`ce images`: list the images in the stores."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from container_engine import message_text
+from container_engine.cli.printing import output
+from container_engine.images.store.files import size_text
+from container_engine.images.store.inventory import Item, items
+from container_engine.submit.site import site_config
+from container_engine.submit.stores import stores
+from container_engine.text_layout import aligned
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from container_engine.submit.context import Context
+
+FORMAT_VERSION = 1
+_HEAD = ("NAME", "DIGEST", "ARCH", "SIZE", "CREATED", "USED")
+_RIGHT = _HEAD.index("SIZE")
+_SHORTEST = 12
+# prefixes that users commonly omit
+_UNSAID = ("docker.io/library/", "docker.io/")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("-q", "--quiet", action="store_true", help="only the images' files")
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    roots = [store.root for store in stores(context, site_config(context)).all()]
+    found = [(root, items(root)) for root in roots]
+    if arguments.json:
+        listed = [{**item._asdict(), "store": root} for root, some in found for item in some]
+        output.document({"version": FORMAT_VERSION, "images": listed})
+    elif arguments.quiet:
+        for item in (item for _root, some in found for item in some):
+            output.line(item.path)
+    else:
+        tables = [_table(root, some) for root, some in found]
+        output.text("\n\n".join(tables or ["EDF_IMAGESTORE=void, and the site has no stores"]))
+    return 0
+
+
+def _table(root: str, found: Sequence[Item]) -> str:
+    if not found:
+        return f"{root}: no images (ce pull IMAGE gets one)"
+    total = size_text(sum(item.size for item in found))
+    count = "1 image" if len(found) == 1 else f"{len(found)} images"
+    rows = [_HEAD, *(row for item in found for row in _rows(item))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    columns = output.columns()
+    if columns is not None:
+        over = sum(widths) + 2 * (len(widths) - 1) - columns
+        widths[0] = max(_SHORTEST, widths[0] - max(over, 0))
+    shown = [(message_text.shortened(row[0], widths[0]), *row[1:]) for row in rows]
+    return "\n".join([f"{root}: {count}, {total}", *aligned(shown, right=(_RIGHT,))])
+
+
+def _rows(item: Item) -> list[Sequence[str]]:
+    """Return a row for each name; further names of an image follow the first."""
+    first, *others = (message_text.one_line(familiar(name)) for name in item.names or ("-",))
+    digest = item.digest.removeprefix("sha256:")[:12]
+    arch = message_text.one_line(item.arch)
+    times = (_minute(item.created)[:10], _minute(item.used))
+    rows: list[Sequence[str]] = [(first, digest, arch, size_text(item.size), *times)]
+    return rows + [(f"  = {name}", "", "", "", "", "") for name in others]
+
+
+def familiar(name: str) -> str:
+    return next((name.removeprefix(text) for text in _UNSAID if name.startswith(text)), name)
+
+
+def _minute(when: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(when))

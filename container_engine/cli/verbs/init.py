@@ -1,0 +1,201 @@
+"""`ce init [NAME]`: write a commented environment to start from."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from container_engine import message_text
+from container_engine.cli.command_line.pyxis_options import add_container_options
+from container_engine.cli.printing import messages, output
+from container_engine.edf.locate import is_path, search_path
+from container_engine.edf.model import Problem
+from container_engine.edf.render import to_toml, toml_string
+from container_engine.edf.text import Variable
+from container_engine.errors import UserError
+from container_engine.process import reason
+from container_engine.submit.environment import load_effective
+from container_engine.submit.environment_names import environments
+from container_engine.submit.refused import RefusedError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from container_engine.edf.model import EnvEntry
+    from container_engine.edf.text import Text
+    from container_engine.submit.context import Context
+
+DEFAULT_NAME = "./env.toml"
+DEFAULT_IMAGE = "ubuntu:24.04"
+HEAD = """\
+# An environment for 'srun --environment={name}' and 'ce run {name} -- COMMAND', made of options.
+# 'ce explain {name}' says what counts and why.
+"""
+TEMPLATE = """\
+# An environment for 'srun --environment={name}' and 'ce run {name} -- COMMAND'.
+# 'ce validate {name}' checks it, 'ce explain {name}' says what counts and why.
+
+# A registry reference, or the path of a SquashFS file: "${{HOME}}/images/x.sqsh", "./x.sqsh".
+image = {image}
+
+# Other environments to build on, by name or path; this file wins.
+# base_environment = ["common"]
+
+# Where commands start: here in the directory where you type srun or ce run, as without a container.
+workdir = "${{PWD}}"
+
+# What of the host the container sees: "SOURCE:DESTINATION[:FLAGS]", or one path for both.
+# What tasks write to other places, also to your home unless it is mounted, is gone when the
+# container ends.
+mounts = [
+  "${{PWD}}",
+  # "${{HOME}}",
+  # "${{SCRATCH}}:/scratch",
+  # "/data:/data:ro",
+]
+
+# Whether files of the image can be changed; changes last as long as the container.
+writable = true
+
+# Whether the image's own start program runs before the tasks.
+entrypoint = false
+
+# Lines for a shell in the container, once per node before any task. '$$' leaves a variable to it.
+# startup = ["source /opt/venv/bin/activate"]
+
+[annotations]
+# What hooks of the site should do.
+# com.hooks.cxi.enabled = "true"
+
+[env]
+# Variables of the tasks. An empty string removes one, ${{image:NAME}} is what the image says.
+# OMP_NUM_THREADS = "8"
+# LR = "${{LR:-0.1}}"  # the LR of your shell wins, as in: LR=0.7 srun --environment=…
+# PATH = "/opt/mine/bin:${{image:PATH}}"
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        nargs="?",
+        default=DEFAULT_NAME,
+        help="a name for the first directory of the search path (EDF_PATH, else ~/.edf), "
+        f"or the path of a file; {DEFAULT_NAME} if left out",
+    )
+    parser.add_argument(
+        "--image", metavar="REF", default=DEFAULT_IMAGE, help=f"its image; else {DEFAULT_IMAGE}"
+    )
+    parser.add_argument(
+        "--from-options",
+        action="store_true",
+        help="write what options of pyxis say, which follow",
+    )
+    add_container_options(parser)
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    """Write the environment. Never overwrites a file; writes nothing if it would not be valid."""
+    path = _path(arguments.name, context)
+    text = _text(arguments, context)
+    problems = _problems(path, text, context)
+    if any(problem.severity == "error" for problem in problems):
+        raise RefusedError(problems)
+    _create(path, text)
+    messages.say(message_text.of_problems(problems))
+    if unset := _unset(arguments.container_options, context):
+        text = f"--container-env: {', '.join(unset)}: not set now, and not in the file"
+        messages.say(message_text.of_warning(text))
+    output.exact(os.fsencode(f"{path}\n"))
+    sys.stdout.flush()
+    name = path if is_path(arguments.name) else arguments.name
+    messages.say_progress(f"next: edit it, ce validate {name}, srun --environment={name} COMMAND")
+    return 0
+
+
+def _text(arguments: argparse.Namespace, context: Context) -> str:
+    if arguments.from_options:
+        return f"{HEAD.format(name=arguments.name)}{_of_options(arguments, context)}"
+    if arguments.container_options:
+        raise UserError("init: options of pyxis need --from-options before them")
+    return TEMPLATE.format(name=arguments.name, image=toml_string(arguments.image))
+
+
+def _of_options(arguments: argparse.Namespace, context: Context) -> str:
+    """Return a file that says the same as the options. Raises RefusedError."""
+    loaded = load_effective(None, context, words=arguments.container_options)
+    if loaded.edf is None:
+        raise RefusedError(loaded.problems)
+    edf = loaded.edf
+    env = tuple(_of_caller(entry) for entry in edf.env)
+    home = context.env.get("HOME")
+    mounts = tuple(
+        replace(mount, source=_variable("HOME")) if mount.source == home else mount
+        for mount in edf.mounts
+    )
+    image = edf.image or ""
+    if image.startswith("."):
+        image = os.path.normpath(os.path.join(context.cwd, image))
+    return to_toml(replace(edf, image=image, env=env, mounts=mounts))
+
+
+def _of_caller(entry: EnvEntry) -> EnvEntry:
+    """Return the entry with its name in place of the value that it has now."""
+    is_named = entry.origin.file == "--container-env"
+    return replace(entry, value=_variable(entry.name)) if is_named else entry
+
+
+def _unset(words: Sequence[str], context: Context) -> list[str]:
+    """Return the variables that an option names and that have no value now."""
+    option = "--container-env="
+    lists = (word.removeprefix(option) for word in words if word.startswith(option))
+    return [name for one in lists for name in one.split(",") if not context.env.get(name)]
+
+
+def _variable(name: str) -> Text:
+    return (Variable(name),)
+
+
+def _problems(path: str, text: str, context: Context) -> list[Problem]:
+    """Return the problems of a file with this text, as if it were at `path`."""
+    with TemporaryDirectory(prefix="ce-init-") as directory:
+        trial = os.path.join(directory, "trial.toml")
+        _create(trial, text)
+        loaded = load_effective(trial, context)
+    found = [replace(problem, file=path) for problem in loaded.problems]
+    image = loaded.edf.image if loaded.edf is not None else None
+    if any(name == image for name, _file in environments(context)):
+        message = f"'{image}' is looked for in a registry, and an environment has this name, too"
+        hint = f'to start from the environment, write base_environment = "{image}" and no image'
+        found.append(Problem("warning", path, 0, "image", message, hint))
+    return found
+
+
+def _path(name: str, context: Context) -> str:
+    if not name or not name.isprintable():
+        raise UserError(f"init: {name!r} cannot be the name of an environment")
+    if is_path(name):
+        path = name if name.endswith(".toml") else f"{name}.toml"
+        return os.path.normpath(os.path.join(context.cwd, path))
+    own = search_path(context.env, ())
+    if not own:
+        raise UserError("init: neither EDF_PATH nor HOME is set", "name a path, such as ./env.toml")
+    return os.path.normpath(os.path.join(context.cwd, own[0], f"{name}.toml"))
+
+
+def _create(path: str, text: str) -> None:
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        hint = "it stays as it is; choose another name, or remove it first"
+        raise UserError(f"init: {path} exists already", hint) from None
+    except (OSError, ValueError) as error:
+        why = reason(error) if isinstance(error, OSError) else str(error)
+        raise UserError(f"init: {path}: {why}") from None

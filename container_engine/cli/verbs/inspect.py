@@ -1,0 +1,168 @@
+"""`ce inspect NAME`: show the configuration of an image, its layers and what takes up space."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from container_engine.cli.command_line.image_argument import check_single, environment_of
+from container_engine.cli.printing import output
+from container_engine.errors import UserError
+from container_engine.images import details
+from container_engine.images.pack import squashfs
+from container_engine.images.reference import FileImage, parse
+from container_engine.images.resolve import refuse_bare_file
+from container_engine.images.store.files import size_text
+from container_engine.images.store.store import architecture
+from container_engine.submit.environment import offered
+from container_engine.submit.image import found_image, images_of
+from container_engine.submit.mistaken_names import image_named
+from container_engine.submit.short_name import meant
+from container_engine.submit.site import site_config
+from container_engine.submit.stores import asking, rules, stores, with_pull
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from container_engine.images.details import Content, Details
+    from container_engine.images.reference import RegistryImage
+    from container_engine.site import SiteConfig
+    from container_engine.submit.context import Context
+
+FORMAT_VERSION = 1
+_MAX_STEP = 60
+_JOB = re.compile(r"\d+(?:\.\d+)?")
+_LISTS = ("Env", "Entrypoint", "Cmd")
+
+
+class _Subject(NamedTuple):
+    """An image to show; `path` is None if it is in no store."""
+
+    name: str
+    digest: str
+    path: str | None
+    details: Details
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="an environment, or an image")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument(
+        "--depth", type=int, default=1, metavar="N", help="directories down to this depth (1)"
+    )
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    settings = site_config(context)
+    subject = _subject(arguments.name, context, settings)
+    tree = {}
+    if subject.path is not None:
+        tree = details.tree(subject.path, max(arguments.depth, 0), context.env)
+    if arguments.json:
+        output.document(_document(subject, tree))
+    else:
+        for line in _lines(subject, tree):
+            output.line(line)
+    return 0
+
+
+def _subject(text: str, context: Context, settings: SiteConfig) -> _Subject:
+    """Return the image to show without importing it: query the registry if no store has it."""
+    edf = environment_of(text, context, settings)
+    name = text if edf is None else edf.image or ""
+    if edf is None and _JOB.fullmatch(text) and not image_named(text, context, settings):
+        hint = f"for a job: ce trace {text} shows its launch, ce exec {text} opens a shell in it"
+        raise UserError("neither an environment nor an image", hint, name=text)
+    if edf is not None:
+        check_single(edf)
+    image = parse(name, context.cwd)
+    refuse_bare_file(name, context.cwd)
+    if not isinstance(image, FileImage):
+        image = meant(image, context, settings).image
+        if stores(context, settings).find(image) is None:
+            return _remote(image, context, settings)
+    content = with_pull(context, "missing")
+    if edf is None:
+        found = found_image(name, content, context.env, settings)
+    else:
+        [found] = images_of(edf, content, context.env, offered(context))
+    path = found.image.path
+    return _Subject(image.name, found.image.digest or "", path, details.of_file(path))
+
+
+def _remote(image: RegistryImage, context: Context, settings: SiteConfig) -> _Subject:
+    rules(context, settings).admit(image)
+    with asking(image, context, settings) as registry:
+        remote = registry.look_up(image, settings.image_architecture or architecture())
+        configuration = registry.configuration(image, remote)
+    known = details.of_documents(configuration, remote.manifest)
+    return _Subject(image.name, remote.digest, None, known)
+
+
+def _document(subject: _Subject, tree: dict[str, Content]) -> dict[str, Any]:
+    return {
+        "version": FORMAT_VERSION,
+        "name": subject.name,
+        "digest": subject.digest or None,
+        "path": subject.path,
+        "file": None if subject.path is None else squashfs.check(subject.path)._asdict(),
+        "config": subject.details.config,
+        "layers": [layer._asdict() for layer in subject.details.layers],
+        "tree": {place: content._asdict() for place, content in tree.items()},
+    }
+
+
+def _lines(subject: _Subject, tree: dict[str, Content]) -> Iterator[str]:
+    document = subject.details.config
+    yield _row("image", subject.name)
+    if subject.digest:
+        yield _row("digest", subject.digest)
+    if subject.path is None:
+        yield _row("file", "none, this image is in no store (ce pull gets it)")
+    else:
+        block = squashfs.check(subject.path)
+        size = size_text(block.bytes_used)
+        yield _row("file", subject.path)
+        yield _row("", f"{size}, {block.compressor}, blocks of {size_text(block.block_size)}")
+    for key in ("architecture", "os", "created", "author"):
+        if document.get(key):
+            yield _row(key, str(document[key]))
+    yield from _run_lines(document.get("config") or {})
+    yield from _layer_lines(subject.details)
+    if tree:
+        yield ""
+        yield "content before compression"
+    for place, content in tree.items():
+        yield f"  {size_text(content.size):>9}  {content.files:>7} files  {place}"
+
+
+def _run_lines(run: dict[str, Any]) -> Iterator[str]:
+    for key, value in sorted(run.items()):
+        if isinstance(value, list) and key == "Env":
+            for number, entry in enumerate(value):
+                yield _row("" if number else "env", str(entry))
+        elif isinstance(value, dict):
+            for number, (name, text) in enumerate(sorted(value.items())):
+                yield _row("" if number else key.lower(), f"{name}={text}" if text else name)
+        elif value:
+            shown = json.dumps(value, ensure_ascii=False) if key in _LISTS else str(value)
+            yield _row(key.lower(), shown)
+
+
+def _layer_lines(known: Details) -> Iterator[str]:
+    if not known.layers:
+        return
+    total = sum(layer.size for layer in known.layers)
+    yield ""
+    yield f"{len(known.layers)} layer{'s'[: len(known.layers) - 1]}, {size_text(total)} compressed"
+    for layer in known.layers:
+        step = " ".join(layer.made_by.split())
+        step = step if len(step) <= _MAX_STEP else f"{step[: _MAX_STEP - 3]}..."
+        digest = layer.digest.partition(":")[2][:12]
+        yield f"  {size_text(layer.size):>9}  {digest}  {step}".rstrip()
+
+
+def _row(key: str, value: str) -> str:
+    return f"{key:<13} {value}".rstrip()

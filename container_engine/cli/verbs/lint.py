@@ -1,0 +1,76 @@
+"""`ce lint NAME…`: give advice on valid environments."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from container_engine import message_text
+from container_engine.cli.printing import messages, output
+from container_engine.edf.history import histories
+from container_engine.lint.advise import advise
+from container_engine.lint.subject import Subject
+from container_engine.submit.environment import judged, trace_effective
+from container_engine.submit.network_files import network_file_system
+from container_engine.submit.refused import RefusedError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.edf.model import Problem
+    from container_engine.submit.context import Context
+
+FORMAT_VERSION = 1
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "names", metavar="NAME", nargs="+", help="an environment: a name or the path of a file"
+    )
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if there is any advice")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    """Print advice to stdout, and the warnings of `ce validate` to stderr."""
+    count = 0
+    listed: list[dict[str, object]] = []
+    for name in arguments.names:
+        traced = trace_effective(name, context)
+        problems = (*traced.problems, *judged(traced.edf, context, traced.offer))
+        if any(problem.severity == "error" for problem in problems):
+            raise RefusedError(problems)
+        messages.say(message_text.of_problems(problems))
+        home = context.env.get("HOME", "").rstrip("/")
+        subject = Subject(
+            traced.edf,
+            histories(traced.edf, traced.files),
+            home,
+            context.cwd,
+            traced.site.is_deferred,
+            traced.hooks,
+            traced.profiles,
+            context.env,
+            network_file_system,
+        )
+        # no advice on lines that the loader has already warned about
+        warned = {(problem.file, problem.line, problem.key) for problem in problems}
+        found = [p for p in advise(subject) if (p.file, p.line, p.key) not in warned]
+        count += len(found)
+        listed += [{"name": name, **_parts(problem)} for problem in found]
+        if arguments.json:
+            continue
+        text = (
+            "".join(map(message_text.of_advice, found))
+            or f"{message_text.one_line(name)}: no advice\n"
+        )
+        output.text(text)
+    if arguments.json:
+        output.document({"version": FORMAT_VERSION, "advice": listed})
+    sys.stdout.flush()
+    return int(arguments.strict and count > 0)
+
+
+def _parts(problem: Problem) -> dict[str, object]:
+    names = ("file", "line", "key", "message", "hint")
+    return {name: getattr(problem, name) for name in names}

@@ -1,0 +1,25 @@
+"""`ce logout REGISTRY`: remove the login stored by `ce login` or `podman login`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from container_engine.cli.printing import output
+from container_engine.cli.verbs.login import log_out
+from container_engine.errors import UserError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.submit.context import Context
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("registry", metavar="REGISTRY", help="for example nvcr.io")
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    if not log_out(arguments.registry, context.env):
+        raise UserError("you are not logged in there", name=arguments.registry)
+    output.line(f"logged out from {arguments.registry}")
+    return 0

@@ -1,0 +1,96 @@
+"""`ce plan NAME`: print what a launch would do."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from container_engine.cli.command_line.pull_option import add_pull
+from container_engine.cli.command_line.pyxis_options import add_container_options, refuse_nothing
+from container_engine.cli.command_line.show_secrets import add_show_secrets, secrecy
+from container_engine.cli.printing import messages, output
+from container_engine.errors import UserError
+from container_engine.submit import recall
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.submit.context import Context
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "name", metavar="NAME", nargs="?", help="an environment: a name or the path of a file"
+    )
+    parser.add_argument("--json", action="store_true", help="the plan itself, as nodes receive it")
+    add_show_secrets(parser)
+    parser.add_argument(
+        "--for",
+        dest="caller",
+        choices=("srun", "salloc", "sbatch"),
+        help="the command that asks: it is told in a word before the plan whether there is one",
+    )
+
+    add_pull(parser)
+    add_container_options(parser, of_plugin=True)
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    if arguments.name is None and not arguments.container_options:
+        return refuse_nothing("plan")
+    if context.env.get("EDF_IMAGESTORE") != "void":
+        _print(arguments, context)
+    elif arguments.caller == "srun":
+        _print_for_step(arguments, context)
+    else:
+        _print(arguments, context._replace(only_asks=True))
+    return 0
+
+
+def _print_for_step(arguments: argparse.Namespace, context: Context) -> None:
+    """Print the plan of a step whose image lasts as long as srun, which started this process."""
+    from container_engine.submit.site import site_config
+    from container_engine.submit.stores import passing
+
+    store = passing(context, site_config(context), os.getppid())
+    try:
+        _print(arguments, context._replace(passing=store))
+        store.hand_over(f"{context.libexec}/ce-keep")
+    except BaseException:
+        store.remove()
+        raise
+
+
+def _refuse_inside(text: str) -> None:
+    """Raise UserError if a batch script would need an image imported only for steps of srun."""
+    from container_engine.plan.model import from_json
+
+    plan = from_json(text) if text else None
+    if plan is not None and plan.image.passing and plan.settings.batch_script == "inside":
+        raise UserError(
+            "EDF_IMAGESTORE=void: the site runs batch scripts in the container, and no image is "
+            "kept for that",
+            "unset EDF_IMAGESTORE, or set it to a directory",
+        )
+
+
+def _print(arguments: argparse.Namespace, context: Context) -> None:
+    notices, head, text = recall.plan_of(
+        arguments.name, context, arguments.pull, arguments.container_options
+    )
+    if arguments.caller == "sbatch" and context.only_asks:
+        _refuse_inside(text)
+    messages.say(notices)
+    if arguments.json:
+        # a Slurm command gets a word before the plan, because empty output would be ambiguous
+        shown = head + text if arguments.caller else text
+        output.exact(shown.encode("utf-8", "surrogateescape"))
+    elif text:
+        from container_engine.plan.model import from_json
+        from container_engine.plan.show import show
+
+        plan = from_json(text)
+        hidden = secrecy(arguments, context, plan.settings.secret_variables)
+        output.text(show(plan, hidden, output.columns()))
+    sys.stdout.flush()

@@ -1,0 +1,47 @@
+"""`ce ps`: list the user's steps that run in containers."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from container_engine import message_text
+from container_engine.cli.jobs import running_steps
+from container_engine.cli.printing import output
+from container_engine.errors import UserError
+
+if TYPE_CHECKING:
+    from container_engine.submit.context import Context
+
+FORMAT_VERSION = 1
+_HEAD = ("STEP", "NODES", "TIME", "COMMAND", "ENVIRONMENT", "IMAGE", "CONTAINER")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB", nargs="?", help="only the steps of this job")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    # of Docker and Podman
+    parser.add_argument("-a", "--all", action="store_true", help=argparse.SUPPRESS)
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    if arguments.all:
+        raise UserError(
+            "ps: only steps that run are listed", "ce trace lists those that have ended"
+        )
+    found = [
+        step
+        for step in running_steps.running(context)
+        if step.traced and (arguments.job is None or running_steps.is_of_job(step, arguments.job))
+    ]
+    if arguments.json:
+        steps_found = [step._asdict() for step in found]
+        output.document({"version": FORMAT_VERSION, "steps": steps_found})
+        return 0
+    cells = [(s.id, s.nodes, s.elapsed, s.name, s.environment, s.image, s.container) for s in found]
+    rows = [_HEAD, *(tuple(map(message_text.one_line, row)) for row in cells)]
+    # names are rare
+    if not any(step.container for step in found):
+        rows = [row[:-1] for row in rows]
+    output.table(rows)
+    return 0

@@ -1,0 +1,62 @@
+"""`ce pull IMAGE`: get the newest image of that name into the store ahead of time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from container_engine.cli.command_line.pull_option import add_pull
+from container_engine.cli.printing import messages, output
+from container_engine.errors import UserError
+from container_engine.images.fetch.importing import Pull
+from container_engine.images.reference import FileImage, parse
+from container_engine.images.resolve import refuse_bare_file
+from container_engine.submit.mistaken_names import with_environment_hint
+from container_engine.submit.short_name import meant
+from container_engine.submit.site import site_config
+from container_engine.submit.stores import importer, rules, stores, with_pull
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.images.reference import RegistryImage
+    from container_engine.images.resolve import Stored
+    from container_engine.site import SiteConfig
+    from container_engine.submit.context import Context
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("image", metavar="IMAGE", help="as in an environment: ubuntu:24.04")
+    parser.add_argument("--arch", metavar="ARCH", help="amd64, arm64; default: the compute nodes'")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    add_pull(parser, default="always")
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    image = parse(arguments.image, context.cwd)
+    refuse_bare_file(arguments.image, context.cwd)
+    if isinstance(image, FileImage):
+        raise UserError("a file, there is nothing to pull", name=image.name)
+    settings = site_config(context)
+    try:
+        stored = _pulled(image, arguments, context, settings)
+    except UserError as error:
+        instead = "ce pull takes an image; ce list shows that of each environment"
+        raise with_environment_hint(error, arguments.image, context, settings, instead) from None
+    output.line(stored.path)
+    if not arguments.quiet:
+        messages.say_use(arguments.image)
+    return 0
+
+
+def _pulled(
+    image: RegistryImage, arguments: argparse.Namespace, context: Context, settings: SiteConfig
+) -> Stored:
+    """Return the image in the store, after getting its newest version."""
+    image = meant(image, with_pull(context, arguments.pull), settings).image
+    rules(context, settings).admit(image)
+    places = stores(context, settings, arguments.arch)
+    pull = importer(context, settings, quiet=arguments.quiet)
+    stored = pull.obtain(image, places, Pull(arguments.pull))
+    if stored.origin:
+        pull.say(f"{image.name}: from this host ({stored.origin}), no registry was asked")
+    return stored

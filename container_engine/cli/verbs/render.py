@@ -1,0 +1,48 @@
+"""`ce render NAME`: print the effective environment as JSON or as an EDF of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from container_engine import message_text
+from container_engine.cli.printing import messages, output
+from container_engine.edf.render import to_json, to_toml
+from container_engine.images.reference import FileImage, parse
+from container_engine.submit.environment import load_effective
+from container_engine.submit.refused import RefusedError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.edf.model import Edf
+    from container_engine.submit.context import Context
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="an environment: a name or the path of a file")
+    parser.add_argument(
+        "--format", choices=("json", "toml"), default="json", help="JSON, or TOML: an EDF again"
+    )
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    loaded = load_effective(arguments.name, context)
+    if loaded.edf is None:
+        raise RefusedError(loaded.problems)
+    messages.say(message_text.of_problems(loaded.problems))
+    edf = _anywhere(loaded.edf, context.cwd)
+    text = to_toml(edf) if arguments.format == "toml" else to_json(edf)
+    output.exact(text.encode())
+    return 0
+
+
+def _anywhere(edf: Edf, cwd: str) -> Edf:
+    """Return the environment with absolute image paths, so that it works in any directory."""
+    above = tuple((_absolute(name, cwd), origin) for name, origin in edf.above)
+    return replace(edf, image=_absolute(edf.image, cwd), above=above) if edf.image else edf
+
+
+def _absolute(name: str, cwd: str) -> str:
+    image = parse(name, cwd)
+    return image.path if isinstance(image, FileImage) else name

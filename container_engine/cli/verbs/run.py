@@ -1,0 +1,247 @@
+"""`ce run NAME [--] COMMAND…`: run one command, or a shell, in the container, without Slurm."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from container_engine import message_text
+from container_engine.cli.command_line import default_shell
+from container_engine.cli.command_line.foreign_options import USAGE, add_foreign, refuse_foreign
+from container_engine.cli.command_line.pull_option import add_pull
+from container_engine.cli.command_line.pyxis_options import add_container_options, names_image
+from container_engine.cli.printing import messages
+from container_engine.errors import UserError
+from container_engine.process import reason
+from container_engine.submit import quick, recall
+from container_engine.submit.refused import RefusedError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+    from container_engine.node.plan_types import LaunchPlan
+    from container_engine.submit.context import Context
+
+_ONE_EACH = (
+    "this srun starts ce run once per task, each with a container of its own: "
+    "MPI between them fails (srun --environment=NAME COMMAND starts one per node)"
+)
+NOT_STARTED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
+_IMAGE = re.compile(r"[a-z0-9][a-z0-9._/#-]*(:[A-Za-z0-9._-]+)?")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_options(parser)
+    parser.add_argument(
+        "--environment", metavar="NAME", help="the environment, as srun has it, and no other NAME"
+    )
+    name = parser.add_argument(
+        "name", metavar="NAME", help="an environment: a name or the path of a file"
+    )
+    command = parser.add_argument(
+        "command",
+        metavar="COMMAND",
+        nargs="...",
+        help="the command and its arguments, after --; without it a shell, on a terminal",
+    )
+    # optional, yet no pattern of argparse's: those would take options for the command
+    name.required = command.required = False
+    parser.usage = "ce run [-h] [--pull WHEN] [--image REF] NAME -- COMMAND [ARGUMENT ...]"
+    parser.set_defaults(failure=NOT_STARTED)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `ce run` and `ce shell` share."""
+    add_pull(parser)
+    parser.add_argument(
+        "--image", metavar="REF", help="an image instead of NAME: an environment without a file"
+    )
+    add_container_options(parser)
+    add_foreign(parser)
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    name, command = _words(arguments)
+    rest = [*([] if name is None else [name]), *(["--", *command] if command else [])]
+    if (refused := refuse_foreign(arguments, rest)) != 0:
+        return refused
+    if arguments.environment is not None and arguments.image is not None:
+        return refuse("run: either --environment or --image, not both", "see ce run --help")
+    if arguments.image is not None and arguments.container_options:
+        return refuse("run: --image: beside options of pyxis write --container-image", None)
+    if _lacks_name(name, arguments):
+        return refuse(
+            "run: no environment is given", "ce run NAME -- COMMAND; ce list shows the environments"
+        )
+    if _has_late_option(arguments):
+        message = f"run: '{arguments.command[0]}': options go before the name"
+        return refuse(message, "ce run [OPTION ...] NAME -- COMMAND")
+    return start(name, command, arguments, context)
+
+
+def start(
+    name: str | None, command: list[str], arguments: argparse.Namespace, context: Context
+) -> int:
+    """Run the command, or a shell if it is empty, in the environment `name`, else in the image.
+
+    Returns the exit code. Raises CeError if there is no container.
+    """
+    if not command:
+        if not default_shell.has_terminal():
+            _check_name(name, arguments, context)
+            which = _shown(name, arguments)
+            message = (
+                f"{arguments.verb}: without a command there is a shell, which needs a terminal"
+            )
+            return refuse(message, f"ce run {which} -- COMMAND")
+        command = list(default_shell.SHELL)
+    if _is_one_of_several_tasks(context.env):
+        messages.say(message_text.of_warning(_ONE_EACH))
+    with contextlib.ExitStack() as stack:
+        plan = _plan(name, arguments, _with_passing(context, stack))
+        if plan is None:
+            stack.close()
+            return _run_on_host(command)
+        from container_engine.node.start.session import run_in_container
+
+        # a mounted image stays usable after its file has been removed
+        return run_in_container(plan, command, context.libexec, started=stack.close)
+
+
+def _check_name(name: str | None, arguments: argparse.Namespace, context: Context) -> None:
+    """Raise UserError for a wrong name: without a terminal that is not what to correct first."""
+    from container_engine.submit.environment import load_effective, offered
+    from container_engine.submit.mistaken_names import image_named, is_environment
+
+    whole = offered(context)
+    image = arguments.image
+    if name is not None:
+        problems = load_effective(name, context, whole, arguments.container_options).problems
+        if any(problem.severity == "error" for problem in problems):
+            raise _with_image_hint(RefusedError(problems), name)
+    elif image is not None and is_environment(image, context, whole.site):
+        if image_named(image, context, whole.site) is not None:
+            return
+        hint = f"ce {arguments.verb} {image}, or ce run {image} -- COMMAND"
+        raise UserError("an environment, not an image", hint, where="--image", name=image)
+
+
+def _shown(name: str | None, arguments: argparse.Namespace) -> str:
+    """Return what the user has asked for, in the form that precedes a command."""
+    if arguments.image is not None:
+        return f"--image {arguments.image}"
+    return " ".join([*arguments.container_options, *([] if name is None else [name])])
+
+
+def refuse(message: str, hint: str | None) -> int:
+    """Report a wrong command line and return its exit code."""
+    messages.say(messages.of_error(UserError(message, hint)))
+    return USAGE
+
+
+def _has_late_option(arguments: argparse.Namespace) -> bool:
+    """Check whether an option follows the name; what follows -- belongs to the command."""
+    command: list[str] = arguments.command or []
+    if not command or not command[0].startswith("-") or command[0] == "--":
+        return False
+    before: str = arguments.words[-len(command) - 1]
+    return before != "--" and not _is_named_by_option(arguments)
+
+
+def _lacks_name(name: str | None, arguments: argparse.Namespace) -> bool:
+    """Check whether nothing names a container. The word after -- begins a command."""
+    if _is_named_by_option(arguments):
+        return False
+    if name is None:
+        return True
+    before = len(arguments.words) - len(arguments.command or ()) - 2
+    return before >= 0 and bool(arguments.words[before] == "--")
+
+
+def _is_named_by_option(arguments: argparse.Namespace) -> bool:
+    """Check whether all words are the command, because an option names the container."""
+    by_option = (arguments.environment, arguments.image)
+    return any(one is not None for one in by_option) or names_image(arguments)
+
+
+def _words(arguments: argparse.Namespace) -> tuple[str | None, list[str]]:
+    """Return the name of the environment, None for an image alone, and the command line."""
+    first: list[str] = [] if arguments.name is None else [arguments.name]
+    rest: list[str] = arguments.command or []
+    if _is_named_by_option(arguments):
+        return arguments.environment, [*first, *rest]
+    return arguments.name, rest[1:] if rest[:1] == ["--"] else rest
+
+
+def _is_one_of_several_tasks(env: Mapping[str, str]) -> bool:
+    """Check whether this is the first of several tasks of an srun, which speaks for all of them.
+
+    SLURM_PROCID is 0 in a batch script, too, which has no SLURM_STEP_NUM_TASKS.
+    """
+    return env.get("SLURM_PROCID") == "0" and env.get("SLURM_STEP_NUM_TASKS", "1") != "1"
+
+
+def _with_passing(context: Context, stack: contextlib.ExitStack) -> Context:
+    """Return the context; with EDF_IMAGESTORE=void it has a store that `stack` removes."""
+    if context.env.get("EDF_IMAGESTORE") != "void":
+        return context
+    import tempfile
+
+    from container_engine.images.store.void_store import Passing
+
+    passing = Passing(context.env, tempfile.gettempdir(), os.getpid())
+    stack.callback(passing.remove)
+    return context._replace(passing=passing)
+
+
+def _plan(name: str | None, arguments: argparse.Namespace, context: Context) -> LaunchPlan | None:
+    """Return the plan as the node launcher reads it, or None for no container."""
+    if arguments.container_options:
+        notices, head, text = recall.plan_of(
+            name, context, arguments.pull, arguments.container_options
+        )
+    elif name is None:
+        notices, head, text = recall.plan_of_image(arguments.image, context, arguments.pull)
+    else:
+        notices, head, text = _plan_of(name, context, arguments.pull)
+    messages.say(notices)
+    if head == quick.HOST:
+        return None
+    plan: LaunchPlan = json.loads(text)
+    return plan
+
+
+def _plan_of(name: str, context: Context, pull: str | None) -> tuple[str, str, str]:
+    try:
+        return recall.plan_of(name, context, pull)
+    except RefusedError as refused:
+        raise _with_image_hint(refused, name) from None
+
+
+def _with_image_hint(refused: RefusedError, name: str) -> RefusedError:
+    """Return the error with a hint for users who gave the name of an image."""
+    problem = refused.problems[0]
+    is_similar = problem.hint and ":" not in name
+    if problem.see != "environment-not-found" or is_similar or not _IMAGE.fullmatch(name):
+        return refused
+    hint = f"ce list shows the environments; for the image: ce run --image {name} -- COMMAND"
+    return RefusedError([replace(problem, hint=hint)])
+
+
+def _run_on_host(command: list[str]) -> int:
+    # Python ignores SIGPIPE, which would survive execve
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        os.execvp(command[0], command)
+    except FileNotFoundError:
+        messages.say(messages.of_error(UserError("command not found", where=command[0])))
+        return NOT_FOUND
+    except OSError as error:
+        messages.say(messages.of_error(UserError(reason(error), where=command[0])))
+        return NOT_EXECUTABLE

@@ -1,0 +1,146 @@
+"""`ce save JOB[.STEP|.NAME] IMAGE.sqsh`: make an image of what a running container has become."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine import process
+from container_engine.cli.jobs import running_steps, save_named
+from container_engine.cli.printing import messages, output
+from container_engine.cli.printing.progress import listener
+from container_engine.edf.locate import is_path
+from container_engine.errors import UserError
+from container_engine.images.fetch.importing import unusable
+from container_engine.images.pack import entered
+from container_engine.images.pack.free_space import FULL
+from container_engine.images.pack.pack import Packer
+from container_engine.images.resolve import configuration
+from container_engine.images.store import drafts, identity
+from container_engine.images.store.files import size_text
+from container_engine.images.store.publish import install
+from container_engine.node.start import attach
+from container_engine.node.start.container import BEGUN, STARTED
+from container_engine.submit.mistaken_names import image_named
+from container_engine.submit.site import site_config
+
+if TYPE_CHECKING:
+    from container_engine.submit.context import Context
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-w", "--node", metavar="NODE", help="the node whose container is saved; else the first"
+    )
+    parser.add_argument(
+        "--difference",
+        action="store_true",
+        help="only what was written, as an image that lies above those of the container",
+    )
+    parser.add_argument(
+        "-f", "--force", action="store_true", help="replace IMAGE.sqsh if it exists"
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--namespace", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "step", metavar="JOB[.STEP|.NAME]|NAME", help="a step, a job's newest one, or a name"
+    )
+    file = parser.add_argument("file", metavar="IMAGE.sqsh", help="the file that is made")
+    file.required = False  # with the option of docker save it is missing
+    parser.add_argument("-o", "--output", help=argparse.SUPPRESS)
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    _check(arguments, context)
+    request = _Request(
+        os.path.join(context.cwd, arguments.file),
+        difference=arguments.difference,
+        force=arguments.force,
+    )
+    if os.path.lexists(request.target) and not request.force:
+        raise _exists(request)
+    kept = save_named.parsed(arguments.step, context.env.get("SLURM_JOB_ID", ""))
+    if kept is not None:
+        if request.difference:
+            raise UserError("--difference saves what a step has written", "name JOB.STEP")
+        return save_named.save(kept, arguments.node, request.target, context)
+    if not arguments.here:
+        place = running_steps.place(arguments.step, arguments.node, context)
+        options = [name for name in ("difference", "force", "quiet") if getattr(arguments, name)]
+        words = ["save", "--here", f"--node={place.node}", *(f"--{name}" for name in options)]
+        return running_steps.go(place, [*words, place.step, request.target], context)
+    if arguments.namespace:
+        task = attach.of_namespace(arguments.namespace)
+    else:
+        job, _dot, step = arguments.step.partition(".")
+        task = attach.find(job, step, arguments.node)
+    session = attach.session_of(task)
+    progress = listener(quiet=arguments.quiet)
+    progress.say(f"{arguments.file}: saving the container of step {arguments.step}")
+    digest, size = _save(session, request, context)
+    output.line(f"{request.target}: {size_text(size)}, {digest}")
+    if request.difference and not arguments.quiet:
+        images = json.dumps([*session.images, request.target], ensure_ascii=False)
+        messages.say_progress(f"to use it, write image = {images} into an environment")
+    return 0
+
+
+def _check(arguments: argparse.Namespace, context: Context) -> None:
+    """Raise UserError for a command line of docker's save or commit."""
+    what = arguments.step
+    if not what[:1].isdigit() and image_named(what, context, site_config(context)) is not None:
+        hint = "ce images -q shows its file: copy that; ce save is for containers that run"
+        raise UserError("an image, which is one file already", hint, name=what)
+    if arguments.output is not None or arguments.file is None:
+        raise UserError("save: IMAGE.sqsh is missing", f"ce save {what} IMAGE.sqsh")
+    stem = os.path.basename(arguments.file).partition(":")[0].removesuffix(".tar")
+    is_name = ":" in arguments.file and not is_path(arguments.file)
+    if is_name or arguments.file.endswith(".tar"):
+        hint = f"ce save {what} {stem}.sqsh" + (
+            f", then ce import ./{stem}.sqsh {arguments.file}" if is_name else ""
+        )
+        raise UserError("ce save writes a SquashFS file", hint, name=arguments.file)
+
+
+class _Request(NamedTuple):
+    target: str
+    difference: bool
+    force: bool
+
+
+def _exists(request: _Request) -> UserError:
+    return UserError("exists", "--force replaces it", name=request.target)
+
+
+def _save(session: attach.Session, request: _Request, context: Context) -> tuple[str, int]:
+    """Make the image, and return its digest and size. Raises CeError."""
+    document = configuration(session.images, context.env)
+    packer = Packer(context.env, site_config(context).import_timeout_s)
+    parent = os.path.dirname(request.target)
+    files = entered.Files(
+        session.guard,
+        session.directory,
+        session.kept,
+        STARTED,
+        BEGUN,
+        len(session.images),
+        session.places,
+        session.lines,
+    )
+    try:
+        with drafts.directory(parent, packer.timeout_s) as work:
+            made = os.path.join(work, "image")
+            block = packer.pack_archive(
+                made, lambda out: entered.write(files, out, difference=request.difference)
+            )
+            if not install(made, document, request.target, replaces=request.force):
+                raise _exists(request)
+    except OSError as error:
+        if error.errno in FULL:
+            text = f"{process.reason(error)}, nothing is left of the file"
+            raise UserError(text, "make room, or name a file elsewhere", name=parent) from None
+        raise unusable(parent, error) from None
+    return identity.known_digest(request.target), block.bytes_used

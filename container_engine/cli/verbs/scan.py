@@ -1,0 +1,74 @@
+"""`ce scan NAME`: print the verdict of the site's scanner on an image."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from container_engine.cli.command_line.image_argument import resolved
+from container_engine.cli.command_line.pull_option import add_pull
+from container_engine.cli.printing import messages, output
+from container_engine.errors import SiteError
+from container_engine.images.scanning import Scanner, cache_directory
+from container_engine.submit.image import subject
+from container_engine.submit.site import site_config
+from container_engine.submit.stores import rules, with_pull
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.images.scanning import Subject, Verdict
+    from container_engine.site import SiteConfig
+    from container_engine.submit.context import Context
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="an environment, or an image")
+    parser.add_argument("--again", action="store_true", help="do not use what it said before")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    add_pull(parser)
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    """Print the scanner's report to stdout. Return 0 for a good image, else 1."""
+    settings = site_config(context)
+    wanted = rules(context, settings)
+    if not wanted.policy.scanner:
+        where = wanted.source or "the site's configuration"
+        raise SiteError("the site names no scanner", where=where, key="policy.scanner")
+    found = resolved(arguments.name, with_pull(context, arguments.pull), _of_any_place(settings))
+    scanner = Scanner(wanted, cache_directory(context.env), context.env, context.libexec)
+    asked = subject(found.image.name, found)
+    verdict = None if arguments.again else scanner.recall(asked, time.time())
+    if verdict is None:
+        if not arguments.json:
+            messages.say_progress(f"{asked.name}: being scanned by {wanted.policy.scanner[0]}")
+        verdict = scanner.scan(asked)
+    if arguments.json:
+        output.document(_as_json(asked, verdict))
+    else:
+        output.text(verdict.report)
+        output.line(f"{asked.name}: {_judgement(verdict, wanted.policy.scanner_verdict)}")
+    return 0 if verdict.is_good else 1
+
+
+def _of_any_place(settings: SiteConfig) -> SiteConfig:
+    """Return settings that admit images from anywhere.
+
+    An administrator has images scanned before adding them to the site's stores.
+    """
+    policy = settings.policy.model_copy(update={"site_images_only": False})
+    return settings.model_copy(update={"policy": policy})
+
+
+def _judgement(verdict: Verdict, policy: str) -> str:
+    day = time.strftime("%Y-%m-%d %H:%M", time.localtime(verdict.when))
+    if verdict.is_good:
+        return f"good, {verdict.program[0]} said on {day}"
+    status = "not finished" if verdict.status is None else f"exit code {verdict.status}"
+    launches = "launches are refused" if policy == "block" else "launches warn"
+    return f"not good, {verdict.program[0]} said on {day} ({status}); {launches}"
+
+
+def _as_json(asked: Subject, verdict: Verdict) -> dict[str, object]:
+    return {"version": 1, **asked._asdict(), "good": verdict.is_good, **verdict.model_dump()}

@@ -1,0 +1,133 @@
+"""`ce validate NAME…`: report every problem of every file in one run."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+from container_engine import message_text
+from container_engine.cli.command_line.pyxis_options import add_container_options, refuse_nothing
+from container_engine.cli.printing import messages, output
+from container_engine.faults.block import code_for, remedy
+from container_engine.submit.environment import judged, load_effective, offered
+from container_engine.submit.host_files import missing_files
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from container_engine.edf.model import Edf, Problem
+    from container_engine.submit.context import Context
+
+FORMAT_VERSION = 1
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "names", metavar="NAME", nargs="*", help="an environment: a name or the path of a file"
+    )
+    add_container_options(parser)
+    parser.add_argument("--strict", action="store_true", help="warnings are errors")
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    parser.add_argument(
+        "--check-files",
+        action="store_true",
+        help="also look for mount sources, key files and the image on this host",
+    )
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    """Print problems to stderr and verdicts to stdout. Return 0 if all are valid, else 1."""
+    if not arguments.names and not arguments.container_options:
+        return refuse_nothing("validate")
+    names: list[str | None] = list(arguments.names) or [None]
+    verdicts = [_judge(name, arguments, context) for name in names]
+    if arguments.json:
+        document = {
+            "version": FORMAT_VERSION,
+            "valid": all(verdict.valid for verdict in verdicts),
+            "environments": [verdict.as_json() for verdict in verdicts],
+        }
+        output.document(document)
+    else:
+        for verdict in verdicts:
+            messages.say(message_text.of_problems(_with_remedies(verdict.problems)))
+            output.line(verdict)
+            sys.stdout.flush()
+    sys.stdout.flush()
+    return 0 if all(verdict.valid for verdict in verdicts) else 1
+
+
+def _with_remedies(problems: Sequence[Problem]) -> list[Problem]:
+    """Return the problems with the hints that a launch would print, each general one once."""
+    shown: list[Problem] = []
+    for problem in problems:
+        hint = problem.hint
+        if problem.severity == "error" and not hint:
+            hint = remedy(code_for(problem.see, problem.key), None)
+        is_new = hint == problem.hint or all(other.hint != hint for other in shown)
+        shown.append(replace(problem, hint=hint if is_new else None))
+    return shown
+
+
+class _Verdict:
+    def __init__(
+        self, name: str, edf: Edf | None, problems: Sequence[Problem], absent: int
+    ) -> None:
+        """Judge by `problems`; `absent` files are missing on this host, which is fine."""
+        self.absent = absent
+        self.name = name
+        self.edf = edf
+        self.problems = tuple(problems)
+
+    @property
+    def valid(self) -> bool:
+        return not any(problem.severity == "error" for problem in self.problems)
+
+    def __str__(self) -> str:
+        # a name that contains a line end must not look like the verdict on another one
+        name = message_text.one_line(self.name)
+        if not self.valid:
+            return f"{name}: not valid"
+        is_base = self.edf is not None and self.edf.image is None
+        remark = " as a base, it names no image" if is_base else ""
+        return f"{name}: valid{remark}{_warnings(len(self.problems))}{_absent(self.absent)}"
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "valid": self.valid,
+            "image": None if self.edf is None else self.edf.image_text,
+            "files": [] if self.edf is None else list(self.edf.files),
+            "problems": [
+                {**asdict(problem), "see": code_for(problem.see, problem.key)}
+                for problem in self.problems
+            ],
+        }
+
+
+def _warnings(count: int) -> str:
+    return f", {count} warning{'' if count == 1 else 's'}" if count else ""
+
+
+def _absent(count: int) -> str:
+    if not count:
+        return ""
+    files = "1 file is" if count == 1 else f"{count} files are"
+    return f"; {files} not on this host (--check-files shows which)"
+
+
+def _judge(name: str | None, arguments: argparse.Namespace, context: Context) -> _Verdict:
+    whole = offered(context)
+    loaded = load_effective(name, context, whole, arguments.container_options)
+    problems = list(loaded.problems)
+    if loaded.edf is not None:
+        problems += judged(loaded.edf, context, whole)
+    missing = missing_files(loaded.edf, context) if loaded.edf is not None else []
+    if arguments.check_files:
+        problems += missing
+    if arguments.strict:
+        problems = [replace(problem, severity="error") for problem in problems]
+    shown = " ".join(arguments.container_options) if name is None else name
+    return _Verdict(shown, loaded.edf, problems, len(missing))

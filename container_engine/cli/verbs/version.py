@@ -1,0 +1,33 @@
+"""`ce version`: print the version."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from container_engine import __version__
+from container_engine.cli.printing import output
+from container_engine.node.start.launcher import PLAN_VERSIONS
+
+if TYPE_CHECKING:
+    import argparse
+
+    from container_engine.submit.context import Context
+
+
+FORMAT_VERSION = 1
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    if arguments.json:
+        python = ".".join(map(str, sys.version_info[:3]))
+        about = {"engine": __version__, "prefix": context.prefix, "python": python}
+        output.document({"version": FORMAT_VERSION, **about, "plans": PLAN_VERSIONS})
+        return 0
+    plans = " and ".join(map(str, PLAN_VERSIONS))
+    output.line(f"ce {__version__} (launch plans of version {plans})")
+    return 0
