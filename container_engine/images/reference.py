@@ -20,6 +20,8 @@ LOCAL_REGISTRY = "localhost"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 _FILE_SUFFIXES = (*SQUASHFS_SUFFIXES, ".tar", ".tar.gz", ".tgz")
+# prefixes that users commonly omit
+_UNSAID = ("docker.io/library/", "docker.io/")
 _SCHEME = "docker://"
 _PODMAN = "podman://"
 # of skopeo
@@ -305,3 +307,8 @@ def _bad(text: str, why: str) -> UserError:
         hint = "a path begins with '/' or '.'"
     whole = why.startswith(f"'{text}' ")
     return UserError(why if whole else f"'{text}': {why}", hint, "image-reference")
+
+
+def familiar(name: str) -> str:
+    """Return the name of a registry's image without the part that users commonly omit."""
+    return next((name.removeprefix(text) for text in _UNSAID if name.startswith(text)), name)

@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from container_engine.cli.command_line.verb_table import VERBS
+
 PACKAGE = Path(__file__).parents[2] / "container_engine"
+CLI = PACKAGE / "cli"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # Each room may import from itself and from those below it in this list.
 ROOMS = (
     ("cli",),
-    ("submit", "lint", "doctor", "trace"),
+    ("doctor",),
+    ("submit", "lint", "trace"),
     ("node", "images"),
     ("plan", "message_text"),
     ("edf", "catalog", "site", "slurm"),
@@ -27,15 +31,26 @@ ROOMS = (
     ("mountinfo", "mount_target"),
 )
 LEVELS = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
+# The same for the rooms of `cli`.
+ROOMS_OF_CLI = (
+    ("enroot",),
+    ("main",),
+    ("verbs",),
+    ("completion",),
+    ("texts",),
+    ("jobs", "command_line"),
+    ("printing",),
+)
+LEVELS_OF_CLI = {room: level for level, rooms in enumerate(ROOMS_OF_CLI) for room in rooms}
 
 # A pure module has no access to processes, files, the environment, the clock or the network.
 IMPURE = {"os", "io", "pathlib", "shutil", "subprocess", "tempfile", "time", "socket", "random"}
 
 
-def room(module: str) -> str | None:
-    """Return the room of container_engine.<room>.…, or None for the package and other modules."""
-    parts = module.split(".")
-    return parts[1] if parts[0] == "container_engine" and len(parts) > 1 else None
+def room(module: str, of: str = "container_engine") -> str | None:
+    """Return the room of <of>.<room>.…, or None for the package and modules outside of it."""
+    inside = module.removeprefix(f"{of}.")
+    return inside.partition(".")[0] if inside != module else None
 
 
 def imports(path: Path) -> set[str]:
@@ -67,6 +82,37 @@ def test_imports_go_one_way_only(path: Path) -> None:
     for target in filter(None, map(room, imports(path))):
         if target in LEVELS and target != own:
             assert LEVELS[target] > LEVELS[own], f"{name_of(path)} imports from {target}"
+
+
+@pytest.mark.parametrize("path", sorted(CLI.rglob("*.py")), ids=name_of)
+def test_imports_within_the_command_line_go_one_way_only(path: Path) -> None:
+    own = room(name_of(path), "container_engine.cli")
+    if own in {None, "__init__"}:
+        return
+    assert own in LEVELS_OF_CLI, f"{own} has no place in ROOMS_OF_CLI"
+    for target in (room(name, "container_engine.cli") for name in imports(path)):
+        if target is not None and target != own:
+            assert LEVELS_OF_CLI[target] > LEVELS_OF_CLI[own], f"{name_of(path)}: {target}"
+
+
+def test_the_listing_of_the_verbs_has_verbs_only() -> None:
+    modules = {verb.module for verb in VERBS.values()} | {"hooks_check", "hooks_test"}
+    assert {path.stem for path in (CLI / "verbs").glob("*.py")} == modules | {"__init__"}
+
+
+def test_a_verb_uses_no_other_verb_unless_it_is_a_form_of_it() -> None:
+    """`ce shell` is `ce run` without a command. What verbs share is in the rooms below."""
+    verbs = "container_engine.cli.verbs"
+    used = {
+        (path.stem, found)
+        for path in (CLI / "verbs").glob("*.py")
+        for found in (room(name, verbs) for name in imports(path))
+        if found is not None
+    }
+    assert used == {
+        *(("shell", "run"), ("logout", "login"), ("ssh_config", "ssh")),
+        *(("hooks", "hooks_check"), ("hooks", "hooks_test")),
+    }
 
 
 @pytest.mark.parametrize("path", [p for p in MODULES if "Pure." in docstring(p)], ids=name_of)

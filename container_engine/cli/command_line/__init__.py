@@ -1,1 +1,1 @@
-"""What a command line may say: verbs, options that several verbs have, examples."""
+"""The words that a command line may have: verbs, options that several verbs share."""

@@ -17,7 +17,6 @@ from container_engine.cli.printing import messages
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-USAGE = 2
 # The terminal is always the caller's, and no container outlives its command.
 _ACCEPTED = ("-i", "--interactive", "-t", "--tty", "--rm")
 _GPUS = 'devices = ["nvidia.com/gpu=all"]'
@@ -157,7 +156,7 @@ def refuse_foreign(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     hint = _same(found, arguments, words)
     blocks[-1] = message_text.block("error", _message(arguments.verb, found[-1]), hint or None)
     messages.say("".join(blocks))
-    return USAGE
+    return messages.USAGE
 
 
 def _message(verb: str, option: _Foreign) -> str:

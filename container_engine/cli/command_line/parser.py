@@ -15,7 +15,7 @@ from container_engine.cli.printing import messages
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-PROBLEM, USAGE = 1, 2
+PROBLEM = 1
 
 
 # What argparse says, of Python 3.11 to 3.14, and how we say it.
@@ -91,7 +91,7 @@ class Parser(argparse.ArgumentParser):
     def refuse(self, message: str, hint: str | None) -> NoReturn:
         """Report a wrong command line and exit."""
         messages.say(message_text.block("error", message, hint))
-        sys.exit(USAGE)
+        sys.exit(messages.USAGE)
 
     def format_help(self) -> str:
         from container_engine.cli.command_line.examples import EXAMPLES

@@ -10,7 +10,6 @@ from typing import Any
 
 from container_engine.cli.printing import messages
 from container_engine.edf.pyxis_names import OPTIONS, VARIABLES_COUNT
-from container_engine.errors import UserError
 
 
 def add_container_options(parser: argparse.ArgumentParser, *, of_plugin: bool = False) -> None:
@@ -46,8 +45,7 @@ def refuse_nothing(verb: str) -> int:
     """Report a command line with neither an environment nor an image; return its exit code."""
     message = f"{verb}: NAME is missing"
     hint = f"'ce {verb} --help' shows how to use it"
-    messages.say(messages.of_error(UserError(message, hint)))
-    return 2
+    return messages.refuse(message, hint)
 
 
 def names_image(arguments: argparse.Namespace) -> bool:

@@ -1,1 +1,1 @@
-"""How `ce` prints: results on stdout, messages and progress on stderr, JSON."""
+"""All that `ce` prints: results on stdout, messages and progress on stderr, JSON."""

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 from container_engine import message_text
+from container_engine.errors import UserError
 from container_engine.submit.refused import RefusedError
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from container_engine.errors import CeError
 
 
+USAGE = 2
 _LOGS = 50
 _COLOURS = {"error": "1;31", "internal error": "1;31", "warning": "1;33", "hint": "36"}
 
@@ -74,6 +76,12 @@ def _refusal(refused: RefusedError, log: str) -> str:
     if not any(problem.hint for problem in errors):
         text += f"ce: hint: {remedy(codes[0], None)}\n"
     return text + _last(log, codes)
+
+
+def refuse(message: str, hint: str | None) -> int:
+    """Report a wrong command line and return its exit code."""
+    say(of_error(UserError(message, hint)))
+    return USAGE
 
 
 def say(text: str) -> None:

@@ -18,6 +18,12 @@ DIRECTORIES = {
     "guide": "guide",
     "admin": "admin",
 }
+# Failures of other programs, which have no error code: a page for each in docs/guide/topics.
+TOPICS = {
+    "host-libraries": "libraries and packages of your shell's modules in place of the image's",
+    "mpi": "ranks that do not find one another, a PMIx that does not fit",
+    "pyxis": "the options --container-… and what each of them does here",
+}
 _DOCS = os.path.join(os.path.dirname(__file__), "../../../docs")
 _WORD = re.compile(r"[\w+]+")
 _HEADING = re.compile(r"^##+ (.+)$", re.MULTILINE)

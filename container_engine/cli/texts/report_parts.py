@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from container_engine import __version__, slurm
 from container_engine.cli.jobs.running_steps import trace_directory
 from container_engine.cli.printing.messages import log_directory
-from container_engine.cli.verbs import doctor
 from container_engine.doctor import cluster
+from container_engine.doctor.look import look
 from container_engine.errors import CeError, UserError
 from container_engine.images.lock import SUFFIX
 from container_engine.plan.model import from_json
@@ -260,7 +260,7 @@ def _site(context: Context) -> str:
 
 
 def _doctor(context: Context) -> str:
-    return "\n".join(_findings(doctor.look(context, whole=True)))
+    return "\n".join(_findings(look(context, whole=True)))
 
 
 def _doctor_of_nodes(subject: Subject) -> str:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from container_engine.cli.command_line.build_inputs import read, recipe_of
 from container_engine.cli.command_line.foreign_options import add_foreign_of_builds, refuse_foreign
 from container_engine.cli.printing import messages, output
-from container_engine.cli.verbs.run import refuse
 from container_engine.errors import UserError
 from container_engine.images.fetch.importing import Pull, unusable
 from container_engine.images.pack.build import Builder
@@ -71,7 +70,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         return refused
     if arguments.context is None:
         hint = f"for the directory you are in: ce {' '.join(arguments.words)} ."
-        return refuse("build: CONTEXT is missing, the directory of the build", hint)
+        return messages.refuse("build: CONTEXT is missing, the directory of the build", hint)
     settings = site_config(context)
     own_store(context, settings)  # refuses if the user has no store to build into
     places = stores(context, settings)

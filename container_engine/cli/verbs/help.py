@@ -8,6 +8,7 @@ from container_engine.cli.command_line import verb_table
 from container_engine.cli.command_line.foreign_verbs import FOREIGN_VERBS
 from container_engine.cli.printing import output
 from container_engine.cli.texts import help_pages
+from container_engine.cli.texts.help_pages import TOPICS
 from container_engine.cli.texts.markdown import plain
 from container_engine.did_you_mean import nearest
 from container_engine.errors import SiteError, UserError
@@ -20,13 +21,6 @@ if TYPE_CHECKING:
 
     from container_engine.cli.texts.help_pages import Page
     from container_engine.submit.context import Context
-
-# Failures of other programs, which have no error code: a page for each in docs/guide/topics.
-TOPICS = {
-    "host-libraries": "libraries and packages of your shell's modules in place of the image's",
-    "mpi": "ranks that do not find one another, a PMIx that does not fit",
-    "pyxis": "the options --container-… and what each of them does here",
-}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

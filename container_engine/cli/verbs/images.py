@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from container_engine import message_text
 from container_engine.cli.printing import output
+from container_engine.images.reference import familiar
 from container_engine.images.store.files import size_text
 from container_engine.images.store.inventory import Item, items
 from container_engine.submit.site import site_config
@@ -23,8 +24,6 @@ FORMAT_VERSION = 1
 _HEAD = ("NAME", "DIGEST", "ARCH", "SIZE", "CREATED", "USED")
 _RIGHT = _HEAD.index("SIZE")
 _SHORTEST = 12
-# prefixes that users commonly omit
-_UNSAID = ("docker.io/library/", "docker.io/")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -70,10 +69,6 @@ def _rows(item: Item) -> list[Sequence[str]]:
     times = (_minute(item.created)[:10], _minute(item.used))
     rows: list[Sequence[str]] = [(first, digest, arch, size_text(item.size), *times)]
     return rows + [(f"  = {name}", "", "", "", "", "") for name in others]
-
-
-def familiar(name: str) -> str:
-    return next((name.removeprefix(text) for text in _UNSAID if name.startswith(text)), name)
 
 
 def _minute(when: float) -> str:

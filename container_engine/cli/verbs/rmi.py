@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.cli.printing import output
-from container_engine.cli.verbs.images import familiar
 from container_engine.errors import UserError
 from container_engine.images.fetch.importing import unusable
-from container_engine.images.reference import FileImage, RegistryImage, parse_source
+from container_engine.images.reference import FileImage, RegistryImage, familiar, parse_source
 from container_engine.images.store import in_use, inventory
 from container_engine.images.store.files import size_text
 from container_engine.submit.short_name import candidates

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from container_engine import message_text
 from container_engine.cli.command_line import default_shell
-from container_engine.cli.command_line.foreign_options import USAGE, add_foreign, refuse_foreign
+from container_engine.cli.command_line.foreign_options import add_foreign, refuse_foreign
 from container_engine.cli.command_line.pull_option import add_pull
 from container_engine.cli.command_line.pyxis_options import add_container_options, names_image
 from container_engine.cli.printing import messages
+from container_engine.cli.printing.messages import refuse
 from container_engine.errors import UserError
 from container_engine.process import reason
 from container_engine.submit import quick, recall
@@ -137,12 +138,6 @@ def _shown(name: str | None, arguments: argparse.Namespace) -> str:
     if arguments.image is not None:
         return f"--image {arguments.image}"
     return " ".join([*arguments.container_options, *([] if name is None else [name])])
-
-
-def refuse(message: str, hint: str | None) -> int:
-    """Report a wrong command line and return its exit code."""
-    messages.say(messages.of_error(UserError(message, hint)))
-    return USAGE
 
 
 def _has_late_option(arguments: argparse.Namespace) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.cli.command_line.foreign_options import refuse_foreign
 from container_engine.cli.command_line.pyxis_options import names_image
+from container_engine.cli.printing import messages
 from container_engine.cli.verbs import run
 
 if TYPE_CHECKING:
@@ -30,5 +31,5 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     has_image = arguments.image is not None or names_image(arguments)
     if (arguments.name is None) != has_image:
         message = "shell: expected either an environment or --image REF"
-        return run.refuse(message, "ce shell NAME; ce list shows the environments")
+        return messages.refuse(message, "ce shell NAME; ce list shows the environments")
     return run.start(arguments.name, [], arguments, context)

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from container_engine.cli.command_line.verb_table import VERBS
-from container_engine.cli.verbs.completion import SHELLS, commands
+from container_engine.cli.completion.commands import commands
+from container_engine.cli.verbs.completion import SHELLS
 from container_engine.cli.verbs.schema import FORMATS
 from tests.unit.cli.conftest import Installed
 

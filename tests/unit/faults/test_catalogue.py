@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.cli.verbs.help import TOPICS, codes
+from container_engine.cli.texts.help_pages import TOPICS
+from container_engine.cli.verbs.help import codes
 from container_engine.faults.catalogue import EITHER, FAULTS, SITE, US, YOU
 from docs.errors import DIRECTORY, END, INDEX, body, pages
 

@@ -1,0 +1,56 @@
+"""The names that completion offers: environments, images, hooks, steps.
+
+A user waits for them, so each kind imports what it needs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from container_engine.submit.context import Context
+
+
+def names(kind: str, word: str, context: Context) -> Iterable[str]:
+    """Return the names of this kind; `word` follows the verb."""
+    if kind == "hook" and word == "explain":
+        kind = "environment"
+    if kind == "hook":
+        return _hooks(context) if word in ("show", "test") else ()
+    if kind in ("step", "trace"):
+        return _steps(kind, context)
+    found = [] if kind == "image" else _environments(context)
+    return found + (_images(context) if kind in ("image", "named") else [])
+
+
+def _environments(context: Context) -> list[str]:
+    from container_engine.submit.environment_names import environments
+
+    return [name for name, _file in environments(context)]
+
+
+def _hooks(context: Context) -> list[str]:
+    from container_engine.submit.environment import offered
+
+    return sorted(offered(context).hooks)
+
+
+def _steps(kind: str, context: Context) -> Iterable[str]:
+    from container_engine.cli.jobs import running_steps
+    from container_engine.trace import record
+
+    if kind == "step":
+        return [step.id for step in running_steps.running(context)]
+    return record.steps(running_steps.trace_directory(context), context.uid)
+
+
+def _images(context: Context) -> list[str]:
+    from container_engine.images.reference import familiar
+    from container_engine.images.store.inventory import items
+    from container_engine.submit.site import site_config
+    from container_engine.submit.stores import stores
+
+    roots = [store.root for store in stores(context, site_config(context)).all()]
+    return sorted({familiar(name) for root in roots for i in items(root) for name in i.names})

@@ -1,0 +1,109 @@
+"""All checks of a host, in the order in which they are reported."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from container_engine.doctor import (
+    account,
+    installation,
+    kernel,
+    programs,
+    site_content,
+    site_values,
+    storage,
+    trial,
+)
+from container_engine.doctor.finding import Finding, failed, ok, warning
+from container_engine.doctor.site_files import site_files
+from container_engine.errors import CeError
+from container_engine.faults.block import remedy_of_site
+from container_engine.process import reason
+from container_engine.site.lines import located
+from container_engine.submit.site import site_config, with_faults
+from container_engine.submit.stores import stores
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from container_engine.site import SiteConfig
+    from container_engine.submit.context import Context
+
+
+def look(context: Context, *, whole: bool) -> Iterator[Finding]:
+    """Check this host; with `whole` also what a host needs where users submit."""
+    settings, configuration = site_and_finding(context)
+    yield from _node(context, settings, configuration, is_node=not whole)
+    if whole:
+        yield from _submit(context, settings)
+
+
+def _node(
+    context: Context, settings: SiteConfig, configuration: Finding, *, is_node: bool
+) -> Iterator[Finding]:
+    prefix = Path(context.prefix)
+    yield from account.look(context.uid, context.env)
+    yield from kernel.look(Path("/"))
+    chosen = {"podman": settings.podman, "crun": settings.runtime}
+    yield from programs.look(context.env, site=chosen, is_crun_enough=settings.start == "crun")
+    yield from installation.look(prefix, context.env)
+    limit_s = settings.start_timeout_s
+    yield from installation.look_at_slurm(prefix, context.env, limit_s, is_node=is_node)
+    yield configuration
+    yield ok("rules", site_content.rules(settings))
+    yield from _files(settings)
+    yield from storage.look_at_sites(settings.image_stores)
+    yield trial.start(f"{prefix}/bin/ce", context.env, settings.image_stores)
+
+
+def _submit(context: Context, settings: SiteConfig) -> Iterator[Finding]:
+    yield from programs.look_for_imports(context.env)
+    known = stores(context, settings)
+    if known.own is None:
+        yield ok("image store", "none: EDF_IMAGESTORE is void")
+        return
+    yield from storage.look(known.own.root, context.env)
+
+
+def site_and_finding(context: Context) -> tuple[SiteConfig, Finding]:
+    """Return the site's configuration, or the defaults if it cannot be read, and a finding."""
+    try:
+        settings = site_config(context)
+    except CeError as error:
+        from container_engine.site import SiteConfig
+
+        remedy = remedy_of_site(error.see, error.hint) or "correct it: no container starts"
+        return SiteConfig(), failed("configuration", str(error), remedy)
+    configuration = with_faults(context)
+    checked = site_values.look(configuration)
+    if wrong := [*checked.faults, *checked.notes]:
+        remedy = "ce config check here names all of it, with lines"
+        return settings, warning("configuration", located(wrong[0], configuration.origins), remedy)
+    return settings, ok("configuration", site_content.settings(settings))
+
+
+def _files(settings: SiteConfig) -> Iterator[Finding]:
+    for kind, number, fault in site_files(settings):
+        if fault is not None:
+            yield failed(kind, str(fault), fault.hint or "correct it")
+        elif kind == "OCI hooks":
+            yield from map(_hooks, settings.hooks_dirs)
+        elif number:
+            yield ok(kind, f"{number} in {', '.join(settings.cdi_dirs)}")
+
+
+def _hooks(directory: str) -> Finding:
+    """Check a directory of OCI hooks.
+
+    A launch accepts an empty one, but a site that configures a directory expects hooks in it.
+    """
+    try:
+        count = sum(name.endswith(".json") for name in os.listdir(directory))
+    except OSError as error:
+        text = f"{directory}: {reason(error)}"
+        return failed("OCI hooks", text, "make it, or correct hooks_dirs")
+    if not count:
+        return warning("OCI hooks", f"{directory} has none", "is its content installed here?")
+    return ok("OCI hooks", f"{directory}: {count}")
