@@ -17,6 +17,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from container_engine import __version__  # noqa: E402 - found from here only after that
 from docs.reference import pages  # noqa: E402 - found from here only after that
 from docs.weights import weight  # noqa: E402
 
@@ -31,6 +32,8 @@ COPIED = (
     "sandbox/README*",
 )
 DESIGN = "docs/design"
+HOME = "README.md"
+ERRORS = "docs/guide/errors/"
 
 
 def main() -> int:
@@ -46,7 +49,7 @@ def main() -> int:
             target.parent.mkdir(parents=True, exist_ok=True)
             if target.suffix == ".md":
                 text = (ROOT / name).read_text(encoding="utf-8")
-                target.write_text(_weighted(name, text), encoding="utf-8")
+                target.write_text(page(name, text), encoding="utf-8")
             else:
                 shutil.copy(ROOT / name, target)
     for name, text in pages().items():
@@ -67,10 +70,37 @@ def main() -> int:
     return _quiet(command) or _refuse_foreign(BUILD / "site")
 
 
-def _weighted(name: str, text: str) -> str:
-    """Return the page with its weight in the search, which mkdocs-material reads from its head."""
-    number = weight(name)
-    return text if number == 1 else f"---\nsearch:\n  boost: {number}\n---\n{text}"
+def page(name: str, text: str) -> str:
+    """Return a page with what only the site needs: how mkdocs-material treats it, a way back."""
+    head: dict[str, object] = {}
+    if (number := weight(name)) != 1:
+        head["search"] = {"boost": number}
+    if name == HOME:
+        head["hide"] = ["navigation"]  # which has no other page
+    if name.startswith(ERRORS):
+        text = f"[All error codes](../errors.md)\n\n{text}"
+    return f"---\n{yaml.safe_dump(head)}---\n{text}" if head else text
+
+
+def repository(remote: str) -> str:
+    """Return the address for a browser of the remote that a clone came from, "" if it has none."""
+    found = re.fullmatch(
+        r"(?:https?://|ssh://)?(?:\w+@)?([\w.-]+\.\w+)[:/](?!/)(.+?)(?:\.git)?/?", remote
+    )
+    return f"https://{found[1]}/{found[2]}" if found else ""
+
+
+def footer(version: str, remote: str) -> str:
+    """Return the line at the foot of each page."""
+    address = repository(remote)
+    link = f' · <a href="{address}">repository</a>' if address else ""
+    return f"Container Engine {version}{link}"
+
+
+def _git(*words: str) -> str:
+    """Return what Git prints; empty if it fails."""
+    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def _quiet(command: Sequence[str | Path]) -> int:
@@ -96,6 +126,8 @@ def _refuse_foreign(site: Path) -> int:
 def _configuration(source: Path) -> dict[str, object]:
     """Return the configuration beside this file, with the design records in its menu."""
     written: dict[str, object] = yaml.safe_load((ROOT / "docs/mkdocs.yml").read_text())
+    version = f"{__version__} ({_git('describe', '--always', '--dirty')})"
+    written["copyright"] = footer(version, _git("remote", "get-url", "origin"))
     written |= {"docs_dir": str(source), "site_dir": str(BUILD / "site")}
     nav = written["nav"]
     assert isinstance(nav, list)
