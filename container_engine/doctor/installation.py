@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PROGRAMS = (
     *("plan", "plan-anew", "node", "launcher", "inject", "image_of_node", "epilog"),
-    *("ce-start", "ce-node", "ce-guard", "ce-image", "ce-init", "ce-exec", "ce-join"),
+    *("ce-start", "ce-node", "ce-guard", "ce-image", "ce-init", "ce-exec", "ce-join", "ce-prolog"),
     *("ce-attend", "ce-sweep", "ce-keep"),
 )
 _TIMEOUT_S = 20

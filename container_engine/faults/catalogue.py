@@ -471,6 +471,11 @@ FAULTS = {
         YOU,
         "leave --async out; srun ... & in a batch script does not wait either",
     ),
+    "task-prolog": Fault(
+        "a task prolog takes the place of the check that a step of this kind needs",
+        YOU,
+        "name it in SLURM_TASK_PROLOG instead of --task-prolog; it runs behind the check",
+    ),
     # ---- hooks
     "hook-refused": Fault(
         "a hook cannot be used as the environment asks for it",

@@ -9,6 +9,11 @@
 #define CE_WORD_PLAN "plan\n"
 #define CE_WORD_HOST "host\n"
 
+/* Variables with the pieces of that text; a decimal index follows. */
+#define CE_CARRY_PART "SLURM_CE_PLAN_"
+/* The user's own SLURM_TASK_PROLOG, where ce-prolog has its place (plugin/plugin_prolog.h). */
+#define CE_CARRY_OWN_PROLOG "SLURM_CE_OWN_PROLOG"
+
 /* When planning began and ended, for the trace: two numbers, in nanoseconds since 1970. */
 #define CE_CARRY_TIMES "SLURM_CE_PLANNED"
 /* Set for a container that lives with its job: its key, and the directory of the nodes below which it is kept. */

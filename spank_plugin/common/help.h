@@ -51,6 +51,8 @@
 	CE_HELP("components-differ", "name the same environment for each of them, or start steps of their own")
 #define CE_HELP_STEP_ASYNC \
 	CE_HELP("step-async", "leave --async out; srun ... & in a batch script does not wait either")
+#define CE_HELP_TASK_PROLOG \
+	CE_HELP("task-prolog", "name it in SLURM_TASK_PROLOG instead of --task-prolog; it runs behind the check")
 #define CE_HELP_PLUGIN_CONFIGURATION \
 	CE_HELP("plugin-configuration", "ask the administrator to run ce doctor on this host")
 #define CE_HELP_PLANNER_KILLED \

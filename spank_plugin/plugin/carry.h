@@ -10,11 +10,10 @@
 #include "common/carried.h"
 #include "common/error.h"
 
-/* The variables that carry a plan: CE_CARRY_COUNT holds the number of pieces, CE_CARRY_PART followed by a
- * decimal index holds a piece. The names begin with SLURM_ because nothing else survives srun's
+/* The variables that carry a plan: CE_CARRY_COUNT holds the number of pieces, CE_CARRY_PART (common/carried.h)
+ * followed by a decimal index holds a piece. The names begin with SLURM_ because nothing else survives srun's
  * --export=NONE. The plan is split because one string of an environment cannot be longer than 128 KiB. */
 #define CE_CARRY_COUNT "SLURM_CE_PLAN_PARTS"
-#define CE_CARRY_PART "SLURM_CE_PLAN_"
 /* set if the user chose how MPI starts, with --mpi or SLURM_MPI_TYPE */
 #define CE_CARRY_MPI "SLURM_CE_MPI_CHOSEN"
 /* set if the user has a task prolog */

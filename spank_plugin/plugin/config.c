@@ -80,7 +80,10 @@ int ce_config_read(struct ce_config *config, int argc, char **argv, struct ce_er
 		config->node = NULL;
 	if (asprintf(&config->join, "%s" LIBEXEC "ce-join", prefix) < 0)
 		config->join = NULL;
-	return config->prefix != NULL && config->plan != NULL && config->node != NULL && config->join != NULL
+	if (asprintf(&config->prolog, "%s" LIBEXEC "ce-prolog", prefix) < 0)
+		config->prolog = NULL;
+	return config->prefix != NULL && config->plan != NULL && config->node != NULL && config->join != NULL &&
+			       config->prolog != NULL
 		       ? 0
 		       : ce_fail(err, "out of memory");
 }
@@ -91,6 +94,7 @@ void ce_config_clear(struct ce_config *config)
 	free(config->plan);
 	free(config->node);
 	free(config->join);
+	free(config->prolog);
 	free(config->audit);
 	free(config->seccomp);
 	ce_error_clear(&config->error);

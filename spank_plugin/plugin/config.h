@@ -10,6 +10,7 @@ struct ce_config {
 	char *plan;	     /* PREFIX/libexec/container-engine/plan, on the heap */
 	char *node;	     /* PREFIX/libexec/container-engine/node, on the heap */
 	char *join;	     /* PREFIX/libexec/container-engine/ce-join, on the heap */
+	char *prolog;	     /* PREFIX/libexec/container-engine/ce-prolog, on the heap */
 	char *audit;	     /* "syslog" or the path of a file, on the heap; NULL for no audit */
 	int leaves_pyxis;    /* whether the options of pyxis are left to others */
 	char *seccomp;	     /* the path of the seccomp profile for tasks, on the heap; NULL for the installation's (profile.h) */

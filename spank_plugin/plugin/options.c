@@ -203,6 +203,11 @@ int ce_options_end_component(struct ce_error *err)
 		       first != NULL ? first : "", mine != NULL ? mine : "");
 }
 
+int ce_options_components(void)
+{
+	return components;
+}
+
 void ce_options_clear(void)
 {
 	free(environment);

@@ -39,6 +39,9 @@ const char *ce_options_split_list(void);
  * value, or its presence, to all components. */
 int ce_options_end_component(struct ce_error *err);
 
+/* Return how many components' options have been read. */
+int ce_options_components(void);
+
 /* Return whether the last two values given to this component are the same: srun's command line
  * repeats what it has inherited. */
 int ce_options_repeated(void);

@@ -9,7 +9,8 @@
  *                                                                started in, if they are no longer in the
  *                                                                environment; set those that variables
  *                                                                ask for (CE_ENVIRONMENT); remove the job's mark
- *                                                                from the environment
+ *                                                                from the environment; srun: make ce-prolog the task
+ *                                                                prolog, where a command may bear no mark
  * init_post_opt         srun, salloc, sbatch  user               run `ce plan`; srun: put the plan into
  *                                                                the step's environment; salloc, sbatch:
  *                                                                mark the job's environment, so that an
@@ -19,7 +20,8 @@
  *                                                                ce-join before the programs of
  *                                                                --multi-prog
  * user_init             slurmstepd            root, euid user    put the plan into memory files for the
- *                                                                tasks; take the mark off the command
+ *                                                                tasks; take the mark off the command,
+ *                                                                restore the user's task prolog
  * task_init             the task              user               in the first task of the node: start the
  *                                                                launcher, which is in the step like any
  *                                                                other process of the task
@@ -65,6 +67,7 @@
 #include "plugin_step.h"
 #include "plugin_submit.h"
 #include "plugin_task.h"
+#include "plugin_prolog.h"
 #include "pyxis_options.h"
 
 SPANK_PLUGIN(container_engine, 1)
@@ -106,6 +109,8 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 		ce_unmark_job();
 		if (ce_inherit(getuid() != 0))
 			ce_options_from_variables(with_pyxis);
+		if (context == S_CTX_LOCAL && config.prolog != NULL)
+			ce_prolog_mark(config.prolog);
 	}
 	return ce_options_register(spank, with_pyxis);
 }

@@ -11,6 +11,7 @@
 #include "common/help.h"
 #include "common/io.h"
 #include "join_after_prolog.h"
+#include "plugin_prolog.h"
 #include "session.h"
 #include "session_end.h"
 #include "slurmd_spool.h"
@@ -140,6 +141,7 @@ static int prepare_session(struct ce_step *step, spank_t spank)
 	step->chose_mpi = ce_variable(environment, CE_CARRY_MPI) != NULL;
 	const char *planned = ce_variable(environment, CE_CARRY_TIMES);
 	snprintf(step->planned, sizeof step->planned, "%s", planned != NULL ? planned : "");
+	ce_prolog_unmark(spank, environment);
 	forget_carried(spank, strlen(text));
 	if (word == CE_SAYS_HOST) {
 		step->session_wanted = 0; /* image = "": explicitly no container */

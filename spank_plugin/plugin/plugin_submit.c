@@ -21,6 +21,7 @@
 #include "planner.h"
 #include "plugin_notes.h"
 #include "plugin_script.h"
+#include "plugin_prolog.h"
 #include "pyxis_options.h"
 #include "script_note.h"
 #include "srun_options.h"
@@ -117,6 +118,8 @@ static int plan_and_carry(const struct ce_config *config, spank_context_t contex
 	if (is_srun)
 		remove_note();
 	int rc = is_srun ? check_async(&planned, err) : 0;
+	if (rc == 0 && is_srun && strcmp(planned.text, CE_WORD_HOST) != 0)
+		rc = ce_prolog_check(config->prolog, ce_options_components(), err);
 	if (rc == 0)
 		rc = carry(&planned, is_srun, is_salloc, begun, err);
 	ce_planned_clear(&planned);

@@ -145,6 +145,53 @@ int ce_srun_is_for_shell(void)
 	       !has_beginning(line, size, "--edf") && !has_beginning(line, size, "--container-");
 }
 
+/* Return whether a component that begins after this word has an option that begins so. */
+static int component_has(const char *before, const char *line, size_t size, const char *beginning)
+{
+	return has_beginning(before, (size_t)(line + size - before), beginning);
+}
+
+int ce_srun_may_hide_command(void)
+{
+	size_t size = 0;
+	CE_AUTO_FREE char *line = ce_srun_line(&size);
+
+	for (const char *word = line; word != NULL; word = next_word(word, line, size)) {
+		if (strcmp(word, ":") == 0)
+			return 1;
+	}
+	return line == NULL || getenv("SLURM_BCAST") != NULL || has_word(line, size, "--bc") ||
+	       has_word(line, size, "--as") || has_word(line, size, "--het") || has_word(line, size, "--pack");
+}
+
+int ce_srun_hides_command(void)
+{
+	size_t size = 0;
+	CE_AUTO_FREE char *line = ce_srun_line(&size);
+
+	return getenv("SLURM_BCAST") != NULL || has_beginning(line, size, "--bc") || has_beginning(line, size, "--as");
+}
+
+int ce_srun_may_ask(void)
+{
+	size_t size = 0;
+	CE_AUTO_FREE char *line = ce_srun_line(&size);
+
+	return line == NULL || has_word(line, size, "--en") || has_word(line, size, "--ed") ||
+	       has_word(line, size, "--cont");
+}
+
+int ce_srun_has_prolog(void)
+{
+	size_t size = 0;
+	CE_AUTO_FREE char *line = ce_srun_line(&size);
+	int has = line == NULL || has_beginning(line, size, "--task-p");
+
+	for (const char *word = line; word != NULL && !has; word = next_word(word, line, size))
+		has = strcmp(word, ":") == 0 && component_has(word, line, size, "--task-p");
+	return has;
+}
+
 const char *ce_srun_value(const char *line, size_t size, const char *option)
 {
 	const char *word = find_option(line, size, option), *value = word != NULL ? strchr(word, '=') : NULL;

@@ -27,6 +27,19 @@ int ce_srun_has_option(const char *option);
  * container. */
 int ce_srun_is_for_shell(void);
 
+/* Return whether the command may be one that local_user_init cannot mark: of one of several components, of --bcast or
+ * --async. An argument of the command may be mistaken for such an option. */
+int ce_srun_may_hide_command(void);
+
+/* Return whether --bcast or --async is surely given, as far as components are not concerned. */
+int ce_srun_hides_command(void);
+
+/* Return whether a word looks like an option that asks for a container; an argument of the command may, too. */
+int ce_srun_may_ask(void);
+
+/* Return whether --task-prolog is given, for any component. */
+int ce_srun_has_prolog(void);
+
 /* Return the value of a long option, NULL if such a line does not have it. */
 const char *ce_srun_value(const char *line, size_t size, const char *option);
 

@@ -44,4 +44,8 @@ int fake_give_option(const char *name, const char *value);
 const char *fake_getenv(const char *name);
 void fake_setenv(const char *name, const char *value);
 
+/* Make this process's command line the given words: /proc/self/cmdline shows the memory of argv[0]. */
+void fake_command_line(const char *words, size_t size);
+#define BECOME(words) fake_command_line(words, sizeof(words))
+
 #endif

@@ -195,17 +195,27 @@ def test_a_node_without_it_does_not_run_the_command(place: Place, bare: str, for
     assert NOT_LOADED in done.stderr
 
 
-def test_a_command_that_is_sent_with_bcast_to_a_node_without_it(
-    cluster: Cluster, mounted: str, bare: str, shared: Path
+_TWO = "srun -w n1 {edf} {command} : -w n2 {edf} {command}"
+UNMARKED = {
+    "a file that is sent": "srun -w n1,n2 --bcast={shared}/sent {edf} {script}",
+    "two components": _TWO,
+    "two components, turned": "srun -w n2 {edf} {command} : -w n1 {edf} {command}",
+    "a task prolog": f"SLURM_TASK_PROLOG=/bin/true {_TWO}",
+}
+
+
+@pytest.mark.parametrize("form", UNMARKED.values(), ids=UNMARKED.keys())
+def test_a_node_without_it_does_not_run_a_command_that_may_bear_no_mark(
+    place: Place, bare: str, form: str
 ) -> None:
-    """Since Slurm 23.02 srun reads the command unchanged, after it has called the plugins."""
-    release = (cluster.prefix / "share/container-engine/slurm-release").read_text().strip()
-    script = cluster.write("#!/bin/sh\n. /etc/os-release; echo $SLURMD_NODENAME $ID\n", mode=0o755)
-    srun = (f"--bcast={shared}/sent", f"--environment={mounted}", str(script))
-    done = cluster.srun("-w", f"n1,{bare}", *srun)
-    assert "n1 ce-demo" in done.stdout.splitlines()
-    assert (f"{bare} debian" in done.stdout.splitlines()) == (release >= "23.02")
-    assert ("does not load the plugin" in done.stderr) == (release < "23.02")
+    """The thread that comes first decides which component srun shows to the plugin."""
+    inner = place.step(form.replace("{edf}", f"--environment={place.mounted}"))
+    for _ in range(4):
+        place.ran.file.unlink(missing_ok=True)
+        done = place.cluster.run(["salloc", "-Q", "-w", f"n1,{bare}", "sh", "-c", inner])
+        assert set(place.ran.where) <= {"ce-demo"}, done.stderr
+        assert done.returncode != 0
+        assert NOT_LOADED in done.stderr
 
 
 def test_several_programs_on_a_node_without_it_do_not_run(place: Place, bare: str) -> None:
@@ -273,6 +283,52 @@ def test_a_user_who_has_that_variable_has_it_in_the_job_still(cluster: Cluster, 
     salloc = ["salloc", "-Q", f"--environment={demo}", "sh", "-c", step]
     done = cluster.run(salloc, env={"SLURM_THREAD_SPEC": "1"})
     assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+
+
+COMPONENTS = "srun -w n1 {edf} sh -c {script} : -w n2 {edf} sh -c {script}"
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["none", "own"])
+@pytest.mark.parametrize("form", [COMPONENTS, "srun -N2 --bcast={shared}/sent {edf} {file}"])
+def test_no_task_sees_the_check_that_runs_as_its_prolog(
+    place: Place, n2: str, form: str, own: bool
+) -> None:
+    """A task prolog of the user's own runs all the same."""
+    text = 'echo "$CE_ENVIRONMENT_NAME $OWN [$SLURM_TASK_PROLOG]"; env | grep SLURM_CE_'
+    prolog = place.cluster.write("#!/bin/sh\necho export OWN=ran\n", mode=0o755)
+    step = form.format(
+        edf=f"--environment={place.mounted}",
+        script=shlex.quote(text),
+        file=place.cluster.write(f"#!/bin/sh\n{text}\n", mode=0o755),
+        shared=place.shared,
+    )
+    env = {"SLURM_TASK_PROLOG": str(prolog)} if own else {}
+    done = place.cluster.run(["salloc", "-Q", "-w", f"n1,{n2}", "sh", "-c", f"{step}; :"], env=env)
+    line = f"{place.mounted} ran [{prolog}]" if own else f"{place.mounted}  []"
+    assert done.stdout.splitlines() == [line, line], done.stderr
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "srun --task-prolog=/bin/true -w n1 {edf} true : -w n2 {edf} true",
+        "srun -w n1 {edf} true : --task-prolog /bin/true -w n2 {edf} true",
+        "srun --task-p=/bin/true --bcast=/tmp/sent {edf} true",
+    ],
+)
+def test_a_task_prolog_that_would_replace_the_check_is_refused(
+    place: Place, n2: str, form: str
+) -> None:
+    step = form.replace("{edf}", f"--environment={place.mounted}")
+    done = place.cluster.run(["salloc", "-Q", "-w", f"n1,{n2}", "sh", "-c", step])
+    assert done.returncode == 125
+    assert "ce: error: --task-prolog: with --bcast, --async or several components" in done.stderr
+
+
+def test_an_argument_that_looks_like_such_an_option_changes_nothing(place: Place) -> None:
+    words = ("--bcast", ":x", "--task-prolog=no", "--async")
+    done = place.cluster.srun(f"--environment={place.mounted}", "echo", *words)
+    assert (done.returncode, done.stdout) == (0, " ".join(words) + "\n"), done.stderr
 
 
 # ---- what an administrator sees of such a node ---------------------------------------------------

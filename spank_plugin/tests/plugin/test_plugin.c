@@ -9,12 +9,14 @@
 #include <unistd.h>
 
 #include "common/help.h"
+#include "common/inherit.h"
 #include "fake_node.h"
 #include "fake_spank.h"
 #include "harness.h"
 #include "installation.h"
 #include "plugin/argv_mark.h"
 #include "plugin/carry.h"
+#include "plugin/options.h"
 
 /* ---- init -------------------------------------------------------------------------------------- */
 
@@ -146,23 +148,15 @@ TEST("a job without the option is untouched in every context")
 
 /* ---- srun --async ------------------------------------------------------------------------------ */
 
-/* Make this process's command line the given words: /proc/self/cmdline shows the memory of argv[0]. */
-static void become(const char *words, size_t size)
-{
-	CHECK(size <= strlen(program_invocation_name) + 1);
-	memcpy(program_invocation_name, words, size);
-}
-#define BECOME(words) become(words, sizeof(words))
-
 static void submit_async(void)
 {
-	BECOME("\0--async\0x");
+	BECOME("\0--async\0--en\0x");
 	submit_with_good_option();
 }
 
 static void submit_async_programs(void)
 {
-	BECOME("\0--async\0--multi-prog");
+	BECOME("\0--async\0--multi-prog\0--en");
 	submit_with_good_option();
 }
 
@@ -181,6 +175,132 @@ TEST("srun --async is refused where srun is needed until the end")
 	free(printed);
 	CHECK_INT(WEXITSTATUS(test_in_child(submit_async_programs, &printed)), 125);
 	CHECK_TEXT(printed, "ce: error: srun --async: --multi-prog in a container needs an srun that waits\n" CE_HELP_STEP_ASYNC "\n");
+	free(printed);
+}
+
+/* ---- steps whose commands may bear no mark (plugin_prolog.h) ------------------------------------- */
+
+#define TASK_PROLOG "SLURM_TASK_PROLOG"
+
+/* Return whether the last component of an environment=demo has ce-prolog as its task prolog, after this line. */
+#define MARKED(words) (BECOME(words), marked_now())
+
+static int marked_now(void)
+{
+	fake_reset(S_CTX_LOCAL);
+	unsetenv(TASK_PROLOG);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	const char *named = getenv(TASK_PROLOG);
+	int is_marked = named != NULL && strstr(named, "/libexec/container-engine/ce-prolog") != NULL;
+	slurm_spank_exit(fake_spank(), 0, NULL);
+	return is_marked;
+}
+
+static void try_lines(void)
+{
+	CHECK(MARKED("\0--en=x\0:\0x"));
+	CHECK(MARKED("\0--edf\0x\0--bcast"));
+	CHECK(MARKED("\0--cont=x\0--asy"));
+	CHECK(MARKED("\0--en=x\0--het=0"));
+	CHECK(MARKED("\0--en=x\0--pack=0"));
+	CHECK(!MARKED("\0--en=x\0x\0:x"));
+	CHECK(!MARKED("\0--bcast\0:\0x"));
+	setenv("SLURM_BCAST", "x", 1);
+	CHECK(MARKED("\0--en=x\0x"));
+	unsetenv("SLURM_BCAST");
+	setenv(CE_INHERITED "environment", "x", 1);
+	CHECK(MARKED("\0--bcast"));
+	unsetenv(CE_INHERITED "environment");
+	setenv(CE_ENVIRONMENT, "x", 1);
+	CHECK(MARKED("\0--bcast"));
+	fake_reset(S_CTX_ALLOCATOR);
+	unsetenv(TASK_PROLOG);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	CHECK(getenv(TASK_PROLOG) == NULL);
+}
+
+TEST("srun makes the check a task prolog where a command may bear no mark")
+{
+	char *printed;
+
+	int status = test_in_child(try_lines, &printed);
+	CHECK_TEXT(printed, "");
+	CHECK_INT(status, 0);
+	free(printed);
+}
+
+static void keep_own(void)
+{
+	BECOME("\0--en\0x\0--bcast");
+	setenv(TASK_PROLOG, "/mine", 1);
+	submit_with_good_option();
+	CHECK_TEXT(getenv(CE_CARRY_OWN_PROLOG), "/mine");
+	CHECK(getenv(CE_CARRY_PROLOG) != NULL);
+	/* a srun in a task of that step, on a host without the plugin, has passed it on */
+	slurm_spank_exit(fake_spank(), 0, NULL);
+	submit_with_good_option();
+	CHECK(getenv(CE_CARRY_OWN_PROLOG) == NULL);
+}
+
+TEST("the user's own task prolog is kept for behind the check")
+{
+	char *printed;
+
+	install("echo plan; echo x");
+	CHECK_INT(test_in_child(keep_own, &printed), 0);
+	free(printed);
+}
+
+static void replace_check(void)
+{
+	BECOME("\0--bc\0--task-p\0--en");
+	submit_with_good_option();
+}
+
+static void replace_check_later(void)
+{
+	BECOME("\0--en\0x\0:\0--task-p");
+	submit_with_good_option();
+	CHECK_INT(fake_give_option("environment", "demo"), 0);
+	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+}
+
+static void pass_an_argument(void)
+{
+	BECOME("\0--en=x\0x\0--bc\0--task-p");
+	submit_with_good_option();
+}
+
+TEST("a task prolog that would replace the check is refused, not an argument that looks so")
+{
+	char *printed;
+
+	install("echo plan; echo x");
+	CHECK_INT(WEXITSTATUS(test_in_child(replace_check, &printed)), 125);
+	CHECK_CONTAINS(printed, "ce: error: --task-prolog: with --bcast, --async or several components");
+	free(printed);
+	CHECK_INT(WEXITSTATUS(test_in_child(replace_check_later, &printed)), 125);
+	CHECK_CONTAINS(printed, "ce: error: --task-prolog: with --bcast, --async or several components");
+	free(printed);
+	CHECK_INT(test_in_child(pass_an_argument, &printed), 0);
+	free(printed);
+}
+
+static void miss_components(void)
+{
+	BECOME("\0--en\0x\0x");
+	submit_with_good_option();
+	CHECK_INT(fake_give_option("environment", "demo"), 0);
+	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+}
+
+TEST("a step of components that the command line did not show is refused")
+{
+	char *printed;
+
+	install("echo plan; echo x");
+	CHECK_INT(WEXITSTATUS(test_in_child(miss_components, &printed)), 125);
+	CHECK_CONTAINS(printed, "ce: error: srun's options were not recognized");
 	free(printed);
 }
 
@@ -437,6 +557,7 @@ static const char *components[2]; /* what each of them gives, NULL for nothing *
 
 static void submit_components(void)
 {
+	BECOME("\0--en\0x\0:");
 	fake_reset(S_CTX_LOCAL);
 	CHECK_INT(init_plugin(), SLURM_SUCCESS);
 	for (size_t i = 0; i < 2; i++) {
@@ -449,11 +570,15 @@ static void submit_components(void)
 
 TEST("components of a heterogeneous step may name the same environment, or none")
 {
+	char *printed;
+
 	install("echo plan; echo x");
 	components[0] = components[1] = "a";
-	submit_components();
+	CHECK_INT(test_in_child(submit_components, &printed), 0);
+	free(printed);
 	components[0] = components[1] = NULL;
-	submit_components();
+	CHECK_INT(test_in_child(submit_components, &printed), 0);
+	free(printed);
 }
 
 TEST("components of a heterogeneous step that name two environments are refused")

@@ -35,6 +35,8 @@ enum { USER = 54321, GROUP = 54322 };
 
 /* a variable that comes with the plan */
 static const char *carried;
+/* the step's task prolog is the engine's, and this is the user's own; "" for none */
+static const char *checked;
 
 /* Another task of the node, the first that Slurm lets go on: it starts the launcher. What it prints is not looked
  * at. Behind it slurmstepd has forked all its tasks. */
@@ -66,6 +68,10 @@ static void begin_step_carrying(const char *text)
 	fake_setenv("REMOVED", "x");
 	if (carried != NULL)
 		fake_setenv(carried, "1");
+	if (checked != NULL)
+		fake_setenv("SLURM_TASK_PROLOG", "/x/ce-prolog");
+	if (checked != NULL && checked[0] != '\0')
+		fake_setenv(CE_CARRY_OWN_PROLOG, checked);
 	if (text != NULL) {
 		fake_setenv(CE_CARRY_COUNT, "1");
 		fake_setenv(CE_CARRY_PART "0", text);
@@ -604,6 +610,20 @@ TEST("a task of a user with a task prolog joins after it, by a program before th
 	carried = NULL;
 	CHECK(fake_getenv(CE_CARRY_PROLOG) == NULL);
 	joins_later();
+}
+
+TEST("no task sees the check of a step whose command may bear no mark; the user's own prolog is restored")
+{
+	checked = "/mine";
+	begin_step("ready");
+	CHECK_TEXT(fake_getenv("SLURM_TASK_PROLOG"), "/mine");
+	CHECK(fake_getenv(CE_CARRY_OWN_PROLOG) == NULL);
+	end_step();
+	checked = "";
+	begin_step("ready");
+	CHECK(fake_getenv("SLURM_TASK_PROLOG") == NULL);
+	end_step();
+	checked = NULL;
 }
 
 TEST("where the site has a TaskProlog, tasks join after it")

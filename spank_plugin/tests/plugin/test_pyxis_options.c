@@ -156,6 +156,7 @@ static const char *given[2];
 
 static void submit_components(void)
 {
+	BECOME("\0--cont\0x\0:");
 	submit(S_CTX_LOCAL);
 	for (size_t i = 0; i < 2; i++) {
 		if (given[i] != NULL)

@@ -1,0 +1,25 @@
+/*
+ * A mark for steps whose commands may bear none (argv_mark.h): srun calls the plugin for one component of a
+ * heterogeneous step only, with --async for none, and with --bcast it replaces the command afterwards. There srun
+ * makes ce-prolog (programs/prolog.c) the task prolog of the step, of each component: Slurm runs it before each
+ * task, and it refuses tasks on a node that has not loaded the plugin.
+ */
+#ifndef CE_PLUGIN_PROLOG_H
+#define CE_PLUGIN_PROLOG_H
+
+#include <slurm/spank.h>
+
+#include "common/error.h"
+
+/* Make `prolog`, the path of ce-prolog, the task prolog, if the command line may need it and asks for a container;
+ * ce-prolog then runs the user's own. In srun, before Slurm reads the variables. */
+void ce_prolog_mark(const char *prolog);
+
+/* Fail if the step, of so many components until now, needs the mark and does not have it. In srun, after the options
+ * of each component. */
+int ce_prolog_check(const char *prolog, int components, struct ce_error *err);
+
+/* Restore the user's own task prolog in the step's environment. On a node. */
+void ce_prolog_unmark(spank_t spank, char **environment);
+
+#endif

@@ -1,0 +1,54 @@
+/*
+ * ce-prolog: the task prolog of a step whose command may bear no mark (plugin/plugin_prolog.h).
+ *
+ * On a node that does not load the plugin, nobody has taken the plan out of the step's environment. Then this
+ * program ends by a signal, because Slurm prints what such a prolog has said, and does not start the task. On
+ * all others it becomes the user's own task prolog, if there is one. Slurm passes argv[0] as srun named it.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/carried.h"
+#include "common/ce_join.h"
+#include "common/help.h"
+
+static int has_plan(void)
+{
+	const char *text = getenv(CE_CARRY_PART "0");
+
+	return text != NULL && strncmp(text, CE_WORD_HOST, strlen(CE_WORD_HOST)) != 0;
+}
+
+/* Slurm puts words of its own before the text. */
+static void refuse(void)
+{
+	const char *task = getenv("SLURM_LOCALID");
+
+	if (task != NULL && strcmp(task, "0") != 0)
+		_exit(125); /* the first task of the node says it */
+	puts("\nce: error: " CE_NOT_LOADED "\n" CE_HELP_PLUGIN_CONFIGURATION);
+	fflush(stdout);
+	raise(SIGKILL);
+	_exit(125);
+}
+
+int main(int argc, char **argv)
+{
+	const char *own = getenv(CE_CARRY_OWN_PROLOG), *named = getenv("SLURM_TASK_PROLOG");
+
+	if (has_plan())
+		refuse();
+	/* the plugin has restored the variable where it took out the plan */
+	if (own == NULL && named != NULL && strcmp(named, argv[0]) != 0)
+		own = named;
+	if (argc != 1 || own == NULL || own[0] == '\0')
+		return 0;
+	execl(own, own, (char *)NULL);
+	fprintf(stderr, "ce: error: SLURM_TASK_PROLOG=%s: %s\n", own, strerror(errno));
+	return 125;
+}
