@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.cluster import Cluster
+from tests.slurm.error_block import Blame
 from tests.slurm.job import batch
 from tests.slurm.plugins import own_stack, plugins_on
 from tests.slurm.site import Site
@@ -322,7 +323,7 @@ def test_a_task_prolog_that_would_replace_the_check_is_refused(
     step = form.replace("{edf}", f"--environment={place.mounted}")
     done = place.cluster.run(["salloc", "-Q", "-w", f"n1,{n2}", "sh", "-c", step])
     assert done.returncode == 125
-    assert "ce: error: --task-prolog: with --bcast, --async or several components" in done.stderr
+    Blame(done, "task-prolog", "--task-prolog", "--bcast, --async or several components")
 
 
 def test_an_argument_that_looks_like_such_an_option_changes_nothing(place: Place) -> None:
