@@ -60,13 +60,20 @@ static int is_first_task(spank_t spank)
 	return spank_get_item(spank, S_TASK_ID, &task) != ESPANK_SUCCESS || task == 0;
 }
 
-/* Return whether the command is a directory: with --bcast to one, Slurm makes up the name of
- * the file, after task_init. */
-static int is_directory(const char *command)
+/* Return the command as Slurm will execute it, on the heap: with --bcast to a directory, it makes up the name of the
+ * file after task_init, as here (BCAST_FILE_FMT of its task.c, from 22.05 to 26.05). */
+static char *command_path(spank_t spank, const char *command)
 {
+	const char *node = task_variable(spank, CE_NODE);
 	size_t length = strlen(command);
+	uint32_t job = 0, number = 0;
+	char *path = NULL;
 
-	return length > 0 && command[length - 1] == '/';
+	if (length == 0 || command[length - 1] != '/' || spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
+	    spank_get_item(spank, S_JOB_STEPID, &number) != ESPANK_SUCCESS)
+		return strdup(command);
+	return asprintf(&path, "%sslurm_bcast_%u.%u_%s", command, job, number, node != NULL ? node : "") < 0 ? NULL :
+														    path;
 }
 
 /* Return whether the step has several tasks, none of which has learned of the others by PMI or PMIx. */
@@ -169,8 +176,7 @@ static int check_command(const struct ce_step *step, spank_t spank, const struct
 	int argc = 0;
 	char **argv = NULL;
 
-	if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1 ||
-	    is_directory(argv[0]))
+	if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1)
 		return check_pmix(step, spank, variables, NULL, warnings, err);
 	CE_AUTO_FREE char *found = NULL;
 	if (ce_find_command(task_variable(spank, "PATH"), argv[0], &found, err) < 0 ||
@@ -303,8 +309,11 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 		argc = 0;
 	if (ce_multi_prog_prefixed(argc, argv))
 		return ce_after_prolog_arrange(container, NULL, step->planned, &variables, err);
-	if (step->has_prolog && argc > 0 && !is_directory(argv[0])) {
-		if (ce_after_prolog_arrange(container, argv[0], step->planned, &variables, err) < 0)
+	if (step->has_prolog && argc > 0) {
+		CE_AUTO_FREE char *command = command_path(spank, argv[0]);
+		if (command == NULL)
+			return ce_fail(err, "out of memory");
+		if (ce_after_prolog_arrange(container, command, step->planned, &variables, err) < 0)
 			return -1;
 		argv[0] = config->join;
 		return 0;

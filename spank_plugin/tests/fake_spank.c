@@ -89,6 +89,9 @@ int spank_remote(spank_t spank)
 static spank_err_t get_number(spank_item_t item, va_list args)
 {
 	switch (item) {
+	case S_JOB_ID:
+		*va_arg(args, uint32_t *) = FAKE_JOB_ID;
+		return ESPANK_SUCCESS;
 	case S_JOB_STEPID:
 		*va_arg(args, uint32_t *) = fake_job.step;
 		return fake_job.step_unknown ? ESPANK_ERROR : ESPANK_SUCCESS;

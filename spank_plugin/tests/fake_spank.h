@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { FAKE_MAX_OPTIONS = 64, FAKE_MAX_VARIABLES = 512 };
+enum { FAKE_MAX_OPTIONS = 64, FAKE_MAX_VARIABLES = 512, FAKE_JOB_ID = 4711 };
 
 struct fake_job {
 	spank_context_t context;

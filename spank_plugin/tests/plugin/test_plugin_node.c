@@ -582,10 +582,13 @@ TEST("a step with a container has a line in the audit of its node, one on the ho
 /* Slurm's own configuration, as slurmstepd has it. */
 slurm_conf_t slurm_conf;
 
+static const char *typed = "/bin/true";
+
 static void prolog_stage(void)
 {
-	char command[] = "/bin/true", argument[] = "x", *command_line[] = { command, argument, NULL };
+	char command[64], argument[] = "x", *command_line[] = { command, argument, NULL };
 
+	snprintf(command, sizeof command, "%s", typed);
 	fake_job.argc = 2;
 	fake_job.argv = command_line;
 	CHECK_INT(slurm_spank_task_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
@@ -624,6 +627,27 @@ TEST("no task sees the check of a step whose command may bear no mark; the user'
 	CHECK(fake_getenv("SLURM_TASK_PROLOG") == NULL);
 	end_step();
 	checked = NULL;
+}
+
+static void joins_a_sent_file(void)
+{
+	char *printed, wanted[96];
+
+	typed = "/sent/";
+	CHECK_INT(test_in_child(prolog_stage, &printed), 0);
+	typed = "/bin/true";
+	snprintf(wanted, sizeof wanted, "/ce-join x for /sent/slurm_bcast_%d.%u_nid7 in '/", FAKE_JOB_ID, fake_job.step);
+	CHECK_CONTAINS(printed, wanted);
+	free(printed);
+	end_step();
+}
+
+TEST("a file that Slurm has sent to a directory is the command behind a prolog, by the name that Slurm gives it")
+{
+	carried = CE_CARRY_PROLOG;
+	begin_step("ready");
+	carried = NULL;
+	joins_a_sent_file();
 }
 
 TEST("where the site has a TaskProlog, tasks join after it")
