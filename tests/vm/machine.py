@@ -7,6 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -157,6 +158,8 @@ class Machine:
             ) from None
 
     def ssh_argv(self, command: str, user: str = "root") -> list[str]:
+        connection = self.directory / f"{self.name}.{user}"
+        _remove_dead(connection)
         options = {
             "IdentityFile": self.made / "key",
             "Port": _SSH_PORT + self.number,
@@ -167,7 +170,7 @@ class Machine:
             "ConnectTimeout": 60,
             "ServerAliveInterval": 30,
             "ServerAliveCountMax": 10,
-            "ControlPath": self.directory / f"{self.name}.%r",
+            "ControlPath": connection,
         }
         given = [f"-o{key}={value}" for key, value in options.items()]
         return ["ssh", "-F", "none", *given, f"{user}@127.0.0.1", *([command] if command else [])]
@@ -250,6 +253,15 @@ def _user_of(forwarded: str) -> str:
                 " `make vm-down` in the tree that started it stops it"
             )
     return ""
+
+
+def _remove_dead(connection: Path) -> None:
+    """Remove the socket of a connection whose ssh has been killed: others would report it."""
+    with socket.socket(socket.AF_UNIX) as probe, suppress(FileNotFoundError):
+        try:
+            probe.connect(str(connection))
+        except ConnectionRefusedError:
+            connection.unlink()
 
 
 def _answer(connection: socket.socket) -> str:
