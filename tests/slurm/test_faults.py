@@ -304,7 +304,7 @@ def _of_bystander() -> set[tuple[int, str]]:
 def test_random_faults_run_nothing_outside_and_leave_nothing(
     cluster: Cluster, demo: str, shared: Path
 ) -> None:
-    _rounds(cluster, demo, shared, 20)
+    _rounds(cluster, demo, shared, 8)
 
 
 @pytest.mark.soak
