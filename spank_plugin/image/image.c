@@ -32,6 +32,9 @@
 /* zstd needs more memory for each block than malloc keeps by default, which would map it again each time. */
 #define MAP_FROM_BYTES (1 << 20)
 
+/* Longer than a program's start pauses between two files. */
+#define REST_AFTER_S 1
+
 #define DEVICE "/dev/fd/"
 
 /* The kernel uses 1 for the root, and 0 for none. */
@@ -396,6 +399,7 @@ static int serve(struct squash *image, char **words)
 	if (session && start(session, image, file, place) == 0) {
 		if (words[3])
 			greet(session);
+		squash_rest_after(image, REST_AFTER_S);
 		rc = answer(session, processors);
 		fuse_session_unmount(session);
 	}

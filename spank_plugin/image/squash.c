@@ -134,10 +134,11 @@ struct squash *squash_open(const char *path, const char **why)
 
 void squash_close(struct squash *squash)
 {
+	squash_stop_resting(squash);
 	squash_drop_inodes(squash);
 	squash_drop_listings(squash);
-	squash_close_readers(&squash->inodes);
-	squash_close_readers(&squash->directories);
+	squash_drop_readers(&squash->inodes);
+	squash_drop_readers(&squash->directories);
 	blocks_destroy(squash->blocks);
 	sqfs_destroy(squash->xattrs);
 	sqfs_destroy(squash->fragments);

@@ -22,7 +22,8 @@ enum state { EMPTY, FILLING, READY };
 struct block {
 	uint64_t position;
 	uint64_t used; /* when it was last used, by the count of uses of all blocks */
-	uint8_t *data;
+	uint64_t given; /* how many of its bytes have been given away */
+	uint8_t *data;	/* NULL for a kept one that has never been filled, or has been given back */
 	uint32_t length;
 	unsigned users;
 	enum state state;
@@ -38,7 +39,6 @@ struct blocks {
 	size_t idle_count;
 	uint64_t uses;
 	uint32_t block_size;
-	uint8_t *memory; /* of all kept blocks; unused pages of it take no memory */
 	size_t count;
 	struct block block[MOST_KEPT];
 };
@@ -57,15 +57,8 @@ struct blocks *blocks_create(sqfs_file_t *file, sqfs_compressor_t *cmp, uint32_t
 		blocks->count = MOST_KEPT;
 	if (blocks->count < LEAST_KEPT)
 		blocks->count = LEAST_KEPT;
-	blocks->memory = malloc(blocks->count * block_size);
-	if (!blocks->memory) {
-		free(blocks);
-		return NULL;
-	}
-	for (size_t i = 0; i < blocks->count; i++) {
+	for (size_t i = 0; i < blocks->count; i++)
 		blocks->block[i].kept = true;
-		blocks->block[i].data = blocks->memory + i * block_size;
-	}
 	pthread_mutex_init(&blocks->lock, NULL);
 	pthread_cond_init(&blocks->filled, NULL);
 	return blocks;
@@ -75,9 +68,7 @@ void blocks_destroy(struct blocks *blocks)
 {
 	if (!blocks)
 		return;
-	free(blocks->memory);
-	for (size_t i = 0; i < blocks->idle_count; i++)
-		sqfs_destroy(blocks->idle[i]);
+	blocks_give_back(blocks);
 	pthread_cond_destroy(&blocks->filled);
 	pthread_mutex_destroy(&blocks->lock);
 	free(blocks);
@@ -122,12 +113,25 @@ static int uncompress(struct blocks *blocks, const uint8_t *packed, uint32_t siz
 	return 0;
 }
 
+/* GCC 12 loses track of a pointer stored in one of an array, and reports a leak. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak"
+static int make_room(const struct blocks *blocks, struct block *block)
+{
+	if (!block->data)
+		block->data = malloc(blocks->block_size);
+	return block->data ? 0 : -1;
+}
+#pragma GCC diagnostic pop
+
 static int fill(struct blocks *blocks, uint32_t word, struct block *block)
 {
 	uint32_t size = SQFS_ON_DISK_BLOCK_SIZE(word);
 
 	if (size > blocks->block_size)
 		return -EIO;
+	if (make_room(blocks, block) < 0)
+		return -ENOMEM;
 	if (!SQFS_IS_BLOCK_COMPRESSED(word)) {
 		block->length = size;
 		return squash_errno(
@@ -164,14 +168,26 @@ static struct block *make_loose(const struct blocks *blocks)
 	return block;
 }
 
-/* Return the least recently used block that has no user; a temporary one if all have users. */
+/* Return whether all of the block has been given to the kernel, which keeps it. */
+static bool is_spent(const struct block *block)
+{
+	return block->state == READY && block->given >= block->length;
+}
+
+/* Return a block that has no user: one that is spent, whose memory takes the next one, so that no more memory is
+ * used than blocks are read in part; else an empty one; else the least recently used. A temporary one if all have
+ * users. */
 static struct block *choose(struct blocks *blocks)
 {
 	struct block *oldest = NULL;
 
 	for (size_t i = 0; i < blocks->count; i++) {
 		struct block *block = &blocks->block[i];
-		if (block->users == 0 && (!oldest || block->used < oldest->used))
+		if (block->users > 0)
+			continue;
+		if (is_spent(block))
+			return block;
+		if (!oldest || block->used < oldest->used)
 			oldest = block;
 	}
 	return oldest ? oldest : make_loose(blocks);
@@ -186,6 +202,7 @@ static struct block *begin(struct blocks *blocks, uint64_t position)
 		block->position = position;
 		block->state = FILLING;
 		block->users = 1;
+		block->given = 0;
 		block->used = ++blocks->uses;
 	}
 	return block;
@@ -232,10 +249,26 @@ int blocks_get(struct blocks *blocks, uint64_t position, uint32_t word, struct b
 	return block ? read_new(blocks, word, block) : -ENOMEM;
 }
 
-void blocks_put(struct blocks *blocks, struct block *block)
+void blocks_put(struct blocks *blocks, struct block *block, uint32_t given)
 {
 	pthread_mutex_lock(&blocks->lock);
+	block->given += given;
 	leave(block);
+	pthread_mutex_unlock(&blocks->lock);
+}
+
+void blocks_give_back(struct blocks *blocks)
+{
+	pthread_mutex_lock(&blocks->lock);
+	for (size_t i = 0; i < blocks->count; i++) {
+		struct block *block = &blocks->block[i];
+		if (block->users > 0)
+			continue;
+		free(block->data);
+		*block = (struct block){ .kept = true };
+	}
+	while (blocks->idle_count > 0)
+		sqfs_destroy(blocks->idle[--blocks->idle_count]);
 	pthread_mutex_unlock(&blocks->lock);
 }
 

@@ -161,7 +161,7 @@ int squash_read(struct squash *squash, uint64_t inode, uint64_t offset, size_t s
 		struct squash_piece *piece)
 {
 	*piece = (struct squash_piece){ .count = 0 };
-	pthread_mutex_lock(&squash->lock);
+	squash_enter(squash);
 	int rc = plan(squash, inode, offset, size, piece);
 	pthread_mutex_unlock(&squash->lock);
 	for (int i = 0; rc == 0 && i < piece->count; i++)
@@ -175,7 +175,7 @@ void squash_release(struct squash *squash, struct squash_piece *piece)
 {
 	for (int i = 0; i < piece->count; i++) {
 		if (piece->holds[i].block)
-			blocks_put(squash->blocks, piece->holds[i].block);
+			blocks_put(squash->blocks, piece->holds[i].block, piece->holds[i].length);
 	}
 	free(piece->zeros);
 	free(piece->holds);

@@ -10,6 +10,7 @@
 #include <sqfs/meta_reader.h>
 #include <sqfs/super.h>
 #include <sqfs/xattr_reader.h>
+#include <stdbool.h>
 
 #include "squash.h"
 #include "squash_blocks.h"
@@ -58,7 +59,29 @@ struct squash {
 	struct kept_inode small[KEPT_INODES], large[KEPT_LARGE];
 	struct listing *listings[LISTINGS];
 	uint64_t listing_uses;
+	uint64_t asked; /* how often this lock was taken for a question */
+	struct {
+		pthread_t thread;
+		pthread_cond_t changed;
+		unsigned idle_s;
+		bool is_running, is_ending;
+		bool is_waiting; /* for the next question, with nothing cached */
+	} rest;
 };
+
+/* Take the lock for a question. */
+static inline void squash_enter(struct squash *squash)
+{
+	pthread_mutex_lock(&squash->lock);
+	squash->asked++;
+	if (squash->rest.is_waiting) {
+		squash->rest.is_waiting = false;
+		pthread_cond_signal(&squash->rest.changed);
+	}
+}
+
+/* Stop the thread of squash_rest_after, if there is one. */
+void squash_stop_resting(struct squash *squash);
 
 /* ---- with the lock ----------------------------------------------------------------------------- */
 
@@ -78,7 +101,7 @@ void squash_reader_done(struct readers *readers, sqfs_meta_reader_t *meta, int e
 int squash_open_xattrs(struct squash *squash);
 
 void squash_open_readers(struct readers *readers, uint64_t start, uint64_t end);
-void squash_close_readers(struct readers *readers);
+void squash_drop_readers(struct readers *readers);
 void squash_drop_inodes(struct squash *squash);
 void squash_drop_listings(struct squash *squash);
 

@@ -40,6 +40,14 @@ sqfs_meta_reader_t *squash_reader(struct squash *squash, struct readers *readers
 	return readers->reader[best].meta;
 }
 
+static void drop_reader(struct readers *readers, size_t i)
+{
+	sqfs_destroy(readers->reader[i].meta);
+	readers->reader[i].meta = NULL;
+	readers->reader[i].block = NOT_THERE;
+	readers->reader[i].used = 0;
+}
+
 void squash_reader_done(struct readers *readers, sqfs_meta_reader_t *meta, int error)
 {
 	size_t i = 0, offset;
@@ -50,16 +58,13 @@ void squash_reader_done(struct readers *readers, sqfs_meta_reader_t *meta, int e
 		sqfs_meta_reader_get_position(meta, &readers->reader[i].block, &offset);
 		return;
 	}
-	sqfs_destroy(meta);
-	readers->reader[i].meta = NULL;
-	readers->reader[i].block = NOT_THERE;
-	readers->reader[i].used = 0;
+	drop_reader(readers, i);
 }
 
-void squash_close_readers(struct readers *readers)
+void squash_drop_readers(struct readers *readers)
 {
 	for (size_t i = 0; i < READERS; i++)
-		sqfs_destroy(readers->reader[i].meta);
+		drop_reader(readers, i);
 }
 
 /* ---- inodes ------------------------------------------------------------------------------------ */
@@ -225,7 +230,7 @@ int squash_stat_locked(struct squash *squash, uint64_t inode, struct stat *st)
 
 int squash_stat(struct squash *squash, uint64_t inode, struct stat *st)
 {
-	pthread_mutex_lock(&squash->lock);
+	squash_enter(squash);
 	int rc = squash_stat_locked(squash, inode, st);
 	pthread_mutex_unlock(&squash->lock);
 	return rc;
@@ -248,7 +253,7 @@ static int link_locked(struct squash *squash, uint64_t inode, char **target)
 
 int squash_link(struct squash *squash, uint64_t inode, char **target)
 {
-	pthread_mutex_lock(&squash->lock);
+	squash_enter(squash);
 	int rc = link_locked(squash, inode, target);
 	pthread_mutex_unlock(&squash->lock);
 	return rc;

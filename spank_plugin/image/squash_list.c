@@ -248,7 +248,7 @@ int squash_lookup(struct squash *squash, uint64_t directory, const char *name, u
 {
 	struct listing *listing;
 
-	pthread_mutex_lock(&squash->lock);
+	squash_enter(squash);
 	int rc = get_listing(squash, directory, &listing);
 	if (rc == 0)
 		rc = find(listing, name, found);
@@ -262,7 +262,7 @@ int squash_list(struct squash *squash, uint64_t directory, size_t first, int wit
 	struct listing *listing;
 	struct stat st;
 
-	pthread_mutex_lock(&squash->lock);
+	squash_enter(squash);
 	int rc = get_listing(squash, directory, &listing);
 	for (size_t i = first; rc == 0 && i < listing->count; i++) {
 		const struct name *name = &listing->names[i];

@@ -108,7 +108,7 @@ static void open_anew(struct squash *squash)
 
 static int look(struct squash *squash, uint64_t inode, struct wanted *wanted)
 {
-	pthread_mutex_lock(&squash->lock);
+	squash_enter(squash);
 	int64_t left = seek(squash, inode);
 	int rc = left < 0 ? (int)left : 0;
 	while (rc == 0 && left-- > 0)

@@ -2,14 +2,13 @@
 
 import subprocess
 
-from tests.bench.footprint import kept_while
+from tests.bench.footprint import MAX_MIB, REST_S, kept_while, mebibytes
 from tests.bench.place import ENVIRONMENT
 from tests.bench.results import Row, duration
 from tests.bench.samples import interleave
 from tests.bench.user import ROOT, BenchError, User
 
 _NODES, _TASKS = 64, 256
-_MAX_MIB = 10
 # One round takes seconds, as all nodes share the processors of this machine.
 _MAX_ROUNDS = 5
 
@@ -27,12 +26,11 @@ def measure(user: User, rounds: int) -> list[Row]:
             for name, options in ways.items()
             for row in _starts(user, name, options, min(rounds, _MAX_ROUNDS))
         ]
-        kept = kept_while((f"-N{_NODES}", f"-n{_NODES}"))
+        kept = kept_while((f"-N{_NODES}", f"-n{_NODES}"), REST_S)
     finally:
         _nodes(2)
-    mebibytes = round(sum(size for _name, size in kept) / 1024 / _NODES, 2)
     name = f"{_NODES} nodes: memory (PSS) of what stays, per node"
-    return [*rows, Row(name, mebibytes, "MiB", budget=_MAX_MIB)]
+    return [*rows, Row(name, mebibytes(kept, _NODES), "MiB", budget=MAX_MIB)]
 
 
 def _starts(user: User, name: str, options: list[str], rounds: int) -> list[Row]:

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -273,6 +274,93 @@ TEST("threads do not disturb each other")
 		CHECK_INT(pthread_create(&threads[i], NULL, read_at_random, squash), 0);
 	for (size_t i = 0; i < 6; i++)
 		CHECK_INT(pthread_join(threads[i], NULL), 0);
+	squash_close(squash);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------- */
+
+enum { WIDE_BLOCK = 128 * 1024, WIDE_BLOCKS = 32 };
+/* what is open for as long as the image is: tables, the compressor of metadata */
+#define OPEN_BYTES ((size_t)64 * 1024)
+
+/* of AddressSanitizer; GCC 12 comes without the header */
+size_t __sanitizer_get_current_allocated_bytes(void);
+
+static size_t held_before;
+
+static size_t held(void)
+{
+	return __sanitizer_get_current_allocated_bytes() - held_before;
+}
+
+/* A file of many blocks as large as usual ones, none of which is like another. */
+static struct squash *open_wide(void)
+{
+	run("rm -rf tree image && mkdir tree && head -c 4194304 /dev/urandom | base64 -w 0 | head -c 4194304 >tree/wide");
+	run("mksquashfs tree image -b 128K -comp zstd -Xcompression-level 1 -quiet -no-progress >/dev/null");
+	held_before = __sanitizer_get_current_allocated_bytes();
+	return opened();
+}
+
+static void read_part(struct squash *squash, uint64_t inode, uint64_t offset, size_t size)
+{
+	struct squash_piece piece;
+
+	CHECK_INT(squash_read(squash, inode, offset, size, &piece), 0);
+	squash_release(squash, &piece);
+}
+
+TEST("before anything is read, an image holds little more than its tables")
+{
+	struct squash *squash = open_wide();
+
+	CHECK(held() < 4 * OPEN_BYTES);
+	squash_close(squash);
+}
+
+TEST("a file that is read from its beginning to its end needs the memory of one block")
+{
+	struct squash *squash = open_wide();
+	uint64_t wide = at(squash, "wide");
+
+	read_part(squash, wide, 0, WIDE_BLOCK);
+	size_t once = held();
+	for (uint64_t offset = WIDE_BLOCK; offset < (uint64_t)WIDE_BLOCKS * WIDE_BLOCK; offset += WIDE_BLOCK / 4)
+		read_part(squash, wide, offset, WIDE_BLOCK / 4);
+	CHECK(held() <= once + WIDE_BLOCK / 2);
+	squash_close(squash);
+}
+
+TEST("blocks of which parts are still to be read are kept, at most 2 MiB of them")
+{
+	struct squash *squash = open_wide();
+	uint64_t wide = at(squash, "wide");
+	size_t before = held();
+
+	for (uint64_t block = 0; block < 10; block++)
+		read_part(squash, wide, block * WIDE_BLOCK, 4096);
+	CHECK(held() - before >= 10 * (size_t)WIDE_BLOCK);
+	for (uint64_t block = 10; block < WIDE_BLOCKS; block++)
+		read_part(squash, wide, block * WIDE_BLOCK, 4096);
+	CHECK(held() - before < ((size_t)2 << 20) + 4 * OPEN_BYTES);
+	squash_close(squash);
+}
+
+TEST("an image that nobody reads for a while gives its memory back, and can be read again")
+{
+	struct squash *squash = open_wide();
+	uint64_t wide = at(squash, "wide");
+
+	for (int round = 0; round < 2; round++) {
+		for (uint64_t block = 0; block < 10; block++)
+			read_part(squash, wide, block * WIDE_BLOCK, 4096);
+		if (round == 0) {
+			CHECK(held() > (size_t)WIDE_BLOCK * 10);
+			squash_rest_after(squash, 0);
+		}
+		for (int64_t limit = ce_now_ms() + 60000; held() > 4 * OPEN_BYTES;)
+			CHECK(ce_now_ms() < limit && sched_yield() == 0);
+	}
 	squash_close(squash);
 }
 
