@@ -11,7 +11,7 @@
  * guard_image.c    operations: the image and its writable view
  * guard_root.c     operations: files inside the image's root that a start requires
  * guard_bind.c     operations: bind mounts with flags
- * guard_more.c     operations: those that depend on the contents of the image
+ * guard_inspect.c  operations: a program inspects the image and adds operations, or notes for the launcher
  * guard_container.c operations: the container's creation and its first process
  * guard_kept.c     operations: a container that lives with its job, and a step that joins it
  */

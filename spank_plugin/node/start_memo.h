@@ -1,6 +1,6 @@
 /*
  * The memo for a step that starts a container of its own: the launcher of an earlier step of this user with the same plan has
- * left it for this node (container_engine/node/start/starting.py), and no Python starts.
+ * left it for this node (container_engine/node/start/start_memo.py), and no Python starts.
  *
  * It is a line that names the format, then fields that end with NUL: the CRC-32 of everything after this field, version of
  * the engine, its prefix, the node's host name and boot, the user's and group's ids, number of variables and "=" with the

@@ -261,7 +261,7 @@ def test_a_plan_of_another_version_is_refused(engine: Engine) -> None:
     argv = [
         str(engine.prefix / "libexec" / "python3"),
         "-c",
-        "import sys; from container_engine.node.start.session import run_in_container;"
+        "import sys; from container_engine.node.start.ce_run import run_in_container;"
         "run_in_container({'version': 99}, ['true'], sys.argv[1])",
         str(engine.prefix / "libexec" / "container-engine"),
     ]

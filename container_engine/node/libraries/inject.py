@@ -1,4 +1,4 @@
-"""Look into the image for a launch's hooks; print operations for the guard (guard_more.c).
+"""Look into the image for a launch's hooks; print operations for the guard (guard_inspect.c).
 
 Runs as the user in the session's namespaces, after the overlay is mounted and before Podman. Files
 of the image are changed only in the overlay's upper layer, which ends with the session.

@@ -84,7 +84,7 @@ class Session:
         self.printed = printed
         # the directory of a container that other steps may join, its first process's environment
         self.joinable: tuple[str, bytes] | None = None
-        # of a start that the next step may do again without Python: starting.Started
+        # of a start that the next step may do again without Python: start_memo.Started
         self.started: tuple[bytes, Callable[[], bytes], bytes, bytes] | None = None
 
 
@@ -423,10 +423,10 @@ def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, 
 
         join_memo.remember(text, plan, *session.joinable)
     if session.started is not None:
-        from container_engine.node.start import starting
+        from container_engine.node.start import start_memo
 
-        started = starting.Started(*session.started)
-        starting.remember(text, plan, node, libexec, started, session.workdir)
+        started = start_memo.Started(*session.started)
+        start_memo.remember(text, plan, node, libexec, started, session.workdir)
     if target:
         from container_engine.node.start import saving
 

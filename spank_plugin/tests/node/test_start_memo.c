@@ -1,4 +1,4 @@
-/* The reader of the memo for a step that starts a container; tests/unit/node/test_starting.py has the whole way. */
+/* The reader of the memo for a step that starts a container; tests/unit/node/test_start_memo.py has the whole way. */
 #define _GNU_SOURCE
 #include "node/start_memo.h"
 

@@ -21,7 +21,7 @@ LAUNCHING = ("node", "submit", "images", "site", "plan", "process.py")
 # Only `ce SOMETHING` raises the errors of these files.
 OF_VERBS = {
     *("images/pack/entered.py", "node/devices/cdi_generate.py"),
-    *("node/start/attach.py", "node/start/session.py"),
+    *("node/start/attach.py", "node/start/ce_run.py"),
 }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.node.join_stage import Stage
-from tests.unit.node.starting_stage import StartStage
+from tests.unit.node.start_memo_stage import StartStage
 
 
 @pytest.fixture

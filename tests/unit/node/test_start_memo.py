@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.node.start import starting
+from container_engine.node.start import start_memo
 from container_engine.node.start.environment import LAUNCHERS
 from container_engine.node.start.site_rules import _RULES
 from tests.unit.node.plans import mount
-from tests.unit.node.starting_stage import GID, UID, StartStage
+from tests.unit.node.start_memo_stage import GID, UID, StartStage
 
 _SOURCES = Path(__file__).parents[3] / "spank_plugin"
 
@@ -380,10 +380,10 @@ def test_a_site_with_a_rule_never_starts_without_python(
     place.write_text("# nothing\n")
     starts.start()
     assert starts.starts_without_python()
-    looks = [f"f{place}", starting.signature(f"f{place}")]
+    looks = [f"f{place}", start_memo.signature(f"f{place}")]
     value = "false" if rule.endswith("_only") else "[]"
     place.write_text(f"[policy]\n{rule} = {value}\n")
-    now = [f"f{place}", starting.signature(f"f{place}")]
+    now = [f"f{place}", start_memo.signature(f"f{place}")]
     old, new = ("\0".join(words).encode() + b"\0" for words in (looks, now))
     _rewrite(starts, lambda text: text.replace(old, new, 1))
     assert not starts.starts_without_python()
