@@ -217,7 +217,7 @@ def test_a_user_whose_limit_of_open_files_is_too_low(provoked: Provoked, files: 
 def test_a_node_with_another_version_of_the_engine(
     cluster: Cluster, provoked: Provoked, n2: str
 ) -> None:
-    module = cluster.module("node/start/launcher.py")
+    module = cluster.module("node/start/begin.py")
     other = provoked.shared / "node.py"
     other.write_text(module.read_text().replace("PLAN_VERSION = 1", "PLAN_VERSION = 99"))
     with mounted_on(n2, str(other), str(module)):

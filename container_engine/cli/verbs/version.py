@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from container_engine import __version__
 from container_engine.cli.printing import output
-from container_engine.node.start.launcher import PLAN_VERSIONS
+from container_engine.node.start.begin import PLAN_VERSIONS
 
 if TYPE_CHECKING:
     import argparse

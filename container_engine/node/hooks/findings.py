@@ -12,7 +12,7 @@ from container_engine.node.start import environment as env
 from container_engine.node.start.checks import check_image
 from container_engine.node.start.container import Paths, person_of
 from container_engine.node.start.guard import MAX_PACKET, Watch, start_guard
-from container_engine.node.start.launcher import container_of
+from container_engine.node.start.new_container import container_of
 from container_engine.node.start.specification import encode, operations
 
 TYPE_CHECKING = False

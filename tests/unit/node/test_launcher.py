@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.errors import LaunchError
-from container_engine.node.start import guard, launcher
+from container_engine.node.start import begin, guard, launcher
 from container_engine.node.start.container import person_of
 from tests.unit.node.plans import plan
 
@@ -43,13 +43,16 @@ ALLOWED = {
             "report",
             "report.trace",
             "start",
+            "start.begin",
             "start.checks",
             "start.container",
             "start.environment",
             "start.guard",
             "start.image_in_use",
             "start.launcher",
+            "start.new_container",
             "start.podman",
+            "start.session",
             "start.site_rules",
             "start.specification",
         )
@@ -120,7 +123,7 @@ def test_a_plan_that_cannot_start_is_answered_with_code_and_words_and_no_traceba
 
 def test_a_plan_of_another_version_is_refused() -> None:
     with pytest.raises(LaunchError, match="different versions of the container engine"):
-        launcher.start(plan(version=3), {}, guard.Watch(-1), "/libexec")
+        begin.start(plan(version=3), {}, guard.Watch(-1), "/libexec")
 
 
 # ---- the guard's report ----------------------------------------------------------------------

@@ -1,0 +1,69 @@
+"""From a plan to a running container: start one, or join one that another step runs."""
+
+from __future__ import annotations
+
+from container_engine.errors import LaunchError
+from container_engine.node.report import trace
+from container_engine.node.start.new_container import NewContainer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from container_engine.node.plan_types import LaunchPlan
+    from container_engine.node.start.guard import Watch
+    from container_engine.node.start.session import Session
+
+PLAN_VERSION = 1
+# 2 is of a plan that an older engine would carry out in part
+PLAN_VERSIONS = (PLAN_VERSION, 2)
+
+
+def start(
+    plan: LaunchPlan,
+    node: Mapping[str, str],
+    watch: Watch,
+    libexec: str,
+    marks: trace.Marks | None = None,
+) -> Session:
+    """Start the container and wait until its first process runs.
+
+    `node` is the step's environment for the plan's deferred strings. Raise LaunchError.
+    """
+    marks = marks or trace.Marks(0)
+    marks.mark("prepare")
+    if plan.get("version") not in PLAN_VERSIONS:
+        raise LaunchError(
+            f"this node understands plans of version {PLAN_VERSION}, not {plan.get('version')!r}:"
+            " submit host and node have different versions of the container engine",
+            see="engine-versions",
+        )
+    noted: Sequence[str] = ()
+    if plan["image"].get("on_nodes"):
+        from container_engine.node.start import image_of_node
+
+        noted = image_of_node.complete(plan, libexec)
+    session = _start_or_join(plan, node, watch, libexec, marks)
+    session.warnings = (*noted, *session.warnings)
+    return session
+
+
+def _start_or_join(
+    plan: LaunchPlan, node: Mapping[str, str], watch: Watch, libexec: str, marks: trace.Marks
+) -> Session:
+    kept = None
+    if wanted := plan.get("kept"):
+        from container_engine.node.kept.container import Running
+        from container_engine.node.kept.enter import enter
+
+        kept = enter(wanted, plan, node)
+        if isinstance(kept, Running) and wanted["mode"] != "no_exec":
+            from container_engine.node.start.join import join
+
+            return join(kept, plan, node, watch, libexec, marks)
+    begun = NewContainer(plan, node, libexec, marks, kept)
+    try:
+        return begun.start(watch)
+    except LaunchError:
+        begun.abandon()
+        raise

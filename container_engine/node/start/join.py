@@ -1,0 +1,63 @@
+"""Join the container that another step of the job has started and runs."""
+
+from __future__ import annotations
+
+import os
+
+from container_engine.node.plan_json import image_paths, resolve
+from container_engine.node.start import environment as env
+from container_engine.node.start import site_rules
+from container_engine.node.start.guard import await_report, go_on, memory_file, start_guard
+from container_engine.node.start.session import Session
+from container_engine.node.start.specification import encode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from container_engine.node.kept.container import Running
+    from container_engine.node.plan_types import LaunchPlan
+    from container_engine.node.report import trace
+    from container_engine.node.start.guard import Watch
+
+
+def join(
+    running: Running,
+    plan: LaunchPlan,
+    node: Mapping[str, str],
+    watch: Watch,
+    libexec: str,
+    marks: trace.Marks,
+) -> Session:
+    """Return the session in it. Raise LaunchError."""
+    rules = site_rules.of_node(libexec)
+    for path in image_paths(plan):
+        site_rules.check(path, rules)
+    marks.mark("namespaces")
+    pmix = node.get("CE_PMIX_DIR")  # the directory of the step's server, which no other step has
+    steps = running.operations(f"{libexec}/ce-image", [pmix] if pmix else [])
+    control = start_guard(libexec, watch, encode(steps), running.guards_ns, running.passed)
+    running.close()
+    timeout_s = plan["settings"]["start_timeout_s"]
+    (marks.guard, _printed), handed = await_report(control, timeout_s)
+    user_ns, mount_ns, found, guard, mounted, *unshared = handed
+    os.close(mounted)
+    marks.mark("environment")
+    block = env.parse_block(running.environment)
+    os.close(found)
+    workdir = resolve(plan["workdir"], node, plan["workdir_from"])
+    edf = env.edf_settings(plan, node)
+    changes = env.for_joined(plan, edf, block, workdir)
+    records = memory_file("ce-env", env.encode_records(changes, _of_pmix() if pmix else None))
+    fds = (user_ns, mount_ns, records, guard)
+    session = Session(fds, unshared, workdir, lambda: go_on(control, []))
+    session.warnings = running.warnings
+    if not running.warnings:
+        session.joinable = (running.directory, running.environment)
+    return session
+
+
+def _of_pmix() -> Mapping[str, str]:
+    from container_engine.node.hooks.code_pmix import PER_TASK
+
+    return PER_TASK

@@ -1,0 +1,250 @@
+"""Start the container that a plan describes.
+
+NewContainer goes from what the node has and lacks to the hooks, the guard's specification, its
+report and the tasks' environment.
+"""
+
+from __future__ import annotations
+
+import os
+
+from container_engine.node.plan_json import image_paths, resolve
+from container_engine.node.report import trace
+from container_engine.node.start import environment as env
+from container_engine.node.start import image_in_use, site_rules
+from container_engine.node.start.checks import (
+    check_image,
+    resolve_devices,
+    resolve_mounts,
+    site_programs,
+)
+from container_engine.node.start.container import Container, Paths, person_of
+from container_engine.node.start.guard import (
+    await_report,
+    go_on,
+    joined,
+    memory_file,
+    read_all,
+    start_guard,
+)
+from container_engine.node.start.session import Session
+from container_engine.node.start.specification import encode, operations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _socket import socket
+    from collections.abc import Mapping, Sequence
+
+    from container_engine.errors import LaunchError
+    from container_engine.node.hooks.run import HooksOnNode
+    from container_engine.node.kept.container import Kept
+    from container_engine.node.plan_types import LaunchPlan
+    from container_engine.node.start.container import Operation
+    from container_engine.node.start.guard import Watch
+
+
+class NewContainer:
+    """The plan's and this node's data, and results of the steps so far."""
+
+    def __init__(
+        self,
+        plan: LaunchPlan,
+        node: Mapping[str, str],
+        libexec: str,
+        marks: trace.Marks,
+        kept: Kept | None = None,
+    ) -> None:
+        self._plan, self._node, self._libexec, self._marks = plan, node, libexec, marks
+        programs = site_programs(plan["settings"])
+        self._paths = Paths(f"{libexec}/session", libexec, *programs)
+        self._kept = kept
+        if kept is not None:
+            self._paths.written = kept.directory
+            self._paths.begun += kept.begun
+        self._workdir = resolve(plan["workdir"], node, plan["workdir_from"])
+        self._edf = env.edf_settings(plan, node)
+        self._rules = site_rules.of_node(libexec)
+        self._images = image_paths(plan)
+        for path in self._images:
+            site_rules.check(path, self._rules)
+            check_image(path)
+        lacks: list[LaunchError] = []
+        self._container = container_of(plan, node, lacks)
+        self._planned = self._container.mounts
+        self._hooks = _hooks(plan, node, self._edf, libexec, lacks)
+        self._settings: Mapping[str, str | None] = self._edf
+        if self._hooks is not None:
+            self._settings = self._hooks.join(self._container, self._paths)
+        site_rules.check_mounts(self._planned, self._container.mounts, self._rules)
+        self._given = env.for_container(plan, self._settings)
+        self._printed = ""
+
+    def start(self, watch: Watch) -> Session:
+        """Start it and wait until its first process runs. Raise LaunchError."""
+        encoded = encode(self._operations())
+        for path in self._images:
+            image_in_use.note(path, self._node)
+        self._marks.mark("namespaces")
+        control = self._start_guard(watch, encoded)
+        user_ns, mount_ns, found, guard, mounted, *unshared = self._await(control)
+        site_rules.check_places(self._planned, mounted, self._rules)
+        os.close(mounted)
+        self._marks.mark("environment")
+        block = read_all(found)
+        os.close(found)
+        hooks, kept = self._hooks, self._kept
+        changes = self._changes(env.parse_block(block), ((user_ns, *unshared), mount_ns, guard))
+        records = env.encode_records(changes, {} if hooks is None else hooks.per_task)
+        end = None if hooks is None else hooks.finish(changes)
+
+        def last() -> None:
+            go_on(control, [] if end is None else [end.fileno()])
+
+        fds = (user_ns, mount_ns, memory_file("ce-env", records), guard)
+        made = Session(fds, unshared, self._workdir, last)
+        made.printed = self._printed
+        if hooks is not None:
+            made.warnings, made.attended = hooks.warnings, hooks.attended
+        if kept is not None:
+            made.joinable = kept.directory, block
+        elif hooks is None and self._rules is None:
+            made.started = encoded, self._decided_again, block, records
+        return made
+
+    def _start_guard(self, watch: Watch, encoded: bytes) -> socket:
+        kept = self._kept
+        if kept is None:
+            return start_guard(self._libexec, watch, encoded)
+        mounts = self._container.mounts
+        kept.records.note([*self._images, *(m.source for m in mounts if m.kind == "squashfs")])
+        whole = encode([kept.operation()]) + encoded
+        control = start_guard(self._libexec, watch, whole, kept.guards_ns, kept.passed)
+        kept.close()
+        return control
+
+    def _decided_again(self) -> bytes:
+        """Return the specification of another start with this plan now. Raise LaunchError."""
+        again = NewContainer(self._plan, self._node, self._libexec, trace.Marks(0))
+        return encode(again._operations())
+
+    def abandon(self) -> None:
+        """Remove what announces a container that will not be there."""
+        if self._hooks is not None:
+            self._hooks.abandon()
+
+    def _operations(self) -> list[Operation]:
+        hooks, paths, kept = self._hooks, self._paths, self._kept
+        steps = operations(
+            paths,
+            self._images,
+            self._container,
+            self._given,
+            person_of(self._settings),
+            self._plan["settings"],
+            () if hooks is None else hooks.operations(paths),
+            () if kept is None else kept.again(paths.server, paths.at("root")),
+        )
+        last = [] if hooks is None else hooks.last_operations(paths)
+        return [*steps[:-1], *last, steps[-1]]
+
+    def _await(self, control: socket) -> Sequence[int]:
+        """Wait for the guard's report and return its descriptors."""
+        hooks = self._hooks
+        hear = None if hooks is None else hooks.hear
+        timeout_s = self._plan["settings"]["start_timeout_s"]
+        (self._marks.guard, printed), fds = await_report(control, timeout_s, hear, self._explain)
+        if self._container.is_heard:
+            from container_engine.node.report.failure import without_id
+
+            self._printed = without_id(printed)
+        return fds
+
+    def _explain(self, report: str) -> LaunchError:
+        from container_engine.node.report.failure import explain, of_entrypoint
+
+        general = explain if self._hooks is None else self._hooks.explain
+        return of_entrypoint(report, self._plan["entrypoint"]) or general(report)
+
+    def _changes(
+        self, found: Mapping[str, str], fds: tuple[Sequence[int], int, int]
+    ) -> dict[str, str | None]:
+        """Run services and start-up steps; return the tasks' changes to Slurm's environment.
+
+        `found` is the environment of the container's first process.
+        """
+        plan, hooks, marks = self._plan, self._hooks, self._marks
+        marks.names = {"image": list(plan["image"]["env"]), "edf": list(self._edf)}
+        made = env.for_tasks(plan, self._settings, self._given, found)
+        # programs trust a PWD that leads to their directory, even by a path of the host
+        changes = {"PWD": self._workdir, "OLDPWD": None, **env.of_launchers(self._node), **made}
+        if hooks is not None:
+            changes |= hooks.for_tasks()
+            marks.names["hooks"] = [name for name in self._settings if name not in self._edf]
+            marks.mark("services")
+            changes |= hooks.start_services(fds, self._workdir, changes)
+        if plan["startup"]:
+            marks.mark("startup")
+            place = (*fds[:2], self._workdir)
+            changes |= _run_startup(plan, self._node, changes, place, self._libexec)
+        return changes
+
+
+def container_of(plan: LaunchPlan, node: Mapping[str, str], lacks: list[LaunchError]) -> Container:
+    """Return the plan's container; what the node lacks for it is added to `lacks`."""
+    return Container(
+        # being root inside is an option of the site; outside it is the same user
+        ids=(0, 0) if plan["settings"]["root_remap"] else (os.getuid(), os.getgid()),
+        writable=plan["writable"],
+        entrypoint=plan["entrypoint"],
+        mounts=resolve_mounts(plan, node, lacks),
+        devices=resolve_devices(plan, node, lacks),
+        annotations=plan["annotations"],
+        unshared=plan["settings"].get("unshare", ()),
+    )
+
+
+def _hooks(
+    plan: LaunchPlan,
+    node: Mapping[str, str],
+    edf: Mapping[str, str | None],
+    libexec: str,
+    lacks: Sequence[LaunchError],
+) -> HooksOnNode | None:
+    """Return the hooks, or None without any. Raise LaunchError for `lacks` and what hooks lack."""
+    settings = plan["settings"]
+    others = bool(settings["hooks_dirs"] or settings.get("devices_if_there")) or any(
+        device["cdi"] for device in plan["devices"]
+    )
+    if not others and not any(trace.may_apply(hook, node) for hook in plan.get("hooks", ())):
+        if lacks:
+            from container_engine.node.report.failure import refuse
+
+            refuse([("", error) for error in lacks])
+        return None
+    from container_engine.node.hooks.run import HooksOnNode
+
+    return HooksOnNode(plan, node, edf, libexec, lacks)
+
+
+def _run_startup(
+    plan: LaunchPlan,
+    node: Mapping[str, str],
+    changes: Mapping[str, str | None],
+    container: tuple[Sequence[int], int, str],
+    libexec: str,
+) -> dict[str, str | None]:
+    """Run the start-up steps in the container, in the environment that the tasks will have."""
+    from container_engine.node.start import startup
+
+    entered, mount_ns, workdir = container
+    records = memory_file("ce-env", env.encode_records(changes))
+    for fd in (*entered, mount_ns, records):
+        os.set_inheritable(fd, True)
+    join = [f"{libexec}/ce-exec", joined(entered), str(mount_ns), str(records), workdir]
+    before = env.apply(node, changes)
+    timeout_s = plan["settings"]["start_timeout_s"]
+    made = startup.run(plan, node, join, before, timeout_s)
+    for fd in (*entered, mount_ns):
+        os.set_inheritable(fd, False)
+    os.close(records)
+    return env.without_slurms(made)
