@@ -14,7 +14,7 @@ from container_engine.errors import LaunchError
 from container_engine.node.devices.cdi_file import Directory, Registry
 from container_engine.node.plan_json import resolve
 from container_engine.node.start.checks import site_hint
-from container_engine.node.start.container import Bind
+from container_engine.node.start.container import NodeMount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -138,18 +138,18 @@ def _add_node(node: Mapping[str, Any], device: Device, origin: str, edits: HookE
         edits.devices.append(argument)
 
 
-def _add_mount(mount: Mapping[str, Any], device: Device, origin: str, edits: HookEdits) -> None:
-    options = tuple(mount.get("options", ()))
-    target = os.path.normpath("/" + mount["containerPath"].lstrip("/"))
-    if mount.get("type") == "tmpfs":
-        bind = Bind("tmpfs", "tmpfs", target, options)
+def _add_mount(entry: Mapping[str, Any], device: Device, origin: str, edits: HookEdits) -> None:
+    options = tuple(entry.get("options", ()))
+    target = os.path.normpath("/" + entry["containerPath"].lstrip("/"))
+    if entry.get("type") == "tmpfs":
+        mount = NodeMount("tmpfs", "tmpfs", target, options)
     else:
-        source = mount["hostPath"]
+        source = entry["hostPath"]
         if not os.path.exists(source):
             raise _refused(device, origin, f"mount source '{source}' does not exist")
-        bind = Bind("bind", source, target, options)
-    if not any((b.source, b.target) == (bind.source, bind.target) for b in edits.binds):
-        edits.binds.append(bind)
+        mount = NodeMount("bind", source, target, options)
+    if not any((m.source, m.target) == (mount.source, mount.target) for m in edits.mounts):
+        edits.mounts.append(mount)
 
 
 def _refused(device: Device, origin: str, message: str) -> LaunchError:

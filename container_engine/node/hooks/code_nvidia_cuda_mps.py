@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from container_engine.node.start.container import Bind
+from container_engine.node.start.container import NodeMount
 from container_engine.node.start.environment import edf_settings
 
 TYPE_CHECKING = False
@@ -22,7 +22,7 @@ def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: Hoo
         _share(hook["name"], own, edits)
     for name in ("pipe", "log"):
         options = ("mode=0700", "size=256m")
-        edits.binds.append(Bind("tmpfs", "tmpfs", f"{_DIRECTORY}/{name}", options))
+        edits.mounts.append(NodeMount("tmpfs", "tmpfs", f"{_DIRECTORY}/{name}", options))
 
 
 def _share(name: str, directory: str, edits: HookEdits) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from container_engine.node.hooks import slurm_conf
-from container_engine.node.start.container import Bind
+from container_engine.node.start.container import NodeMount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,4 +38,4 @@ def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: Hoo
     place = slurm_conf.on_node(place or _DEFAULT, node)
     directory = f"{place}/spmix_appdir_{os.getuid()}_{step.partition('.')[2]}"
     if os.path.isdir(directory):
-        edits.binds.append(Bind("bind", directory, directory, ("rw",)))
+        edits.mounts.append(NodeMount("bind", directory, directory, ("rw",)))

@@ -10,7 +10,7 @@ import os
 
 from container_engine.node.hooks import slurm_conf
 from container_engine.node.plan_json import image_paths
-from container_engine.node.start.container import Bind
+from container_engine.node.start.container import NodeMount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ _CONTAINERS = frozenset(
 
 
 def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: HookEdits) -> None:
-    edits.binds.append(Bind("bind", f"{edits.libexec}/slurm", PROGRAMS, ("ro",)))
+    edits.mounts.append(NodeMount("bind", f"{edits.libexec}/slurm", PROGRAMS, ("ro",)))
     configuration = slurm_conf.find(node)
     if not configuration:
         edits.warn(hook, "this node has no slurm.conf: Slurm's programs will not work inside")
-    taken = [bind.target for bind in edits.binds]
+    taken = [mount.target for mount in edits.mounts]
     wanted = [
         (os.path.dirname(os.path.dirname(edits.libexec)), "ro"),
         *((path, "ro") for path in _of_slurm(configuration)),
@@ -48,7 +48,7 @@ def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: Hoo
         target = HOST + path
         if _is_new(path, target, taken):
             taken.append(target)
-            edits.binds.append(Bind("bind", path, target, (access,)))
+            edits.mounts.append(NodeMount("bind", path, target, (access,)))
             # the mount point for the programs, which they could not create in a read-only
             # container
             edits.operations.append(("root-dir", [f"{edits.libexec}/session/root", path]))

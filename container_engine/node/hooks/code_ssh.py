@@ -10,7 +10,7 @@ import os
 
 from container_engine.errors import LaunchError
 from container_engine.node.ssh.server import BUNDLE, JOB, NODES, SshServer
-from container_engine.node.start.container import Bind
+from container_engine.node.start.container import NodeMount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: Hoo
             see="hook-file-missing",
         )
     server = SshServer(hook, node, edits)
-    edits.binds.append(Bind("bind", programs, BUNDLE, ("ro",)))
-    edits.binds.append(Bind("tmpfs", "tmpfs", JOB, ("mode=0700", "size=64m")))
+    edits.mounts.append(NodeMount("bind", programs, BUNDLE, ("ro",)))
+    edits.mounts.append(NodeMount("tmpfs", "tmpfs", JOB, ("mode=0700", "size=64m")))
     if server.records:
-        edits.binds.append(Bind("bind", server.records, NODES, ("ro",)))
+        edits.mounts.append(NodeMount("bind", server.records, NODES, ("ro",)))
     root = f"{edits.libexec}/session/root"
     edits.operations.append(("root-first", [root, _CONFIG, _FIRST_LINES]))
     edits.operations += [

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from container_engine.errors import LaunchError
     from container_engine.node.plan_types import HookUse
-    from container_engine.node.start.container import Bind, Operation
+    from container_engine.node.start.container import NodeMount, Operation
 
 
 class HookEdits:
@@ -27,7 +27,7 @@ class HookEdits:
         self.operations: list[Operation] = []
         self.devices: list[str] = []
         self.cdi: dict[str, str] = {}
-        self.binds: list[Bind] = []
+        self.mounts: list[NodeMount] = []
         self.env: dict[str, str | None] = {}
         self.prepend: dict[str, list[str]] = {}
         self.per_task: dict[str, str] = {}

@@ -8,7 +8,7 @@ import stat
 from container_engine.errors import LaunchError
 from container_engine.node.hooks.node_fields import fill, holds, known, leave_out
 from container_engine.node.hooks.pattern import expand, has_wildcard
-from container_engine.node.start.container import Bind
+from container_engine.node.start.container import NodeMount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ def add_mounts(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None
         if not found and not mount.get("optional"):
             edits.lack(hook, missing(hook, "mount source", source))
         target = fill(mount.get("target", ""), hook, node)
-        edits.binds += [
-            Bind("bind", path, _target(path, target, source), mount.get("options", ()))
+        edits.mounts += [
+            NodeMount("bind", path, _target(path, target, source), mount.get("options", ()))
             for path in found
         ]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from container_engine.node.hooks.exec_inside import Place
     from container_engine.node.plan_types import LaunchPlan
-    from container_engine.node.start.container import Bind, Container, Operation, Paths
+    from container_engine.node.start.container import Container, NodeMount, Operation, Paths
 
 # slurmstepd and the plugin remove these from a task's environment
 _FOR_SLURMSTEPD = ("SLURM_RLIMIT_", "SLURM_CE_")
@@ -81,22 +81,22 @@ class HooksOnNode:
 
     def _join_mounts(self, container: Container) -> None:
         edits = self._edits
-        taken = {bind.target: bind for bind in container.mounts}
-        binds: dict[str, Bind] = {}
-        for bind in edits.binds:
-            if bind.target in taken:
-                if taken[bind.target].source != bind.source:
+        taken = {mount.target: mount for mount in container.mounts}
+        by_target: dict[str, NodeMount] = {}
+        for mount in edits.mounts:
+            if mount.target in taken:
+                if taken[mount.target].source != mount.source:
                     edits.warnings.append(
-                        f"hook mount '{bind.source}' is left out: the environment file mounts"
-                        f" '{taken[bind.target].source}' on '{bind.target}'"
+                        f"hook mount '{mount.source}' is left out: the environment file mounts"
+                        f" '{taken[mount.target].source}' on '{mount.target}'"
                     )
-            elif binds.setdefault(bind.target, bind).source != bind.source:
+            elif by_target.setdefault(mount.target, mount).source != mount.source:
                 raise LaunchError(
-                    f"two hooks mount on '{bind.target}': '{binds[bind.target].source}' and"
-                    f" '{bind.source}'",
+                    f"two hooks mount on '{mount.target}': '{by_target[mount.target].source}' and"
+                    f" '{mount.source}'",
                     see="hook-clash",
                 )
-        container.mounts = [*binds.values(), *container.mounts]
+        container.mounts = [*by_target.values(), *container.mounts]
         self._binds = [(b.source, b.target) for b in container.mounts if b.kind == "bind"]
 
     def operations(self, paths: Paths) -> list[Operation]:
@@ -128,7 +128,7 @@ class HooksOnNode:
             "library_path": search or "",
             "path": self._settings.get("PATH") or self._plan["image"]["env"].get("PATH", ""),
             "binds": self._binds,
-            "mounted": [bind.target for bind in self._edits.binds],
+            "mounted": [mount.target for mount in self._edits.mounts],
             "explain": self._explain,
             "hooks": self._edits.tree,
         }

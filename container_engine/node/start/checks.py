@@ -8,7 +8,7 @@ import stat
 from container_engine.errors import LaunchError
 from container_engine.mount_target import excess, is_reserved
 from container_engine.node.plan_json import resolve
-from container_engine.node.start.container import Bind
+from container_engine.node.start.container import NodeMount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def site_programs(settings: Mapping[str, Any]) -> tuple[str, str]:
 
 def resolve_mounts(
     plan: Mapping[str, Any], environment: Mapping[str, str], lacks: list[LaunchError]
-) -> list[Bind]:
+) -> list[NodeMount]:
     """Return the plan's mounts with literal strings; add those that are impossible to `lacks`.
 
     A mount with the flag `nofail` whose source does not exist is left out.
@@ -117,8 +117,8 @@ def _place(origin: str) -> str:
     return f"{file}: {key}"
 
 
-def _literal(mount: Mapping[str, Any], environment: Mapping[str, str]) -> Bind:
-    return Bind(
+def _literal(mount: Mapping[str, Any], environment: Mapping[str, str]) -> NodeMount:
+    return NodeMount(
         mount["kind"],
         resolve(mount["source"], environment, mount["from"]),
         # a deferred destination has not been checked yet; an absolute one stays below /
@@ -127,7 +127,7 @@ def _literal(mount: Mapping[str, Any], environment: Mapping[str, str]) -> Bind:
     )
 
 
-def _source_problem(mount: Bind) -> str:
+def _source_problem(mount: NodeMount) -> str:
     if mount.kind == "tmpfs":
         return ""
     if mount.kind == "squashfs":

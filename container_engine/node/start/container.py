@@ -75,8 +75,8 @@ class Paths:
         return {path: self.at(path.rpartition("/")[2]) for path in self.lacking}
 
 
-class Bind:
-    """A mount of the container, all its strings literal."""
+class NodeMount:
+    """A mount of the container as this node makes it, all its strings literal."""
 
     __slots__ = ("kind", "options", "source", "target")
 
@@ -155,7 +155,7 @@ class Container:
         ids: tuple[int, int],
         writable: bool,
         entrypoint: Sequence[str],
-        mounts: Sequence[Bind],
+        mounts: Sequence[NodeMount],
         devices: Sequence[str],
         annotations: Mapping[str, str],
         oci_hooks: Sequence[Mapping[str, Any]] = (),
@@ -184,19 +184,19 @@ def _is_filtered(container: Container) -> bool:
     return bool(container.entrypoint) and container.uid == 0
 
 
-def system_mounts(paths: Paths, container: Container) -> list[Bind]:
+def system_mounts(paths: Paths, container: Container) -> list[NodeMount]:
     """Return mounts for terminals, the init, and the host's /proc unless it has its own."""
-    root = Bind("bind", paths.init, _ROOT_PATH, ("ro",))
-    host = Bind("bind", paths.at("proc"), "/proc", ("rslave",))
+    root = NodeMount("bind", paths.init, _ROOT_PATH, ("ro",))
+    host = NodeMount("bind", paths.at("proc"), "/proc", ("rslave",))
     return [
         *([] if "pid" in container.unshared else [host]),
-        Bind("bind", "/dev/pts", "/dev/pts", ("rslave",)),
-        Bind("bind", paths.init, INIT_PATH, ("ro",)),
+        NodeMount("bind", "/dev/pts", "/dev/pts", ("rslave",)),
+        NodeMount("bind", paths.init, INIT_PATH, ("ro",)),
         *([root] if _is_filtered(container) else []),
     ]
 
 
-def names(paths: Paths, container: Container) -> list[Bind]:
+def names(paths: Paths, container: Container) -> list[NodeMount]:
     """Return mounts of the files that name hosts, unless the user or a hook mounts others there."""
     sources = {
         **{path: path for path in HOSTS_FILES},
@@ -205,10 +205,12 @@ def names(paths: Paths, container: Container) -> list[Bind]:
         "/etc/hostname": paths.at("hostname"),
     }
     # Podman refuses two mounts on one path
-    taken = {bind.target for bind in container.mounts}
+    taken = {mount.target for mount in container.mounts}
     return [
         # the flags of the session's tmpfs, which crun 1.21 drops
-        Bind("bind", source, path, ("nosuid", "nodev") if source.startswith(paths.session) else ())
+        NodeMount(
+            "bind", source, path, ("nosuid", "nodev") if source.startswith(paths.session) else ()
+        )
         for path, source in sources.items()
         if path not in taken
     ]

@@ -26,7 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from container_engine.node.start.container import Bind, Container, Operation, Paths, Person
+    from container_engine.node.start.container import (
+        Container,
+        NodeMount,
+        Operation,
+        Paths,
+        Person,
+    )
 
 # Podman's, which an entrypoint has if users are root in their containers
 _CAPABILITIES = [
@@ -167,20 +173,20 @@ def _queues() -> list[str]:
     return ["/dev/mqueue"] if os.path.isdir("/dev/mqueue") else []
 
 
-def _translated(bind: Bind) -> dict[str, Any]:
-    flags = bind.flags
-    if bind.kind == "tmpfs":
+def _translated(mount: NodeMount) -> dict[str, Any]:
+    flags = mount.flags
+    if mount.kind == "tmpfs":
         sizes = [
-            option for option in bind.options if option.startswith((*TMPFS_SETTINGS, TMPFS_HUGE))
+            option for option in mount.options if option.startswith((*TMPFS_SETTINGS, TMPFS_HUGE))
         ]
-        return _tmpfs(bind.target, *sizes, *flags)
-    flags += _flags_of_source(bind, flags)
+        return _tmpfs(mount.target, *sizes, *flags)
+    flags += _flags_of_source(mount, flags)
     mode = () if "ro" in flags else ("rw",)
-    kind = "rbind" if bind.is_recursive else "bind"
-    if bind.kind == "squashfs":
+    kind = "rbind" if mount.is_recursive else "bind"
+    if mount.kind == "squashfs":
         # crun forgets what the guard has mounted it with
         flags += ["nosuid", "nodev"]
-    return _mount("bind", bind.source, bind.target, *flags, *mode, bind.propagation, kind)
+    return _mount("bind", mount.source, mount.target, *flags, *mode, mount.propagation, kind)
 
 
 # a flag of a mount, how statvfs reports it, and the option that takes it away
@@ -191,16 +197,16 @@ _INHERITED = (
 )
 
 
-def _flags_of_source(bind: Bind, given: Sequence[str]) -> list[str]:
+def _flags_of_source(mount: NodeMount, given: Sequence[str]) -> list[str]:
     """Return what the source is mounted with: crun 1.21 gives a bind mount the named flags only.
 
     The kernel keeps those of the host's mounts in any case, but not those of the session's own.
     """
     try:
-        found = os.statvfs(bind.source).f_flag
+        found = os.statvfs(mount.source).f_flag
     except OSError:
         return []  # it exists in the session alone
-    if f"{bind.source}/".startswith("/proc/"):
+    if f"{mount.source}/".startswith("/proc/"):
         # the session's own, which the guard mounts with all of them
         found |= os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC
     return [
@@ -216,8 +222,8 @@ def _device(device: str) -> dict[str, Any]:
     return _mount("bind", outside, inside or outside, "slave", "nosuid", "noexec", "rw", "rbind")
 
 
-def _is_shared(bind: Bind) -> bool:
-    return bind.propagation in ("shared", "rshared")
+def _is_shared(mount: NodeMount) -> bool:
+    return mount.propagation in ("shared", "rshared")
 
 
 def _bind(path: str, *options: str) -> dict[str, Any]:

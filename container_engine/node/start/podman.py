@@ -13,7 +13,7 @@ from container_engine.node.start.container import (
     PATH,
     SHORT_SESSION,
     TMPFS_SETTINGS,
-    Bind,
+    NodeMount,
     annotations_of,
     command,
     names,
@@ -57,12 +57,12 @@ def arguments(paths: Paths, container: Container) -> list[str]:
         *_isolation(container),
         *(
             argument
-            for bind in (
+            for mount in (
                 *system_mounts(paths, container),
                 *names(paths, container),
                 *container.mounts,
             )
-            for argument in ("--mount", _mount(bind))
+            for argument in ("--mount", _mount(mount))
         ),
         *(argument for device in container.devices for argument in _device(device)),
         "--pidfile",
@@ -125,26 +125,26 @@ def _device(device: str) -> list[str]:
     """
     if _csv(device) == device:
         return ["--device", device]
-    return ["--mount", _mount(Bind("bind", device, device, ("dev",)))]
+    return ["--mount", _mount(NodeMount("bind", device, device, ("dev",)))]
 
 
-def _mount(bind: Bind) -> str:
-    if bind.kind == "tmpfs":
-        fields = ["type=tmpfs", f"destination={bind.target}", *_tmpfs_options(bind)]
+def _mount(mount: NodeMount) -> str:
+    if mount.kind == "tmpfs":
+        fields = ["type=tmpfs", f"destination={mount.target}", *_tmpfs_options(mount)]
     else:
-        fields = ["type=bind", f"source={bind.source}", f"destination={bind.target}"]
-        fields += _bind_options(bind)
+        fields = ["type=bind", f"source={mount.source}", f"destination={mount.target}"]
+        fields += _bind_options(mount)
     return ",".join(_csv(field) for field in fields)
 
 
-def _bind_options(bind: Bind) -> list[str]:
-    options = [*bind.flags, f"bind-propagation={bind.propagation}"]
-    return options if bind.is_recursive else [*options, "bind-nonrecursive=true"]
+def _bind_options(mount: NodeMount) -> list[str]:
+    options = [*mount.flags, f"bind-propagation={mount.propagation}"]
+    return options if mount.is_recursive else [*options, "bind-nonrecursive=true"]
 
 
-def _tmpfs_options(bind: Bind) -> list[str]:
-    sizes = [f"tmpfs-{option}" for option in bind.options if option.startswith(TMPFS_SETTINGS)]
-    return [*sizes, *bind.flags]
+def _tmpfs_options(mount: NodeMount) -> list[str]:
+    sizes = [f"tmpfs-{option}" for option in mount.options if option.startswith(TMPFS_SETTINGS)]
+    return [*sizes, *mount.flags]
 
 
 def _csv(field: str) -> str:

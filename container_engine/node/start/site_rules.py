@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-    from container_engine.node.start.container import Bind
+    from container_engine.node.start.container import NodeMount
 
 IMAGES_ONLY, DIGESTS, SOURCES = "site_images_only", "image_digests", "mount_sources"
 REGISTRIES, SIGNED, _SIGNERS = "image_registries", "signed_images_only", "signature_policy"
@@ -125,7 +125,7 @@ class Rules:
         patterns = ", ".join(f"'{pattern}'" for pattern in self._sources)
         return self._refusal(SOURCES, f"'{source}' matches none of {patterns}")
 
-    def place_refusal(self, planned: Sequence[Bind], places: Sequence[str]) -> str:
+    def place_refusal(self, planned: Sequence[NodeMount], places: Sequence[str]) -> str:
         """Return why the site refuses mounts by where they are, `places`; "" if it does not.
 
         A symlink in the image, or in a directory that the user mounts, could lead a mount into
@@ -187,7 +187,9 @@ def check(path: str, rules: Rules | None) -> None:
         raise LaunchError(refusal, see="image-policy")
 
 
-def check_mounts(planned: Sequence[Bind], all_of_them: Sequence[Bind], rules: Rules | None) -> None:
+def check_mounts(
+    planned: Sequence[NodeMount], all_of_them: Sequence[NodeMount], rules: Rules | None
+) -> None:
     """Raise LaunchError for the first mount that the site refuses.
 
     `planned` are the mounts of the environment and the site; `all_of_them` adds those of hooks.
@@ -201,7 +203,7 @@ def check_mounts(planned: Sequence[Bind], all_of_them: Sequence[Bind], rules: Ru
             raise LaunchError(refusal, see="mount-policy")
 
 
-def check_places(planned: Sequence[Bind], mounted: int, rules: Rules | None) -> None:
+def check_places(planned: Sequence[NodeMount], mounted: int, rules: Rules | None) -> None:
     """Raise LaunchError if a mount is not at its destination, where images are bound.
 
     `mounted` is the descriptor of the mountinfo of the container's first process.

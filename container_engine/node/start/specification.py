@@ -7,7 +7,7 @@ strings; for each operation the name, the number of arguments in decimal, and th
 from __future__ import annotations
 
 from container_engine.errors import LaunchError
-from container_engine.node.start.container import HOSTS_FILES, INIT_NAME, Bind
+from container_engine.node.start.container import HOSTS_FILES, INIT_NAME, NodeMount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ def operations(  # noqa: PLR0913, PLR0917  # all that a container is made of
     serves and mounts them, where another step's guard has done so.
     """
     roots = [paths.at(f"image{number or ''}") for number in range(len(images))]
-    served, binds = _served_mounts(paths, container.mounts)
-    flagged, container.mounts = _flagged_mounts(paths, binds)
+    served, replaced = _served_mounts(paths, container.mounts)
+    flagged, container.mounts = _flagged_mounts(paths, replaced)
     create = _way(settings, container)
     prepare, creation = create(paths, container, container_environment, person)
     fuses = [] if again else zip(images, roots, strict=True)
@@ -85,31 +85,33 @@ def _way(settings: Settings, container: Container) -> Creation:
 
 
 def _served_mounts(
-    paths: Paths, mounts: Sequence[Bind]
-) -> tuple[list[tuple[str, str]], list[Bind]]:
+    paths: Paths, mounts: Sequence[NodeMount]
+) -> tuple[list[tuple[str, str]], list[NodeMount]]:
     """Replace each SquashFS mount by a server's directory and a bind mount of it."""
     served: list[tuple[str, str]] = []
-    binds = []
+    replaced = []
     for mount in mounts:
         source = mount.source
         if mount.kind == "squashfs":
             source = paths.at(f"squashfs{len(served)}")
             served.append((mount.source, source))
-        binds.append(Bind(mount.kind, source, mount.target, mount.options))
-    return served, binds
+        replaced.append(NodeMount(mount.kind, source, mount.target, mount.options))
+    return served, replaced
 
 
-def _flagged_mounts(paths: Paths, mounts: Sequence[Bind]) -> tuple[list[Operation], list[Bind]]:
+def _flagged_mounts(
+    paths: Paths, mounts: Sequence[NodeMount]
+) -> tuple[list[Operation], list[NodeMount]]:
     """Let the guard bind the mounts whose flags the runtime would drop, with these flags."""
     steps: list[Operation] = []
-    binds = []
+    replaced = []
     for mount in mounts:
         source = mount.source
         if mount.kind == "bind" and _FORGOTTEN.intersection(mount.options):
             source = paths.at(f"bind{len(steps)}")
             steps.append(("bind", [mount.source, source, *mount.options]))
-        binds.append(Bind(mount.kind, source, mount.target, mount.options))
-    return steps, binds
+        replaced.append(NodeMount(mount.kind, source, mount.target, mount.options))
+    return steps, replaced
 
 
 def _person(paths: Paths, person: Person) -> list[Operation]:

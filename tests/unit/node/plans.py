@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from container_engine.node.start.container import Bind, Container
+from container_engine.node.start.container import Container, NodeMount
 
 
 def plan(**values: object) -> Any:  # noqa: ANN401  # of any shape: nodes cope with all
@@ -54,7 +54,7 @@ def variable(name: str, op: str = "", word: object = "") -> Any:  # noqa: ANN401
 
 
 def container(
-    *mounts: Bind,
+    *mounts: NodeMount,
     ids: tuple[int, int] = (1000, 1001),
     writable: bool = True,
     entrypoint: tuple[str, ...] = (),

@@ -66,7 +66,7 @@ def test_mounts_keep_their_options(node: Node, tmp_path: Path) -> None:
             {"hostPath": "x", "containerPath": "/t", "type": "tmpfs", "options": ["size=1m"]},
         ]
     )
-    found = [(bind.kind, bind.source, bind.target, tuple(bind.options)) for bind in edits.binds]
+    found = [(bind.kind, bind.source, bind.target, tuple(bind.options)) for bind in edits.mounts]
     assert found == [
         ("bind", str(tmp_path), "/in", ("ro", "nosuid")),
         ("tmpfs", "tmpfs", "/t", ("size=1m",)),
@@ -75,7 +75,7 @@ def test_mounts_keep_their_options(node: Node, tmp_path: Path) -> None:
 
 def test_a_mount_cannot_leave_the_container(node: Node, tmp_path: Path) -> None:
     edits = node.edits(mounts=[{"hostPath": str(tmp_path), "containerPath": "/a/../../../b"}])
-    assert edits.binds[0].target == "/b"
+    assert edits.mounts[0].target == "/b"
 
 
 def test_variables_keep_all_behind_the_first_equals_sign(node: Node) -> None:

@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from container_engine.node.start import oci
-from container_engine.node.start.container import INIT_PATH, PATH, Bind, Container, Paths, Person
+from container_engine.node.start.container import (
+    INIT_PATH,
+    PATH,
+    Container,
+    NodeMount,
+    Paths,
+    Person,
+)
 from tests.unit.node.plans import container
 
 PATHS = Paths("/s", "/libexec")
@@ -23,7 +30,7 @@ def configuration(given_container: Container, env: dict[str, str] | None = None)
     return found
 
 
-def mounts(*binds: Bind, writable: bool = True) -> dict[str, dict[str, Any]]:
+def mounts(*binds: NodeMount, writable: bool = True) -> dict[str, dict[str, Any]]:
     made = configuration(container(*binds, writable=writable))["mounts"]
     assert len({mount["destination"] for mount in made}) == len(made)
     return {mount["destination"]: mount for mount in made}
@@ -50,16 +57,18 @@ def test_an_entrypoint_stands_before_our_init() -> None:
 
 
 def test_a_directory_is_mounted_before_what_lies_in_it() -> None:
-    deep, top = Bind("bind", "/1", "/a/b/c", ()), Bind("bind", "/2", "/a", ())
+    deep, top = NodeMount("bind", "/1", "/a/b/c", ()), NodeMount("bind", "/2", "/a", ())
     order = list(mounts(deep, top))
     assert order.index("/a") < order.index("/a/b/c")
     assert order.index("/dev") < order.index(INIT_PATH)
 
 
 def test_the_users_mount_takes_the_place_of_ours() -> None:
-    mine = Bind("bind", "/mine", "/dev/shm", ())
+    mine = NodeMount("bind", "/mine", "/dev/shm", ())
     assert mounts(mine)["/dev/shm"]["source"] == "/mine"
-    assert mounts(Bind("bind", "/mine", "/tmp", ()), writable=False)["/tmp"]["source"] == "/mine"
+    assert (
+        mounts(NodeMount("bind", "/mine", "/tmp", ()), writable=False)["/tmp"]["source"] == "/mine"
+    )
 
 
 def test_a_device_may_have_another_name_inside() -> None:
@@ -74,30 +83,32 @@ def test_what_the_source_is_mounted_with_stays() -> None:
     lines = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     flags = {words[4]: set(words[5].split(",")) for words in lines}
     for place in ("/", "/dev/shm"):
-        made = mounts(Bind("bind", place, "/x", ()))["/x"]["options"]
+        made = mounts(NodeMount("bind", place, "/x", ()))["/x"]["options"]
         wanted = flags.get(place, set()) & {"nosuid", "nodev", "noexec"}
         assert set(made) == {"rw", "rslave", "rbind", *wanted}, place
 
 
 def test_the_sessions_proc_stays_as_it_is_mounted() -> None:
-    made = mounts(Bind("bind", "/proc", "/x", ()))["/x"]["options"]
+    made = mounts(NodeMount("bind", "/proc", "/x", ()))["/x"]["options"]
     assert {"nosuid", "nodev", "noexec"} <= set(made)
 
 
 def test_a_user_may_take_a_flag_away_and_a_source_of_the_session_is_not_looked_at() -> None:
-    made = mounts(Bind("bind", "/dev/shm", "/x", ("suid", "dev", "exec")))["/x"]["options"]
+    made = mounts(NodeMount("bind", "/dev/shm", "/x", ("suid", "dev", "exec")))["/x"]["options"]
     assert {"nosuid", "nodev", "noexec"}.isdisjoint(made)
-    made = mounts(Bind("bind", "/nowhere", "/x", ("ro",)))["/x"]["options"]
+    made = mounts(NodeMount("bind", "/nowhere", "/x", ("ro",)))["/x"]["options"]
     assert made == ["ro", "rslave", "rbind"]
 
 
 def test_no_file_is_made_in_a_run_that_is_mounted() -> None:
     assert "/run/.containerenv" in mounts()
-    assert "/run/.containerenv" not in mounts(Bind("bind", "/run", "/run", ()))
+    assert "/run/.containerenv" not in mounts(NodeMount("bind", "/run", "/run", ()))
 
 
 def test_a_tmpfs_has_no_two_words_for_one_thing() -> None:
-    made = mounts(Bind("tmpfs", "", "/t", ("size=1g", "ro", "suid", "noexec")))["/t"]["options"]
+    made = mounts(NodeMount("tmpfs", "", "/t", ("size=1g", "ro", "suid", "noexec")))["/t"][
+        "options"
+    ]
     assert made == ["size=1g", "ro", "suid", "noexec", "rprivate", "nodev", "tmpcopyup"]
 
 

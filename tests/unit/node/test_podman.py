@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from container_engine.node.start import podman
-from container_engine.node.start.container import INIT_PATH, Bind, Container, Paths, Person
+from container_engine.node.start.container import (
+    INIT_PATH,
+    Container,
+    NodeMount,
+    Paths,
+    Person,
+)
 from tests.unit.node.plans import container
 
 PATHS = Paths("/s", "/libexec")
@@ -28,7 +34,7 @@ def values(argv: list[str], option: str) -> list[str]:
     return after + [word[len(option) + 1 :] for word in argv if word.startswith(f"{option}=")]
 
 
-def fields(bind: Bind) -> list[str]:
+def fields(bind: NodeMount) -> list[str]:
     """Return the fields of a mount as Podman reads them."""
     [text] = [
         m for m in values(arguments(container(bind)), "--mount") if bind.target in m or '"' in m
@@ -38,13 +44,13 @@ def fields(bind: Bind) -> list[str]:
 
 
 def options(*flags: str, kind: str = "bind") -> set[str]:
-    row = fields(Bind(kind, "/from", "/to", flags))
+    row = fields(NodeMount(kind, "/from", "/to", flags))
     return set(row) - {f"type={kind}", "type=bind", "source=/from", "destination=/to"}
 
 
 @pytest.mark.parametrize("path", ["/etc/hosts", "/etc/resolv.conf", "/etc/hostname"])
 def test_what_is_mounted_on_a_file_of_names_takes_its_place(path: str) -> None:
-    mounts = values(arguments(container(Bind("bind", "/from", path, ()))), "--mount")
+    mounts = values(arguments(container(NodeMount("bind", "/from", path, ()))), "--mount")
     assert [m.split(",")[1] for m in mounts if f"destination={path}," in m] == ["source=/from"]
 
 
@@ -100,14 +106,14 @@ def test_a_device_whose_name_podmans_read_differently_is_a_mount() -> None:
 
 @pytest.mark.parametrize("name", ["/a b", "/a,b", '/a"b', "/a\nb", "/a'b", "/a=b,c=d", '/",ro,"'])
 def test_odd_names_stay_one_field(name: str) -> None:
-    row = fields(Bind("bind", name, "/to", ()))
+    row = fields(NodeMount("bind", name, "/to", ()))
     assert row[:3] == ["type=bind", f"source={name}", "destination=/to"]
 
 
 @given(PRINTABLE, PRINTABLE)
 def test_no_name_adds_an_option(source: str, target: str) -> None:
     [text] = values(
-        podman.arguments(PATHS, container(Bind("bind", source, target, ()))), "--mount"
+        podman.arguments(PATHS, container(NodeMount("bind", source, target, ()))), "--mount"
     )[6:]
     row = next(csv.reader(io.StringIO(text, newline=""), strict=True))
     assert row == [
@@ -148,7 +154,7 @@ def test_a_squashfs_mount_is_read_only() -> None:
 
 
 def test_a_tmpfs_has_size_and_mode_in_podmans_words() -> None:
-    row = fields(Bind("tmpfs", "", "/to", ("size=1G", "mode=0700", "noexec")))
+    row = fields(NodeMount("tmpfs", "", "/to", ("size=1G", "mode=0700", "noexec")))
     assert row == [
         "type=tmpfs",
         "destination=/to",

@@ -63,7 +63,7 @@ class Node:
 
 
 def driver(edits: HookEdits) -> list[str]:
-    return sorted(Path(bind.target).name for bind in edits.binds)
+    return sorted(Path(bind.target).name for bind in edits.mounts)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from container_engine.errors import LaunchError
 from container_engine.node.start import site_rules
-from container_engine.node.start.container import Bind
+from container_engine.node.start.container import NodeMount
 
 USER = 61234
 
@@ -22,7 +22,7 @@ class Mounted:
     def __init__(
         self, source: object, target: str, kind: str = "bind", *, of_hook: bool = False
     ) -> None:
-        self.all = [Bind(kind, str(source), target, [])]
+        self.all = [NodeMount(kind, str(source), target, [])]
         self.planned = [] if of_hook else self.all
 
 
@@ -154,11 +154,11 @@ def test_two_mounts_on_one_place_must_both_be_there(node: Node) -> None:
     node.says(RULE)
     rules = site_rules.of_node(f"{node.root}/prefix/libexec/container-engine")
     assert rules is not None
-    one = Bind("tmpfs", "tmpfs", "/data", [])
+    one = NodeMount("tmpfs", "tmpfs", "/data", [])
     assert rules.place_refusal([one, one], ["/", "/data", "/data"]) == ""
     assert "'/data' leads elsewhere" in rules.place_refusal([one, one], ["/", "/data"])
     # the site's own files may be where a link of the image leads
-    assert rules.place_refusal([Bind("bind", "/etc", "/var/run", [])], ["/", "/run"]) == ""
+    assert rules.place_refusal([NodeMount("bind", "/etc", "/var/run", [])], ["/", "/run"]) == ""
 
 
 def test_an_image_of_the_sites_store_is_used_and_no_other(node: Node) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from container_engine.errors import LaunchError
-from container_engine.node.start.container import Bind, Paths, Person
+from container_engine.node.start.container import NodeMount, Paths, Person
 from container_engine.node.start.specification import encode, operations
 from tests.unit.node.plans import container
 
@@ -25,15 +25,15 @@ CRUN: Settings = {"tmpfs_size": "50%", "start": "crun"}
 WORDS = st.text(st.characters(blacklist_characters="\0", codec="utf-8"))
 
 
-def steps(*mounts: Bind, person: Person = ME, secret: str = "") -> list[Operation]:
+def steps(*mounts: NodeMount, person: Person = ME, secret: str = "") -> list[Operation]:
     return operations(PATHS, ["/i.sqsh"], container(*mounts), {"TOKEN": secret}, person, PODMAN)
 
 
-def names(*mounts: Bind) -> list[str]:
+def names(*mounts: NodeMount) -> list[str]:
     return [name for name, _arguments in steps(*mounts)]
 
 
-def of(name: str, *mounts: Bind) -> list[list[str]]:
+def of(name: str, *mounts: NodeMount) -> list[list[str]]:
     return [list(arguments) for step, arguments in steps(*mounts) if step == name]
 
 
@@ -92,7 +92,10 @@ def test_each_image_is_served_and_lies_above_the_one_before() -> None:
 
 
 def test_all_squashfs_files_are_served_before_the_first_is_waited_for() -> None:
-    mounts = (Bind("squashfs", "/a.sqsh", "/a", ()), Bind("squashfs", "/b.sqsh", "/b", ()))
+    mounts = (
+        NodeMount("squashfs", "/a.sqsh", "/a", ()),
+        NodeMount("squashfs", "/b.sqsh", "/b", ()),
+    )
     assert of("fuse", *mounts)[1:] == [
         ["/libexec/ce-image", "/a.sqsh", "/s/squashfs0"],
         ["/libexec/ce-image", "/b.sqsh", "/s/squashfs1"],
@@ -105,7 +108,10 @@ def test_all_squashfs_files_are_served_before_the_first_is_waited_for() -> None:
 
 
 def test_other_mounts_keep_their_order_and_sources() -> None:
-    mounts = (Bind("bind", "/x", "/1", ()), Bind("squashfs", "/a.sqsh", "/2", ()))
+    mounts = (
+        NodeMount("bind", "/x", "/1", ()),
+        NodeMount("squashfs", "/a.sqsh", "/2", ()),
+    )
     [argv] = of("podman", *mounts)
     own = [word for word in argv if "destination=/1" in word or "destination=/2" in word]
     assert ["/x" in own[0], "/s/squashfs0" in own[1]] == [True, True]

@@ -12,7 +12,7 @@ from container_engine.errors import LaunchError
 from container_engine.node.hooks.run import HooksOnNode
 from container_engine.node.report.failure import refuse
 from container_engine.node.start import environment
-from container_engine.node.start.container import Bind, Paths
+from container_engine.node.start.container import NodeMount, Paths
 from tests.unit.node.hooks.hooks import device, hook, mount
 from tests.unit.node.plans import container, image, plan
 
@@ -151,7 +151,7 @@ def test_the_check_for_a_variable_looks_at_the_step() -> None:
 # ---- mounts ----------------------------------------------------------------------------------
 
 
-def mounts(*hooks: dict[str, Any], edf: tuple[Bind, ...] = ()) -> list[tuple[str, str]]:
+def mounts(*hooks: dict[str, Any], edf: tuple[NodeMount, ...] = ()) -> list[tuple[str, str]]:
     whole = container(*edf)
     on_node(*hooks).join(whole, PATHS)
     return [(bind.source, bind.target) for bind in whole.mounts]
@@ -176,7 +176,7 @@ def test_a_missing_mount_source_is_named_unless_it_is_optional(tmp_path: Path) -
 
 
 def test_the_mount_of_the_environment_file_counts_where_both_want_one(tmp_path: Path) -> None:
-    whole = container(Bind("bind", "/mine", "/opt/x", ()))
+    whole = container(NodeMount("bind", "/mine", "/opt/x", ()))
     hooks = on_node(hook(mounts=[mount(str(tmp_path), "/opt/x")]))
     hooks.join(whole, PATHS)
     assert [(bind.source, bind.target) for bind in whole.mounts] == [("/mine", "/opt/x")]
